@@ -1,0 +1,35 @@
+# Everything runs in .venv, which the targets make on their own. PYTHON chooses the interpreter (>= 3.11).
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check bench clean
+
+demo: .venv/.demo
+	$(BIN)/irtcat demo --out demo-output
+
+test: check
+	$(BIN)/python -m pytest -n auto
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+bench: .venv/.dev
+	$(BIN)/python experiments/benchmarks/fit_speed.py
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e '.[plot]'
+	touch $@
+
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv demo-output build *.egg-info

@@ -1,0 +1,90 @@
+"""irtcat: item response theory that makes evaluation cheap and honest.
+
+Everything public is reached from here; modules load when first used, so that importing the
+package (and the command line's ``--help``) is quick.
+
+    import irtcat
+    r = irtcat.read_responses("responses.csv")
+    f = irtcat.fit(r, "2pl")
+    irtcat.score(f.bank, r).to_frame()
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from irtcat import datasets, leaderboard, plot
+    from irtcat._checks import InputError
+    from irtcat.bank import ItemBank
+    from irtcat.fitting import Fit, fit
+    from irtcat.information import fisher_information, test_information
+    from irtcat.io import read_responses
+    from irtcat.models import MODELS
+    from irtcat.prediction import ESTIMATORS, predict
+    from irtcat.responses import Responses
+    from irtcat.scoring import Ability, plausible_values, score, sum_score_table
+    from irtcat.selection import STRATEGIES, Subset, select
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ESTIMATORS",
+    "MODELS",
+    "STRATEGIES",
+    "Ability",
+    "Fit",
+    "InputError",
+    "ItemBank",
+    "Responses",
+    "Subset",
+    "datasets",
+    "fisher_information",
+    "fit",
+    "leaderboard",
+    "plausible_values",
+    "plot",
+    "predict",
+    "read_responses",
+    "score",
+    "select",
+    "sum_score_table",
+    "test_information",
+]
+
+_HOME = {
+    "Ability": "scoring",
+    "ESTIMATORS": "prediction",
+    "Fit": "fitting",
+    "InputError": "_checks",
+    "ItemBank": "bank",
+    "MODELS": "models",
+    "Responses": "responses",
+    "STRATEGIES": "selection",
+    "Subset": "selection",
+    "fisher_information": "information",
+    "fit": "fitting",
+    "plausible_values": "scoring",
+    "predict": "prediction",
+    "read_responses": "io",
+    "score": "scoring",
+    "select": "selection",
+    "sum_score_table": "scoring",
+    "test_information": "information",
+}
+_MODULES = ("datasets", "leaderboard", "plot")
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use."""
+    if name in _MODULES:
+        return importlib.import_module(f"irtcat.{name}")
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"irtcat.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'irtcat' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,207 @@
+"""Every message about user input: what must be, what was got, what to do."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "InputError",
+    "ResponseError",
+    "argument_error",
+    "check_choice",
+    "check_count",
+    "check_ids",
+    "check_interval",
+    "check_positive",
+    "settle_duplicates",
+    "shorten",
+]
+
+
+class InputError(ValueError):
+    """Input that cannot be used; the message is one sentence that says what to do."""
+
+
+def argument_error(name: str, must: str, got: Any, advice: str = "") -> InputError:
+    """Build the error for a bad argument in the house's wording.
+
+    Args:
+        name: the argument's name as the caller typed it.
+        must: what it must be, to follow "must be".
+        got: what was given (shortened when long).
+        advice: an optional further sentence.
+
+    Returns:
+        The exception, to be raised by the caller.
+
+    Example:
+        >>> print(argument_error("k", "a whole number of at least 1", 0))
+        The `k` argument must be a whole number of at least 1. Got 0.
+    """
+    text = f"The `{name}` argument must be {must}. Got {shorten(got)}."
+    return InputError(f"{text} {advice}" if advice else text)
+
+
+def shorten(value: Any, most: int = 80) -> str:
+    """Show a value in at most ``most`` characters.
+
+    Example:
+        >>> shorten("abc" * 40, most=12)
+        "'abcabc ...'"
+        >>> shorten([f"item{i}" for i in range(9)])
+        'item0, item1, item2, item3, item4 and 4 more'
+    """
+    if isinstance(value, str):
+        text = repr(value)
+        return text if len(text) <= most else f"{text[: most - 5]} ...'"
+    if isinstance(value, (list, tuple, set, np.ndarray)):
+        values = [str(v) for v in list(value)[:5]]
+        rest = len(value) - len(values)
+        text = ", ".join(values) if values else "nothing"
+        return f"{text} and {rest} more" if rest > 0 else text
+    text = str(value)
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    options: Sequence[str] = list(choices)
+    if value not in options:
+        raise argument_error(name, f"one of {', '.join(options)}", value)
+
+
+def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> None:
+    """Raise unless ``value`` is a whole number in [least, most]."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        limits = f"of at least {least}" if most is None else f"between {least} and {most}"
+        raise argument_error(name, f"a whole number {limits}", value)
+
+
+def check_interval(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a probability strictly between 0 and 1."""
+    number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
+    if not number or not 0.0 < value < 1.0:
+        raise argument_error(name, "a number strictly between 0 and 1", value)
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a finite number above 0."""
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or not np.isfinite(value) or value <= 0:
+        raise argument_error(name, "a finite number above 0", value)
+
+
+class ResponseError(InputError):
+    """A response that cannot be used, with its place, so that a reader can name the file line.
+
+    Attributes:
+        must: what the matrix must be made of.
+        got: what was found.
+        row: position of the offending subject, or None where the whole matrix is meant.
+        column: position of the offending item, or None.
+        advice: an optional further sentence.
+    """
+
+    def __init__(
+        self,
+        must: str,
+        got: str,
+        row: int | None = None,
+        column: int | None = None,
+        advice: str = "",
+        place: str = "",
+    ):
+        self.must, self.got, self.row, self.column, self.advice = must, got, row, column, advice
+        if not place and row is not None and column is not None:
+            place = f"row {row + 1}, column {column + 1}"
+        where = f" at {place}" if place else ""
+        super().__init__(
+            f"The `X` argument must be a matrix of {must}. Got {got}{where}. {advice}".rstrip()
+        )
+
+
+def check_ids(name: str, ids: Any, n: int, what: str) -> np.ndarray:
+    """Return ``n`` ids as text, or raise naming the id that is empty, NaN or out of place.
+
+    Args:
+        name: the argument's name.
+        ids: the ids, one per subject or item; numbers become text.
+        n: how many there must be.
+        what: "subject" or "item", for the message.
+
+    Returns:
+        A one-dimensional object array of str.
+
+    Raises:
+        InputError: the count is wrong or an id is empty or NaN.
+
+    Example:
+        >>> check_ids("item_ids", [7, "007"], 2, "item").tolist()
+        ['7', '007']
+    """
+    if isinstance(ids, (str, bytes)) or not hasattr(ids, "__len__") or np.ndim(ids) > 1:
+        raise argument_error(name, f"a list of one id per {what}", ids)
+    if len(ids) != n:
+        raise argument_error(name, f"{n} ids, one per {what}", f"{len(ids)} ids")
+    text = np.empty(n, dtype=object)
+    for position, value in enumerate(ids):
+        text[position] = _id_text(value)
+        if not text[position].strip() or "\0" in text[position]:
+            got = f"{shorten(value)} at position {position + 1}"
+            raise InputError(f"The `{name}` argument must be ids, none empty or NaN. Got {got}.")
+    return text
+
+
+def _id_text(value: Any) -> str:
+    """Show an id as text; an absent one (None, NaN, NA, NaT) as empty text."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    text = str(value)
+    absent = not isinstance(value, str) and text.lower() in ("none", "nan", "<na>", "nat")
+    return "" if absent else text
+
+
+def settle_duplicates(
+    name: str, ids: np.ndarray, duplicates: str
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Make ids unique: refuse, keep the first of each, or rename the later ones to ``id#2``.
+
+    Returns:
+        The unique ids, and the positions to keep (None: all).
+
+    Example:
+        >>> ids, keep = settle_duplicates("item_ids", np.array(["a", "b", "a"]), "suffix")
+        >>> ids.tolist()
+        ['a', 'b', 'a#2']
+    """
+    check_choice("duplicates", duplicates, ("refuse", "first", "suffix"))
+    counts = Counter(ids.tolist())
+    if len(counts) == len(ids):
+        return ids, None
+    if duplicates == "refuse":
+        repeated = [value for value, count in counts.items() if count > 1]
+        advice = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
+        got = f"repeats of {shorten(repeated)}"
+        raise InputError(f"The `{name}` argument must be unique ids. Got {got}. {advice}")
+    if duplicates == "first":
+        first = {value: position for position, value in reversed(list(enumerate(ids.tolist())))}
+        keep = np.sort(np.fromiter(first.values(), dtype=np.intp))
+        return ids[keep], keep
+    return _with_suffixes(ids, set(counts)), None
+
+
+def _with_suffixes(ids: np.ndarray, taken: set[str]) -> np.ndarray:
+    """Rename the second, third, … occurrence of an id to the next free ``id#2``, ``id#3``, …."""
+    renamed = np.array(ids, dtype=object)
+    seen: Counter[str] = Counter()
+    for position, value in enumerate(ids.tolist()):
+        seen[value] += 1
+        if seen[value] > 1:
+            while f"{value}#{seen[value]}" in taken:
+                seen[value] += 1
+            renamed[position] = f"{value}#{seen[value]}"
+            taken.add(renamed[position])
+    return renamed

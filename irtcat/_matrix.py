@@ -1,0 +1,304 @@
+"""From whatever a caller holds to a checked matrix: int8 categories or float32 fractions."""
+
+from collections.abc import Callable, Iterable, Iterator
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, ResponseError, argument_error, check_ids, shorten
+
+__all__ = [
+    "as_matrix",
+    "as_numbers",
+    "choose_ids",
+    "encode_responses",
+    "observed",
+    "positions",
+    "row_blocks",
+]
+
+
+def row_blocks(shape: tuple[int, ...], cells: int = 4_000_000) -> Iterator[slice]:
+    """Cut the rows of a matrix into slices of about ``cells`` cells.
+
+    Temporary masks and casts then stay small beside a matrix of 172 million responses.
+
+    Example:
+        >>> list(row_blocks((5, 10), cells=20))
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, cells // max(1, shape[1]))
+    for start in range(0, shape[0], step):
+        yield slice(start, min(start + step, shape[0]))
+
+
+def observed(values: np.ndarray) -> np.ndarray:
+    """Where there is a response."""
+    return ~np.isnan(values) if values.dtype.kind == "f" else values != -1
+
+
+def encode_responses(X: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Turn a numeric matrix into category codes or fractions, whatever it is checked.
+
+    Args:
+        X: subjects x items of bool, integers (-1 = missing) or floats (NaN = missing).
+
+    Returns:
+        A fresh matrix, int8 codes 0..K-1 with -1 = missing or float32 fractions with
+        NaN = missing, and the original code of each category.
+
+    Raises:
+        ResponseError: a value is infinite, negative or too large, or the codes have a hole.
+
+    Example:
+        >>> values, codes = encode_responses(np.array([[1, 3], [2, -1]]))
+        >>> values.tolist(), codes
+        ([[0, 2], [1, -1]], (1, 2, 3))
+    """
+    if X.dtype.kind == "b":
+        return X.astype(np.int8), (0, 1)
+    low, high, whole = _float_range(X) if X.dtype.kind == "f" else _integer_range(X)
+    if not whole:
+        if high > 1:
+            _refuse(X, lambda block: block > 1, "fractions within [0, 1], or of whole codes alone")
+        return _fractions(X), (0, 1)
+    if high - low + 1 > 127:
+        got = f"codes from {low:g} to {high:g}"
+        raise ResponseError("consecutive codes of at most 127 categories", got)
+    return _codes(X, int(low), int(high))
+
+
+def _refuse(X: np.ndarray, test: Callable[[Any], Any], must: str, advice: str = "") -> None:
+    """Raise naming the first cell that passes ``test``, if there is one."""
+    for rows in row_blocks(X.shape):
+        bad = test(X[rows])
+        if bad.any():
+            row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            row = int(row) + rows.start
+            raise ResponseError(must, f"{X[row, column]:g}", row, int(column), advice)
+
+
+def _nothing() -> ResponseError:
+    return ResponseError("responses, at least one of them observed", "only missing ones")
+
+
+def _integer_range(X: np.ndarray) -> tuple[int, int, bool]:
+    """Lowest and highest observed code of an integer matrix."""
+    low, high = int(X.min()), int(X.max())
+    if low < -1:
+        _refuse(X, lambda block: block < -1, "integer codes of 0 or more, with -1 for missing")
+    if high == -1:
+        raise _nothing()
+    if low == -1:
+        blocks = (X[rows] for rows in row_blocks(X.shape))
+        low = min(int(np.min(block, initial=high, where=block >= 0)) for block in blocks)
+    return low, high, True
+
+
+def _float_range(X: np.ndarray) -> tuple[float, float, bool]:
+    """Lowest and highest observed value, and whether all values are whole numbers."""
+    low, high, whole = np.inf, -np.inf, True
+    for rows in row_blocks(X.shape):
+        block = X[rows]
+        low = min(low, float(np.fmin.reduce(block, axis=None, initial=np.inf)))
+        high = max(high, float(np.fmax.reduce(block, axis=None, initial=-np.inf)))
+        whole = whole and not bool(((block != np.rint(block)) & ~np.isnan(block)).any())
+    _refuse_infinite(X, low, high)
+    if low < 0:
+        advice = "Mark a missing response by NaN (in a file: an empty cell)."
+        _refuse(X, lambda block: block < 0, "responses of 0 or more", advice)
+    return low, high, whole
+
+
+def _refuse_infinite(X: np.ndarray, low: float, high: float) -> None:
+    """Raise where a value is infinite, or where there is none at all."""
+    if not (np.isfinite(low) and np.isfinite(high)):
+        _refuse(X, np.isinf, "finite responses")
+        raise _nothing()
+
+
+def _fractions(X: np.ndarray) -> np.ndarray:
+    """Copy to float32 with one zero and one NaN, so that equal rows are equal bytes."""
+    values = X.astype(np.float32)
+    for rows in row_blocks(X.shape):
+        values[rows] += 0.0
+        values[rows][np.isnan(values[rows])] = np.nan
+    return values
+
+
+def _codes(X: np.ndarray, low: int, high: int) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Copy whole-numbered responses to int8 categories counted from the lowest code."""
+    if high <= 1:
+        low, high = 0, 1  # right/wrong, also where everyone is right
+    elif low == high:
+        raise ResponseError("at least two different codes", f"only the code {low}")
+    values = np.empty(X.shape, dtype=np.int8)
+    unseen = set(range(low, high + 1)) if high > 1 else set()
+    for rows in row_blocks(X.shape):
+        block = X[rows]
+        missing = np.isnan(block) if X.dtype.kind == "f" else block == -1
+        shifted = np.where(missing, low, block) - block.dtype.type(low)
+        values[rows] = shifted.astype(np.int8)
+        unseen -= {code for code in unseen if ((shifted == code - low) & ~missing).any()}
+        values[rows][missing] = -1
+    if unseen:
+        found = [str(code) for code in range(low, high + 1) if code not in unseen]
+        got = f"the codes {', '.join(found)} (no {shorten(sorted(unseen))})"
+        raise ResponseError("consecutive integer codes", got, advice="Recode them without holes.")
+    return values, tuple(range(low, high + 1))
+
+
+def as_matrix(X: Any) -> tuple[np.ndarray, Any, Any]:
+    """Return a two-dimensional array and, for a data frame, its row and column names.
+
+    The array is the caller's own where possible: it is read, never written.
+
+    Raises:
+        InputError: X has no two dimensions, or is empty.
+
+    Example:
+        >>> as_matrix([[1, 0], [0, 1]])[0].shape
+        (2, 2)
+    """
+    names: tuple[Any, Any] = (None, None)
+    if isinstance(X, pd.DataFrame):
+        names, matrix = (X.index, X.columns), _frame_array(X)
+    elif isinstance(X, np.ma.MaskedArray):
+        matrix = np.ma.filled(X.astype(np.float64), np.nan)
+    else:
+        matrix = _plain_array(X)
+    if matrix.ndim != 2:
+        got = (
+            f"{matrix.ndim} dimensions of shape {matrix.shape}" if matrix.ndim else type(X).__name__
+        )
+        raise InputError(f"The `X` argument must be a matrix, subjects x items. Got {got}.")
+    if 0 in matrix.shape:
+        got = f"{matrix.shape[0]} subjects x {matrix.shape[1]} items"
+        raise InputError(f"The `X` argument must hold a subject and an item. Got {got}.")
+    return matrix, *names
+
+
+def _plain_array(X: Any) -> np.ndarray:
+    """Make an array of an array-like; lists that hold text keep it cell by cell."""
+    try:
+        matrix = np.asarray(X)
+        # numpy would turn every number beside a text into text and so blame the wrong cell
+        text_in_list = matrix.dtype.kind in "US" and not isinstance(X, np.ndarray)
+        return np.asarray(X, dtype=object) if text_in_list else matrix
+    except (ValueError, TypeError):
+        lengths = [len(row) if hasattr(row, "__len__") else 0 for row in X]
+        odd = next((i for i, n in enumerate(lengths) if n != lengths[0]), 0)
+        got = f"{lengths[odd]} in row {odd + 1} but {lengths[0]} in row 1"
+        raise InputError(f"The `X` argument must be rows of equal length. Got {got}.") from None
+
+
+def _frame_array(frame: pd.DataFrame) -> np.ndarray:
+    """One array from a frame: its own block where the types agree, else a common type."""
+    kinds = {dtype.kind if isinstance(dtype, np.dtype) else "?" for dtype in frame.dtypes}
+    if len(kinds) == 1 and kinds <= set("biuf"):
+        return frame.to_numpy()
+    if kinds and kinds <= set("biu"):
+        return frame.to_numpy(dtype=np.int64)
+    if all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes):
+        return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    return frame.to_numpy(dtype=object)
+
+
+def as_numbers(matrix: np.ndarray) -> np.ndarray:
+    """Return the matrix itself if its type is a number's; convert objects cell by cell.
+
+    Raises:
+        ResponseError: a cell is neither a number, a truth value nor missing.
+
+    Example:
+        >>> as_numbers(np.array([[1, None], [True, 0]], dtype=object)).tolist()
+        [[1.0, nan], [1.0, 0.0]]
+    """
+    if matrix.dtype.kind in "biuf":
+        return matrix
+    if matrix.dtype.kind not in "OUS":
+        raise ResponseError("real numbers", f"the type {matrix.dtype}")
+    numbers = np.empty(matrix.shape, dtype=np.float64)
+    for place, value in np.ndenumerate(matrix):
+        try:
+            numbers[place] = _number(value)
+        except TypeError:
+            must = "numbers, true/false or missing values"
+            got = shorten(str(value)) if isinstance(value, str) else f"a {type(value).__name__}"
+            raise ResponseError(must, got, *place) from None
+    return numbers
+
+
+def _number(value: Any) -> float:
+    """A number from a cell of an object array; NaN from an absent one."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return np.nan
+    if isinstance(value, (Real, np.bool_)):
+        return float(value)
+    raise TypeError
+
+
+def choose_ids(name: str, given: Any, found: Any, n: int, what: str) -> np.ndarray:
+    """Ids as text: the given ones, else those of the frame, else s1, s2, … or i1, i2, …."""
+    ids = found if given is None else given
+    if ids is None:
+        ids = [f"{what[0]}{position}" for position in range(1, n + 1)]
+    return check_ids(name, ids, n, what)
+
+
+def positions(name: str, chosen: Any, ids: np.ndarray) -> np.ndarray | None:
+    """Turn ids, integer positions, a slice or a mask into positions; None stays None.
+
+    Raises:
+        InputError: an id is unknown, a position out of range, something repeats, or nothing
+            is chosen.
+
+    Example:
+        >>> positions("items", ["b", "a"], np.array(["a", "b", "c"])).tolist()
+        [1, 0]
+    """
+    if chosen is None:
+        return None
+    if isinstance(chosen, slice):
+        chosen = np.arange(len(ids))[chosen]
+    if isinstance(chosen, (str, int, np.integer)):
+        chosen = [chosen]
+    if not isinstance(chosen, Iterable):
+        raise argument_error(name, "ids, positions, a slice or a mask", chosen)
+    wanted = np.asarray(chosen if isinstance(chosen, np.ndarray) else list(chosen))
+    if wanted.dtype.kind == "b":
+        if wanted.shape != ids.shape:
+            raise argument_error(name, f"a mask of length {len(ids)}", f"shape {wanted.shape}")
+        wanted = np.flatnonzero(wanted)
+    elif wanted.dtype.kind in "iu" and wanted.ndim == 1:
+        wanted = _in_range(name, wanted, len(ids))
+    elif wanted.size:
+        wanted = _looked_up(name, wanted, ids)
+    if not wanted.size:
+        raise argument_error(name, "a choice of at least one", "none")
+    unique, counts = np.unique(wanted, return_counts=True)
+    if len(unique) < len(wanted):
+        got = f"repeats of {shorten(ids[unique[counts > 1]])}"
+        raise InputError(f"The `{name}` argument must choose each one once. Got {got}.")
+    return wanted
+
+
+def _in_range(name: str, wanted: np.ndarray, n: int) -> np.ndarray:
+    """Positions counted from the start; raise where one is out of range."""
+    outside = (wanted < -n) | (wanted >= n)
+    if outside.any():
+        raise argument_error(name, f"positions between {-n} and {n - 1}", wanted[outside])
+    return np.where(wanted < 0, wanted + n, wanted).astype(np.intp)
+
+
+def _looked_up(name: str, wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Positions of ids; raise naming those that are unknown."""
+    where = {value: position for position, value in enumerate(ids.tolist())}
+    asked = [str(value) for value in wanted.ravel().tolist()]
+    unknown = [value for value in asked if value not in where]
+    if unknown:
+        must = f"among the {len(ids)} ids, such as {ids[0]}"
+        raise argument_error(name, must, unknown)
+    return np.array([where[value] for value in asked], dtype=np.intp)

@@ -1,0 +1,81 @@
+"""Tables about subjects and items: brought into order, written as JSON and read back."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, shorten
+
+__all__ = ["align_metadata", "frame_from_plain", "frame_to_plain"]
+
+
+def align_metadata(name: str, frame: pd.DataFrame | None, ids: np.ndarray) -> pd.DataFrame:
+    """Bring metadata into the order of the ids; rows about others are left out.
+
+    Raises:
+        InputError: the index lacks an id or repeats one, or two columns share a name.
+
+    Example:
+        >>> frame = pd.DataFrame({"size": [7, 3]}, index=["b", "a"])
+        >>> align_metadata("subjects", frame, np.array(["a", "b"]))["size"].tolist()
+        [3, 7]
+    """
+    if frame is None:
+        return pd.DataFrame(index=pd.Index(ids, dtype=object), columns=pd.Index([], dtype=object))
+    if not isinstance(frame, pd.DataFrame):
+        raise argument_error(name, "a pandas DataFrame with the ids as its index", frame)
+    index = pd.Index([str(value) for value in frame.index], dtype=object)
+    columns = pd.Index([str(column) for column in frame.columns], dtype=object)
+    for found, what in ((index, "index"), (columns, "columns")):
+        if not found.is_unique:
+            got = f"repeats of {shorten(found[found.duplicated()].unique().tolist())}"
+            raise InputError(f"The `{name}` argument must have unique {what}. Got {got}.")
+    rows = index.get_indexer(pd.Index(ids, dtype=object))
+    if (rows < 0).any():
+        got = f"no row for {shorten(ids[rows < 0])}"
+        must = "a table with the ids as its index (see DataFrame.set_index)"
+        raise InputError(f"The `{name}` argument must be {must}. Got {got}.")
+    return frame.set_axis(columns, axis="columns").iloc[rows]
+
+
+def frame_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
+    """Columns as JSON can hold them, each with its type; `frame_from_plain` reads them back.
+
+    Raises:
+        InputError: a column holds something other than text, numbers, truth values and dates.
+    """
+    columns: dict[str, Any] = {}
+    for name, column in frame.items():
+        cells = [None if _is_absent(cell) else cell for cell in column.tolist()]
+        if column.dtype.kind == "M":
+            cells = [None if cell is None else cell.isoformat() for cell in cells]
+        if any(not isinstance(cell, (str, int, float, bool, type(None))) for cell in cells):
+            got = f"the metadata column {name!r} of type {column.dtype}"
+            raise InputError(f"Only text, numbers, truth values and dates can be saved. Got {got}.")
+        columns[str(name)] = {"type": str(column.dtype), "cells": cells}
+    return columns
+
+
+def _is_absent(cell: Any) -> bool:
+    """Whether a cell is None, NaN, NA or NaT."""
+    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
+
+
+def frame_from_plain(columns: dict[str, Any], ids: np.ndarray, name: str) -> pd.DataFrame:
+    """Rebuild the table that `frame_to_plain` wrote, with the ids as its index.
+
+    Example:
+        >>> ids = np.array(["a", "b"])
+        >>> plain = frame_to_plain(pd.DataFrame({"size": [7, 3]}, index=ids))
+        >>> frame_from_plain(plain, ids, "subject")["size"].to_dict()
+        {'a': 7, 'b': 3}
+    """
+    index = pd.Index(ids, dtype=object, name=name)
+    table = pd.DataFrame(index=index)
+    for column, content in columns.items():
+        # the name of the text type differs between pandas versions: let pandas choose
+        kind = None if content["type"] in ("object", "str", "string") else content["type"]
+        table[column] = pd.Series(content["cells"], index=index, dtype=kind)
+    table.columns = table.columns.astype(object)
+    return table

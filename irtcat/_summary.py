@@ -1,0 +1,121 @@
+"""What deserves a look before a fit: counts, shares and flags of a response matrix."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import shorten
+
+__all__ = ["Flag", "ResponsesSummary", "find_flags", "find_repeats"]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something about the responses that deserves a look.
+
+    Attributes:
+        name: "constant items", "subjects all right", "subjects all wrong", "repeated rows",
+            "items without a response" or "subjects without a response".
+        ids: the items or subjects it is about.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many items or subjects it is about."""
+        return len(self.ids)
+
+    def __str__(self) -> str:
+        words = self.name.split(" ", 2)
+        if self.count == 1:
+            words = [word.removesuffix("s") for word in words[:2]] + words[2:]
+        return f"{self.count} {' '.join(words)}: {shorten(list(self.ids))}"
+
+
+@dataclass(frozen=True)
+class ResponsesSummary:
+    """Counts, share missing, mean and flags of a `Responses`.
+
+    Attributes:
+        n_subjects: rows.
+        n_items: columns.
+        n_categories: K.
+        codes: the original codes.
+        kind: "right/wrong", "fractions" or "K categories".
+        n_responses: observed responses.
+        n_missing: missing responses.
+        share_missing: 0 to 1.
+        mean: of the observed responses in original codes; NaN without any.
+        flags: what deserves a look; empty when nothing does.
+    """
+
+    n_subjects: int
+    n_items: int
+    n_categories: int
+    codes: tuple[int, ...]
+    kind: str
+    n_responses: int
+    n_missing: int
+    share_missing: float
+    mean: float
+    flags: tuple[Flag, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per quantity or flag: its value or count, and the ids it names."""
+        names = ("n_subjects", "n_items", "n_categories", "n_responses", "n_missing")
+        rows = [(name, float(getattr(self, name)), "") for name in (*names, "share_missing")]
+        rows.append(("mean", self.mean, ""))
+        rows += [(flag.name, float(flag.count), ", ".join(flag.ids)) for flag in self.flags]
+        return pd.DataFrame(rows, columns=["quantity", "value", "ids"]).set_index("quantity")
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.n_subjects} subjects x {self.n_items} items, {self.kind}",
+            f"responses      {self.n_responses} ({100 * self.share_missing:.1f} % missing)",
+            f"mean response  {self.mean:.3f}",
+        ]
+        return "\n".join([*lines, *map(str, self.flags)])
+
+
+def find_flags(
+    values: np.ndarray, subjects: np.ndarray, items: np.ndarray, top: int
+) -> Iterator[Flag]:
+    """Yield the flags that apply, each with its ids; ``top`` is the highest response."""
+    item_low, item_high = _extremes(values, axis=0)
+    low, high = _extremes(values, axis=1)
+    table = [
+        ("constant items", items, item_low == item_high),
+        ("subjects all right", subjects, low == top),
+        ("subjects all wrong", subjects, high == 0),
+        ("repeated rows", subjects, find_repeats(values)),
+        ("items without a response", items, item_low > item_high),
+        ("subjects without a response", subjects, low > high),
+    ]
+    for name, ids, hit in table:
+        if hit.any():
+            yield Flag(name, tuple(ids[hit].tolist()))
+
+
+def _extremes(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest observed value along an axis; lowest above highest where none is."""
+    if values.dtype.kind == "f":
+        low = np.fmin.reduce(values, axis=axis, initial=np.inf)
+        return low, np.fmax.reduce(values, axis=axis, initial=-np.inf)
+    # read as unsigned bytes a missing -1 is 255, above every code: no mask is needed
+    return values.view(np.uint8).min(axis=axis).astype(np.int16), values.max(axis=axis)
+
+
+def find_repeats(values: np.ndarray) -> np.ndarray:
+    """Which rows equal an earlier row; rows are compared by a 128-bit digest."""
+    seen: set[bytes] = set()
+    repeated = np.zeros(len(values), dtype=bool)
+    for position, row in enumerate(values):
+        digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+        repeated[position] = digest in seen
+        seen.add(digest)
+    return repeated

@@ -1,0 +1,18 @@
+"""Names for the arrays that travel through the package.
+
+Shapes are written with jaxtyping: ``Float[Array, "items nodes"]``. In annotations
+*subjects*, *items*, *nodes*, *categories* and *params* always mean what they say.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["BoolArray", "FloatArray", "Ids", "IntArray"]
+
+FloatArray: TypeAlias = npt.NDArray[np.floating]
+IntArray: TypeAlias = npt.NDArray[np.integer]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+Ids: TypeAlias = Sequence[str] | npt.NDArray[np.str_] | npt.NDArray[np.object_]

@@ -1,0 +1,106 @@
+"""Fit: a calibrated bank, the subjects' abilities, and how the estimation went."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.responses import Responses
+from irtcat.scoring import Ability, score
+
+__all__ = ["Fit"]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The result of `irtcat.fit`.
+
+    Attributes:
+        bank: the calibrated items.
+        responses: what they were calibrated on.
+        log_likelihood: marginal log-likelihood of the responses, priors not included.
+        log_posterior: the same plus the log-density of the priors (what was maximised).
+        converged: whether the last step was within the tolerance, and nothing else.
+        n_iterations: how many E-steps were taken.
+        n_parameters: number of parameters estimated.
+        message: one sentence on how it ended.
+        latent_mean: latent mean that fits best with the items as estimated (should be 0).
+        latent_sd: latent SD that fits best with the items as estimated (should be 1 within
+            .002 where the scale is fixed by it); a check of the quadrature and the convergence.
+        priors: parameter -> (mean, SD) of the Normal priors that were on for all items.
+        n_sparse: number of items that were estimated under the weak priors (see their flags).
+        precision: "float64" or "float32".
+        trace: log-posterior at each iteration.
+    """
+
+    bank: ItemBank
+    responses: Responses
+    log_likelihood: float
+    log_posterior: float
+    converged: bool
+    n_iterations: int
+    n_parameters: int
+    message: str
+    latent_mean: float
+    latent_sd: float
+    priors: Mapping[str, tuple[float, float]]
+    n_sparse: int
+    precision: str
+    trace: FloatArray
+
+    @cached_property
+    def abilities(self) -> Ability:
+        """EAP abilities of the calibration subjects with 95 % intervals."""
+        return score(self.bank, self.responses, precision=self.precision)
+
+    @property
+    def n_subjects(self) -> int:
+        """Subjects with at least one response."""
+        return int(self.responses.observed.any(axis=1).sum())
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion: -2 log L + 2 p."""
+        return -2 * self.log_likelihood + 2 * self.n_parameters
+
+    @property
+    def bic(self) -> float:
+        """Schwarz's criterion: -2 log L + p log n, n the number of subjects."""
+        return -2 * self.log_likelihood + self.n_parameters * float(np.log(self.n_subjects))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures of the fit, ready for JSON."""
+        return {
+            "model": self.bank.provenance.get("model"),
+            "n_subjects": self.n_subjects,
+            "n_items": self.bank.n_items,
+            "n_parameters": self.n_parameters,
+            "log_likelihood": self.log_likelihood,
+            "log_posterior": self.log_posterior,
+            "aic": self.aic,
+            "bic": self.bic,
+            "converged": self.converged,
+            "n_iterations": self.n_iterations,
+            "message": self.message,
+            "latent_mean": self.latent_mean,
+            "latent_sd": self.latent_sd,
+            "priors": {name: list(pair) for name, pair in self.priors.items()},
+            "n_sparse": self.n_sparse,
+            "precision": self.precision,
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """The figures of the fit as a table of one row."""
+        return pd.DataFrame([self.to_dict()])
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "NOT CONVERGED"
+        return (
+            f"Fit({self.bank.model.key}, {self.n_subjects} subjects x {self.bank.n_items} items, "
+            f"log-likelihood {self.log_likelihood:.2f}, {state} in {self.n_iterations} iterations)"
+        )

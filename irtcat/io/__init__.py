@@ -1,0 +1,137 @@
+"""Response files: one module per format; `read_responses` detects which."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from irtcat._checks import InputError, argument_error, check_choice
+from irtcat.io._table import Options
+from irtcat.io.delimited import read_delimited
+from irtcat.io.npz import read_npz
+from irtcat.io.parquet import read_parquet
+from irtcat.io.pyirt import read_pyirt
+from irtcat.responses import Responses
+
+__all__ = ["FORMATS", "read_responses"]
+
+Reader = Callable[[Path, Options], Responses]
+
+FORMATS: dict[str, Reader] = {
+    "csv": lambda path, options: read_delimited(path, options),
+    "tsv": lambda path, options: read_delimited(path, options, "\t"),
+    "npz": lambda path, options: read_npz(path, options.duplicates),
+    "parquet": lambda path, options: read_parquet(path, options),
+    "pyirt": lambda path, options: read_pyirt(path, options.duplicates),
+}
+
+_EXTENSIONS = {
+    ".csv": "csv",
+    ".tsv": "csv",  # one reader: the separator is told by extension and header
+    ".tab": "csv",
+    ".txt": "csv",
+    ".npz": "npz",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "pyirt",
+    ".ndjson": "pyirt",
+    ".json": "pyirt",
+}
+
+_REFUSED = {
+    ".pkl": "pickles run code when they are loaded. Save the responses as CSV or .npz",
+    ".pickle": "pickles run code when they are loaded. Save the responses as CSV or .npz",
+    ".joblib": "pickles run code when they are loaded. Save the responses as CSV or .npz",
+    ".npy": "a bare array has no ids. Save X, subjects and items with np.savez",
+    ".xlsx": "spreadsheets are not read. Export the sheet as CSV",
+    ".xls": "spreadsheets are not read. Export the sheet as CSV",
+    ".gz": "the file is compressed. Unpack it first",
+    ".zip": "the file is compressed. Unpack it first",
+}
+
+_FIRST_BYTES = {b"PK\x03\x04": "npz", b"PAR1": "parquet", b"\x1f\x8b": ".gz", b"\x80": ".pkl"}
+
+
+def read_responses(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    subject: str = "subject",
+    item: str = "item",
+    response: str = "response",
+    duplicates: str = "refuse",
+) -> Responses:
+    r"""Read who answered what from a file; its format is detected.
+
+    Formats: CSV and TSV, wide (column 1 the subject id, one column per item) or long (one row
+    per response); ``.npz`` with X, subjects and items, and what `Responses.save` writes; Parquet,
+    wide or long; py-irt's JSON lines. A response is 0/1, true/false, a fraction in [0, 1] or an
+    integer code. Missing is an empty cell, NA, NaN or null in any case, an absent row, and -1 in
+    ``.npz``. Ids are kept as text exactly as in the file, in order of first appearance.
+
+    Args:
+        path: the file.
+        format: None to detect it; or "csv", "tsv", "npz", "parquet", "pyirt"; or "wide" or
+            "long" where only the layout of a table is in doubt.
+        subject: header of the subject column of a long table; the usual synonyms (subject_id,
+            model, user, …) are found where only one is there.
+        item: header of the item column (item_id, question, problem, …).
+        response: header of the response column (score, correct, value, …).
+        duplicates: what to do with repeated ids: "refuse", "first" (keep the first) or "suffix"
+            (rename the later ones to "id#2"). In a long table "first" also settles pairs that
+            come twice and disagree.
+
+    Returns:
+        The responses, validated.
+
+    Raises:
+        InputError: naming the file and the line, column or id at fault.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "long.csv"
+        >>> size = path.write_text("model,question,correct\nm1,q1,1\nm1,q2,0\nm2,q1,true\n")
+        >>> read_responses(path)
+        Responses(2 subjects x 2 items, right/wrong, 1 missing)
+    """
+    check_choice("duplicates", duplicates, ("refuse", "first", "suffix"))
+    layout = format if format in ("wide", "long") else None
+    if format is not None and layout is None:
+        check_choice("format", format, (*FORMATS, "wide", "long"))
+    file = _existing(path)
+    kind = format if format in FORMATS else _detect(file)
+    options = Options(subject, item, response, layout, duplicates)
+    try:
+        return FORMATS[str(kind)](file, options)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
+
+
+def _existing(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that is there."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path).strip():
+        raise argument_error("path", "the path of a file", path)
+    file = Path(path)
+    if file.is_dir():
+        raise argument_error("path", "a file", f"the folder {file}")
+    if not file.exists():
+        raise argument_error("path", "an existing file", f"{file}, which does not exist")
+    return file
+
+
+def _detect(file: Path) -> str:
+    """The format by extension, corrected by the first bytes; raise for what is never read."""
+    extension = file.suffix.lower()
+    if extension in _REFUSED:
+        raise InputError(f"{file}: {_REFUSED[extension]}.")
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(64)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
+    kind = _EXTENSIONS.get(extension)
+    by_content = next((k for first, k in _FIRST_BYTES.items() if head.startswith(first)), None)
+    if by_content in _REFUSED:
+        raise InputError(f"{file}: {_REFUSED[str(by_content)]}.")
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and kind in (None, "csv"):
+        by_content = "pyirt"
+    return by_content or kind or "csv"

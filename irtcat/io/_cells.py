@@ -1,0 +1,117 @@
+"""Cells of a file: text to numbers, and blocks of numbers kept small."""
+
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["MISSING", "block_numbers", "cell_number", "compact", "is_missing_text", "stack"]
+
+EXPECTED = "0/1, true/false, a fraction, an integer code or nothing"
+Report = Callable[[int, int, str], NoReturn]  # raises for (row, column, what was expected)
+
+
+def _any_case(word: str) -> list[str]:
+    """Every spelling of a word in upper and lower case."""
+    return ["".join(letters) for letters in product(*((c.lower(), c.upper()) for c in word))]
+
+
+MISSING = ["", *_any_case("na"), *_any_case("nan"), *_any_case("null")]
+
+
+def is_missing_text(text: str) -> bool:
+    """Whether a cell stands for a missing value: empty, NA, NaN or null in any case.
+
+    Example:
+        >>> [is_missing_text(text) for text in ("", " na ", "Null", "0")]
+        [True, True, True, False]
+    """
+    return text.strip().lower() in ("", "na", "nan", "null")
+
+
+def cell_number(cell: Any) -> float | None:
+    """Return the number in a cell, NaN for a missing one, None where it cannot be read.
+
+    Example:
+        >>> [cell_number(cell) for cell in ("1", " TRUE ", "0.25", "na", "yes")]
+        [1.0, 1.0, 0.25, nan, None]
+    """
+    if cell is None or cell is pd.NA:
+        return float("nan")
+    if isinstance(cell, str):
+        text = cell.strip().lower()
+        if is_missing_text(text):
+            return float("nan")
+        if text in ("true", "false"):
+            return float(text == "true")
+        cell = "?" if "_" in text else text  # Python reads 1_0 as 10: no data file means that
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return None
+
+
+def block_numbers(block: pd.DataFrame, report: Report) -> np.ndarray:
+    """Return a block of parsed columns as numbers, float64 with NaN = missing.
+
+    Args:
+        block: columns of numbers, truth values or (where pandas could not read a number) text.
+        report: called with the row and column of the first cell that is no number; raises.
+    """
+    plain = [pd.api.types.is_numeric_dtype(dtype) for dtype in block.dtypes]
+    if all(plain):
+        return block.to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = np.empty(block.shape, dtype=np.float64)
+    numbers[:, plain] = block.loc[:, plain].to_numpy(dtype=np.float64, na_value=np.nan)
+    bad: list[tuple[int, int]] = []
+    for column in np.flatnonzero(~np.array(plain)).tolist():
+        read = _column_numbers(block.iloc[:, column])
+        if isinstance(read, int):
+            bad.append((read, column))
+        else:
+            numbers[:, column] = read
+    if bad:
+        report(*min(bad), EXPECTED)
+    return numbers
+
+
+def _column_numbers(column: pd.Series) -> np.ndarray | int:
+    """Numbers of a column of text, or the position of the first cell that is none."""
+    try:
+        codes, texts = pd.factorize(column.to_numpy(dtype=object))
+    except TypeError:  # lists and the like cannot be told apart by value
+        codes, texts = np.arange(len(column)), column.to_numpy(dtype=object)
+    found = [cell_number(text) for text in texts]
+    unread = [position for position, number in enumerate(found) if number is None]
+    if unread:
+        return int(np.argmax(np.isin(codes, unread)))
+    return np.array([*found, np.nan], dtype=np.float64)[codes]  # code -1, missing, is the last
+
+
+def compact(numbers: np.ndarray) -> np.ndarray:
+    """Keep numbers in one byte each where they are small codes (-1 = missing), else as floats.
+
+    Example:
+        >>> compact(np.array([1.0, np.nan, 3.0]))
+        array([ 1, -1,  3], dtype=int8)
+    """
+    missing = np.isnan(numbers)
+    codes = np.where(missing, 0.0, numbers)
+    if ((codes >= 0) & (codes <= 126) & (codes == np.rint(codes))).all():
+        return np.where(missing, -1, codes).astype(np.int8)
+    return numbers
+
+
+def stack(blocks: Iterable[np.ndarray]) -> np.ndarray:
+    """Put compacted blocks on top of each other, as bytes if all are."""
+    parts = list(blocks)
+    if any(part.dtype.kind == "f" for part in parts):
+        parts = [
+            part
+            if part.dtype.kind == "f"
+            else np.where(part == -1, np.nan, part.astype(np.float64))
+            for part in parts
+        ]
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]

@@ -1,0 +1,171 @@
+"""CSV and TSV, wide (one row per subject) or long (one row per response)."""
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from irtcat._checks import InputError
+from irtcat.io._cells import MISSING
+from irtcat.io._table import Options, Table, find_long_columns, read_long, read_wide
+from irtcat.responses import Responses
+
+__all__ = ["read_delimited"]
+
+# parsed at once; pandas' cost per column and block is what many columns make felt
+BLOCK_CELLS, BLOCK_ROWS = 4_000_000, 1_000
+
+
+def read_delimited(
+    path: Path, options: Options | None = None, separator: str | None = None
+) -> Responses:
+    r"""Read a table of text, wide or long.
+
+    Args:
+        path: the file, UTF-8 with or without a byte order mark.
+        options: column names, layout and what to do with repeated ids.
+        separator: between the columns; by default the one of the file's extension, else the
+            one of comma, tab and semicolon that cuts the header into most columns.
+
+    Returns:
+        The responses; ids are kept exactly as in the file.
+
+    Raises:
+        InputError: naming the line and column that cannot be used.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "small.csv"
+        >>> size = path.write_text("subject,q1,q2\n007,1,0\n008,,1\n")
+        >>> read_delimited(path).to_frame()
+        item      q1  q2
+        subject
+        007      1.0 0.0
+        008      NaN 1.0
+    """
+    options = options or Options()
+    data = _load(path)
+    separator = separator or _separator(path, data)
+    table = _table(path, data, separator)
+    _check_widths(path, data, separator, len(table.header))
+    columns = find_long_columns(table, options)
+    try:
+        if columns is not None:
+            block = _long_block(data, separator, columns, len(table.header))
+            return read_long(table, block, columns, options)
+        return read_wide(table, _wide_blocks(data, separator, len(table.header)), options)
+    except InputError:
+        raise
+    except (ValueError, OverflowError, pd.errors.ParserError):
+        raise InputError(f"{path}: the table cannot be read. Export it anew as CSV.") from None
+
+
+def _load(path: Path) -> bytes:
+    """The file's bytes, known to be UTF-8 text with line feeds."""
+    data = path.read_bytes()
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(f"{path}: the text is UTF-16. Save it as UTF-8.")
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        raise InputError(f"{path}: expected a header and rows. Got an empty file.")
+    zero = data.find(b"\0")
+    if zero >= 0:
+        line = data.count(b"\n", 0, zero) + 1
+        raise InputError(f"{path}, line {line}: expected text. Got a zero byte.")
+    if not data.isascii():
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            got = f"the byte {data[error.start]:#04x}"
+            message = f"expected UTF-8 text. Got {got}. Save the file as UTF-8."
+            raise InputError(f"{path}, line {line}: {message}") from None
+    return data if b"\n" in data else data.replace(b"\r", b"\n")
+
+
+def _separator(path: Path, data: bytes) -> str:
+    """The separator of the extension if the header has it, else the most frequent one."""
+    usual = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
+    widths = {}
+    for separator in (usual, *(other for other in ",\t;" if other != usual)):
+        try:
+            widths[separator] = len(next(_records(path, data, separator))[1])
+        except (InputError, StopIteration):  # quotes make no sense with the wrong separator
+            widths[separator] = 0
+    return usual if widths[usual] > 1 else max(widths, key=lambda separator: widths[separator])
+
+
+def _records(path: Path, data: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Each record that is not blank, with the line it begins on."""
+    text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
+    reader = csv.reader(text, delimiter=separator, strict=True)
+    line = 1
+    try:
+        for record in reader:
+            if len(record) > 1 or (record and record[0].strip(" ")):
+                yield line, record
+            line = reader.line_num + 1
+    except csv.Error:
+        message = "the quotes of a cell do not match. Close them, or double those within."
+        raise InputError(f"{path}, line {line}: {message}") from None
+
+
+def _table(path: Path, data: bytes, separator: str) -> Table:
+    """The header, and a way back from a cell to its line and text."""
+
+    def cell(row: int, column: int) -> tuple[str, str]:
+        # the file is read again: only a message about a mistake needs it
+        line, record = next(islice(_records(path, data, separator), row + 1, None))
+        return f"line {line}", record[column]
+
+    header = next(_records(path, data, separator), None)
+    if header is None:
+        raise InputError(f"{path}: expected a header and rows. Got an empty file.")
+    return Table(str(path), tuple(header[1]), cell)
+
+
+def _check_widths(path: Path, data: bytes, separator: str, width: int) -> None:
+    """Raise at the first line with more or fewer cells than the header (pandas pads it)."""
+    if b'"' not in data:  # counting separators is enough, and much quicker than parsing
+        mark = separator.encode()
+        widths = {line.count(mark) + 1 for line in io.BytesIO(data) if line.strip(b" \r\n")}
+        if widths == {width}:
+            return
+    for line, record in _records(path, data, separator):
+        if len(record) != width:
+            got = f"{len(record)} cell{'s' if len(record) > 1 else ''}"
+            raise InputError(f"{path}, line {line}: expected {width} cells. Got {got}.")
+
+
+def _parse(data: bytes, separator: str, **more: Any) -> Any:
+    """Read with pandas' C parser; ids stay text and only our words mean missing."""
+    return pd.read_csv(
+        io.BytesIO(data),
+        sep=separator,
+        header=0,
+        index_col=False,
+        na_values=MISSING,
+        keep_default_na=False,
+        low_memory=False,
+        **more,
+    )
+
+
+def _wide_blocks(data: bytes, separator: str, width: int) -> Iterator[pd.DataFrame]:
+    """Blocks of rows, so that memory stays near the size of the data."""
+    size = max(BLOCK_ROWS, BLOCK_CELLS // width)
+    with _parse(data, separator, names=range(width), dtype={0: object}, chunksize=size) as blocks:
+        yield from blocks
+
+
+def _long_block(
+    data: bytes, separator: str, columns: tuple[int, int, int], width: int
+) -> pd.DataFrame:
+    """The subject, item and response columns, in that order."""
+    text = {columns[0]: object, columns[1]: object}
+    frame = _parse(data, separator, names=range(width), usecols=list(columns), dtype=text)
+    return frame[list(columns)]

@@ -1,0 +1,133 @@
+"""NumPy archives: ``X``, ``subjects``, ``items``, and what `Responses.save` adds."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from irtcat._checks import InputError, shorten
+from irtcat._metadata import frame_from_plain
+from irtcat.io._table import to_responses
+from irtcat.responses import Responses
+
+__all__ = ["read_npz"]
+
+
+def read_npz(path: Path, duplicates: str = "refuse") -> Responses:
+    """Read ``X`` (subjects x items; -1 or NaN = missing), ``subjects`` and ``items``.
+
+    A file of `Responses.save` gives back its metadata and original codes as well. Arrays of
+    Python objects are refused: they are pickles, and pickles run code.
+
+    Args:
+        path: the file.
+        duplicates: what to do with repeated ids: "refuse", "first" or "suffix".
+
+    Raises:
+        InputError: naming what is damaged, lacking or of the wrong shape.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "small.npz"
+        >>> Responses.from_array([[1, 4], [2, 3]]).save(path)
+        >>> read_npz(path).codes
+        (1, 2, 3, 4)
+    """
+    arrays = _load(path)
+    for key in ("X", "subjects", "items"):
+        if key not in arrays:
+            has = shorten(sorted(arrays))
+            raise InputError(f"{path}: expected the arrays X, subjects and items. Got {has}.")
+    X = arrays["X"]
+    if X.ndim != 2 or 0 in X.shape:
+        raise InputError(f"{path}: expected X to be subjects x items. Got shape {X.shape}.")
+    if X.dtype.kind not in "biuf":
+        raise InputError(f"{path}: expected X to hold real numbers. Got the type {X.dtype}.")
+    ids = [
+        _ids(path, arrays, key, n) for key, n in zip(("subjects", "items"), X.shape, strict=True)
+    ]
+    if "codes" in arrays and "metadata" in arrays:
+        return _saved(path, arrays, *ids)
+    for key, found in zip(("subjects", "items"), ids, strict=True):
+        repeated = [value for value, count in Counter(found.tolist()).items() if count > 1]
+        if repeated and duplicates == "refuse":
+            advice = 'Pass duplicates="first" to keep the first, or "suffix" to rename.'
+            got = f"Got repeats of {shorten(repeated)}"
+            raise InputError(f"{path}: expected {key} to be unique. {got}. {advice}")
+
+    def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
+        place = f"row {row + 1} ({ids[0][row]}), column {column + 1} ({ids[1][column]})"
+        text = f"{path}, {place}: expected {expected}. Got {X[row, column]:g}. {advice}"
+        raise InputError(text.rstrip())
+
+    return to_responses(str(path), X, ids[0], ids[1], duplicates, fail)
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    """Every array of the archive, without ever unpickling."""
+    key = ""
+    arrays: dict[str, np.ndarray] = {}
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            for key in archive.files:
+                arrays[key] = archive[key]
+    except OSError as error:
+        if error.errno:  # the file itself cannot be opened: said by the caller
+            raise
+        raise _damaged(path) from None
+    except ValueError as error:
+        if "allow_pickle" in str(error) and key:
+            advice = "pickles run code. Store ids as text, such as np.array(ids, dtype=str)."
+            raise InputError(f"{path}: {key} holds pickled Python objects, and {advice}") from None
+        raise _damaged(path) from None
+    except Exception:  # zipfile, zlib and numpy each have many ways to say it
+        raise _damaged(path) from None
+    return arrays
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path}: the archive is damaged. Write it anew.")
+
+
+def _ids(path: Path, arrays: dict[str, np.ndarray], key: str, n: int) -> np.ndarray:
+    """Ids as text, as many as the matrix has rows or columns."""
+    ids = arrays[key]
+    if ids.shape != (n,):
+        raise InputError(f"{path}: expected {n} {key}, as X says. Got shape {ids.shape}.")
+    if ids.dtype.kind not in "USiu":
+        raise InputError(f"{path}: expected {key} to be text. Got the type {ids.dtype}.")
+    if ids.dtype.kind == "S":
+        ids = np.char.decode(ids, "utf-8", "replace")
+    text = np.array([str(value) for value in ids.tolist()], dtype=object)
+    empty = [position for position, value in enumerate(text, 1) if not value.strip()]
+    if empty:
+        raise InputError(f"{path}: expected {key} without empty ids. Got one at {empty[0]}.")
+    return text
+
+
+def _saved(
+    path: Path, arrays: dict[str, np.ndarray], subjects: np.ndarray, items: np.ndarray
+) -> Responses:
+    """What `Responses.save` wrote, checked: anyone may have edited it since."""
+    X, codes = arrays["X"], arrays["codes"]
+    try:
+        metadata: dict[str, Any] = json.loads(str(arrays["metadata"]))
+        tables = (
+            frame_from_plain(metadata["subjects"], subjects, "subject"),
+            frame_from_plain(metadata["items"], items, "item"),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path}: the metadata are damaged. Save the responses anew.") from None
+    whole = X.dtype == np.int8 and codes.dtype.kind == "i" and codes.ndim == 1 and len(codes) > 1
+    if whole:
+        sound = int(X.min()) >= -1 and int(X.max()) < len(codes) and (np.diff(codes) == 1).all()
+    else:
+        low, high = np.fmin.reduce(X, axis=None), np.fmax.reduce(X, axis=None)
+        sound = X.dtype == np.float32 and low >= 0 and high <= 1 and codes.tolist() == [0, 1]
+    unique = len(set(subjects)) == len(subjects) and len(set(items)) == len(items)
+    if not (sound and unique):
+        raise InputError(f"{path}: X, codes and ids do not fit together. Save the responses anew.")
+    numbers = tuple(int(code) for code in codes)
+    return Responses(X, subjects, items, len(numbers), numbers, *tables)

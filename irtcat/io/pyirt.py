@@ -1,0 +1,139 @@
+"""py-irt's JSON lines: one object per subject with its responses by item."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from irtcat._checks import InputError, shorten
+from irtcat.io._cells import compact
+from irtcat.io._table import to_responses
+from irtcat.responses import Responses
+
+__all__ = ["read_pyirt"]
+
+
+def read_pyirt(path: Path, duplicates: str = "refuse") -> Responses:
+    """Read lines of ``{"subject_id": "a", "responses": {"q1": 1, "q2": 0}}``.
+
+    An item that a line lacks, or answers by null, is missing for that subject.
+
+    Args:
+        path: the file, UTF-8.
+        duplicates: what to do with repeated subjects: "refuse", "first" or "suffix".
+
+    Raises:
+        InputError: naming the line, and the item where one is at fault.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "small.jsonl"
+        >>> size = path.write_text('{"subject_id": "a", "responses": {"q1": 1, "q2": 0}}')
+        >>> read_pyirt(path).values.tolist()
+        [[1, 0]]
+    """
+    subjects: list[str] = []
+    lines: list[int] = []
+    answers: list[dict[str, float]] = []
+    for line, record in _objects(path):
+        subjects.append(_subject(path, line, record))
+        answers.append(_answers(path, line, record))
+        lines.append(line)
+    if not subjects:
+        raise InputError(f"{path}: expected a line per subject. Got an empty file.")
+    if duplicates == "refuse":
+        _check_unique(path, subjects, lines)
+    items = list(dict.fromkeys(item for answer in answers for item in answer))
+    if not items:
+        raise InputError(f"{path}: expected responses. Got none in any line.")
+    where = {item: column for column, item in enumerate(items)}
+    matrix = np.full((len(subjects), len(items)), np.nan)
+    for row, answer in enumerate(answers):
+        matrix[row, [where[item] for item in answer]] = list(answer.values())
+
+    def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
+        place = f"{path}, line {lines[row]}, item {items[column]!r}"
+        got = f"{matrix[row, column]:g}"
+        raise InputError(f"{place}: expected {expected}. Got {got}. {advice}".rstrip())
+
+    ids = np.array(subjects, dtype=object), np.array(items, dtype=object)
+    return to_responses(str(path), compact(matrix), *ids, duplicates, fail)
+
+
+def _objects(path: Path) -> Iterator[tuple[int, Any]]:
+    """Each line's object with its line number."""
+    with path.open("rb") as file:
+        for line, raw in enumerate(file, start=1):
+            try:
+                text = raw.decode("utf-8-sig" if line == 1 else "utf-8")
+                record = json.loads(text, object_pairs_hook=_once) if text.strip() else None
+            except UnicodeDecodeError:
+                raise InputError(f"{path}, line {line}: expected UTF-8 text.") from None
+            except _RepeatedError as error:
+                name = shorten(str(error))
+                raise InputError(f"{path}, line {line}: {name} comes twice.") from None
+            except (ValueError, RecursionError):
+                message = "expected a JSON object on one line. Got something else."
+                raise InputError(f"{path}, line {line}: {message}") from None
+            if text.strip():
+                yield line, record
+
+
+class _RepeatedError(Exception):
+    """A name that comes twice in one JSON object."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A dict from pairs; JSON's own reader would silently keep the last of two."""
+    record: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in record and record[name] != value:
+            raise _RepeatedError(name)
+        record[name] = value
+    return record
+
+
+def _subject(path: Path, line: int, record: Any) -> str:
+    """The subject's id as text."""
+    if not isinstance(record, dict) or "subject_id" not in record or "responses" not in record:
+        got = shorten(list(record)) if isinstance(record, dict) else shorten(record)
+        message = f"expected an object with subject_id and responses. Got {got}."
+        raise InputError(f"{path}, line {line}: {message}")
+    subject = record["subject_id"]
+    named = isinstance(subject, (str, int)) and not isinstance(subject, bool)
+    if not named or not str(subject).strip():
+        raise InputError(f"{path}, line {line}: expected a subject_id. Got {shorten(subject)}.")
+    return str(subject)
+
+
+def _answers(path: Path, line: int, record: dict[str, Any]) -> dict[str, float]:
+    """The responses of a subject as numbers, NaN for null."""
+    answers = record["responses"]
+    if not isinstance(answers, dict):
+        got = shorten(answers)
+        raise InputError(f"{path}, line {line}: expected responses by item. Got {got}.")
+    for item, value in answers.items():
+        if not item.strip():
+            raise InputError(f"{path}, line {line}: expected an item id. Got an empty one.")
+        if value is not None and not isinstance(value, (int, float)):
+            place = f"{path}, line {line}, item {item!r}"
+            raise InputError(f"{place}: expected a number or null. Got {shorten(value)}.")
+    try:
+        return {item: np.nan if v is None else float(v) for item, v in answers.items()}
+    except OverflowError:
+        raise InputError(f"{path}, line {line}: expected responses of usual size.") from None
+
+
+def _check_unique(path: Path, subjects: list[str], lines: list[int]) -> None:
+    """Raise naming a subject that has two lines."""
+    seen: dict[str, int] = {}
+    for subject, line in zip(subjects, lines, strict=True):
+        if subject in seen:
+            where = (
+                f"{path}, line {line}: the subject id {subject!r} stands in line {seen[subject]}"
+            )
+            advice = 'Pass duplicates="first" or duplicates="suffix".'
+            raise InputError(f"{where} too. {advice}")
+        seen[subject] = line

@@ -1,0 +1,405 @@
+"""Responses: who answered what; build, validate, subset, split, summarise, save."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import (
+    ResponseError,
+    argument_error,
+    check_count,
+    check_interval,
+    settle_duplicates,
+)
+from irtcat._matrix import (
+    as_matrix,
+    as_numbers,
+    choose_ids,
+    encode_responses,
+    observed,
+    positions,
+    row_blocks,
+)
+from irtcat._metadata import align_metadata, frame_to_plain
+from irtcat._summary import Flag, ResponsesSummary, find_flags, find_repeats
+
+__all__ = ["Flag", "Responses", "ResponsesSummary"]
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """Who answered what: a matrix of responses with ids and metadata on both sides.
+
+    Build one with `Responses.from_array` or `irtcat.io.read_responses`; they validate.
+
+    Attributes:
+        values: subjects x items, read-only. int8 category codes 0..K-1 with -1 = missing,
+            or float32 fractions in [0, 1] with NaN = missing.
+        subject_ids: unique ids as text, one per row.
+        item_ids: unique ids as text, one per column.
+        n_categories: K over the whole matrix; 2 for right/wrong and for fractions.
+        codes: the original code of each category 0..K-1, such as (1, 2, 3, 4).
+        subjects: metadata of the subjects, indexed by subject id; may have no columns.
+        items: metadata of the items, indexed by item id; may have no columns.
+
+    Example:
+        >>> import numpy as np
+        >>> r = Responses.from_array(np.array([[1, 0, -1], [1, 1, 0]]))
+        >>> r
+        Responses(2 subjects x 3 items, right/wrong, 1 missing)
+        >>> r.to_numpy()
+        array([[ 1.,  0., nan],
+               [ 1.,  1.,  0.]])
+    """
+
+    values: np.ndarray
+    subject_ids: np.ndarray
+    item_ids: np.ndarray
+    n_categories: int
+    codes: tuple[int, ...]
+    subjects: pd.DataFrame
+    items: pd.DataFrame
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together and lock the arrays."""
+        shape = (len(self.subject_ids), len(self.item_ids))
+        if self.values.shape != shape or (len(self.subjects), len(self.items)) != shape:
+            raise argument_error("values", f"of shape {shape}, as the ids say", self.values.shape)
+        if len(self.codes) != self.n_categories:
+            raise argument_error("codes", f"{self.n_categories} codes", self.codes)
+        for name in ("values", "subject_ids", "item_ids"):
+            view = getattr(self, name).view()  # a view, so that the caller's own array stays open
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    def __repr__(self) -> str:
+        missing = f", {self.n_missing} missing" if self.n_missing else ""
+        return f"Responses({self.n_subjects} subjects x {self.n_items} items, {self.kind}{missing})"
+
+    @classmethod
+    def from_array(
+        cls,
+        X: Any,
+        subject_ids: Any = None,
+        item_ids: Any = None,
+        subjects: pd.DataFrame | None = None,
+        items: pd.DataFrame | None = None,
+        duplicates: str = "refuse",
+    ) -> "Responses":
+        """Build from an array, nested lists or a data frame, and validate.
+
+        Args:
+            X: subjects x items. Right/wrong (0/1, true/false), fractions in [0, 1] or
+                consecutive integer codes with one map for the whole matrix. Missing is NaN,
+                and -1 in integer arrays. A frame's index and columns are the ids. Never changed.
+            subject_ids: one id per row; by default the frame's index, or s1, s2, ….
+            item_ids: one id per column; by default the frame's columns, or i1, i2, ….
+            subjects: metadata with the subject ids as its index, in any order.
+            items: metadata with the item ids as its index, in any order.
+            duplicates: what to do with repeated ids: "refuse", "first" (keep the first)
+                or "suffix" (rename the later ones to "id#2", "id#3", …).
+
+        Returns:
+            The responses; `values` is a fresh array.
+
+        Raises:
+            InputError: naming the cell, row, column or id that cannot be used.
+
+        Example:
+            >>> r = Responses.from_array([[1, 4], [2, 3]], item_ids=["a", "b"])
+            >>> r.values.tolist(), r.codes
+            ([[0, 3], [1, 2]], (1, 2, 3, 4))
+        """
+        matrix, row_names, column_names = as_matrix(X)
+        rows = choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
+        columns = choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
+        about_rows = align_metadata("subjects", subjects, rows)
+        about_columns = align_metadata("items", items, columns)
+        try:
+            values, codes = encode_responses(as_numbers(matrix))
+        except ResponseError as error:
+            raise _placed(error, rows, columns) from None
+        rows, kept = settle_duplicates("subject_ids", rows, duplicates)
+        if kept is not None:
+            values, about_rows = values[kept], about_rows.iloc[kept]
+        columns, kept = settle_duplicates("item_ids", columns, duplicates)
+        if kept is not None:
+            values, about_columns = values[:, kept].copy(), about_columns.iloc[kept]
+        about_rows.index = pd.Index(rows, dtype=object, name="subject")
+        about_columns.index = pd.Index(columns, dtype=object, name="item")
+        return cls(values, rows, columns, len(codes), codes, about_rows, about_columns)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Subjects and items."""
+        return self.n_subjects, self.n_items
+
+    @property
+    def n_subjects(self) -> int:
+        """How many subjects (rows)."""
+        return int(self.values.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """How many items (columns)."""
+        return int(self.values.shape[1])
+
+    @property
+    def is_fractional(self) -> bool:
+        """Whether the responses are fractions in [0, 1] (float32) and not category codes."""
+        return self.values.dtype.kind == "f"
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether every response is one of two categories."""
+        return self.n_categories == 2 and not self.is_fractional
+
+    @property
+    def kind(self) -> str:
+        """What the responses are, in words."""
+        if self.is_fractional:
+            return "fractions"
+        return "right/wrong" if self.is_binary else f"{self.n_categories} categories"
+
+    @property
+    def _top(self) -> int:
+        """The highest value a response can take."""
+        return 1 if self.is_fractional else self.n_categories - 1
+
+    @property
+    def observed(self) -> np.ndarray:
+        """Subjects x items: whether there is a response (computed anew at each call)."""
+        return observed(self.values)
+
+    @property
+    def n_missing(self) -> int:
+        """How many responses are missing."""
+        blocks = (observed(self.values[rows]) for rows in row_blocks(self.shape))
+        return self.values.size - sum(int(np.count_nonzero(block)) for block in blocks)
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether any response is missing."""
+        return any(not observed(self.values[rows]).all() for rows in row_blocks(self.shape))
+
+    def to_numpy(self) -> np.ndarray:
+        """Return a float64 copy of the category codes or fractions, NaN where missing."""
+        values = self.values.astype(np.float64)
+        if not self.is_fractional:
+            values[self.values == -1] = np.nan
+        return values
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a wide frame in the original codes, NaN where missing, ids on both sides.
+
+        Example:
+            >>> Responses.from_array([[1, 4], [2, 3]]).to_frame()
+            item     i1  i2
+            subject
+            s1        1   4
+            s2        2   3
+        """
+        values = self.values
+        if not self.is_fractional:
+            values = self.to_numpy() if self.has_missing else values.astype(np.int64)
+            values += self.codes[0]
+        return pd.DataFrame(
+            values,
+            index=pd.Index(self.subject_ids, dtype=object, name="subject"),
+            columns=pd.Index(self.item_ids, dtype=object, name="item"),
+            copy=True,
+        )
+
+    def subset(self, subjects: Any = None, items: Any = None) -> "Responses":
+        """Choose subjects and items, in the order asked.
+
+        The codes and the number of categories stay those of the whole matrix.
+
+        Args:
+            subjects: ids, integer positions (negative ones count from the end), a slice or a
+                boolean mask; None keeps all.
+            items: the same for items.
+
+        Raises:
+            InputError: an id is unknown, a position is out of range, or something repeats.
+
+        Example:
+            >>> r = Responses.from_array([[1, 0, 1], [0, 0, 1]])
+            >>> r.subset(subjects=["s2"], items=[2, 0]).item_ids.tolist()
+            ['i3', 'i1']
+        """
+        rows = positions("subjects", subjects, self.subject_ids)
+        columns = positions("items", items, self.item_ids)
+        values = self.values if rows is None else self.values[rows]
+        values = values if columns is None else values[:, columns]
+        return Responses(
+            np.ascontiguousarray(values),
+            self.subject_ids if rows is None else self.subject_ids[rows],
+            self.item_ids if columns is None else self.item_ids[columns],
+            self.n_categories,
+            self.codes,
+            self.subjects if rows is None else self.subjects.iloc[rows],
+            self.items if columns is None else self.items.iloc[columns],
+        )
+
+    def split(
+        self, share: float = 0.25, seed: int = 0, by: str | None = None
+    ) -> tuple["Responses", "Responses"]:
+        """Split the subjects into a calibration part and a held-out part.
+
+        A random hold-out is optimistic where subjects are relatives (models of one family):
+        hold out by ability or by group as well. Both parts keep the order of the rows.
+
+        Args:
+            share: the share held out, strictly between 0 and 1 (rounded down to subjects).
+            seed: of the random order; unused with by="ability".
+            by: None for a random split; "ability" to hold out the top by proportion correct;
+                or a column of `subjects`, whose groups are held out whole, in random order,
+                until about `share` is reached (a subject without a value is its own group).
+
+        Returns:
+            The calibration part and the held-out part.
+
+        Raises:
+            InputError: a part would be empty or the column is unknown.
+
+        Example:
+            >>> r = Responses.from_array([[0, 0], [1, 0], [1, 1], [0, 1]])
+            >>> calibration, held_out = r.split(share=0.25, by="ability")
+            >>> held_out.subject_ids.tolist()
+            ['s3']
+        """
+        check_interval("share", share)
+        check_count("seed", seed, least=0)
+        n = int(self.n_subjects * share + 1e-9)
+        if n == 0:
+            must = f"large enough to hold out one of {self.n_subjects} subjects"
+            raise argument_error("share", must, share)
+        rng = np.random.default_rng(seed)
+        if by is None:
+            chosen = rng.permutation(self.n_subjects)[:n]
+        elif by == "ability":
+            chosen = np.argsort(-self._proportions(), kind="stable")[:n]
+        else:
+            chosen = self._held_out_groups(by, self.n_subjects * share, rng)
+        held_out = np.zeros(self.n_subjects, dtype=bool)
+        held_out[chosen] = True
+        return self.subset(subjects=~held_out), self.subset(subjects=held_out)
+
+    def _proportions(self) -> np.ndarray:
+        """Mean response of each subject, 0 to 1; -1 for a subject without a response."""
+        means = np.full(self.n_subjects, -1.0)
+        for rows in row_blocks(self.shape):
+            seen = observed(self.values[rows])
+            total = self.values[rows].sum(axis=1, where=seen, dtype=np.float64)
+            np.divide(total, self._top * seen.sum(axis=1), out=means[rows], where=seen.any(axis=1))
+        return means
+
+    def _held_out_groups(self, by: str, target: float, rng: np.random.Generator) -> np.ndarray:
+        """Rows of whole groups, taken in random order while that brings the count nearer."""
+        if not isinstance(by, str) or by not in self.subjects.columns:
+            options = ", ".join(["None", "'ability'", *map(repr, self.subjects.columns)])
+            raise argument_error("by", f"one of {options}", by)
+        groups = pd.factorize(self.subjects[by])[0].astype(np.intp)
+        alone = groups < 0
+        groups[alone] = groups.max(initial=-1) + 1 + np.arange(alone.sum())
+        sizes = np.bincount(groups)
+        if len(sizes) < 2:
+            raise argument_error("by", "a column with at least two groups", by)
+        taken: list[int] = []
+        count = 0
+        for group in rng.permutation(len(sizes)):
+            nearer = abs(count + sizes[group] - target) < abs(count - target)
+            if nearer and count + sizes[group] < self.n_subjects:
+                taken.append(int(group))
+                count += int(sizes[group])
+        return np.flatnonzero(np.isin(groups, taken or [int(np.argmin(sizes))]))
+
+    def without_duplicate_subjects(self) -> "Responses":
+        """Drop subjects whose row equals an earlier one in every cell, gaps included.
+
+        Example:
+            >>> r = Responses.from_array([[1, 0], [1, 0], [0, 0]])
+            >>> r.without_duplicate_subjects().subject_ids.tolist()
+            ['s1', 's3']
+        """
+        return self.subset(subjects=~find_repeats(self.values))
+
+    def summary(self) -> "ResponsesSummary":
+        """Count, average and flag what deserves a look before a fit.
+
+        Example:
+            >>> print(Responses.from_array([[1, 0], [1, 0], [1, 1]]).summary())
+            3 subjects x 2 items, right/wrong
+            responses      6 (0.0 % missing)
+            mean response  0.667
+            1 constant item: i1
+            1 subject all right: s3
+            1 repeated row: s2
+        """
+        missing = self.n_missing
+        n_responses = self.values.size - missing
+        if self.is_fractional:
+            total = float(np.nansum(self.values, dtype=np.float64))
+        else:  # each missing -1 is added back
+            total = float(self.values.sum(dtype=np.int64)) + missing
+        flags = find_flags(self.values, self.subject_ids, self.item_ids, self._top)
+        return ResponsesSummary(
+            n_subjects=self.n_subjects,
+            n_items=self.n_items,
+            n_categories=self.n_categories,
+            codes=self.codes,
+            kind=self.kind,
+            n_responses=n_responses,
+            n_missing=missing,
+            share_missing=missing / self.values.size,
+            mean=total / n_responses + self.codes[0] if n_responses else float("nan"),
+            flags=tuple(flags),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one ``.npz`` file, at once or not at all, without pickle.
+
+        Args:
+            path: ends in ``.npz``; an existing file is replaced only when the new one is whole.
+                Read it back with `irtcat.io.read_responses`.
+
+        Raises:
+            InputError: the path does not end in ``.npz``, its folder does not exist, or the
+                metadata hold something other than text, numbers, truth values and dates.
+        """
+        target = Path(path)
+        if target.suffix != ".npz" or target.is_dir():
+            raise argument_error("path", "a file name that ends in .npz", str(path))
+        if not target.parent.is_dir():
+            raise argument_error("path", "in a folder that exists", str(path))
+        metadata = {"subjects": frame_to_plain(self.subjects), "items": frame_to_plain(self.items)}
+        arrays: dict[str, Any] = {
+            "X": self.values,
+            "subjects": self.subject_ids.astype(np.str_),
+            "items": self.item_ids.astype(np.str_),
+            "codes": np.array(self.codes, dtype=np.int64),
+            "metadata": np.array(json.dumps(metadata)),
+        }
+        partial = target.with_name(f".{target.name}.{uuid4().hex}")
+        try:
+            with partial.open("xb") as file:
+                np.savez_compressed(file, **arrays)
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _placed(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> ResponseError:
+    """Name the subject and the item of the offending cell."""
+    if error.row is None or error.column is None:
+        return error
+    subject, item = rows[error.row], columns[error.column]
+    place = f"row {error.row + 1} (subject {subject}), column {error.column + 1} (item {item})"
+    return ResponseError(error.must, error.got, error.row, error.column, error.advice, place)

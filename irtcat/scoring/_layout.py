@@ -1,0 +1,108 @@
+"""Which subjects are worked on together, and in which window of the grid."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat.scoring._kernel import LIMIT, N_NODES, SPACING, STENCIL, Blocks
+
+__all__ = ["Layout", "LayoutPlan", "plan_layout"]
+
+WIDE_SD = SPACING
+"""The grid integrates a posterior of this SD or wider to 1e-8 by itself."""
+
+REACH = 6.0
+"""Posterior SDs on either side of the mean that a window must hold."""
+
+BLOCK_BYTES = 2**23
+"""A block of responses in working precision is kept to about this size (stays in cache)."""
+
+
+class Layout(NamedTuple):
+    """Blocks on the grid, blocks in windows, and the windows' width in nodes."""
+
+    wide: Blocks | None
+    narrow: Blocks | None
+    window: int
+
+
+class LayoutPlan:
+    """Makes layouts of unchanging shapes for changing abilities, so that nothing recompiles.
+
+    The number of blocks only ever grows; blocks left over are empty and cost nothing.
+    """
+
+    def __init__(self, n_subjects: int, n_items: int, itemsize: int):
+        self.n_subjects = n_subjects
+        fit = max(32, BLOCK_BYTES // max(1, n_items * itemsize))
+        self.rows = int(min(n_subjects, 2 ** int(np.log2(fit))))
+        self.window = 28
+        self.n_wide = 0
+        self.n_narrow = 0
+
+    def layout(self, mean: np.ndarray, sd: np.ndarray, slack: float = 0.0) -> Layout:
+        """Blocks for subjects believed to be at ``mean`` with posterior SD ``sd``.
+
+        Args:
+            mean: ability of each subject.
+            sd: posterior SD of each subject.
+            slack: further reach of the windows, for abilities that are first guesses.
+
+        Returns:
+            The layout; every subject is in one block.
+        """
+        is_wide = sd >= WIDE_SD
+        wide_rows = np.flatnonzero(is_wide)
+        n_wide = -(-len(wide_rows) // self.rows)
+        narrow = self._windows(np.flatnonzero(~is_wide), mean, sd, slack)
+        self.n_wide = _grow(self.n_wide, n_wide)
+        self.n_narrow = _grow(self.n_narrow, len(narrow))
+        wide = [(wide_rows[i * self.rows : (i + 1) * self.rows], 0) for i in range(n_wide)]
+        return Layout(
+            self._stack(wide, self.n_wide), self._stack(narrow, self.n_narrow), self.window
+        )
+
+    def _windows(
+        self, members: np.ndarray, mean: np.ndarray, sd: np.ndarray, slack: float
+    ) -> list[tuple[np.ndarray, int]]:
+        """Cut the narrow subjects, sorted by ability, into blocks that fit a window."""
+        order = members[np.argsort(mean[members], kind="stable")]
+        low = mean[order] - REACH * sd[order] - slack
+        high = mean[order] + REACH * sd[order] + slack
+        usable = (self.window - STENCIL) * SPACING
+        blocks, start = [], 0
+        while start < len(order):
+            part = slice(start, start + self.rows)
+            lowest = np.minimum.accumulate(low[part])
+            fits = np.maximum.accumulate(high[part]) - lowest <= usable
+            count = max(1, len(fits) if fits.all() else int(np.argmin(fits)))
+            left, right = lowest[count - 1], high[part][:count].max()
+            middle = ((left + right) / 2 + LIMIT) / SPACING
+            first = int(np.clip(round(middle - (self.window - 1) / 2), 0, N_NODES - self.window))
+            blocks.append((order[start : start + count], first))
+            start += count
+        return blocks
+
+    def _stack(self, blocks: list[tuple[np.ndarray, int]], capacity: int) -> Blocks | None:
+        """Pad the blocks to ``capacity`` of equal size."""
+        if capacity == 0:
+            return None
+        rows = np.full((capacity, self.rows), self.n_subjects, np.int32)
+        first = np.zeros(capacity, np.int32)
+        for i, (members, at) in enumerate(blocks):
+            rows[i, : len(members)] = members
+            first[i] = at
+        return Blocks(jnp.asarray(rows), jnp.asarray(first))
+
+
+def _grow(capacity: int, needed: int) -> int:
+    """Keep the capacity while it suffices; otherwise take a quarter more than is needed."""
+    if needed <= capacity:
+        return capacity
+    return needed if needed == 1 else needed + max(1, needed // 4)
+
+
+def plan_layout(n_subjects: int, n_items: int, itemsize: int) -> LayoutPlan:
+    """A plan for a matrix of this size in this working precision (bytes a number)."""
+    return LayoutPlan(n_subjects, n_items, itemsize)

@@ -1,0 +1,302 @@
+"""`score`: abilities of subjects on a calibrated bank, by any of the estimators."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+from scipy.stats import chi2
+
+from irtcat._checks import argument_error, check_choice, check_count, check_interval
+from irtcat._precision import choose_precision, precision
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.models import ItemModel
+from irtcat.responses import Responses
+from irtcat.scoring._point import GRID, PointEstimate, point_estimates
+from irtcat.scoring._posterior import Posterior, posterior, quantile
+from irtcat.scoring.ability import Ability, population_percentile
+from irtcat.scoring.sum_score import sum_scores
+
+__all__ = ["METHODS", "plausible_values", "score"]
+
+
+class _Task(NamedTuple):
+    """Everything an estimator may need."""
+
+    bank: ItemBank
+    responses: Responses
+    interval: float
+    bounds: tuple[float, float]
+    dtype: str
+
+
+class _Estimate(NamedTuple):
+    """What an estimator gives back; flags are empty texts where there is nothing to say."""
+
+    theta: FloatArray
+    se: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    flags: np.ndarray
+    post: Posterior | None = None
+
+
+def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
+    """Bank and responses restricted to the items they share, in the bank's order.
+
+    Raises:
+        InputError: when they share none, or the responses do not fit the bank's model.
+    """
+    shared = pd.Index(bank.item_ids).isin(pd.Index(responses.item_ids))
+    if not shared.any():
+        raise argument_error(
+            "responses",
+            "answers to items of the bank",
+            responses.item_ids,
+            f"The bank's items are {bank.item_ids[:3].tolist()} ...",
+        )
+    bank = bank if shared.all() else bank.subset(shared)
+    if not np.array_equal(bank.item_ids, np.asarray(responses.item_ids, dtype=str)):
+        responses = responses.subset(items=bank.item_ids)
+    if responses.n_categories != bank.model.n_categories:
+        raise argument_error(
+            "responses",
+            f"of {bank.model.n_categories} categories, as a {bank.model.key} bank needs",
+            f"{responses.n_categories} categories",
+        )
+    return bank, responses
+
+
+def standardised(bank: ItemBank) -> ItemModel:
+    """The bank's items on the scale where its population is N(0, 1)."""
+    if bank.population_mean == 0 and bank.population_sd == 1:
+        return bank.model
+    return bank.model.rescale(jnp.asarray(bank.population_mean), jnp.asarray(bank.population_sd))
+
+
+def _bank_posterior(task: _Task) -> Posterior:
+    """Posterior of each subject on the bank's scale."""
+    with precision(task.dtype) as dtype:
+        model = standardised(task.bank)
+        post = posterior(model, task.responses.values, task.responses.has_missing, dtype)
+    mean, sd = task.bank.population_mean, task.bank.population_sd
+    return post._replace(nodes=mean + sd * post.nodes)
+
+
+def _eap(task: _Task) -> _Estimate:
+    """Posterior mean, SD and quantiles."""
+    post = _bank_posterior(task)
+    theta = (post.weights * post.nodes).sum(1)
+    se = np.sqrt((post.weights * (post.nodes - theta[:, None]) ** 2).sum(1))
+    tail = (1 - task.interval) / 2
+    lower, upper = quantile(post, tail), quantile(post, 1 - tail)
+    return _Estimate(theta, se, lower, upper, _no_flags(len(theta)), post)
+
+
+def _no_flags(n: int) -> np.ndarray:
+    return np.full(n, "", dtype=object)
+
+
+def _point(task: _Task, kind: str) -> tuple[_Estimate, PointEstimate]:
+    """A point estimate with its Wald interval."""
+    prior = (task.bank.population_mean, task.bank.population_sd)
+    with precision(task.dtype) as dtype:
+        out = point_estimates(
+            task.bank.model, task.responses.values, kind, task.bounds, prior, dtype
+        )
+    information = np.where(out.information > 0, out.information, out.expected)
+    with np.errstate(divide="ignore"):
+        se = np.where(information > 0, 1 / np.sqrt(np.maximum(information, 0)), np.inf)
+    half = ndtri(0.5 + task.interval / 2) * se
+    flags = _no_flags(len(se))
+    return _Estimate(out.theta, se, out.theta - half, out.theta + half, flags), out
+
+
+def _map(task: _Task) -> _Estimate:
+    """Posterior mode; SE from the curvature of the log-posterior."""
+    return _point(task, "map")[0]
+
+
+def _bounded(task: _Task, kind: str) -> _Estimate:
+    """ML or WLE: flag estimates at a bound and open their interval on that side."""
+    estimate, out = _point(task, kind)
+    low, high = task.bounds
+    theta, se = estimate.theta.copy(), estimate.se.copy()
+    lower, upper, flags = estimate.lower.copy(), estimate.upper.copy(), estimate.flags
+    grid = np.linspace(low, high, GRID)
+    drop = chi2.ppf(task.interval, 1) / 2
+    inside = out.objective >= out.objective.max(axis=1, keepdims=True) - drop
+    at_low, at_high = theta <= low, theta >= high
+    # At a bound the curvature says nothing: take the likelihood-ratio interval, open outwards.
+    lower[at_low], upper[at_low] = -np.inf, grid[GRID - 1 - inside[at_low, ::-1].argmax(1)]
+    lower[at_high], upper[at_high] = grid[inside[at_high].argmax(1)], np.inf
+    flags[at_low], flags[at_high] = "at the lower bound", "at the upper bound"
+    empty = ~task.responses.observed.any(axis=1)
+    for array in (theta, se):
+        array[empty] = np.nan
+    lower[empty], upper[empty] = -np.inf, np.inf
+    return estimate._replace(theta=theta, se=se, lower=lower, upper=upper, flags=flags)
+
+
+def _ml(task: _Task) -> _Estimate:
+    """Maximum likelihood within the bounds."""
+    return _bounded(task, "ml")
+
+
+def _wle(task: _Task) -> _Estimate:
+    """Warm's weighted likelihood estimate within the bounds."""
+    return _bounded(task, "wle")
+
+
+def _eapsum(task: _Task) -> _Estimate:
+    """EAP from the sum score; each pattern of answered items has its own table."""
+    if task.responses.is_fractional:
+        raise argument_error("method", "other than eapsum for fractional responses", "eapsum")
+    values = task.responses.values
+    observed = values >= 0
+    points = np.where(observed, values, 0).sum(axis=1, dtype=int)
+    n = len(values)
+    columns = {name: np.empty(n) for name in ("theta", "se", "lower", "upper")}
+    patterns, which = np.unique(observed, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        rows = np.flatnonzero(which.ravel() == number)
+        if pattern.any():
+            table = sum_scores(task.bank.subset(pattern), task.interval)
+        else:
+            mean, sd = task.bank.population_mean, task.bank.population_sd
+            half = ndtri(0.5 + task.interval / 2) * sd
+            ends = {"theta": mean, "se": sd, "lower": mean - half, "upper": mean + half}
+            table = {name: np.array([value]) for name, value in ends.items()}
+        for name, column in columns.items():
+            column[rows] = table[name][points[rows]]
+    return _Estimate(*columns.values(), _no_flags(n))
+
+
+METHODS: dict[str, Callable[[_Task], _Estimate]] = {
+    "eap": _eap,
+    "map": _map,
+    "ml": _ml,
+    "wle": _wle,
+    "eapsum": _eapsum,
+}
+"""Ability estimators by name; to add one, add a row."""
+
+
+def score(
+    bank: ItemBank,
+    responses: Responses,
+    method: str = "eap",
+    interval: float = 0.95,
+    bounds: tuple[float, float] = (-6.0, 6.0),
+    precision: str = "auto",
+) -> Ability:
+    """Estimate the ability of every subject from its responses to items of the bank.
+
+    | method | theta | se | interval |
+    |---|---|---|---|
+    | eap | posterior mean | posterior SD | posterior quantiles |
+    | map | posterior mode | curvature of the log-posterior | normal |
+    | ml | maximum of the likelihood within ``bounds`` | observed information | normal |
+    | wle | root of score + J / (2 I) (Warm 1989) | its slope there | normal |
+    | eapsum | posterior mean given the sum score only | posterior SD | posterior quantiles |
+
+    Args:
+        bank: the calibrated items.
+        responses: who answered what; items not in the bank are ignored, missing ones skipped.
+        method: one of the above.
+        interval: probability of the interval, in (0, 1).
+        bounds: range of ``ml``, ``map`` and ``wle`` estimates.
+        precision: "float64", "float32", or "auto" (float32 from a million responses on).
+
+    Returns:
+        The abilities. An ``ml`` or ``wle`` estimate at a bound is flagged, and its interval is
+        the likelihood-ratio interval, open on that side. Without any response ``ml`` and ``wle``
+        are NaN and flagged; the others give the population.
+
+    Raises:
+        InputError: for an unknown method, an interval outside (0, 1), bounds out of order, or
+            responses that share no item with the bank.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=[1.0, 1.0, 2.0], b=[-1.0, 0.0, 1.0])
+        >>> r = Responses.from_array([[1, 1, 0], [1, 1, 1]], item_ids=["i1", "i2", "i3"])
+        >>> score(bank, r).to_frame()[["theta", "se"]].round(2).values.tolist()
+        [[0.2, 0.72], [1.05, 0.71]]
+
+    References:
+        Bock & Mislevy (1982) (EAP); Warm (1989), Psychometrika 54, 427-450, eq. 8 (WLE);
+        Thissen et al. (1995) (EAP for summed scores).
+    """
+    check_choice("method", method, METHODS)
+    check_interval("interval", interval)
+    low, high = (float(bounds[0]), float(bounds[1])) if len(bounds) == 2 else (np.nan, np.nan)
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise argument_error("bounds", "two finite numbers in rising order", bounds)
+    bank, matched = match(bank, responses)
+    dtype = choose_precision(precision, matched.values.size)
+    task = _Task(bank, matched, float(interval), (low, high), dtype)
+    estimate = METHODS[method](task)
+    n_items = matched.observed.sum(axis=1)
+    flags = np.where(n_items == 0, "no responses", estimate.flags)
+    percentile = population_percentile(estimate.theta, bank.population_mean, bank.population_sd)
+    post = estimate.post
+    return Ability(
+        matched.subject_ids,
+        estimate.theta,
+        estimate.se,
+        estimate.lower,
+        estimate.upper,
+        percentile,
+        n_items,
+        flags,
+        method,
+        task.interval,
+        None if post is None else post.nodes,
+        None if post is None else post.weights,
+    )
+
+
+def plausible_values(
+    bank: ItemBank, responses: Responses, n: int = 5, seed: int = 0, precision: str = "auto"
+) -> pd.DataFrame:
+    """Draw abilities from every subject's posterior.
+
+    Args:
+        bank: the calibrated items.
+        responses: who answered what.
+        n: number of draws per subject, at least 1.
+        seed: seed of the draws.
+        precision: see `score`.
+
+    Returns:
+        One row per subject, columns pv1, pv2, ....
+
+    Raises:
+        InputError: for ``n`` below 1, or responses that share no item with the bank.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(b=[-1.0, 0.0, 1.0])
+        >>> r = Responses.from_array([[1, 1, 0]], item_ids=["i1", "i2", "i3"])
+        >>> plausible_values(bank, r, n=3, seed=1).shape
+        (1, 3)
+
+    References:
+        Mislevy (1991), Psychometrika 56, 177-196.
+    """
+    check_count("n", n)
+    bank, matched = match(bank, responses)
+    dtype = choose_precision(precision, matched.values.size)
+    post = _bank_posterior(_Task(bank, matched, 0.95, (-6.0, 6.0), dtype))
+    key_draws = np.random.default_rng(seed).random((matched.n_subjects, n))
+    draws = np.stack([_inverse(post, key_draws[:, i]) for i in range(n)], axis=1)
+    index = pd.Index(matched.subject_ids, dtype=object, name="subject")
+    return pd.DataFrame(draws, index=index, columns=[f"pv{i + 1}" for i in range(n)])
+
+
+def _inverse(post: Posterior, probability: FloatArray) -> FloatArray:
+    """Each subject's posterior quantile at its own probability."""
+    return quantile(post, probability[:, None])

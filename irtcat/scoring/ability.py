@@ -1,0 +1,66 @@
+"""Ability: what is believed of subjects after their responses."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr
+
+from irtcat._types import FloatArray
+
+__all__ = ["Ability"]
+
+
+@dataclass(frozen=True, eq=False)
+class Ability:
+    """Ability estimates of many subjects, each with its uncertainty.
+
+    Attributes:
+        subject_ids: one id per subject.
+        theta: estimate on the bank's scale; NaN only where ``flags`` says why.
+        se: standard error (posterior SD for ``eap`` and ``eapsum``).
+        lower: lower end of the interval.
+        upper: upper end of the interval.
+        percentile: 100 * Phi((theta - mean) / sd) in the bank's calibration population, 0-100.
+        n_items: number of items answered.
+        flags: text per subject, empty where there is nothing to say.
+        method: how theta was estimated.
+        interval: probability of the interval.
+        nodes: nodes of the posterior, subjects x nodes (None for ``ml`` and ``wle``).
+        weights: posterior probabilities of the nodes; each row sums to 1.
+    """
+
+    subject_ids: np.ndarray
+    theta: FloatArray
+    se: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    percentile: FloatArray
+    n_items: np.ndarray
+    flags: np.ndarray
+    method: str
+    interval: float
+    nodes: FloatArray | None = None
+    weights: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.subject_ids)
+
+    def __repr__(self) -> str:
+        return f"Ability({len(self)} subjects, {self.method}, {self.interval:.0%} intervals)"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per subject: theta, se, lower, upper, percentile, n_items, flags."""
+        index = pd.Index(self.subject_ids, dtype=object, name="subject")
+        names = ("theta", "se", "lower", "upper", "percentile", "n_items", "flags")
+        return pd.DataFrame({name: getattr(self, name) for name in names}, index=index)
+
+
+def population_percentile(theta: FloatArray, mean: float, sd: float) -> FloatArray:
+    """100 * Phi((theta - mean) / sd): percent of the population below ``theta``.
+
+    Example:
+        >>> population_percentile(np.array([0.0, 1.96]), 0.0, 1.0).round(1).tolist()
+        [50.0, 97.5]
+    """
+    return 100 * ndtr((theta - mean) / sd)
