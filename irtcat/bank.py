@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -231,7 +232,7 @@ class ItemBank:
             self,
             model=model,
             item_ids=np.concatenate([self.item_ids, other.item_ids]),
-            covariance=np.concatenate([self.covariance, other.covariance]) if both else None,  # type: ignore[list-item]
+            covariance=np.concatenate([self.covariance, other.covariance]) if both else None,
             items=pd.concat([self.items, other.items]),
             statistics=pd.concat([self.statistics, other.statistics]),
             provenance={"joined": [dict(self.provenance), dict(other.provenance)]},
@@ -240,7 +241,7 @@ class ItemBank:
     def probability(self, theta: Any) -> FloatArray:
         """Probability of a right answer (of the highest category), items x len(theta)."""
         with precision("float64"):
-            return np.asarray(probabilities(self.model, _vector("theta", theta))[..., -1])
+            return np.asarray(probabilities(self.model, jnp.asarray(_vector("theta", theta)))[..., -1])
 
     def simulate(self, theta: Any, seed: int = 0) -> Responses:
         """Draw one response of every subject to every item.
@@ -259,7 +260,7 @@ class ItemBank:
         """
         vector = _vector("theta", theta)
         with precision("float64"):
-            x = np.asarray(simulate(self.model, vector, jax.random.key(seed)))
+            x = np.asarray(simulate(self.model, jnp.asarray(vector), jax.random.key(seed)))
         return Responses.from_array(x, item_ids=self.item_ids)
 
     def save(self, path: str | os.PathLike[str]) -> Path:

@@ -203,7 +203,7 @@ def m_step(
     totals: Array,
     constraints: Constraints,
     tied: tuple[int, ...],
-    n_steps: int,
+    n_steps: int | Array,
 ) -> MStep:
     """Maximise the expected log-posterior of all items by ``n_steps`` damped Newton steps.
 

@@ -1,12 +1,12 @@
 """First guesses of abilities and item parameters, from sums over the response matrix."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 from scipy.special import ndtri
 from scipy.stats import norm, rankdata
 
@@ -14,16 +14,19 @@ from irtcat._types import FloatArray
 from irtcat.models import ItemModel, pack
 from irtcat.scoring import response_channels
 
-__all__ = ["Sums", "Start", "cross_sums", "starting_point"]
+__all__ = ["Start", "Sums", "cross_sums", "starting_point"]
 
 
 class Sums(NamedTuple):
-    """Products of the responses ``x`` and of the mask with vectors of subjects and of items."""
+    """Products of the responses and of the mask with two vectors on either side.
 
-    by_item: Float[Array, "two items"]
-    mask_by_item: Float[Array, "two items"]
-    by_subject: Float[Array, "subjects two"]
-    mask_by_subject: Float[Array, "subjects two"]
+    ``by_item`` and ``mask_by_item`` are (two, items), the others (subjects, two).
+    """
+
+    by_item: Any
+    mask_by_item: Any
+    by_subject: Any
+    mask_by_subject: Any
 
 
 class Start(NamedTuple):

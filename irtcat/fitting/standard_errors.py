@@ -66,7 +66,7 @@ def _complete_information(
 def _score_curves(
     cls: type[ItemModel], params: Array
 ) -> Float[Array, "nodes items categories params"]:
-    """d log P / d phi of all items at the grid's nodes."""
+    """D log P / d phi of all items at the grid's nodes."""
     nodes = grid_nodes(params.dtype)
 
     def curve(phi: Array) -> Array:

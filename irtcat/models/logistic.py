@@ -82,7 +82,7 @@ class Rasch(ItemModel):
         return _two_categories(theta[0] + self.intercept)
 
     def irt_parameters(self) -> dict[str, Param]:
-        """a = 1, b = -intercept, c = 0, d = 1."""
+        """A = 1, b = -intercept, c = 0, d = 1."""
         return _irt(jnp.ones_like(self.intercept), self.intercept)
 
     def rescale(self, mean: Param, sd: Param) -> "OnePL":  # type: ignore[override]
@@ -117,7 +117,7 @@ class OnePL(ItemModel):
         return _two_categories(self.slope * theta[0] + self.intercept)
 
     def irt_parameters(self) -> dict[str, Param]:
-        """a = slope, b = -intercept / slope, c = 0, d = 1."""
+        """A = slope, b = -intercept / slope, c = 0, d = 1."""
         return _irt(self.slope, self.intercept)
 
     def rescale(self, mean: Param, sd: Param) -> "OnePL":
@@ -151,7 +151,7 @@ class TwoPL(ItemModel):
         return _two_categories(self.slope * theta[0] + self.intercept)
 
     def irt_parameters(self) -> dict[str, Param]:
-        """a = slope, b = -intercept / slope, c = 0, d = 1."""
+        """A = slope, b = -intercept / slope, c = 0, d = 1."""
         return _irt(self.slope, self.intercept)
 
     def rescale(self, mean: Param, sd: Param) -> "TwoPL":
@@ -188,7 +188,7 @@ class ThreePL(ItemModel):
         return _mixture(self.slope * theta[0] + self.intercept, self.logit_lower, None)
 
     def irt_parameters(self) -> dict[str, Param]:
-        """a = slope, b = -intercept / slope, c = sigmoid(logit_lower), d = 1."""
+        """A = slope, b = -intercept / slope, c = sigmoid(logit_lower), d = 1."""
         return _irt(self.slope, self.intercept, jax.nn.sigmoid(self.logit_lower))
 
     def rescale(self, mean: Param, sd: Param) -> "ThreePL":
@@ -232,7 +232,7 @@ class FourPL(ItemModel):
         return _mixture(z, self.logit_lower, self.logit_upper)
 
     def irt_parameters(self) -> dict[str, Param]:
-        """a = slope, b = -intercept / slope, c and d from their logits."""
+        """A = slope, b = -intercept / slope, c and d from their logits."""
         c, d = jax.nn.sigmoid(self.logit_lower), jax.nn.sigmoid(self.logit_upper)
         return _irt(self.slope, self.intercept, c, d)
 

@@ -125,8 +125,11 @@ def log_likelihood(
 
 
 def _careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
-    """Sum over the items in two levels: one long float32 sum is off by the same amount for all
-    subjects, which adds up in the log-likelihood."""
+    """Sum over the items in two levels.
+
+    One long float32 sum is off by the same amount for all subjects, which adds up in the
+    log-likelihood.
+    """
     n_nodes, n_items = array.shape
     part = max(1, int(n_items**0.5))
     padded = jnp.pad(array, ((0, 0), (0, -n_items % part)))
@@ -265,8 +268,10 @@ def posterior_on_grid(
     sd: Float[Array, " rows"],
     local: bool,
 ) -> Float[Array, "rows nodes"]:
-    """Weights on the grid (or the window from ``first``) that integrate any smooth function
-    under each row's posterior."""
+    """Weights on the grid that integrate any smooth function under each row's posterior.
+
+    With ``local`` on the window of the grid that begins at node ``first``.
+    """
     nodes = grid_nodes(hot.dtype)
     curves = item_curves(model, nodes)
     if local:

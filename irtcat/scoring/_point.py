@@ -41,7 +41,7 @@ class PointEstimate(NamedTuple):
 
 
 def _derivatives(model: ItemModel, theta: Array) -> tuple[Array, Array, Array]:
-    """log P_k of one item at theta, with first and second derivatives."""
+    """Log P_k of one item at theta, with first and second derivatives."""
 
     def curve(t: Array) -> Array:
         return model.log_probs(t[None])
@@ -51,7 +51,7 @@ def _derivatives(model: ItemModel, theta: Array) -> tuple[Array, Array, Array]:
 
 
 def _item_terms(item: ItemModel, theta: Array) -> tuple[Array, Array, Array, Array]:
-    """log P_k, its derivative, Fisher information and Warm's J of one item."""
+    """Log P_k, its derivative, Fisher information and Warm's J of one item."""
     log_p, d1, d2 = _derivatives(item, theta)
     p = jnp.exp(log_p)
     # P'/P = d1 and P''/P = d2 + d1^2, so J = sum P' P'' / P = sum P d1 (d2 + d1^2).

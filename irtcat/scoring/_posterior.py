@@ -103,8 +103,10 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
 
 
 def quantile(post: Posterior, probability: float | FloatArray) -> FloatArray:
-    """Quantile of each subject's posterior (one probability, or a column with one each); the
-    density is taken as linear between nodes."""
+    """Quantile of each subject's posterior, its density taken as linear between nodes.
+
+    ``probability`` is one number, or a column with one for each subject.
+    """
     probability = np.broadcast_to(probability, (len(post.nodes), 1))
     step = post.nodes[:, 1:] - post.nodes[:, :-1]
     width = step.max(axis=1, keepdims=True)  # some steps are 0: nodes stop at the grid's end

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -173,7 +172,9 @@ def _eapsum(task: _Task) -> _Estimate:
             table = {name: np.array([value]) for name, value in ends.items()}
         for name, column in columns.items():
             column[rows] = table[name][points[rows]]
-    return _Estimate(*columns.values(), _no_flags(n))
+    return _Estimate(
+        columns["theta"], columns["se"], columns["lower"], columns["upper"], _no_flags(n)
+    )
 
 
 METHODS: dict[str, Callable[[_Task], _Estimate]] = {
@@ -225,7 +226,7 @@ def score(
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.0, 2.0], b=[-1.0, 0.0, 1.0])
         >>> r = Responses.from_array([[1, 1, 0], [1, 1, 1]], item_ids=["i1", "i2", "i3"])
         >>> score(bank, r).to_frame()[["theta", "se"]].round(2).values.tolist()
-        [[0.2, 0.72], [1.05, 0.71]]
+        [[0.22, 0.72], [1.22, 0.71]]
 
     References:
         Bock & Mislevy (1982) (EAP); Warm (1989), Psychometrika 54, 427-450, eq. 8 (WLE);

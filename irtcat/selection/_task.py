@@ -1,0 +1,128 @@
+"""What a selection strategy is given and what it gives back."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError
+from irtcat._types import FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.responses import Responses
+
+__all__ = ["Choice", "Subset", "Task"]
+
+
+class Choice(NamedTuple):
+    """Items chosen, in order.
+
+    Attributes:
+        chosen: positions in the task's items.
+        criterion: value of the strategy's criterion for each (NaN where it has none).
+        probabilities: inclusion probability of each; None where the choice is deterministic.
+        weights: weight of each in a mean; None for equal weights.
+    """
+
+    chosen: IntArray
+    criterion: FloatArray
+    probabilities: FloatArray | None = None
+    weights: FloatArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A request for items.
+
+    Attributes:
+        k: how many.
+        item_ids: all items.
+        allowed: positions that may be chosen.
+        bank: calibrated items in the order of ``item_ids``, or None.
+        responses: calibration responses in the order of ``item_ids``, or None.
+        rng: source of randomness.
+        theta: target ability, or None.
+        tau: threshold of a filter, or None.
+        strategy: the strategy's name, for messages.
+    """
+
+    k: int
+    item_ids: np.ndarray
+    allowed: IntArray
+    bank: ItemBank | None
+    responses: Responses | None
+    rng: np.random.Generator
+    theta: float | None
+    tau: float | None
+    strategy: str
+
+    @property
+    def need_bank(self) -> ItemBank:
+        """The bank, or a sentence when there is none."""
+        if self.bank is None:
+            raise InputError(
+                f"The {self.strategy} strategy needs a calibrated bank. Got none. "
+                "Calibrate one with irtcat.fit(responses).bank."
+            )
+        return self.bank
+
+    @cached_property
+    def proportion_correct(self) -> FloatArray:
+        """Share of right answers of each item: of the responses given, else of the calibration."""
+        if self.responses is not None:
+            values = self.responses.values
+            seen = self.responses.observed
+            total = np.where(seen, values, 0).sum(axis=0, dtype=float)
+            top = max(self.responses.n_categories - 1, 1)
+            counts = seen.sum(axis=0)
+            return np.divide(
+                total, counts * top, out=np.full(len(counts), np.nan), where=counts > 0
+            )
+        if self.bank is not None and "proportion_correct" in self.bank.statistics:
+            return self.bank.statistics["proportion_correct"].to_numpy(float)
+        raise InputError(
+            f"The {self.strategy} strategy needs proportions correct. Got neither responses nor a "
+            "bank that records them. Give the calibration responses."
+        )
+
+    @cached_property
+    def difficulty(self) -> FloatArray:
+        """The difficulty b of each item."""
+        return self.need_bank.to_frame()["b"].to_numpy(float)
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """The items chosen to be run.
+
+    Attributes:
+        item_ids: the chosen items, best first where the strategy ranks.
+        weights: weight of each in an estimate of the full score; they sum to 1.
+        probabilities: inclusion probabilities; NaN where the choice is deterministic.
+        criterion: value of the strategy's criterion; NaN where it has none.
+        strategy: how they were chosen.
+        seed: seed of the choice.
+    """
+
+    item_ids: np.ndarray
+    weights: FloatArray
+    probabilities: FloatArray
+    criterion: FloatArray
+    strategy: str
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.item_ids)
+
+    def __repr__(self) -> str:
+        return f"Subset({len(self)} items by {self.strategy})"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per chosen item: weight, probability, criterion."""
+        columns = {
+            "weight": self.weights,
+            "probability": self.probabilities,
+            "criterion": self.criterion,
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.item_ids, dtype=object, name="item"))
