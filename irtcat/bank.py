@@ -241,7 +241,9 @@ class ItemBank:
     def probability(self, theta: Any) -> FloatArray:
         """Probability of a right answer (of the highest category), items x len(theta)."""
         with precision("float64"):
-            return np.asarray(probabilities(self.model, jnp.asarray(_vector("theta", theta)))[..., -1])
+            return np.asarray(
+                probabilities(self.model, jnp.asarray(_vector("theta", theta)))[..., -1]
+            )
 
     def simulate(self, theta: Any, seed: int = 0) -> Responses:
         """Draw one response of every subject to every item.

@@ -68,7 +68,8 @@ class EMUpdate(NamedTuple):
 
     Attributes:
         params: the image of the parameters.
-        step: how far the map moved, in standard errors of the complete data.
+        step: how far the map moved, in standard errors of the complete data (items, and the
+            latent mean and SD that were removed).
         gain: what the Newton step is predicted to add to the log-posterior.
         metric: weight of each parameter in the extrapolation's norm.
         log_prior: log-density of the priors at the parameters the map was applied to.
@@ -136,8 +137,6 @@ def em_map(
     params: Array,
     x: Array,
     weights: Array,
-    mean: Array,
-    sd: Array,
     wide: Blocks | None,
     narrow: Blocks | None,
     constraints: Constraints,
@@ -156,8 +155,6 @@ def em_map(
         params: unconstrained parameters, items x params.
         x: responses.
         weights: how many subjects each row stands for.
-        mean: each row's posterior mean as last seen.
-        sd: each row's posterior SD as last seen.
         wide: see `irtcat.scoring.e_step`.
         narrow: likewise.
         constraints: priors, fixed parameters, bounds.
@@ -173,13 +170,13 @@ def em_map(
         The update, and the E-step at ``params``.
     """
     model = unpack(cls, params)
-    belief = e_step(model, x, weights, mean, sd, wide, narrow, window=window, gaps=gaps)
+    belief = e_step(model, x, weights, wide, narrow, window=window, gaps=gaps)
     new = m_step(cls, params, belief.counts, belief.totals, constraints, tied, n_steps)
     n = weights.sum()
     centre = (weights * belief.mean).sum() / n
     variance = (weights * (belief.sd**2 + (belief.mean - centre) ** 2)).sum() / n
     latent = jnp.stack([centre, jnp.sqrt(variance)])
-    image = new.params
+    image, step = new.params, new.step
     if expand:
         if scale_priors:
             mu, log_sd = _latent_step(cls, image, centre, variance, n, constraints)
@@ -187,21 +184,21 @@ def em_map(
             mu, log_sd = centre, 0.5 * jnp.log(variance)
         image = pack(unpack(cls, image).rescale(mu, jnp.exp(log_sd)))
         image = jnp.clip(image, constraints.lower, constraints.upper)
+        step = jnp.maximum(
+            step, jnp.sqrt(n) * jnp.maximum(jnp.abs(mu), jnp.sqrt(2) * jnp.abs(log_sd))
+        )
     metric = jnp.diagonal(new.information, axis1=1, axis2=2)
     prior = log_prior(params, constraints).sum()
-    return EMUpdate(image, new.step, new.gain, metric, prior, latent), belief
+    return EMUpdate(image, step, new.gain, metric, prior, latent), belief
 
 
 def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool):
     """Lay the subjects out by what is known of them and apply `em_map`."""
     layout = problem.plan.layout(state.mean, state.sd, slack)
-    precise = functools.partial(jnp.asarray, dtype=problem.dtype)
     return em_map(
         state.params,
         problem.x,
         problem.weights,
-        precise(state.mean),
-        precise(state.sd),
         layout.wide,
         layout.narrow,
         problem.constraints,

@@ -81,8 +81,6 @@ def _lost_information(
     params: Array,
     x: Array,
     weights: Array,
-    mean: Array,
-    sd: Array,
     wide: Blocks | None,
     narrow: Blocks | None,
     *,
@@ -106,7 +104,7 @@ def _lost_information(
     def block(carry: Array, rows: Array, first: Array, local: bool) -> Array:
         safe = jnp.minimum(rows, n_subjects - 1)
         hot, mask = response_channels(x[safe], curves.shape[2] - 1, gaps, params.dtype)
-        post = posterior_on_grid(model, hot, mask, first, window, mean[safe], sd[safe], local)
+        post = posterior_on_grid(model, hot, mask, first, window, local)
         row_weight = jnp.where(rows < n_subjects, weights[safe], 0)
 
         def node(state: tuple[Array, Array], g: Array) -> tuple[tuple[Array, Array], None]:
@@ -169,8 +167,6 @@ def full_covariance(problem: EMProblem, params: Array, belief: EStep) -> FloatAr
         params,
         problem.x,
         problem.weights,
-        belief.mean,
-        belief.sd,
         layout.wide,
         layout.narrow,
         cls=problem.cls,

@@ -5,7 +5,7 @@ one-hot responses with the items' log-probabilities. For short tests the grid it
 quadrature. For long tests the posterior is narrower than the grid is fine; but the
 log-likelihood is still as smooth as the items' curves, so it is *interpolated* (Lagrange,
 degree 7) from the few grid nodes around the subject to nodes of its own, placed by its own
-posterior mean and SD. The transpose of the same interpolation spreads the posterior back on
+posterior mode and width. The transpose of the same interpolation spreads the posterior back on
 the grid as expected counts. Subjects sorted by ability share a window of the grid, so the
 products keep their form: (rows x items) @ (items x window).
 
@@ -136,6 +136,24 @@ def _careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
     return padded.reshape(n_nodes, -1, part).sum(2).sum(1)
 
 
+def _careful_log_likelihood(
+    hot: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"] | None, at: Curves
+) -> Float[Array, " rows"]:
+    """Log-likelihood of each row at one node, each sum over the items in two levels."""
+    n_items = hot.shape[-1]
+    part = max(1, int(n_items**0.5))
+    whole = n_items - n_items % part
+
+    def two_level(x: Array, f: Array) -> Array:
+        inner = jnp.einsum(
+            "rcj,cj->rc", x[:, :whole].reshape(len(x), -1, part), f[:whole].reshape(-1, part)
+        )
+        return inner.sum(1) + x[:, whole:] @ f[whole:]
+
+    out = sum(two_level(h, c[0]) for h, c in zip(hot, at.contrast, strict=True))
+    return out + (_careful_sum(at.base)[0] if mask is None else two_level(mask, at.base[0]))
+
+
 def _lagrange(v: Float[Array, "*points"]) -> Float[Array, "*points stencil"]:
     """Weights of the nodes 0..7 that interpolate at ``v``."""
     k = np.arange(STENCIL)
@@ -149,11 +167,24 @@ def _lagrange(v: Float[Array, "*points"]) -> Float[Array, "*points stencil"]:
     return jnp.stack(columns, axis=-1)
 
 
+def _mode(
+    log_lik: Float[Array, "rows window"], left: Float[Array, ""]
+) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    """Mode and width of each row's posterior, by the parabola through its best three nodes."""
+    window = log_lik.shape[1]
+    nodes = left + SPACING * jnp.arange(window, dtype=log_lik.dtype)
+    log_post = log_lik - 0.5 * nodes**2
+    best = jnp.clip(jnp.argmax(log_post, axis=1), 1, window - 2)
+    row = jnp.arange(len(best))
+    below, top, above = (log_post[row, best + d] for d in (-1, 0, 1))
+    curvature = jnp.maximum((2 * top - below - above) / SPACING**2, 0.25)
+    shift = jnp.clip((above - below) / (2 * SPACING * curvature), -SPACING, SPACING)
+    return nodes[best] + shift, 1 / jnp.sqrt(curvature)
+
+
 def local_quadrature(
     log_lik: Float[Array, "rows window"],
     left: Float[Array, ""],
-    mean: Float[Array, " rows"],
-    sd: Float[Array, " rows"],
     rounds: int,
     points: np.ndarray = Z_NODES,
 ) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
@@ -162,9 +193,8 @@ def local_quadrature(
     Args:
         log_lik: log-likelihood on the window's grid nodes.
         left: ability at the first of them.
-        mean: where the posterior is believed to be.
-        sd: how wide it is believed to be.
-        rounds: how often the nodes are placed anew by the moments found.
+        rounds: how often the nodes are placed: first by the curvature at the mode, then by the
+            moments found.
         points: nodes in SDs around the mean, equally spaced.
 
     Returns:
@@ -174,6 +204,7 @@ def local_quadrature(
     window = log_lik.shape[1]
     z = jnp.asarray(points, log_lik.dtype)
     step = z[1] - z[0]
+    mean, sd = _mode(log_lik, left)
     for turn in range(rounds):
         theta = mean[:, None] + sd[:, None] * z
         theta = jnp.clip(theta, left, left + (window - 1) * SPACING)
@@ -235,7 +266,7 @@ def _grid_block(hot, mask, curves, log_prior, nodes):
     return post, jnp.stack([*_moments(nodes, post), log_z])
 
 
-def _window_block(hot, mask, curves, first, window, mean, sd):
+def _window_block(hot, mask, curves, first, window):
     """Posterior of a block on its subjects' own nodes, spread back on the window."""
     n_items = curves.base.shape[1]
     zero = jnp.int32(0)
@@ -250,11 +281,11 @@ def _window_block(hot, mask, curves, first, window, mean, sd):
     log_lik = log_likelihood(hot, mask, relative)
     left = first * SPACING - LIMIT
     theta, weight, log_z, index, stencil = local_quadrature(
-        log_lik, left.astype(log_lik.dtype), mean, sd, rounds=2
+        log_lik, left.astype(log_lik.dtype), rounds=2
     )
     rows = jnp.arange(log_lik.shape[0], dtype=jnp.int32)[:, None, None]
     post = jnp.zeros_like(log_lik).at[rows, index].add(weight[..., None] * stencil)
-    log_z = log_z + log_likelihood(hot, mask, middle)[:, 0]
+    log_z = log_z + _careful_log_likelihood(hot, mask, middle)
     return post, jnp.stack([*_moments(theta, weight), log_z])
 
 
@@ -264,8 +295,6 @@ def posterior_on_grid(
     mask: Float[Array, "rows items"] | None,
     first: Int[Array, ""],
     window: int,
-    mean: Float[Array, " rows"],
-    sd: Float[Array, " rows"],
     local: bool,
 ) -> Float[Array, "rows nodes"]:
     """Weights on the grid that integrate any smooth function under each row's posterior.
@@ -275,7 +304,7 @@ def posterior_on_grid(
     nodes = grid_nodes(hot.dtype)
     curves = item_curves(model, nodes)
     if local:
-        return _window_block(hot, mask, curves, first, window, mean, sd)[0]
+        return _window_block(hot, mask, curves, first, window)[0]
     log_prior = -0.5 * (nodes**2 + LOG_2PI) + np.log(SPACING)
     return _grid_block(hot, mask, curves, log_prior, nodes)[0]
 
@@ -285,8 +314,6 @@ def e_step(
     model: ItemModel,
     x: Array,
     subject_weights: Float[Array, " subjects"],
-    mean: Float[Array, " subjects"],
-    sd: Float[Array, " subjects"],
     wide: Blocks | None,
     narrow: Blocks | None,
     window: int,
@@ -298,8 +325,6 @@ def e_step(
         model: stacked items on the standardised scale.
         x: responses, subjects x items: int8 codes (-1 missing) or floats (NaN missing).
         subject_weights: how many subjects each row stands for.
-        mean: each subject's ability as believed so far (used by ``narrow``).
-        sd: its standard deviation (likewise).
         wide: blocks integrated on the grid itself.
         narrow: blocks integrated on their subjects' own nodes.
         window: number of grid nodes in a narrow block's window.
@@ -319,7 +344,7 @@ def e_step(
         safe = jnp.minimum(rows, n_subjects - 1)
         hot, mask = response_channels(x[safe], n_contrasts, gaps, dtype)
         if local:
-            post, stats = _window_block(hot, mask, curves, first, window, mean[safe], sd[safe])
+            post, stats = _window_block(hot, mask, curves, first, window)
         else:
             post, stats = _grid_block(hot, mask, curves, log_prior, nodes)
         row_weight = jnp.where(rows < n_subjects, subject_weights[safe], 0)

@@ -12,7 +12,6 @@ from irtcat._types import FloatArray
 from irtcat.models import ItemModel
 from irtcat.scoring._kernel import (
     LIMIT,
-    SPACING,
     grid_nodes,
     item_curves,
     local_quadrature,
@@ -63,18 +62,7 @@ def _posterior(
         safe = jnp.minimum(rows, x.shape[0] - 1)
         hot, mask = response_channels(x[safe], curves.contrast.shape[0], gaps, like.dtype)
         log_lik = log_likelihood(hot, mask, curves)
-        # On the grid the moments are right unless the posterior is narrow; then they are close
-        # enough to place nodes by, and three rounds of placing get there.
-        post = jax.nn.softmax(log_lik - 0.5 * nodes**2, axis=1)
-        mean = post @ nodes
-        spread = jnp.sqrt((post * (nodes - mean[:, None]) ** 2).sum(1))
-        sd = jnp.maximum(spread, 0.3 * SPACING)
-        theta, weight, log_z, _, _ = local_quadrature(log_lik, left, mean, sd, rounds=4)
-        mean = (weight * theta).sum(1)
-        sd = jnp.sqrt((weight * (theta - mean[:, None]) ** 2).sum(1))
-        theta, weight, log_z, _, _ = local_quadrature(
-            log_lik, left, mean, sd, rounds=1, points=FINE_NODES
-        )
+        theta, weight, log_z, _, _ = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES)
         return theta, weight, log_z
 
     out = jax.lax.map(block, rows)
