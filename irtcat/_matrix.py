@@ -10,6 +10,7 @@ import pandas as pd
 from irtcat._checks import InputError, ResponseError, argument_error, check_ids, shorten
 
 __all__ = [
+    "aligned_empty",
     "as_matrix",
     "as_numbers",
     "choose_ids",
@@ -32,6 +33,22 @@ def row_blocks(shape: tuple[int, ...], cells: int = 4_000_000) -> Iterator[slice
     step = max(1, cells // max(1, shape[1]))
     for start in range(0, shape[0], step):
         yield slice(start, min(start + step, shape[0]))
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    """An empty array that begins at a multiple of 64 bytes.
+
+    JAX then computes on it in place on a CPU instead of taking a copy, which for a matrix of 172
+    million responses is 172 MB and a tenth of a second.
+
+    Example:
+        >>> aligned_empty((3, 5), np.int8).ctypes.data % 64
+        0
+    """
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    buffer = np.empty(size + 64, np.uint8)
+    start = -buffer.ctypes.data % 64
+    return buffer[start : start + size].view(dtype).reshape(shape)
 
 
 def observed(values: np.ndarray) -> np.ndarray:
@@ -121,7 +138,8 @@ def _refuse_infinite(X: np.ndarray, low: float, high: float) -> None:
 
 def _fractions(X: np.ndarray) -> np.ndarray:
     """Copy to float32 with one zero and one NaN, so that equal rows are equal bytes."""
-    values = X.astype(np.float32)
+    values = aligned_empty(X.shape, np.float32)
+    values[...] = X
     for rows in row_blocks(X.shape):
         values[rows] += 0.0
         values[rows][np.isnan(values[rows])] = np.nan
@@ -134,7 +152,7 @@ def _codes(X: np.ndarray, low: int, high: int) -> tuple[np.ndarray, tuple[int, .
         low, high = 0, 1  # right/wrong, also where everyone is right
     elif low == high:
         raise ResponseError("at least two different codes", f"only the code {low}")
-    values = np.empty(X.shape, dtype=np.int8)
+    values = aligned_empty(X.shape, np.int8)
     unseen = set(range(low, high + 1)) if high > 1 else set()
     for rows in row_blocks(X.shape):
         block = X[rows]

@@ -113,7 +113,7 @@ DATASETS = {
     "lsat6": _Dataset(
         1000,
         5,
-        "Law School Admission Test, section 6: figure classification",
+        "five items of section 6 of the Law School Admission Test",
         BOCK_LIEBERMAN,
         "lsat6.csv",
         _read_patterns,
@@ -121,7 +121,7 @@ DATASETS = {
     "lsat7": _Dataset(
         1000,
         5,
-        "Law School Admission Test, section 7: debate",
+        "five items of section 7 of the Law School Admission Test",
         BOCK_LIEBERMAN,
         "lsat7.csv",
         _read_patterns,

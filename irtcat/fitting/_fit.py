@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -68,8 +69,13 @@ def _distinct_rows(responses: Responses) -> _Rows:
     x = responses.values if used.all() else responses.values[used]
     gaps = bool(responses.has_missing and not observed[used].all())
     if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype == np.int8:
-        x, counts = np.unique(x, axis=0, return_counts=True)
-        return _Rows(x, counts.astype(float), gaps)
+        patterns, counts = np.unique(x, axis=0, return_counts=True)
+        if 2 * len(patterns) <= len(x):
+            # The number of patterns differs from one data set to the next: rows of weight 0 round
+            # it up, so that shapes recur and nothing is compiled again.
+            extra = -len(patterns) % max(16, 2 ** (len(patterns).bit_length() - 3))
+            padded = np.concatenate([patterns, np.repeat(patterns[:1], extra, axis=0)])
+            return _Rows(padded, np.concatenate([counts, np.zeros(extra)]), gaps)
     return _Rows(x, np.ones(len(x)), gaps)
 
 
@@ -148,7 +154,7 @@ def _fit_em(responses: Responses, cls: type[ItemModel], options: Options) -> Fit
     work: type[ItemModel] = OnePL if cls is Rasch else cls
     names = parameter_names(work)
     with precision(name) as dtype:
-        x = jnp.asarray(rows.x)
+        x = jax.device_put(rows.x, may_alias=True)  # in place where memory allows, never written
         n_rows, n_items = rows.x.shape
         blocks = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))
         start = starting_point(work, x, rows.weights, blocks, rows.gaps, dtype, options.positive)

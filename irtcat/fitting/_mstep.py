@@ -186,7 +186,7 @@ def _direction(
 
 
 class _State(NamedTuple):
-    """The best point so far, its terms, and the candidate to be tried next."""
+    """The best point so far, its terms, the candidate to be tried next, the first move's length."""
 
     best: Array
     value: Array
@@ -194,6 +194,7 @@ class _State(NamedTuple):
     information: Array
     damping: Array
     candidate: Array
+    squared: Array
 
 
 def m_step(
@@ -221,19 +222,19 @@ def m_step(
         parameters: the sum over the items).
     """
 
-    def propose(best, gradient, information, damping):
+    def propose(best: Array, gradient: Array, information: Array, damping: Array) -> Array:
         at_low = (best <= constraints.lower) & (gradient < 0)
         at_high = (best >= constraints.upper) & (gradient > 0)
         active = constraints.free & ~at_low & ~at_high
         move = _direction(gradient, information, damping, active, tied)
-        return jnp.clip(best + move, constraints.lower, constraints.upper), move
+        return jnp.clip(best + move, constraints.lower, constraints.upper)
 
     def better(new: Array, old: Array) -> Array:
         if tied:
             new, old = jnp.full_like(new, new.sum()), jnp.full_like(old, old.sum())
         return new >= old - 4 * jnp.finfo(old.dtype).eps * jnp.abs(old)
 
-    def body(_: Array, state: _State) -> _State:
+    def body(turn: Array, state: _State) -> _State:
         value, gradient, information = penalised_terms(
             cls, state.candidate, counts, totals, constraints
         )
@@ -243,14 +244,23 @@ def m_step(
         gradient = jnp.where(up[:, None], gradient, state.gradient)
         information = jnp.where(up[:, None, None], information, state.information)
         damping = jnp.where(up, 0.3 * state.damping, jnp.maximum(10 * state.damping, 0.1))
-        candidate, _ = propose(best, gradient, information, damping)
-        return _State(best, value, gradient, information, damping, candidate)
+        candidate = propose(best, gradient, information, damping)
+        move = candidate - best
+        squared = jnp.einsum("ji,jik,jk->j", move, information, move)
+        squared = jnp.where(turn == 0, squared, state.squared)
+        return _State(best, value, gradient, information, damping, candidate, squared)
 
-    value, gradient, information = penalised_terms(cls, params, counts, totals, constraints)
-    damping = jnp.zeros_like(value)
-    candidate, move = propose(params, gradient, information, damping)
-    squared = jnp.einsum("ji,jik,jk->j", move, information, move)
-    state = _State(params, value, gradient, information, damping, candidate)
-    state = jax.lax.fori_loop(0, n_steps, body, state)
-    step, gain = jnp.sqrt(squared.max()), 0.5 * squared.sum()
+    # The first turn evaluates the starting point itself: anything is better than -inf.
+    nothing = jnp.zeros_like(params[:, 0])
+    state = _State(
+        params,
+        nothing - jnp.inf,
+        jnp.zeros_like(params),
+        jnp.zeros((*params.shape, params.shape[1]), params.dtype),
+        nothing,
+        params,
+        nothing,
+    )
+    state = jax.lax.fori_loop(0, n_steps + 1, body, state)
+    step, gain = jnp.sqrt(state.squared.max()), 0.5 * state.squared.sum()
     return MStep(state.best, step, gain, state.information)

@@ -84,6 +84,12 @@ def _biserial_slopes(
     return np.where(np.abs(slope) < 0.2, np.where(slope < 0, -0.2, 0.2), slope)
 
 
+@functools.partial(jax.jit, static_argnames=("cls",))
+def _start_params(share: Array, slope: Array, *, cls: type[ItemModel]) -> Array:
+    """The model's own starting values, compiled as one."""
+    return pack(cls.start(share, slope))
+
+
 def starting_point(
     cls: type[ItemModel],
     x: Array,
@@ -129,7 +135,7 @@ def starting_point(
     slope = _biserial_slopes(third.by_item[0] / n, mean, ability_variance, share)
     if positive:
         slope = np.maximum(slope, 0.2)
-    params = pack(cls.start(jnp.asarray(share, dtype), jnp.asarray(slope, dtype)))
+    params = _start_params(jnp.asarray(share, dtype), jnp.asarray(slope, dtype), cls=cls)
     information = third.mask_by_subject[:, 0] * float(np.clip(np.median(slope) ** 2, 0.2, 4.0))
     return Start(
         np.asarray(params, np.float64),

@@ -214,10 +214,25 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
 
 def _has_scale_priors(problem: EMProblem) -> bool:
     """Whether a prior sits on a parameter that rescaling the ability would change."""
-    probe = jnp.ones((1, problem.constraints.prior_mean.shape[1]), problem.dtype)
-    two, half = problem.dtype.type(2.0), problem.dtype.type(0.5)
-    moved = pack(unpack(problem.cls, probe).rescale(half, two)) != probe
-    return bool((moved & (problem.constraints.prior_precision > 0)).any())
+    n_params = problem.constraints.prior_mean.shape[1]
+    probe = problem.cls(*np.ones((n_params, 1)))
+    rescaled = probe.rescale(np.array(0.5), np.array(2.0))  # type: ignore[arg-type]
+    moved = [bool((leaf != 1).any()) for leaf in jax.tree.leaves(rescaled)]
+    return bool((np.asarray(problem.constraints.prior_precision) > 0)[:, moved].any())
+
+
+@jax.jit
+def _jump_length(x0: Array, x1: Array, x2: Array, metric: Array) -> Array:
+    """Ratio of the first difference to the second."""
+    first, second = x1 - x0, (x2 - x1) - (x1 - x0)
+    return jnp.sqrt((metric * first**2).sum() / jnp.maximum((metric * second**2).sum(), 1e-30))
+
+
+@jax.jit
+def _jump(x0: Array, x1: Array, x2: Array, length: float, lower: Array, upper: Array) -> Array:
+    """The extrapolated point, within the bounds."""
+    first, second = x1 - x0, (x2 - x1) - (x1 - x0)
+    return jnp.clip(x0 + 2 * length * first + length**2 * second, lower, upper)
 
 
 class Extrapolation:
@@ -238,17 +253,14 @@ class Extrapolation:
         if len(self.points) < 3:
             return image, False
         x0, x1, x2 = self.points
-        first, second = x1 - x0, (x2 - x1) - (x1 - x0)
-        norm = jnp.sqrt((metric * first**2).sum() / jnp.maximum((metric * second**2).sum(), 1e-30))
-        length = float(norm)
+        length = float(_jump_length(x0, x1, x2, metric))
         self.points = []
         if length <= 1.0:
             self.points = [x2]
             return x2, False
         if length > self.longest:
             length, self.longest = self.longest, self.longest * 4
-        point = x0 + 2 * length * first + length**2 * second
-        return jnp.clip(point, self.lower, self.upper), True
+        return _jump(x0, x1, x2, length, self.lower, self.upper), True
 
     def restart(self, point: Array) -> None:
         """Begin a new cycle at ``point``."""

@@ -14,13 +14,15 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat.models._base import ItemModel
 
 __all__ = ["FourPL", "OnePL", "Rasch", "ThreePL", "TwoPL"]
 
-Param = Float[Array, "*items"]
+Param = Float[Array | np.ndarray, "*items"]
+"""One number an item; a bank on disk and on the host keeps them in numpy."""
 
 LOWER_PRIOR = (-1.1, 0.5)
 UPPER_PRIOR = (3.0, 0.5)

@@ -1,0 +1,104 @@
+"""The arguments that commands share, and reading what they name."""
+
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from irtcat import Responses
+
+DATASET = "dataset:"
+
+RESPONSES_HELP = "Response file (CSV, TSV, npz, Parquet or py-irt JSONL) or dataset:NAME."
+MODELS_HELP = "rasch, 1pl, 2pl, 3pl or 4pl."
+STRATEGIES_HELP = (
+    "random, stratified, fisher, information, discrimination, avi, avo, ub, lb, pcub or pclb"
+)
+
+ResponsesArgument = Annotated[str, typer.Argument(metavar="RESPONSES", help=RESPONSES_HELP)]
+ResponsesOption = Annotated[str | None, typer.Option("--responses", help=RESPONSES_HELP)]
+Model = Annotated[str, typer.Option(help=MODELS_HELP)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the table to this CSV file.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of what is drawn at random.")]
+Tau = Annotated[float | None, typer.Option(help="Threshold of the filters (avi, ub, pcub, …).")]
+
+Format = Annotated[
+    str | None,
+    typer.Option(
+        help="csv, tsv, npz, parquet, pyirt, or wide / long for a table; detected by default."
+    ),
+]
+SubjectColumn = Annotated[str, typer.Option(help="Subject column of a long table.")]
+ItemColumn = Annotated[str, typer.Option(help="Item column of a long table.")]
+ResponseColumn = Annotated[str, typer.Option(help="Response column of a long table.")]
+Duplicates = Annotated[
+    str, typer.Option(help="What to do with repeated ids: refuse, first (keep) or suffix.")
+]
+
+
+class Reading(NamedTuple):
+    """How response files are read."""
+
+    format: str | None
+    subject: str
+    item: str
+    response: str
+    duplicates: str
+
+
+def read(source: str, how: Reading) -> "Responses":
+    """Responses from a file, or from the package with ``dataset:NAME``."""
+    import irtcat
+    from irtcat import datasets
+
+    choose("--duplicates", how.duplicates, ("refuse", "first", "suffix"))
+    if source.startswith(DATASET):
+        return datasets.load(source.removeprefix(DATASET))
+    return irtcat.read_responses(
+        source,
+        how.format,
+        subject=how.subject,
+        item=how.item,
+        response=how.response,
+        duplicates=how.duplicates,
+    )
+
+
+def is_bank(path: str) -> bool:
+    """Whether the file looks like what `ItemBank.save` writes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "meta.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def choose(option: str, value: str, choices: Iterable[str]) -> None:
+    """A usage error unless ``value`` is one of ``choices``."""
+    if value not in (names := list(choices)):
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(names)}.", param_hint=option)
+
+
+def split_names(option: str, text: str, choices: Iterable[str]) -> list[str]:
+    """The names in a comma-separated list, each one of ``choices``."""
+    names = [name.strip() for name in text.split(",")]
+    known = list(choices)
+    for name in names:
+        choose(option, name, known)
+    return names
+
+
+def split_counts(option: str, text: str) -> list[int]:
+    """The whole numbers, at least 1, in a comma-separated list."""
+    try:
+        numbers = [int(number) for number in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        must = f"{text!r} is not a list of whole numbers of at least 1, such as 10,30,100."
+        raise typer.BadParameter(must, param_hint=option)
+    return numbers

@@ -1,0 +1,83 @@
+"""Printing results: tables for people, JSON for programs, CSV files."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["emit_json", "records", "show", "write_csv"]
+
+ROWS_ON_SCREEN = 60
+
+
+def write_csv(frame: "pd.DataFrame", path: Path) -> None:
+    """Write a table in full precision, whole or not at all; a named index becomes a column."""
+    from irtcat._files import replacing
+
+    text = frame.to_csv(index=frame.index.name is not None, lineterminator="\n")
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
+    """One mapping per row, a named index included."""
+    named = frame.reset_index() if frame.index.name is not None else frame
+    return named.to_dict("records")  # type: ignore[return-value]
+
+
+def emit_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON document; what is missing or not finite is null."""
+    print(json.dumps(_plain(document), allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """The value in types that JSON knows."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):  # numpy's scalars and arrays
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
+    """Print a table; on a terminal its first rows only. Columns without a value are left out."""
+    from rich.console import Console
+    from rich.table import Table
+
+    terminal = sys.stdout.isatty()
+    console = Console(
+        file=sys.stdout, markup=False, highlight=False, emoji=False, width=None if terminal else 999
+    )
+    named = frame.reset_index() if frame.index.name is not None else frame
+    shown = named.head(ROWS_ON_SCREEN) if terminal else named
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    columns = []
+    for name in named.columns:
+        cells = [_cell(value, decimals) for value in shown[name].tolist()]
+        if any(cells):
+            numeric = named[name].dtype.kind in "iufb"
+            table.add_column(str(name), justify="right" if numeric else "left", no_wrap=True)
+            columns.append(cells)
+    for row in zip(*columns, strict=True):
+        table.add_row(*row)
+    if title:
+        print(title)
+    console.print(table)
+    if len(shown) < len(named):
+        print(f"… and {len(named) - len(shown)} more rows; --out writes all of them.")
+
+
+def _cell(value: Any, decimals: int) -> str:
+    """A value as text; nothing for what is missing."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:.{decimals}f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,119 @@
+"""What every command shares: exit codes, the compilation cache, progress."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+__all__ = ["fail", "guarded", "progress", "use_compilation_cache", "warn"]
+
+Tick = Callable[[int, int | None, str], None]
+"""Called with steps done, steps in all (None: unknown) and what is going on."""
+
+
+def warn(text: str) -> None:
+    """One line on stderr."""
+    print(f"Warning: {' '.join(text.split())}", file=sys.stderr)
+
+
+def fail(text: str, code: int) -> NoReturn:
+    """One line on stderr, and the end."""
+    print(" ".join(text.split()), file=sys.stderr)
+    sys.exit(code)
+
+
+def _sentence(error: Exception) -> str | None:
+    """What to tell the user of an error that is not ours; None where it is."""
+    from irtcat._checks import InputError
+
+    if isinstance(error, BrokenPipeError):  # the reader of a pipe has gone: nobody to tell
+        return None
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror or error}."
+    if isinstance(error, MemoryError):
+        return "There is not enough memory for this. Use fewer subjects or items, or float32."
+    return str(error) if isinstance(error, (InputError, FloatingPointError)) else None
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with its failures told in one line: 1 for bad input, 130 for Ctrl-C."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            fail("Interrupted.", 130)
+        except Exception as error:
+            text = _sentence(error)
+            if text is None:
+                raise
+            fail(f"Error: {text}", 1)
+
+    return run
+
+
+def cache_folder() -> Path | None:
+    """Where compiled programs are kept: ``IRTCAT_CACHE`` or the user's cache; None for nowhere."""
+    if "IRTCAT_CACHE" in os.environ:
+        text = os.environ["IRTCAT_CACHE"].strip()
+        return Path(text).expanduser() / "jax" if text else None
+    if os.environ.get("XDG_CACHE_HOME"):
+        return Path(os.environ["XDG_CACHE_HOME"]) / "irtcat" / "jax"
+    if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):
+        return Path(os.environ["LOCALAPPDATA"]) / "irtcat" / "jax"
+    home = Path.home()
+    base = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
+    return base / "irtcat" / "jax"
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs between runs, where there is a folder to keep them in."""
+    try:
+        folder = cache_folder()
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return
+    if not os.access(folder, os.W_OK):
+        return
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is None:  # else the user has chosen another
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Tick | None]:
+    """A progress line on stderr, where that is a terminal; else None."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        SpinnerColumn(),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+    )
+    with bar:
+        task = bar.add_task(text, total=None)
+
+        def tick(done: int, total: int | None, what: str) -> None:
+            bar.update(task, completed=done, total=total, description=what)
+
+        yield tick

@@ -1,0 +1,56 @@
+"""``irtcat demo``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from irtcat.cli import _input as arguments
+from irtcat.cli._output import emit_json, records, show
+from irtcat.cli._session import progress, use_compilation_cache, warn
+
+if TYPE_CHECKING:
+    from irtcat.demo import Demo
+
+EXAMPLE = ("irtcat demo --out demo-output",)
+
+
+def command(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path(
+        "demo-output"
+    ),
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ….")] = 3,
+    as_json: arguments.Json = False,
+) -> None:
+    """Run the main job on real data.
+
+    Hold out a quarter of the subjects, calibrate the items on the rest, choose k items by several
+    strategies, and tell the held-out subjects' full scores and ranks from those k.
+    """
+    use_compilation_cache()
+    from irtcat import demo
+
+    with progress("Compiling") as tick:
+        result = demo.run(out, seeds=range(seeds), progress=tick)
+    if not result.fit.converged:
+        warn(result.fit.message)
+    if as_json:
+        table = records(result.to_frame())
+        emit_json({"fit": result.fit.to_dict(), "files": result.files, "summary": table})
+    else:
+        _report(result, seeds)
+
+
+def _report(result: "Demo", seeds: int) -> None:
+    """The table, and where the files are."""
+    n_all, n = result.responses.n_subjects, result.fit.n_subjects
+    print(f"{n_all} classifiers of handwritten digits, {result.responses.n_items} images.")
+    print(f"{n} calibrate the images; the other {n_all - n} are held out and answer k images only.")
+    print("How well do their scores told from k images agree with those from all images?")
+    print("(mean: share of the k that is right; irt: the model fills in the other images;")
+    print(f"kendall: tau-b; mae: error of the score, 0 to 1; means over {seeds} random splits)\n")
+    show(result.to_frame())
+    print()
+    print(result.fit)
+    for name, path in result.files.items():
+        print(f"{name:<17}{path}")

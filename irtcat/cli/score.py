@@ -1,0 +1,56 @@
+"""``irtcat score``."""
+
+from typing import Annotated
+
+import typer
+
+from irtcat.cli import _input as arguments
+from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._session import use_compilation_cache
+
+EXAMPLE = (
+    "irtcat fit dataset:lsat7 --out bank.npz",
+    "irtcat score bank.npz dataset:lsat7 --method eap --out scores.csv",
+)
+
+
+def command(
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="What irtcat fit wrote.")],
+    responses: arguments.ResponsesArgument,
+    method: Annotated[str, typer.Option(help="eap, map, ml, wle or eapsum.")] = "eap",
+    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    out: arguments.Out = None,
+    as_json: arguments.Json = False,
+    format: arguments.Format = None,
+    subject: arguments.SubjectColumn = "subject",
+    item: arguments.ItemColumn = "item",
+    response: arguments.ResponseColumn = "response",
+    duplicates: arguments.Duplicates = "refuse",
+) -> None:
+    """Estimate abilities, with standard errors and intervals."""
+    import irtcat
+    from irtcat._files import check_target
+    from irtcat.scoring import METHODS
+
+    arguments.choose("--method", method, METHODS)
+    if out is not None:
+        check_target(out)
+    use_compilation_cache()
+    how = arguments.Reading(format, subject, item, response, duplicates)
+    loaded = irtcat.ItemBank.load(bank)
+    ability = irtcat.score(loaded, arguments.read(responses, how), method, interval)
+    frame = ability.to_frame()
+    if out is not None:
+        write_csv(frame, out)
+    if as_json:
+        about = {"method": method, "interval": interval, "n_subjects": len(frame), "out": out}
+        emit_json({**about, "subjects": records(frame)})
+        return
+    if out is None:
+        show(frame)
+        return
+    print(f"{ability}: theta from {frame['theta'].min():.3f} to {frame['theta'].max():.3f}")
+    flags = frame.loc[frame["flags"] != "", "flags"].value_counts()
+    for flag, count in flags.items():
+        print(f"Flagged {flag!r}: {count} of {len(frame)} subjects")
+    print(f"Wrote the scores to {out}")

@@ -1,0 +1,149 @@
+"""The demo: from real responses to a bank, a few items and a ranking, in one call.
+
+A quarter of the classifiers in ``digits_crowd`` is held out, the images are calibrated on the
+rest, k images are chosen by several strategies, and the held-out classifiers' full scores and
+ranks are told from their answers to those k alone.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from irtcat import leaderboard, plot
+from irtcat._checks import InputError
+from irtcat._files import replacing
+from irtcat.datasets import load
+from irtcat.fitting import Fit, fit
+from irtcat.leaderboard import Leaderboard
+from irtcat.prediction import full_scores, predict
+from irtcat.responses import Responses
+from irtcat.selection import select
+
+__all__ = ["Demo", "run"]
+
+STRATEGIES = ("random", "stratified", "fisher", "information", "discrimination")
+KS = (10, 30, 60, 100)
+SEEDS = (0, 1, 2)
+SHARE = 0.25
+METRICS = ("kendall", "spearman", "mae")
+ITEMS_DRAWN = 5
+
+Progress = Callable[[int, int | None, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """What the demo found.
+
+    Attributes:
+        responses: all of them, held-out subjects included.
+        fit: the calibration on the subjects that were not held out (first seed).
+        leaderboard: how well the subsets kept the ranking of the held-out subjects.
+        files: what was written, by name.
+    """
+
+    responses: Responses
+    fit: Fit
+    leaderboard: Leaderboard
+    files: Mapping[str, Path]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per strategy and k: Kendall's tau-b, Spearman and MAE by estimator.
+
+        Means over the seeds; the columns are called after estimator and metric.
+        """
+        long = self.leaderboard.to_frame()
+        keys = ["strategy", "k", "estimator"]
+        means = long.groupby(keys, sort=False)[list(METRICS)].mean().unstack("estimator")
+        means.columns = pd.Index([f"{metric} {estimator}" for metric, estimator in means.columns])
+        order = [f"{metric} {name}" for name in long["estimator"].unique() for metric in METRICS]
+        return means[order].reset_index()
+
+
+def run(
+    out: str | os.PathLike[str] = "demo-output",
+    responses: Responses | None = None,
+    *,
+    strategies: Sequence[str] = STRATEGIES,
+    ks: Sequence[int] = KS,
+    seeds: Sequence[int] = SEEDS,
+    progress: Progress | None = None,
+) -> Demo:
+    """Run the main job on real data and write what comes of it.
+
+    Args:
+        out: folder to write to; made if it is not there, files of these names are replaced.
+        responses: who answered what; by default the shipped ``digits_crowd``.
+        strategies: how items are chosen.
+        ks: how many are chosen.
+        seeds: of the hold-out and of the random strategies; the bank is of the first.
+        progress: called as ``progress(done, total, text)``.
+
+    Returns:
+        The results and the files: ``bank`` (bank.npz) and ``items`` (its table), ``leaderboard``
+        (long table), ``summary``, ``held_out`` (scores and ranks of the subjects held out, told
+        from a middling k items by the first strategy that uses the bank), and the figures
+        ``rank_correlation`` and ``information`` and ``item_curves``.
+
+    Raises:
+        InputError: when the folder cannot be made or written, or matplotlib is not installed.
+    """
+    folder = _folder(out)
+    names = {
+        "bank": "bank.npz",
+        "items": "items.csv",
+        "leaderboard": "leaderboard.csv",
+        "summary": "summary.csv",
+        "held_out": "held_out.csv",
+        "rank_correlation": "rank_correlation.png",
+        "information": "information.png",
+        "item_curves": "item_curves.png",
+    }
+    files = {name: folder / file for name, file in names.items()}
+    for name in ("rank_correlation", "information", "item_curves"):
+        plot.check_figure_path(files[name])
+    data = load("digits_crowd") if responses is None else responses
+    calibration, held_out = data.split(SHARE, seed=seeds[0])
+    fitted = fit(calibration, "2pl")
+    board = leaderboard.evaluate(
+        data, strategies, ks, "random", seeds, share=SHARE, progress=progress
+    )
+    demo = Demo(data, fitted, board, files)
+    fitted.bank.save(files["bank"])
+    _write_csv(fitted.bank.to_frame(), files["items"])
+    _write_csv(board.to_frame(), files["leaderboard"])
+    _write_csv(demo.to_frame(), files["summary"])
+    _write_csv(_closer_look(fitted, held_out, sorted(ks)[len(ks) // 4]), files["held_out"])
+    drawn = select(fitted.bank, min(ITEMS_DRAWN, data.n_items), "stratified", calibration)
+    plot.save(plot.rank_correlation(board.to_frame()), files["rank_correlation"])
+    plot.save(plot.information_curve(fitted.bank), files["information"])
+    plot.save(plot.item_curves(fitted.bank, drawn.item_ids), files["item_curves"])
+    return demo
+
+
+def _folder(out: str | os.PathLike[str]) -> Path:
+    """The folder, made where it is not there."""
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: the folder cannot be made ({error.strerror}).") from None
+    return folder
+
+
+def _closer_look(fitted: Fit, held_out: Responses, k: int) -> pd.DataFrame:
+    """Score and rank of each held-out subject told from k items, beside the full score."""
+    calibration = fitted.responses
+    subset = select(fitted.bank, k, "fisher", calibration)
+    told = predict(calibration, subset, held_out, fitted.bank, "irt").to_frame()
+    return told.assign(full_score=full_scores(held_out), k=k)
+
+
+def _write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table whole; a named index becomes a column."""
+    text = frame.to_csv(index=frame.index.name is not None, lineterminator="\n")
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))

@@ -1,0 +1,215 @@
+"""Telling the full-benchmark score and rank from a subset's responses: one table, one function."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error, check_choice, check_interval
+from irtcat._matrix import observed
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.prediction._task import Estimate, Prediction, Task, full_scores
+from irtcat.prediction.design import predict_mean, predict_weighted
+from irtcat.prediction.model import predict_irt
+from irtcat.responses import Responses
+
+if TYPE_CHECKING:
+    from irtcat.selection import Subset
+
+__all__ = [
+    "ESTIMATORS",
+    "WITHOUT_BANK",
+    "Estimate",
+    "Prediction",
+    "Task",
+    "full_scores",
+    "predict",
+]
+
+ESTIMATORS: dict[str, Callable[[Task], Estimate]] = {
+    "mean": predict_mean,
+    "weighted": predict_weighted,
+    "irt": predict_irt,
+}
+"""Score estimators by name; to add one, write a function of a `Task` and add a row."""
+
+WITHOUT_BANK = frozenset({"mean", "weighted"})
+"""Estimators that never ask for `Task.bank`, so that nothing need be calibrated for them."""
+
+
+def predict(
+    calibration_responses: Responses,
+    subset: "Subset | Sequence[str] | np.ndarray",
+    new_responses: Responses,
+    bank: ItemBank | None = None,
+    estimator: str = "irt",
+    interval: float = 0.95,
+) -> Prediction:
+    """Tell new subjects' full scores and ranks from their responses to a few items.
+
+    The full score is the mean response over all N items of the calibration matrix, 0 to 1.
+
+    | estimator | score | interval |
+    |---|---|---|
+    | mean | mean of the m answers | Wilson's, as if the m of N items were drawn at random |
+    | weighted | the same with the subset's weights | the same for the effective number of items |
+    | irt | answers, and the model's expectation for all other items | posterior predictive |
+
+    Every score and interval is kept within what the answers leave possible:
+    ``[sum x / N, (sum x + N - m) / N]``. The mean is unbiased for items drawn at random; of items
+    picked for their difficulty or information it estimates their own mean, and is flagged. The
+    irt interval takes the bank as the truth.
+
+    Args:
+        calibration_responses: responses of the calibrated subjects to all items.
+        subset: the items that were run: a `Subset`, or their ids (of equal weight then).
+        new_responses: responses of the new subjects; items outside the subset are ignored. A
+            missing answer (NaN, or no such column) is allowed and flagged.
+        bank: calibrated items, all those of the calibration; by default a 2PL is fitted to
+            ``calibration_responses``. Not used by "mean" and "weighted".
+        estimator: one of the above.
+        interval: probability of the intervals, in (0, 1).
+
+    Returns:
+        Scores, intervals and ranks. ``rank`` is 1 + the number of calibrated subjects with a
+        higher full score (`full_scores`). A subject without any answer is flagged "no responses":
+        "irt" then predicts the population, and the others give NaN with the interval [0, 1].
+
+    Raises:
+        InputError: for an unknown estimator, an interval outside (0, 1), a subset with items that
+            the calibration does not have, new responses without any item of the subset or in
+            other categories, or a bank that lacks items.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+        >>> calibration = bank.simulate(np.linspace(-2, 2, 50), seed=1)
+        >>> new = bank.simulate([-1.0, 1.0], seed=2)
+        >>> p = predict(calibration, ["i5", "i15", "i25", "i35"], new, bank=bank)
+        >>> p.to_frame()[["score", "lower", "upper", "rank"]].round(2).values.tolist()
+        [[0.38, 0.12, 0.65, 35], [0.5, 0.22, 0.75, 26]]
+
+    References:
+        Maia Polo et al. (2024), tinyBenchmarks, section 4 (p-IRT, with a plugged-in ability); Lord
+        (1980), Applications of Item Response Theory, section 4.1 (distribution given theta).
+    """
+    check_choice("estimator", estimator, ESTIMATORS)
+    check_interval("interval", interval)
+    for name, value in (
+        ("calibration_responses", calibration_responses),
+        ("new_responses", new_responses),
+    ):
+        if not isinstance(value, Responses):
+            advice = "Build them with Responses.from_array."
+            raise argument_error(name, "Responses", type(value).__name__, advice)
+    item_ids, weights, sampled = _read_subset(subset, calibration_responses)
+    answers = _align(new_responses, item_ids, calibration_responses)
+    task = Task(calibration_responses, answers, weights, sampled, float(interval), bank)
+    return _finish(task, ESTIMATORS[estimator](task), estimator)
+
+
+def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, FloatArray, bool | None]:
+    """Item ids, weights that sum to 1, and whether the items are a probability sample."""
+    item_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
+    if item_ids.ndim != 1 or item_ids.size == 0:
+        raise argument_error("subset", "a Subset or a list of item ids", subset)
+    known = np.isin(item_ids, np.asarray(calibration.item_ids, dtype=str))
+    if not known.all():
+        must = "items of calibration_responses"
+        raise argument_error("subset", must, item_ids[~known].tolist())
+    repeated = pd.Index(item_ids)[pd.Index(item_ids).duplicated()]
+    if len(repeated):
+        raise argument_error("subset", "items that differ", repeated.tolist())
+    k = len(item_ids)
+    weights = np.asarray(getattr(subset, "weights", np.full(k, 1 / k)), dtype=float)
+    if weights.shape != (k,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+        raise argument_error("subset", "weighted by numbers of at least 0, not all 0", weights)
+    probabilities = getattr(subset, "probabilities", None)
+    sampled = None if probabilities is None else bool(np.isfinite(probabilities).all())
+    return item_ids, weights / weights.sum(), sampled
+
+
+def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Responses:
+    """The new subjects' answers to these items, in this order and in the calibration's codes."""
+    at = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    found = at >= 0
+    if not found.any():
+        advice = f"The subset's items are {', '.join(item_ids[:3])}, ...."
+        raise argument_error("new_responses", "answers to items of the subset", new, advice)
+    if new.is_fractional and calibration.n_categories != 2:
+        must = f"in {calibration.n_categories} categories, as calibration_responses are"
+        raise argument_error("new_responses", must, new.kind)
+    empty = np.nan if new.is_fractional else -1
+    values = np.full((new.n_subjects, len(item_ids)), empty, dtype=new.values.dtype)
+    values[:, found] = new.values[:, at[found]]
+    if not new.is_fractional:
+        values = _recode(values, new, calibration)
+    return Responses(
+        values,
+        new.subject_ids,
+        item_ids.astype(object),
+        calibration.n_categories,
+        calibration.codes,
+        pd.DataFrame(index=pd.Index(new.subject_ids, dtype=object, name="subject")),
+        pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
+    )
+
+
+def _recode(values: np.ndarray, new: Responses, calibration: Responses) -> np.ndarray:
+    """Count categories from the calibration's lowest code (1-4 may have come without a 1)."""
+    seen = observed(values)
+    moved = values.astype(np.int64) + (new.codes[0] - calibration.codes[0])
+    wrong = seen & ((moved < 0) | (moved >= calibration.n_categories))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        code = int(moved[row, column]) + calibration.codes[0]
+        must = f"in the codes of calibration_responses ({calibration.codes[0]}"
+        must += f" to {calibration.codes[-1]})"
+        got = f"{code} (subject {new.subject_ids[row]})"
+        raise argument_error("new_responses", must, got)
+    return np.where(seen, moved, -1).astype(np.int8)
+
+
+def _finish(task: Task, estimate: Estimate, estimator: str) -> Prediction:
+    """Keep within what is possible, rank among the calibrated subjects, and flag."""
+    n_seen = (~np.isnan(task.x)).sum(axis=1)
+    least = np.nansum(task.x, axis=1) / task.n_items
+    most = least + (task.n_items - n_seen) / task.n_items
+    # Rounded, so that sums taken in another order do not break ties.
+    score, lower, upper = (np.round(np.clip(part, least, most), 12) for part in estimate[:3])
+    lower = np.where(np.isnan(lower), least, lower)
+    upper = np.where(np.isnan(upper), most, upper)
+    field = full_scores(task.calibration)
+    field = np.sort(np.round(field[~np.isnan(field)], 12))
+
+    def rank(scores: FloatArray) -> FloatArray:
+        place = 1.0 + len(field) - np.searchsorted(field, scores, side="right")
+        return np.where(np.isnan(scores), np.nan, place)
+
+    return Prediction(
+        task.answers.subject_ids,
+        score,
+        lower,
+        upper,
+        rank(score),
+        rank(upper),
+        rank(lower),
+        _flags(task, estimate, n_seen),
+        estimator,
+        task.interval,
+        len(field),
+    )
+
+
+def _flags(task: Task, estimate: Estimate, n_seen: np.ndarray) -> np.ndarray:
+    """Gaps in the answers, then what the estimator has to say."""
+    k = task.x.shape[1]
+    flags = np.full(len(n_seen), "", dtype=object)
+    for row in np.flatnonzero(n_seen < k):
+        missing = k - n_seen[row]
+        flags[row] = "no responses" if missing == k else f"{missing} of {k} responses missing"
+    if estimate.flags is None:
+        return flags
+    pairs = zip(flags, estimate.flags, strict=True)
+    return np.array(["; ".join(filter(None, pair)) for pair in pairs], dtype=object)
