@@ -381,7 +381,7 @@ def _damaged(path: str | os.PathLike[str], why: str) -> InputError:
 
 def _host_model(cls: type[ItemModel], matrix: FloatArray) -> ItemModel:
     """A model whose arrays live in numpy (float64), whatever JAX's precision is."""
-    return unpack(cls, np.ascontiguousarray(matrix, dtype=float))  # type: ignore[arg-type]
+    return unpack(cls, np.ascontiguousarray(matrix, dtype=float))
 
 
 def _logit(p: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ ranks are told from their answers to those k alone.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from irtcat._checks import InputError
 from irtcat._files import replacing
 from irtcat.datasets import load
 from irtcat.fitting import Fit, fit
-from irtcat.leaderboard import Leaderboard
+from irtcat.leaderboard import Leaderboard, Progress
 from irtcat.prediction import full_scores, predict
 from irtcat.responses import Responses
 from irtcat.selection import select
@@ -30,8 +30,6 @@ SEEDS = (0, 1, 2)
 SHARE = 0.25
 METRICS = ("kendall", "spearman", "mae")
 ITEMS_DRAWN = 5
-
-Progress = Callable[[int, int | None, str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +51,14 @@ class Demo:
     def to_frame(self) -> pd.DataFrame:
         """One row per strategy and k: Kendall's tau-b, Spearman and MAE by estimator.
 
-        Means over the seeds; the columns are called after estimator and metric.
+        Means over the seeds; ``irt_kendall`` is the tau-b of the estimator "irt", and so on.
         """
-        long = self.leaderboard.to_frame()
-        keys = ["strategy", "k", "estimator"]
-        means = long.groupby(keys, sort=False)[list(METRICS)].mean().unstack("estimator")
-        means.columns = pd.Index([f"{metric} {estimator}" for metric, estimator in means.columns])
-        order = [f"{metric} {name}" for name in long["estimator"].unique() for metric in METRICS]
-        return means[order].reset_index()
+        summary = self.leaderboard.summary()[list(METRICS)]
+        parts = [
+            summary.xs(name, level="estimator").add_prefix(f"{name}_")
+            for name in summary.index.get_level_values("estimator").unique()
+        ]
+        return pd.concat(parts, axis=1).reset_index()
 
 
 def run(
@@ -84,9 +82,9 @@ def run(
 
     Returns:
         The results and the files: ``bank`` (bank.npz) and ``items`` (its table), ``leaderboard``
-        (long table), ``summary``, ``held_out`` (scores and ranks of the subjects held out, told
-        from a middling k items by the first strategy that uses the bank), and the figures
-        ``rank_correlation`` and ``information`` and ``item_curves``.
+        (long table), ``summary``, ``held_out`` (score and rank of each subject held out, told
+        from k stratified items, beside the full ones), and the figures ``rank_correlation``,
+        ``information`` and ``item_curves``.
 
     Raises:
         InputError: when the folder cannot be made or written, or matplotlib is not installed.
@@ -106,11 +104,12 @@ def run(
     for name in ("rank_correlation", "information", "item_curves"):
         plot.check_figure_path(files[name])
     data = load("digits_crowd") if responses is None else responses
-    calibration, held_out = data.split(SHARE, seed=seeds[0])
-    fitted = fit(calibration, "2pl")
+    data = data.without_duplicate_subjects()  # as `leaderboard.evaluate` does
     board = leaderboard.evaluate(
         data, strategies, ks, "random", seeds, share=SHARE, progress=progress
     )
+    calibration, held_out = leaderboard.split_subjects(data, "random", seeds[0], SHARE)
+    fitted = fit(calibration, "2pl")
     demo = Demo(data, fitted, board, files)
     fitted.bank.save(files["bank"])
     _write_csv(fitted.bank.to_frame(), files["items"])
@@ -118,7 +117,7 @@ def run(
     _write_csv(demo.to_frame(), files["summary"])
     _write_csv(_closer_look(fitted, held_out, sorted(ks)[len(ks) // 4]), files["held_out"])
     drawn = select(fitted.bank, min(ITEMS_DRAWN, data.n_items), "stratified", calibration)
-    plot.save(plot.rank_correlation(board.to_frame()), files["rank_correlation"])
+    plot.save(plot.rank_correlation(board.summary()), files["rank_correlation"])
     plot.save(plot.information_curve(fitted.bank), files["information"])
     plot.save(plot.item_curves(fitted.bank, drawn.item_ids), files["item_curves"])
     return demo
@@ -135,11 +134,13 @@ def _folder(out: str | os.PathLike[str]) -> Path:
 
 
 def _closer_look(fitted: Fit, held_out: Responses, k: int) -> pd.DataFrame:
-    """Score and rank of each held-out subject told from k items, beside the full score."""
+    """Score and rank of each held-out subject told from k items, beside the full ones."""
     calibration = fitted.responses
-    subset = select(fitted.bank, k, "fisher", calibration)
+    subset = select(fitted.bank, k, "stratified", calibration)
     told = predict(calibration, subset, held_out, fitted.bank, "irt").to_frame()
-    return told.assign(full_score=full_scores(held_out), k=k)
+    score, others = full_scores(held_out), full_scores(calibration)
+    rank = 1 + (others > score[:, None]).sum(axis=1)
+    return told.assign(full_score=score, full_rank=rank, k=k)
 
 
 def _write_csv(frame: pd.DataFrame, path: Path) -> None:

@@ -34,10 +34,15 @@ METRICS = {
     "kendall": "Kendall's tau-b",
     "spearman": "Spearman's rho",
     "pearson": "Pearson's r",
-    "mae": "Mean absolute error (proportion correct)",
-    "rmse": "Root mean squared error (proportion correct)",
+    "mae": "Mean absolute error (percentage points)",
+    "rmse": "Root mean squared error (percentage points)",
+    "coverage": "Full scores within their 95 % interval (share)",
 }
-ESTIMATORS = {"mean": "Mean of the chosen items", "irt": "IRT prediction of the full score"}
+ESTIMATORS = {
+    "mean": "Mean of the chosen items",
+    "weighted": "Weighted mean of the chosen items",
+    "irt": "IRT prediction of the full score",
+}
 
 
 def _new_figure(width: float, height: float) -> "Figure":
@@ -193,8 +198,8 @@ def rank_correlation(
     """How well k items keep the full ranking: one line per strategy, a panel per estimator.
 
     Args:
-        table: `Leaderboard.to_frame()`, of one split.
-        metric: "kendall", "spearman", "pearson", "mae" or "rmse".
+        table: `Leaderboard.summary()`, or `Leaderboard.to_frame()`, which is averaged here.
+        metric: "kendall", "spearman", "pearson", "mae", "rmse" or "coverage".
         estimator: draw this estimator only; by default each has its panel.
 
     Returns:
@@ -202,7 +207,7 @@ def rank_correlation(
 
     Raises:
         InputError: when the table lacks a column or the estimator, holds several splits, or
-            matplotlib is not installed.
+            when matplotlib is not installed.
 
     Example:
         >>> table = pd.DataFrame({
@@ -213,13 +218,7 @@ def rank_correlation(
         [[10.0, 0.75], [30.0, 0.85]]
     """
     check_choice("metric", metric, METRICS)
-    absent = {"strategy", "estimator", "k", metric} - set(table.columns)
-    if absent or not len(table):
-        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
-        raise argument_error("table", "what Leaderboard.to_frame() gives", got)
-    if "split" in table and table["split"].nunique() > 1:
-        got = table["split"].unique().tolist()
-        raise argument_error("table", "of one split", got, "Choose its rows first.")
+    table = _summarised(table, metric)
     present = table["estimator"].unique().tolist()
     if estimator is not None:
         check_choice("estimator", estimator, present)
@@ -228,7 +227,7 @@ def rank_correlation(
     figure = _new_figure(2.4 + 3.6 * len(panels), 4.2)
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, name in zip(row, panels, strict=True):
-        _draw_strategies(axes, table[table["estimator"] == name], metric, strategies)
+        _draw_strategies(axes, table[table["estimator"] == name], strategies)
         axes.set_title(ESTIMATORS.get(name, name), fontsize="medium", loc="left")
         axes.set_xlabel("Items run, k")
     row[0].set_ylabel(METRICS[metric] + _with_what(metric))
@@ -238,9 +237,27 @@ def rank_correlation(
     return figure
 
 
+def _summarised(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Mean and SD over the seeds per strategy, estimator and k, as columns."""
+    keys = ["strategy", "estimator", "k"]
+    flat = table.reset_index() if set(keys) & set(table.index.names) else table
+    absent = {*keys, metric} - set(flat.columns)
+    if absent or not len(flat):
+        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
+        raise argument_error("table", "what Leaderboard.summary() gives", got)
+    if f"{metric}_sd" in flat:
+        return flat.assign(mean=flat[metric], spread=flat[f"{metric}_sd"])
+    splits = flat["split"].unique().tolist() if "split" in flat else []
+    if len(splits) > 1:
+        raise argument_error("table", "of one split", splits, "Choose its rows first.")
+    groups = flat.groupby(keys, sort=False)[metric]
+    parts = {"mean": groups.mean(), "spread": groups.std(), "n_seeds": groups.size()}
+    return pd.DataFrame(parts).reset_index()
+
+
 def _band_text(table: pd.DataFrame) -> str:
     """What line and band are, where there is more than one seed."""
-    n = table["seed"].nunique() if "seed" in table else 1
+    n = int(table["n_seeds"].max()) if "n_seeds" in table else 1
     return f"\n(mean ± SD, {n} seeds)" if n > 1 else ""
 
 
@@ -249,17 +266,16 @@ def _with_what(metric: str) -> str:
     return " with the full ranking" if metric in ("kendall", "spearman", "pearson") else ""
 
 
-def _draw_strategies(axes: "Axes", table: pd.DataFrame, metric: str, strategies: list[str]) -> None:
+def _draw_strategies(axes: "Axes", table: pd.DataFrame, strategies: list[str]) -> None:
     """The mean over seeds of each strategy against k, with a band."""
     for number, strategy in enumerate(strategies):
-        groups = table[table["strategy"] == strategy].groupby("k")[metric]
-        mean, spread = groups.mean(), groups.std().fillna(0.0)
-        at = mean.index.to_numpy(float)
+        rows = table[table["strategy"] == strategy].sort_values("k")
+        at, mean, spread = (rows[name].to_numpy(float) for name in ("k", "mean", "spread"))
         style = _style(number)
-        axes.plot(at, mean.to_numpy(), label=strategy, markersize=5, **style)
+        axes.plot(at, mean, label=strategy, markersize=5, **style)
         if (spread > 0).any():
-            band = (mean - spread).to_numpy(), (mean + spread).to_numpy()
-            axes.fill_between(at, *band, color=style["color"], alpha=0.12, linewidth=0)
+            low, high = mean - spread, mean + spread
+            axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
     ticks = np.unique(table["k"].to_numpy(float))
     if ticks[-1] / ticks[0] > 30:
         axes.set_xscale("log")

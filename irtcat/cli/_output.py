@@ -19,15 +19,19 @@ def write_csv(frame: "pd.DataFrame", path: Path) -> None:
     """Write a table in full precision, whole or not at all; a named index becomes a column."""
     from irtcat._files import replacing
 
-    text = frame.to_csv(index=frame.index.name is not None, lineterminator="\n")
+    text = _with_index(frame).to_csv(index=False, lineterminator="\n")
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     """One mapping per row, a named index included."""
-    named = frame.reset_index() if frame.index.name is not None else frame
-    return named.to_dict("records")  # type: ignore[return-value]
+    return _with_index(frame).to_dict("records")  # type: ignore[return-value]
+
+
+def _with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """The table with the names of its rows as columns."""
+    return frame.reset_index() if frame.index.names[0] is not None else frame
 
 
 def emit_json(document: Mapping[str, Any]) -> None:
@@ -57,7 +61,7 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
     console = Console(
         file=sys.stdout, markup=False, highlight=False, emoji=False, width=None if terminal else 999
     )
-    named = frame.reset_index() if frame.index.name is not None else frame
+    named = _with_index(frame)
     shown = named.head(ROWS_ON_SCREEN) if terminal else named
     table = Table(box=None, pad_edge=False, show_edge=False)
     columns = []

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-import typer
-
 __all__ = ["fail", "guarded", "progress", "use_compilation_cache", "warn"]
 
 Tick = Callable[[int, int | None, str], None]
@@ -75,6 +73,8 @@ def cache_folder() -> Path | None:
 
 def use_compilation_cache() -> None:
     """Keep compiled programs between runs, where there is a folder to keep them in."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:  # the user has chosen another
+        return
     try:
         folder = cache_folder()
         if folder is None:
@@ -86,10 +86,9 @@ def use_compilation_cache() -> None:
         return
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:  # else the user has chosen another
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @contextmanager

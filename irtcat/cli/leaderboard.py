@@ -7,7 +7,7 @@ import typer
 
 from irtcat.cli import _input as arguments
 from irtcat.cli._output import emit_json, records, show, write_csv
-from irtcat.cli._session import progress, use_compilation_cache
+from irtcat.cli._session import progress, use_compilation_cache, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,10 +26,16 @@ def command(
         "10,30,60,100"
     ),
     split: Annotated[
-        str, typer.Option(help="random, or ability: hold out the best subjects.")
+        str,
+        typer.Option(
+            help="What is held out: random subjects, the best ones (ability), or groups by a "
+            "subject column (metadata:COLUMN)."
+        ),
     ] = "random",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ….")] = 5,
-    estimators: Annotated[str, typer.Option(help="Comma-separated: mean, irt.")] = "mean,irt",
+    estimators: Annotated[
+        str, typer.Option(help="Comma-separated: mean, weighted, irt.")
+    ] = "mean,irt",
     model: arguments.Model = "2pl",
     share: Annotated[float, typer.Option(help="Share of the subjects held out.")] = 0.25,
     tau: arguments.Tau = None,
@@ -56,6 +62,8 @@ def command(
     wanted = arguments.split_names("--estimators", estimators, irtcat.ESTIMATORS)
     ks = arguments.split_counts("--k", k)
     arguments.choose("--model", model, irtcat.MODELS)
+    if not split.startswith("metadata:"):
+        arguments.choose("--split", split, ("random", "ability"))
     if out is not None:
         check_target(out)
     if figure is not None:
@@ -80,7 +88,9 @@ def command(
     if out is not None:
         write_csv(table, out)
     if figure is not None:
-        plot.save(plot.rank_correlation(table), figure)
+        plot.save(plot.rank_correlation(board.summary()), figure)
+    for flag, count in table.loc[table["flags"] != "", "flags"].value_counts().items():
+        warn(f"{count} of {len(table)} rows are flagged {flag!r}.")
     _report(table, board.summary(), out, figure, as_json)
 
 
@@ -97,7 +107,8 @@ def _report(
             {"out": out, "figure": figure, "rows": records(table), "summary": records(summary)}
         )
         return
-    show(summary)
+    spread = summary.columns.str.endswith(("_sd", "_se"))
+    show(summary.loc[:, ~spread].assign(kendall_sd=summary["kendall_sd"]))
     for what, path in (("table", out), ("figure", figure)):
         if path is not None:
             print(f"Wrote the {what} to {path}")

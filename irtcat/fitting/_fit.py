@@ -20,7 +20,7 @@ from irtcat._precision import choose_precision, precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._loop import Ended, Progress, Settings, run_em
-from irtcat.fitting._priors import PriorTable, prior_table
+from irtcat.fitting._priors import PriorTable, check_priors, prior_table
 from irtcat.fitting._result import Fit
 from irtcat.fitting._start import Start, starting_point
 from irtcat.fitting.em import EMProblem, EMState
@@ -33,7 +33,7 @@ __all__ = ["FITTERS", "fit"]
 
 MANY_ITEMS_FOR_PATTERNS = 24
 TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
-NOISE = {"float64": 1e-13, "float32": 1e-9}
+NOISE = {"float64": 1e-12, "float32": 1e-7}
 FIRST_JUMP = {"float64": 2, "float32": 6}
 
 
@@ -181,7 +181,7 @@ def _fit_em(responses: Responses, cls: type[ItemModel], options: Options) -> Fit
             TOLERANCE[name] if options.tolerance is None else options.tolerance,
             options.max_iterations,
             FIRST_JUMP[name] if options.accelerate else None,
-            options.expand,
+            options.expand and prior.share_scaled <= 0.5,
             NOISE[name],
         )
         state = EMState(jnp.asarray(start.params, dtype), start.mean, start.sd)
@@ -347,7 +347,8 @@ def fit(
         max_iterations: E-steps at most.
         precision: "float64", "float32" or "auto" (float64 up to a million responses on a CPU).
         accelerate: extrapolate (SQUAREM), guarded by the objective.
-        expand: estimate the latent mean and SD in each iteration and remove them.
+        expand: estimate the latent mean and SD in each iteration and remove them (not where most
+            items have a prior on slope or intercept: it then speeds nothing up).
         seed: for methods that draw; "em" does not.
         progress: called as ``progress(iteration, log_posterior, step)``.
 
@@ -377,6 +378,7 @@ def fit(
     if tolerance is not None:
         check_positive("tolerance", tolerance)
     _check_data(responses, cls)
+    check_priors(priors or {}, parameter_names(cls))
     options = Options(
         priors,
         weak_priors,

@@ -20,6 +20,9 @@ __all__ = ["Constraints", "MStep", "log_prior", "m_step", "penalised_terms"]
 
 RIDGE = 1e-10
 
+MOST_TURNS = 12
+"""Evaluations at most, where steps are refused and damped again."""
+
 LINEAR = (OnePL, TwoPL)
 """Models whose parameters are (slope, intercept) of a logistic curve: see `_linear_terms`."""
 
@@ -186,7 +189,10 @@ def _direction(
 
 
 class _State(NamedTuple):
-    """The best point so far, its terms, the candidate to be tried next, the first move's length."""
+    """The best point so far, its terms, the candidate to be tried next, the first move's length.
+
+    ``stuck`` marks items none of whose steps has been accepted yet.
+    """
 
     best: Array
     value: Array
@@ -195,6 +201,7 @@ class _State(NamedTuple):
     damping: Array
     candidate: Array
     squared: Array
+    stuck: Array
 
 
 def m_step(
@@ -248,7 +255,8 @@ def m_step(
         move = candidate - best
         squared = jnp.einsum("ji,jik,jk->j", move, information, move)
         squared = jnp.where(turn == 0, squared, state.squared)
-        return _State(best, value, gradient, information, damping, candidate, squared)
+        stuck = jnp.where(turn == 0, True, state.stuck & ~up)
+        return _State(best, value, gradient, information, damping, candidate, squared, stuck)
 
     # The first turn evaluates the starting point itself: anything is better than -inf.
     nothing = jnp.zeros_like(params[:, 0])
@@ -260,7 +268,13 @@ def m_step(
         nothing,
         params,
         nothing,
+        nothing == 0,
     )
-    state = jax.lax.fori_loop(0, n_steps + 1, body, state)
+    turns, state = jax.lax.while_loop(
+        lambda carry: (carry[0] <= n_steps) | (carry[1].stuck.any() & (carry[0] < MOST_TURNS)),
+        lambda carry: (carry[0] + 1, body(*carry)),
+        (jnp.int32(0), state),
+    )
+    del turns
     step, gain = jnp.sqrt(state.squared.max()), 0.5 * state.squared.sum()
     return MStep(state.best, step, gain, state.information)

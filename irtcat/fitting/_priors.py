@@ -11,7 +11,14 @@ from irtcat._types import BoolArray, FloatArray
 from irtcat.fitting._mstep import Constraints
 from irtcat.models import ItemModel, parameter_names
 
-__all__ = ["FEW_RARE", "FEW_RESPONSES", "WEAK_PRIORS", "PriorTable", "prior_table"]
+__all__ = [
+    "FEW_RARE",
+    "FEW_RESPONSES",
+    "WEAK_PRIORS",
+    "PriorTable",
+    "check_priors",
+    "prior_table",
+]
 
 FEW_RESPONSES = 50
 FEW_RARE = 10
@@ -33,15 +40,17 @@ class PriorTable(NamedTuple):
     Attributes:
         constraints: arrays for the M-step.
         sparse: items that are under the weak priors.
+        share_scaled: share of the items with a prior on slope or intercept.
         description: parameter name -> (mean, SD), as stated in the result.
     """
 
     constraints: Constraints
     sparse: BoolArray
+    share_scaled: float
     description: dict[str, tuple[float, float]]
 
 
-def _check_priors(priors: Mapping[str, tuple[float, float] | None], names: tuple[str, ...]) -> None:
+def check_priors(priors: Mapping[str, tuple[float, float] | None], names: tuple[str, ...]) -> None:
     """Raise unless every prior names a parameter and is (mean, SD) or None."""
     for name, value in priors.items():
         if name not in names:
@@ -73,26 +82,25 @@ def prior_table(
         cls: the item model's class.
         item_right: sum of each item's responses.
         item_n: number of each item's responses.
-        priors: parameter name -> (mean, SD), or None to switch a default prior off.
+        priors: parameter name -> (mean, SD), or None to switch a default prior off (checked
+            by `check_priors`).
         weak_priors: whether sparse items get the weak priors.
         positive: whether slopes must be above 0.
         dtype: working precision.
 
     Returns:
         The table.
-
-    Raises:
-        InputError: for an unknown parameter or a prior that is not (mean, SD).
     """
     names = parameter_names(cls)
     given = dict(priors or {})
-    _check_priors(given, names)
     stated = {k: v for k, v in {**cls.default_priors, **given}.items() if v is not None}
     n_items = len(item_n)
     mean, precision = np.zeros((n_items, len(names))), np.zeros((n_items, len(names)))
     for name, (centre, sd) in stated.items():
         column = names.index(name)
         mean[:, column], precision[:, column] = centre, sd**-2.0
+        if name in cls.tied:
+            precision[1:, column] = 0.0  # one shared parameter has one prior
     rare = np.minimum(item_right, item_n - item_right)
     sparse = (item_n < FEW_RESPONSES) | (rare < FEW_RARE)
     sparse &= weak_priors
@@ -110,4 +118,6 @@ def prior_table(
         jnp.asarray(bounds[:, 0], dtype),
         jnp.asarray(bounds[:, 1], dtype),
     )
-    return PriorTable(constraints, sparse, stated)
+    scaled = [column for column, name in enumerate(names) if name in WEAK_PRIORS]
+    share_scaled = float((precision[:, scaled] > 0).any(axis=1).mean())
+    return PriorTable(constraints, sparse, share_scaled, stated)

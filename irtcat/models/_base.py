@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 __all__ = [
@@ -70,7 +71,9 @@ def pack(model: ItemModel) -> Float[Array, "items params"]:
     return jnp.stack([getattr(model, name) for name in parameter_names(model)], axis=-1)
 
 
-def unpack(cls: type[ModelT], matrix: Float[Array, "*items params"]) -> ModelT:
+def unpack(
+    cls: type[ModelT], matrix: Float[Array | np.ndarray, "*items params"]
+) -> ModelT:
     """Undo `pack`; also takes the vector of one item."""
     columns = [matrix[..., i] for i in range(matrix.shape[-1])]
     return cls(*columns)

@@ -1,0 +1,111 @@
+"""Shared by all tests: reference numbers, brute-force answers, shapes checked while testing."""
+
+import functools
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jaxtyping import install_import_hook
+
+# Shapes written in annotations are enforced from here on (jaxtyping with beartype).
+install_import_hook(["irtcat.models", "irtcat.scoring", "irtcat.information"], "beartype.beartype")
+
+HERE = Path(__file__).parent
+
+
+def pytest_addoption(parser):
+    parser.addoption("--shared", default=os.environ.get("IRTCAT_SHARED"), help="folder of data")
+
+
+@functools.cache
+def read_reference(name: str) -> dict:
+    return json.loads((HERE / "reference" / f"{name}.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def reference():
+    """Numbers of other programs by file name (see tests/reference/README.md)."""
+    return read_reference
+
+
+@pytest.fixture(scope="session")
+def shared(request):
+    """Folder of data that may not be shipped; skips where it is not given."""
+    folder = request.config.getoption("--shared")
+    if not folder:
+        pytest.skip("needs data that are not shipped: pass --shared FOLDER or set IRTCAT_SHARED")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def lsat_fit():
+    """`fit` of "lsat6" or "lsat7" by default settings, each done once."""
+    from irtcat import fit
+    from irtcat.datasets import load
+
+    return functools.cache(lambda name, model: fit(load(name), model))
+
+
+class Oracle:
+    """Textbook formulas in plain numpy, slow and obvious; shares no code with the package.
+
+    ``params`` are items x (slope, intercept, logit lower, logit upper), as many as there are;
+    one column alone is a Rasch intercept.
+    """
+
+    @staticmethod
+    def curves(params, theta):
+        """P(right), items x nodes."""
+        params = np.atleast_2d(np.asarray(params, float))
+        if params.shape[1] == 1:
+            params = np.column_stack([np.ones(len(params)), params])
+        slope, intercept, *logits = params.T
+        p = 1 / (1 + np.exp(-(slope[:, None] * theta + intercept[:, None])))
+        c, d = np.zeros(len(params)), np.ones(len(params))
+        if logits:
+            c = 1 / (1 + np.exp(-logits[0]))
+        if len(logits) > 1:
+            d = 1 / (1 + np.exp(-logits[1]))
+        return c[:, None] + (d - c)[:, None] * p
+
+    @classmethod
+    def log_likelihood(cls, params, X, theta):
+        """Log-likelihood of each row (NaN skipped, fractions allowed), rows x nodes."""
+        p = cls.curves(params, theta)
+        seen = ~np.isnan(X)
+        right = np.where(seen, X, 0.0)
+        return right @ np.log(p) + np.where(seen, 1 - right, 0.0) @ np.log1p(-p)
+
+    @classmethod
+    def posterior(cls, params, X, mean=0.0, sd=1.0, n=2001, reach=8.0):
+        """Nodes, posterior weights and the marginal log-likelihood of each row."""
+        z = np.linspace(-reach, reach, n)
+        theta = mean + sd * z
+        log_prior = -0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(z[1] - z[0])
+        joint = cls.log_likelihood(params, np.asarray(X, float), theta) + log_prior
+        top = joint.max(axis=1, keepdims=True)
+        weights = np.exp(joint - top)
+        total = weights.sum(axis=1, keepdims=True)
+        return theta, weights / total, (top + np.log(total))[:, 0]
+
+    @classmethod
+    def marginal(cls, params, X, sd=1.0, n=2001):
+        """Marginal log-likelihood of all rows."""
+        return cls.posterior(params, X, sd=sd, n=n)[2].sum()
+
+    @staticmethod
+    def log_prior(params, priors, names):
+        """Log-density of Normal priors, parameter name -> (mean, SD)."""
+        total = 0.0
+        for name, (mean, sd) in priors.items():
+            z = (np.asarray(params)[:, names.index(name)] - mean) / sd
+            total += (-0.5 * z**2 - np.log(sd * np.sqrt(2 * np.pi))).sum()
+        return total
+
+
+@pytest.fixture(scope="session")
+def oracle():
+    """Brute-force formulas to compare with."""
+    return Oracle

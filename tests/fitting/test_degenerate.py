@@ -1,0 +1,182 @@
+"""Data that a calibration can go wrong on: finite or flagged, and honest about it."""
+
+import numpy as np
+import pytest
+
+from irtcat import MODELS, InputError, ItemBank, Responses, fit
+from irtcat.scoring import METHODS, score
+
+every_model = pytest.mark.parametrize("key", MODELS)
+SHAPE = (60, 8)
+
+
+def ordinary(seed=0, shape=SHAPE):
+    rng = np.random.default_rng(seed)
+    p = 1 / (1 + np.exp(-(rng.normal(size=shape[0])[:, None] - rng.normal(size=shape[1]))))
+    return (rng.random(shape) < p).astype(float)
+
+
+def guttman():
+    """Subject i answers the items up to its own level right and no other."""
+    level = np.arange(SHAPE[0]) * (SHAPE[1] + 1) // SHAPE[0]
+    return (np.arange(SHAPE[1])[None, :] < level[:, None]).astype(float)
+
+
+def spoiled(**cells):
+    """Ordinary responses with some rows or columns overwritten."""
+    X = ordinary()
+    for place, value in cells.items():
+        kind, number = place[:3], int(place[3:])
+        X[number if kind == "row" else slice(None), slice(None) if kind == "row" else number] = (
+            value
+        )
+    return X
+
+
+HARD = {
+    "constant items": spoiled(col0=1, col1=0),
+    "all right and all wrong": spoiled(row0=1, row1=0),
+    "nothing but right": np.ones(SHAPE),
+    "duplicates": np.repeat(ordinary()[:6], 10, axis=0),
+    "separating items": guttman(),
+    "reversed item": np.column_stack([1 - guttman()[:, 3], guttman()[:, 1:]]),
+    "pure noise": np.random.default_rng(3).integers(0, 2, SHAPE).astype(float),
+    "empty column": spoiled(col2=np.nan),
+    "empty row": spoiled(row4=np.nan),
+    "empty both": spoiled(row4=np.nan, col2=np.nan, col5=1),
+    "one answer a row": np.where(np.eye(*SHAPE)[:, ::-1] + np.eye(*SHAPE, -8) > 0, 1.0, np.nan),
+}
+HARD["one answer a row"][16:] = HARD["empty column"][16:]
+
+
+def assert_sound(result):
+    """No NaN and no infinity but where a flag says why."""
+    bank, table = result.bank, result.bank.to_frame()
+    assert np.isfinite(bank.parameters()).all()
+    assert np.isfinite([result.log_likelihood, result.log_posterior]).all()
+    assert np.isfinite([result.latent_mean, result.latent_sd]).all()
+    assert np.isfinite(bank.population_sd)
+    assert np.isfinite(table[["a", "b", "c", "d"]]).all(axis=None)
+    errors = np.diagonal(bank.covariance, axis1=1, axis2=2)
+    finite = np.isfinite(errors).all(axis=1) & (errors > 0).all(axis=1)
+    assert (finite | (table.flags != "")).all(), table[~finite]
+    ability = result.abilities
+    for values in (ability.theta, ability.se, ability.lower, ability.upper, ability.percentile):
+        assert np.isfinite(values).all()
+    assert (ability.lower < ability.theta).all()
+    assert (ability.theta < ability.upper).all()
+    scatter = np.diff(result.trace)
+    assert (scatter >= -1e-8 * abs(result.log_posterior)).all()
+
+
+@every_model
+@pytest.mark.parametrize("what", HARD)
+def test_hard_data(key, what):
+    X = HARD[what]
+    result = fit(Responses.from_array(X), key)
+    assert result.converged, result.message
+    assert_sound(result)
+    flags = result.bank.to_frame().flags.to_numpy()
+    seen = ~np.isnan(X)
+    for j in range(X.shape[1]):
+        column = X[seen[:, j], j]
+        assert ("no responses" in flags[j]) == (len(column) == 0)
+        assert ("constant" in flags[j]) == (len(column) > 0 and column.min() == column.max())
+    empty = ~seen.any(axis=1)
+    np.testing.assert_array_equal(result.abilities.flags == "no responses", empty)
+
+
+@every_model
+@pytest.mark.parametrize("shape", [(2, 8), (10, 200), (60, 1), (2, 1)])
+def test_small_shapes(key, shape):
+    X = ordinary(1, shape)
+    X[:2, 0] = 0, 1
+    result = fit(Responses.from_array(X), key)
+    assert result.converged, result.message
+    assert_sound(result)
+
+
+@pytest.mark.parametrize("what", ["separating items", "constant items"])
+def test_without_weak_priors(what):
+    result = fit(Responses.from_array(HARD[what]), "2pl", weak_priors=False)
+    assert np.isfinite(result.bank.parameters()).all()
+    assert np.isfinite(result.abilities.theta).all()
+    flags = result.bank.to_frame().flags.to_numpy()
+    constant = np.ptp(HARD[what], axis=0) == 0
+    assert all("bound" in flag for flag in flags[constant])
+
+
+@pytest.mark.parametrize("X", [[[1, 0, 1]], [[1, 0, 1], [np.nan] * 3]])
+def test_one_subject_is_refused(X):
+    with pytest.raises(InputError, match=r"at least 2 subjects.*irtcat\.score"):
+        fit(Responses.from_array(np.array(X, float)))
+
+
+def test_graded_responses_are_refused():
+    with pytest.raises(InputError, match=r"2pl model is for 2 categories.*have 3.*right/wrong"):
+        fit(Responses.from_array([[0, 1, 2], [2, 1, 0]]))
+
+
+def test_arrays_are_refused():
+    with pytest.raises(InputError, match="Responses.from_array"):
+        fit(np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "5pl"}, "one of rasch"),
+        ({"method": "guess"}, "one of em"),
+        ({"standard_errors": "some"}, "one of auto"),
+        ({"max_iterations": 0}, "at least 1"),
+        ({"tolerance": 0.0}, "above 0"),
+        ({"precision": "float16"}, "one of auto"),
+        ({"priors": {"difficulty": (0, 1)}}, "keys among slope, intercept"),
+        ({"priors": {"slope": (0, 0)}}, "SD above 0"),
+        ({"priors": {"slope": 1.0}}, "SD above 0"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        fit(Responses.from_array(ordinary()), **arguments)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_honest_about_stopping_early(most):
+    result = fit(Responses.from_array(ordinary()), max_iterations=most)
+    assert not result.converged
+    assert result.n_iterations == most
+    assert "max_iterations" in result.message
+    assert "NOT CONVERGED" in repr(result)
+    assert_sound(result)
+    again = fit(Responses.from_array(ordinary()))
+    assert again.converged
+    assert again.log_posterior >= result.log_posterior
+
+
+@every_model
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_of_hard_subjects(key, method):
+    """All right, all wrong, nothing, one answer: finite or flagged by every estimator."""
+    X = ordinary()[:6]
+    X[0], X[1], X[2], X[3, 1:] = 1, 0, np.nan, np.nan
+    columns = {"rasch": {}, "1pl": {}, "2pl": {}, "3pl": {"c": 0.2}, "4pl": {"c": 0.2, "d": 0.95}}
+    bank = ItemBank.from_parameters(
+        a=1.0 if key in ("rasch", "1pl") else np.linspace(0.5, 2, SHAPE[1]),
+        b=np.linspace(-2, 2, SHAPE[1]),
+        **columns[key],
+    )
+    ability = score(bank, Responses.from_array(X), method=method)
+    flagged = ability.flags != ""
+    assert np.isfinite(ability.theta[~flagged]).all()
+    assert np.isfinite(ability.se[~flagged]).all()
+    assert (ability.lower[~flagged] <= ability.theta[~flagged]).all()
+    assert (ability.theta[~flagged] <= ability.upper[~flagged]).all()
+    assert ability.flags[2] == "no responses"
+    if method == "ml":
+        assert ability.flags[:2].tolist() == ["at the upper bound", "at the lower bound"]
+        assert np.isinf([ability.upper[0], ability.lower[1]]).all()
+    if method in ("eap", "map", "eapsum"):
+        assert np.isfinite(ability.theta).all()
+        assert ability.theta[2] == pytest.approx(0, abs=1e-9)
+        assert ability.se[2] == pytest.approx(1, abs=1e-6)

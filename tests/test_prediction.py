@@ -1,0 +1,443 @@
+"""Full scores told from a few items: formulas, brute force, coverage, gaps, bad input."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from irtcat._checks import InputError
+from irtcat.bank import ItemBank
+from irtcat.prediction import ESTIMATORS, full_scores, model, predict
+from irtcat.prediction.design import wilson_interval
+from irtcat.responses import Responses
+
+N_ITEMS, N_NEW, K = 60, 40, 12
+
+
+@pytest.fixture(scope="module")
+def bank():
+    rng = np.random.default_rng(1)
+    return ItemBank.from_parameters(a=rng.lognormal(0, 0.4, N_ITEMS), b=rng.normal(0, 1.2, N_ITEMS))
+
+
+@pytest.fixture(scope="module")
+def calibration(bank):
+    return bank.simulate(np.random.default_rng(2).normal(size=80), seed=2)
+
+
+@pytest.fixture(scope="module")
+def new(bank):
+    r = bank.simulate(np.random.default_rng(3).normal(size=N_NEW), seed=3)
+    return Responses.from_array(r.to_numpy(), [f"new{i}" for i in range(N_NEW)], r.item_ids)
+
+
+@pytest.fixture(scope="module")
+def chosen(bank):
+    return bank.item_ids[:: N_ITEMS // K]
+
+
+def with_gaps(new, share, seed=0):
+    X = new.to_numpy()
+    X[np.random.default_rng(seed).random(X.shape) < share] = np.nan
+    return Responses.from_array(X, new.subject_ids, new.item_ids)
+
+
+def subset_of(ids, weights=None, probability=np.nan):
+    k = len(ids)
+    w = np.full(k, 1 / k) if weights is None else np.asarray(weights, float)
+    return SimpleNamespace(item_ids=ids, weights=w, probabilities=np.full(k, probability))
+
+
+# --- p-IRT against explicit integration and enumeration -----------------------------------------
+
+
+def brute_force(bank, x, chosen, interval):
+    """Posterior mean and exact predictive distribution of the full score, by enumeration."""
+    mu, sd = bank.population_mean, bank.population_sd
+    theta = mu + sd * np.linspace(-8, 8, 8001)
+    p = bank.probability(theta)
+    rest = [j for j in range(bank.n_items) if j not in chosen]
+    density = stats.norm.pdf(theta, mu, sd)
+    for j, answer in zip(chosen, x, strict=True):
+        if not np.isnan(answer):
+            density = density * (p[j] if answer == 1 else 1 - p[j])
+        else:
+            rest.append(j)
+    density /= density.sum()
+    distribution = np.zeros(bank.n_items + 1)
+    for pattern in itertools.product((0, 1), repeat=len(rest)):
+        chance = np.prod([p[j] if v else 1 - p[j] for j, v in zip(rest, pattern, strict=True)], 0)
+        distribution[int(np.nansum(x)) + sum(pattern)] += density @ (chance * np.ones_like(theta))
+    points = np.arange(bank.n_items + 1) / bank.n_items
+    return points @ distribution, distribution
+
+
+TINY = {
+    "2pl": ItemBank.from_parameters(
+        a=[0.8, 1.5, 2.5, 1.0, -0.7, 1.2, 0.6, 3.0], b=[-2, -1, 0, 1, 0.5, 2, -0.5, 0.3]
+    ),
+    "3pl": ItemBank.from_parameters(
+        a=[0.8, 1.5, 2.5, 1.0, 1.7, 1.2, 0.6, 3.0], b=[-2, -1, 0, 1, 0.5, 2, -0.5, 0.3], c=0.2
+    ),
+    "2pl on another scale": ItemBank.from_parameters(
+        a=[0.8, 1.5, 2.5, 1.0, 0.7, 1.2, 0.6, 2.0],
+        b=[-2, -1, 0, 1, 0.5, 2, -0.5, 3.0],
+        population_mean=0.7,
+        population_sd=1.8,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("gap", [False, True])
+def test_irt_is_explicit_integration(name, gap):
+    bank = TINY[name]
+    at = [1, 6, 3]
+    patterns = np.array(list(itertools.product((0.0, 1.0), repeat=3)))
+    if gap:
+        patterns[:, 1] = np.nan
+    ids = bank.item_ids[at]
+    told = predict(
+        bank.simulate(np.linspace(-1, 1, 5)),
+        ids,
+        Responses.from_array(patterns, item_ids=ids),
+        bank=bank,
+        interval=0.8,
+    )
+    for row, x in enumerate(patterns):
+        score, distribution = brute_force(bank, x, at, 0.8)
+        assert told.score[row] == pytest.approx(score, abs=2e-6)
+        points = np.rint(8 * np.array([told.lower[row], told.upper[row]]))
+        cumulative = np.cumsum(distribution)
+        exact = [np.searchsorted(cumulative, q) for q in (0.1, 0.9)]
+        assert np.abs(points - exact).max() <= 1
+        inside = distribution[int(points[0]) : int(points[1]) + 1].sum()
+        assert 0.7 < inside < 0.97
+
+
+def test_ability_is_integrated_and_not_plugged_in(bank, calibration):
+    """With few answers the curve at the mean ability is not the mean of the curve."""
+    ids = bank.item_ids[:2]
+    told = predict(calibration, ids, Responses.from_array([[1, 1]], item_ids=ids), bank=bank)
+    theta = np.linspace(-8, 8, 4001)
+    p = bank.probability(theta)
+    weight = stats.norm.pdf(theta) * p[0] * p[1]
+    weight /= weight.sum()
+    integrated = (2 + weight @ p[2:].sum(0)) / N_ITEMS
+    plugged = (2 + bank.probability([weight @ theta])[2:].sum()) / N_ITEMS
+    assert told.score[0] == pytest.approx(integrated, abs=1e-6)
+    assert abs(integrated - plugged) > 1e-3
+
+
+def test_interpolated_curves_are_the_curves():
+    steep = ItemBank.from_parameters(a=[5.0, 3.0, 0.2], b=[0.01, -1.0, 2.0])
+    theta = np.linspace(-6.4, 6.4, 777)[None]
+    rest = model._rest_curves(steep, np.array([2]), np.ones((4, 1), bool))
+    direct = steep.probability(theta[0])[:2]
+    np.testing.assert_allclose(model._interpolate(rest.mean, theta)[0], direct.sum(0), atol=3e-5)
+    variance = (direct * (1 - direct)).sum(0)
+    np.testing.assert_allclose(model._interpolate(rest.variance, theta)[0], variance, atol=2e-4)
+
+
+def test_many_items_are_taken_in_parts(bank, monkeypatch):
+    seen = np.ones((1, 3), bool)
+    whole = model._rest_curves(bank, np.arange(3), seen)
+    monkeypatch.setattr(model, "ITEMS_AT_ONCE", 25)
+    np.testing.assert_allclose(model._rest_curves(bank, np.arange(3), seen).mean, whole.mean)
+
+
+def test_mixture_quantile_is_a_quantile():
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(5), 7)
+    mean, sd = rng.random((7, 5)), rng.uniform(0.01, 0.2, (7, 5))
+    for q in (0.025, 0.5, 0.9):
+        at = model.mixture_quantile(weights, mean, sd, q)
+        back = (weights * stats.norm.cdf(at[:, None], mean, sd)).sum(1)
+        np.testing.assert_allclose(back, q, atol=1e-9)
+    point = model.mixture_quantile(np.ones((1, 1)), np.array([[0.3]]), np.zeros((1, 1)), 0.1)
+    assert point[0] == pytest.approx(0.3, abs=1e-7)
+
+
+# --- coverage -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", [0.95, 0.8])
+@pytest.mark.parametrize("share_missing", [0.0, 0.2])
+def test_irt_intervals_cover(bank, calibration, chosen, interval, share_missing):
+    people = bank.simulate(np.random.default_rng(5).normal(size=4000), seed=5)
+    told = predict(
+        calibration, chosen, with_gaps(people, share_missing), bank=bank, interval=interval
+    )
+    truth = full_scores(people)
+    inside = (told.lower - 1e-9 <= truth) & (truth <= told.upper + 1e-9)
+    assert inside.mean() == pytest.approx(interval, abs=0.02)
+    assert abs((told.score - truth).mean()) < 0.003
+
+
+def test_mean_intervals_cover_over_random_subsets(bank, calibration):
+    people = bank.simulate(np.random.default_rng(6).normal(size=50), seed=6)
+    truth = full_scores(people)
+    inside = []
+    for seed in range(100):
+        ids = np.random.default_rng(seed).permutation(bank.item_ids)[:20]
+        told = predict(calibration, subset_of(ids, probability=1 / 3), people, estimator="mean")
+        inside.append((told.lower - 1e-9 <= truth) & (truth <= told.upper + 1e-9))
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.02)
+
+
+# --- means --------------------------------------------------------------------------------------
+
+
+def test_wilson_against_scipy():
+    for right, n in ((0, 7), (3, 10), (10, 10)):
+        exact = stats.binomtest(right, n).proportion_ci(0.9, method="wilson")
+        ends = wilson_interval(np.array([right / n]), np.array([float(n)]), 0.9)
+        np.testing.assert_allclose(np.ravel(ends), [exact.low, exact.high], atol=1e-12)
+
+
+def test_mean_and_weighted_are_their_formulas(calibration, new, chosen):
+    gaps = with_gaps(new, 0.3)
+    w = np.random.default_rng(0).dirichlet(np.ones(K))
+    x = gaps.subset(items=chosen).to_numpy()
+    told = {
+        name: predict(calibration, subset_of(chosen, w), gaps, estimator=name).score
+        for name in ("mean", "weighted")
+    }
+    np.testing.assert_allclose(told["mean"], np.nanmean(x, axis=1))
+    expected = np.nansum(x * w, axis=1) / (~np.isnan(x) @ w)
+    m, total = (~np.isnan(x)).sum(1), np.nansum(x, axis=1)
+    expected = np.clip(expected, total / N_ITEMS, (total + N_ITEMS - m) / N_ITEMS)
+    np.testing.assert_allclose(told["weighted"], expected)
+
+
+def test_equal_weights_are_the_mean(calibration, new, chosen):
+    mean, weighted = (predict(calibration, chosen, new, estimator=e) for e in ("mean", "weighted"))
+    for name in ("score", "lower", "upper", "rank"):
+        np.testing.assert_allclose(getattr(mean, name), getattr(weighted, name), atol=1e-12)
+
+
+# --- what holds for every estimator -------------------------------------------------------------
+
+
+@pytest.fixture(params=ESTIMATORS)
+def estimator(request):
+    return request.param
+
+
+def test_bounds_ranks_and_table(bank, calibration, new, chosen, estimator):
+    gaps = with_gaps(new, 0.3)
+    told = predict(calibration, chosen, gaps, bank=bank, estimator=estimator)
+    x = gaps.subset(items=chosen).to_numpy()
+    least = np.nansum(x, axis=1) / N_ITEMS
+    most = least + (N_ITEMS - (~np.isnan(x)).sum(1)) / N_ITEMS
+    assert (least - 1e-9 <= told.lower).all()
+    assert (told.lower <= told.score).all()
+    assert (told.score <= told.upper).all()
+    assert (told.upper <= most + 1e-9).all()
+    field = full_scores(calibration)
+    for scores, ranks in (
+        (told.score, told.rank),
+        (told.upper, told.rank_lower),
+        (told.lower, told.rank_upper),
+    ):
+        assert ranks.tolist() == [1 + sum(field > s + 1e-10) for s in scores]
+    table = told.to_frame()
+    columns = ["score", "lower", "upper", "rank", "rank_lower", "rank_upper", "estimator", "flags"]
+    assert table.columns.tolist() == columns
+    assert table.index.tolist() == gaps.subject_ids.tolist()
+    assert (table["estimator"] == estimator).all()
+    assert table["rank"].dtype == "Int64"
+    assert repr(told) == f"Prediction({N_NEW} subjects, {estimator}, 95% intervals)"
+    assert len(told) == N_NEW
+
+
+def test_all_items_give_the_full_score(bank, calibration, new, estimator):
+    told = predict(calibration, bank.item_ids, new, bank=bank, estimator=estimator)
+    for part in (told.score, told.lower, told.upper):
+        np.testing.assert_allclose(part, full_scores(new), atol=1e-9)
+
+
+def test_other_columns_and_their_order_do_not_matter(bank, calibration, new, chosen, estimator):
+    first = predict(calibration, chosen, new, bank=bank, estimator=estimator).to_frame()
+    for other in (
+        new.subset(items=chosen),
+        new.subset(items=new.item_ids[::-1]),
+    ):
+        again = predict(calibration, chosen, other, bank=bank, estimator=estimator).to_frame()
+        pd.testing.assert_frame_equal(first, again)
+
+
+def test_subjects_do_not_depend_on_each_other(bank, calibration, new, chosen, estimator):
+    gaps = with_gaps(new, 0.3)
+    together = predict(calibration, chosen, gaps, bank=bank, estimator=estimator).to_frame()
+    alone = predict(
+        calibration, chosen, gaps.subset(subjects=[4, 1]), bank=bank, estimator=estimator
+    ).to_frame()
+    pd.testing.assert_frame_equal(together.iloc[[4, 1]], alone, atol=1e-9)
+
+
+def test_an_absent_column_is_missing(bank, calibration, new, chosen, estimator):
+    X = new.to_numpy()
+    X[:, np.isin(new.item_ids, chosen[:2])] = np.nan
+    gaps = Responses.from_array(X, new.subject_ids, new.item_ids)
+    absent = new.subset(items=chosen[2:])
+    one, two = (
+        predict(calibration, chosen, r, bank=bank, estimator=estimator) for r in (gaps, absent)
+    )
+    pd.testing.assert_frame_equal(one.to_frame(), two.to_frame())
+    assert set(one.flags) == {f"2 of {K} responses missing"}
+
+
+def test_no_responses(bank, calibration, new, chosen, estimator):
+    X = new.to_numpy()
+    X[0] = np.nan
+    gaps = Responses.from_array(X, new.subject_ids, new.item_ids)
+    told = predict(calibration, chosen, gaps, bank=bank, estimator=estimator)
+    assert told.flags[0] == "no responses"
+    assert not told.flags[1:].any()
+    assert not np.isnan(told.score[1:]).any()
+    if estimator == "irt":
+        theta = np.linspace(-8, 8, 2001)
+        weight = stats.norm.pdf(theta) / stats.norm.pdf(theta).sum()
+        assert told.score[0] == pytest.approx(weight @ bank.probability(theta).mean(0), abs=1e-6)
+        return
+    assert np.isnan(told.score[0])
+    assert np.isnan(told.rank[0])
+    assert told.to_frame()["rank"].isna().tolist() == [True] + [False] * (N_NEW - 1)
+    assert (told.lower[0], told.upper[0]) == (0, 1)
+    assert (told.rank_lower[0], told.rank_upper[0]) == (1, 81)
+
+
+def test_nothing_is_changed(bank, calibration, new, chosen, estimator):
+    before = calibration.values.copy(), new.values.copy(), bank.parameters().copy()
+    predict(calibration, chosen, new, bank=bank, estimator=estimator)
+    np.testing.assert_array_equal(calibration.values, before[0])
+    np.testing.assert_array_equal(new.values, before[1])
+    np.testing.assert_array_equal(bank.parameters(), before[2])
+
+
+def test_wider_interval_with_more_confidence(bank, calibration, new, chosen, estimator):
+    narrow, wide = (
+        predict(calibration, chosen, new, bank=bank, estimator=estimator, interval=i)
+        for i in (0.5, 0.99)
+    )
+    assert (wide.lower <= narrow.lower).all()
+    assert (wide.upper >= narrow.upper).all()
+    assert ((wide.upper - wide.lower) > (narrow.upper - narrow.lower)).all()
+
+
+def test_no_recompilation(bank, calibration, new, chosen):
+    predict(calibration, chosen, new, bank=bank)
+    before = model._score_moments._cache_size()
+    other = ItemBank.from_parameters(a=0.9, b=np.linspace(-1, 1, N_ITEMS))
+    predict(calibration, bank.item_ids[1::5], new.subset(subjects=[*range(N_NEW)][::-1]), other)
+    assert model._score_moments._cache_size() == before
+
+
+# --- flags, codes, banks ------------------------------------------------------------------------
+
+
+def test_means_of_picked_items_are_flagged(bank, calibration, new, chosen):
+    for name, expected in (("mean", "items not drawn at random"), ("irt", "")):
+        picked = predict(calibration, subset_of(chosen), new, bank=bank, estimator=name)
+        assert set(picked.flags) == {expected}
+    for source in (subset_of(chosen, probability=0.2), chosen):
+        assert set(predict(calibration, source, new, estimator="mean").flags) == {""}
+
+
+def test_flags_are_joined(calibration, new, chosen):
+    absent = new.subset(items=chosen[1:])
+    told = predict(calibration, subset_of(chosen), absent, estimator="mean")
+    assert set(told.flags) == {f"1 of {K} responses missing; items not drawn at random"}
+
+
+def test_a_bank_is_fitted_where_none_is_given(calibration, new, chosen):
+    from irtcat.fitting import fit
+
+    fitted = fit(calibration, "2pl", standard_errors="none").bank
+    given, made = (predict(calibration, chosen, new, bank=b) for b in (fitted, None))
+    pd.testing.assert_frame_equal(given.to_frame(), made.to_frame())
+
+
+def test_a_larger_bank_in_another_order(bank, calibration, new, chosen):
+    extra = ItemBank.from_parameters(b=[0.0], item_ids=["extra"])
+    larger = bank.join(extra).subset(np.arange(N_ITEMS, -1, -1))
+    one, two = (predict(calibration, chosen, new, bank=b) for b in (bank, larger))
+    pd.testing.assert_frame_equal(one.to_frame(), two.to_frame(), atol=1e-9)
+
+
+def test_fractions_predict_too(bank, chosen):
+    X = np.clip(np.random.default_rng(0).normal(0.5, 0.2, (30, N_ITEMS)), 0, 1)
+    calibration = Responses.from_array(X[:20], item_ids=bank.item_ids)
+    new = Responses.from_array(X[20:], item_ids=bank.item_ids)
+    for name in ESTIMATORS:
+        told = predict(calibration, chosen, new, bank=bank, estimator=name)
+        assert (told.lower <= told.score).all()
+        assert (told.score <= told.upper).all()
+    np.testing.assert_allclose(
+        predict(calibration, chosen, new, estimator="mean").score,
+        new.subset(items=chosen).to_numpy().mean(1),
+    )
+
+
+def test_graded_codes_are_those_of_the_calibration():
+    calibration = Responses.from_array([[1, 2, 3, 4], [4, 3, 2, 1], [1, 1, 4, 4]])
+    new = Responses.from_array([[2, 3], [4, 4]], item_ids=["i1", "i3"])  # no 1 among them
+    told = predict(calibration, ["i1", "i3"], new, estimator="mean")
+    np.testing.assert_allclose(told.score, [0.5, 1.0 - 0.0])
+    np.testing.assert_allclose(full_scores(calibration), [0.5, 0.5, 0.5])
+    with pytest.raises(InputError, match="for 4 categories"):
+        predict(calibration, ["i1"], new, bank=ItemBank.from_parameters(b=np.zeros(4)))
+
+
+def test_full_scores_of_nothing_are_nan():
+    scores = full_scores(Responses.from_array([[1, -1], [-1, -1]]))
+    np.testing.assert_array_equal(scores, [1.0, np.nan])
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"estimator": "magic"}, "`estimator` argument must be one of mean, weighted, irt"),
+        ({"interval": 1.0}, "`interval` argument must be a number strictly between 0 and 1"),
+        ({"interval": 95}, "strictly between 0 and 1"),
+        ({"subset": ["i1", "nope"]}, "items of calibration_responses. Got nope"),
+        ({"subset": ["i1", "i1"]}, "items that differ. Got i1"),
+        ({"subset": []}, "a Subset or a list of item ids. Got nothing"),
+        ({"subset": subset_of(["i1", "i2"], [1.0, -1.0])}, "weighted by numbers of at least 0"),
+        ({"subset": subset_of(["i1", "i2"], [0.0, 0.0])}, "not all 0"),
+        ({"subset": subset_of(["i1", "i2"], [1.0])}, "weighted by numbers"),
+        ({"subset": subset_of(["i1"], [np.nan])}, "weighted by numbers"),
+        ({"new_responses": [[1, 0]]}, "`new_responses` argument must be Responses. Got list"),
+        ({"calibration_responses": None}, "`calibration_responses` argument must be Responses"),
+        ({"new_responses": Responses.from_array([[1]], item_ids=["z"])}, "items of the subset"),
+        (
+            {"new_responses": Responses.from_array([[1, 2]], item_ids=["i1", "i2"])},
+            "codes of calibration_responses (0 to 1). Got 2 (subject s1)",
+        ),
+        ({"bank": ItemBank.from_parameters(b=[0, 1])}, "a bank of all items"),
+    ],
+)
+def test_refused(bank, calibration, new, changes, words):
+    arguments = {
+        "calibration_responses": calibration,
+        "subset": ["i1", "i2"],
+        "new_responses": new,
+        "bank": bank,
+        **changes,
+    }
+    with pytest.raises(InputError) as error:
+        predict(**arguments)
+    assert words in str(error.value)
+
+
+def test_fractions_do_not_fit_graded():
+    graded = Responses.from_array([[0, 2], [1, 1]])
+    with pytest.raises(InputError, match="in 3 categories"):
+        predict(graded, ["i1"], Responses.from_array([[0.5, 0.2]]), estimator="mean")
