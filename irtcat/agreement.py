@@ -47,7 +47,7 @@ def kendall_tau_b(x: Any, y: Any) -> float:
     first, second = _pairs(x, y)
     if _is_constant(first) or _is_constant(second):
         return float("nan")
-    return float(kendalltau(first, second, method="asymptotic").statistic)
+    return float(kendalltau(first, second).statistic)
 
 
 def spearman(x: Any, y: Any) -> float:

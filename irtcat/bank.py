@@ -4,6 +4,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,19 @@ __all__ = ["FORMAT", "VERSION", "ItemBank"]
 FORMAT = "irtcat-bank"
 VERSION = 1
 IRT_NAMES = ("a", "b", "c", "d")
+UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    OverflowError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What reading a damaged zip of arrays may raise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +96,13 @@ class ItemBank:
             raise argument_error("item_ids", "unique", repeated)
         if not (np.isfinite(self.population_sd) and self.population_sd > 0):
             raise argument_error("population_sd", "a finite number above 0", self.population_sd)
+        if not np.isfinite(self.population_mean):
+            raise argument_error("population_mean", "a finite number", self.population_mean)
+        for name in ("population_mean", "population_sd"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        shape = (len(ids), *[len(jax.tree.leaves(self.model))] * 2)
+        if self.covariance is not None and np.shape(self.covariance) != shape:
+            raise argument_error("covariance", f"of shape {shape}", np.shape(self.covariance))
         object.__setattr__(self, "item_ids", ids)
         index = pd.Index(ids, dtype=object, name="item")
         for name in ("items", "statistics"):
@@ -327,14 +348,22 @@ class ItemBank:
             model_class = get_model(meta["model"])
             if names != parameter_names(model_class):
                 raise ValueError("parameter names")
-            model = _host_model(model_class, np.asarray(arrays["parameters"], float))
+            matrix = np.asarray(arrays["parameters"], float)
+            if matrix.ndim != 2 or matrix.shape[1] != len(names) or np.isnan(matrix).any():
+                raise ValueError("parameters")
+            covariance = arrays.get("covariance")
+            if covariance is not None and covariance.dtype.kind != "f":
+                raise ValueError("covariance")
+            if not isinstance(meta["provenance"], dict):
+                raise ValueError("provenance")
+            model = _host_model(model_class, matrix)
             population = meta["population"]
             return ItemBank(
                 model,
                 arrays["item_ids"],
                 float(population["mean"]),
                 float(population["sd"]),
-                arrays.get("covariance"),
+                covariance,
                 pd.DataFrame(meta["items"]),
                 pd.DataFrame(meta["statistics"]),
                 meta["provenance"],
@@ -348,12 +377,16 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Write a bank with `bank.save(path)`.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("one bare array")
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zipfile.error, KeyError) as error:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            return {name: _read_array(archive.read(f"{name}.npy")) for name in names}
+    except UNREADABLE as error:
         raise _damaged(path, f"it cannot be read ({type(error).__name__})") from None
+
+
+def _read_array(data: bytes) -> np.ndarray:
+    """One array of the file; bytes that are none raise ValueError."""
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
 def _read_meta(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -367,7 +400,9 @@ def _read_meta(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise InputError(f"{path}: this is not an item bank (its format is not {FORMAT!r}).")
     version = meta.get("version")
-    if not isinstance(version, int) or version > VERSION:
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise _damaged(path, f"its format version is {version!r}")
+    if version > VERSION:
         raise InputError(
             f"{path}: the bank is of format version {version}; this irtcat reads up to {VERSION}."
             " Upgrade irtcat to read it."

@@ -253,7 +253,7 @@ def split_subjects(
         if part.n_subjects < 2:
             must = f"such that at least 2 subjects are {what}"
             advice = "Give more subjects or another share."
-            raise argument_error("split", must, f"{split} with {part.n_subjects}", advice)
+            raise argument_error("split", must, part.n_subjects, advice)
     return parts
 
 
@@ -348,7 +348,7 @@ def _row(plan: _Plan, fold: _Fold, subset: Subset, estimator: str) -> dict[str, 
 def _compare(told: Prediction, truth: FloatArray) -> tuple[dict[str, float], list[str]]:
     """The metrics over subjects that have both scores, and what is to be said of them."""
     usable = ~(np.isnan(told.score) | np.isnan(truth))
-    flags = [] if usable.all() else [f"{np.count_nonzero(~usable)} held-out subjects left out"]
+    flags = [] if usable.all() else [f"held-out subjects left out: {np.count_nonzero(~usable)}"]
     score, goal = told.score[usable], np.round(truth[usable], 12)  # as `predict` rounds
     if len(goal) < 2:
         return dict.fromkeys(METRICS, float("nan")), [*flags, "fewer than 2 subjects to compare"]

@@ -10,7 +10,8 @@ import pytest
 from jaxtyping import install_import_hook
 
 # Shapes written in annotations are enforced from here on (jaxtyping with beartype).
-install_import_hook(["irtcat.models", "irtcat.scoring", "irtcat.information"], "beartype.beartype")
+MATHS = ["models", "information", "scoring._kernel", "scoring._posterior", "scoring._point"]
+install_import_hook([f"irtcat.{name}" for name in MATHS], "beartype.beartype")
 
 HERE = Path(__file__).parent
 

@@ -110,12 +110,10 @@ def test_irt_is_explicit_integration(name, gap):
     for row, x in enumerate(patterns):
         score, distribution = brute_force(bank, x, at, 0.8)
         assert told.score[row] == pytest.approx(score, abs=2e-6)
-        points = np.rint(8 * np.array([told.lower[row], told.upper[row]]))
         cumulative = np.cumsum(distribution)
-        exact = [np.searchsorted(cumulative, q) for q in (0.1, 0.9)]
-        assert np.abs(points - exact).max() <= 1
-        inside = distribution[int(points[0]) : int(points[1]) + 1].sum()
-        assert 0.7 < inside < 0.97
+        exact = np.array([np.searchsorted(cumulative, q) for q in (0.1, 0.9)])
+        # The Normal is continuous and the sum of five answers is not: within one answer.
+        assert np.abs(8 * np.array([told.lower[row], told.upper[row]]) - exact).max() <= 1
 
 
 def test_ability_is_integrated_and_not_plugged_in(bank, calibration):
@@ -414,12 +412,12 @@ def test_full_scores_of_nothing_are_nan():
         ({"subset": subset_of(["i1", "i2"], [0.0, 0.0])}, "not all 0"),
         ({"subset": subset_of(["i1", "i2"], [1.0])}, "weighted by numbers"),
         ({"subset": subset_of(["i1"], [np.nan])}, "weighted by numbers"),
-        ({"new_responses": [[1, 0]]}, "`new_responses` argument must be Responses. Got list"),
+        ({"new_responses": [[1, 0]]}, "`new_responses` argument must be Responses. Got 'list'"),
         ({"calibration_responses": None}, "`calibration_responses` argument must be Responses"),
         ({"new_responses": Responses.from_array([[1]], item_ids=["z"])}, "items of the subset"),
         (
             {"new_responses": Responses.from_array([[1, 2]], item_ids=["i1", "i2"])},
-            "codes of calibration_responses (0 to 1). Got 2 (subject s1)",
+            "codes of calibration_responses (0 to 1). Got 2. It is subject s1's.",
         ),
         ({"bank": ItemBank.from_parameters(b=[0, 1])}, "a bank of all items"),
     ],

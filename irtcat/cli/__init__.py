@@ -1,67 +1,66 @@
-"""The command line: parse, call, print. One module per command, listed in one table.
+"""The command line: parse, call, print. One module per command, listed in ``_app``.
 
 Heavy modules are imported inside the commands, so that ``irtcat --help`` is quick.
 """
 
+import os
+import signal
 import sys
-from typing import Annotated
+from types import FrameType
 
-import typer
+__all__ = ["main"]
 
-from irtcat import __version__
-from irtcat.cli import demo, describe, fit, leaderboard, score, select
-from irtcat.cli._session import fail, guarded
-
-__all__ = ["COMMANDS", "app", "main"]
-
-COMMANDS = {
-    "fit": fit,
-    "score": score,
-    "select": select,
-    "leaderboard": leaderboard,
-    "describe": describe,
-    "demo": demo,
-}
-"""Commands by name; to add one, write a module with ``command`` and ``EXAMPLE``, and a row."""
-
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"irtcat {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
-        ),
-    ] = False,
-) -> None:
-    """Item response theory: calibrate items, choose the few worth running, score and rank."""
-
-
-for _name, _module in COMMANDS.items():
-    _lines = "\n".join(f"  {line}" for line in _module.EXAMPLE)
-    app.command(_name, epilog=f"\b\nExample:\n{_lines}")(guarded(_module.command))
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 bad input, 2 wrong usage, 130 interrupted."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        _leave()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            _leave()
+        raise
+
+
+def _run() -> None:
+    """Parse and call."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+    from irtcat.cli._app import app
+
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without Greek shows "?", not a traceback
             stream.reconfigure(errors="replace")
-    try:
-        app(prog_name="irtcat")
-    except KeyboardInterrupt:
-        fail("Interrupted.", 130)
+    app(prog_name="irtcat")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt where that is safe.
+
+    In the import of an extension it can abort the process, and in JAX's hook of the garbage
+    collector it is lost. Nothing is being written while modules are imported: end at once.
+    """
+    collecting = False
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            _leave()
+        collecting = collecting or frame.f_code.co_name == "_xla_gc_callback"
+        frame = frame.f_back
+    if not collecting:
+        raise KeyboardInterrupt
+    import _thread
+    import threading
+
+    again = threading.Timer(0.02, _thread.interrupt_main)
+    again.daemon = True
+    again.start()
+
+
+def _leave() -> None:
+    """Say so and end at once: JAX's threads crash when Python is taken down under them."""
+    show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress line may have hidden it
+    os.write(2, show_cursor + b"Interrupted.\n")
+    os._exit(INTERRUPTED)

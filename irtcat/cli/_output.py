@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["emit_json", "records", "show", "write_csv"]
 
 ROWS_ON_SCREEN = 60
+LONG_NAME = 6
 
 
 def write_csv(frame: "pd.DataFrame", path: Path) -> None:
@@ -58,9 +59,8 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
     from rich.table import Table
 
     terminal = sys.stdout.isatty()
-    console = Console(
-        file=sys.stdout, markup=False, highlight=False, emoji=False, width=None if terminal else 999
-    )
+    # Wider than any table: a narrow terminal folds lines, but no number is cut off.
+    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=9999)
     named = _with_index(frame)
     shown = named.head(ROWS_ON_SCREEN) if terminal else named
     table = Table(box=None, pad_edge=False, show_edge=False)
@@ -69,7 +69,8 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
         cells = [_cell(value, decimals) for value in shown[name].tolist()]
         if any(cells):
             numeric = named[name].dtype.kind in "iufb"
-            table.add_column(str(name), justify="right" if numeric else "left", no_wrap=True)
+            heading = str(name).replace("_", "\n") if len(str(name)) > LONG_NAME else str(name)
+            table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
             columns.append(cells)
     for row in zip(*columns, strict=True):
         table.add_row(*row)

@@ -40,14 +40,14 @@ def _sentence(error: Exception) -> str | None:
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with its failures told in one line: 1 for bad input, 130 for Ctrl-C."""
+    """The command with its failures told in one line: exit 1 for bad input, 130 for Ctrl-C."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:
-            fail("Interrupted.", 130)
+            sys.exit(130)  # `main` says so
         except Exception as error:
             text = _sentence(error)
             if text is None:

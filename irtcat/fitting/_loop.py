@@ -17,6 +17,7 @@ Progress = Callable[[int, float, float], None]
 
 FIRST_SLACK, LATER_SLACK = 0.3, 0.05
 FIRST_NEWTON_STEPS, NEWTON_STEPS = 4, 2
+FLAT_FOR, LOOSE = 12, 20
 
 
 class Settings(NamedTuple):
@@ -54,6 +55,12 @@ class Ended(NamedTuple):
 def _log_posterior(weights: FloatArray, belief: EStep, update: EMUpdate) -> float:
     """Marginal log-likelihood plus log-prior, summed in float64."""
     return float(weights @ np.asarray(belief.log_z, float)) + float(update.log_prior)
+
+
+def _is_flat(trace: list[float], noise: float) -> bool:
+    """Whether the objective has only moved by rounding for a good while."""
+    recent = trace[-FLAT_FOR:]
+    return len(recent) == FLAT_FOR and max(recent) - min(recent) <= noise * abs(recent[-1])
 
 
 def run_em(
@@ -114,6 +121,11 @@ def run_em(
                 iteration + 1,
                 f"Converged: the last step was {step:.1e} standard errors.",
                 np.array(trace),
+            )
+        if _is_flat(trace, settings.noise) and step <= LOOSE * settings.tolerance:
+            message = f"Converged: the log-posterior no longer changes (step {step:.1e})."
+            return Ended(
+                state.params, belief, update, True, iteration + 1, message, np.array(trace)
             )
         best, fallback = value, update.params
         if jumped:

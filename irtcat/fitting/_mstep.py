@@ -239,7 +239,7 @@ def m_step(
     def better(new: Array, old: Array) -> Array:
         if tied:
             new, old = jnp.full_like(new, new.sum()), jnp.full_like(old, old.sum())
-        return new >= old - 4 * jnp.finfo(old.dtype).eps * jnp.abs(old)
+        return new >= old - 64 * jnp.finfo(old.dtype).eps * jnp.abs(old)
 
     def body(turn: Array, state: _State) -> _State:
         value, gradient, information = penalised_terms(

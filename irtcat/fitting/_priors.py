@@ -40,13 +40,16 @@ class PriorTable(NamedTuple):
     Attributes:
         constraints: arrays for the M-step.
         sparse: items that are under the weak priors.
-        share_scaled: share of the items with a prior on slope or intercept.
+        aside: the same where they are the fewer: they are then estimated from the abilities that
+            the other items tell, and have no say in these. All False otherwise.
+        scaled: whether priors on slope or intercept have a say in the latent scale.
         description: parameter name -> (mean, SD), as stated in the result.
     """
 
     constraints: Constraints
     sparse: BoolArray
-    share_scaled: float
+    aside: BoolArray
+    scaled: bool
     description: dict[str, tuple[float, float]]
 
 
@@ -118,6 +121,8 @@ def prior_table(
         jnp.asarray(bounds[:, 0], dtype),
         jnp.asarray(bounds[:, 1], dtype),
     )
-    scaled = [column for column, name in enumerate(names) if name in WEAK_PRIORS]
-    share_scaled = float((precision[:, scaled] > 0).any(axis=1).mean())
-    return PriorTable(constraints, sparse, share_scaled, stated)
+    # Weak priors on many items would pull the latent scale of few subjects their way.
+    aside = sparse & (sparse.mean() < 0.5)
+    columns = [column for column, name in enumerate(names) if name in WEAK_PRIORS]
+    scaled = bool((precision[~aside][:, columns] > 0).any())
+    return PriorTable(constraints, sparse, aside, scaled, stated)

@@ -30,8 +30,9 @@ class Fit:
         n_parameters: number of parameters estimated.
         message: one sentence on how it ended.
         latent_mean: latent mean that fits best with the items as estimated (should be 0).
-        latent_sd: latent SD that fits best with the items as estimated (should be 1 within
-            .002 where the scale is fixed by it); a check of the quadrature and the convergence.
+        latent_sd: latent SD that fits best with the items as estimated: 1 within .002 if quadrature
+            and convergence are good. Both are NaN where most items have a prior on slope or
+            intercept, since the priors then have a say in the scale.
         priors: parameter -> (mean, SD) of the Normal priors that were on for all items.
         n_sparse: number of items that were estimated under the weak priors (see their flags).
         precision: "float64" or "float32".

@@ -2,11 +2,9 @@
 
 In each iteration the latent mean and SD are estimated along with the items and at once removed
 by rescaling the items (parameter expansion: Liu, Rubin & Wu 1998), which takes the number of
-iterations from 50-100 to about five on long tests. Where a slope or an intercept has a prior,
-the mean and SD are chosen to maximise what the posterior is worth *including* the prior of the
-rescaled items, so that the step stays an ascent and its fixed point stays the maximum (an ECM
-step). On top of that the parameters are extrapolated (SQUAREM: Varadhan & Roland 2008) whenever
-the objective does not fall.
+iterations from 50-100 to about five on long tests. That holds where model and priors do not mind
+the rescaling; with priors on slopes or intercepts it is plain EM. In both cases the parameters are
+extrapolated (SQUAREM: Varadhan & Roland 2008) as long as the objective does not fall.
 """
 
 import functools
@@ -32,6 +30,7 @@ class EMProblem(NamedTuple):
         cls: the item model that is iterated (a Rasch model is fitted as its 1PL).
         x: responses, rows x items.
         weights: how many subjects each row stands for.
+        item_weights: 1 for the items that abilities are estimated from, 0 for the others.
         gaps: whether any response is missing.
         constraints: priors, fixed parameters, bounds.
         tied: columns of the parameters that all items share.
@@ -42,6 +41,7 @@ class EMProblem(NamedTuple):
     cls: type[ItemModel]
     x: Array
     weights: Float[Array, " rows"]
+    item_weights: Float[Array, " items"]
     gaps: bool
     constraints: Constraints
     tied: tuple[int, ...]
@@ -72,7 +72,8 @@ class EMUpdate(NamedTuple):
             latent mean and SD that were removed).
         gain: what the Newton step is predicted to add to the log-posterior.
         metric: weight of each parameter in the extrapolation's norm.
-        log_prior: log-density of the priors at the parameters the map was applied to.
+        log_prior: log-density of the priors at the parameters the map was applied to (items of
+            weight 1).
         latent: mean and SD of the abilities under the posterior (1 and 0 at the maximum).
     """
 
@@ -84,59 +85,12 @@ class EMUpdate(NamedTuple):
     latent: Array
 
 
-def _latent_step(
-    cls: type[ItemModel],
-    params: Array,
-    mean: Array,
-    variance: Array,
-    n: Array,
-    constraints: Constraints,
-) -> tuple[Array, Array]:
-    """The latent mean and log SD that are worth most, priors of the rescaled items included."""
-    free = jnp.stack([mean, 0.5 * jnp.log(variance)])
-
-    def worth(point: Array) -> Array:
-        mu, log_sd = point
-        spread = variance + (mean - mu) ** 2
-        rescaled = pack(unpack(cls, params).rescale(mu, jnp.exp(log_sd)))
-        off = rescaled - constraints.prior_mean
-        penalty = 0.5 * (constraints.prior_precision * off**2).sum()
-        return -n * log_sd - 0.5 * n * spread * jnp.exp(-2 * log_sd) - penalty
-
-    def body(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        best, value, damping = state
-        gradient, hessian = jax.grad(worth)(best), jax.hessian(worth)(best)
-        scale = jnp.abs(jnp.diagonal(hessian))
-        matrix = -hessian + damping * jnp.diag(scale)
-        det = matrix[0, 0] * matrix[1, 1] - matrix[0, 1] ** 2
-        swap = jnp.stack(
-            [
-                matrix[1, 1] * gradient[0] - matrix[0, 1] * gradient[1],
-                matrix[0, 0] * gradient[1] - matrix[0, 1] * gradient[0],
-            ]
-        )
-        candidate = best + jnp.where(det > 0, swap / det, gradient / (scale + 1e-6))
-        new = worth(candidate)
-        up = new >= value
-        return (
-            jnp.where(up, candidate, best),
-            jnp.where(up, new, value),
-            jnp.where(up, 0.1 * damping, 10 * damping + 1.0),
-        )
-
-    still = jnp.zeros_like(free)
-    start = jnp.where(worth(free) >= worth(still), free, still)
-    best, _, _ = jax.lax.fori_loop(0, 6, body, (start, worth(start), jnp.zeros_like(n)))
-    return best[0], best[1]
-
-
-@functools.partial(
-    jax.jit, static_argnames=("cls", "tied", "window", "gaps", "expand", "scale_priors")
-)
+@functools.partial(jax.jit, static_argnames=("cls", "tied", "window", "gaps", "expand"))
 def em_map(
     params: Array,
     x: Array,
     weights: Array,
+    item_weights: Array,
     wide: Blocks | None,
     narrow: Blocks | None,
     constraints: Constraints,
@@ -147,7 +101,6 @@ def em_map(
     window: int,
     gaps: bool,
     expand: bool = True,
-    scale_priors: bool = True,
 ) -> tuple[EMUpdate, EStep]:
     """One EM iteration: E-step, M-step, and the latent scale removed.
 
@@ -155,6 +108,7 @@ def em_map(
         params: unconstrained parameters, items x params.
         x: responses.
         weights: how many subjects each row stands for.
+        item_weights: see `irtcat.scoring.e_step`.
         wide: see `irtcat.scoring.e_step`.
         narrow: likewise.
         constraints: priors, fixed parameters, bounds.
@@ -164,13 +118,12 @@ def em_map(
         window: see `irtcat.scoring.e_step`.
         gaps: whether any response is missing.
         expand: whether to estimate and remove the latent mean and SD (parameter expansion).
-        scale_priors: whether any slope or intercept has a prior.
 
     Returns:
         The update, and the E-step at ``params``.
     """
     model = unpack(cls, params)
-    belief = e_step(model, x, weights, wide, narrow, window=window, gaps=gaps)
+    belief = e_step(model, x, weights, item_weights, wide, narrow, window=window, gaps=gaps)
     new = m_step(cls, params, belief.counts, belief.totals, constraints, tied, n_steps)
     n = weights.sum()
     centre = (weights * belief.mean).sum() / n
@@ -178,17 +131,14 @@ def em_map(
     latent = jnp.stack([centre, jnp.sqrt(variance)])
     image, step = new.params, new.step
     if expand:
-        if scale_priors:
-            mu, log_sd = _latent_step(cls, image, centre, variance, n, constraints)
-        else:
-            mu, log_sd = centre, 0.5 * jnp.log(variance)
+        mu, log_sd = centre, 0.5 * jnp.log(variance)
         image = pack(unpack(cls, image).rescale(mu, jnp.exp(log_sd)))
         image = jnp.clip(image, constraints.lower, constraints.upper)
         step = jnp.maximum(
             step, jnp.sqrt(n) * jnp.maximum(jnp.abs(mu), jnp.sqrt(2) * jnp.abs(log_sd))
         )
     metric = jnp.diagonal(new.information, axis1=1, axis2=2)
-    prior = log_prior(params, constraints).sum()
+    prior = (item_weights * log_prior(params, constraints)).sum()
     return EMUpdate(image, step, new.gain, metric, prior, latent), belief
 
 
@@ -199,6 +149,7 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
         state.params,
         problem.x,
         problem.weights,
+        problem.item_weights,
         layout.wide,
         layout.narrow,
         problem.constraints,
@@ -208,17 +159,7 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
         window=layout.window,
         gaps=problem.gaps,
         expand=expand,
-        scale_priors=_has_scale_priors(problem),
     )
-
-
-def _has_scale_priors(problem: EMProblem) -> bool:
-    """Whether a prior sits on a parameter that rescaling the ability would change."""
-    n_params = problem.constraints.prior_mean.shape[1]
-    probe = problem.cls(*np.ones((n_params, 1)))
-    rescaled = probe.rescale(np.array(0.5), np.array(2.0))  # type: ignore[arg-type]
-    moved = [bool((leaf != 1).any()) for leaf in jax.tree.leaves(rescaled)]
-    return bool((np.asarray(problem.constraints.prior_precision) > 0)[:, moved].any())
 
 
 @jax.jit

@@ -88,7 +88,7 @@ def predict(
         >>> new = bank.simulate([-1.0, 1.0], seed=2)
         >>> p = predict(calibration, ["i5", "i15", "i25", "i35"], new, bank=bank)
         >>> p.to_frame()[["score", "lower", "upper", "rank"]].round(2).values.tolist()
-        [[0.38, 0.12, 0.65, 35], [0.5, 0.22, 0.75, 26]]
+        [[0.38, 0.14, 0.65, 35], [0.5, 0.23, 0.76, 26]]
 
     References:
         Maia Polo et al. (2024), tinyBenchmarks, section 4 (p-IRT, with a plugged-in ability); Lord
@@ -166,8 +166,8 @@ def _recode(values: np.ndarray, new: Responses, calibration: Responses) -> np.nd
         code = int(moved[row, column]) + calibration.codes[0]
         must = f"in the codes of calibration_responses ({calibration.codes[0]}"
         must += f" to {calibration.codes[-1]})"
-        got = f"{code} (subject {new.subject_ids[row]})"
-        raise argument_error("new_responses", must, got)
+        advice = f"It is subject {new.subject_ids[row]}'s."
+        raise argument_error("new_responses", must, code, advice)
     return np.where(seen, moved, -1).astype(np.int8)
 
 

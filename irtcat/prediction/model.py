@@ -54,10 +54,7 @@ def predict_irt(task: Task) -> Estimate:
     expected = (belief.weights * mean).sum(axis=1)
     tail = (1 - task.interval) / 2
     lower, upper = (mixture_quantile(belief.weights, mean, sd, q) for q in (tail, 1 - tail))
-    if not (task.calibration.is_fractional or answers.is_fractional):
-        # Scores are whole numbers of points: the nearest one is the continuity correction.
-        points = task.n_items * (task.calibration.n_categories - 1)
-        lower, upper = np.rint(lower * points) / points, np.rint(upper * points) / points
+    # A short interval of a skewed distribution may miss its mean.
     return Estimate(expected, np.minimum(lower, expected), np.maximum(upper, expected))
 
 

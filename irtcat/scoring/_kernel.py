@@ -314,6 +314,7 @@ def e_step(
     model: ItemModel,
     x: Array,
     subject_weights: Float[Array, " subjects"],
+    item_weights: Float[Array, " items"],
     wide: Blocks | None,
     narrow: Blocks | None,
     window: int,
@@ -325,6 +326,7 @@ def e_step(
         model: stacked items on the standardised scale.
         x: responses, subjects x items: int8 codes (-1 missing) or floats (NaN missing).
         subject_weights: how many subjects each row stands for.
+        item_weights: 1 for items that inform on ability, 0 for those that are only counted.
         wide: blocks integrated on the grid itself.
         narrow: blocks integrated on their subjects' own nodes.
         window: number of grid nodes in a narrow block's window.
@@ -335,7 +337,7 @@ def e_step(
     """
     dtype = subject_weights.dtype
     nodes = grid_nodes(dtype)
-    curves = item_curves(model, nodes)
+    curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
     n_subjects, n_items = x.shape
     n_contrasts = curves.contrast.shape[0]
     log_prior = -0.5 * (nodes**2 + LOG_2PI) + np.log(SPACING)

@@ -110,7 +110,7 @@ def _estimate(
             g, slope = jax.jvp(lambda t: gradient(t, hot), (theta,), (jnp.ones_like(theta),))
             low, high = jnp.where(g > 0, theta, low), jnp.where(g > 0, high, theta)
             new = theta - g / jnp.where(slope < 0, slope, -1e-30)
-            inside = (new > low) & (new < high) & (slope < 0)
+            inside = (new >= low) & (new <= high) & (slope < 0)
             return jnp.where(inside, new, 0.5 * (low + high)), low, high
 
         return jax.lax.fori_loop(0, NEWTON_STEPS, body, (theta, low, high))[0]

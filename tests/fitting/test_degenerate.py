@@ -59,7 +59,7 @@ def assert_sound(result):
     assert np.isfinite(table[["a", "b", "c", "d"]]).all(axis=None)
     errors = np.diagonal(bank.covariance, axis1=1, axis2=2)
     finite = np.isfinite(errors).all(axis=1) & (errors > 0).all(axis=1)
-    assert (finite | (table.flags != "")).all(), table[~finite]
+    assert (finite | (table["flags"] != "")).all(), table[~finite]
     ability = result.abilities
     for values in (ability.theta, ability.se, ability.lower, ability.upper, ability.percentile):
         assert np.isfinite(values).all()
@@ -76,7 +76,7 @@ def test_hard_data(key, what):
     result = fit(Responses.from_array(X), key)
     assert result.converged, result.message
     assert_sound(result)
-    flags = result.bank.to_frame().flags.to_numpy()
+    flags = result.bank.to_frame()["flags"].to_numpy()
     seen = ~np.isnan(X)
     for j in range(X.shape[1]):
         column = X[seen[:, j], j]
@@ -101,7 +101,7 @@ def test_without_weak_priors(what):
     result = fit(Responses.from_array(HARD[what]), "2pl", weak_priors=False)
     assert np.isfinite(result.bank.parameters()).all()
     assert np.isfinite(result.abilities.theta).all()
-    flags = result.bank.to_frame().flags.to_numpy()
+    flags = result.bank.to_frame()["flags"].to_numpy()
     constant = np.ptp(HARD[what], axis=0) == 0
     assert all("bound" in flag for flag in flags[constant])
 

@@ -1,0 +1,508 @@
+"""The command line: what it prints, what it writes, and how it ends."""
+
+import functools
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import irtcat
+import irtcat.demo
+from irtcat.cli import _input, _output, _session
+from irtcat.cli._app import COMMANDS, app
+from irtcat.prediction import ESTIMATORS
+from irtcat.scoring import METHODS
+
+LSAT7 = "dataset:lsat7"
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path, monkeypatch):
+    """Every test has its own folder, and leaves JAX's configuration alone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IRTCAT_CACHE", "")
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return irtcat.fit(irtcat.datasets.load("lsat7")).bank
+
+
+@pytest.fixture
+def bank_file(bank):
+    bank.save("bank.npz")
+    return "bank.npz"
+
+
+def run(*arguments):
+    return runner.invoke(app, [str(argument) for argument in arguments])
+
+
+def run_ok(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    return result.stdout
+
+
+def run_json(*arguments):
+    """The document; a NaN or anything beside it on stdout is an error."""
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    return json.loads(run_ok(*arguments, "--json"), parse_constant=refuse)
+
+
+def in_process(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=120,
+    )
+
+
+def small_demo(monkeypatch):
+    """The demo on five items and few subsets."""
+    small = functools.partial(
+        irtcat.demo.run,
+        responses=irtcat.datasets.load("lsat7"),
+        strategies=("random", "fisher"),
+        ks=(2, 3),
+    )
+    monkeypatch.setattr(irtcat.demo, "run", small)
+
+
+# --- help ------------------------------------------------------------------------------------
+
+
+def test_help_lists_the_commands():
+    text = run_ok("--help")
+    assert re.findall(r"^  (\w+)  +\S", text.split("Commands:")[1], re.M) == list(COMMANDS)
+    assert "..." not in text.split("Commands:")[1]
+
+
+def test_version():
+    assert run_ok("--version") == f"irtcat {irtcat.__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
+    if name == "demo":
+        small_demo(monkeypatch)
+    lines = run_ok(name, "--help").split("Example:\n")[1].strip().splitlines()
+    assert f"irtcat {name} " in "\n".join(lines)
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "irtcat"
+        assert run_ok(*arguments)
+        if "--out" in arguments:
+            assert os.path.exists(arguments[arguments.index("--out") + 1])
+
+
+def test_help_names_what_there_is():
+    names = re.split(r", | or ", _input.STRATEGIES_HELP)
+    assert names == list(irtcat.STRATEGIES)
+    assert set(re.split(r", | or ", _input.MODELS_HELP.rstrip("."))) == set(irtcat.MODELS)
+    for command, table in (("score", METHODS), ("leaderboard", ESTIMATORS)):
+        text = " ".join(run_ok(command, "--help").split())
+        assert all(re.search(rf"\b{name}\b", text) for name in table)
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from irtcat.cli import main\n"
+        "sys.argv = ['irtcat', '--help']\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert end.code == 0\n"
+        "heavy = {'jax', 'numpy', 'pandas', 'matplotlib', 'scipy', 'equinox', 'optax', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    result = in_process("-c", code)
+    assert result.returncode == 0
+    assert result.stderr.strip() == "[]"
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+def test_fit_writes_bank_and_items_and_says_where(bank):
+    text = run_ok("fit", LSAT7, "--out", "b.npz", "--table", "items.csv")
+    assert "Wrote the bank to b.npz" in text
+    assert "Wrote the items to items.csv" in text
+    assert "converged" in text
+    saved = irtcat.ItemBank.load("b.npz")
+    pd.testing.assert_frame_equal(saved.to_frame(), bank.to_frame())
+    table = pd.read_csv("items.csv", index_col="item")
+    np.testing.assert_array_equal(table["a"], bank.to_frame()["a"])
+    assert sorted(os.listdir()) == ["b.npz", "items.csv"]
+
+
+def test_fit_without_out_prints_the_items():
+    text = run_ok("fit", LSAT7)
+    assert all(f"item{number}" in text for number in range(1, 6))
+    assert os.listdir() == []
+
+
+def test_fit_json():
+    document = run_json("fit", LSAT7, "--out", "b.npz")
+    assert document["converged"] is True
+    assert document["out"] == "b.npz"
+    assert document["log_likelihood"] == pytest.approx(-2658.805, abs=1e-2)
+    assert document["items"][0]["item"] == "item1"
+    assert document["items"][0]["se_c"] is None
+
+
+def test_unconverged_fit_warns_and_succeeds():
+    result = run("fit", LSAT7, "--max-iterations", 1, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["converged"] is False
+    assert result.stderr.startswith("Warning: Not converged")
+    assert result.stderr.count("\n") == 1
+
+
+def test_score_writes_what_the_library_gives(bank, bank_file):
+    text = run_ok("score", bank_file, LSAT7, "--interval", 0.9, "--out", "scores.csv")
+    assert "1000 subjects" in text
+    wanted = irtcat.score(bank, irtcat.datasets.load("lsat7"), interval=0.9).to_frame()
+    table = pd.read_csv("scores.csv", index_col="subject", keep_default_na=False)
+    np.testing.assert_array_equal(table["lower"], wanted["lower"])
+    assert table.index.tolist() == wanted.index.tolist()
+
+
+def test_score_json_has_null_for_open_ends(bank_file):
+    document = run_json("score", bank_file, LSAT7, "--method", "ml")
+    assert document["n_subjects"] == len(document["subjects"]) == 1000
+    at_bound = [row for row in document["subjects"] if row["flags"] == "at the lower bound"]
+    assert at_bound[0]["lower"] is None
+
+
+def test_select_with_and_without_a_bank(bank, bank_file):
+    document = run_json("select", bank_file, "-k", 3, "--responses", LSAT7, "--out", "items.csv")
+    wanted = irtcat.select(bank, 3, "fisher", irtcat.datasets.load("lsat7"))
+    assert [row["item"] for row in document["items"]] == wanted.item_ids.tolist()
+    assert document["items"][0]["probability"] is None
+    assert pd.read_csv("items.csv")["item"].tolist() == wanted.item_ids.tolist()
+    drawn = run_json("select", "-k", 2, "--strategy", "random", "--responses", LSAT7, "--seed", 3)
+    assert len(drawn["items"]) == 2
+    assert drawn["seed"] == 3
+    assert "item" in run_ok("select", bank_file, "-k", 1, "--strategy", "lb", "--tau=-2")
+
+
+def test_leaderboard_writes_table_and_figure():
+    arguments = ("--strategies", "random,fisher", "--k", "2,3", "--seeds", 2)
+    document = run_json("leaderboard", LSAT7, *arguments, "--out", "t.csv", "--figure", "f.svg")
+    table = pd.read_csv("t.csv")
+    assert len(table) == len(document["rows"]) == 2 * 2 * 2 * 2
+    assert len(document["summary"]) == 2 * 2 * 2
+    assert os.path.getsize("f.svg") > 1000
+    text = run_ok("leaderboard", LSAT7, *arguments, "--estimators", "mean", "--split", "ability")
+    assert "kendall" in text
+    assert "irt" not in text
+
+
+def test_describe_tells_responses_from_a_bank(bank_file):
+    assert "1000 subjects x 5 items, right/wrong" in run_ok("describe", LSAT7)
+    document = run_json("describe", LSAT7)
+    assert (document["kind"], document["responses"]) == ("responses", "right/wrong")
+    assert document["flags"][0]["name"] == "subjects all right"
+    assert "ItemBank(5 items, 2pl" in run_ok("describe", bank_file)
+    document = run_json("describe", bank_file)
+    assert (document["kind"], document["n_items"]) == ("bank", 5)
+    assert document["provenance"]["method"] == "em"
+
+
+def test_demo(monkeypatch):
+    small_demo(monkeypatch)
+    document = run_json("demo", "--out", "d", "--seeds", 1)
+    assert all(os.path.getsize(path) for path in document["files"].values())
+    assert len(document["summary"]) == 4
+    text = run_ok("demo", "--out", "d", "--seeds", 1)
+    assert all(str(path) in text for path in document["files"].values())
+
+
+def test_reading_options_reach_the_reader():
+    rows = ["who,what,right", "m1,q1,1", "m1,q2,0", "m2,q1,0", "m2,q2,1", "m2,q2,0"]
+    with open("long.csv", "w") as file:
+        file.write("\n".join(rows))
+    columns = ("--subject", "who", "--item", "what", "--response", "right", "--format", "long")
+    document = run_json("describe", "long.csv", *columns, "--duplicates", "first")
+    assert (document["n_subjects"], document["n_items"]) == (2, 2)
+    assert run("describe", "long.csv", *columns).exit_code == 1
+
+
+def test_odd_ids_are_printed_as_they_are():
+    ids = ["[bold]x[/bold]", ":smile:", "π"]
+    frame = pd.DataFrame({"b": [1.0, 2.0, np.nan]}, index=pd.Index(ids, name="item"))
+    runner_output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", runner_output)
+        _output.show(frame)
+    assert all(name in runner_output.getvalue() for name in ids)
+
+
+def test_long_tables_are_cut_on_a_terminal_only():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    frame = pd.DataFrame({"k": range(100)})
+    outputs = []
+    for kind in (Terminal, io.StringIO):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdout", kind())
+            _output.show(frame)
+            outputs.append(sys.stdout.getvalue())
+    assert "and 40 more rows" in outputs[0]
+    assert "99" in outputs[1]
+    assert "more rows" not in outputs[1]
+
+
+# --- exit codes ------------------------------------------------------------------------------
+
+
+def write_bad_files(bank):
+    """Files that cannot be used."""
+    files = {
+        "text.csv": "subject,q1,q2\nm1,1,yes please\nm2,0,1\n",
+        "empty.csv": "",
+        "ragged.csv": "subject,q1,q2\nm1,1\nm2,0,1\n",
+        "other.csv": "subject,z1,z2\nm1,1,0\nm2,0,1\n",
+        "graded.csv": "subject,q1,q2\nm1,1,4\nm2,2,3\nm3,3,1\n",
+        "one.csv": "subject,q1,q2\nm1,1,0\n",
+    }
+    for name, text in files.items():
+        with open(name, "w") as file:
+            file.write(text)
+    os.mkdir("folder")
+    bank.save("bank.npz")
+    with open("bank.npz", "rb") as file:
+        content = file.read()
+    with open("cut.npz", "wb") as file:
+        file.write(content[: len(content) // 2])
+    np.savez("array.npz", x=np.zeros(3))
+
+
+BAD_INPUT = [
+    ("fit nowhere.csv", "nowhere.csv"),
+    ("fit dataset:nix", "nix"),
+    ("fit text.csv", "yes please"),
+    ("fit empty.csv", "empty"),
+    ("fit ragged.csv", "ragged.csv"),
+    ("fit folder", "folder"),
+    ("fit graded.csv", "categories"),
+    ("fit one.csv", "2 subjects"),
+    ("fit bank.npz", "bank.npz"),
+    ("fit text.csv --format xls", "format"),
+    (f"fit {LSAT7} --out missing/b.npz", "missing"),
+    (f"fit {LSAT7} --out folder", "folder"),
+    (f"fit {LSAT7} --table text.csv/items.csv", "text.csv"),
+    (f"score nowhere.npz {LSAT7}", "nowhere.npz"),
+    (f"score cut.npz {LSAT7}", "cut.npz"),
+    (f"score array.npz {LSAT7}", "array.npz"),
+    (f"score text.csv {LSAT7}", "text.csv"),
+    ("score bank.npz other.csv", "responses"),
+    (f"score bank.npz {LSAT7} --interval 1", "interval"),
+    ("select bank.npz -k 6", "`k`"),
+    (f"select -k 2 --responses {LSAT7}", "fisher"),
+    ("select bank.npz -k 5 --strategy lb --tau 0", "tau"),
+    ("select bank.npz -k 2 --strategy information --theta nan", "theta"),
+    (f"leaderboard {LSAT7} --k 30", "30"),
+    (f"leaderboard {LSAT7} --k 2 --share 2", "share"),
+    (f"leaderboard {LSAT7} --k 2 --split metadata:family", "family"),
+    (f"leaderboard {LSAT7} --k 2 --figure f.gif", "png"),
+    ("describe cut.npz", "cut.npz"),
+    ("describe nowhere", "nowhere"),
+    ("demo --out text.csv", "text.csv"),
+]
+
+
+@pytest.mark.parametrize(("line", "named"), BAD_INPUT)
+def test_bad_input_is_one_line_and_exit_1(line, named, bank):
+    write_bad_files(bank)
+    before = sorted(os.listdir())
+    result = run(*shlex.split(line))
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert named in result.stderr
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "fit",
+        "nonsense",
+        f"fit {LSAT7} --nonsense",
+        f"fit {LSAT7} --model 9pl",
+        f"fit {LSAT7} --precision float16",
+        f"fit {LSAT7} --max-iterations 0",
+        f"fit {LSAT7} --duplicates maybe",
+        f"score bank.npz {LSAT7} --method guess",
+        "select bank.npz",
+        "select -k 3",
+        "select bank.npz -k 0",
+        "select bank.npz -k 3 --strategy bogus",
+        f"leaderboard {LSAT7} --strategies random,bogus",
+        f"leaderboard {LSAT7} --estimators bogus",
+        f"leaderboard {LSAT7} --k 10,x",
+        f"leaderboard {LSAT7} --k ''",
+        f"leaderboard {LSAT7} --split bogus",
+        f"leaderboard {LSAT7} --seeds 0",
+        "demo --seeds 0",
+    ],
+)
+def test_wrong_usage_is_exit_2(line):
+    result = run(*shlex.split(line))
+    assert result.exit_code == 2
+    assert "Usage: " in result.output
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(28, "No space left on device", "b.npz"), "b.npz: No space left on device."),
+        (PermissionError(13, "Permission denied"), "Error: Permission denied."),
+        (MemoryError(), "not enough memory"),
+        (FloatingPointError("The log-posterior\nbecame nan."), "posterior became nan."),
+    ],
+)
+def test_failures_on_the_way_are_one_line(error, text, monkeypatch):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(irtcat, "fit", fail)
+    result = run("fit", LSAT7, "--out", "b.npz")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert text in result.stderr
+    assert os.listdir() == []
+
+
+def test_interrupted_while_writing_leaves_the_old_file(bank_file, monkeypatch):
+    with open("scores.csv", "w") as file:
+        file.write("old")
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("irtcat._files.os.replace", interrupt)
+    assert run("score", bank_file, LSAT7, "--out", "scores.csv").exit_code == 130
+    with open("scores.csv") as file:
+        assert file.read() == "old"
+    assert sorted(os.listdir()) == ["bank.npz", "scores.csv"]
+
+
+def test_our_own_errors_keep_their_traceback(monkeypatch):
+    def fail(*arguments, **options):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(irtcat, "fit", fail)
+    assert isinstance(run("fit", LSAT7).exception, ZeroDivisionError)
+
+
+def test_missing_matplotlib_is_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run("leaderboard", LSAT7, "--k", "2", "--figure", "f.png")
+    assert result.exit_code == 1
+    assert "pip install 'irtcat[plot]'" in result.stderr
+
+
+# --- as a process ----------------------------------------------------------------------------
+
+
+def test_module_runs_as_a_process_and_keeps_compiled_programs(tmp_path):
+    cache = tmp_path / "cache"
+    result = in_process(
+        "-m", "irtcat", "fit", LSAT7, "--json", IRTCAT_CACHE=str(cache), JAX_PLATFORMS="cpu"
+    )
+    assert result.returncode == 0
+    assert result.stderr == ""
+    assert json.loads(result.stdout)["converged"] is True
+    assert list((cache / "jax").iterdir())
+
+
+@pytest.mark.parametrize(("line", "code"), [("fit nowhere.csv", 1), ("fit", 2)])
+def test_exit_codes_reach_the_shell(line, code):
+    result = in_process("-m", "irtcat", *line.split())
+    assert result.returncode == code
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+def test_ctrl_c_is_one_line_and_exit_130():
+    # The signal comes while JAX's hook of the collector runs, where an exception would be lost.
+    code = (
+        "import signal, sys, irtcat, irtcat.cli\n"
+        "def _xla_gc_callback():\n    signal.raise_signal(signal.SIGINT)\n"
+        "def fit(*arguments, **options):\n"
+        "    _xla_gc_callback()\n"
+        "    while True:\n        pass\n"
+        "irtcat.fit = fit\n"
+        f"sys.argv = ['irtcat', 'fit', '{LSAT7}', '--out', 'b.npz']\n"
+        "irtcat.cli.main()\n"
+    )
+    result = in_process("-c", code)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "Interrupted.\n")
+    assert os.listdir() == []
+
+
+def test_ctrl_c_during_an_import_is_one_line_and_exit_130(tmp_path):
+    (tmp_path / "jax.py").write_text(
+        "import signal\n"
+        "try:\n    signal.raise_signal(signal.SIGINT)\n"
+        "except KeyboardInterrupt as error:\n    raise ImportError from error\n"
+    )
+    code = f"from irtcat.cli import main; import sys; sys.argv[1:] = ['fit', '{LSAT7}']; main()"
+    result = in_process("-c", code)  # jax.py in the working folder is found first
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "Interrupted.\n")
+
+
+# --- session ---------------------------------------------------------------------------------
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    assert _session.cache_folder() is None
+    monkeypatch.setenv("IRTCAT_CACHE", str(tmp_path))
+    assert _session.cache_folder() == tmp_path / "jax"
+    monkeypatch.delenv("IRTCAT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _session.cache_folder() == tmp_path / "irtcat" / "jax"
+
+
+def test_a_cache_that_cannot_be_made_is_harmless(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("IRTCAT_CACHE", str(tmp_path / "file"))
+    _session.use_compilation_cache()
+
+
+def test_progress_is_for_terminals(monkeypatch):
+    with _session.progress("x") as tick:
+        assert tick is None
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with _session.progress("Compiling [all]") as tick:
+        tick(1, 3, "seed 0")
+    assert "seed 0" in stream.getvalue()

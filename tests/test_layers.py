@@ -1,0 +1,91 @@
+"""The house's layers: imports go only downward, and importing the package is quick."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import irtcat
+
+ROOT = Path(irtcat.__file__).parent
+LAYERS = """
+_types _checks
+_precision _matrix _metadata _summary _files
+responses models agreement
+io datasets information bank
+scoring
+fitting
+selection prediction
+leaderboard cat diagnose
+scale training harness
+plot
+report
+demo
+cli
+"""
+LEVEL = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
+FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+FOREIGN = {"sklearn", "torch", "tensorflow", "statsmodels"}
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path):
+    """Every module a file imports, also inside functions, as dotted names from the root."""
+    package = ("irtcat", *path.relative_to(ROOT).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = [*package[: len(package) + 1 - node.level]] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            if module == "irtcat":
+                yield from (f"irtcat.{alias.name}" for alias in node.names)
+            else:
+                yield module
+
+
+def home(name: str) -> str:
+    """The part of the package a public name lives in."""
+    return irtcat._HOME.get(name, name)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_downward(path):
+    here = part_of(path)
+    assert here in LEVEL, f"say in LAYERS where {here} belongs"
+    for name in imports(path):
+        top, *rest = name.split(".")
+        assert top not in FOREIGN, f"{name} is not a dependency"
+        if top != "irtcat" or not rest:
+            continue
+        there = home(rest[0])
+        if there not in LEVEL and there == "__version__":
+            continue
+        below = LEVEL[there] < LEVEL[here]
+        small = there == here or (LEVEL[there] == LEVEL[here] and there.startswith("_"))
+        assert below or small, f"{here} imports {there}, which is not below it"
+
+
+def test_every_part_has_a_layer():
+    parts = {p.name.removesuffix(".py") for p in ROOT.iterdir() if p.suffix == ".py" or p.is_dir()}
+    parts = {p for p in parts if not p.startswith("__") and p not in ("data", "py.typed")}
+    assert parts <= set(LEVEL)
+
+
+def test_import_is_quick():
+    """`import irtcat` loads nothing heavy."""
+    heavy = "{'jax', 'pandas', 'scipy', 'numpy', 'matplotlib', 'typer', 'rich'}"
+    code = f"import sys, irtcat; print(sorted({heavy} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_public_names_exist():
+    for name in irtcat._HOME:
+        assert getattr(irtcat, name) is not None
+    assert set(irtcat._HOME) | set(irtcat._MODULES) == set(irtcat.__all__)

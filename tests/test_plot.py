@@ -1,0 +1,168 @@
+"""Figures show the numbers they were given."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from irtcat import InputError, ItemBank, plot
+from irtcat.information import expected_se, test_information
+
+GRID = np.linspace(-3, 3, 13)
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return ItemBank.from_parameters(a=[0.5, 1.0, 2.0], b=[-1.0, 0.0, 1.0], item_ids=["x", "y", "z"])
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    keys = ["split", "strategy", "estimator", "k", "seed"]
+    levels = [["random"], ["random", "fisher"], ["mean", "irt"], [30, 10, 100], [0, 1, 2]]
+    rows = pd.MultiIndex.from_product(levels, names=keys).to_frame(index=False)
+    return rows.assign(kendall=rng.uniform(0.5, 1, len(rows)), mae=rng.uniform(0, 9, len(rows)))
+
+
+def summarise(table):
+    grouped = table.groupby(["strategy", "estimator", "k"], sort=False)
+    parts = {"kendall": grouped["kendall"].mean(), "kendall_sd": grouped["kendall"].std()}
+    return pd.DataFrame({**parts, "n_seeds": grouped.size()})
+
+
+def lines(axes):
+    return {line.get_label(): line for line in axes.lines}
+
+
+def test_item_curves_are_the_banks(bank):
+    axes = plot.item_curves(bank, theta=GRID).axes[0]
+    wanted = bank.probability(GRID)
+    for number, name in enumerate(bank.item_ids):
+        np.testing.assert_array_equal(lines(axes)[name].get_xdata(), GRID)
+        np.testing.assert_array_equal(lines(axes)[name].get_ydata(), wanted[number])
+    assert axes.get_xlabel()
+    assert axes.get_ylabel()
+
+
+def test_item_curves_of_some_items_in_the_order_asked(bank):
+    figure = plot.item_curves(bank, ["z", "x"])
+    assert list(lines(figure.axes[0])) == ["z", "x"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["z", "x"]
+
+
+def test_many_items_have_a_colour_bar_and_no_legend():
+    many = ItemBank.from_parameters(a=np.r_[0.0, np.ones(11)], b=np.linspace(-9, 9, 12))
+    figure = plot.item_curves(many, theta=GRID)
+    assert len(figure.axes) == 2
+    assert figure.legends == []
+    shown = np.array([line.get_ydata() for line in figure.axes[0].lines])
+    np.testing.assert_array_equal(shown, many.probability(GRID))
+
+
+def test_default_abilities_are_those_of_the_population():
+    bank = ItemBank.from_parameters(b=[0.0], population_mean=2.0, population_sd=0.5)
+    for figure in (plot.item_curves(bank), plot.information_curve(bank)):
+        assert figure.axes[0].get_xlim() == (0.0, 4.0)
+
+
+def test_information_and_its_standard_error(bank):
+    upper, lower = plot.information_curve(bank, GRID).axes
+    np.testing.assert_array_equal(upper.lines[0].get_xdata(), GRID)
+    np.testing.assert_array_equal(upper.lines[0].get_ydata(), test_information(bank, GRID))
+    np.testing.assert_array_equal(lower.lines[0].get_ydata(), expected_se(bank, GRID))
+
+
+def test_information_of_a_bank_that_says_nothing_is_drawn(tmp_path):
+    nothing = ItemBank.from_parameters(a=[0.0, 0.0])
+    plot.save(plot.information_curve(nothing), tmp_path / "nothing.png")
+
+
+@pytest.mark.parametrize("metric", ["kendall", "mae"])
+def test_rank_correlation_shows_the_table(table, metric):
+    figure = plot.rank_correlation(table, metric)
+    assert len(figure.axes) == 2
+    means = table.groupby(["estimator", "strategy", "k"])[metric].mean()
+    spread = table.groupby(["estimator", "strategy", "k"])[metric].std()
+    for axes, estimator in zip(figure.axes, ["mean", "irt"], strict=True):
+        assert list(lines(axes)) == ["random", "fisher"]
+        for number, (name, line) in enumerate(lines(axes).items()):
+            wanted = means[estimator, name]
+            np.testing.assert_array_equal(line.get_xdata(), [10, 30, 100])
+            np.testing.assert_allclose(line.get_ydata(), wanted, rtol=1e-12)
+            band = axes.collections[number].get_paths()[0].vertices
+            low, high = wanted - spread[estimator, name], wanted + spread[estimator, name]
+            for k in (10, 30, 100):
+                at = band[band[:, 0] == k, 1]
+                np.testing.assert_allclose([at.min(), at.max()], [low[k], high[k]], rtol=1e-12)
+
+
+def test_rank_correlation_of_a_summary_is_the_same(table):
+    long, short = (plot.rank_correlation(t, estimator="irt") for t in (table, summarise(table)))
+    assert len(short.axes) == 1
+    for a, b in zip(long.axes[0].lines, short.axes[0].lines, strict=True):
+        np.testing.assert_allclose(a.get_xydata(), b.get_xydata(), rtol=1e-12)
+    assert long.legends[0].get_title().get_text() == short.legends[0].get_title().get_text()
+
+
+def test_one_seed_has_no_band(table):
+    axes = plot.rank_correlation(table[table["seed"] == 0]).axes[0]
+    assert len(axes.collections) == 0
+
+
+def test_a_dozen_strategies_look_different(table):
+    parts = [table.assign(strategy=f"s{number}") for number in range(12)]
+    axes = plot.rank_correlation(pd.concat(parts), estimator="irt").axes[0]
+    looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axes.lines}
+    assert len(looks) == 12
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_saved_figures_are_whole_and_repeatable(table, tmp_path, suffix):
+    paths = [tmp_path / f"{name}.{suffix}" for name in "ab"]
+    for path in paths:
+        plot.save(plot.rank_correlation(table), path)
+    first, second = (path.read_bytes() for path in paths)
+    assert len(first) > 5000
+    assert first == second
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_no_window_is_opened(bank):
+    code = "matplotlib.pyplot"
+    before = code in sys.modules
+    plot.item_curves(bank)
+    assert (code in sys.modules) == before
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda bank, table, path: plot.save(plot.item_curves(bank), path / "a.gif"), "png"),
+        (lambda bank, table, path: plot.save(plot.item_curves(bank), path / "b" / "a.png"), "b"),
+        (lambda bank, table, path: plot.item_curves(bank, ["w"]), "w"),
+        (lambda bank, table, path: plot.item_curves(bank, []), "items"),
+        (lambda bank, table, path: plot.item_curves(bank, theta=[np.nan, 1]), "theta"),
+        (lambda bank, table, path: plot.rank_correlation(table, "r2"), "metric"),
+        (lambda bank, table, path: plot.rank_correlation(table, "pearson"), "pearson"),
+        (lambda bank, table, path: plot.rank_correlation(table, estimator="best"), "estimator"),
+        (lambda bank, table, path: plot.rank_correlation(table[:0]), "rows"),
+        (
+            lambda bank, table, path: plot.rank_correlation(
+                pd.concat([table, table.assign(split="ability")])
+            ),
+            "one split",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(call, named, bank, table, tmp_path):
+    with pytest.raises(InputError, match=named):
+        call(bank, table, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_matplotlib_is_a_sentence(bank, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InputError, match=r"pip install 'irtcat\[plot\]'"):
+        plot.item_curves(bank)
