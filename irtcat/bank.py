@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error
+from irtcat._files import check_target, replacing
 from irtcat._precision import precision
 from irtcat._types import FloatArray, Ids
 from irtcat.models import (
@@ -303,7 +303,7 @@ class ItemBank:
         Raises:
             InputError: when the folder does not exist or cannot be written.
         """
-        target = Path(path)
+        target = check_target(path)
         meta = {
             "format": FORMAT,
             "version": VERSION,
@@ -321,17 +321,8 @@ class ItemBank:
         }
         if self.covariance is not None:
             arrays["covariance"] = self.covariance
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
-        try:
-            temporary.write_bytes(buffer.getvalue())
-            os.replace(temporary, target)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise argument_error(
-                "path", "a file that can be written", str(path), f"({error.strerror})"
-            ) from None
+        with replacing(path) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
         return target
 
     @staticmethod

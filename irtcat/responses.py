@@ -5,7 +5,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -17,6 +16,7 @@ from irtcat._checks import (
     check_interval,
     settle_duplicates,
 )
+from irtcat._files import replacing
 from irtcat._matrix import (
     as_matrix,
     as_numbers,
@@ -387,13 +387,8 @@ class Responses:
             "codes": np.array(self.codes, dtype=np.int64),
             "metadata": np.array(json.dumps(metadata)),
         }
-        partial = target.with_name(f".{target.name}.{uuid4().hex}")
-        try:
-            with partial.open("xb") as file:
-                np.savez_compressed(file, **arrays)
-            os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(target) as file:
+            np.savez_compressed(file, **arrays)
 
 
 def _placed(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> ResponseError:

@@ -212,13 +212,13 @@ def fit_em(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
         state = EMState(jnp.asarray(start.params, dtype), start.mean, start.sd)
         ended = run_em(problem, state, settings, options.progress)
         latent = _Latent()
+        check = _best_latent(problem, ended) if not prior.scaled else (np.nan, np.nan)
         if prior.aside.any():
             ended = _count_aside(problem, ended)
         elif prior.scaled and prior.sparse.any():
             latent, ended = _population(problem, ended)
         share = float(start.item_n.sum() / (rows.weights.sum() * rows.x.shape[1]))
         covariance, how = _covariance(problem, ended, options.standard_errors, share)
-        check = _best_latent(problem, ended) if not prior.scaled else (np.nan, np.nan)
     statistics = _statistics(responses, prior, start, ended, parameter_names(work))
     bank = _bank(responses, cls, start, ended, covariance, latent, statistics)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))

@@ -71,9 +71,7 @@ def pack(model: ItemModel) -> Float[Array, "items params"]:
     return jnp.stack([getattr(model, name) for name in parameter_names(model)], axis=-1)
 
 
-def unpack(
-    cls: type[ModelT], matrix: Float[Array | np.ndarray, "*items params"]
-) -> ModelT:
+def unpack(cls: type[ModelT], matrix: Float[Array | np.ndarray, "*items params"]) -> ModelT:
     """Undo `pack`; also takes the vector of one item."""
     columns = [matrix[..., i] for i in range(matrix.shape[-1])]
     return cls(*columns)

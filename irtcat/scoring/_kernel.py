@@ -35,6 +35,7 @@ __all__ = [
     "item_curves",
     "local_quadrature",
     "log_likelihood",
+    "place_nodes",
     "posterior_on_grid",
     "response_channels",
 ]
@@ -201,26 +202,38 @@ def local_quadrature(
         Nodes, posterior weights, the log of the normaliser, and for the transpose of the
         interpolation the first stencil node and the stencil's weights.
     """
-    window = log_lik.shape[1]
     z = jnp.asarray(points, log_lik.dtype)
-    step = z[1] - z[0]
     mean, sd = _mode(log_lik, left)
     for turn in range(rounds):
-        theta = mean[:, None] + sd[:, None] * z
-        theta = jnp.clip(theta, left, left + (window - 1) * SPACING)
-        u = (theta - left) / SPACING
-        first = jnp.clip(jnp.floor(u).astype(jnp.int32) - 3, 0, window - STENCIL)
-        stencil = _lagrange(u - first)
-        index = first[..., None] + jnp.arange(STENCIL, dtype=jnp.int32)
-        rows = jnp.arange(log_lik.shape[0], dtype=jnp.int32)[:, None, None]
-        value = (log_lik[rows, index] * stencil).sum(-1)
-        log_post = value - 0.5 * (theta**2 + LOG_2PI) + jnp.log(step * sd)[:, None]
-        log_z = logsumexp(log_post, axis=1)
-        weight = jnp.exp(log_post - log_z[:, None])
+        out = place_nodes(log_lik, left, mean, sd, z)
         if turn + 1 < rounds:
+            theta, weight = out[:2]
             mean = (weight * theta).sum(1)
             spread = jnp.sqrt((weight * (theta - mean[:, None]) ** 2).sum(1))
             sd = jnp.maximum(spread, 0.3 * sd)
+    return out
+
+
+def place_nodes(
+    log_lik: Float[Array, "rows window"],
+    left: Float[Array, ""],
+    mean: Float[Array, " rows"],
+    sd: Float[Array, " rows"],
+    z: Float[Array, " points"],
+) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
+    """Integrate each row's posterior on the nodes ``mean + sd * z`` (see `local_quadrature`)."""
+    window = log_lik.shape[1]
+    theta = mean[:, None] + sd[:, None] * z
+    theta = jnp.clip(theta, left, left + (window - 1) * SPACING)
+    u = (theta - left) / SPACING
+    first = jnp.clip(jnp.floor(u).astype(jnp.int32) - 3, 0, window - STENCIL)
+    stencil = _lagrange(u - first)
+    index = first[..., None] + jnp.arange(STENCIL, dtype=jnp.int32)
+    rows = jnp.arange(log_lik.shape[0], dtype=jnp.int32)[:, None, None]
+    value = (log_lik[rows, index] * stencil).sum(-1)
+    log_post = value - 0.5 * (theta**2 + LOG_2PI) + jnp.log((z[1] - z[0]) * sd)[:, None]
+    log_z = logsumexp(log_post, axis=1)
+    weight = jnp.exp(log_post - log_z[:, None])
     return theta, weight, log_z, index, stencil
 
 

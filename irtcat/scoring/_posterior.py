@@ -12,18 +12,23 @@ from irtcat._types import FloatArray
 from irtcat.models import ItemModel
 from irtcat.scoring._kernel import (
     LIMIT,
+    SPACING,
     grid_nodes,
     item_curves,
     local_quadrature,
     log_likelihood,
+    place_nodes,
     response_channels,
 )
-from irtcat.scoring._layout import BLOCK_BYTES
+from irtcat.scoring._layout import BLOCK_BYTES, WIDE_SD
 
 __all__ = ["FINE_NODES", "Posterior", "posterior", "row_blocks"]
 
 FINE_NODES = np.linspace(-6.0, 6.0, 121)
 """Nodes of the reported posterior, in SDs: fine enough for quantiles and draws."""
+
+NEGLIGIBLE = 30.0
+"""Fall of the log-posterior from its top beyond which nothing is left to integrate."""
 
 
 class Posterior(NamedTuple):
@@ -49,6 +54,28 @@ def row_blocks(n_rows: int, n_items: int, itemsize: int) -> np.ndarray:
     return rows.reshape(n_blocks, size)
 
 
+def _support(log_lik: Array, nodes: Array) -> tuple[Array, Array, Array]:
+    """Where each row's posterior lives, for those wide enough to be seen on the grid.
+
+    Short tests can leave a posterior skewed or with two modes, whose tails reach beyond six SDs.
+
+    Returns:
+        Middle and a twelfth of the width of the range that holds all of it, and whether its SD
+        is at least `WIDE_SD`.
+    """
+    log_post = log_lik - 0.5 * nodes**2
+    fall = log_post.max(axis=1, keepdims=True) - log_post
+    weight = jnp.exp(-fall)
+    weight = weight / weight.sum(axis=1, keepdims=True)
+    mean = weight @ nodes
+    sd = jnp.sqrt((weight * (nodes - mean[:, None]) ** 2).sum(1))
+    inside = fall < NEGLIGIBLE
+    low = jnp.where(inside, nodes, LIMIT).min(axis=1) - SPACING
+    high = jnp.where(inside, nodes, -LIMIT).max(axis=1) + SPACING
+    low, high = jnp.maximum(low, -LIMIT), jnp.minimum(high, LIMIT)
+    return (low + high) / 2, (high - low) / 12, sd >= WIDE_SD
+
+
 @functools.partial(jax.jit, static_argnames=("gaps",))
 def _posterior(
     model: ItemModel, x: Array, rows: Array, gaps: bool, like: Float[Array, ""]
@@ -62,8 +89,12 @@ def _posterior(
         safe = jnp.minimum(rows, x.shape[0] - 1)
         hot, mask = response_channels(x[safe], curves.contrast.shape[0], gaps, like.dtype)
         log_lik = log_likelihood(hot, mask, curves)
-        theta, weight, log_z, _, _ = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES)
-        return theta, weight, log_z
+        narrow = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES)
+        mean, sd, is_wide = _support(log_lik, nodes)
+        wide = place_nodes(log_lik, left, mean, sd, jnp.asarray(FINE_NODES, like.dtype))
+        column = is_wide[:, None]
+        theta = jnp.where(column, wide[0], narrow[0])
+        return theta, jnp.where(column, wide[1], narrow[1]), jnp.where(is_wide, wide[2], narrow[2])
 
     out = jax.lax.map(block, rows)
     return tuple(part.reshape(-1, *part.shape[2:]) for part in out)

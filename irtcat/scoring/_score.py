@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri
-from scipy.stats import chi2
 
 from irtcat._checks import argument_error, check_choice, check_count, check_interval
 from irtcat._precision import choose_precision, precision
@@ -127,7 +126,7 @@ def _bounded(task: _Task, kind: str) -> _Estimate:
     theta, se = estimate.theta.copy(), estimate.se.copy()
     lower, upper, flags = estimate.lower.copy(), estimate.upper.copy(), estimate.flags
     grid = np.linspace(low, high, GRID)
-    drop = chi2.ppf(task.interval, 1) / 2
+    drop = ndtri(0.5 + task.interval / 2) ** 2 / 2  # half the chi-squared quantile, df = 1
     inside = out.objective >= out.objective.max(axis=1, keepdims=True) - drop
     at_low, at_high = theta <= low, theta >= high
     # At a bound the curvature says nothing: take the likelihood-ratio interval, open outwards.
