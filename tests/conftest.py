@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jaxtyping import install_import_hook
+from scipy.special import expit
 
 # Shapes written in annotations are enforced from here on (jaxtyping with beartype).
 MATHS = ["models", "information", "scoring._kernel", "scoring._posterior", "scoring._point"]
@@ -57,27 +58,32 @@ class Oracle:
     """
 
     @staticmethod
-    def curves(params, theta):
-        """P(right), items x nodes."""
+    def both_curves(params, theta):
+        """P(wrong) and P(right), each items x nodes and free of cancellation."""
         params = np.atleast_2d(np.asarray(params, float))
         if params.shape[1] == 1:
             params = np.column_stack([np.ones(len(params)), params])
         slope, intercept, *logits = params.T
-        p = 1 / (1 + np.exp(-(slope[:, None] * theta + intercept[:, None])))
-        c, d = np.zeros(len(params)), np.ones(len(params))
+        z = slope[:, None] * theta + intercept[:, None]
+        c, d = np.zeros((len(params), 1)), np.ones((len(params), 1))
         if logits:
-            c = 1 / (1 + np.exp(-logits[0]))
+            c = expit(logits[0])[:, None]
         if len(logits) > 1:
-            d = 1 / (1 + np.exp(-logits[1]))
-        return c[:, None] + (d - c)[:, None] * p
+            d = expit(logits[1])[:, None]
+        return (1 - d) + (d - c) * expit(-z), c + (d - c) * expit(z)
+
+    @classmethod
+    def curves(cls, params, theta):
+        """P(right), items x nodes."""
+        return cls.both_curves(params, theta)[1]
 
     @classmethod
     def log_likelihood(cls, params, X, theta):
         """Log-likelihood of each row (NaN skipped, fractions allowed), rows x nodes."""
-        p = cls.curves(params, theta)
+        wrong, right = (np.log(p) for p in cls.both_curves(params, theta))
         seen = ~np.isnan(X)
-        right = np.where(seen, X, 0.0)
-        return right @ np.log(p) + np.where(seen, 1 - right, 0.0) @ np.log1p(-p)
+        share = np.where(seen, X, 0.0)
+        return share @ right + np.where(seen, 1 - share, 0.0) @ wrong
 
     @classmethod
     def posterior(cls, params, X, mean=0.0, sd=1.0, n=2001, reach=8.0):

@@ -298,7 +298,7 @@ def test_missing_files_and_folders(bank, tmp_path):
         ItemBank.load(tmp_path / "none.npz")
     with pytest.raises(InputError, match="no such file"):
         ItemBank.load(tmp_path)
-    with pytest.raises(InputError, match="can be written"):
+    with pytest.raises(InputError, match="does not exist"):
         bank.save(tmp_path / "none" / "bank.npz")
 
 

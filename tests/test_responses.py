@@ -338,7 +338,7 @@ def test_save_is_whole_or_nothing(tmp_path, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(np, "savez_compressed", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(InputError, match="disk full"):
         r.save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["r.npz"]

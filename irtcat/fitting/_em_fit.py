@@ -141,8 +141,8 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[_Latent, Ended]:
     model = unpack(problem.cls, ended.params)
     state = EMState(ended.params, np.asarray(ended.belief.mean), np.asarray(ended.belief.sd))
     for _ in range(POPULATION_ROUNDS):
-        dtype = problem.dtype.type
-        moved = pack(model.rescale(dtype(latent.mean), dtype(latent.sd)))
+        mean, sd = (jnp.asarray(value, problem.dtype) for value in latent)
+        moved = pack(model.rescale(mean, sd))
         _, belief = run_e_step(problem, state._replace(params=moved), 0.1, 0, False)
         ended = ended._replace(belief=belief)
         state = EMState(moved, np.asarray(belief.mean, float), np.asarray(belief.sd, float))

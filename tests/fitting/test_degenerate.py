@@ -7,7 +7,7 @@ from irtcat import MODELS, InputError, ItemBank, Responses, fit
 from irtcat.scoring import METHODS, score
 
 every_model = pytest.mark.parametrize("key", MODELS)
-SHAPE = (60, 8)
+SHAPE = (60, 26)  # more items than patterns are joined for: one shape, compiled once
 
 
 def ordinary(seed=0, shape=SHAPE):
@@ -33,6 +33,13 @@ def spoiled(**cells):
     return X
 
 
+def sparse():
+    """Two answers a subject."""
+    X, row = np.full(SHAPE, np.nan), np.arange(SHAPE[0])
+    X[row, row % SHAPE[1]], X[row, (row + 1) % SHAPE[1]] = row % 2, row % 3 == 0
+    return X
+
+
 HARD = {
     "constant items": spoiled(col0=1, col1=0),
     "all right and all wrong": spoiled(row0=1, row1=0),
@@ -42,11 +49,10 @@ HARD = {
     "reversed item": np.column_stack([1 - guttman()[:, 3], guttman()[:, 1:]]),
     "pure noise": np.random.default_rng(3).integers(0, 2, SHAPE).astype(float),
     "empty column": spoiled(col2=np.nan),
-    "empty row": spoiled(row4=np.nan),
-    "empty both": spoiled(row4=np.nan, col2=np.nan, col5=1),
-    "one answer a row": np.where(np.eye(*SHAPE)[:, ::-1] + np.eye(*SHAPE, -8) > 0, 1.0, np.nan),
+    "empty row": np.vstack([np.full(SHAPE[1], np.nan), ordinary()]),
+    "empty column, constant item": spoiled(col2=np.nan, col5=1),
+    "two answers a subject": sparse(),
 }
-HARD["one answer a row"][16:] = HARD["empty column"][16:]
 
 
 def assert_sound(result):
