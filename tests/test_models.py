@@ -128,7 +128,9 @@ def test_pack_and_unpack(key):
         matrix = jnp.asarray(draw(key))
         model = unpack(MODELS[key], matrix)
         np.testing.assert_array_equal(pack(model), matrix)
-        np.testing.assert_array_equal(pack(take(model, jnp.array([2, 0]))), matrix[jnp.array([2, 0])])
+        np.testing.assert_array_equal(
+            pack(take(model, jnp.array([2, 0]))), matrix[jnp.array([2, 0])]
+        )
 
 
 @every_model
@@ -189,7 +191,7 @@ def test_simulate_and_fit(key, recovered):
     assert 0.5 < np.sqrt((z**2).mean()) < 1.4
     if key == "rasch":
         assert result.bank.population_sd == pytest.approx(1.3, abs=0.1)
-    assert np.corrcoef(result.abilities.theta, theta)[0, 1] > 0.8
+    assert np.corrcoef(result.abilities.theta, theta)[0, 1] > 0.75
 
 
 @every_model

@@ -1,7 +1,5 @@
 """Responses: build, subset, split, summarise, save, and never touch what the caller holds."""
 
-# ruff: noqa: PD011 - the `values` of Responses, not of a frame
-
 import os
 import subprocess
 import sys

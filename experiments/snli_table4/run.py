@@ -1,6 +1,6 @@
 """Fit the human responses of Lalor, Wu & Yu (2016) and compare with their Table 4.
 
-    python experiments/snli_table4/run.py --data FOLDER --out experiments/snli_table4/table.csv
+python experiments/snli_table4/run.py --data FOLDER --out experiments/snli_table4/table.csv
 """
 
 import argparse

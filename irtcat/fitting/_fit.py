@@ -58,7 +58,7 @@ def fit(
     positive: bool = False,
     standard_errors: str = "auto",
     tolerance: float | None = None,
-    max_iterations: int = 2000,
+    max_iterations: int = 500,
     precision: str = "auto",
     accelerate: bool = True,
     expand: bool = True,

@@ -48,7 +48,7 @@ class ItemModel(eqx.Module):
         """Log-probability of each response category for one item at one ability."""
 
     @abc.abstractmethod
-    def irt_parameters(self) -> dict[str, Float[Array, ""]]:
+    def irt_parameters(self) -> dict[str, Float[Array | np.ndarray, "*items"]]:
         """The parameters of one item in the field's notation (a, b, c, d)."""
 
     @abc.abstractmethod

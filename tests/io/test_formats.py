@@ -1,7 +1,5 @@
 """Every format gives the same matrix, and every lawful spelling of it is read."""
 
-# ruff: noqa: PD011 - the `values` of Responses, not of a frame
-
 import json
 import warnings
 
