@@ -1,7 +1,7 @@
 """Marginal maximum likelihood by EM, from responses to a `Fit`."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Array
 
 from irtcat._precision import choose_precision, precision
-from irtcat._types import BoolArray, FloatArray
+from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._loop import Ended, Settings, run_em
 from irtcat.fitting._options import Options
@@ -57,14 +57,19 @@ def _distinct_rows(responses: Responses) -> _Rows:
     return _Rows(x, np.ones(len(x)), gaps)
 
 
-def _flags(prior: PriorTable, start: Start, ended: Ended, names: tuple[str, ...]) -> list[str]:
+def _flags(
+    prior: PriorTable,
+    start: Start,
+    params: FloatArray,
+    covariance: FloatArray | None,
+    names: tuple[str, ...],
+) -> list[str]:
     """What is to be said of each item."""
-    params = np.asarray(ended.params, float)
     lower = np.asarray(prior.constraints.lower, float)
     upper = np.asarray(prior.constraints.upper, float)
     flags: list[list[str]] = [[] for _ in params]
 
-    def mark(which: BoolArray, text: str) -> None:
+    def mark(which: Any, text: str) -> None:
         for j in np.flatnonzero(which):
             flags[j].append(text)
 
@@ -77,6 +82,9 @@ def _flags(prior: PriorTable, start: Start, ended: Ended, names: tuple[str, ...]
         mark(at_bound, f"{name} at its bound")
     if "slope" in names:
         mark(params[:, names.index("slope")] < 0, "negative slope")
+    if covariance is not None:
+        variance = np.diagonal(covariance, axis1=1, axis2=2)
+        mark(~(variance > 0).all(axis=1), "no standard error: its information is singular")
     return ["; ".join(texts) for texts in flags]
 
 
@@ -114,14 +122,20 @@ def _covariance(
 
 
 def _orient(
-    params: FloatArray, mean: FloatArray, score: FloatArray, names: tuple[str, ...]
-) -> FloatArray:
-    """Turn the scale round where higher ability would mean fewer right answers."""
+    ended: Ended, covariance: FloatArray | None, score: FloatArray, names: tuple[str, ...]
+) -> tuple[FloatArray, FloatArray | None, int]:
+    """Turn the scale round where higher ability would mean fewer right answers.
+
+    Returns:
+        Parameters, covariance, and the sign (-1 where the scale was turned).
+    """
+    params, mean = np.asarray(ended.params, float), np.asarray(ended.belief.mean, float)
     if "slope" not in names or (mean - mean.mean()) @ (score - score.mean()) >= 0:
-        return params
-    params = params.copy()
-    params[:, names.index("slope")] *= -1
-    return params
+        return params, covariance, 1
+    turn = np.where(np.array(names) == "slope", -1.0, 1.0)
+    if covariance is not None:
+        covariance = covariance * np.outer(turn, turn)
+    return params * turn, covariance, -1
 
 
 class _Latent(NamedTuple):
@@ -147,6 +161,8 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[_Latent, Ended]:
         ended = ended._replace(belief=belief)
         state = EMState(moved, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
         shift, factor = _best_latent(problem, ended)
+        if not np.isfinite([shift, factor]).all():
+            break
         factor = float(np.clip(factor, 0.5, 2.0))
         latent = _Latent(latent.mean + latent.sd * shift, latent.sd * factor)
         if abs(shift) < 1e-4 and abs(factor - 1) < 1e-4:
@@ -219,10 +235,12 @@ def fit_em(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
             latent, ended = _population(problem, ended)
         share = float(start.item_n.sum() / (rows.weights.sum() * rows.x.shape[1]))
         covariance, how = _covariance(problem, ended, options.standard_errors, share)
-    statistics = _statistics(responses, prior, start, ended, parameter_names(work))
-    bank = _bank(responses, cls, start, ended, covariance, latent, statistics)
-    log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     names = parameter_names(work)
+    params, covariance, sign = _orient(ended, covariance, start.mean, names)
+    statistics = _statistics(responses, prior, start, params, covariance, names)
+    latent = latent._replace(mean=sign * latent.mean)
+    bank = _bank(responses, cls, params, covariance, latent, statistics)
+    log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     bank = replace(
         bank,
         provenance={
@@ -256,7 +274,12 @@ def fit_em(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
 
 
 def _statistics(
-    responses: Responses, prior: PriorTable, start: Start, ended: Ended, names: tuple[str, ...]
+    responses: Responses,
+    prior: PriorTable,
+    start: Start,
+    params: FloatArray,
+    covariance: FloatArray | None,
+    names: tuple[str, ...],
 ) -> pd.DataFrame:
     """What the bank records of each item's calibration data."""
     share = np.full(len(start.item_n), np.nan)
@@ -264,7 +287,7 @@ def _statistics(
     columns = {
         "n_responses": start.item_n.round().astype(int),
         "proportion_correct": share,
-        "flags": _flags(prior, start, ended, names),
+        "flags": _flags(prior, start, params, covariance, names),
     }
     return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
 
@@ -272,24 +295,13 @@ def _statistics(
 def _bank(
     responses: Responses,
     cls: type[ItemModel],
-    start: Start,
-    ended: Ended,
+    params: FloatArray,
     covariance: FloatArray | None,
     latent: _Latent,
     statistics: pd.DataFrame,
 ) -> ItemBank:
-    """The items on the bank's scale, turned so that higher ability means more right answers."""
-    names = ("slope", "intercept") if cls is Rasch else parameter_names(cls)
-    found = np.asarray(ended.params, float)
-    params = _orient(found, np.asarray(ended.belief.mean, float), start.mean, names)
-    mean = latent.mean
-    if params is not found:
-        mean = -mean
-        if covariance is not None:
-            slope = names.index("slope")
-            covariance[:, slope, :] *= -1
-            covariance[:, :, slope] *= -1
-    sd, keep = latent.sd, list(range(len(names)))
+    """The items on the bank's scale; a Rasch bank takes the common slope into its population."""
+    mean, sd, keep = latent.mean, latent.sd, list(range(params.shape[1]))
     if cls is Rasch:
         factor = float(params[:, 0].mean())
         mean, sd, keep = mean * factor, sd * factor, [1]

@@ -57,19 +57,77 @@ def _log_posterior(weights: FloatArray, belief: EStep, update: EMUpdate) -> floa
     return float(weights @ np.asarray(belief.log_z, float)) + float(update.log_prior)
 
 
-def _is_flat(trace: list[float], noise: float) -> bool:
-    """Whether the objective has only moved by rounding for a good while."""
-    recent = trace[-FLAT_FOR:]
-    return len(recent) == FLAT_FOR and max(recent) - min(recent) <= noise * abs(recent[-1])
+class _Guard:
+    """Decides where to go next, so that the objective never falls but by rounding.
+
+    The next point is, in this order of daring, extrapolated, the image of EM with expansion, or
+    the plain image. Where the objective falls, the next less daring one is taken instead;
+    expansion is then given up, since what it rests on does not hold (steep items at a grid's end,
+    a parameter at its bound).
+    """
+
+    def __init__(self, problem: EMProblem, start: Array, settings: Settings):
+        self.settings = settings
+        self.expand = settings.expand
+        self.jump = Extrapolation(problem.constraints.lower, problem.constraints.upper)
+        self.jump.restart(start)
+        self.best, self.kind = -np.inf, "plain"
+        self.update: EMUpdate | None = None
+        self.trace: list[float] = []
+
+    def retreat(self, value: float) -> Array | None:
+        """The point to go back to if ``value`` is a fall, else None."""
+        if self.update is None or value >= self.best - self.settings.noise * abs(self.best):
+            return None
+        if self.kind == "jump":
+            self.jump.rejected()
+            self.kind, point = "expanded" if self.expand else "plain", self.update.params
+        elif self.kind == "expanded":
+            self.kind, self.expand, point = "plain", False, self.update.plain
+        else:
+            return None
+        self.jump.restart(point)
+        return point
+
+    def advance(self, here: Array, value: float, update: EMUpdate, iteration: int) -> Array:
+        """The next point after an accepted one."""
+        self.trace.append(value)
+        if self.kind == "jump":
+            self.jump.restart(here)
+        self.best, self.update = value, update
+        if self.is_flat and self.expand:
+            self.expand, self.kind = False, "plain"
+            self.jump.restart(update.plain)
+            return update.plain
+        self.kind = "expanded" if self.expand else "plain"
+        if self.settings.accelerate is None or iteration + 1 < self.settings.accelerate:
+            self.jump.restart(update.params)
+            return update.params
+        point, jumped = self.jump.propose(update.params, update.metric)
+        self.kind = "jump" if jumped else self.kind
+        return point
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the objective has only moved by rounding for a good while."""
+        recent = self.trace[-FLAT_FOR:]
+        spread = max(recent) - min(recent) if recent else np.inf
+        return len(recent) == FLAT_FOR and spread <= self.settings.noise * abs(recent[-1])
+
+    def verdict(self, step: float, gain: float) -> str:
+        """Why the point just accepted is the last one; empty if it is not."""
+        tolerance = self.settings.tolerance
+        if step <= tolerance and gain <= 2 * tolerance:
+            return f"Converged: the last step was {step:.1e} standard errors."
+        if self.is_flat and step <= LOOSE * tolerance:
+            return f"Converged: the log-posterior no longer changes (step {step:.1e})."
+        return ""
 
 
 def run_em(
     problem: EMProblem, state: EMState, settings: Settings, progress: Progress | None
 ) -> Ended:
     """Iterate the EM map to convergence.
-
-    An extrapolated point whose objective is below the last one's is given up and the plain
-    image taken instead, so the objective never falls but by rounding.
 
     Args:
         problem: what is fitted.
@@ -84,66 +142,30 @@ def run_em(
         FloatingPointError: when the objective is not finite.
     """
     weights = np.asarray(problem.weights, float)
-    jump = Extrapolation(problem.constraints.lower, problem.constraints.upper)
-    jump.restart(state.params)
-    best, fallback, jumped = -np.inf, state.params, False
-    trace: list[float] = []
-    expand = settings.expand
+    guard = _Guard(problem, state.params, settings)
     for iteration in range(settings.max_iterations):
-        first = iteration == 0
-        update, belief = run_e_step(
-            problem,
-            state,
-            FIRST_SLACK if first else LATER_SLACK,
-            FIRST_NEWTON_STEPS if first else NEWTON_STEPS,
-            expand,
+        slack, n_steps = (
+            (FIRST_SLACK, FIRST_NEWTON_STEPS) if iteration == 0 else (LATER_SLACK, NEWTON_STEPS)
         )
+        update, belief = run_e_step(problem, state, slack, n_steps, guard.expand)
         value, step = _log_posterior(weights, belief, update), float(update.step)
         if not np.isfinite([value, step]).all():
             raise FloatingPointError(f"The log-posterior became {value} in iteration {iteration}.")
-        if jumped and value < best - settings.noise * abs(best):
-            jump.rejected()
-            jump.restart(fallback)
-            state, jumped = state._replace(params=fallback), False
+        back = guard.retreat(value)
+        if back is not None:
+            state = state._replace(params=back)
             continue
-        # Abilities at the grid's end break the invariance that the expansion rests on; plain EM
-        # is an ascent there too.
-        expand = expand and value >= best - settings.noise * abs(value)
-        trace.append(value)
+        point = guard.advance(state.params, value, update, iteration)
         if progress is not None:
             progress(iteration + 1, value, step)
-        if step <= settings.tolerance and float(update.gain) <= 2 * settings.tolerance:
-            return Ended(
-                state.params,
-                belief,
-                update,
-                True,
-                iteration + 1,
-                f"Converged: the last step was {step:.1e} standard errors.",
-                np.array(trace),
-            )
-        if _is_flat(trace, settings.noise) and step <= LOOSE * settings.tolerance:
-            message = f"Converged: the log-posterior no longer changes (step {step:.1e})."
-            return Ended(
-                state.params, belief, update, True, iteration + 1, message, np.array(trace)
-            )
-        best, fallback = value, update.params
-        if jumped:
-            jump.restart(state.params)
-        if settings.accelerate is not None and iteration + 1 >= settings.accelerate:
-            point, jumped = jump.propose(update.params, update.metric)
-        else:
-            point, jumped = update.params, False
-            jump.restart(point)
+        ended = Ended(state.params, belief, update, True, iteration + 1, "", np.array(guard.trace))
+        if message := guard.verdict(step, float(update.gain)):
+            return ended._replace(message=message)
         moments = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
         state = EMState(point, *moments)
-    return Ended(
-        state.params if jumped else fallback,
-        belief,
-        update,
-        False,
-        settings.max_iterations,
-        f"Not converged: the step was still {step:.1e} standard errors after "
+    return ended._replace(
+        converged=False,
+        n_iterations=settings.max_iterations,
+        message=f"Not converged: the step was still {step:.1e} standard errors after "
         f"{settings.max_iterations} iterations. Raise max_iterations.",
-        np.array(trace),
     )

@@ -20,6 +20,9 @@ __all__ = ["Constraints", "MStep", "log_prior", "m_step", "penalised_terms"]
 
 RIDGE = 1e-10
 
+BELOW_ALL = 1e30
+"""Stands for minus infinity, which times a weight of 0 would be NaN."""
+
 MOST_TURNS = 12
 """Evaluations at most, where steps are refused and damped again."""
 
@@ -163,7 +166,12 @@ def _solve(matrix: Array, vector: Array) -> Array:
 
 
 def _direction(
-    gradient: Array, information: Array, damping: Array, active: Array, tied: tuple[int, ...]
+    gradient: Array,
+    information: Array,
+    damping: Array,
+    active: Array,
+    tied: tuple[int, ...],
+    item_weights: Array,
 ) -> Array:
     """The damped Newton step; tied parameters move together, inactive ones not at all."""
     n = gradient.shape[-1]
@@ -182,7 +190,8 @@ def _direction(
     solved_gradient = _solve(block, vector[:, o])
     schur = matrix[:, t][:, :, t] - jnp.einsum("jot,jos->jts", cross, solved)
     right = vector[:, t] - jnp.einsum("jot,jo->jt", cross, solved_gradient)
-    shared = _solve(schur.sum(0), right.sum(0))
+    weight = item_weights[:, None]
+    shared = _solve((weight[..., None] * schur).sum(0), (weight * right).sum(0))
     step_own = solved_gradient - jnp.einsum("jot,t->jo", solved, shared)
     out = jnp.zeros_like(gradient).at[:, o].set(step_own)
     return out.at[:, t].set(shared)
@@ -210,6 +219,7 @@ def m_step(
     counts: Float[Array, "contrasts nodes items"],
     totals: Array,
     constraints: Constraints,
+    item_weights: Float[Array, " items"],
     tied: tuple[int, ...],
     n_steps: int | Array,
 ) -> MStep:
@@ -221,24 +231,25 @@ def m_step(
         counts: expected counts of categories 1, 2, ... on the grid.
         totals: the same over all categories, (nodes,) or (nodes, items).
         constraints: priors, fixed parameters, bounds.
+        item_weights: 1 for items that tied parameters are estimated from, 0 for the others.
         tied: columns of ``params`` that all items share.
         n_steps: number of steps.
 
     Returns:
         The new parameters; no item's objective is below that of ``params`` (for tied
-        parameters: the sum over the items).
+        parameters: the sum over the items of weight 1).
     """
 
     def propose(best: Array, gradient: Array, information: Array, damping: Array) -> Array:
         at_low = (best <= constraints.lower) & (gradient < 0)
         at_high = (best >= constraints.upper) & (gradient > 0)
         active = constraints.free & ~at_low & ~at_high
-        move = _direction(gradient, information, damping, active, tied)
+        move = _direction(gradient, information, damping, active, tied, item_weights)
         return jnp.clip(best + move, constraints.lower, constraints.upper)
 
     def better(new: Array, old: Array) -> Array:
         if tied:
-            new, old = jnp.full_like(new, new.sum()), jnp.full_like(old, old.sum())
+            new, old = (jnp.full_like(v, (item_weights * v).sum()) for v in (new, old))
         return new >= old - 64 * jnp.finfo(old.dtype).eps * jnp.abs(old)
 
     def body(turn: Array, state: _State) -> _State:
@@ -258,11 +269,11 @@ def m_step(
         stuck = jnp.where(turn == 0, True, state.stuck & ~up)
         return _State(best, value, gradient, information, damping, candidate, squared, stuck)
 
-    # The first turn evaluates the starting point itself: anything is better than -inf.
+    # The first turn evaluates the starting point itself: anything is better than nothing.
     nothing = jnp.zeros_like(params[:, 0])
     state = _State(
         params,
-        nothing - jnp.inf,
+        nothing - BELOW_ALL,
         jnp.zeros_like(params),
         jnp.zeros((*params.shape, params.shape[1]), params.dtype),
         nothing,

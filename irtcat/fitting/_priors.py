@@ -112,7 +112,7 @@ def prior_table(
             column = names.index(name)
             mean[sparse, column], precision[sparse, column] = centre, sd**-2.0
     bounds = np.array([BOUNDS.get(name, (-np.inf, np.inf)) for name in names])
-    if positive and "slope" in names:
+    if "slope" in names and (positive or "slope" in cls.tied):  # one slope for all points upwards
         bounds[names.index("slope"), 0] = SMALLEST_POSITIVE_SLOPE
     constraints = Constraints(
         jnp.asarray(mean, dtype),

@@ -68,6 +68,7 @@ class EMUpdate(NamedTuple):
 
     Attributes:
         params: the image of the parameters.
+        plain: the image without parameter expansion (the same where there is none).
         step: how far the map moved, in standard errors of the complete data (items, and the
             latent mean and SD that were removed).
         gain: what the Newton step is predicted to add to the log-posterior.
@@ -78,6 +79,7 @@ class EMUpdate(NamedTuple):
     """
 
     params: Array
+    plain: Array
     step: Array
     gain: Array
     metric: Array
@@ -124,7 +126,9 @@ def em_map(
     """
     model = unpack(cls, params)
     belief = e_step(model, x, weights, item_weights, wide, narrow, window=window, gaps=gaps)
-    new = m_step(cls, params, belief.counts, belief.totals, constraints, tied, n_steps)
+    new = m_step(
+        cls, params, belief.counts, belief.totals, constraints, item_weights, tied, n_steps
+    )
     n = weights.sum()
     centre = (weights * belief.mean).sum() / n
     variance = (weights * (belief.sd**2 + (belief.mean - centre) ** 2)).sum() / n
@@ -139,7 +143,7 @@ def em_map(
         )
     metric = jnp.diagonal(new.information, axis1=1, axis2=2)
     prior = (item_weights * log_prior(params, constraints)).sum()
-    return EMUpdate(image, step, new.gain, metric, prior, latent), belief
+    return EMUpdate(image, new.params, step, new.gain, metric, prior, latent), belief
 
 
 def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool):
