@@ -12,6 +12,7 @@ from scipy.special import expit
 
 # Shapes written in annotations are enforced from here on (jaxtyping with beartype).
 MATHS = ["models", "information", "scoring._kernel", "scoring._posterior", "scoring._point"]
+MATHS += ["fitting.em", "fitting._mstep", "fitting._start", "fitting.standard_errors"]
 install_import_hook([f"irtcat.{name}" for name in MATHS], "beartype.beartype")
 
 HERE = Path(__file__).parent

@@ -36,7 +36,8 @@ class Fit:
         priors: parameter -> (mean, SD) of the Normal priors that were on for all items.
         n_sparse: number of items that were estimated under the weak priors (see their flags).
         precision: "float64" or "float32".
-        trace: log-posterior at each iteration.
+        trace: log-posterior at each iteration (of the items that are not set aside, see
+            `irtcat.fit`); it never falls but by rounding.
     """
 
     bank: ItemBank

@@ -174,7 +174,9 @@ def _jump_length(x0: Array, x1: Array, x2: Array, metric: Array) -> Array:
 
 
 @jax.jit
-def _jump(x0: Array, x1: Array, x2: Array, length: float, lower: Array, upper: Array) -> Array:
+def _jump(
+    x0: Array, x1: Array, x2: Array, length: Array | float, lower: Array, upper: Array
+) -> Array:
     """The extrapolated point, within the bounds."""
     first, second = x1 - x0, (x2 - x1) - (x1 - x0)
     return jnp.clip(x0 + 2 * length * first + length**2 * second, lower, upper)
