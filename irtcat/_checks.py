@@ -15,6 +15,7 @@ __all__ = [
     "check_ids",
     "check_interval",
     "check_positive",
+    "finite_vector",
     "settle_duplicates",
     "shorten",
 ]
@@ -70,6 +71,22 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     options: Sequence[str] = list(choices)
     if value not in options:
         raise argument_error(name, f"one of {', '.join(options)}", value)
+
+
+def finite_vector(name: str, value: Any) -> np.ndarray:
+    """Make a vector of finite numbers of a number or a sequence, or raise.
+
+    Example:
+        >>> finite_vector("theta", 1)
+        array([1.])
+    """
+    try:
+        vector = np.atleast_1d(np.asarray(value, float))
+    except (TypeError, ValueError):
+        raise argument_error(name, "a number or a vector of numbers", value) from None
+    if vector.ndim != 1 or not np.isfinite(vector).all():
+        raise argument_error(name, "a number or a vector of finite numbers", value)
+    return vector
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> None:

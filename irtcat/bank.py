@@ -1,11 +1,8 @@
 """ItemBank: calibrated items with ids, uncertainty and the meaning of the scale; one file."""
 
-import io
 import json
 import os
-import zipfile
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error
+from irtcat._bank_file import (
+    FORMAT,
+    VERSION,
+    damaged,
+    frame_to_json,
+    plain,
+    read_arrays,
+    read_meta,
+)
+from irtcat._checks import argument_error, finite_vector
 from irtcat._files import check_target, replacing
 from irtcat._precision import precision
 from irtcat._types import FloatArray, Ids
@@ -34,22 +40,7 @@ from irtcat.responses import Responses
 
 __all__ = ["FORMAT", "VERSION", "ItemBank"]
 
-FORMAT = "irtcat-bank"
-VERSION = 1
 IRT_NAMES = ("a", "b", "c", "d")
-UNREADABLE = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    OverflowError,
-    MemoryError,
-    NotImplementedError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What reading a damaged zip of arrays may raise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +254,7 @@ class ItemBank:
         """Probability of a right answer (of the highest category), items x len(theta)."""
         with precision("float64"):
             return np.asarray(
-                probabilities(self.model, jnp.asarray(_vector("theta", theta)))[..., -1]
+                probabilities(self.model, jnp.asarray(finite_vector("theta", theta)))[..., -1]
             )
 
     def simulate(self, theta: Any, seed: int = 0) -> Responses:
@@ -281,7 +272,7 @@ class ItemBank:
             >>> bank.simulate([0.0]).to_numpy().tolist()
             [[1.0, 0.0]]
         """
-        vector = _vector("theta", theta)
+        vector = finite_vector("theta", theta)
         with precision("float64"):
             x = np.asarray(simulate(self.model, jnp.asarray(vector), jax.random.key(seed)))
         return Responses.from_array(x, item_ids=self.item_ids)
@@ -310,9 +301,9 @@ class ItemBank:
             "model": self.model.key,
             "parameter_names": parameter_names(self.model),
             "population": {"mean": self.population_mean, "sd": self.population_sd},
-            "items": _frame_to_json(self.items),
-            "statistics": _frame_to_json(self.statistics),
-            "provenance": _plain(dict(self.provenance)),
+            "items": frame_to_json(self.items),
+            "statistics": frame_to_json(self.statistics),
+            "provenance": plain(dict(self.provenance)),
         }
         arrays = {
             "meta": np.array(json.dumps(meta)),
@@ -332,8 +323,8 @@ class ItemBank:
         Raises:
             InputError: when the file is missing, damaged, not a bank, or from a newer version.
         """
-        arrays = _read_arrays(Path(path))
-        meta = _read_meta(arrays, path)
+        arrays = read_arrays(Path(path))
+        meta = read_meta(arrays, path)
         try:
             names = tuple(meta["parameter_names"])
             model_class = get_model(meta["model"])
@@ -360,49 +351,7 @@ class ItemBank:
                 meta["provenance"],
             )
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise _damaged(path, f"its parts do not fit together ({error})") from None
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a bank file, or one sentence on why they cannot be read."""
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file. Write a bank with `bank.save(path)`.")
-    try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
-            return {name: _read_array(archive.read(f"{name}.npy")) for name in names}
-    except UNREADABLE as error:
-        raise _damaged(path, f"it cannot be read ({type(error).__name__})") from None
-
-
-def _read_array(data: bytes) -> np.ndarray:
-    """One array of the file; bytes that are none raise ValueError."""
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-
-
-def _read_meta(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The JSON part of a bank file, with format and version checked."""
-    if "meta" not in arrays or "parameters" not in arrays:
-        raise InputError(f"{path}: this is not an item bank (no `meta` and `parameters` in it).")
-    try:
-        meta = json.loads(str(arrays["meta"][()]))
-    except json.JSONDecodeError:
-        raise _damaged(path, "its description is not JSON") from None
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        raise InputError(f"{path}: this is not an item bank (its format is not {FORMAT!r}).")
-    version = meta.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise _damaged(path, f"its format version is {version!r}")
-    if version > VERSION:
-        raise InputError(
-            f"{path}: the bank is of format version {version}; this irtcat reads up to {VERSION}."
-            " Upgrade irtcat to read it."
-        )
-    return meta
-
-
-def _damaged(path: str | os.PathLike[str], why: str) -> InputError:
-    return InputError(f"{path}: the bank file is damaged: {why}. Take a copy or calibrate again.")
+            raise damaged(path, f"its parts do not fit together ({error})") from None
 
 
 def _host_model(cls: type[ItemModel], matrix: FloatArray) -> ItemModel:
@@ -413,17 +362,6 @@ def _host_model(cls: type[ItemModel], matrix: FloatArray) -> ItemModel:
 def _logit(p: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
         return np.log(p) - np.log1p(-p)
-
-
-def _vector(name: str, value: Any) -> FloatArray:
-    """A vector of finite numbers, or an error."""
-    try:
-        vector = np.atleast_1d(np.asarray(value, float))
-    except (TypeError, ValueError):
-        raise argument_error(name, "a number or a vector of numbers", value) from None
-    if vector.ndim != 1 or not np.isfinite(vector).all():
-        raise argument_error(name, "a number or a vector of finite numbers", value)
-    return vector
 
 
 def _irt_values(
@@ -447,25 +385,3 @@ def _irt_values(
         variance = np.einsum("ji,jik,jk->j", slope, covariance, slope)
         errors[name] = np.sqrt(np.where(variance >= 0, variance, np.nan))
     return values, errors
-
-
-def _frame_to_json(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns as plain lists; NaN becomes null."""
-    return {str(name): _plain(column.tolist()) for name, column in frame.items()}
-
-
-def _plain(value: Any) -> Any:
-    """Numbers, texts, lists and mappings that JSON knows."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)

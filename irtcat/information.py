@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._checks import argument_error
+from irtcat._checks import finite_vector
 from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
@@ -53,17 +53,6 @@ def _weighted_sum(model: ItemModel, theta: Array, weights: Array, size: int) -> 
     return jax.lax.scan(add, jnp.zeros(n_items, theta.dtype), parts)[0]
 
 
-def _abilities(theta: Any) -> FloatArray:
-    """A vector of finite abilities, or an error."""
-    try:
-        vector = np.atleast_1d(np.asarray(theta, float))
-    except (TypeError, ValueError):
-        raise argument_error("theta", "a number or a vector of numbers", theta) from None
-    if vector.ndim != 1 or not np.isfinite(vector).all():
-        raise argument_error("theta", "a number or a vector of finite numbers", theta)
-    return vector
-
-
 def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
     """Fisher information of every item at every ability.
 
@@ -89,7 +78,7 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
         Lord (1980), Applications of Item Response Theory, section 5.4; tutorial slides "Rank
         Reliability in Evaluation Metrics" of Lalor et al. (2024).
     """
-    vector = _abilities(theta)
+    vector = finite_vector("theta", theta)
     with precision("float64"):
         return np.asarray(_information(bank.model, jnp.asarray(vector)))
 
@@ -161,7 +150,7 @@ def summed_information(bank: ItemBank, theta: Any, weights: Any = None) -> Float
     References:
         Rodriguez et al. (2021), section 4; tutorial slides of Lalor et al. (2024).
     """
-    vector = _abilities(theta)
+    vector = finite_vector("theta", theta)
     weight = np.ones(len(vector)) if weights is None else np.asarray(weights, float)
     size = 64
     pad = -len(vector) % size

@@ -12,7 +12,7 @@ import irtcat
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
 _types _checks
-_precision _matrix _metadata _summary _files
+_precision _matrix _metadata _summary _files _bank_file
 responses models agreement
 bank
 io datasets information

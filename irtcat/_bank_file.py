@@ -1,0 +1,98 @@
+"""The inside of a bank file: a zip of ``.npy`` arrays, one of them a JSON text."""
+
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError
+
+__all__ = ["FORMAT", "VERSION", "damaged", "frame_to_json", "plain", "read_arrays", "read_meta"]
+
+FORMAT = "irtcat-bank"
+VERSION = 1
+UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    OverflowError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What reading a damaged zip of arrays may raise."""
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a bank file, or one sentence on why they cannot be read."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file. Write a bank with `bank.save(path)`.")
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            return {name: _read_array(archive.read(f"{name}.npy")) for name in names}
+    except UNREADABLE as error:
+        raise damaged(path, f"it cannot be read ({type(error).__name__})") from None
+
+
+def _read_array(data: bytes) -> np.ndarray:
+    """One array of the file; bytes that are none raise ValueError."""
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+def read_meta(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The JSON part of a bank file, with format and version checked."""
+    if "meta" not in arrays or "parameters" not in arrays:
+        raise InputError(f"{path}: this is not an item bank (no `meta` and `parameters` in it).")
+    try:
+        meta = json.loads(str(arrays["meta"][()]))
+    except json.JSONDecodeError:
+        raise damaged(path, "its description is not JSON") from None
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise InputError(f"{path}: this is not an item bank (its format is not {FORMAT!r}).")
+    version = meta.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise damaged(path, f"its format version is {version!r}")
+    if version > VERSION:
+        raise InputError(
+            f"{path}: the bank is of format version {version}; this irtcat reads up to {VERSION}."
+            " Upgrade irtcat to read it."
+        )
+    return meta
+
+
+def damaged(path: str | os.PathLike[str], why: str) -> InputError:
+    """The error for a bank file that cannot be used."""
+    return InputError(f"{path}: the bank file is damaged: {why}. Take a copy or calibrate again.")
+
+
+def frame_to_json(frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """Columns as plain lists; NaN becomes null."""
+    return {str(name): plain(column.tolist()) for name, column in frame.items()}
+
+
+def plain(value: Any) -> Any:
+    """Numbers, texts, lists and mappings that JSON knows."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
