@@ -87,7 +87,7 @@ class EMUpdate(NamedTuple):
     latent: Array
 
 
-@functools.partial(jax.jit, static_argnames=("cls", "tied", "window", "gaps", "expand"))
+@functools.partial(jax.jit, static_argnames=("cls", "tied", "window", "gaps"))
 def em_map(
     params: Array,
     x: Array,
@@ -97,12 +97,12 @@ def em_map(
     narrow: Blocks | None,
     constraints: Constraints,
     n_steps: Array,
+    expand: Array,
     *,
     cls: type[ItemModel],
     tied: tuple[int, ...],
     window: int,
     gaps: bool,
-    expand: bool = True,
 ) -> tuple[EMUpdate, EStep]:
     """One EM iteration: E-step, M-step, and the latent scale removed.
 
@@ -115,11 +115,11 @@ def em_map(
         narrow: likewise.
         constraints: priors, fixed parameters, bounds.
         n_steps: Newton steps of the M-step.
+        expand: whether to estimate and remove the latent mean and SD (parameter expansion).
         cls: the item model's class.
         tied: columns all items share.
         window: see `irtcat.scoring.e_step`.
         gaps: whether any response is missing.
-        expand: whether to estimate and remove the latent mean and SD (parameter expansion).
 
     Returns:
         The update, and the E-step at ``params``.
@@ -133,14 +133,12 @@ def em_map(
     centre = (weights * belief.mean).sum() / n
     variance = (weights * (belief.sd**2 + (belief.mean - centre) ** 2)).sum() / n
     latent = jnp.stack([centre, jnp.sqrt(variance)])
-    image, step = new.params, new.step
-    if expand:
-        mu, log_sd = centre, 0.5 * jnp.log(variance)
-        image = pack(unpack(cls, image).rescale(mu, jnp.exp(log_sd)))
-        image = jnp.clip(image, constraints.lower, constraints.upper)
-        step = jnp.maximum(
-            step, jnp.sqrt(n) * jnp.maximum(jnp.abs(mu), jnp.sqrt(2) * jnp.abs(log_sd))
-        )
+    mu = jnp.where(expand, centre, 0.0)
+    log_sd = jnp.where(expand, 0.5 * jnp.log(variance), 0.0)
+    image = pack(unpack(cls, new.params).rescale(mu, jnp.exp(log_sd)))
+    image = jnp.clip(image, constraints.lower, constraints.upper)
+    moved = jnp.maximum(jnp.abs(mu), jnp.sqrt(2) * jnp.abs(log_sd))
+    step = jnp.maximum(new.step, jnp.sqrt(n) * moved)
     metric = jnp.diagonal(new.information, axis1=1, axis2=2)
     prior = (item_weights * log_prior(params, constraints)).sum()
     return EMUpdate(image, new.params, step, new.gain, metric, prior, latent), belief
@@ -158,11 +156,11 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
         layout.narrow,
         problem.constraints,
         jnp.int32(n_steps),
+        jnp.asarray(expand),
         cls=problem.cls,
         tied=problem.tied,
         window=layout.window,
         gaps=problem.gaps,
-        expand=expand,
     )
 
 

@@ -56,9 +56,13 @@ class LayoutPlan:
         wide_rows = np.flatnonzero(is_wide)
         n_wide = -(-len(wide_rows) // self.rows)
         narrow = self._windows(np.flatnonzero(~is_wide), mean, sd, slack)
+        if self.n_wide + self.n_narrow == 0 and (sd >= WIDE_SD / 2).any():
+            # First guesses of the SD are rough: room for one block of wide ones from the start
+            # costs less than compiling again when they turn up.
+            n_wide = max(1, n_wide)
         self.n_wide = _grow(self.n_wide, n_wide)
         self.n_narrow = _grow(self.n_narrow, len(narrow))
-        wide = [(wide_rows[i * self.rows : (i + 1) * self.rows], 0) for i in range(n_wide)]
+        wide = [(wide_rows[i : i + self.rows], 0) for i in range(0, len(wide_rows), self.rows)]
         return Layout(
             self._stack(wide, self.n_wide), self._stack(narrow, self.n_narrow), self.window
         )
