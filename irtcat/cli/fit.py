@@ -25,7 +25,7 @@ def command(
         bool, typer.Option(help="Priors on items with few or one-sided responses.")
     ] = True,
     precision: Annotated[str, typer.Option(help="auto, float64 or float32.")] = "auto",
-    max_iterations: Annotated[int, typer.Option(min=1, help="E-steps at most.")] = 2000,
+    max_iterations: Annotated[int, typer.Option(min=1, help="E-steps at most.")] = 500,
     as_json: arguments.Json = False,
     format: arguments.Format = None,
     subject: arguments.SubjectColumn = "subject",
