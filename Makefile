@@ -3,12 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-all check bench clean
 
 demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
 
 test: check
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+test-all: check
 	$(BIN)/python -m pytest -n auto
 
 check: .venv/.dev

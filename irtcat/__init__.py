@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from irtcat import datasets, leaderboard, plot
     from irtcat._checks import InputError
     from irtcat.bank import ItemBank
-    from irtcat.fitting import Fit, fit
+    from irtcat.fitting import Fit, Link, fit, link
     from irtcat.information import fisher_information, test_information
     from irtcat.io import read_responses
     from irtcat.models import MODELS
     from irtcat.prediction import ESTIMATORS, predict
     from irtcat.responses import Responses
+    from irtcat.rotation import factor_loadings, rotate
     from irtcat.scoring import Ability, plausible_values, score, sum_score_table
     from irtcat.selection import STRATEGIES, Subset, select
 
@@ -35,16 +36,20 @@ __all__ = [
     "Fit",
     "InputError",
     "ItemBank",
+    "Link",
     "Responses",
     "Subset",
     "datasets",
+    "factor_loadings",
     "fisher_information",
     "fit",
     "leaderboard",
+    "link",
     "plausible_values",
     "plot",
     "predict",
     "read_responses",
+    "rotate",
     "score",
     "select",
     "sum_score_table",
@@ -57,15 +62,19 @@ _HOME = {
     "Fit": "fitting",
     "InputError": "_checks",
     "ItemBank": "bank",
+    "Link": "fitting",
     "MODELS": "models",
     "Responses": "responses",
     "STRATEGIES": "selection",
     "Subset": "selection",
+    "factor_loadings": "rotation",
     "fisher_information": "information",
     "fit": "fitting",
+    "link": "fitting",
     "plausible_values": "scoring",
     "predict": "prediction",
     "read_responses": "io",
+    "rotate": "rotation",
     "score": "scoring",
     "select": "selection",
     "sum_score_table": "scoring",

@@ -60,6 +60,8 @@ def read_meta(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str]) ->
         raise damaged(path, "its description is not JSON") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise InputError(f"{path}: this is not an item bank (its format is not {FORMAT!r}).")
+    if set(meta.get("arrays", set(arrays) - {"meta"})) != set(arrays) - {"meta"}:
+        raise damaged(path, "its arrays are not those it lists")
     version = meta.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise damaged(path, f"its format version is {version!r}")

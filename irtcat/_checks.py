@@ -9,6 +9,7 @@ import numpy as np
 __all__ = [
     "InputError",
     "ResponseError",
+    "ability_points",
     "argument_error",
     "check_choice",
     "check_count",
@@ -87,6 +88,27 @@ def finite_vector(name: str, value: Any) -> np.ndarray:
     if vector.ndim != 1 or not np.isfinite(vector).all():
         raise argument_error(name, "a number or a vector of finite numbers", value)
     return vector
+
+
+def ability_points(theta: Any, dims: int) -> np.ndarray:
+    """Abilities as a vector where there is one, as a matrix (subjects x dims) where several.
+
+    Example:
+        >>> ability_points(1, 1)
+        array([1.])
+        >>> ability_points([1, 2], 2)
+        array([[1., 2.]])
+    """
+    if dims == 1:
+        return finite_vector("theta", theta)
+    must = f"a subjects x {dims} matrix of finite numbers, an ability a column"
+    try:
+        points = np.atleast_2d(np.asarray(theta, float))
+    except (TypeError, ValueError):
+        raise argument_error("theta", must, theta) from None
+    if points.ndim != 2 or points.shape[1] != dims or not np.isfinite(points).all():
+        raise argument_error("theta", must, np.asarray(theta).tolist())
+    return points
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> None:

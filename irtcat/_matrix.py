@@ -13,6 +13,7 @@ __all__ = [
     "aligned_empty",
     "as_matrix",
     "as_numbers",
+    "check_codes",
     "choose_ids",
     "encode_responses",
     "observed",
@@ -56,11 +57,38 @@ def observed(values: np.ndarray) -> np.ndarray:
     return ~np.isnan(values) if values.dtype.kind == "f" else values != -1
 
 
-def encode_responses(X: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+def check_codes(codes: Any) -> tuple[int, ...] | None:
+    """Declared codes as a tuple; None stays None.
+
+    Raises:
+        InputError: they are not two to 127 consecutive whole numbers from 0 or more.
+
+    Example:
+        >>> check_codes(range(1, 4))
+        (1, 2, 3)
+    """
+    if codes is None:
+        return None
+    must = "two to 127 consecutive whole numbers of 0 or more, such as (1, 2, 3, 4)"
+    try:
+        values = tuple(int(code) for code in codes)
+    except (TypeError, ValueError):
+        raise argument_error("codes", must, codes) from None
+    start = values[0] if values else -1
+    rising = values == tuple(range(start, start + len(values)))
+    if not (2 <= len(values) <= 127 and start >= 0 and rising and list(values) == list(codes)):
+        raise argument_error("codes", must, values)
+    return values
+
+
+def encode_responses(
+    X: np.ndarray, codes: tuple[int, ...] | None = None
+) -> tuple[np.ndarray, tuple[int, ...]]:
     """Turn a numeric matrix into category codes or fractions, whatever it is checked.
 
     Args:
         X: subjects x items of bool, integers (-1 = missing) or floats (NaN = missing).
+        codes: the codes a response can have; those found where None.
 
     Returns:
         A fresh matrix, int8 codes 0..K-1 with -1 = missing or float32 fractions with
@@ -74,6 +102,8 @@ def encode_responses(X: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         >>> values.tolist(), codes
         ([[0, 2], [1, -1]], (1, 2, 3))
     """
+    if codes is not None:
+        return _declared(X.astype(np.int8) if X.dtype.kind == "b" else X, codes)
     if X.dtype.kind == "b":
         return X.astype(np.int8), (0, 1)
     low, high, whole = _float_range(X) if X.dtype.kind == "f" else _integer_range(X)
@@ -146,14 +176,32 @@ def _fractions(X: np.ndarray) -> np.ndarray:
     return values
 
 
-def _codes(X: np.ndarray, low: int, high: int) -> tuple[np.ndarray, tuple[int, ...]]:
+def _declared(X: np.ndarray, codes: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Copy responses in declared codes; refuse any other value."""
+    must = f"among the codes {codes[0]} to {codes[-1]}"
+    empty = codes[0]
+
+    def bad(block: np.ndarray) -> Any:
+        missing = np.isnan(block) if X.dtype.kind == "f" else block == -1
+        block = np.where(missing, empty, block)
+        return (block != np.rint(block)) | (block < codes[0]) | (block > codes[-1])
+
+    _refuse(X, bad, must)
+    if not any(observed(X[rows]).any() for rows in row_blocks(X.shape)):
+        raise _nothing()
+    return _codes(X, codes[0], codes[-1], declared=True)
+
+
+def _codes(
+    X: np.ndarray, low: int, high: int, declared: bool = False
+) -> tuple[np.ndarray, tuple[int, ...]]:
     """Copy whole-numbered responses to int8 categories counted from the lowest code."""
     if high <= 1:
         low, high = 0, 1  # right/wrong, also where everyone is right
     elif low == high:
         raise ResponseError("at least two different codes", f"only the code {low}")
     values = aligned_empty(X.shape, np.int8)
-    unseen = set(range(low, high + 1)) if high > 1 else set()
+    unseen = set(range(low, high + 1)) if high > 1 and not declared else set()
     for rows in row_blocks(X.shape):
         block = X[rows]
         missing = np.isnan(block) if X.dtype.kind == "f" else block == -1
@@ -164,7 +212,11 @@ def _codes(X: np.ndarray, low: int, high: int) -> tuple[np.ndarray, tuple[int, .
     if unseen:
         found = [str(code) for code in range(low, high + 1) if code not in unseen]
         got = f"the codes {', '.join(found)} (no {shorten(sorted(unseen))})"
-        raise ResponseError("consecutive integer codes", got, advice="Recode them without holes.")
+        raise ResponseError(
+            "consecutive integer codes",
+            got,
+            advice="Recode them without holes, or declare all with codes=.",
+        )
     return values, tuple(range(low, high + 1))
 
 

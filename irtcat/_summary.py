@@ -110,12 +110,16 @@ def _extremes(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
     return values.view(np.uint8).min(axis=axis).astype(np.int16), values.max(axis=axis)
 
 
-def find_repeats(values: np.ndarray) -> np.ndarray:
-    """Which rows equal an earlier row; rows are compared by a 128-bit digest."""
+def find_repeats(values: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
+    """Which rows equal an earlier row; rows are compared by a 128-bit digest.
+
+    Where there are ``trials`` they must be equal as well.
+    """
     seen: set[bytes] = set()
     repeated = np.zeros(len(values), dtype=bool)
     for position, row in enumerate(values):
-        digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+        content = row.tobytes() + (b"" if trials is None else trials[position].tobytes())
+        digest = hashlib.blake2b(content, digest_size=16).digest()
         repeated[position] = digest in seen
         seen.add(digest)
     return repeated

@@ -21,16 +21,23 @@ from irtcat._bank_file import (
     read_arrays,
     read_meta,
 )
-from irtcat._checks import argument_error, finite_vector
+from irtcat._bank_moves import drawn, mixed_banks, rescaled
+from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._files import check_target, replacing
 from irtcat._precision import precision
 from irtcat._types import FloatArray, Ids
 from irtcat.models import (
     MODELS,
+    CategoricalModel,
+    Design,
     ItemModel,
-    get_model,
+    column_names,
+    design_of,
+    expected_responses,
+    item_categories,
+    known_items,
+    known_model,
     pack,
-    parameter_names,
     probabilities,
     simulate,
     take,
@@ -38,7 +45,7 @@ from irtcat.models import (
 )
 from irtcat.responses import Responses
 
-__all__ = ["FORMAT", "VERSION", "ItemBank"]
+__all__ = ["FORMAT", "VERSION", "ItemBank", "one_ability"]
 
 IRT_NAMES = ("a", "b", "c", "d")
 
@@ -58,6 +65,10 @@ class ItemBank:
         statistics: per item ``n_responses``, ``proportion_correct`` and ``flags`` (text, empty
             where there is nothing to say) of the calibration data; may have no columns.
         provenance: how the bank came about (model, method, log-likelihood, priors, ...).
+        correlations: correlations of the abilities in the population, dims x dims (each ability
+            has mean 0 and SD 1 there); None where they are uncorrelated or there is but one.
+        full_covariance: covariance of all parameters together, item by item, where it was
+            computed; its diagonal blocks are ``covariance``.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.5], b=[-1.0, 0.5], item_ids=["x", "y"])
@@ -75,6 +86,8 @@ class ItemBank:
     items: pd.DataFrame = field(default_factory=pd.DataFrame)
     statistics: pd.DataFrame = field(default_factory=pd.DataFrame)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    correlations: FloatArray | None = None
+    full_covariance: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
@@ -91,9 +104,16 @@ class ItemBank:
             raise argument_error("population_mean", "a finite number", self.population_mean)
         for name in ("population_mean", "population_sd"):
             object.__setattr__(self, name, float(getattr(self, name)))
-        shape = (len(ids), *[len(jax.tree.leaves(self.model))] * 2)
+        shape = (len(ids), *[len(column_names(self.model))] * 2)
         if self.covariance is not None and np.shape(self.covariance) != shape:
             raise argument_error("covariance", f"of shape {shape}", np.shape(self.covariance))
+        if self.correlations is not None:
+            checked = _check_correlations(self.correlations, self.model.dims)
+            object.__setattr__(self, "correlations", checked)
+        size = shape[0] * shape[1]
+        if self.full_covariance is not None and np.shape(self.full_covariance) != (size, size):
+            must = f"of shape {(size, size)}"
+            raise argument_error("full_covariance", must, np.shape(self.full_covariance))
         object.__setattr__(self, "item_ids", ids)
         index = pd.Index(ids, dtype=object, name="item")
         for name in ("items", "statistics"):
@@ -164,8 +184,101 @@ class ItemBank:
         key = ("2pl", "3pl", "4pl")[n_asymptotes]
         matrix = np.stack([a_, -a_ * b_, *logits[:n_asymptotes]], axis=-1)
         names = [f"i{i + 1}" for i in range(len(a_))] if item_ids is None else item_ids
-        model = _host_model(MODELS[key], matrix)
+        model = unpack(MODELS[key], matrix)
         return cls(model, np.asarray(names, dtype=str), population_mean, population_sd)
+
+    @classmethod
+    def from_thresholds(
+        cls,
+        a: Any = 1.0,
+        b: Any = None,
+        model: str = "graded",
+        item_ids: Ids | None = None,
+        population_mean: float = 0.0,
+        population_sd: float = 1.0,
+    ) -> "ItemBank":
+        """Build a bank of known items with several categories, as they are published.
+
+        Args:
+            a: discriminations (finite; one number stands for all items); all 1 for "pcm". For
+                "nominal" the slope of every category, items x categories.
+            b: thresholds, items x (categories - 1); a row that ends in NaN is an item with fewer
+                categories. For "graded" they rise, and a is not 0. For "nominal" the intercept of
+                every category, items x categories.
+            model: "graded", "gpcm", "pcm" or "nominal".
+            item_ids: ids; by default i1, i2, ....
+            population_mean: mean ability of the population the scale refers to.
+            population_sd: its SD, above 0.
+
+        Returns:
+            The bank. Nominal slopes and intercepts are kept as differences to category 0.
+
+        Raises:
+            InputError: for numbers out of range, lengths that differ, or duplicate ids.
+
+        Example:
+            >>> bank = ItemBank.from_thresholds(a=[1.0, 2.0], b=[[-1, 1, 2], [-1, 1, np.nan]])
+            >>> bank.to_frame()[["a", "b1", "b2", "b3"]].values.tolist()
+            [[1.0, -1.0, 1.0, 2.0], [2.0, -1.0, 1.0, nan]]
+        """
+        items = known_items(model, a, b)
+        n = len(item_categories(items))
+        names = [f"i{i + 1}" for i in range(n)] if item_ids is None else item_ids
+        return cls(items, np.asarray(names, dtype=str), population_mean, population_sd)
+
+    @classmethod
+    def from_slopes(
+        cls,
+        slopes: Any,
+        intercepts: Any = 0.0,
+        c: Any = 0.0,
+        correlations: Any = None,
+        item_ids: Ids | None = None,
+    ) -> "ItemBank":
+        """Build a bank of known items of several abilities.
+
+        Args:
+            slopes: items x abilities (finite).
+            intercepts: a number an item (finite; one number stands for all).
+            c: lower asymptotes, in [0, 1).
+            correlations: of the abilities in the population; uncorrelated by default.
+            item_ids: ids; by default i1, i2, ....
+
+        Returns:
+            An "m2pl" bank where all c = 0, else an "m3pl" bank.
+
+        Raises:
+            InputError: for shapes that do not fit or numbers out of range.
+
+        Example:
+            >>> bank = ItemBank.from_slopes([[1.0, 0.0], [0.5, 0.8]], [0.0, 1.0])
+            >>> bank.probability([[0.0, 0.0]]).round(3).tolist()
+            [[0.5], [0.731]]
+        """
+        try:
+            slope = np.asarray(slopes, float)
+            intercept = np.array(np.broadcast_to(np.asarray(intercepts, float), slope.shape[:1]))
+            lower = np.array(np.broadcast_to(np.asarray(c, float), slope.shape[:1]))
+        except (ValueError, TypeError):
+            raise argument_error(
+                "slopes, intercepts, c", "numbers, one row an item", slopes
+            ) from None
+        if slope.ndim != 2 or slope.shape[1] < 2 or not np.isfinite(slope).all():
+            raise argument_error("slopes", "items x abilities (2 or more) of finite numbers", slope)
+        if not np.isfinite(intercept).all():
+            raise argument_error("intercepts", "finite numbers", intercept)
+        if (lower < 0).any() or (lower >= 1).any():
+            raise argument_error("c", "in [0, 1)", lower)
+        settings = {"pattern": np.ones_like(slope)}
+        design = Design(np.full(len(slope), 2), slope.shape[1], settings)
+        fields = {"slope": slope, "intercept": intercept}
+        if (lower > 0).any():
+            fields["logit_lower"] = _logit(lower)
+        blank = MODELS["m3pl" if "logit_lower" in fields else "m2pl"].blank(design)
+        names = [f"i{i + 1}" for i in range(len(slope))] if item_ids is None else item_ids
+        return cls(
+            replace(blank, **fields), np.asarray(names, dtype=str), correlations=correlations
+        )
 
     def parameters(self) -> FloatArray:
         """The unconstrained parameters, items x params (columns: `parameter_names`)."""
@@ -176,13 +289,21 @@ class ItemBank:
         """The items as a table.
 
         Returns:
-            Indexed by item id: a, b, c, d; se_a, se_b, se_c, se_d (NaN where a parameter was not
-            estimated); then the statistics and metadata. b is NaN for an item with slope 0. SEs
-            of a, b, c, d come from those of the unconstrained parameters by the delta method.
+            Indexed by item id: a, b, c, d (right/wrong items); a, b1, b2, ... and their mean b
+            (graded, partial credit and rating scale items); a, ak1, ..., d1, ... (nominal items);
+            a_1, a_2, ..., intercept, c, mdisc, mdiff (items of several abilities);
+            phi, the precision, as well as a, b, c, d (beta items); first ``model``, where items
+            are of several;
+            se_a, se_b, ... (NaN where a parameter was not estimated); then the statistics and
+            metadata. b is NaN for an item with slope 0, and what an item does not have is NaN. SEs
+            come from those of the unconstrained parameters by the delta method.
         """
         values, errors = _irt_values(self.model, self.covariance)
         table = pd.DataFrame(values, index=self.statistics.index)
-        table = table.assign(**{f"se_{name}": errors[name] for name in IRT_NAMES})
+        if self.model.members:
+            names = np.array([member.key for member in self.model.members], dtype=object)
+            table.insert(0, "model", names[self.model.kind])  # type: ignore[attr-defined]
+        table = table.assign(**{f"se_{name}": errors[name] for name in errors})
         extra = [f for f in (self.statistics, self.items) if f.shape[1]]
         return pd.concat([table, *extra], axis=1) if extra else table
 
@@ -199,11 +320,17 @@ class ItemBank:
         """
         at = self.positions(items)
         covariance = None if self.covariance is None else self.covariance[at]
+        full = self.full_covariance
+        if full is not None:
+            n_params = len(full) // self.n_items
+            every = (at[:, None] * n_params + np.arange(n_params)).ravel()
+            full = full[np.ix_(every, every)]
         return replace(
             self,
             model=take(self.model, at),
             item_ids=self.item_ids[at],
             covariance=covariance,
+            full_covariance=full,
             items=self.items.iloc[at],
             statistics=self.statistics.iloc[at],
         )
@@ -227,55 +354,173 @@ class ItemBank:
             raise argument_error("items", "ids of the bank", wanted[at < 0].tolist())
         return at
 
-    def join(self, other: "ItemBank") -> "ItemBank":
-        """Both banks' items in one; they must share the model and the scale, and no id.
+    def rescale(self, unit: float, shift: float = 0.0) -> "ItemBank":
+        """The same items on the scale ``theta_new = unit * theta + shift``.
+
+        Probabilities stay, at the same ability. Covariances are carried over by the map's own
+        derivative (the map is linear in slopes and intercepts, so this is exact).
+
+        Args:
+            unit: above 0; 1 for Rasch items, whose slopes of 1 are the unit.
+            shift: where the old scale's 0 lies on the new one.
+
+        Raises:
+            InputError: for a unit that is not above 0, or numbers that are not finite.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(a=2.0, b=[1.0]).rescale(2.0, 0.5)
+            >>> bank.to_frame()[["a", "b"]].values.tolist(), bank.population_mean
+            ([[1.0, 2.5]], 0.5)
+        """
+        if not (np.isfinite([unit, shift]).all() and unit > 0):
+            raise argument_error("unit, shift", "finite, the unit above 0", (unit, shift))
+        if self.model.dims != 1:
+            raise argument_error("bank", "one with one ability", f"{self.model.dims} abilities")
+        if self.model.key == "rasch" and unit != 1:
+            raise argument_error("unit", "1 for Rasch items", unit)
+        model, covariance, full = rescaled(
+            self.model, self.covariance, self.full_covariance, unit, shift
+        )
+        return replace(
+            self,
+            model=model,
+            population_mean=unit * self.population_mean + shift,
+            population_sd=unit * self.population_sd,
+            covariance=covariance,
+            full_covariance=full,
+        )
+
+    def draws(self, n: int, seed: int = 0, unknown: str = "refuse") -> ItemModel:
+        """Draw item parameters from their sampling distribution.
+
+        Normal around the estimates on the unconstrained scale (asymptotes stay within (0, 1)):
+        with the full covariance where the bank has it, else item by item. Parameters that were
+        held fixed or taken from anchors stay as they are.
+
+        Args:
+            n: number of draws, at least 1.
+            seed: seed of the draws.
+            unknown: what to do with items that are flagged "no standard error": "refuse", or
+                "hold" at their estimates.
+
+        Returns:
+            An item model whose parameters have a leading axis of n draws, for ``jax.vmap``:
+            leaf shape (n, items, ...).
+
+        Raises:
+            InputError: for a bank without covariance, and naming items without standard errors.
+
+        Example:
+            >>> from irtcat.datasets import load
+            >>> from irtcat import fit
+            >>> fit(load("lsat7")).bank.draws(100, seed=1).slope.shape
+            (100, 5)
+        """
+        check_count("n", n)
+        check_choice("unknown", unknown, ("refuse", "hold"))
+        if self.covariance is None:
+            raise argument_error(
+                "bank", "one with a covariance of its estimates", "none",
+                'Fit it with standard_errors other than "none".',
+            )  # fmt: skip
+        flags = self.statistics.get("flags", pd.Series("", self.statistics.index)).astype(str)
+        bad = flags.str.contains("no standard error").to_numpy()
+        if bad.any() and unknown == "refuse":
+            raise argument_error(
+                "unknown", "hold where items have no standard errors", self.item_ids[bad]
+            )
+        return drawn(self.model, self.covariance, self.full_covariance, n, seed)
+
+    def join(self, other: "ItemBank", same_scale: bool = False) -> "ItemBank":
+        """Both banks' items in one; they must share the scale, and no id.
+
+        Banks of different models become one of several, if these are among those that
+        `irtcat.fit` takes together.
+
+        Args:
+            other: the further items.
+            same_scale: whether the scale is known to be the same although the populations differ
+                (after `irtcat.link`, or for items anchored on this bank). The joined bank keeps
+                this bank's population.
 
         Raises:
             InputError: when they do not.
         """
         if type(other.model) is not type(self.model):
-            raise argument_error("other", f"a {self.model.key} bank", other.model.key)
+            one, two = mixed_banks(self, other)
+            return one.join(two, same_scale)
         scales = [(bank.population_mean, bank.population_sd) for bank in (self, other)]
-        if not np.allclose(scales[0], scales[1]):
+        if not _same_correlations(self, other):
+            raise argument_error("other", "with the same abilities and correlations", other)
+        if not same_scale and not np.allclose(scales[0], scales[1]):
             raise argument_error("other", f"on the scale N{scales[0]}", f"N{scales[1]}")
+        if self.model.n_categories != other.model.n_categories:
+            must = f"of {self.model.n_categories} categories at most, as this bank is"
+            raise argument_error("other", must, other.model.n_categories)
         model = jax.tree.map(lambda x, y: np.concatenate([x, y]), self.model, other.model)
         both = self.covariance is not None and other.covariance is not None
+        joined = {"joined": [dict(self.provenance), dict(other.provenance)]}
         return replace(
             self,
             model=model,
             item_ids=np.concatenate([self.item_ids, other.item_ids]),
             covariance=np.concatenate([self.covariance, other.covariance]) if both else None,
+            full_covariance=None,
             items=pd.concat([self.items, other.items]),
             statistics=pd.concat([self.statistics, other.statistics]),
-            provenance={"joined": [dict(self.provenance), dict(other.provenance)]},
+            provenance=joined,
         )
 
     def probability(self, theta: Any) -> FloatArray:
-        """Probability of a right answer (of the highest category), items x len(theta)."""
+        """Probability of a right answer (of each item's highest category), items x len(theta).
+
+        For counts the expected share of right trials, for continuous scores the expected score.
+        With several abilities ``theta`` is a matrix, subjects x abilities.
+        """
+        if not isinstance(self.model, CategoricalModel):
+            with precision("float64"):
+                vector = jnp.asarray(ability_points(theta, self.model.dims))
+                return np.asarray(expected_responses(self.model, vector))
+        every = self.category_probabilities(theta)
+        highest = item_categories(self.model) - 1
+        return np.take_along_axis(every, highest[:, None, None], axis=2)[..., 0]
+
+    def category_probabilities(self, theta: Any) -> FloatArray:
+        """Probability of every category, items x len(theta) x categories; rows sum to 1.
+
+        Categories that an item does not have get probability 0.
+
+        Example:
+            >>> bank = ItemBank.from_thresholds(a=1.0, b=[[-1.0, 1.0]])
+            >>> bank.category_probabilities(0.0).round(3).tolist()
+            [[[0.269, 0.462, 0.269]]]
+        """
         with precision("float64"):
-            return np.asarray(
-                probabilities(self.model, jnp.asarray(finite_vector("theta", theta)))[..., -1]
-            )
+            points = jnp.asarray(ability_points(theta, self.model.dims))
+            return np.asarray(probabilities(self.model, points))
 
     def simulate(self, theta: Any, seed: int = 0) -> Responses:
         """Draw one response of every subject to every item.
 
         Args:
-            theta: the subjects' abilities on the bank's scale (finite).
+            theta: the subjects' abilities on the bank's scale (finite); a matrix, subjects x
+                abilities, where there are several.
             seed: seed of the draw.
 
         Returns:
-            Complete responses, subjects s1, s2, ....
+            Complete responses, subjects s1, s2, ....; of a binomial bank with its trials.
 
         Example:
             >>> bank = ItemBank.from_parameters(b=[-40.0, 40.0])
             >>> bank.simulate([0.0]).to_numpy().tolist()
             [[1.0, 0.0]]
         """
-        vector = finite_vector("theta", theta)
+        points = ability_points(theta, self.model.dims)
         with precision("float64"):
-            x = np.asarray(simulate(self.model, jnp.asarray(vector), jax.random.key(seed)))
-        return Responses.from_array(x, item_ids=self.item_ids)
+            x = np.asarray(simulate(self.model, jnp.asarray(points), jax.random.key(seed)))
+        trials = getattr(self.model, "trials", None)
+        codes = None if self.model.n_categories == 2 else range(self.model.n_categories)
+        return Responses.from_array(x, item_ids=self.item_ids, codes=codes, trials=trials)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bank to one file, whole or not at all.
@@ -283,7 +528,8 @@ class ItemBank:
         The file is a zip of ``.npy`` arrays (``numpy.load`` opens it; no pickle): ``meta`` is a
         JSON text with format, version, model, parameter names, population, metadata and
         provenance; ``item_ids``, ``parameters`` (items x params, unconstrained) and
-        ``covariance`` (items x params x params; absent where unknown) are arrays.
+        ``covariance`` (items x params x params; absent where unknown) are arrays, and
+        ``full_covariance`` (all parameters together) where it was computed.
 
         Args:
             path: where to; an existing file is replaced.
@@ -299,19 +545,23 @@ class ItemBank:
             "format": FORMAT,
             "version": VERSION,
             "model": self.model.key,
-            "parameter_names": parameter_names(self.model),
+            "parameter_names": column_names(self.model),
+            "dims": self.model.dims,
+            "n_categories": self.model.n_categories,
             "population": {"mean": self.population_mean, "sd": self.population_sd},
             "items": frame_to_json(self.items),
             "statistics": frame_to_json(self.statistics),
             "provenance": plain(dict(self.provenance)),
         }
         arrays = {
-            "meta": np.array(json.dumps(meta)),
             "item_ids": self.item_ids,
             "parameters": self.parameters(),
+            **_design_arrays(self.model),
         }
-        if self.covariance is not None:
-            arrays["covariance"] = self.covariance
+        for name in ("covariance", "correlations", "full_covariance"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
+        arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))
         with replacing(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
         return target
@@ -327,9 +577,7 @@ class ItemBank:
         meta = read_meta(arrays, path)
         try:
             names = tuple(meta["parameter_names"])
-            model_class = get_model(meta["model"])
-            if names != parameter_names(model_class):
-                raise ValueError("parameter names")
+            model_class = known_model(meta["model"])
             matrix = np.asarray(arrays["parameters"], float)
             if matrix.ndim != 2 or matrix.shape[1] != len(names) or np.isnan(matrix).any():
                 raise ValueError("parameters")
@@ -338,7 +586,10 @@ class ItemBank:
                 raise ValueError("covariance")
             if not isinstance(meta["provenance"], dict):
                 raise ValueError("provenance")
-            model = _host_model(model_class, matrix)
+            blank = model_class.blank(_design(matrix, meta, arrays))
+            if names != column_names(blank):
+                raise ValueError("parameter names")
+            model = unpack(blank, np.ascontiguousarray(matrix))
             population = meta["population"]
             return ItemBank(
                 model,
@@ -349,14 +600,68 @@ class ItemBank:
                 pd.DataFrame(meta["items"]),
                 pd.DataFrame(meta["statistics"]),
                 meta["provenance"],
+                arrays.get("correlations"),
+                arrays.get("full_covariance"),
             )
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise damaged(path, f"its parts do not fit together ({error})") from None
 
 
-def _host_model(cls: type[ItemModel], matrix: FloatArray) -> ItemModel:
-    """A model whose arrays live in numpy (float64), whatever JAX's precision is."""
-    return unpack(cls, np.ascontiguousarray(matrix, dtype=float))
+def _design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
+    """Arrays of a bank file that say what the items are like beside their parameters."""
+    design = design_of(model)
+    arrays = {f"setting_{name}": value for name, value in design.settings.items()}
+    if (design.categories != 2).any():
+        arrays["categories"] = design.categories
+    return arrays
+
+
+def _design(
+    matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> Design:
+    """Undo `_design_arrays`."""
+    categories = arrays.get("categories", np.full(len(matrix), 2)).astype(int)
+    if categories.shape != (len(matrix),) or (categories < 2).any():
+        raise ValueError("categories")
+    start = "setting_"
+    settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+    top = int(meta.get("n_categories", 2))
+    if top > 127 or top < 2:
+        raise ValueError("n_categories")
+    return Design(categories, int(meta.get("dims", 1)), settings, top)
+
+
+def one_ability(bank: ItemBank, what: str) -> None:
+    """Raise where a bank has several abilities and ``what`` is for one."""
+    if bank.model.dims > 1:
+        raise argument_error(
+            "bank", f"of one ability for {what}", f"{bank.model.dims} ({bank.model.key})"
+        )
+
+
+def _same_correlations(one: ItemBank, other: ItemBank) -> bool:
+    """Whether two banks' abilities are as many and correlate alike."""
+    if one.model.dims != other.model.dims:
+        return False
+    first, second = (
+        np.eye(b.model.dims) if b.correlations is None else b.correlations for b in (one, other)
+    )
+    return np.allclose(first, second)
+
+
+def _check_correlations(value: Any, dims: int) -> FloatArray:
+    """Correlations of several abilities, or one sentence on what is wrong with them."""
+    matrix = np.asarray(value, float)
+    good = (
+        matrix.shape == (dims, dims)
+        and np.isfinite(matrix).all()
+        and np.allclose(matrix, matrix.T)
+        and np.allclose(np.diagonal(matrix), 1)
+        and np.linalg.eigvalsh(matrix)[0] > 0
+    )
+    if not good:
+        raise argument_error("correlations", f"a {dims} x {dims} correlation matrix", matrix)
+    return matrix
 
 
 def _logit(p: FloatArray) -> FloatArray:
@@ -369,19 +674,22 @@ def _irt_values(
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     """a, b, c, d of all items and their standard errors by the delta method."""
 
-    def one(vector: Any) -> dict[str, Any]:
-        return unpack(type(model), vector).irt_parameters()
+    def one(vector: Any, item: ItemModel) -> dict[str, Any]:
+        return unpack(item, vector).irt_parameters()
 
     with precision("float64"):
         matrix = pack(model)
-        values = {k: np.asarray(v) for k, v in jax.vmap(one)(matrix).items()}
-        slopes = {k: np.asarray(v) for k, v in jax.vmap(jax.jacfwd(one))(matrix).items()}
+        values = {k: np.asarray(v) for k, v in jax.vmap(one)(matrix, model).items()}
+        slopes = {k: np.asarray(v) for k, v in jax.vmap(jax.jacfwd(one))(matrix, model).items()}
     errors = {}
     for name, slope in slopes.items():
         used = (slope != 0).any(axis=1)
         if covariance is None or not used.any():
             errors[name] = np.full(len(matrix), np.nan)
             continue
-        variance = np.einsum("ji,jik,jk->j", slope, covariance, slope)
-        errors[name] = np.sqrt(np.where(variance >= 0, variance, np.nan))
+        # A parameter that is held (NaN) is known: the rest of its item still has errors.
+        estimated = ~np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
+        variance = np.einsum("ji,jik,jk->j", slope, np.nan_to_num(covariance), slope)
+        told = ((slope != 0) & estimated).any(axis=1) & (variance >= 0) & ~np.isnan(values[name])
+        errors[name] = np.sqrt(np.where(told, variance, np.nan))
     return values, errors

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._checks import finite_vector
+from irtcat._checks import ability_points, argument_error, finite_vector
 from irtcat._precision import precision
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, one_ability
 from irtcat.models import ItemModel
 
 __all__ = [
@@ -29,9 +29,19 @@ def item_information(
     """Information of all items at all abilities (traceable; see `fisher_information`)."""
 
     def one(item: ItemModel, t: Array) -> Array:
-        log_p = item.log_probs(t[None])
-        slope = jax.jacfwd(lambda at: item.log_probs(at[None]))(t)
-        return (jnp.exp(log_p) * slope**2).sum()
+        slope = jax.jacfwd(lambda at: item.natural(at[None])[1:])(t)
+        return slope @ item.variance(t[None]) @ slope
+
+    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(model, theta)
+
+
+@jax.jit
+def _matrices(model: ItemModel, theta: Array) -> Float[Array, "items nodes dims dims"]:
+    """Information matrices of all items at all ability vectors."""
+
+    def one(item: ItemModel, t: Array) -> Array:
+        slope = jax.jacfwd(lambda at: item.natural(at)[1:])(t)
+        return slope.T @ item.variance(t) @ slope
 
     return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(model, theta)
 
@@ -61,10 +71,12 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
 
     Args:
         bank: the calibrated items.
-        theta: abilities on the bank's scale (finite numbers).
+        theta: abilities on the bank's scale (finite numbers; subjects x abilities where there
+            are several).
 
     Returns:
-        Array of items x len(theta), not negative.
+        Array of items x len(theta), not negative; with several abilities items x subjects x dims
+        x dims, ``sum_k (grad P_k)(grad P_k)' / P_k``.
 
     Raises:
         InputError: when ``theta`` is not a number or a vector of finite numbers.
@@ -78,30 +90,47 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
         Lord (1980), Applications of Item Response Theory, section 5.4; tutorial slides "Rank
         Reliability in Evaluation Metrics" of Lalor et al. (2024).
     """
-    vector = finite_vector("theta", theta)
+    points = ability_points(theta, bank.model.dims)
     with precision("float64"):
-        return np.asarray(_information(bank.model, jnp.asarray(vector)))
+        if bank.model.dims > 1:
+            return np.asarray(_matrices(bank.model, jnp.asarray(points)))
+        return np.asarray(_information(bank.model, jnp.asarray(points)))
 
 
-def test_information(bank: ItemBank, theta: Any) -> FloatArray:
+def test_information(
+    bank: ItemBank,
+    theta: Any,
+    direction: Any = None,  # noqa: PT028
+) -> FloatArray:
     """Information of the whole bank: the sum of its items', one number per ability.
 
     Args:
         bank: the calibrated items.
         theta: abilities on the bank's scale.
+        direction: with several abilities: a vector u (made of length 1), for the information
+            ``u' I u`` on the composite u . theta; without it the whole matrices.
 
     Returns:
-        Array of len(theta), not negative.
+        Array of len(theta), not negative; with several abilities and no direction subjects x dims
+        x dims.
 
     Raises:
-        InputError: when ``theta`` is not a number or a vector of finite numbers.
+        InputError: when ``theta`` is not a number or a vector of finite numbers, or ``direction``
+            does not fit the bank.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 0.0])
         >>> test_information(bank, 0.0).tolist()
         [0.5]
     """
-    return fisher_information(bank, theta).sum(axis=0)
+    total = fisher_information(bank, theta).sum(axis=0)
+    if direction is None:
+        return total
+    u = finite_vector("direction", direction)
+    if bank.model.dims < 2 or len(u) != bank.model.dims or not np.any(u):
+        raise argument_error("direction", "a vector with a number for each ability", direction)
+    u = u / np.linalg.norm(u)
+    return np.einsum("d,nde,e->n", u, total, u)
 
 
 test_information.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name
@@ -124,6 +153,7 @@ def expected_se(bank: ItemBank, theta: Any) -> FloatArray:
         >>> expected_se(ItemBank.from_parameters(a=[2.0, 2.0], b=[0.0, 0.0]), 0.0).round(4).tolist()
         [0.7071]
     """
+    one_ability(bank, "expected_se")
     with np.errstate(divide="ignore"):
         return 1 / np.sqrt(test_information(bank, theta))
 
@@ -150,6 +180,7 @@ def summed_information(bank: ItemBank, theta: Any, weights: Any = None) -> Float
     References:
         Rodriguez et al. (2021), section 4; tutorial slides of Lalor et al. (2024).
     """
+    one_ability(bank, "summed information")
     vector = finite_vector("theta", theta)
     weight = np.ones(len(vector)) if weights is None else np.asarray(weights, float)
     size = 64

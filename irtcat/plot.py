@@ -13,7 +13,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice
 from irtcat._files import check_target, replacing
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, one_ability
 from irtcat.information import expected_se, test_information
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def _style(number: int) -> dict[str, Any]:
 
 def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
     """The abilities to draw at: those given, or four population SDs either side of the mean."""
+    one_ability(bank, "plots")
     if theta is None:
         return bank.population_mean + bank.population_sd * np.linspace(-4, 4, 201)
     vector = np.atleast_1d(np.asarray(theta, float))
@@ -86,6 +87,8 @@ def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
 
 def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure":
     """Item characteristic curves: probability of a right answer against ability.
+
+    Of counts and continuous scores the expected share or score.
 
     Up to eight items are named in a legend; more are told apart by the colour of their
     difficulty.
@@ -122,7 +125,9 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
         figure.legend(loc="outside right upper", title="Item", frameon=False)
     else:
         _draw_by_difficulty(figure, axes, chosen, at, curves)
-    axes.set(xlabel="Ability θ", ylabel="Probability of a right answer", ylim=(-0.02, 1.02))
+    right = chosen.model.takes in ("right/wrong", "graded")
+    label = "Probability of a right answer" if right else "Expected score"
+    axes.set(xlabel="Ability θ", ylabel=label, ylim=(-0.02, 1.02))
     axes.set_xlim(at.min(), at.max())
     _tidy(axes)
     return figure

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from irtcat._files import replacing
 from irtcat._matrix import (
     as_matrix,
     as_numbers,
+    check_codes,
     choose_ids,
     encode_responses,
     observed,
@@ -28,6 +29,7 @@ from irtcat._matrix import (
 )
 from irtcat._metadata import align_metadata, frame_to_plain
 from irtcat._summary import Flag, ResponsesSummary, find_flags, find_repeats
+from irtcat._trials import count_shares, settle_trials, spread_trials
 
 __all__ = ["Flag", "Responses", "ResponsesSummary"]
 
@@ -47,6 +49,8 @@ class Responses:
         codes: the original code of each category 0..K-1, such as (1, 2, 3, 4).
         subjects: metadata of the subjects, indexed by subject id; may have no columns.
         items: metadata of the items, indexed by item id; may have no columns.
+        trials: subjects x items, read-only int16: how many trials each fraction is a share of (0
+            where missing); None where responses count no trials.
 
     Example:
         >>> import numpy as np
@@ -65,6 +69,7 @@ class Responses:
     codes: tuple[int, ...]
     subjects: pd.DataFrame
     items: pd.DataFrame
+    trials: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit together and lock the arrays."""
@@ -73,7 +78,11 @@ class Responses:
             raise argument_error("values", f"of shape {shape}, as the ids say", self.values.shape)
         if len(self.codes) != self.n_categories:
             raise argument_error("codes", f"{self.n_categories} codes", self.codes)
-        for name in ("values", "subject_ids", "item_ids"):
+        if self.trials is not None and self.trials.shape != shape:
+            raise argument_error("trials", f"of shape {shape}, as the ids say", self.trials.shape)
+        for name in ("values", "subject_ids", "item_ids", "trials"):
+            if getattr(self, name) is None:
+                continue
             view = getattr(self, name).view()  # a view, so that the caller's own array stays open
             view.flags.writeable = False
             object.__setattr__(self, name, view)
@@ -91,6 +100,8 @@ class Responses:
         subjects: pd.DataFrame | None = None,
         items: pd.DataFrame | None = None,
         duplicates: str = "refuse",
+        codes: Any = None,
+        trials: Any = None,
     ) -> "Responses":
         """Build from an array, nested lists or a data frame, and validate.
 
@@ -104,6 +115,10 @@ class Responses:
             items: metadata with the item ids as its index, in any order.
             duplicates: what to do with repeated ids: "refuse", "first" (keep the first)
                 or "suffix" (rename the later ones to "id#2", "id#3", …).
+            codes: all codes that a response can have, such as (1, 2, 3, 4): consecutive whole
+                numbers from 0 or more. Needed where not each of them occurs in the matrix; by
+                default the codes found, which must then be without holes.
+            trials: how many trials each fraction is a share of (see `with_trials`).
 
         Returns:
             The responses; `values` is a fresh array.
@@ -122,18 +137,75 @@ class Responses:
         about_rows = align_metadata("subjects", subjects, rows)
         about_columns = align_metadata("items", items, columns)
         try:
-            values, codes = encode_responses(as_numbers(matrix))
+            values, codes = encode_responses(as_numbers(matrix), check_codes(codes))
         except ResponseError as error:
             raise _placed(error, rows, columns) from None
+        spread = None if trials is None else spread_trials(trials, rows, columns)
         rows, kept = settle_duplicates("subject_ids", rows, duplicates)
         if kept is not None:
             values, about_rows = values[kept], about_rows.iloc[kept]
+            spread = None if spread is None else spread[kept]
         columns, kept = settle_duplicates("item_ids", columns, duplicates)
         if kept is not None:
             values, about_columns = values[:, kept].copy(), about_columns.iloc[kept]
+            spread = None if spread is None else spread[:, kept]
         about_rows.index = pd.Index(rows, dtype=object, name="subject")
         about_columns.index = pd.Index(columns, dtype=object, name="item")
-        return cls(values, rows, columns, len(codes), codes, about_rows, about_columns)
+        made = cls(values, rows, columns, len(codes), codes, about_rows, about_columns)
+        return made if spread is None else made.with_trials(spread)
+
+    @classmethod
+    def from_counts(cls, k: Any, n: Any, **options: Any) -> "Responses":
+        """Build from counts: k right of n trials.
+
+        Args:
+            k: subjects x items, whole numbers from 0 to n; NaN (-1 in integer arrays) is missing.
+            n: trials: one number, one per item (a Series by item id, or a list) or a matrix;
+                0 is missing.
+            options: ids, metadata and ``duplicates``, as for `from_array`.
+
+        Raises:
+            InputError: naming the cell that is no count.
+
+        Example:
+            >>> r = Responses.from_counts([[3, 5], [0, 4]], n=5)
+            >>> r
+            Responses(2 subjects x 2 items, shares of up to 5 trials)
+            >>> r.to_numpy().round(2).tolist()
+            [[0.6, 1.0], [0.0, 0.8]]
+        """
+        matrix, row_names, column_names = as_matrix(k)
+        given = [options.get(name) for name in ("subject_ids", "item_ids")]
+        rows = choose_ids("subject_ids", given[0], row_names, matrix.shape[0], "subject")
+        columns = choose_ids("item_ids", given[1], column_names, matrix.shape[1], "item")
+        counts = as_numbers(matrix)
+        if counts.dtype.kind == "i":
+            counts = np.where(counts == -1, np.nan, counts)
+        trials = spread_trials(n, rows, columns)
+        shares = count_shares(counts, trials, rows, columns)
+        trials = np.where(np.isnan(shares), 0, trials)
+        options = {**options, "subject_ids": rows, "item_ids": columns}
+        return cls.from_array(shares, **options, trials=trials)
+
+    def with_trials(self, trials: Any) -> "Responses":
+        """The same responses as shares of numbers of trials, for the binomial model.
+
+        Args:
+            trials: one whole number, one per item (a Series or mapping by item id, or a list in the
+                items' order), or a subjects x items matrix.
+
+        Raises:
+            InputError: naming the response that is not k / n, or numbers that do not fit.
+
+        Example:
+            >>> Responses.from_array([[0.5, 1.0], [0.75, 0.0]]).with_trials(4).trials.tolist()
+            [[4, 4], [4, 4]]
+        """
+        if self.n_categories != 2:
+            raise argument_error("trials", "given for fractions or right/wrong answers", self.kind)
+        spread = spread_trials(trials, self.subject_ids, self.item_ids)
+        values, spread = settle_trials(self.values, spread, self.subject_ids, self.item_ids)
+        return replace(self, values=values, trials=spread)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -163,6 +235,8 @@ class Responses:
     @property
     def kind(self) -> str:
         """What the responses are, in words."""
+        if self.trials is not None:
+            return f"shares of up to {self.trials.max()} trials"
         if self.is_fractional:
             return "fractions"
         return "right/wrong" if self.is_binary else f"{self.n_categories} categories"
@@ -238,6 +312,10 @@ class Responses:
         columns = positions("items", items, self.item_ids)
         values = self.values if rows is None else self.values[rows]
         values = values if columns is None else values[:, columns]
+        trials = self.trials
+        if trials is not None:
+            trials = trials if rows is None else trials[rows]
+            trials = trials if columns is None else trials[:, columns]
         return Responses(
             np.ascontiguousarray(values),
             self.subject_ids if rows is None else self.subject_ids[rows],
@@ -246,6 +324,7 @@ class Responses:
             self.codes,
             self.subjects if rows is None else self.subjects.iloc[rows],
             self.items if columns is None else self.items.iloc[columns],
+            trials,
         )
 
     def split(
@@ -329,7 +408,7 @@ class Responses:
             >>> r.without_duplicate_subjects().subject_ids.tolist()
             ['s1', 's3']
         """
-        return self.subset(subjects=~find_repeats(self.values))
+        return self.subset(subjects=~find_repeats(self.values, self.trials))
 
     def summary(self) -> "ResponsesSummary":
         """Count, average and flag what deserves a look before a fit.
@@ -387,6 +466,8 @@ class Responses:
             "codes": np.array(self.codes, dtype=np.int64),
             "metadata": np.array(json.dumps(metadata)),
         }
+        if self.trials is not None:
+            arrays["trials"] = self.trials
         with replacing(target) as file:
             np.savez_compressed(file, **arrays)
 

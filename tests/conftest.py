@@ -11,8 +11,17 @@ from jaxtyping import install_import_hook
 from scipy.special import expit
 
 # Shapes written in annotations are enforced from here on (jaxtyping with beartype).
-MATHS = ["models", "information", "scoring._kernel", "scoring._posterior", "scoring._point"]
+MATHS = [
+    "models",
+    "information",
+    "scoring._kernel",
+    "scoring._likelihood",
+    "scoring._posterior",
+    "scoring._point",
+]
 MATHS += ["fitting.em", "fitting._mstep", "fitting._start", "fitting.standard_errors"]
+MATHS += ["scoring._several", "scoring._adaptive", "fitting._several", "fitting._several_errors"]
+MATHS += ["fitting._guide", "fitting._elbo", "fitting._ascent", "fitting.joint", "fitting._known"]
 install_import_hook([f"irtcat.{name}" for name in MATHS], "beartype.beartype")
 
 HERE = Path(__file__).parent
@@ -102,6 +111,40 @@ class Oracle:
     def marginal(cls, params, X, sd=1.0, n=2001):
         """Marginal log-likelihood of all rows."""
         return cls.posterior(params, X, sd=sd, n=n)[2].sum()
+
+    @staticmethod
+    def category_curves(key, table, theta):
+        """P(category), items x nodes x categories, of items in the field's notation.
+
+        ``table`` is a frame of a, b, c, d of right/wrong items; a, b1, b2, ... of graded and
+        partial credit items; or a, ak1, ..., d1, ... of nominal ones. NaN: there is none.
+        """
+        theta = np.asarray(theta, float)
+        out = []
+        for _, row in table.iterrows():
+            if "c" in row and np.isfinite(row["c"]):
+                p = row["c"] + (row["d"] - row["c"]) * expit(row["a"] * (theta - row["b"]))
+                out.append(np.stack([1 - p, p]))
+                continue
+            kind = row.get("kind", key)
+            n = sum(name.startswith("d" if kind == "nominal" else "b") and name[1:].isdigit()
+                    for name in table.columns)  # fmt: skip
+            if kind == "graded":
+                reach = [expit(row["a"] * (theta - row[f"b{k}"])) for k in range(1, n + 1)]
+                reach = [np.ones_like(theta), *np.nan_to_num(reach), np.zeros_like(theta)]
+                out.append(-np.diff(reach, axis=0))
+                continue
+            log_odds = np.zeros((n + 1, len(theta)))
+            for k in range(1, n + 1):
+                if kind == "nominal":
+                    log_odds[k] = row["a"] * row[f"ak{k}"] * theta + row[f"d{k}"]
+                else:
+                    log_odds[k] = log_odds[k - 1] + row["a"] * (theta - row[f"b{k}"])
+            power = np.exp(np.where(np.isnan(log_odds), -np.inf, log_odds))
+            out.append(power / power.sum(axis=0))
+        most = max(map(len, out))
+        padded = [np.pad(p, ((0, most - len(p)), (0, 0))) for p in out]
+        return np.moveaxis(padded, 1, 2)
 
     @staticmethod
     def log_prior(params, priors, names):

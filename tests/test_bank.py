@@ -97,7 +97,8 @@ def test_join(bank):
     with pytest.raises(InputError, match="unique"):
         bank.join(bank)
     with pytest.raises(InputError, match="a 3pl bank"):
-        bank.join(ItemBank.from_parameters(item_ids=["x"]))
+        bank.join(ItemBank.from_thresholds(b=[[0.0, 1.0]], model="pcm", item_ids=["x"]))
+    assert bank.join(ItemBank.from_parameters(item_ids=["x"])).model.key == "2pl+3pl"
     other = ItemBank.from_parameters(c=0.2, item_ids=["x"], population_sd=2.0)
     with pytest.raises(InputError, match="on the scale"):
         bank.join(other)

@@ -12,10 +12,10 @@ import irtcat
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
 _types _checks
-_precision _matrix _metadata _summary _files _bank_file
+_precision _matrix _metadata _summary _files _bank_file _trials
 responses models agreement
-bank
-io datasets information
+bank _bank_moves
+io datasets information rotation
 scoring
 fitting
 selection

@@ -8,10 +8,19 @@ from scipy.special import ndtri
 
 from irtcat import ItemBank, fisher_information, fit, score
 from irtcat._precision import precision
-from irtcat.fitting._mstep import LINEAR, _item_terms, _linear_terms
+from irtcat.fitting._terms import LINEAR, general_terms, item_terms
 from irtcat.models import (
     MODELS,
+    STANDARD_FORM,
+    Design,
+    LinkModel,
+    column_names,
+    design_of,
+    expected_responses,
+    free_parameters,
     get_model,
+    has_several,
+    item_categories,
     log_probabilities,
     pack,
     parameter_names,
@@ -21,27 +30,65 @@ from irtcat.models import (
 )
 
 N_ITEMS = 12
+N_CATEGORIES = 4
 FAR = np.array([-40.0, -8.0, -1.0, 0.0, 2.5, 9.0, 40.0])
-every_model = pytest.mark.parametrize("key", MODELS)
+# Several abilities, counts and scores have batteries of their own (test_several.py,
+# test_continuous.py).
+ONE_ABILITY = [key for key in MODELS if not has_several(MODELS[key])]
+ONE_ABILITY = [key for key in ONE_ABILITY if MODELS[key].takes in ("right/wrong", "graded")]
+every_model = pytest.mark.parametrize("key", ONE_ABILITY)
+RIGHT_WRONG = [key for key in ONE_ABILITY if MODELS[key].takes == "right/wrong"]
+GRADED = [key for key in ONE_ABILITY if MODELS[key].takes == "graded"]
 
 
-def draw(key: str, seed: int = 0) -> np.ndarray:
-    """Plausible unconstrained parameters, asymptotes near the mean of their priors."""
-    rng = np.random.default_rng(seed)
-    cls = MODELS[key]
-    columns = {
-        "slope": rng.uniform(0.7, 2.0, N_ITEMS),
-        "intercept": rng.normal(0, 1.2, N_ITEMS),
-        "logit_lower": rng.normal(-1.1, 0.3, N_ITEMS),
-        "logit_upper": rng.normal(3.0, 0.3, N_ITEMS),
+def draw_column(name: str, rng) -> np.ndarray:
+    """Plausible values of one unconstrained parameter, asymptotes near their priors' means."""
+    kind, _, number = name.rpartition("_")
+    if not number.isdigit():
+        kind, number = name, "1"
+    k = int(number)
+    values = {
+        "slope": lambda: k * rng.uniform(0.7, 2.0, N_ITEMS),
+        "intercept": lambda: rng.normal(0.5, 1.2, N_ITEMS),
+        "location": lambda: rng.normal(0, 0.8, N_ITEMS),
+        "log_gap": lambda: rng.normal(0.2, 0.3, N_ITEMS),
+        "step": lambda: np.full(N_ITEMS, (0.0, 0.8, 0.5)[k]),
+        "logit_lower": lambda: rng.normal(-1.1, 0.3, N_ITEMS),
+        "logit_upper": lambda: rng.normal(3.0, 0.3, N_ITEMS),
+        "logit_feasibility": lambda: rng.normal(2.0, 0.5, N_ITEMS),
     }
-    for name in cls.tied:
-        columns[name] = np.full(N_ITEMS, 1.3)
-    return np.stack([columns[name] for name in parameter_names(cls)], axis=-1)
+    return values[kind]()
+
+
+def template(key: str, cls=None):
+    """Items without parameters; of graded models some with three and with two categories."""
+    cls = cls or MODELS[key]
+    if cls.takes != "graded":
+        return cls.blank(Design(np.full(N_ITEMS, 2)))
+    categories = np.full(N_ITEMS, N_CATEGORIES)
+    if "categories" in cls.fixed:
+        categories[[1, 6]], categories[4] = 3, 2
+    return cls.blank(Design(categories))
+
+
+def draw(key: str, seed: int = 0, cls=None) -> np.ndarray:
+    """Plausible unconstrained parameters, items x params."""
+    rng = np.random.default_rng(seed)
+    blank = template(key, cls)
+    columns = [draw_column(name, rng) for name in column_names(blank)]
+    for i, name in enumerate(column_names(blank)):
+        if name in blank.tied:
+            columns[i] = np.full(N_ITEMS, 1.3)
+    return np.where(free_parameters(blank), np.stack(columns, axis=-1), 0.0)
+
+
+def items(key: str, dtype=np.float64, cls=None):
+    """The items drawn."""
+    return unpack(template(key, cls), draw(key, cls=cls).astype(dtype))
 
 
 def build(key: str, **kwargs) -> ItemBank:
-    return ItemBank(unpack(MODELS[key], draw(key)), [f"i{j}" for j in range(N_ITEMS)], **kwargs)
+    return ItemBank(items(key), [f"i{j}" for j in range(N_ITEMS)], **kwargs)
 
 
 @every_model
@@ -50,7 +97,7 @@ def test_row_of_the_table(key):
     names = parameter_names(cls)
     assert cls.key == key
     assert get_model(key.upper()) is cls
-    assert set(cls.tied) | set(cls.default_priors) <= set(names)
+    assert set(cls.tied) | set(cls.default_priors) | set(cls.by_category) <= set(names)
     assert cls.__doc__ is not None
     assert "References" in cls.__doc__
 
@@ -59,30 +106,40 @@ def test_row_of_the_table(key):
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_probabilities_far_out(key, name):
     with precision(name) as dtype:
-        model = unpack(MODELS[key], jnp.asarray(draw(key), dtype))
+        model = items(key, dtype)
         p = np.asarray(probabilities(model, jnp.asarray(FAR, dtype)))
         log_p = np.asarray(log_probabilities(model, jnp.asarray(FAR, dtype)))
-    assert p.shape == (N_ITEMS, len(FAR), MODELS[key].n_categories)
+        mean = np.asarray(expected_responses(model, jnp.asarray(FAR, dtype)))
+    assert p.dtype == name
+    assert p.shape == (N_ITEMS, len(FAR), model.n_categories)
     assert np.isfinite(log_p).all()
     assert (p >= 0).all()
     assert (p <= 1).all()
-    np.testing.assert_allclose(p.sum(-1), 1, atol=1e-6 if name == "float32" else 1e-13)
+    tolerance = 1e-6 if name == "float32" else 1e-13
+    np.testing.assert_allclose(p.sum(-1), 1, atol=tolerance)
+    np.testing.assert_allclose(mean, p @ np.arange(p.shape[-1]), atol=4 * tolerance)
+    absent = np.arange(model.n_categories) >= item_categories(model)[:, None]
+    assert (p[np.broadcast_to(absent[:, None], p.shape)] == 0).all()
 
 
 @every_model
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_derivatives_far_out(key, name):
     with precision(name) as dtype:
-        matrix = jnp.asarray(draw(key), dtype)
+        model = items(key, dtype)
+        matrix = pack(model)
 
-        def curve(phi, theta):
-            return unpack(MODELS[key], phi).log_probs(theta[None])
+        def curve(phi, theta, item):
+            return unpack(item, phi).natural(theta[None])
+
+        def variance(phi, theta, item):
+            return unpack(item, phi).variance(theta[None])
 
         for argument in (0, 1):
             first = jax.jacfwd(curve, argument)
-            for function in (first, jax.jacfwd(first, 1)):
-                over = jax.vmap(jax.vmap(function, (None, 0)), (0, None))
-                assert np.isfinite(over(matrix, jnp.asarray(FAR, dtype))).all()
+            for function in (first, jax.jacfwd(first, 1), jax.jacfwd(variance, argument)):
+                over = jax.vmap(jax.vmap(function, (None, 0, None)), (0, None, 0))
+                assert np.isfinite(over(matrix, jnp.asarray(FAR, dtype), model)).all()
 
 
 @pytest.mark.parametrize("c", [0.0, 0.2])
@@ -98,20 +155,22 @@ def test_derivatives_at_exact_asymptotes(c):
 
 @every_model
 def test_textbook_formula(key, oracle):
+    """The curves by what `to_frame` says, in the field's notation."""
     theta = np.linspace(-4, 4, 9)
     bank = build(key)
-    np.testing.assert_allclose(bank.probability(theta), oracle.curves(draw(key), theta), rtol=1e-12)
-    irt = bank.to_frame()
-    a, b, c, d = (irt[name].to_numpy()[:, None] for name in "abcd")
-    expected = c + (d - c) / (1 + np.exp(-a * (theta - b)))
-    np.testing.assert_allclose(bank.probability(theta), expected, rtol=1e-12)
+    expected = oracle.category_curves(key, bank.to_frame(), theta)
+    np.testing.assert_allclose(bank.category_probabilities(theta), expected, rtol=1e-10, atol=1e-14)
+    top = item_categories(bank.model) - 1
+    np.testing.assert_allclose(
+        bank.probability(theta), expected[np.arange(N_ITEMS), :, top], rtol=1e-10
+    )
 
 
 @every_model
 def test_information_is_the_expected_curvature(key):
     theta = np.linspace(-5, 5, 11)
     with precision("float64"):
-        model = unpack(MODELS[key], jnp.asarray(draw(key)))
+        model = items(key)
 
         def curvature(item, t):
             hessian = jax.hessian(lambda at: item.log_probs(at[None]))(t)
@@ -119,18 +178,20 @@ def test_information_is_the_expected_curvature(key):
 
         over = jax.vmap(jax.vmap(curvature, (None, 0)), (0, None))
         expected = np.asarray(over(model, jnp.asarray(theta)))
-    np.testing.assert_allclose(fisher_information(build(key), theta), expected, rtol=1e-8)
+    np.testing.assert_allclose(
+        fisher_information(build(key), theta), expected, rtol=1e-8, atol=1e-13
+    )
 
 
 @every_model
 def test_pack_and_unpack(key):
     with precision("float64"):
-        matrix = jnp.asarray(draw(key))
-        model = unpack(MODELS[key], matrix)
-        np.testing.assert_array_equal(pack(model), matrix)
-        np.testing.assert_array_equal(
-            pack(take(model, jnp.array([2, 0]))), matrix[jnp.array([2, 0])]
-        )
+        model = items(key)
+        np.testing.assert_array_equal(pack(model), draw(key))
+        chosen = take(model, np.array([2, 0]))
+        np.testing.assert_array_equal(pack(chosen), draw(key)[[2, 0]])
+        again = type(model).blank(design_of(chosen))
+        assert jax.tree.map(np.shape, again) == jax.tree.map(np.shape, chosen)
 
 
 @every_model
@@ -138,31 +199,42 @@ def test_rescaled_items_have_the_same_curves(key):
     z = np.linspace(-3, 3, 7)
     mean, sd = 0.7, 1.6
     with precision("float64"):
-        model = unpack(MODELS[key], jnp.asarray(draw(key)))
+        model = items(key)
         moved = model.rescale(jnp.asarray(mean), jnp.asarray(sd))
         there = probabilities(moved, jnp.asarray(z))
         np.testing.assert_allclose(
-            there, probabilities(model, jnp.asarray(mean + sd * z)), rtol=1e-12
+            there, probabilities(model, jnp.asarray(mean + sd * z)), rtol=1e-10
         )
+    assert isinstance(moved, STANDARD_FORM.get(type(model), type(model)))
 
 
-@pytest.mark.parametrize("cls", LINEAR)
+QUICK = [cls for cls in [*MODELS.values(), *STANDARD_FORM.values()] if issubclass(cls, LinkModel)]
+QUICK = [*LINEAR, *QUICK]
+
+
+@pytest.mark.parametrize("cls", dict.fromkeys(QUICK), ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("gaps", [False, True])
 def test_quick_terms_equal_the_general_ones(cls, gaps):
-    """The M-step's shortcut for linear predictors against automatic differentiation."""
+    """The M-step's shortcuts against automatic differentiation, also far out."""
     rng = np.random.default_rng(1)
     with precision("float64"):
         nodes = jnp.linspace(-6.4, 6.4, 129)
+        model = template(cls.key, cls)
+        params = jnp.asarray(draw(cls.key, cls=cls))
+        for name, value in {"slope": 25.0, "intercept": -70.0}.items():
+            for column, other in enumerate(column_names(model)):
+                params = params.at[0, column].set(value) if other == name else params
         totals = jnp.asarray(rng.gamma(1.0, 1.0, (129, N_ITEMS) if gaps else 129))
-        share = rng.random((1, 129, N_ITEMS))
-        counts = jnp.asarray(share) * (totals if gaps else totals[:, None])
-        params = jnp.asarray(draw("2pl")).at[0].set(jnp.array([25.0, -70.0]))
-        quick = _linear_terms(params, counts, totals, nodes)
-        for j in range(N_ITEMS):
-            own = totals[:, j] if gaps else totals
-            slow = _item_terms(cls, nodes, params[j], counts[..., j], own)
-            for ours, theirs in zip(quick, slow, strict=True):
-                np.testing.assert_allclose(ours[j], theirs, rtol=1e-9, atol=1e-9)
+        has = np.arange(model.n_categories)[:, None] < item_categories(model)
+        share = rng.random((model.n_categories, 129, N_ITEMS)) * has[:, None]
+        share = share / share.sum(0)
+        counts = jnp.asarray(share[1:]) * (totals if gaps else totals[:, None])
+        quick = jax.jit(item_terms)(model, params, counts, totals, nodes)
+        axes = (0, 0, -1, -1 if gaps else None, None)
+        slow = jax.vmap(general_terms, axes)(model, params, counts, totals, nodes[:, None])
+    for ours, theirs in zip(quick, slow, strict=True):
+        scale = np.abs(theirs).max()
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12 * scale)
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +245,7 @@ def recovered():
 
     def get(key):
         if key not in cache:
-            sd = 1.3 if key == "rasch" else 1.0
+            sd = 1.3 if MODELS[key] in STANDARD_FORM else 1.0
             cache[key] = theta * sd, fit(build(key).simulate(theta * sd, seed=5), key)
         return cache[key]
 
@@ -186,10 +258,12 @@ def test_simulate_and_fit(key, recovered):
     assert result.converged
     truth, estimate = draw(key), result.bank.parameters()
     errors = np.sqrt(np.diagonal(result.bank.covariance, axis1=1, axis2=2))
-    z = (estimate - truth) / errors
+    free = free_parameters(template(key))
+    assert (estimate[~free] == 0).all()
+    z = (estimate - truth)[free] / errors[free]
     assert np.abs(z).max() < 4
     assert 0.5 < np.sqrt((z**2).mean()) < 1.4
-    if key == "rasch":
+    if MODELS[key] in STANDARD_FORM:
         assert result.bank.population_sd == pytest.approx(1.3, abs=0.1)
     assert np.corrcoef(result.abilities.theta, theta)[0, 1] > 0.75
 

@@ -5,13 +5,14 @@ from typing import Annotated
 import typer
 
 from irtcat import __version__
-from irtcat.cli import demo, describe, fit, leaderboard, score, select
+from irtcat.cli import demo, describe, fit, leaderboard, link, score, select
 from irtcat.cli._session import guarded
 
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS = {
     "fit": fit,
+    "link": link,
     "score": score,
     "select": select,
     "leaderboard": leaderboard,

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from irtcat import Responses
 
 DATASET = "dataset:"
 
 RESPONSES_HELP = "Response file (CSV, TSV, npz, Parquet or py-irt JSONL) or dataset:NAME."
-MODELS_HELP = "rasch, 1pl, 2pl, 3pl or 4pl."
+MODELS_HELP = (
+    "rasch, 1pl, 2pl, 3pl, 4pl, feasibility, graded, gpcm, pcm, rsm, nominal, binomial or beta."
+)
 STRATEGIES_HELP = (
     "random, stratified, fisher, information, discrimination, avi, avo, ub, lb, pcub or pclb"
 )
+LINKS_HELP = "mean-sigma, mean-mean, haebara or stocking-lord"
 
 ResponsesArgument = Annotated[str, typer.Argument(metavar="RESPONSES", help=RESPONSES_HELP)]
 ResponsesOption = Annotated[str | None, typer.Option("--responses", help=RESPONSES_HELP)]
@@ -39,6 +44,11 @@ Duplicates = Annotated[
     str, typer.Option(help="What to do with repeated ids: refuse, first (keep) or suffix.")
 ]
 
+Trials = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of trials that every response is a share of (binomial)."),
+]
+
 
 class Reading(NamedTuple):
     """How response files are read."""
@@ -48,6 +58,7 @@ class Reading(NamedTuple):
     item: str
     response: str
     duplicates: str
+    trials: int | None = None
 
 
 def read(source: str, how: Reading) -> "Responses":
@@ -57,15 +68,34 @@ def read(source: str, how: Reading) -> "Responses":
 
     choose("--duplicates", how.duplicates, ("refuse", "first", "suffix"))
     if source.startswith(DATASET):
-        return datasets.load(source.removeprefix(DATASET))
-    return irtcat.read_responses(
-        source,
-        how.format,
-        subject=how.subject,
-        item=how.item,
-        response=how.response,
-        duplicates=how.duplicates,
-    )
+        found = datasets.load(source.removeprefix(DATASET))
+    else:
+        found = irtcat.read_responses(
+            source,
+            how.format,
+            subject=how.subject,
+            item=how.item,
+            response=how.response,
+            duplicates=how.duplicates,
+        )
+    return found if how.trials is None else found.with_trials(how.trials)
+
+
+def subject_column(path: Path, column: str) -> "pd.Series":
+    """A column of a CSV table of subjects, by the ids in its first column."""
+    import pandas as pd
+
+    from irtcat._checks import InputError
+
+    try:
+        frame = pd.read_csv(path, dtype={0: str})
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a CSV table of subjects ({error}).") from None
+    names = [str(name) for name in frame.columns[1:]]
+    if column not in names:
+        have = ", ".join(names) or "none"
+        raise InputError(f"{path}: no column {column!r} beside the subjects' ids (has {have}).")
+    return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
 
 
 def is_bank(path: str) -> bool:
@@ -75,6 +105,13 @@ def is_bank(path: str) -> bool:
             return "meta.npy" in archive.namelist()
     except (OSError, zipfile.BadZipFile):
         return False
+
+
+def one_ability_models() -> list[str]:
+    """Names of the models that the commands fit: those of one ability."""
+    from irtcat.models import MODELS, has_several
+
+    return [name for name, model in MODELS.items() if not has_several(model)]
 
 
 def choose(option: str, value: str, choices: Iterable[str]) -> None:

@@ -49,6 +49,7 @@ def command(
     item: arguments.ItemColumn = "item",
     response: arguments.ResponseColumn = "response",
     duplicates: arguments.Duplicates = "refuse",
+    trials: arguments.Trials = None,
 ) -> None:
     """Measure how well a few items keep the full ranking.
 
@@ -61,7 +62,7 @@ def command(
     names = arguments.split_names("--strategies", strategies, irtcat.STRATEGIES)
     wanted = arguments.split_names("--estimators", estimators, irtcat.ESTIMATORS)
     ks = arguments.split_counts("--k", k)
-    arguments.choose("--model", model, irtcat.MODELS)
+    arguments.choose("--model", model, arguments.one_ability_models())
     if not split.startswith("metadata:"):
         arguments.choose("--split", split, ("random", "ability"))
     if out is not None:
@@ -69,7 +70,7 @@ def command(
     if figure is not None:
         plot.check_figure_path(figure)
     use_compilation_cache()
-    how = arguments.Reading(format, subject, item, response, duplicates)
+    how = arguments.Reading(format, subject, item, response, duplicates, trials)
     data = arguments.read(responses, how)
     with progress("Compiling") as tick:
         board = leaderboard.evaluate(

@@ -26,6 +26,7 @@ def command(
     item: arguments.ItemColumn = "item",
     response: arguments.ResponseColumn = "response",
     duplicates: arguments.Duplicates = "refuse",
+    trials: arguments.Trials = None,
 ) -> None:
     """Estimate abilities, with standard errors and intervals."""
     import irtcat
@@ -36,7 +37,7 @@ def command(
     if out is not None:
         check_target(out)
     use_compilation_cache()
-    how = arguments.Reading(format, subject, item, response, duplicates)
+    how = arguments.Reading(format, subject, item, response, duplicates, trials)
     loaded = irtcat.ItemBank.load(bank)
     ability = irtcat.score(loaded, arguments.read(responses, how), method, interval)
     frame = ability.to_frame()

@@ -40,6 +40,7 @@ def command(
     item: arguments.ItemColumn = "item",
     response: arguments.ResponseColumn = "response",
     duplicates: arguments.Duplicates = "refuse",
+    trials: arguments.Trials = None,
 ) -> None:
     """Choose the k items worth running."""
     import irtcat
@@ -51,7 +52,7 @@ def command(
     if out is not None:
         check_target(out)
     use_compilation_cache()
-    how = arguments.Reading(format, subject, item, response, duplicates)
+    how = arguments.Reading(format, subject, item, response, duplicates, trials)
     loaded = None if bank is None else irtcat.ItemBank.load(bank)
     data = None if responses is None else arguments.read(responses, how)
     subset = irtcat.select(loaded, k, strategy, data, seed, theta=theta, tau=tau)

@@ -3,5 +3,6 @@
 from irtcat.fitting._fit import FITTERS, fit
 from irtcat.fitting._loop import Progress
 from irtcat.fitting._result import Fit
+from irtcat.fitting.linking import LINKS, Link, link
 
-__all__ = ["FITTERS", "Fit", "Progress", "fit"]
+__all__ = ["FITTERS", "LINKS", "Fit", "Link", "Progress", "fit", "link"]

@@ -1,6 +1,9 @@
 """`fit`: from responses to a calibrated bank."""
 
-from collections.abc import Callable, Mapping
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from irtcat._checks import (
     InputError,
@@ -8,52 +11,174 @@ from irtcat._checks import (
     check_choice,
     check_count,
     check_positive,
+    shorten,
 )
+from irtcat.bank import ItemBank
+from irtcat.fitting._checkpoint import check_checkpoint
 from irtcat.fitting._em_fit import fit_em
+from irtcat.fitting._groups import check_groups
+from irtcat.fitting._known import fit_known
 from irtcat.fitting._loop import Progress
+from irtcat.fitting._mixing import HOW_TO_MIX, model_of_items
 from irtcat.fitting._options import Options
 from irtcat.fitting._priors import check_priors
 from irtcat.fitting._result import Fit
-from irtcat.models import ItemModel, get_model, parameter_names
+from irtcat.fitting._several_fit import fit_several
+from irtcat.fitting._stated import check_equal
+from irtcat.fitting.joint import fit_joint
+from irtcat.fitting.variational import fit_vi
+from irtcat.io.source import ResponseSource, as_source
+from irtcat.models import MODELS, ItemModel, has_several, parameter_names
 from irtcat.responses import Responses
 
 __all__ = ["FITTERS", "fit"]
 
-FITTERS: dict[str, Callable[[Responses, type[ItemModel], Options], Fit]] = {"em": fit_em}
+
+def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
+    """EM, by the engine for one ability or for several; regressions where abilities are known."""
+    if options.abilities is not None:
+        if has_several(cls):
+            raise argument_error("abilities", f"left out for the {cls.key} model", "some")
+        return fit_known(responses, cls, options)
+    if has_several(cls):
+        return fit_several(responses, cls, options)
+    return fit_em(responses, cls, options)
+
+
+def _anchored(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
+    """EM on the scale of known items or known abilities, which must be there."""
+    if options.anchors is None and options.abilities is None:
+        raise InputError(
+            'The `anchors` or the `abilities` argument must be given with method="anchored". '
+            "Got neither. Give a bank of known items, or the subjects' known abilities."
+        )
+    return _em(responses, cls, options)
+
+
+FITTERS: dict[str, Callable[[Any, type[ItemModel], Options], Fit]] = {
+    "em": _em,
+    "anchored": _anchored,
+    "vi": fit_vi,
+    "joint": fit_joint,
+}
 """Fitting methods by name; to add one, add a row."""
 
+TAKEN_BY_ALL = frozenset(
+    {"model", "method", "priors", "positive", "tolerance", "precision", "seed", "progress"}
+)
+TAKEN = {"vi": {"settings"}, "joint": {"max_iterations"}}
+"""What a method takes beside `TAKEN_BY_ALL`; those of EM take everything but ``settings``."""
+BY_EM = ("em", "anchored")
 
-def _check_data(responses: Responses, cls: type[ItemModel]) -> None:
-    """Refuse what cannot be calibrated."""
-    if not isinstance(responses, Responses):
+
+def _check_method(method: str, given: Mapping[str, Any]) -> None:
+    """Refuse an argument that the method has no use for, unless it is at its default."""
+    defaults = inspect.signature(fit).parameters
+    for name, value in given.items():
+        if name == "responses" or value is defaults[name].default:
+            continue
+        used = name != "settings" if method in BY_EM else name in TAKEN_BY_ALL | TAKEN[method]
+        default = defaults[name].default
+        if not used and (default is None or value != default):
+            other = "vi" if name == "settings" else "em"
+            raise InputError(
+                f'The `{name}` argument is not for method="{method}". Got {shorten(value)}. '
+                f'Leave it out, or use method="{other}".'
+            )
+
+
+def _checked(given: Any, cls: type[ItemModel], devices: Any) -> Responses | ResponseSource:
+    """The responses or their source, if they can be calibrated."""
+    if isinstance(given, Responses):
+        _check_categories(given, cls)
+        if devices is not None and cls.takes in ("counts", "fractions"):
+            raise argument_error("devices", f"left out for the {cls.key} model", devices)
+        # Other processes may have subjects of this fit as well: counted where they meet.
+        n_used = int(given.observed.any(axis=1).sum()) if devices is None else 2
+        if n_used < 2:
+            raise argument_error(
+                "responses",
+                "answers of at least 2 subjects",
+                n_used,
+                "To score one subject on calibrated items use irtcat.score.",
+            )
+        return given
+    source = as_source(given)
+    if source is None:
         raise argument_error(
             "responses",
             "Responses",
-            type(responses).__name__,
+            type(given).__name__,
             "Build them with Responses.from_array.",
         )
-    if responses.n_categories != cls.n_categories:
-        raise InputError(
-            f"The {cls.key} model is for {cls.n_categories} categories, but the responses have "
-            f"{responses.n_categories} (codes {', '.join(map(str, responses.codes))}). "
-            "Score them right/wrong first, or use a model for graded items."
-        )
-    n_used = int(responses.observed.any(axis=1).sum())
-    if n_used < 2:
+    if devices is not None:
         raise argument_error(
-            "responses",
-            "answers of at least 2 subjects",
-            n_used,
-            "To score one subject on calibrated items use irtcat.score.",
+            "devices",
+            "left out for responses that are read in passes",
+            devices,
+            "Read each process's rows into memory, or fit on one device.",
         )
+    _check_categories(source, cls)
+    if cls.takes in ("counts", "fractions"):
+        raise InputError(
+            f"The {cls.key} model is fitted to responses in memory. Got a source that is read in "
+            "passes. Read it with irtcat.read_responses."
+        )
+    return source
+
+
+def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel]) -> None:
+    """Refuse responses of a kind that the model is not for."""
+    if cls.takes != "graded" and responses.n_categories != 2:
+        graded = ", ".join(name for name, other in MODELS.items() if other.takes == "graded")
+        codes = getattr(responses, "codes", range(responses.n_categories))
+        advice = f"use a model for graded items ({graded})" if graded else "use a graded model"
+        raise InputError(
+            f"The {cls.key} model is for 2 categories, but the responses have "
+            f"{responses.n_categories} (codes {', '.join(map(str, codes))}). "
+            f"Score them right/wrong first, or {advice}; {HOW_TO_MIX}."
+        )
+    if cls.takes == "graded" and isinstance(responses, Responses) and responses.is_fractional:
+        raise InputError(
+            f"The {cls.key} model is for responses in categories. Got fractions. "
+            "Use a right/wrong model (fractions then count as shares of an answer)."
+        )
+    if cls.takes == "fractions" and isinstance(responses, Responses) and responses.is_binary:
+        raise InputError(
+            f"The {cls.key} model is for scores between 0 and 1. Got right/wrong answers alone. "
+            "Use a model for those (2pl)."
+        )
+
+
+def _check_several(
+    cls: type[ItemModel], method: str, dims: Any, pattern: Any, correlated: bool, nodes: Any
+) -> None:
+    """Refuse arguments that the model or method has no use for."""
+    if has_several(cls):
+        if method != "em":
+            raise argument_error("method", f"em for the {cls.key} model", method)
+        return
+    given = {"dims": dims, "pattern": pattern, "correlated": correlated or None, "nodes": nodes}
+    for name, value in given.items():
+        if value is not None and not (name == "dims" and value == 1):
+            several = ", ".join(key for key, other in MODELS.items() if has_several(other))
+            raise argument_error(
+                name, f"left out for the {cls.key} model", value, f"It is for {several}."
+            )
 
 
 def fit(
-    responses: Responses,
-    model: str = "2pl",
+    responses: Responses | ResponseSource | Any,
+    model: str | Mapping[Any, Any] | Sequence[str] = "2pl",
     method: str = "em",
     *,
-    priors: Mapping[str, tuple[float, float] | None] | None = None,
+    groups: Any = None,
+    reference: Any = None,
+    anchors: ItemBank | None = None,
+    abilities: Any = None,
+    fixed: Mapping[str, Any] | None = None,
+    equal: Sequence[str] = (),
+    priors: Mapping[str, tuple[float, float] | None] | str | None = None,
     weak_priors: bool = True,
     positive: bool = False,
     standard_errors: str = "auto",
@@ -64,22 +189,95 @@ def fit(
     expand: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    devices: Any = None,
+    settings: Mapping[str, Any] | None = None,
+    dims: int | None = None,
+    pattern: Any = None,
+    correlated: bool = False,
+    nodes: int | None = None,
 ) -> Fit:
     """Calibrate items: estimate their parameters from the responses of many subjects.
 
     ``em`` maximises the marginal likelihood ``prod_i int prod_j P(x_ij | theta) phi(theta) dtheta``
     (times the priors, where there are any). The ability scale is that of the calibration subjects:
-    mean 0, SD 1 (for "rasch": slopes 1, SD estimated; for most items sparse: see ``weak_priors``).
+    mean 0, SD 1 (for "rasch", "pcm" and "rsm": slopes 1, SD estimated; for most items sparse: see
+    ``weak_priors``).
+
+    ``vi`` climbs the evidence lower bound of a Bayesian model with Normal priors on abilities,
+    difficulties and discriminations, in batches: a Normal guide for every ability, a multivariate
+    one for the parameters of every item, apart from one another. It is for sparse tables and for
+    comparison with py-irt: where EM is affordable, EM is quicker and has no bias. The bank holds
+    the guide's means on the scale where abilities have mean 0 and SD 1 (posterior variance
+    included) and its covariances; these take abilities as independent of items and are somewhat
+    too small. ``log_likelihood`` is the marginal one, comparable with that of ``em``;
+    ``log_posterior`` is the bound. For right/wrong models of one ability.
+
+    ``anchored`` is ``em`` on a scale that is there already: items of the bank ``anchors`` keep
+    their parameters, or subjects have the known ``abilities``; new items are calibrated on it.
+    ``fit(r, anchors=bank)`` and ``fit(r, method="anchored", anchors=bank)`` are the same.
+
+    ``joint`` maximises over abilities and items together, with theta ~ N(0, 1) as a penalty: the
+    cheap baseline ("rasch", "1pl", "2pl"). Its item parameters are biased however many subjects
+    there are (Neyman & Scott 1948): intercepts and slopes are too large, in the Rasch model without
+    penalties by about J / (J - 1) with J items; the bias vanishes only as items are many too
+    (Haberman 1977). Its standard errors take abilities as known and are too small.
 
     Args:
         responses: right/wrong (or fractional) responses of at least 2 subjects; missing ones are
-            skipped, subjects without any are left out.
-        model: "rasch", "1pl", "2pl", "3pl" or "4pl".
-        method: "em".
-        priors: Normal priors by parameter name ("slope", "intercept", "logit_lower",
-            "logit_upper") as (mean, SD), added to or replacing the model's own; None switches
-            one off. On by default: logit c ~ N(-1.1, 0.5) in the 3PL and 4PL, logit d ~ N(3, 0.5)
-            in the 4PL, nothing else.
+            skipped, subjects without any are left out. Or what does not fit in memory and is gone
+            over in passes: a `irtcat.io.ResponseSource`, the path of a ``.npy`` or wide Parquet
+            file (see `irtcat.io.open_source`), a memory-mapped array, or any object with
+            ``n_subjects``, ``n_items`` and ``blocks()``, which yields int8 blocks of rows.
+        model: "rasch", "1pl", "2pl", "3pl", "4pl" or "feasibility" for right/wrong responses, of
+            several abilities "m2pl", "m3pl" or "bifactor"; "graded", "gpcm", "pcm", "rsm" or
+            "nominal" for responses in categories (right/wrong among them). Items may differ in
+            their number of categories, one more than the highest code that occurs. Items of
+            several models: a mapping from models to item ids, ``{"2pl": [...], "graded": [...]}``,
+            or from item ids to models (with "default" for those not named), or a list with one
+            name an item; of 2pl, 3pl, 4pl, feasibility, graded, gpcm and nominal. Counts of trials
+            take "binomial" (see `Responses.from_counts`), continuous scores between 0 and 1
+            "beta". Fractions in a right/wrong model count as shares of one answer
+            (quasi-likelihood, Papke & Wooldridge 1996, Journal of Applied
+            Econometrics 11, 619-632): the order of items and subjects is right, but since scores
+            vary less than answers do, slopes come out small (0 on short tests) and standard errors
+            wide.
+        method: "em", "anchored" (the same, and ``anchors`` or ``abilities`` must be given), "vi"
+            or "joint".
+        groups: each subject's group: a column of ``responses.subjects``, or one label a subject
+            (a Series is looked up by subject id). Each group has a population of its own; all
+            share the items. The reference's is N(0, 1), the others' means and SDs are estimated
+            (``fit.groups``).
+        reference: label of the reference group; the first subject's by default.
+        anchors: a bank. Items in it keep their parameters, the others are calibrated on its
+            scale, and the mean and SD of the population (of each group) are estimated.
+        abilities: known abilities of the subjects: one number each in their order, a Series by
+            subject id, or an `Ability` (its theta). They are held fixed as if they were without
+            error, and each item is a regression on them: ``log_likelihood`` is the conditional
+            one, ``sum_ij log P(x_ij | theta_i)``, and standard errors are those given the
+            abilities. The bank's scale is that of the abilities, its population their mean and SD.
+            Abilities estimated from few responses carry error of their own, which this ignores
+            (slopes then come out small): where the items that tell of them are in a bank, give
+            that as ``anchors`` instead. Priors are on the scale of the abilities; worked in
+            float64 always.
+        fixed: parameters that are not estimated: name -> value for all items, or -> {item:
+            value}. Names are those of the priors, and "a", "c", "d" (c and d as probabilities).
+            The population stays N(0, 1).
+        equal: names of parameters that all items share, such as ``["slope"]``.
+        priors: priors by parameter name ("slope", "intercept", "logit_lower", "logit_upper"),
+            added to or replacing the model's own: (mean, SD) of a Normal, or for slopes
+            ("lognormal", mean, SD of the logarithm), or for "c" and "d" ("beta", alpha, beta).
+            For each item its own: {item: prior}, or a table with columns mean and sd. Densities
+            are those of the parameter named (of c and d themselves). None switches one off.
+            On by default: logit c ~ N(-1.1, 0.5) in the 3PL and 4PL, logit d ~ N(3, 0.5) in the
+            4PL, logit lambda ~ N(2, 1.5) in the feasibility model, nothing else. For "joint" the
+            same of slope and intercept, by default
+            N(1, 1) and N(0, 3) for all items. For "vi" either "hierarchical" (the default: mean
+            and precision of theta, b, and a or log a are unknown, with priors N(0, variance 1e6)
+            and Gamma(1, 1): Natesan et al. 2016, Lalor et al. 2019), or "vague" (theta ~ N(0, 1),
+            b ~ N(0, variance 1000) as there, a ~ N(0, SD 10) or log a ~ N(0, SD 2)), or a mapping
+            from "a" (or "log a"), "b", "logit_lower", ... to (mean, SD), "vague" for the others.
         weak_priors: put slope ~ N(1, 1) and intercept ~ N(0, 3) on items with fewer than 50
             responses or fewer than 10 of the rarer answer (constant items are among them), which
             are flagged "weak prior"; without, such items may run to the parameter's bound. Where
@@ -87,24 +285,51 @@ def fit(
             calibrating, so that the priors have no say in the scale; where they are the most (few
             subjects), all count, and the bank states the population's mean and SD as estimated.
         positive: keep slopes at or above 0.001 (default: they may be negative, which tells of
-            wrong keys).
+            wrong keys). For "vi" the guide of a is then log-Normal, otherwise Normal.
         standard_errors: "auto" ("full" where it takes about a second at most, else "block"),
-            "full" (observed information of all parameters), "block" (item by item) or "none".
-        tolerance: largest last step in standard errors; 1e-4 in float64, 0.05 in float32.
-        max_iterations: E-steps at most.
+            "full" (observed information of all parameters), "block" (item by item), "sandwich"
+            (right also where the model is not: all parameters where affordable, else item by
+            item) or "none".
+        tolerance: largest last step in standard errors; 1e-4 in float64, 0.05 in float32
+            ("joint": 1e-3 and 0.05). For "vi" the gain in the bound over a round of steps that
+            counts as none: 0.05, and not below rounding; with several batches not below 1e-5 a
+            response, their noise.
+        max_iterations: E-steps at most ("joint": turns).
         precision: "float64", "float32" or "auto" (float64 up to a million responses on a CPU).
-        accelerate: extrapolate (SQUAREM), guarded by the objective.
-        expand: estimate the latent mean and SD in each iteration and remove them (not where most
-            items have a prior on slope or intercept: it then speeds nothing up).
-        seed: for methods that draw; "em" does not.
-        progress: called as ``progress(iteration, log_posterior, step)``.
+        accelerate: extrapolate (Anderson acceleration), guarded by the objective.
+        expand: estimate the latent mean and SD in each iteration and remove them; with priors on
+            slopes or intercepts they are chosen with regard to these.
+        seed: for methods that draw: "vi" with several batches draws their order.
+        progress: called as ``progress(iteration, log_posterior, step)``; by "vi" after every round
+            as ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent there.
+        checkpoint: file that keeps the state of the iterations, written every five seconds at
+            most and when the fit is left by Ctrl-C or an error; always whole or not at all.
+        resume: go on from ``checkpoint`` to the same answer (from the beginning where there is no
+            such file yet). Without it the checkpoint of an interrupted fit is not overwritten.
+        devices: spread the subjects over these devices: how many, "all", a list of them, or a
+            `jax.sharding.Mesh` with the one axis "subjects". Among several processes (after
+            `jax.distributed.initialize`) with "all" or a mesh of devices of all of them, each
+            process calls ``fit`` with rows of its own and the same items, and gets the same bank
+            (and ``abilities`` of its own rows).
+        settings: for "vi": ``steps`` (at most; 3000), ``learning_rate`` (first one, in posterior
+            SDs; 0.3), ``batch_size`` (responses in a batch; all at once up to four million),
+            ``batches`` ("subjects": whole rows; "responses": observed cells alone; "auto").
+        dims: number of abilities of an exploratory "m2pl" or "m3pl": all slopes free, on axes that
+            `irtcat.rotate` may turn.
+        pattern: which item calls on which ability, where that is known: items x factors of 0 and
+            1 (an array, or a DataFrame by item id), or a mapping factor -> item ids. For
+            "bifactor" the specific factors only; also a list with the name of each item's (None
+            for an item of the general factor alone).
+        correlated: whether the abilities of a pattern may correlate (SDs are 1 all the same).
+        nodes: number of nodes a dimension where abilities are integrated; by default as many as
+            the posteriors need (the bank's provenance states them and the error they leave).
 
     Returns:
         The fit: ``bank``, ``abilities``, ``log_likelihood``, ``converged``, ``n_iterations``, ....
 
     Raises:
         InputError: for an unknown model, method or option, fewer than 2 subjects with responses,
-            or graded responses.
+            or graded responses; for a checkpoint of other responses or settings.
 
     Example:
         >>> from irtcat.datasets import load
@@ -116,16 +341,38 @@ def fit(
 
     References:
         Bock & Aitkin (1981), Psychometrika 46, 443-459. Liu, Rubin & Wu (1998), Biometrika 85,
-        755-770. Louis (1982), JRSS B 44, 226-233.
+        755-770. Louis (1982), JRSS B 44, 226-233. For "vi": Natesan, Nandakumar, Minka & Rubright
+        (2016), Frontiers in Psychology 7, 1422; Lalor, Wu & Yu (2019), EMNLP. For "joint": Neyman
+        & Scott (1948), Econometrica 16, 1-32; Haberman (1977), Annals of Statistics 5, 815-841.
     """
-    cls = get_model(model)
+    given = {**locals()}
+    if not isinstance(responses, Responses):
+        responses = as_source(responses) or responses
+    cls, kinds = model_of_items(model, getattr(responses, "item_ids", ()))
     check_choice("method", method, FITTERS)
-    check_choice("standard_errors", standard_errors, ("auto", "full", "block", "none"))
+    if kinds is not None and method != "em":
+        raise argument_error("method", "em where items are of several models", method)
+    if kinds is not None and abilities is not None:
+        raise argument_error("abilities", "left out where items are of several models", "some")
+    _check_several(cls, method, dims, pattern, correlated, nodes)
+    _check_method(method, given)
+    check_choice("standard_errors", standard_errors, ("auto", "full", "block", "sandwich", "none"))
     check_count("max_iterations", max_iterations)
     if tolerance is not None:
         check_positive("tolerance", tolerance)
-    _check_data(responses, cls)
-    check_priors(priors or {}, parameter_names(cls))
+    check_checkpoint(checkpoint, resume)
+    responses = _checked(responses, cls, devices)
+    if method not in BY_EM and isinstance(responses, ResponseSource):
+        raise argument_error(
+            "responses", f'Responses with method="{method}"', "a source", "Read them into memory."
+        )
+    if method in BY_EM:
+        if isinstance(priors, str):
+            raise InputError(
+                f'The `priors` argument must be a mapping with method="{method}". Got "{priors}", '
+                'which is for method="vi".'
+            )
+        check_priors(priors or {}, parameter_names(cls), responses.item_ids)
     options = Options(
         priors,
         weak_priors,
@@ -138,5 +385,19 @@ def fit(
         expand,
         seed,
         progress,
+        checkpoint,
+        resume,
+        devices,
+        settings,
+        check_groups(responses, groups, reference),
+        anchors,
+        dims,
+        pattern,
+        correlated,
+        nodes,
+        fixed,
+        check_equal(equal, parameter_names(cls)),
+        abilities,
+        kinds,
     )
     return FITTERS[method](responses, cls, options)

@@ -1,14 +1,21 @@
 """The driver of EM: owns the loop, the guard of the objective and the reasons to stop."""
 
+import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array
 
+from irtcat._checks import InputError
 from irtcat._types import FloatArray
-from irtcat.fitting.em import EMProblem, EMState, EMUpdate, Extrapolation, run_e_step
-from irtcat.scoring import EStep
+from irtcat.fitting._checkpoint import Checkpoint, Snapshot
+from irtcat.fitting._extrapolation import Extrapolation, Past
+from irtcat.fitting.em import (
+    EMPoint,
+    EMState,
+    EMUpdate,
+    run_e_step,
+)
 
 __all__ = ["Ended", "Progress", "Settings", "run_em"]
 
@@ -17,7 +24,9 @@ Progress = Callable[[int, float, float], None]
 
 FIRST_SLACK, LATER_SLACK = 0.3, 0.05
 FIRST_NEWTON_STEPS, NEWTON_STEPS = 4, 2
-FLAT_FOR, LOOSE = 12, 20
+FLAT_FOR, LOOSE = 6, 20
+LEVEL = 1e3
+"""Gains below this many times the rounding do not tell a good point from a bad one."""
 
 
 class Settings(NamedTuple):
@@ -41,10 +50,10 @@ class Settings(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Where the loop stopped: parameters, their E-step, and why."""
+    """Where the loop stopped: the point, its E-step, and why."""
 
-    params: Array
-    belief: EStep
+    point: EMPoint
+    belief: Any
     update: EMUpdate
     converged: bool
     n_iterations: int
@@ -52,9 +61,17 @@ class Ended(NamedTuple):
     trace: FloatArray
 
 
-def _log_posterior(weights: FloatArray, belief: EStep, update: EMUpdate) -> float:
+def _log_posterior(weights: FloatArray, belief: Any, update: EMUpdate) -> float:
     """Marginal log-likelihood plus log-prior, summed in float64."""
     return float(weights @ np.asarray(belief.log_z, float)) + float(update.log_prior)
+
+
+class _Images(NamedTuple):
+    """What is kept of an update to fall back on."""
+
+    point: EMPoint
+    plain: EMPoint
+    step: float
 
 
 class _Guard:
@@ -66,46 +83,77 @@ class _Guard:
     a parameter at its bound).
     """
 
-    def __init__(self, problem: EMProblem, start: Array, settings: Settings):
+    def __init__(self, problem: Any, start: EMPoint, settings: Settings):
         self.settings = settings
         self.expand = settings.expand
-        self.jump = Extrapolation(problem.constraints.lower, problem.constraints.upper)
-        self.jump.restart(start)
+        self.jump = Extrapolation(problem.constraints)
         self.best, self.kind = -np.inf, "plain"
-        self.update: EMUpdate | None = None
+        self.update: EMUpdate | _Images | None = None
         self.trace: list[float] = []
 
-    def retreat(self, value: float) -> Array | None:
-        """The point to go back to if ``value`` is a fall, else None."""
-        if self.update is None or value >= self.best - self.settings.noise * abs(self.best):
+    def retreat(self, value: float, step: float) -> EMPoint | None:
+        """The point to go back to if ``value`` is a fall, else None.
+
+        Where the objective is level, an extrapolated point must also be nearer to a fixed point.
+        """
+        if self.update is None:
+            return None
+        noise = self.settings.noise * abs(self.best)
+        level = self.kind == "jump" and value < self.best + LEVEL * noise
+        falls = value < self.best - noise
+        if not falls and not (level and step > float(self.update.step)):
             return None
         if self.kind == "jump":
             self.jump.rejected()
-            self.kind, point = "expanded" if self.expand else "plain", self.update.params
-        elif self.kind == "expanded":
-            self.kind, self.expand, point = "plain", False, self.update.plain
-        else:
-            return None
-        self.jump.restart(point)
-        return point
+            self.kind = "expanded" if self.expand else "plain"
+            return self.update.point
+        if self.kind == "expanded":
+            self.kind, self.expand = "plain", False
+            self.jump.restart()
+            return self.update.plain
+        return None
 
-    def advance(self, here: Array, value: float, update: EMUpdate, iteration: int) -> Array:
+    def advance(self, here: EMPoint, value: float, update: EMUpdate, iteration: int) -> EMPoint:
         """The next point after an accepted one."""
         self.trace.append(value)
-        if self.kind == "jump":
-            self.jump.restart(here)
         self.best, self.update = value, update
         if self.is_flat and self.expand:
             self.expand, self.kind = False, "plain"
-            self.jump.restart(update.plain)
+            self.jump.restart()
             return update.plain
         self.kind = "expanded" if self.expand else "plain"
         if self.settings.accelerate is None or iteration + 1 < self.settings.accelerate:
-            self.jump.restart(update.params)
-            return update.params
-        point, jumped = self.jump.propose(update.params, update.metric)
+            return update.point
+        point, jumped = self.jump.propose(here, update.point, update.metric)
         self.kind = "jump" if jumped else self.kind
         return point
+
+    def snapshot(self, iteration: int, state: EMState) -> Snapshot:
+        """Everything that the iterations from ``state`` on depend on."""
+        update = self.update
+        images = [None, None] if update is None else [update.point, update.plain]
+        numbers = {
+            "expand": self.expand,
+            "best": self.best,
+            "kind": self.kind,
+            "step": None if update is None else float(update.step),
+            "damping": self.jump.damping,
+            "length": self.jump.length,
+        }
+        points = [state.point, *images]
+        others = [state.mean, state.sd, np.array(self.trace), *(self.jump.past or ())]
+        return Snapshot(iteration, (points, others), numbers)
+
+    def resume(self, snapshot: Snapshot) -> EMState:
+        """Undo `snapshot`: be as it was then, and give its state."""
+        (point, image, plain), (mean, sd, trace, *past) = snapshot.arrays
+        numbers = snapshot.numbers
+        self.expand, self.best, self.kind = (numbers[k] for k in ("expand", "best", "kind"))
+        self.jump.damping, self.jump.length = numbers["damping"], numbers["length"]
+        self.jump.past = Past(*past) if past else None
+        self.update = None if image is None else _Images(image, plain, numbers["step"])
+        self.trace = trace.tolist()
+        return EMState(point, mean, sd)
 
     @property
     def is_flat(self) -> bool:
@@ -125,7 +173,12 @@ class _Guard:
 
 
 def run_em(
-    problem: EMProblem, state: EMState, settings: Settings, progress: Progress | None
+    problem: Any,
+    state: EMState,
+    settings: Settings,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None = None,
+    step_map: Callable[..., Any] = run_e_step,
 ) -> Ended:
     """Iterate the EM map to convergence.
 
@@ -134,38 +187,80 @@ def run_em(
         state: where to begin.
         settings: when to stop.
         progress: told of every iteration.
+        checkpoint: where the state is kept, and possibly taken from.
+        step_map: applies the EM map of the problem.
 
     Returns:
         The last point evaluated, with its E-step.
 
     Raises:
         FloatingPointError: when the objective is not finite.
+        InputError: when the checkpoint is of something else.
     """
+    guard = _Guard(problem, state.point, settings)
+    if checkpoint is None:
+        return _iterate(problem, state, settings, progress, guard, 0, None, step_map)
+    first = 0
+    saved = checkpoint.restore(state.point)
+    if saved is not None:
+        first, state = saved.iteration, guard.resume(saved)
+    if first >= settings.max_iterations:
+        raise InputError(
+            f"{checkpoint.path}: this fit has already taken {first} iterations. "
+            "Raise max_iterations to go on."
+        )
+    with checkpoint:
+        checkpoint.offer(guard.snapshot(first, state))
+        ended = _iterate(problem, state, settings, progress, guard, first, checkpoint, step_map)
+        if ended.converged:
+            checkpoint.finish()
+        else:
+            checkpoint.keep()
+    return ended
+
+
+def _iterate(
+    problem: Any,
+    state: EMState,
+    settings: Settings,
+    progress: Progress | None,
+    guard: _Guard,
+    first: int,
+    checkpoint: Checkpoint | None,
+    step_map: Callable[..., Any],
+) -> Ended:
+    """The loop of `run_em` from iteration ``first`` on."""
     weights = np.asarray(problem.weights, float)
-    guard = _Guard(problem, state.params, settings)
-    for iteration in range(settings.max_iterations):
+    ended: Ended | None = None
+    for iteration in itertools.count(first):
+        if iteration >= settings.max_iterations and ended is not None:
+            break
         slack, n_steps = (
             (FIRST_SLACK, FIRST_NEWTON_STEPS) if iteration == 0 else (LATER_SLACK, NEWTON_STEPS)
         )
-        update, belief = run_e_step(problem, state, slack, n_steps, guard.expand)
+        update, belief = step_map(problem, state, slack, n_steps, guard.expand)
         value, step = _log_posterior(weights, belief, update), float(update.step)
         if not np.isfinite([value, step]).all():
             raise FloatingPointError(f"The log-posterior became {value} in iteration {iteration}.")
-        back = guard.retreat(value)
+        back, here = guard.retreat(value, step), state
         if back is not None:
-            state = state._replace(params=back)
+            state = state._replace(point=back)
+        else:
+            point = guard.advance(here.point, value, update, iteration)
+            state = EMState(point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
+        if checkpoint is not None:
+            checkpoint.offer(guard.snapshot(iteration + 1, state))
+        if back is not None:
             continue
-        point = guard.advance(state.params, value, update, iteration)
         if progress is not None:
             progress(iteration + 1, value, step)
-        ended = Ended(state.params, belief, update, True, iteration + 1, "", np.array(guard.trace))
+        ended = Ended(here.point, belief, update, True, iteration + 1, "", np.array(guard.trace))
         if message := guard.verdict(step, float(update.gain)):
             return ended._replace(message=message)
-        moments = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
-        state = EMState(point, *moments)
+    assert ended is not None
     return ended._replace(
         converged=False,
-        n_iterations=settings.max_iterations,
+        n_iterations=iteration,
         message=f"Not converged: the step was still {step:.1e} standard errors after "
-        f"{settings.max_iterations} iterations. Raise max_iterations.",
+        f"{iteration} iterations. Raise max_iterations.",
     )

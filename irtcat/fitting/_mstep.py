@@ -6,17 +6,25 @@ A step that does not increase the item's objective is taken back and damped furt
 (Levenberg-Marquardt), so the objective never goes down.
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from irtcat.models import ItemModel, OnePL, TwoPL, unpack
+from irtcat.fitting._terms import item_terms
+from irtcat.models import ItemModel
 from irtcat.scoring._kernel import grid_nodes
 
-__all__ = ["Constraints", "MStep", "log_prior", "m_step", "penalised_terms"]
+__all__ = [
+    "Constraints",
+    "MStep",
+    "log_prior",
+    "m_step",
+    "penalised_terms",
+    "prior_information",
+    "prior_slopes",
+]
 
 RIDGE = 1e-10
 
@@ -25,9 +33,6 @@ BELOW_ALL = 1e30
 
 MOST_TURNS = 12
 """Evaluations at most, where steps are refused and damped again."""
-
-LINEAR = (OnePL, TwoPL)
-"""Models whose parameters are (slope, intercept) of a logistic curve: see `_linear_terms`."""
 
 
 class Constraints(NamedTuple):
@@ -39,6 +44,9 @@ class Constraints(NamedTuple):
         free: whether the parameter is estimated.
         lower: lower bounds, one per parameter.
         upper: upper bounds, one per parameter.
+        family: 0 Normal; 1 lognormal (``prior_mean`` and ``prior_precision`` are of the
+            logarithm); 2 Beta on the parameter's sigmoid (alpha and beta stand in their place).
+            None where all are Normal.
     """
 
     prior_mean: Float[Array, "items params"]
@@ -46,6 +54,7 @@ class Constraints(NamedTuple):
     free: Bool[Array, "items params"]
     lower: Float[Array, " params"]
     upper: Float[Array, " params"]
+    family: Array | None = None
 
 
 class MStep(NamedTuple):
@@ -65,83 +74,72 @@ class MStep(NamedTuple):
 
 
 def log_prior(params: Array, constraints: Constraints) -> Float[Array, " items"]:
-    """Log-density of the priors up to the Normal's own constant, an item a number."""
+    """Log-density of the priors, an item a number.
+
+    All are densities of the parameter named (the slope, or c and d themselves, no Jacobian): with
+    the likelihood they are maximised over that parameter.
+    """
     off = params - constraints.prior_mean
     precision = constraints.prior_precision
     log_scale = jnp.where(precision > 0, jnp.log(jnp.maximum(precision, 1e-30)), 0.0)
     normaliser = jnp.where(precision > 0, 0.5 * (log_scale - jnp.log(2 * jnp.pi)), 0.0)
-    return (-0.5 * precision * off**2 + normaliser).sum(-1)
+    normal = -0.5 * precision * off**2 + normaliser
+    if constraints.family is None:
+        return normal.sum(-1)
+    log_a = jnp.log(jnp.where(params > 0, params, 1.0))
+    lognormal = normaliser - log_a - 0.5 * precision * (log_a - constraints.prior_mean) ** 2
+    lognormal = jnp.where(params > 0, lognormal, -BELOW_ALL)
+    alpha, beta = (jnp.where(constraints.family == 2, v, 1.0) for v in constraints[:2])
+    ends = jax.nn.log_sigmoid(params), jax.nn.log_sigmoid(-params)
+    constant = jax.scipy.special.betaln(alpha, beta)
+    on_unit = (alpha - 1) * ends[0] + (beta - 1) * ends[1] - constant
+    parts = [constraints.family == 1, constraints.family == 2]
+    return jnp.select(parts, [lognormal, on_unit], normal).sum(-1)
 
 
-def _item_terms(cls: type[ItemModel], nodes: Array, phi: Array, counts: Array, totals: Array):
-    """Objective, gradient and expected information of one item."""
-
-    def curve(vector: Array) -> Array:
-        item = unpack(cls, vector)
-        return jax.vmap(lambda theta: item.log_probs(theta[None]))(nodes)
-
-    log_p, slopes = curve(phi), jax.jacfwd(curve)(phi)
-    rest = totals - counts.sum(0)
-    table = jnp.concatenate([rest[None], counts]).T
-    expected = jnp.exp(log_p) * totals[:, None]
-    value = (table * log_p).sum()
-    gradient = (table[..., None] * slopes).sum((0, 1))
-    n = phi.shape[0]
-    information = [
-        [(expected * slopes[..., i] * slopes[..., j]).sum() for j in range(n)] for i in range(n)
-    ]
-    return value, gradient, jnp.array(information)
+def prior_slopes(params: Array, constraints: Constraints) -> tuple[Array, Array]:
+    """Gradient of `log_prior`, and minus its second derivative (each parameter has its own)."""
+    precision = constraints.prior_precision
+    gradient = -precision * (params - constraints.prior_mean)
+    if constraints.family is None:
+        return gradient, precision
+    safe = jnp.where(params > 0, params, 1.0)
+    pull = precision * (jnp.log(safe) - constraints.prior_mean)
+    p = jax.nn.sigmoid(params)
+    alpha, beta = constraints.prior_mean, precision
+    parts = [constraints.family == 1, constraints.family == 2]
+    by_family = [-(1 + pull) / safe, (alpha - 1) - (alpha + beta - 2) * p]
+    curvature = [(precision - 1 - pull) / safe**2, (alpha + beta - 2) * p * (1 - p)]
+    return jnp.select(parts, by_family, gradient), jnp.select(parts, curvature, precision)
 
 
-def _linear_terms(params: Array, counts: Array, totals: Array, nodes: Array):
-    """The same terms for all two-parameter logistic items at once.
-
-    With a linear predictor every sum over the nodes is a product with (1, theta, theta^2), and
-    one exponential an item and node is all there is to evaluate: ten times quicker than the
-    general route, which gives the same numbers (a test holds them together).
-    """
-    totals = totals[:, None] if totals.ndim == 1 else totals
-    z = nodes[:, None] * params[:, 0] + params[:, 1]
-    small = jnp.exp(-jnp.abs(z))
-    right = jnp.where(z > 0, 1.0, small) / (1.0 + small)
-    residual = counts[0] - totals * right
-    weight = totals * right * (1.0 - right)
-    loss = totals * (jnp.maximum(z, 0.0) + jnp.log1p(small))
-    powers = jnp.stack([jnp.ones_like(nodes), nodes, nodes**2])
-    r0, r1 = powers[:2] @ counts[0]
-    g0, g1 = powers[:2] @ residual
-    h0, h1, h2 = powers @ weight
-    value = params[:, 0] * r1 + params[:, 1] * r0 - powers[0] @ loss
-    gradient = jnp.stack([g1, g0], -1)
-    information = jnp.stack([jnp.stack([h2, h1], -1), jnp.stack([h1, h0], -1)], -2)
-    return value, gradient, information
+def prior_information(params: Array, constraints: Constraints) -> Array:
+    """Minus the second derivative of `log_prior`, kept positive for the M-step."""
+    curvature = prior_slopes(params, constraints)[1]
+    if constraints.family is None:
+        return curvature
+    least = constraints.prior_precision / jnp.where(params > 0, params, 1.0) ** 2
+    bent = (constraints.family == 1) & (curvature < 0.1 * least)
+    return jnp.where(bent, least, curvature)
 
 
 def penalised_terms(
-    cls: type[ItemModel],
+    template: ItemModel,
     params: Float[Array, "items params"],
     counts: Float[Array, "contrasts nodes items"],
     totals: Array,
     constraints: Constraints,
+    nodes: Float[Array, "nodes *dims"] | None = None,
 ) -> tuple[
     Float[Array, " items"], Float[Array, "items params"], Float[Array, "items params params"]
 ]:
     """Expected log-posterior of each item, its gradient and its expected information."""
-    nodes = grid_nodes(params.dtype)
-    if cls in LINEAR:
-        value, gradient, information = _linear_terms(params, counts, totals, nodes)
-    else:
-        terms = functools.partial(_item_terms, cls, nodes)
-        in_axes = (0, -1, None if totals.ndim == 1 else -1)
-        value, gradient, information = jax.vmap(terms, in_axes)(params, counts, totals)
-    precision = constraints.prior_precision
+    nodes = grid_nodes(params.dtype) if nodes is None else nodes
+    value, gradient, information = item_terms(template, params, counts, totals, nodes)
     value = value + log_prior(params, constraints)
-    gradient = gradient - precision * (params - constraints.prior_mean)
-    return (
-        value,
-        gradient,
-        information + precision[..., None] * jnp.eye(params.shape[1], dtype=params.dtype),
-    )
+    gradient = gradient + prior_slopes(params, constraints)[0]
+    eye = jnp.eye(params.shape[1], dtype=params.dtype)
+    return value, gradient, information + prior_information(params, constraints)[..., None] * eye
 
 
 def _solve(matrix: Array, vector: Array) -> Array:
@@ -214,7 +212,7 @@ class _State(NamedTuple):
 
 
 def m_step(
-    cls: type[ItemModel],
+    template: ItemModel,
     params: Float[Array, "items params"],
     counts: Float[Array, "contrasts nodes items"],
     totals: Array,
@@ -222,18 +220,20 @@ def m_step(
     item_weights: Float[Array, " items"],
     tied: tuple[int, ...],
     n_steps: int | Array,
+    nodes: Float[Array, "nodes *dims"] | None = None,
 ) -> MStep:
     """Maximise the expected log-posterior of all items by ``n_steps`` damped Newton steps.
 
     Args:
-        cls: the item model's class.
+        template: the items (their own parameters do not matter).
         params: where to start.
-        counts: expected counts of categories 1, 2, ... on the grid.
-        totals: the same over all categories, (nodes,) or (nodes, items).
+        counts: expected sums of the statistics at the nodes.
+        totals: expected number of subjects at the nodes, (nodes,) or (nodes, items).
         constraints: priors, fixed parameters, bounds.
         item_weights: 1 for items that tied parameters are estimated from, 0 for the others.
         tied: columns of ``params`` that all items share.
         n_steps: number of steps.
+        nodes: abilities that the counts belong to; the common grid by default.
 
     Returns:
         The new parameters; no item's objective is below that of ``params`` (for tied
@@ -245,7 +245,8 @@ def m_step(
         at_high = (best >= constraints.upper) & (gradient > 0)
         active = constraints.free & ~at_low & ~at_high
         move = _direction(gradient, information, damping, active, tied, item_weights)
-        return jnp.clip(best + move, constraints.lower, constraints.upper)
+        moved = jnp.clip(best + move, constraints.lower, constraints.upper)
+        return jnp.where(constraints.free, moved, best)
 
     def better(new: Array, old: Array) -> Array:
         if tied:
@@ -254,7 +255,7 @@ def m_step(
 
     def body(turn: Array, state: _State) -> _State:
         value, gradient, information = penalised_terms(
-            cls, state.candidate, counts, totals, constraints
+            template, state.candidate, counts, totals, constraints, nodes
         )
         up = better(value, state.value)
         best = jnp.where(up[:, None], state.candidate, state.best)

@@ -1,8 +1,14 @@
 """The arguments of `fit`, as a method receives them."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from irtcat.bank import ItemBank
+from irtcat.fitting._groups import Grouping
 from irtcat.fitting._loop import Progress
 
 __all__ = ["Options"]
@@ -12,7 +18,7 @@ __all__ = ["Options"]
 class Options:
     """The arguments of `fit` that a method needs."""
 
-    priors: Mapping[str, tuple[float, float] | None] | None
+    priors: Any
     weak_priors: bool
     positive: bool
     standard_errors: str
@@ -23,3 +29,17 @@ class Options:
     expand: bool
     seed: int
     progress: Progress | None
+    checkpoint: str | os.PathLike[str] | None = None
+    resume: bool = False
+    devices: Any = None
+    settings: Mapping[str, Any] | None = None
+    groups: Grouping | None = None
+    anchors: ItemBank | None = None
+    dims: int | None = None
+    pattern: Any = None
+    correlated: bool = False
+    nodes: int | None = None
+    fixed: Mapping[str, Any] | None = None
+    equal: tuple[str, ...] = ()
+    abilities: Any = None
+    kinds: np.ndarray | None = None

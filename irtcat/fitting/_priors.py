@@ -1,15 +1,28 @@
 """Which priors and bounds a fit works under, decided once and written in the result."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from irtcat._checks import argument_error
+from irtcat._checks import InputError, argument_error
+from irtcat._precision import precision as precision_of
 from irtcat._types import BoolArray, FloatArray
 from irtcat.fitting._mstep import Constraints
-from irtcat.models import ItemModel, parameter_names
+from irtcat.fitting._stated import FAMILIES, StatedPrior, stated_prior
+from irtcat.models import (
+    ItemModel,
+    column_names,
+    field_columns,
+    free_parameters,
+    item_categories,
+    pack,
+    parameter_names,
+    unpack,
+)
 
 __all__ = [
     "FEW_RARE",
@@ -18,18 +31,33 @@ __all__ = [
     "PriorTable",
     "check_priors",
     "prior_table",
+    "scale_columns",
+    "ties_mind_the_scale",
 ]
 
 FEW_RESPONSES = 50
 FEW_RARE = 10
-WEAK_PRIORS = {"slope": (1.0, 1.0), "intercept": (0.0, 3.0)}
-"""Priors of items with too few responses to be estimated from them alone."""
+WEAK_PRIORS = {
+    "slope": (1.0, 1.0),
+    "intercept": (0.0, 3.0),
+    "location": (0.0, 3.0),
+    "log_gap": (0.0, 1.0),
+    "step": (0.0, 3.0),
+    "log_precision": (2.5, 1.5),
+}
+"""Priors of items with too few responses to be estimated from them alone, and of the parameters
+of categories that nobody used."""
 
 BOUNDS = {
     "slope": (-25.0, 25.0),
     "intercept": (-75.0, 75.0),
     "logit_lower": (-12.0, 3.0),
     "logit_upper": (-3.0, 12.0),
+    "logit_feasibility": (-6.0, 12.0),
+    "log_gap": (-9.0, 5.0),
+    "location": (-75.0, 75.0),
+    "step": (-75.0, 75.0),
+    "log_precision": (-4.0, 10.0),
 }
 SMALLEST_POSITIVE_SLOPE = 1e-3
 
@@ -40,6 +68,7 @@ class PriorTable(NamedTuple):
     Attributes:
         constraints: arrays for the M-step.
         sparse: items that are under the weak priors.
+        empty: categories that an item has and nobody used, categories x items.
         aside: the same where they are the fewer: they are then estimated from the abilities that
             the other items tell, and have no say in these. All False otherwise.
         scaled: whether priors on slope or intercept have a say in the latent scale.
@@ -48,81 +77,209 @@ class PriorTable(NamedTuple):
 
     constraints: Constraints
     sparse: BoolArray
+    empty: BoolArray
     aside: BoolArray
     scaled: bool
-    description: dict[str, tuple[float, float]]
+    description: dict[str, Any]
+
+    def without(self, known: BoolArray) -> "PriorTable":
+        """The same with the parameters ``known`` fixed, and no prior on them."""
+        old = self.constraints
+        precision = jnp.where(known, 0, old.prior_precision)
+        constraints = old._replace(free=old.free & ~known, prior_precision=precision)
+        if old.family is not None:
+            constraints = constraints._replace(family=jnp.where(known, 0, old.family))
+        some = ~known.all(axis=1)
+        return self._replace(
+            constraints=constraints, sparse=self.sparse & some, aside=self.aside & some
+        )
 
 
-def check_priors(priors: Mapping[str, tuple[float, float] | None], names: tuple[str, ...]) -> None:
-    """Raise unless every prior names a parameter and is (mean, SD) or None."""
+def check_priors(
+    priors: Mapping[str, Any], names: tuple[str, ...], item_ids: np.ndarray | None = None
+) -> None:
+    """Raise unless every prior names a parameter and is of a known family, or None."""
     for name, value in priors.items():
-        if name not in names:
-            raise argument_error("priors", f"a mapping with keys among {', '.join(names)}", name)
-        if value is None:
+        stated_prior(name, value, names, np.zeros(0, str) if item_ids is None else item_ids)
+
+
+@jax.jit
+def _rescaled(template: ItemModel, params: Array) -> Array:
+    """How a change of the latent mean and SD moves the parameters."""
+    model = unpack(template, params)
+    zero, unit = jnp.zeros(()), jnp.ones(())
+    if template.dims > 1:
+        zero, unit = jnp.zeros(template.dims), jnp.eye(template.dims)
+    return pack(model.rescale(zero + 0.3, 1.7 * unit)) - pack(model.rescale(zero, unit))
+
+
+def _examples(template: ItemModel) -> list[int]:
+    """An item of each model there is, with as many categories as any of it."""
+    categories = item_categories(template)
+    kind = np.asarray(getattr(template, "kind", np.zeros(len(categories), int)))
+    return [int(np.where(kind == m, categories, -1).argmax()) for m in np.unique(kind)]
+
+
+def scale_columns(template: ItemModel, params: FloatArray) -> tuple[int, ...]:
+    """Columns of the parameters that another latent mean or SD would change."""
+    with precision_of("float64"):
+        at = _examples(template)
+        some = jax.tree.map(lambda leaf: np.asarray(leaf)[at], template)
+        moved = np.asarray(_rescaled(some, jnp.asarray(params[at] + 0.5, float)))
+    return tuple(np.flatnonzero(np.abs(moved).max(0) > 1e-9).tolist())
+
+
+def _empty_categories(template: ItemModel, counts: FloatArray) -> BoolArray:
+    """Categories that an item has and nobody used, of items with responses."""
+    has = np.arange(len(counts))[:, None] < item_categories(template)
+    return has & (counts == 0) & (counts.sum(0) > 0)
+
+
+def category_columns(
+    template: ItemModel, category: int, n_categories: int, item: int = 0
+) -> tuple[int, ...]:
+    """Columns of the parameters that would run away if nobody used a category of an item."""
+    out: list[int] = []
+    model = template.members[int(template.kind[item])] if template.members else template  # type: ignore[attr-defined]
+    for name, first in model.by_category.items():
+        own = field_columns(template, [name])[: n_categories - first + 1]
+        if category == 0 and first > 2:
             continue
-        pair = np.asarray(value, float)
-        if pair.shape != (2,) or not np.isfinite(pair).all() or pair[1] <= 0:
-            raise argument_error(f"priors[{name!r}]", "(mean, SD) with SD above 0, or None", value)
+        out += own[max(category - 1, 0) :][:1] or own[-1:]
+    return tuple(out) or field_columns(template, ["intercept", "location"])
+
+
+def _hold_empty(
+    template: ItemModel, empty: BoolArray, which: BoolArray, mean: FloatArray, precision: FloatArray
+) -> None:
+    """Put weak priors on the parameters of empty categories (in place)."""
+    weak = {
+        column: pair
+        for name, pair in WEAK_PRIORS.items()
+        for column in field_columns(template, [name])
+    }
+    tied = field_columns(template, template.tied)
+    own = item_categories(template)
+    if not template.by_category:  # no parameters of single categories, or all items share them
+        if empty.any() and empty.all(axis=1).any():
+            unused = np.flatnonzero(empty.all(axis=1))
+            raise InputError(
+                f"The {template.key} model needs somebody's answer in every category, but nobody "
+                f"gave the one of number {unused[0] + 1}. Leave its code out, or use another model."
+            )
+        return
+    for category, item in zip(*np.nonzero(empty & which), strict=True):
+        for column in category_columns(template, int(category), int(own[item]), int(item)):
+            if column not in tied and precision[item, column] == 0:
+                mean[item, column] = weak[column][0]
+                precision[item, column] = weak[column][1] ** -2.0
+
+
+def ties_mind_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
+    """Whether equal parameters would differ once another latent mean or SD is removed."""
+    if not tied:
+        return False
+    with precision_of("float64"):
+        pair = jax.tree.map(lambda leaf: np.asarray(leaf)[[0, 0]], template)
+        params = np.array(pack(pair), float)
+        params = params + np.linspace(0.2, 0.9, params.size).reshape(params.shape)
+        params[1, list(tied)] = params[0, list(tied)]
+        off = np.ptp(np.asarray(_rescaled(pair, jnp.asarray(params))), axis=0)[list(tied)]
+    return bool((off > 1e-9).any())
 
 
 def prior_table(
-    cls: type[ItemModel],
-    item_right: FloatArray,
+    template: ItemModel,
+    counts: FloatArray,
     item_n: FloatArray,
-    priors: Mapping[str, tuple[float, float] | None] | None,
+    priors: Mapping[str, Any] | None,
     weak_priors: bool,
     positive: bool,
     dtype: np.dtype,
+    item_ids: np.ndarray | None = None,
+    equal: tuple[str, ...] = (),
 ) -> PriorTable:
     """Decide the priors: the model's own, then the caller's, then weak ones for sparse items.
 
-    An item is sparse when it has fewer than 50 responses, or when its rarer answer was given by
-    fewer than 10 subjects; constant items are. Its slope and intercept then get the priors
-    N(1, 1) and N(0, 3) unless the caller's priors already cover them, so that a finite estimate
-    exists whatever the responses.
+    An item is sparse when it has fewer than 50 responses, or when fewer than 10 subjects gave
+    another answer than most; constant items are. Its slope and intercept then get the priors
+    N(1, 1) and N(0, 3), the logarithm of a Beta item's precision N(2.5, 1.5), unless the caller's
+    priors already cover them, so that a finite estimate exists whatever the responses. In other
+    items a category that nobody used puts the weak prior on its own parameters alone
+    (`category_columns`).
 
     Args:
-        cls: the item model's class.
-        item_right: sum of each item's responses.
+        template: the items.
+        counts: number of responses in each category, categories x items.
         item_n: number of each item's responses.
-        priors: parameter name -> (mean, SD), or None to switch a default prior off (checked
-            by `check_priors`).
+        priors: parameter name -> prior (see `irtcat.fit`), or None to switch a default prior off.
         weak_priors: whether sparse items get the weak priors.
         positive: whether slopes must be above 0.
         dtype: working precision.
+        item_ids: the items' ids, for priors by item.
+        equal: parameters that all items share beside the model's own.
 
     Returns:
         The table.
     """
-    names = parameter_names(cls)
-    given = dict(priors or {})
-    stated = {k: v for k, v in {**cls.default_priors, **given}.items() if v is not None}
+    names = column_names(template)
     n_items = len(item_n)
+    ids = np.arange(n_items).astype(str) if item_ids is None else item_ids
+    stated: dict[str, StatedPrior] = {}
+    for name, value in [*template.default_priors.items(), *dict(priors or {}).items()]:
+        parameter, prior = stated_prior(name, value, parameter_names(template), ids)
+        stated.pop(parameter, None)
+        if prior is not None:
+            stated[parameter] = prior
     mean, precision = np.zeros((n_items, len(names))), np.zeros((n_items, len(names)))
-    for name, (centre, sd) in stated.items():
-        column = names.index(name)
-        mean[:, column], precision[:, column] = centre, sd**-2.0
-        if name in cls.tied:
-            precision[1:, column] = 0.0  # one shared parameter has one prior
-    rare = np.minimum(item_right, item_n - item_right)
+    family = np.zeros((n_items, len(names)), np.int32)
+    tied = field_columns(template, (*template.tied, *equal))
+    for name, prior in stated.items():
+        on = prior.family >= 0
+        second = np.where(prior.family == FAMILIES.index("beta"), prior.second, prior.second**-2.0)
+        for column in field_columns(template, [name]):
+            mean[on, column], precision[on, column] = prior.first[on], second[on]
+            family[on, column] = prior.family[on]
+            if column in tied:  # one shared parameter has one prior
+                precision[np.arange(n_items) != on.argmax(), column] = 0.0
+                family[np.arange(n_items) != on.argmax(), column] = 0
+    free = free_parameters(template)
+    if template.members and not free[:, list(tied)].all():
+        must = "of parameters that every item has"
+        raise argument_error("equal", must, equal, "The items are of several models.")
+    rare = counts.sum(0) - counts.max(0)
     sparse = (item_n < FEW_RESPONSES) | (rare < FEW_RARE)
     sparse &= weak_priors
     for name, (centre, sd) in WEAK_PRIORS.items():
-        if name in names and name not in stated and name not in cls.tied:
-            column = names.index(name)
-            mean[sparse, column], precision[sparse, column] = centre, sd**-2.0
-    bounds = np.array([BOUNDS.get(name, (-np.inf, np.inf)) for name in names])
-    if "slope" in names and (positive or "slope" in cls.tied):  # one slope for all points upwards
-        bounds[names.index("slope"), 0] = SMALLEST_POSITIVE_SLOPE
+        for column in field_columns(template, [name]):
+            if column not in tied and not (precision[:, column] > 0).all():
+                few = sparse & (precision[:, column] == 0)
+                mean[few, column], precision[few, column] = centre, sd**-2.0
+    empty = _empty_categories(template, counts)
+    if weak_priors and template.n_categories > 2:
+        _hold_empty(template, empty, ~sparse, mean, precision)
+    precision[~free], family[~free] = 0.0, 0
+    bounds = np.full((len(names), 2), (-np.inf, np.inf))
+    for name, pair in BOUNDS.items():
+        bounds[list(field_columns(template, [name]))] = pair
+    slopes = list(field_columns(template, ["slope"]))
+    lognormal = FAMILIES.index("lognormal")
+    all_lognormal = bool((family[:, slopes] == lognormal).all()) and bool(slopes)
+    if (
+        positive or "slope" in (*template.tied, *equal) or all_lognormal
+    ):  # one slope for all points upwards
+        bounds[slopes, 0] = SMALLEST_POSITIVE_SLOPE
     constraints = Constraints(
         jnp.asarray(mean, dtype),
         jnp.asarray(precision, dtype),
-        jnp.ones(mean.shape, bool),
+        jnp.asarray(free),
         jnp.asarray(bounds[:, 0], dtype),
         jnp.asarray(bounds[:, 1], dtype),
+        jnp.asarray(family) if family.any() else None,
     )
     # Weak priors on many items would pull the latent scale of few subjects their way.
     aside = sparse & (sparse.mean() < 0.5)
-    columns = [column for column, name in enumerate(names) if name in WEAK_PRIORS]
+    columns = list(scale_columns(template, mean))
     scaled = bool((precision[~aside][:, columns] > 0).any())
-    return PriorTable(constraints, sparse, aside, scaled, stated)
+    description = {name: prior.description for name, prior in stated.items()}
+    return PriorTable(constraints, sparse, empty, aside, scaled, description)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.responses import Responses
+from irtcat.fitting._groups import Grouping, score_groups
 from irtcat.scoring import Ability, score
 
 __all__ = ["Fit"]
@@ -22,8 +22,9 @@ class Fit:
 
     Attributes:
         bank: the calibrated items.
-        responses: what they were calibrated on.
-        log_likelihood: marginal log-likelihood of the responses, priors not included.
+        responses: what they were calibrated on (`Responses` or `irtcat.io.ResponseSource`).
+        log_likelihood: marginal log-likelihood of the responses, priors not included (given the
+            abilities where they were known).
         log_posterior: the same plus the log-density of the priors (what was maximised).
         converged: whether the last step was within the tolerance, and nothing else.
         n_iterations: how many E-steps were taken.
@@ -32,16 +33,21 @@ class Fit:
         latent_mean: latent mean that fits best with the items as estimated (should be 0).
         latent_sd: latent SD that fits best with the items as estimated: 1 within .002 if quadrature
             and convergence are good. Both are NaN where most items have a prior on slope or
-            intercept, since the priors then have a say in the scale.
-        priors: parameter -> (mean, SD) of the Normal priors that were on for all items.
+            intercept, since the priors then have a say in the scale, and where abilities were
+            known.
+        priors: parameter -> prior as stated, (mean, SD) for a Normal; a text where items differ.
         n_sparse: number of items that were estimated under the weak priors (see their flags).
         precision: "float64" or "float32".
         trace: log-posterior at each iteration (of the items that are not set aside, see
             `irtcat.fit`); it never falls but by rounding.
+        groups: one row per group of subjects (one for all where items are anchored): n, mean, sd
+            on the bank's scale, se_mean, se_sd (NaN where not estimated); None where the one
+            population is the bank's.
+        grouping: which group each subject belongs to.
     """
 
     bank: ItemBank
-    responses: Responses
+    responses: Any
     log_likelihood: float
     log_posterior: float
     converged: bool
@@ -50,20 +56,29 @@ class Fit:
     message: str
     latent_mean: float
     latent_sd: float
-    priors: Mapping[str, tuple[float, float]]
+    priors: Mapping[str, Any]
     n_sparse: int
     precision: str
     trace: FloatArray
+    groups: pd.DataFrame | None = None
+    grouping: Grouping | None = None
 
     @cached_property
     def abilities(self) -> Ability:
-        """EAP abilities of the calibration subjects with 95 % intervals."""
+        """EAP abilities of the calibration subjects with 95 % intervals.
+
+        Each subject's prior is the population of its group, where there are groups.
+        """
+        if self.groups is not None and self.grouping is not None:
+            return score_groups(
+                self.bank, self.responses, self.grouping, self.groups, self.precision
+            )
         return score(self.bank, self.responses, precision=self.precision)
 
     @property
     def n_subjects(self) -> int:
         """Subjects with at least one response."""
-        return int(self.responses.observed.any(axis=1).sum())
+        return int(self.bank.provenance["n_subjects"])
 
     @property
     def aic(self) -> float:
@@ -91,7 +106,10 @@ class Fit:
             "message": self.message,
             "latent_mean": self.latent_mean,
             "latent_sd": self.latent_sd,
-            "priors": {name: list(pair) for name, pair in self.priors.items()},
+            "priors": {
+                name: given if isinstance(given, str) else list(given)
+                for name, given in self.priors.items()
+            },
             "n_sparse": self.n_sparse,
             "precision": self.precision,
         }

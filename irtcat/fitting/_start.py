@@ -1,6 +1,7 @@
 """First guesses of abilities and item parameters, from sums over the response matrix."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +12,13 @@ from scipy.special import ndtri
 from scipy.stats import norm, rankdata
 
 from irtcat._types import FloatArray
-from irtcat.models import ItemModel, pack
-from irtcat.scoring import response_channels
+from irtcat.models import ItemModel, pack, unpack_counts
 
-__all__ = ["Start", "Sums", "cross_sums", "starting_point"]
+__all__ = ["Start", "Sums", "category_counts", "cross_sums", "starting_point"]
+
+
+SMALL = 2**21
+"""Up to so many responses the sums are taken on the host."""
 
 
 class Sums(NamedTuple):
@@ -36,9 +40,11 @@ class Start(NamedTuple):
         params: unconstrained item parameters.
         mean: first guess of each subject's ability (standardised scale).
         sd: first guess of its posterior SD.
-        item_right: sum of each item's responses (number right).
-        item_n: number of responses of each item.
+        item_right: sum of each item's points (number right).
+        item_n: number of responses of each item (of trials, where those are counted).
         subject_n: number of responses of each subject.
+        counts: number of responses in each category, categories x items; of fractions, of the
+            scores below, equal to and above the median.
     """
 
     params: FloatArray
@@ -47,29 +53,81 @@ class Start(NamedTuple):
     item_right: FloatArray
     item_n: FloatArray
     subject_n: FloatArray
+    counts: FloatArray
 
 
 @functools.partial(jax.jit, static_argnames=("gaps",))
-def cross_sums(x: Array, rows: Array, left: Array, right: Array, gaps: bool) -> Sums:
-    """Multiply responses and mask by ``left`` (two, subjects) and ``right`` (items, two)."""
+def cross_sums(x: Array, top: Array, rows: Array, left: Array, right: Array, gaps: bool) -> Sums:
+    """Multiply points and mask by ``left`` (two, subjects) and ``right`` (items, two).
+
+    Points are the responses as shares of the highest of each item (``top``).
+    """
     n_subjects, n_items = x.shape
     dtype = left.dtype
+    scaled = right / top[:, None]
 
     def body(carry: Sums, rows: Array) -> tuple[Sums, None]:
         safe = jnp.minimum(rows, n_subjects - 1)
-        hot, mask = response_channels(x[safe], 1, gaps, dtype)
-        seen = jnp.ones_like(hot[0]) if mask is None else mask
+        points, seen = _points(x[safe], gaps, dtype)
         weight = jnp.where(rows < n_subjects, left[:, safe], 0)
+        if seen is None:  # nothing is missing: no products are needed to know how much there is
+            by_item, by_subject = (
+                weight.sum(1)[:, None],
+                jnp.broadcast_to(right.sum(0), (len(rows), 2)),
+            )
+        else:
+            by_item, by_subject = weight @ seen, seen @ right
         return Sums(
-            carry.by_item + weight @ hot[0],
-            carry.mask_by_item + weight @ seen,
-            carry.by_subject.at[rows].set(hot[0] @ right, mode="drop"),
-            carry.mask_by_subject.at[rows].set(seen @ right, mode="drop"),
+            carry.by_item + weight @ points,
+            carry.mask_by_item + by_item,
+            carry.by_subject.at[rows].set(points @ scaled, mode="drop"),
+            carry.mask_by_subject.at[rows].set(by_subject, mode="drop"),
         ), None
 
     per_item, per_subject = jnp.zeros((2, n_items), dtype), jnp.zeros((n_subjects, 2), dtype)
     empty = Sums(per_item, per_item, per_subject, per_subject)
-    return jax.lax.scan(body, empty, rows)[0]
+    out = jax.lax.scan(body, empty, rows)[0]
+    return out._replace(by_item=out.by_item / top)
+
+
+def _host_sums(x: np.ndarray, categories: np.ndarray) -> Callable[[FloatArray, FloatArray], Sums]:
+    """`cross_sums` in numpy: on small data compiling it would take longer than all else."""
+    if x.dtype == np.int32:
+        points, mask = (part.astype(float) for part in unpack_counts(x))
+    else:
+        mask = (~np.isnan(x) if x.dtype.kind == "f" else x >= 0).astype(float)
+        points = np.where(mask > 0, x, 0) / (categories - 1.0)
+    return lambda left, right: Sums(left @ points, left @ mask, points @ right, mask @ right)
+
+
+def _points(x: Array, gaps: bool, dtype: np.dtype) -> tuple[Array, Array | None]:
+    """Responses as numbers, 0 where missing, and whether there is one (None: always).
+
+    Counts are numbers of right trials and of all trials.
+    """
+    if x.dtype == jnp.int32:
+        k, n = unpack_counts(x)
+        return k.astype(dtype), n.astype(dtype)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        mask = ~jnp.isnan(x)
+        return jnp.where(mask, x, 0).astype(dtype), mask.astype(dtype) if gaps else None
+    if not gaps:
+        return x.astype(dtype), None
+    return jnp.maximum(x, 0).astype(dtype), (x >= 0).astype(dtype)
+
+
+@functools.partial(jax.jit, static_argnames=("n_categories",))
+def category_counts(x: Array, weights: Array, rows: Array, n_categories: int) -> Array:
+    """How many subjects gave each category, categories x items."""
+    n_subjects, n_items = x.shape
+
+    def body(carry: Array, rows: Array) -> tuple[Array, None]:
+        part = x[jnp.minimum(rows, n_subjects - 1)]
+        weight = jnp.where(rows < n_subjects, weights[jnp.minimum(rows, n_subjects - 1)], 0)
+        hot = [weight @ (part == k).astype(weights.dtype) for k in range(n_categories)]
+        return carry + jnp.stack(hot), None
+
+    return jax.lax.scan(body, jnp.zeros((n_categories, n_items), weights.dtype), rows)[0]
 
 
 def _biserial_slopes(
@@ -84,50 +142,67 @@ def _biserial_slopes(
     return np.where(np.abs(slope) < 0.2, np.where(slope < 0, -0.2, 0.2), slope)
 
 
-@functools.partial(jax.jit, static_argnames=("cls",))
-def _start_params(share: Array, slope: Array, *, cls: type[ItemModel]) -> Array:
+@jax.jit
+def _start_params(template: ItemModel, shares: Array, slope: Array) -> Array:
     """The model's own starting values, compiled as one."""
-    return pack(cls.start(share, slope))
+    return pack(template.start(shares, slope))
 
 
 def starting_point(
-    cls: type[ItemModel],
-    x: Array,
+    template: ItemModel,
+    x: Array | None,
     weights: FloatArray,
-    rows: Array,
+    rows: Array | None,
     gaps: bool,
     dtype: np.dtype,
     positive: bool,
+    categories: np.ndarray,
+    engine: Any = None,
 ) -> Start:
     """Guess abilities by the rank of the score corrected for the items answered, then items.
 
     Args:
-        cls: the item model's class.
-        x: responses of right/wrong items (subjects x items).
+        template: the items.
+        x: responses (subjects x items).
         weights: how many subjects each row stands for.
         rows: row numbers in blocks, as in `irtcat.scoring.Blocks`.
         gaps: whether any response is missing.
         dtype: working precision.
         positive: start all slopes above 0.
+        categories: number of categories of each item.
+        engine: does the passes over the responses, instead of ``x`` and ``rows``.
 
     Returns:
         The starting point, in float64.
     """
+    top = jnp.asarray(categories - 1, dtype)
+
+    host = _host_sums(np.asarray(x), categories) if x is not None and x.size <= SMALL else None
 
     def sums(left: FloatArray, right: FloatArray) -> Sums:
-        out = cross_sums(x, rows, jnp.asarray(left, dtype), jnp.asarray(right, dtype), gaps=gaps)
+        if host is not None:
+            return host(left, right)
+        vectors = jnp.asarray(left, dtype), jnp.asarray(right, dtype)
+        if engine is None:
+            out = cross_sums(x, top, rows, *vectors, gaps=gaps)
+        else:
+            out = engine.cross_sums(top, *vectors)
         return Sums(*(np.asarray(part, np.float64) for part in out))
 
-    n_items = x.shape[1]
+    n_items = len(categories)
     first = sums(np.stack([weights, weights]), np.ones((n_items, 2)))
     item_right, item_n = first.by_item[0], first.mask_by_item[0]
     share = (item_right + 0.5) / (item_n + 1)
     spread = share * (1 - share)
-    second = sums(np.stack([weights, weights]), np.stack([share, spread], -1))
-    expected, variance = second.mask_by_subject.T
+    if gaps or template.takes == "counts":
+        second = sums(np.stack([weights, weights]), np.stack([share, spread], -1))
+        expected, variance = second.mask_by_subject.T
+    else:
+        expected, variance = share.sum(), spread.sum()
     score = (first.by_subject[:, 0] - expected) / np.sqrt(np.maximum(variance, 1e-6))
-    rank = rankdata(score)
-    theta = ndtri((rank - 0.5) / len(rank))
+    used = weights > 0
+    theta = np.zeros(len(score))
+    theta[used] = ndtri((rankdata(score[used]) - 0.5) / used.sum())
     third = sums(np.stack([weights * theta, weights * theta**2]), np.stack([spread, spread], -1))
     n = np.maximum(item_n, 1)
     mean = third.mask_by_item[0] / n
@@ -135,7 +210,14 @@ def starting_point(
     slope = _biserial_slopes(third.by_item[0] / n, mean, ability_variance, share)
     if positive:
         slope = np.maximum(slope, 0.2)
-    params = _start_params(jnp.asarray(share, dtype), jnp.asarray(slope, dtype), cls=cls)
+    if template.takes == "fractions":
+        counts, square = _fraction_counts(np.asarray(x))
+        shares = np.stack([1 - share, share, square])
+    else:
+        counts = _counts(x, weights, rows, dtype, categories, item_right, item_n, engine)
+        used = np.arange(len(counts))[:, None] < categories
+        shares = np.where(used, counts + 1 / categories, 0) / (item_n + 1)
+    params = _start_params(template, jnp.asarray(shares.T, dtype), jnp.asarray(slope, dtype))
     information = third.mask_by_subject[:, 0] * float(np.clip(np.median(slope) ** 2, 0.2, 4.0))
     return Start(
         np.asarray(params, np.float64),
@@ -144,4 +226,46 @@ def starting_point(
         item_right,
         item_n,
         first.mask_by_subject[:, 0],
+        counts,
     )
+
+
+def _fraction_counts(x: np.ndarray) -> tuple[FloatArray, FloatArray]:
+    """Scores below, equal to and above the median, three x items; and the mean square.
+
+    Where almost all scores are one, that one is the median.
+    """
+    n_items = x.shape[1]
+    counts, square = np.zeros((3, n_items)), np.zeros(n_items)
+    width = max(1, 4_000_000 // len(x))
+    for start in range(0, n_items, width):
+        part = np.sort(x[:, start : start + width], axis=0)  # NaN comes last
+        n = (~np.isnan(part)).sum(axis=0)
+        middle = np.take_along_axis(part, np.maximum(n - 1, 0)[None] // 2, axis=0)
+        at = slice(start, start + width)
+        counts[:, at] = [(part < middle).sum(0), (part == middle).sum(0), (part > middle).sum(0)]
+        total = np.nansum(part.astype(np.float64) ** 2, axis=0)
+        square[at] = total / np.maximum(n, 1)
+    return counts, square
+
+
+def _counts(
+    x: Array | None,
+    weights: FloatArray,
+    rows: Array | None,
+    dtype: np.dtype,
+    categories: np.ndarray,
+    right: FloatArray,
+    n: FloatArray,
+    engine: Any,
+) -> FloatArray:
+    """Responses in each category, categories x items; fractions count in part."""
+    n_categories = int(categories.max())
+    if n_categories == 2:
+        return np.stack([n - right, right])
+    row_weights = jnp.asarray(weights, dtype)
+    if engine is None:
+        out = category_counts(x, row_weights, rows, n_categories=n_categories)
+    else:
+        out = engine.category_counts(row_weights, n_categories)
+    return np.asarray(out, np.float64)

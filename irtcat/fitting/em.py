@@ -2,13 +2,13 @@
 
 In each iteration the latent mean and SD are estimated along with the items and at once removed
 by rescaling the items (parameter expansion: Liu, Rubin & Wu 1998), which takes the number of
-iterations from 50-100 to about five on long tests. That holds where model and priors do not mind
-the rescaling; with priors on slopes or intercepts it is plain EM. In both cases the parameters are
-extrapolated (SQUAREM: Varadhan & Roland 2008) as long as the objective does not fall.
+iterations from 50-100 to about five on long tests. Where priors on slopes or intercepts mind the
+rescaling, the two are chosen with regard to them. The parameters are extrapolated besides
+(Anderson acceleration, see `irtcat.fitting._extrapolation`) as long as the objective does not fall.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,16 +18,48 @@ from jaxtyping import Array, Float
 from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints, log_prior, m_step
 from irtcat.models import ItemModel, pack, unpack
-from irtcat.scoring import Blocks, EStep, LayoutPlan, e_step
+from irtcat.scoring import (
+    Blocks,
+    EStep,
+    LayoutPlan,
+    Place,
+    Population,
+    e_step,
+    placed,
+    placed_nodes,
+)
 
-__all__ = ["EMProblem", "EMState", "Extrapolation", "em_map", "run_e_step"]
+__all__ = [
+    "EMPoint",
+    "EMProblem",
+    "EMState",
+    "EMUpdate",
+    "Sums",
+    "em_map",
+    "em_update",
+    "run_e_step",
+    "sums_of",
+]
+
+
+class EMPoint(NamedTuple):
+    """What is estimated.
+
+    Attributes:
+        params: unconstrained item parameters, items x params.
+        population: mean and log SD of ability in each group of subjects, two x groups; all 0
+            where there is one group and the scale is its own.
+    """
+
+    params: Array
+    population: Array
 
 
 class EMProblem(NamedTuple):
     """All that stays the same from one iteration to the next.
 
     Attributes:
-        cls: the item model that is iterated (a Rasch model is fitted as its 1PL).
+        template: the items that are iterated (a Rasch model is fitted as its 1PL).
         x: responses, rows x items.
         weights: how many subjects each row stands for.
         item_weights: 1 for the items that abilities are estimated from, 0 for the others.
@@ -36,10 +68,17 @@ class EMProblem(NamedTuple):
         tied: columns of the parameters that all items share.
         plan: makes the blocks of subjects.
         dtype: working precision.
+        group: group of each row; None where the one population is N(0, 1) by definition.
+        held: groups whose mean and SD are not estimated (unless the scale is expanded).
+        scaled: whether priors have a say in the latent mean and SD.
+        engine: does the passes over the responses where they are not all in the memory of one
+            device (``x`` is then None); None where they are.
+        place: where the grid lies on the scale of the parameters; None where that scale is the
+            grid's own (always so where it is expanded).
     """
 
-    cls: type[ItemModel]
-    x: Array
+    template: ItemModel
+    x: Any
     weights: Float[Array, " rows"]
     item_weights: Float[Array, " items"]
     gaps: bool
@@ -47,18 +86,29 @@ class EMProblem(NamedTuple):
     tied: tuple[int, ...]
     plan: LayoutPlan
     dtype: np.dtype
+    group: Array | None
+    held: Array
+    scaled: bool
+    engine: Any = None
+    place: Place | None = None
+
+    def start(self, params: FloatArray | Array) -> EMPoint:
+        """The point with these item parameters and standard populations."""
+        return EMPoint(
+            jnp.asarray(params, self.dtype), jnp.asarray(np.zeros((2, len(self.held)), self.dtype))
+        )
 
 
 class EMState(NamedTuple):
     """What the next iteration needs.
 
     Attributes:
-        params: unconstrained parameters, items x params.
+        point: where the objective is evaluated next.
         mean: each row's posterior mean as last seen (places the local nodes).
         sd: each row's posterior SD as last seen.
     """
 
-    params: Array
+    point: EMPoint
     mean: FloatArray
     sd: FloatArray
 
@@ -67,150 +117,246 @@ class EMUpdate(NamedTuple):
     """One application of the EM map.
 
     Attributes:
-        params: the image of the parameters.
+        point: the image.
         plain: the image without parameter expansion (the same where there is none).
-        step: how far the map moved, in standard errors of the complete data (items, and the
-            latent mean and SD that were removed).
+        step: how far the map moved, in standard errors of the complete data (items, groups, and
+            the latent mean and SD that were removed).
         gain: what the Newton step is predicted to add to the log-posterior.
         metric: weight of each parameter in the extrapolation's norm.
         log_prior: log-density of the priors at the parameters the map was applied to (items of
             weight 1).
-        latent: mean and SD of the abilities under the posterior (1 and 0 at the maximum).
     """
 
-    params: Array
-    plain: Array
+    point: EMPoint
+    plain: EMPoint
     step: Array
     gain: Array
-    metric: Array
+    metric: EMPoint
     log_prior: Array
-    latent: Array
 
 
-@functools.partial(jax.jit, static_argnames=("cls", "tied", "window", "gaps"))
-def em_map(
+class Sums(NamedTuple):
+    """What the M-step takes from the E-step; adds up over parts of the subjects.
+
+    Attributes:
+        counts: see `irtcat.scoring.EStep`.
+        totals: likewise.
+        moments: number of subjects, sum of E[theta] and of E[theta^2], three x groups.
+    """
+
+    counts: Array
+    totals: Array
+    moments: Array
+
+
+def sums_of(
+    belief: EStep, weights: Array, group: Array | None, n_groups: int, place: Place | None = None
+) -> Sums:
+    """Sum an E-step over its subjects; the moments on the scale of the parameters."""
+    mean, sd = belief.mean, belief.sd
+    if place is not None:
+        mean, sd = place.mean + place.sd * mean, place.sd * sd
+    each = jnp.stack([weights, weights * mean, weights * (sd**2 + mean**2)])
+    if group is None:
+        moments = each.sum(1, keepdims=True)
+    else:
+        moments = jax.ops.segment_sum(each.T, group, n_groups).T
+    return Sums(belief.counts, belief.totals, moments)
+
+
+def _latent(moments: Array) -> tuple[Array, Array]:
+    """Mean and log SD from the three sums."""
+    n = jnp.maximum(moments[0], 1e-30)
+    mean = moments[1] / n
+    return mean, 0.5 * jnp.log(jnp.maximum(moments[2] / n - mean**2, 1e-12))
+
+
+SCALE_STEPS = 8
+"""Damped Newton steps for the latent mean and SD where priors have a say in them."""
+
+
+def _latent_under_priors(
+    template: ItemModel,
     params: Array,
+    moments: Array,
+    item_weights: Array,
+    constraints: Constraints,
+) -> tuple[Array, Array]:
+    """Latent mean and log SD that are best for the abilities and for the priors.
+
+    With priors on slopes or intercepts, removing a mean and an SD moves the items under their
+    priors. So the two maximise ``E log N(theta; mean, sd^2) + log prior(items rescaled)`` given
+    the items: a conditional maximisation in the expanded model, which raises the log-posterior
+    as any other step of EM does.
+    """
+    n, first, second = moments.sum(1)
+    model = unpack(template, params)
+
+    def objective(v: Array) -> Array:
+        squares = (second - 2 * v[0] * first + n * v[0] ** 2) * jnp.exp(-2 * v[1])
+        moved = pack(model.rescale(v[0], jnp.exp(v[1])))
+        return -n * v[1] - 0.5 * squares + (item_weights * log_prior(moved, constraints)).sum()
+
+    scale = jnp.stack([n, 2 * n])
+
+    def body(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        v, value, damping = state
+        curvature = -jax.hessian(objective)(v) + jnp.diag(damping * scale)
+        a, b, d = curvature[0, 0], curvature[0, 1], curvature[1, 1]
+        determinant = a * d - b**2
+        gradient = jax.grad(objective)(v)
+        newton = jnp.stack([d * gradient[0] - b * gradient[1], a * gradient[1] - b * gradient[0]])
+        upward = (a > 0) & (determinant > 0)
+        step = jnp.where(upward, newton / jnp.where(upward, determinant, 1.0), gradient / scale)
+        new = v + jnp.clip(step, -0.5, 0.5)
+        new_value = objective(new)
+        up = new_value >= value
+        v, value = jnp.where(up, new, v), jnp.where(up, new_value, value)
+        return v, value, jnp.where(up, 0.1 * damping, jnp.maximum(10 * damping, 0.1))
+
+    zero = jnp.zeros(2, params.dtype)
+    start = (zero, objective(zero), jnp.zeros((), params.dtype))
+    v = jax.lax.fori_loop(0, SCALE_STEPS, body, start)[0]
+    return v[0], v[1]
+
+
+def em_update(
+    point: EMPoint,
+    template: ItemModel,
+    sums: Sums,
+    item_weights: Array,
+    constraints: Constraints,
+    held: Array,
+    n_steps: Array,
+    expand: Array,
+    tied: tuple[int, ...],
+    scaled: bool = False,
+    place: Place | None = None,
+) -> EMUpdate:
+    """The M-step for items and populations, and the latent scale removed (traceable)."""
+    nodes = None if place is None else placed_nodes(place, point.params.dtype)
+    new = m_step(
+        template, point.params, sums.counts, sums.totals, constraints, item_weights, tied,
+        n_steps, nodes,
+    )  # fmt: skip
+    mean, log_sd = _latent(sums.moments)
+    present = sums.moments[0] > 0
+    every = sums.moments.sum(1)
+    if scaled:
+        pooled = _latent_under_priors(template, new.params, sums.moments, item_weights, constraints)
+    else:
+        pooled = _latent(every)
+    centre, log_spread = (jnp.where(expand, value, 0.0) for value in pooled)
+    found = jnp.stack([mean, log_sd])
+    plain = EMPoint(new.params, jnp.where(present & ~held, found, point.population))
+    image = pack(unpack(template, new.params).rescale(centre, jnp.exp(log_spread)))
+    image = jnp.clip(image, constraints.lower, constraints.upper)
+    image = jnp.where(constraints.free, image, point.params)
+    free = jnp.where(present & (expand | ~held), found, point.population)
+    moved = jnp.stack([(free[0] - centre) * jnp.exp(-log_spread), free[1] - log_spread])
+    # One standard population stays so: its mean and SD are what is removed.
+    population = jnp.where(expand & (len(held) == 1), 0.0, moved)
+    unit = jnp.stack([jnp.exp(-point.population[1]), jnp.full_like(log_sd, jnp.sqrt(2.0))])
+    in_errors = jnp.sqrt(sums.moments[0]) * unit
+    shift = jnp.maximum(jnp.abs(centre), jnp.sqrt(2) * jnp.abs(log_spread)) * jnp.sqrt(every[0])
+    step = jnp.maximum(new.step, shift)
+    step = jnp.maximum(step, (in_errors * jnp.abs(population - point.population)).max())
+    metric = EMPoint(jnp.diagonal(new.information, axis1=1, axis2=2), in_errors**2)
+    prior = (item_weights * log_prior(point.params, constraints)).sum()
+    return EMUpdate(EMPoint(image, population), plain, step, new.gain, metric, prior)
+
+
+@functools.partial(jax.jit, static_argnames=("tied", "window", "gaps", "scaled"))
+def em_map(
+    point: EMPoint,
+    template: ItemModel,
     x: Array,
     weights: Array,
     item_weights: Array,
+    group: Array | None,
     wide: Blocks | None,
     narrow: Blocks | None,
     constraints: Constraints,
+    held: Array,
     n_steps: Array,
     expand: Array,
     *,
-    cls: type[ItemModel],
+    place: Place | None = None,
     tied: tuple[int, ...],
     window: int,
     gaps: bool,
+    scaled: bool,
 ) -> tuple[EMUpdate, EStep]:
     """One EM iteration: E-step, M-step, and the latent scale removed.
 
     Args:
-        params: unconstrained parameters, items x params.
+        point: where to apply the map.
+        template: the items (their own parameters do not matter).
         x: responses.
         weights: how many subjects each row stands for.
         item_weights: see `irtcat.scoring.e_step`.
+        group: group of each row, or None.
         wide: see `irtcat.scoring.e_step`.
         narrow: likewise.
         constraints: priors, fixed parameters, bounds.
+        held: groups whose mean and SD are not estimated.
         n_steps: Newton steps of the M-step.
         expand: whether to estimate and remove the latent mean and SD (parameter expansion).
-        cls: the item model's class.
+        place: where the grid lies on the scale of the parameters.
         tied: columns all items share.
-        window: see `irtcat.scoring.e_step`.
+        window: number of grid nodes in a narrow block's window.
         gaps: whether any response is missing.
+        scaled: whether priors have a say in the latent mean and SD.
 
     Returns:
-        The update, and the E-step at ``params``.
+        The image of the point and what it takes to judge it; the E-step at the point.
     """
-    model = unpack(cls, params)
-    belief = e_step(model, x, weights, item_weights, wide, narrow, window=window, gaps=gaps)
-    new = m_step(
-        cls, params, belief.counts, belief.totals, constraints, item_weights, tied, n_steps
+    everyone = (
+        None if group is None else Population(point.population[0], point.population[1], group)
     )
-    n = weights.sum()
-    centre = (weights * belief.mean).sum() / n
-    variance = (weights * (belief.sd**2 + (belief.mean - centre) ** 2)).sum() / n
-    latent = jnp.stack([centre, jnp.sqrt(variance)])
-    mu = jnp.where(expand, centre, 0.0)
-    log_sd = jnp.where(expand, 0.5 * jnp.log(variance), 0.0)
-    image = pack(unpack(cls, new.params).rescale(mu, jnp.exp(log_sd)))
-    image = jnp.clip(image, constraints.lower, constraints.upper)
-    moved = jnp.maximum(jnp.abs(mu), jnp.sqrt(2) * jnp.abs(log_sd))
-    step = jnp.maximum(new.step, jnp.sqrt(n) * moved)
-    metric = jnp.diagonal(new.information, axis1=1, axis2=2)
-    prior = (item_weights * log_prior(params, constraints)).sum()
-    return EMUpdate(image, new.params, step, new.gain, metric, prior, latent), belief
+    model, population = placed(unpack(template, point.params), everyone, place)
+    belief = e_step(
+        model, x, weights, item_weights, wide, narrow, window=window, gaps=gaps,
+        population=population, condense=True,
+    )  # fmt: skip
+    sums = sums_of(belief, weights, group, held.shape[0], place)
+    update = em_update(
+        point,
+        template,
+        sums,
+        item_weights,
+        constraints,
+        held,
+        n_steps,
+        expand,
+        tied,
+        scaled,
+        place,
+    )
+    return update, belief
 
 
 def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool):
     """Lay the subjects out by what is known of them and apply `em_map`."""
+    if problem.engine is not None:
+        return problem.engine.em_map(problem, state, slack, n_steps, expand)
     layout = problem.plan.layout(state.mean, state.sd, slack)
     return em_map(
-        state.params,
+        state.point,
+        problem.template,
         problem.x,
         problem.weights,
         problem.item_weights,
+        problem.group,
         layout.wide,
         layout.narrow,
         problem.constraints,
-        jnp.int32(n_steps),
-        jnp.asarray(expand),
-        cls=problem.cls,
+        problem.held,
+        np.int32(n_steps),
+        np.bool_(expand),
+        place=problem.place,
         tied=problem.tied,
         window=layout.window,
         gaps=problem.gaps,
+        scaled=problem.scaled,
     )
-
-
-@jax.jit
-def _jump_length(x0: Array, x1: Array, x2: Array, metric: Array) -> Array:
-    """Ratio of the first difference to the second."""
-    first, second = x1 - x0, (x2 - x1) - (x1 - x0)
-    return jnp.sqrt((metric * first**2).sum() / jnp.maximum((metric * second**2).sum(), 1e-30))
-
-
-@jax.jit
-def _jump(
-    x0: Array, x1: Array, x2: Array, length: Array | float, lower: Array, upper: Array
-) -> Array:
-    """The extrapolated point, within the bounds."""
-    first, second = x1 - x0, (x2 - x1) - (x1 - x0)
-    return jnp.clip(x0 + 2 * length * first + length**2 * second, lower, upper)
-
-
-class Extrapolation:
-    """SQUAREM over the EM map, with the caller guarding the objective.
-
-    Two images ``x1 = F(x0)``, ``x2 = F(x1)`` give ``x0 + 2 s r + s^2 v`` with r = x1 - x0,
-    v = (x2 - x1) - r and s = |r| / |v|, in the metric of the complete-data information.
-    """
-
-    def __init__(self, lower: Array, upper: Array):
-        self.lower, self.upper = lower, upper
-        self.points: list[Array] = []
-        self.longest = 4.0
-
-    def propose(self, image: Array, metric: Array) -> tuple[Array, bool]:
-        """Take the newest image; give the next point and whether it is extrapolated."""
-        self.points.append(image)
-        if len(self.points) < 3:
-            return image, False
-        x0, x1, x2 = self.points
-        length = float(_jump_length(x0, x1, x2, metric))
-        self.points = []
-        if length <= 1.0:
-            self.points = [x2]
-            return x2, False
-        if length > self.longest:
-            length, self.longest = self.longest, self.longest * 4
-        return _jump(x0, x1, x2, length, self.lower, self.upper), True
-
-    def restart(self, point: Array) -> None:
-        """Begin a new cycle at ``point``."""
-        self.points = [point]
-
-    def rejected(self) -> None:
-        """The last proposal lowered the objective: be more careful."""
-        self.longest = max(1.5, self.longest / 2)

@@ -1,4 +1,4 @@
-"""Standard errors from the observed information (Louis 1982).
+"""Standard errors from the observed information (Louis 1982), and the sandwich.
 
 The information in the observed responses is what complete data would hold less what is lost
 because abilities are not observed:
@@ -6,13 +6,18 @@ because abilities are not observed:
     I = E[-d2 l / d phi2] - sum_i Var_i(score_i),
 
 expectations under each subject's posterior. Where all parameters together make a matrix of
-moderate size it is formed whole and inverted ("full"). On longer tests the loss is small and of
-known form, and each item's block is inverted on its own ("block"): the item's own loss by a
-first-order expansion around the posterior mean, plus the uncertainty of the latent mean and SD
-(variances 1/n and 1/(2n)), which all items share.
+moderate size it is formed whole and inverted ("full"), the groups' means and log SDs included. On
+longer tests the loss is small and of known form, and each item's block is inverted on its own
+("block"): the item's own loss by a first-order expansion around the posterior mean, plus the
+uncertainty of the latent mean and SD (variances 1/n and 1/(2n) of the population that defines the
+scale), which all items share.
+
+The sandwich ``I^-1 (sum_i s_i s_i') I^-1``, s_i the subject's expected score, is right also where
+the model is not (White 1982): whole where that is affordable, else block by block.
 """
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,18 +25,31 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._types import FloatArray
-from irtcat.fitting._mstep import LINEAR, Constraints, penalised_terms
-from irtcat.fitting.em import EMProblem
-from irtcat.models import ItemModel, pack, unpack
+from irtcat.fitting._mstep import Constraints, penalised_terms, prior_information, prior_slopes
+from irtcat.fitting._terms import LINEAR
+from irtcat.fitting.em import EMPoint, EMProblem
+from irtcat.models import ItemModel, as_points, unpack
 from irtcat.scoring import (
     Blocks,
     EStep,
+    Place,
+    Population,
     grid_nodes,
+    placed,
+    placed_nodes,
     posterior_on_grid,
-    response_channels,
+    row_priors,
 )
 
-__all__ = ["FULL_WORK", "block_covariance", "full_covariance", "is_affordable"]
+__all__ = [
+    "FULL_WORK",
+    "Covariance",
+    "complete_information",
+    "full_covariance",
+    "is_affordable",
+    "lost_information",
+    "score_curves",
+]
 
 FULL_WORK = 3e10
 """The full matrix is formed when rows x nodes x params^2 is at most this (about a second)."""
@@ -42,91 +60,138 @@ def is_affordable(n_rows: int, n_params: int) -> bool:
     return n_rows * grid_nodes(np.dtype("float32")).shape[0] * float(n_params) ** 2 <= FULL_WORK
 
 
-@functools.partial(jax.jit, static_argnames=("cls",))
-def _complete_information(
-    cls: type[ItemModel], params: Array, counts: Array, totals: Array, constraints: Constraints
+class Covariance(NamedTuple):
+    """Covariance of the estimates; NaN for what was not estimated.
+
+    Attributes:
+        blocks: of each item's parameters.
+        full: of all of them together, item by item; None where items were taken apart.
+        latent: of the first item's parameters followed by the groups' means and the groups'
+            log SDs; None where there are no groups.
+    """
+
+    blocks: FloatArray
+    full: FloatArray | None
+    latent: FloatArray | None
+
+
+@jax.jit
+def complete_information(
+    template: ItemModel,
+    params: Array,
+    counts: Array,
+    totals: Array,
+    constraints: Constraints,
+    place: Place | None,
+    line: Array | None = None,
 ) -> Float[Array, "items params params"]:
-    """-E[second derivative] of each item's complete-data log-posterior."""
-    if cls in LINEAR:
-        return penalised_terms(cls, params, counts, totals, constraints)[2]
-    nodes = grid_nodes(params.dtype)
+    """-E[second derivative] of each item's complete-data log-posterior.
 
-    def objective(phi: Array, counts: Array, totals: Array) -> Array:
-        item = unpack(cls, phi)
-        log_p = jax.vmap(lambda theta: item.log_probs(theta[None]))(nodes)
-        table = jnp.concatenate([(totals - counts.sum(0))[None], counts])
-        return (table.T * log_p).sum()
-
-    in_axes = (0, -1, None if totals.ndim == 1 else -1)
-    hessian = jax.vmap(jax.hessian(objective), in_axes)(params, counts, totals)
+    Counts and totals belong to the nodes ``line``, by default to those of the grid.
+    """
+    line = placed_nodes(place, params.dtype) if line is None else line
     eye = jnp.eye(params.shape[1], dtype=params.dtype)
-    return -hessian + constraints.prior_precision[..., None] * eye
+    curvature = prior_slopes(params, constraints)[1]
+    if isinstance(template, LINEAR):
+        information = penalised_terms(template, params, counts, totals, constraints, line)[2]
+        return information + (curvature - prior_information(params, constraints))[..., None] * eye
+    nodes = as_points(line)
+
+    def objective(phi: Array, item: ItemModel, counts: Array, totals: Array) -> Array:
+        natural = jax.vmap(unpack(item, phi).natural)(nodes)
+        return (jnp.concatenate([totals[None], counts]).T * natural).sum()
+
+    in_axes = (0, 0, -1, None if totals.ndim == 1 else -1)
+    hessian = jax.vmap(jax.hessian(objective), in_axes)(params, template, counts, totals)
+    return -hessian + curvature[..., None] * eye
 
 
-def _score_curves(
-    cls: type[ItemModel], params: Array
-) -> Float[Array, "nodes items categories params"]:
-    """D log P / d phi of all items at the grid's nodes."""
-    nodes = grid_nodes(params.dtype)
+def score_curves(
+    template: ItemModel, params: Array, nodes: Array
+) -> Float[Array, "nodes items one_and_contrasts params"]:
+    """Derivative of the natural curves of all items at the nodes."""
 
-    def curve(phi: Array) -> Array:
-        item = unpack(cls, phi)
-        return jax.vmap(lambda theta: item.log_probs(theta[None]))(nodes)
+    def curve(phi: Array, item: ItemModel) -> Array:
+        return jax.vmap(unpack(item, phi).natural)(as_points(nodes))
 
-    return jnp.moveaxis(jax.vmap(jax.jacfwd(curve))(params), 0, 1)
+    return jnp.moveaxis(jax.vmap(jax.jacfwd(curve))(params, template), 0, 1)
 
 
-@functools.partial(jax.jit, static_argnames=("cls", "window", "gaps"))
-def _lost_information(
+def _population_scores(population: Population, rows: Array, theta: Array) -> Array:
+    """Derivatives of each row's log population density by all groups' means and log SDs."""
+    group = population.group[rows]
+    z = (theta - population.mean[group]) * jnp.exp(-population.log_sd[group])
+    own = jax.nn.one_hot(group, len(population.mean), dtype=z.dtype)
+    by_mean = z * jnp.exp(-population.log_sd[group])
+    return jnp.concatenate([own * by_mean[:, None], own * (z**2 - 1)[:, None]], axis=1)
+
+
+@functools.partial(jax.jit, static_argnames=("window", "gaps"))
+def lost_information(
+    template: ItemModel,
     params: Array,
     x: Array,
     weights: Array,
     wide: Blocks | None,
     narrow: Blocks | None,
+    population: Population | None,
+    place: Place | None,
     *,
-    cls: type[ItemModel],
     window: int,
     gaps: bool,
-) -> Float[Array, "all all"]:
-    """Sum over subjects of the posterior covariance of the score, all parameters together."""
+) -> tuple[Float[Array, "all all"], Float[Array, "all all"]]:
+    """Sums over subjects of the posterior covariance of the score, and of its mean's square.
+
+    All parameters together: those of the items, then the groups' means and log SDs.
+    """
     n_subjects, n_items = x.shape
     n_params = params.shape[1]
-    total = n_items * n_params
-    model = unpack(cls, params)
-    curves = _score_curves(cls, params)
+    total = n_items * n_params + (0 if population is None else 2 * len(population.mean))
+    model, prior_of = placed(unpack(template, params), population, place)
+    nodes = placed_nodes(place, params.dtype)
+    curves = score_curves(template, params, nodes)
     n_nodes = curves.shape[0]
 
-    def rows_scores(hot: Array, mask: Array | None, at: Array) -> Array:
+    def rows_scores(hot: Array, mask: Array | None, safe: Array, at: Array, theta: Array) -> Array:
         first = at[:, 0] if mask is None else mask[..., None] * at[:, 0]
-        score = first + sum(h[..., None] * (at[:, k + 1] - at[:, 0]) for k, h in enumerate(hot))
-        return jnp.broadcast_to(score, (*hot[0].shape, n_params)).reshape(-1, total)
+        score = first + sum(h[..., None] * at[:, k + 1] for k, h in enumerate(hot))
+        flat = jnp.broadcast_to(score, (*hot[0].shape, n_params)).reshape(len(safe), -1)
+        if population is None:
+            return flat
+        return jnp.concatenate([flat, _population_scores(population, safe, theta)], axis=1)
 
-    def block(carry: Array, rows: Array, first: Array, local: bool) -> Array:
+    def block(
+        carry: tuple[Array, Array], rows: Array, first: Array, local: bool
+    ) -> tuple[Array, Array]:
         safe = jnp.minimum(rows, n_subjects - 1)
-        hot, mask = response_channels(x[safe], curves.shape[2] - 1, gaps, params.dtype)
-        post = posterior_on_grid(model, hot, mask, first, window, local)
+        hot, mask = model.channels(x[safe], curves.shape[2] - 1, gaps, params.dtype)
+        prior = row_priors(prior_of, safe)
+        post = posterior_on_grid(model, hot, mask, first, window, local, prior)
         row_weight = jnp.where(rows < n_subjects, weights[safe], 0)
 
         def node(state: tuple[Array, Array], g: Array) -> tuple[tuple[Array, Array], None]:
             gram, average = state
-            score = rows_scores(hot, mask, curves[jnp.minimum(first + g, n_nodes - 1)])
+            at = jnp.minimum(first + g, n_nodes - 1)
+            score = rows_scores(hot, mask, safe, curves[at], nodes[at])
             p = post[:, g]
             return (
                 gram + score.T @ ((row_weight * p)[:, None] * score),
                 average + p[:, None] * score,
             ), None
 
-        start = (carry, jnp.zeros((rows.shape[0], total), params.dtype))
+        start = (carry[0], jnp.zeros((rows.shape[0], total), params.dtype))
         steps = jnp.arange(post.shape[1], dtype=jnp.int32)
         (gram, average), _ = jax.lax.scan(node, start, steps)
-        return gram - average.T @ (row_weight[:, None] * average)
+        outer = average.T @ (row_weight[:, None] * average)
+        return gram - outer, carry[1] + outer
 
-    out = jnp.zeros((total, total), params.dtype)
+    zero = jnp.zeros((total, total), params.dtype)
+    out = (zero, zero)
     for blocks, local in ((wide, False), (narrow, True)):
         if blocks is None:
             continue
 
-        def body(carry: Array, block_: tuple[Array, Array], local: bool = local):
+        def body(carry: tuple[Array, Array], block_: tuple[Array, Array], local: bool = local):
             rows, first = block_
             used = rows[0] < n_subjects
             return jax.lax.cond(
@@ -150,144 +215,102 @@ def _spread(n_items: int, n_params: int, tied: tuple[int, ...]) -> FloatArray:
     return np.concatenate(columns, axis=1)
 
 
-def full_covariance(problem: EMProblem, params: Array, belief: EStep) -> FloatArray | None:
+def _distinct(problem: EMProblem, n_latent: int) -> FloatArray:
+    """`_spread` with the population's parameters appended, for what is estimated only."""
+    n_items, n_params = problem.constraints.free.shape
+    free = np.asarray(problem.constraints.free).ravel()
+    spread = _spread(n_items, n_params, problem.tied)
+    spread = spread[:, (spread[free] > 0).any(axis=0)]
+    if n_latent == 0:
+        return spread
+    own = np.eye(n_latent)[:, np.tile(~np.asarray(problem.held), 2)]
+    lower = np.concatenate([np.zeros((n_latent, spread.shape[1])), own], axis=1)
+    upper = np.concatenate([spread, np.zeros((len(spread), own.shape[1]))], axis=1)
+    return np.concatenate([upper, lower])
+
+
+def _population_information(problem: EMProblem, point: EMPoint, belief: EStep) -> FloatArray:
+    """Complete-data information of the groups' means and log SDs."""
+    mean, log_sd = np.asarray(point.population, float)
+    theta, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
+    if problem.place is not None:
+        at, unit = (float(value) for value in problem.place)
+        theta, sd = at + unit * theta, unit * sd
+    group, weights = np.asarray(problem.group), np.asarray(problem.weights, float)
+    z = (theta - mean[group]) * np.exp(-log_sd[group])
+    square = z**2 + (sd * np.exp(-log_sd[group])) ** 2
+    n, first, second = (
+        np.bincount(group, weights * value, len(mean)) for value in (np.ones_like(z), z, square)
+    )
+    precision = np.exp(-log_sd)
+    cross = np.diag(2 * first * precision)
+    return np.block([[np.diag(n * precision**2), cross], [cross, np.diag(2 * second)]])
+
+
+def full_covariance(
+    problem: EMProblem, point: EMPoint, belief: EStep, sandwich: bool = False
+) -> Covariance | None:
     """Covariance of all parameters together.
 
     Args:
         problem: what was fitted.
-        params: the estimates, items x params.
+        point: the estimates.
         belief: the E-step at the estimates.
+        sandwich: robust to a wrong model.
 
     Returns:
-        (items * params) square, item by item; None if the information is not positive definite.
+        The covariances; None if the information is not positive definite.
     """
+    params = point.params
     mean, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
-    layout = problem.plan.layout(mean, sd)
-    lost = _lost_information(
-        params,
-        problem.x,
-        problem.weights,
-        layout.wide,
-        layout.narrow,
-        cls=problem.cls,
-        window=layout.window,
-        gaps=problem.gaps,
-    )
+    population = None
+    if problem.group is not None:
+        population = Population(point.population[0], point.population[1], problem.group)
+    if problem.engine is None:
+        layout = problem.plan.layout(mean, sd)
+        lost, outer = lost_information(
+            problem.template,
+            params,
+            problem.x,
+            problem.weights,
+            layout.wide,
+            layout.narrow,
+            population,
+            problem.place,
+            window=layout.window,
+            gaps=problem.gaps,
+        )
+    else:
+        lost, outer = problem.engine.lost_information(problem, params, mean, sd)
     blocks = np.asarray(
-        _complete_information(
-            problem.cls, params, belief.counts, belief.totals, problem.constraints
+        complete_information(
+            problem.template, params, belief.counts, belief.totals, problem.constraints,
+            problem.place,
         ),
         float,
-    )
+    )  # fmt: skip
     n_items, n_params = params.shape
     information = -np.asarray(lost, float)
     for j, block in enumerate(blocks):
-        at = slice(j * n_params, (j + 1) * n_params)
-        information[at, at] += block
-    spread = _spread(n_items, n_params, problem.tied) if problem.tied else np.eye(len(information))
+        own = slice(j * n_params, (j + 1) * n_params)
+        information[own, own] += block
+    size = n_items * n_params
+    if population is not None:
+        information[size:, size:] += _population_information(problem, point, belief)
+    spread = _distinct(problem, len(information) - size)
     reduced = spread.T @ information @ spread
     try:
         np.linalg.cholesky(reduced)
     except np.linalg.LinAlgError:
         return None
-    return spread @ np.linalg.inv(reduced) @ spread.T
-
-
-@functools.partial(jax.jit, static_argnames=("cls",))
-def _own_loss(
-    cls: type[ItemModel], params: Array, counts: Array, totals: Array, share: Array
-) -> Float[Array, "items params params"]:
-    """First-order loss of each item: sum of sd^2 (d2 log P / d theta d phi)^2 over the grid."""
-    nodes = grid_nodes(params.dtype)
-
-    def mixed(phi: Array, theta: Array) -> Array:
-        def score(t: Array) -> Array:
-            return jax.jacfwd(lambda v: unpack(cls, v).log_probs(t[None]))(phi)
-
-        return jax.jacfwd(score)(theta)
-
-    def information(phi: Array, theta: Array) -> Array:
-        log_p = unpack(cls, phi).log_probs(theta[None])
-        slope = jax.jacfwd(lambda t: unpack(cls, phi).log_probs(t[None]))(theta)
-        return (jnp.exp(log_p) * slope**2).sum()
-
-    def total_information(theta: Array) -> Array:
-        return jax.vmap(information, (0, None))(params, theta).sum()
-
-    variance = 1 / (1 + share * jax.lax.map(total_information, nodes))
-
-    def one(phi: Array, counts: Array, totals: Array) -> Array:
-        table = jnp.concatenate([(totals - counts.sum(0))[None], counts]).T
-        slopes = jax.vmap(mixed, (None, 0))(phi, nodes)
-        weight = table * variance[:, None]
-        n = phi.shape[0]
-        rows = [
-            [(weight * slopes[..., i] * slopes[..., j]).sum() for j in range(n)] for i in range(n)
-        ]
-        return jnp.array(rows)
-
-    if totals.ndim == 1:
-        totals = jnp.broadcast_to(totals[:, None], counts.shape[1:])
-    work = (params, jnp.moveaxis(counts, -1, 0), totals.T)
-    return jax.lax.map(lambda item: one(*item), work, batch_size=512)
-
-
-def block_covariance(problem: EMProblem, params: Array, belief: EStep, share: float) -> FloatArray:
-    """Covariance of each item's parameters, items apart.
-
-    Args:
-        problem: what was fitted.
-        params: the estimates, items x params.
-        belief: the E-step at the estimates.
-        share: share of the responses that are observed.
-
-    Returns:
-        items x params x params; NaN for an item whose information is not positive definite.
-    """
-    complete = _complete_information(
-        problem.cls, params, belief.counts, belief.totals, problem.constraints
-    )
-    loss = _own_loss(
-        problem.cls, params, belief.counts, belief.totals, jnp.asarray(share, params.dtype)
-    )
-    information = np.asarray(complete, float) - np.asarray(loss, float)
-    covariance = (
-        _arrow_inverse(information, problem.tied) if problem.tied else _inverse(information)
-    )
-    n = float(np.asarray(problem.weights, float).sum())
-
-    def moved(latent: Array) -> Array:
-        return pack(unpack(problem.cls, params).rescale(latent[0], jnp.exp(latent[1])))
-
-    directions = np.asarray(jax.jacfwd(moved)(jnp.zeros(2, params.dtype)), float)
-    return covariance + np.einsum("jal,l,jbl->jab", directions, [1 / n, 0.5 / n], directions)
-
-
-def _inverse(information: FloatArray) -> FloatArray:
-    """Invert each block; NaN where it is not positive definite."""
-    good = np.isfinite(information).all((1, 2)) & (
-        np.linalg.eigvalsh(np.nan_to_num(information))[:, 0] > 0
-    )
-    out = np.full_like(information, np.nan)
-    out[good] = np.linalg.inv(information[good])
-    return out
-
-
-def _arrow_inverse(information: FloatArray, tied: tuple[int, ...]) -> FloatArray:
-    """Blocks of the inverse when the ``tied`` parameters are shared by all items."""
-    n_params = information.shape[1]
-    own = [p for p in range(n_params) if p not in tied]
-    t, o = list(tied), own
-    inverse = _inverse(information[:, o][:, :, o])
-    cross = information[:, t][:, :, o]
-    transfer = np.einsum("jto,jop->jtp", cross, inverse)
-    schur = (information[:, t][:, :, t] - np.einsum("jtp,jsp->jts", transfer, cross)).sum(0)
-    shared = np.linalg.inv(schur)
-    out = np.zeros_like(information)
-    tt, oo, to = np.ix_(t, t), np.ix_(o, o), np.ix_(t, o)
-    for j in range(len(information)):
-        out[j][tt] = shared
-        out[j][to] = -shared @ transfer[j]
-        out[j][np.ix_(o, t)] = out[j][to].T
-        out[j][oo] = inverse[j] + transfer[j].T @ shared @ transfer[j]
-    return out
+    covariance = np.linalg.inv(reduced)
+    if sandwich:
+        covariance = covariance @ (spread.T @ np.asarray(outer, float) @ spread) @ covariance
+    whole = spread @ covariance @ spread.T
+    unknown = ~(spread > 0).any(axis=1)
+    whole[unknown] = whole[:, unknown] = np.nan
+    at = np.arange(size).reshape(n_items, n_params)
+    blocks = whole[at[:, :, None], at[:, None, :]]
+    some = np.r_[at[0], size : len(whole)]
+    latent = None if population is None else whole[np.ix_(some, some)]
+    return Covariance(blocks, whole[:size, :size], latent)

@@ -10,9 +10,10 @@ from irtcat.io.delimited import read_delimited
 from irtcat.io.npz import read_npz
 from irtcat.io.parquet import read_parquet
 from irtcat.io.pyirt import read_pyirt
+from irtcat.io.source import ResponseSource, open_source
 from irtcat.responses import Responses
 
-__all__ = ["FORMATS", "read_responses"]
+__all__ = ["FORMATS", "ResponseSource", "open_source", "read_responses"]
 
 Reader = Callable[[Path, Options], Responses]
 

@@ -126,8 +126,13 @@ def _saved(
     else:
         low, high = np.fmin.reduce(X, axis=None), np.fmax.reduce(X, axis=None)
         sound = X.dtype == np.float32 and low >= 0 and high <= 1 and codes.tolist() == [0, 1]
+    trials = arrays.get("trials")
+    if trials is not None:
+        fits = trials.shape == X.shape and trials.dtype == np.int16 and X.dtype == np.float32
+        sound = sound and fits and bool(((trials > 0) == ~np.isnan(X)).all())
+        sound = sound and bool((np.abs(np.nan_to_num(X) * trials % 1 - 0.5) > 0.49).all())
     unique = len(set(subjects)) == len(subjects) and len(set(items)) == len(items)
     if not (sound and unique):
         raise InputError(f"{path}: X, codes and ids do not fit together. Save the responses anew.")
     numbers = tuple(int(code) for code in codes)
-    return Responses(X, subjects, items, len(numbers), numbers, *tables)
+    return Responses(X, subjects, items, len(numbers), numbers, *tables, trials)

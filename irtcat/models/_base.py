@@ -2,19 +2,33 @@
 
 import abc
 import dataclasses
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 __all__ = [
+    "CategoricalModel",
+    "Design",
     "ItemModel",
+    "Param",
+    "as_points",
+    "column_names",
+    "design_of",
+    "expected_responses",
+    "field_columns",
+    "free_parameters",
+    "in_precision",
+    "item_categories",
     "log_probabilities",
     "pack",
+    "parameter_names",
     "probabilities",
+    "response_variances",
     "simulate",
     "take",
     "unpack",
@@ -22,59 +36,286 @@ __all__ = [
 
 ModelT = TypeVar("ModelT", bound="ItemModel")
 
+Param = Float[Array | np.ndarray, "*items"]
+"""One number an item; a bank on disk and on the host keeps them in numpy."""
+
+
+class Design(NamedTuple):
+    """What a model must know of the data before it has parameters.
+
+    Attributes:
+        categories: number of response categories of each item (2 for right/wrong).
+        dims: number of abilities.
+        settings: arrays, items first, for the model's other ``fixed`` fields (loading pattern,
+            trials, ...); what is left out takes the model's default.
+        top: number of categories that there is room for, where it is more than any item has.
+    """
+
+    categories: np.ndarray
+    dims: int = 1
+    settings: dict[str, Any] = {}  # noqa: RUF012
+    top: int = 2
+
+    @property
+    def most(self) -> int:
+        """The largest number of categories."""
+        return int(max(self.top, 2, *self.categories))
+
+    @property
+    def n_items(self) -> int:
+        """How many items."""
+        return len(self.categories)
+
+
+def design_of(model: "ItemModel") -> Design:
+    """The design that `ItemModel.blank` would make items like these from."""
+    fixed = {name: np.asarray(getattr(model, name)) for name in model.fixed}
+    fixed.pop("categories", None)
+    return Design(item_categories(model), model.dims, fixed, model.n_categories)
+
+
+def item_categories(model: "ItemModel") -> np.ndarray:
+    """Number of categories of each of stacked items."""
+    if "categories" in model.fixed:
+        return np.asarray(model.categories).astype(int)  # type: ignore[attr-defined]
+    return np.full(len(jax.tree.leaves(model)[0]), model.n_categories)
+
+
+def in_precision(model: "ModelT", dtype: Any) -> "ModelT":
+    """The model with its numbers in this precision, on the device; labels stay what they are."""
+
+    def convert(leaf: Any) -> Array:
+        kind = np.dtype(leaf.dtype).kind
+        return jnp.asarray(leaf, dtype if kind == "f" else None)
+
+    return jax.tree.map(convert, model)
+
+
+def free_parameters(model: "ItemModel") -> np.ndarray:
+    """Which parameters each item has: False for the steps of categories it does not have.
+
+    Columns as in `pack`.
+    """
+    if model.members:
+        return model.own_parameters()  # type: ignore[attr-defined]
+    categories = item_categories(model)
+    columns = []
+    for name in parameter_names(model):
+        size = int(np.prod(np.shape(getattr(model, name))[1:], dtype=int))
+        first = model.by_category.get(name, 0)
+        columns += [categories >= first + i if first else categories > 0 for i in range(size)]
+    return np.stack(columns, axis=-1)
+
 
 class ItemModel(eqx.Module):
     """The maths of one kind of item; an instance holds the parameters of many stacked items.
 
-    Every field is an array whose first axis runs over items, and is an *unconstrained*
+    Every field is an array whose first axis runs over items. It is either an *unconstrained*
     parameter (a lower asymptote is kept as its logit), so that fitting, priors and standard
-    errors need no further transformation. The methods are written for **one** item (scalar
-    fields) at **one** ability; everything else follows by ``jax.vmap`` and ``jax.jacfwd``.
+    errors need no further transformation; or named in ``fixed`` and describes the item (a number
+    of trials, a loading pattern). The methods are written for **one** item at **one** ability;
+    everything else follows by ``jax.vmap`` and ``jax.jacfwd``.
+
+    All models are exponential families of the response at a given ability,
+
+        log f(x | theta) = base(theta) + sum_c t_c(x) contrast_c(theta) [+ a constant of x],
+
+    so that log-likelihoods are matrix products of the statistics t (`channels`) with the curves
+    (`natural`), and expected counts the products of the posterior with the same statistics.
 
     Attributes:
         key: the model's name in ``MODELS``.
-        n_categories: number of response categories.
+        takes: "right/wrong", "graded", "counts" (of trials) or "fractions": which responses it
+            is for.
         tied: names of the parameters that all items share in this model.
+        fixed: names of the fields that are no parameters; among them "categories" where items
+            may differ in their number.
         default_priors: parameter name -> (mean, SD) of the Normal prior that is always on.
+        by_category: vector parameters that hold one number a category -> number of categories
+            from which on an item has the first of them.
+        members: the models of the items, where these are of several (see `irtcat.models.mixed`).
+        vectors: parameters that are vectors in a member.
     """
 
     key: eqx.AbstractClassVar[str]
-    n_categories: eqx.AbstractClassVar[int]
+    takes: eqx.AbstractClassVar[str]
     tied: eqx.AbstractClassVar[tuple[str, ...]]
+    fixed: eqx.AbstractClassVar[tuple[str, ...]]
     default_priors: eqx.AbstractClassVar[dict[str, tuple[float, float]]]
+    by_category: ClassVar[dict[str, int]] = {}
+    members: ClassVar[tuple[Any, ...]] = ()
+    vectors: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    @abc.abstractmethod
+    def n_categories(self) -> int:
+        """Number of response categories (2 for right/wrong and for fractions)."""
+
+    @property
+    @abc.abstractmethod
+    def dims(self) -> int:
+        """Number of abilities."""
+
+    @abc.abstractmethod
+    def natural(self, theta: Float[Array, " dims"]) -> Float[Array, " one_and_contrasts"]:
+        """``base`` and the contrasts of one item at one ability."""
+
+    @abc.abstractmethod
+    def variance(self, theta: Float[Array, " dims"]) -> Float[Array, "contrasts contrasts"]:
+        """Covariance of the statistics t at an ability: what Fisher information is made of."""
+
+    @abc.abstractmethod
+    def mean(self, theta: Float[Array, " dims"]) -> Float[Array, ""]:
+        """Expected response, in the units in which responses are stored (0..K-1, or [0, 1])."""
+
+    @abc.abstractmethod
+    def response_variance(self, theta: Float[Array, " dims"]) -> Float[Array, ""]:
+        """Variance of the response at an ability, in the square of the same units."""
+
+    @abc.abstractmethod
+    def draw(self, theta: Float[Array, " dims"], key: Array) -> Array:
+        """One random response at an ability."""
+
+    @abc.abstractmethod
+    def channels(
+        self, x: Array, n_contrasts: int, gaps: bool, dtype: np.dtype
+    ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
+        """The statistics t of a block of responses to the stacked items, and the mask where gaps.
+
+        Statistics are 0 where a response is missing. The mask is 0 there and 1 elsewhere; where a
+        response may weigh more or less than one (counts of few or many trials), its weight.
+        """
+
+    @abc.abstractmethod
+    def irt_parameters(self) -> dict[str, Float[Array | np.ndarray, "..."]]:
+        """The parameters of one item in the field's notation (a, b, c, d)."""
+
+    @abc.abstractmethod
+    def rescale(self: ModelT, mean: Float[Array, "..."], sd: Float[Array, "..."]) -> ModelT:
+        """The same curve on the scale z, where theta = mean + sd * z.
+
+        With several abilities ``mean`` is a vector and ``sd`` a square matrix.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def blank(cls, design: Design) -> "ItemModel":
+        """Items of this kind without parameters yet (all 0), in numpy."""
+
+    @abc.abstractmethod
+    def start(
+        self: ModelT, shares: Float[Array, "items categories"], slope: Float[Array, "items ..."]
+    ) -> ModelT:
+        """Starting values by the shares of the answers and a rough slope of each item.
+
+        For fractions ``shares`` are 1 - mean, mean and mean square.
+        """
+
+
+class CategoricalModel(ItemModel):
+    """Models of responses in categories 0..K-1, given by the categories' log-probabilities."""
 
     @abc.abstractmethod
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
         """Log-probability of each response category for one item at one ability."""
 
-    @abc.abstractmethod
-    def irt_parameters(self) -> dict[str, Float[Array | np.ndarray, "*items"]]:
-        """The parameters of one item in the field's notation (a, b, c, d)."""
+    def natural(self, theta: Float[Array, " dims"]) -> Float[Array, " one_and_contrasts"]:
+        """Log-probability of category 0, and of the others against it."""
+        log_p = self.log_probs(theta)
+        return jnp.concatenate([log_p[:1], log_p[1:] - log_p[0]])
 
-    @abc.abstractmethod
-    def rescale(self: ModelT, mean: Float[Array, ""], sd: Float[Array, ""]) -> ModelT:
-        """The same curve on the scale z, where theta = mean + sd * z."""
+    def variance(self, theta: Float[Array, " dims"]) -> Float[Array, "contrasts contrasts"]:
+        """``diag(p) - p p'`` of the categories but 0."""
+        log_p = self.log_probs(theta)
+        p, q = jnp.exp(log_p[1:]), -jnp.expm1(log_p[1:])
+        own = jnp.eye(len(p), dtype=p.dtype) * (p * q)[:, None]
+        return own - jnp.outer(p, p) * (1 - jnp.eye(len(p), dtype=p.dtype))
+
+    def mean(self, theta: Float[Array, " dims"]) -> Float[Array, ""]:
+        """Expected category."""
+        p = jnp.exp(self.log_probs(theta))
+        return p @ jnp.arange(p.shape[0], dtype=p.dtype)
+
+    def response_variance(self, theta: Float[Array, " dims"]) -> Float[Array, ""]:
+        """Variance of the category."""
+        p = jnp.exp(self.log_probs(theta))
+        off = jnp.arange(p.shape[0], dtype=p.dtype) - self.mean(theta)
+        return p @ off**2
+
+    def draw(self, theta: Float[Array, " dims"], key: Array) -> Array:
+        """A category code (int8)."""
+        return jax.random.categorical(key, self.log_probs(theta)).astype(jnp.int8)
 
     @classmethod
-    @abc.abstractmethod
-    def start(cls, share: Float[Array, " items"], slope: Float[Array, " items"]) -> "ItemModel":
-        """Starting values by the share of right answers and a rough slope of each item."""
+    def channels(
+        cls, x: Array, n_contrasts: int, gaps: bool, dtype: np.dtype
+    ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
+        """One-hot categories but 0; a fraction counts as that share of category 1."""
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            mask = ~jnp.isnan(x)
+            return jnp.where(mask, x, 0).astype(dtype)[None], mask.astype(dtype) if gaps else None
+        if n_contrasts == 1 and not gaps:
+            return x.astype(dtype)[None], None
+        hot = jnp.stack([(x == k).astype(dtype) for k in range(1, n_contrasts + 1)])
+        return hot, (x >= 0).astype(dtype) if gaps else None
 
 
 def parameter_names(model: type[ItemModel] | ItemModel) -> tuple[str, ...]:
-    """Names of the unconstrained parameters, in the order of the columns of `pack`."""
-    return tuple(field.name for field in dataclasses.fields(model))
+    """Names of the parameters (fields that are not fixed), in the order `pack` takes them."""
+    names = (field.name for field in dataclasses.fields(model))
+    return tuple(name for name in names if name not in model.fixed)
+
+
+def _columns(model: ItemModel) -> dict[str, list[str]]:
+    """Parameter -> names of its columns in `pack`."""
+    columns: dict[str, list[str]] = {}
+    for name in parameter_names(model):
+        shape = np.shape(getattr(model, name))[1:]
+        numbers = range(1, int(np.prod(shape)) + 1)
+        columns[name] = [f"{name}_{i}" for i in numbers] if shape else [name]
+    return columns
+
+
+def column_names(model: ItemModel) -> tuple[str, ...]:
+    """Names of the columns of `pack`: ``slope``, or ``slope_1``, ``slope_2``, ... of a vector."""
+    return tuple(column for columns in _columns(model).values() for column in columns)
+
+
+def field_columns(model: ItemModel, names: Iterable[str]) -> tuple[int, ...]:
+    """Columns of `pack` that belong to the parameters ``names`` (or are so named themselves)."""
+    wanted = set(names)
+    flat = [(name, column) for name, columns in _columns(model).items() for column in columns]
+    return tuple(i for i, pair in enumerate(flat) if wanted & set(pair))
 
 
 def pack(model: ItemModel) -> Float[Array, "items params"]:
-    """Stack the unconstrained parameters into one matrix, an item a row."""
-    return jnp.stack([getattr(model, name) for name in parameter_names(model)], axis=-1)
+    """Stack the parameters of stacked items into one matrix, an item a row."""
+    leaves = [jnp.asarray(getattr(model, name)) for name in parameter_names(model)]
+    sizes = [int(np.prod(leaf.shape[1:], dtype=int)) for leaf in leaves]
+    flat = [leaf.reshape(len(leaf), size) for leaf, size in zip(leaves, sizes, strict=True)]
+    return jnp.concatenate(flat, axis=-1)
 
 
-def unpack(cls: type[ModelT], matrix: Float[Array | np.ndarray, "*items params"]) -> ModelT:
-    """Undo `pack`; also takes the vector of one item."""
-    columns = [matrix[..., i] for i in range(matrix.shape[-1])]
-    return cls(*columns)
+def unpack(
+    template: ModelT | type[ModelT], matrix: Float[Array | np.ndarray, "*items params"]
+) -> ModelT:
+    """Undo `pack`: an item model like ``template`` with the parameters of ``matrix``.
+
+    Also takes the vector of one item (with the template of one item). A class may stand for the
+    template where all its fields are single numbers.
+    """
+    if isinstance(template, type):
+        return template(*(matrix[..., i] for i in range(matrix.shape[-1])))
+    lead = matrix.ndim - 1
+    new: dict[str, Any] = {}
+    at = 0
+    for name in parameter_names(template):
+        shape = np.shape(getattr(template, name))[lead:]
+        size = int(np.prod(shape))
+        part = matrix[..., at : at + size]
+        new[name] = part.reshape(*matrix.shape[:-1], *shape) if shape else part[..., 0]
+        at += size
+    return dataclasses.replace(template, **new)
 
 
 def take(model: ModelT, index: Any) -> ModelT:
@@ -82,32 +323,60 @@ def take(model: ModelT, index: Any) -> ModelT:
     return jax.tree.map(lambda leaf: leaf[index], model)
 
 
+def as_points(nodes: Float[Array, "nodes *dims"]) -> Float[Array, "nodes dims"]:
+    """Abilities as vectors: a plain list of numbers is one ability each."""
+    return nodes[:, None] if nodes.ndim == 1 else nodes
+
+
 def log_probabilities(
-    model: ItemModel, nodes: Float[Array, " nodes"]
+    model: ItemModel, nodes: Float[Array, "nodes *dims"]
 ) -> Float[Array, "items nodes categories"]:
     """Log-probabilities of all items at all abilities.
 
     Args:
-        model: stacked items.
-        nodes: abilities.
+        model: stacked items with categories.
+        nodes: abilities (vectors where there are several).
 
     Returns:
         ``log P(response = k | theta)``, finite wherever the model's curve is positive.
     """
-    at_node = jax.vmap(lambda item, theta: item.log_probs(theta[None]), (None, 0))
-    return jax.vmap(at_node, (0, None))(model, nodes)
+    at_node = jax.vmap(lambda item, theta: item.log_probs(theta), (None, 0))
+    return jax.vmap(at_node, (0, None))(model, as_points(nodes))
 
 
 def probabilities(
-    model: ItemModel, nodes: Float[Array, " nodes"]
+    model: ItemModel, nodes: Float[Array, "nodes *dims"]
 ) -> Float[Array, "items nodes categories"]:
     """Probabilities of all items at all abilities, in [0, 1]."""
     return jnp.clip(jnp.exp(log_probabilities(model, nodes)), 0.0, 1.0)
 
 
-def simulate(
-    model: ItemModel, theta: Float[Array, " subjects"], key: Array
-) -> Int[Array, "subjects items"]:
-    """Draw one response of every subject to every item (int8 category codes)."""
-    log_p = log_probabilities(model, theta)
-    return jax.random.categorical(key, log_p, axis=-1).T.astype(jnp.int8)
+def expected_responses(
+    model: ItemModel, nodes: Float[Array, "nodes *dims"]
+) -> Float[Array, "items nodes"]:
+    """Expected response of all items at all abilities, in the units of the responses."""
+    at_node = jax.vmap(lambda item, theta: item.mean(theta), (None, 0))
+    return jax.vmap(at_node, (0, None))(model, as_points(nodes))
+
+
+def response_variances(
+    model: ItemModel, nodes: Float[Array, "nodes *dims"]
+) -> Float[Array, "items nodes"]:
+    """Variance of the response of all items at all abilities."""
+    at_node = jax.vmap(lambda item, theta: item.response_variance(theta), (None, 0))
+    return jax.vmap(at_node, (0, None))(model, as_points(nodes))
+
+
+def simulate(model: ItemModel, theta: Float[Array, "subjects *dims"], key: Array) -> Array:
+    """Draw one response of every subject to every item, as responses are stored.
+
+    Categories are drawn for all cells at once; other models cell by cell.
+    """
+    points = as_points(theta)
+    if isinstance(model, CategoricalModel):
+        log_p = log_probabilities(model, points)
+        return jax.random.categorical(key, log_p, axis=-1).T.astype(jnp.int8)
+    n_items = jax.tree.leaves(model)[0].shape[0]
+    keys = jax.random.split(key, (len(points), n_items))
+    by_item = jax.vmap(lambda item, t, k: item.draw(t, k), (0, None, 0))
+    return jax.vmap(by_item, (None, 0, 0))(model, points, keys)

@@ -17,36 +17,40 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models._base import ItemModel
+from irtcat.models._base import CategoricalModel, Design, Param
+from irtcat.models._links import Asymptotes, Link, LinkModel
 
-__all__ = ["FourPL", "OnePL", "Rasch", "ThreePL", "TwoPL"]
+__all__ = [
+    "FourPL",
+    "OnePL",
+    "Rasch",
+    "ThreePL",
+    "TwoPL",
+    "irt_parameters_of",
+    "predictor_rows",
+    "start_intercept",
+    "two_categories",
+]
 
-Param = Float[Array | np.ndarray, "*items"]
-"""One number an item; a bank on disk and on the host keeps them in numpy."""
+Predictors = tuple[Float[Array, "predictors one_and_dims"], Float[Array, " gaps"]]
+AnyShape = Float[Array | np.ndarray, "..."]
 
 LOWER_PRIOR = (-1.1, 0.5)
 UPPER_PRIOR = (3.0, 0.5)
 
 
-def _two_categories(z: Param) -> Float[Array, " categories"]:
+def two_categories(z: Param) -> Float[Array, " categories"]:
     """Log-probabilities of wrong and right for the linear predictor ``z``."""
     return jnp.stack([jax.nn.log_sigmoid(-z), jax.nn.log_sigmoid(z)])
 
 
-def _mixture(
-    z: Param, logit_lower: Param, logit_upper: Param | None
-) -> Float[Array, " categories"]:
-    """Log-probabilities of wrong and right with asymptotes (no upper one: d = 1)."""
-    low, high = jax.nn.log_sigmoid(-z), jax.nn.log_sigmoid(z)
-    log_c, log_1c = jax.nn.log_sigmoid(logit_lower), jax.nn.log_sigmoid(-logit_lower)
-    if logit_upper is None:
-        return jnp.stack([log_1c + low, jnp.logaddexp(log_c + low, high)])
-    log_d, log_1d = jax.nn.log_sigmoid(logit_upper), jax.nn.log_sigmoid(-logit_upper)
-    wrong = jnp.logaddexp(log_1c + low, log_1d + high)
-    return jnp.stack([wrong, jnp.logaddexp(log_c + low, log_d + high)])
+def predictor_rows(slope: Param, intercept: Param, *logits: Param) -> Predictors:
+    """The curve's predictor, then the asymptotes' logits, which have no slope."""
+    rows = [[intercept, slope], *([logit, jnp.zeros_like(slope)] for logit in logits)]
+    return jnp.stack([jnp.stack(row) for row in rows]), jnp.zeros(0, jnp.asarray(slope).dtype)
 
 
-def _irt(
+def irt_parameters_of(
     slope: Param, intercept: Param, lower: Param | float = 0.0, upper: Param | float = 1.0
 ) -> dict[str, Param]:
     """(a, b, c, d); b is NaN where the slope is 0, since no ability is then the item's own."""
@@ -56,7 +60,7 @@ def _irt(
     return {"a": slope + zero, "b": b, "c": lower + zero, "d": upper + zero}
 
 
-def _start_intercept(share: Param, slope: Param) -> Param:
+def start_intercept(share: AnyShape, slope: AnyShape) -> Array:
     """The intercept that gives this share of right answers over a N(0, 1) population.
 
     The logistic-normal integral is close to sigmoid(intercept / sqrt(1 + slope^2 / 2.89)).
@@ -65,7 +69,7 @@ def _start_intercept(share: Param, slope: Param) -> Param:
     return logit * jnp.sqrt(1 + slope**2 / 2.89)
 
 
-class Rasch(ItemModel):
+class Rasch(CategoricalModel):
     """Rasch model: ``P = sigmoid(theta + intercept)``, b = -intercept; the population SD is free.
 
     References:
@@ -75,29 +79,36 @@ class Rasch(ItemModel):
     intercept: Param
 
     key: ClassVar[str] = "rasch"
+    takes: ClassVar[str] = "right/wrong"
     n_categories: ClassVar[int] = 2
+    dims: ClassVar[int] = 1
+    fixed: ClassVar[tuple[str, ...]] = ()
     tied: ClassVar[tuple[str, ...]] = ()
     default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
 
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
         """Log-probability of wrong and right for one item at one ability."""
-        return _two_categories(theta[0] + self.intercept)
+        return two_categories(theta[0] + self.intercept)
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = 1, b = -intercept, c = 0, d = 1."""
-        return _irt(jnp.ones_like(self.intercept), self.intercept)
+        return irt_parameters_of(jnp.ones_like(self.intercept), self.intercept)
 
     def rescale(self, mean: Param, sd: Param) -> "OnePL":  # type: ignore[override]
         """A 1PL with slope ``sd``: on the standardised scale the common slope is the SD."""
         return OnePL(sd + jnp.zeros_like(self.intercept), self.intercept + mean)
 
     @classmethod
-    def start(cls, share: Param, slope: Param) -> "Rasch":
+    def blank(cls, design: Design) -> "Rasch":
+        """Items without parameters yet."""
+        return cls(*np.zeros((1, design.n_items)))
+
+    def start(self, shares: Float[Array, "items two"], slope: Param) -> "Rasch":
         """Intercept by the share of right answers; the slope is 1 whatever is asked."""
-        return cls(_start_intercept(share, jnp.ones_like(share)))
+        return Rasch(start_intercept(shares[:, 1], jnp.ones_like(slope)))
 
 
-class OnePL(ItemModel):
+class OnePL(CategoricalModel):
     """One-parameter logistic model: ``P = sigmoid(slope * theta + intercept)``, one slope for all.
 
     The same curves as Rasch's on another scale: here the population SD is 1.
@@ -110,30 +121,37 @@ class OnePL(ItemModel):
     intercept: Param
 
     key: ClassVar[str] = "1pl"
+    takes: ClassVar[str] = "right/wrong"
     n_categories: ClassVar[int] = 2
+    dims: ClassVar[int] = 1
+    fixed: ClassVar[tuple[str, ...]] = ()
     tied: ClassVar[tuple[str, ...]] = ("slope",)
     default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
 
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
         """Log-probability of wrong and right for one item at one ability."""
-        return _two_categories(self.slope * theta[0] + self.intercept)
+        return two_categories(self.slope * theta[0] + self.intercept)
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = slope, b = -intercept / slope, c = 0, d = 1."""
-        return _irt(self.slope, self.intercept)
+        return irt_parameters_of(self.slope, self.intercept)
 
     def rescale(self, mean: Param, sd: Param) -> "OnePL":
         """Slope times ``sd``; the intercept takes up the mean."""
         return OnePL(self.slope * sd, self.intercept + self.slope * mean)
 
     @classmethod
-    def start(cls, share: Param, slope: Param) -> "OnePL":
+    def blank(cls, design: Design) -> "OnePL":
+        """Items without parameters yet."""
+        return cls(*np.zeros((2, design.n_items)))
+
+    def start(self, shares: Float[Array, "items two"], slope: Param) -> "OnePL":
         """The mean of the slopes for all; intercepts by the share of right answers."""
-        common = jnp.full_like(share, slope.mean())
-        return cls(common, _start_intercept(share, common))
+        common = jnp.full_like(slope, slope.mean())
+        return OnePL(common, start_intercept(shares[:, 1], common))
 
 
-class TwoPL(ItemModel):
+class TwoPL(CategoricalModel):
     """Two-parameter logistic model: ``P = sigmoid(slope * theta + intercept)``.
 
     References:
@@ -144,29 +162,36 @@ class TwoPL(ItemModel):
     intercept: Param
 
     key: ClassVar[str] = "2pl"
+    takes: ClassVar[str] = "right/wrong"
     n_categories: ClassVar[int] = 2
+    dims: ClassVar[int] = 1
+    fixed: ClassVar[tuple[str, ...]] = ()
     tied: ClassVar[tuple[str, ...]] = ()
     default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
 
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
         """Log-probability of wrong and right for one item at one ability."""
-        return _two_categories(self.slope * theta[0] + self.intercept)
+        return two_categories(self.slope * theta[0] + self.intercept)
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = slope, b = -intercept / slope, c = 0, d = 1."""
-        return _irt(self.slope, self.intercept)
+        return irt_parameters_of(self.slope, self.intercept)
 
     def rescale(self, mean: Param, sd: Param) -> "TwoPL":
         """Slope times ``sd``; the intercept takes up the mean."""
         return TwoPL(self.slope * sd, self.intercept + self.slope * mean)
 
     @classmethod
-    def start(cls, share: Param, slope: Param) -> "TwoPL":
+    def blank(cls, design: Design) -> "TwoPL":
+        """Items without parameters yet."""
+        return cls(*np.zeros((2, design.n_items)))
+
+    def start(self, shares: Float[Array, "items two"], slope: Param) -> "TwoPL":
         """The slopes given; intercepts by the share of right answers."""
-        return cls(slope, _start_intercept(share, slope))
+        return TwoPL(slope, start_intercept(shares[:, 1], slope))
 
 
-class ThreePL(ItemModel):
+class ThreePL(LinkModel):
     """Three-parameter logistic model: ``P = c + (1 - c) * sigmoid(slope * theta + intercept)``.
 
     A Normal(-1.1, 0.5) prior on logit c is always on (c about .25, 95 % within .11 to .47):
@@ -181,17 +206,21 @@ class ThreePL(ItemModel):
     logit_lower: Param
 
     key: ClassVar[str] = "3pl"
+    takes: ClassVar[str] = "right/wrong"
     n_categories: ClassVar[int] = 2
+    dims: ClassVar[int] = 1
+    link: ClassVar[Link] = Asymptotes(lower=True, upper=False)
+    fixed: ClassVar[tuple[str, ...]] = ()
     tied: ClassVar[tuple[str, ...]] = ()
     default_priors: ClassVar[dict[str, tuple[float, float]]] = {"logit_lower": LOWER_PRIOR}
 
-    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
-        """Log-probability of wrong and right for one item at one ability."""
-        return _mixture(self.slope * theta[0] + self.intercept, self.logit_lower, None)
+    def predictors(self) -> Predictors:
+        """The curve's, and the logit of its lower asymptote."""
+        return predictor_rows(self.slope, self.intercept, self.logit_lower)
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = slope, b = -intercept / slope, c = sigmoid(logit_lower), d = 1."""
-        return _irt(self.slope, self.intercept, jax.nn.sigmoid(self.logit_lower))
+        return irt_parameters_of(self.slope, self.intercept, jax.nn.sigmoid(self.logit_lower))
 
     def rescale(self, mean: Param, sd: Param) -> "ThreePL":
         """Slope times ``sd``; the intercept takes up the mean; c stays."""
@@ -199,14 +228,18 @@ class ThreePL(ItemModel):
         return ThreePL(self.slope * sd, intercept, self.logit_lower)
 
     @classmethod
-    def start(cls, share: Param, slope: Param) -> "ThreePL":
+    def blank(cls, design: Design) -> "ThreePL":
+        """Items without parameters yet."""
+        return cls(*np.zeros((3, design.n_items)))
+
+    def start(self, shares: Float[Array, "items two"], slope: Param) -> "ThreePL":
         """The slopes given, c at its prior mean, intercepts by the share above guessing."""
-        lower = jnp.full_like(share, LOWER_PRIOR[0])
+        lower = jnp.full_like(slope, LOWER_PRIOR[0])
         c = jax.nn.sigmoid(lower)
-        return cls(slope, _start_intercept((share - c) / (1 - c), slope), lower)
+        return ThreePL(slope, start_intercept((shares[:, 1] - c) / (1 - c), slope), lower)
 
 
-class FourPL(ItemModel):
+class FourPL(LinkModel):
     """Four-parameter logistic model: ``P = c + (d - c) * sigmoid(slope * theta + intercept)``.
 
     Normal priors are always on: logit c ~ N(-1.1, 0.5) and logit d ~ N(3, 0.5) (d about .95).
@@ -221,22 +254,25 @@ class FourPL(ItemModel):
     logit_upper: Param
 
     key: ClassVar[str] = "4pl"
+    takes: ClassVar[str] = "right/wrong"
     n_categories: ClassVar[int] = 2
+    dims: ClassVar[int] = 1
+    link: ClassVar[Link] = Asymptotes(lower=True, upper=True)
+    fixed: ClassVar[tuple[str, ...]] = ()
     tied: ClassVar[tuple[str, ...]] = ()
     default_priors: ClassVar[dict[str, tuple[float, float]]] = {
         "logit_lower": LOWER_PRIOR,
         "logit_upper": UPPER_PRIOR,
     }
 
-    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
-        """Log-probability of wrong and right for one item at one ability."""
-        z = self.slope * theta[0] + self.intercept
-        return _mixture(z, self.logit_lower, self.logit_upper)
+    def predictors(self) -> Predictors:
+        """The curve's, and the logits of its asymptotes."""
+        return predictor_rows(self.slope, self.intercept, self.logit_lower, self.logit_upper)
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = slope, b = -intercept / slope, c and d from their logits."""
         c, d = jax.nn.sigmoid(self.logit_lower), jax.nn.sigmoid(self.logit_upper)
-        return _irt(self.slope, self.intercept, c, d)
+        return irt_parameters_of(self.slope, self.intercept, c, d)
 
     def rescale(self, mean: Param, sd: Param) -> "FourPL":
         """Slope times ``sd``; the intercept takes up the mean; c and d stay."""
@@ -244,9 +280,14 @@ class FourPL(ItemModel):
         return FourPL(self.slope * sd, intercept, self.logit_lower, self.logit_upper)
 
     @classmethod
-    def start(cls, share: Param, slope: Param) -> "FourPL":
+    def blank(cls, design: Design) -> "FourPL":
+        """Items without parameters yet."""
+        return cls(*np.zeros((4, design.n_items)))
+
+    def start(self, shares: Float[Array, "items two"], slope: Param) -> "FourPL":
         """The slopes given, c and d at their prior means, intercepts by the share between."""
-        lower = jnp.full_like(share, LOWER_PRIOR[0])
-        upper = jnp.full_like(share, UPPER_PRIOR[0])
+        lower = jnp.full_like(slope, LOWER_PRIOR[0])
+        upper = jnp.full_like(slope, UPPER_PRIOR[0])
         c, d = jax.nn.sigmoid(lower), jax.nn.sigmoid(upper)
-        return cls(slope, _start_intercept((share - c) / (d - c), slope), lower, upper)
+        intercept = start_intercept((shares[:, 1] - c) / (d - c), slope)
+        return FourPL(slope, intercept, lower, upper)

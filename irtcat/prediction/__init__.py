@@ -145,6 +145,10 @@ def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Resp
     values[:, found] = new.values[:, at[found]]
     if not new.is_fractional:
         values = _recode(values, new, calibration)
+    trials = None
+    if new.trials is not None:
+        trials = np.zeros(values.shape, new.trials.dtype)
+        trials[:, found] = new.trials[:, at[found]]
     return Responses(
         values,
         new.subject_ids,
@@ -153,6 +157,7 @@ def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Resp
         calibration.codes,
         pd.DataFrame(index=pd.Index(new.subject_ids, dtype=object, name="subject")),
         pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
+        trials,
     )
 
 

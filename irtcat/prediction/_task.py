@@ -10,7 +10,7 @@ import pandas as pd
 from irtcat._checks import argument_error
 from irtcat._matrix import observed, row_blocks
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, one_ability
 from irtcat.fitting import fit
 from irtcat.responses import Responses
 
@@ -66,13 +66,18 @@ class Task:
 
     @cached_property
     def bank(self) -> ItemBank:
-        """All items, calibrated, in the calibration's order; a 2PL is fitted where none is given.
+        """All items, calibrated, in the calibration's order.
+
+        Where none is given a 2PL is fitted, or to shares of trials a binomial model.
 
         Raises:
             InputError: the bank lacks an item of the calibration, or is for other categories.
         """
+        if self.given is not None:
+            one_ability(self.given, "predictions")
         if self.given is None:
-            return fit(self.calibration, "2pl", standard_errors="none").bank
+            model = "2pl" if self.calibration.trials is None else "binomial"
+            return fit(self.calibration, model, standard_errors="none").bank
         ids = np.asarray(self.calibration.item_ids, dtype=str)
         if np.array_equal(ids, self.given.item_ids):
             bank = self.given

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
-from irtcat.models import ItemModel, probabilities, take
+from irtcat.models import ItemModel, expected_responses, response_variances, take
 from irtcat.prediction._task import Estimate, Task
 from irtcat.scoring import LIMIT, score
 
@@ -63,10 +63,8 @@ def _score_moments(
     model: ItemModel, nodes: Float[Array, " nodes"]
 ) -> tuple[Float[Array, "items nodes"], Float[Array, "items nodes"]]:
     """Expected score, 0 to 1, and its variance, of each item at each ability."""
-    p = probabilities(model, nodes)
-    points = jnp.linspace(0, 1, p.shape[-1], dtype=p.dtype)
-    mean = p @ points
-    return mean, jnp.maximum(p @ points**2 - mean**2, 0)
+    top = max(model.n_categories - 1, 1)
+    return expected_responses(model, nodes) / top, response_variances(model, nodes) / top**2
 
 
 def _item_curves(bank: ItemBank, at: np.ndarray | slice) -> Curves:

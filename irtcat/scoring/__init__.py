@@ -1,17 +1,45 @@
 """Abilities of subjects: the posterior, and the estimates drawn from it."""
 
+from irtcat.scoring._adaptive import (
+    Own,
+    own_block,
+    own_posterior,
+    own_rule,
+    posterior_modes,
+    root_of,
+)
+from irtcat.scoring._cells import Cells, cells_of
 from irtcat.scoring._kernel import (
     LIMIT,
     Blocks,
     EStep,
+    Place,
+    Population,
     e_step,
     grid_nodes,
+    item_curves,
+    placed,
+    placed_nodes,
     posterior_on_grid,
-    response_channels,
+    row_priors,
 )
 from irtcat.scoring._layout import Layout, LayoutPlan
 from irtcat.scoring._posterior import Posterior, posterior, row_blocks
+from irtcat.scoring._rules import as_rule, choose_nodes, n_nodes, narrowest_sd
 from irtcat.scoring._score import METHODS, match, plausible_values, score, standardised
+from irtcat.scoring._several import (
+    Grid,
+    Groups,
+    Several,
+    grid_posterior,
+    grid_rule,
+    grid_step,
+    group_items,
+    group_step,
+    line_rule,
+    row_chunks,
+    spacing_for,
+)
 from irtcat.scoring.ability import Ability
 from irtcat.scoring.sum_score import sum_score_table
 
@@ -20,19 +48,47 @@ __all__ = [
     "METHODS",
     "Ability",
     "Blocks",
+    "Cells",
     "EStep",
+    "Grid",
+    "Groups",
     "Layout",
     "LayoutPlan",
+    "Own",
+    "Place",
+    "Population",
     "Posterior",
+    "Several",
+    "as_rule",
+    "cells_of",
+    "choose_nodes",
     "e_step",
     "grid_nodes",
+    "grid_posterior",
+    "grid_rule",
+    "grid_step",
+    "group_items",
+    "group_step",
+    "item_curves",
+    "line_rule",
     "match",
+    "n_nodes",
+    "narrowest_sd",
+    "own_block",
+    "own_posterior",
+    "own_rule",
+    "placed",
+    "placed_nodes",
     "plausible_values",
     "posterior",
+    "posterior_modes",
     "posterior_on_grid",
-    "response_channels",
+    "root_of",
     "row_blocks",
+    "row_chunks",
+    "row_priors",
     "score",
+    "spacing_for",
     "standardised",
     "sum_score_table",
 ]

@@ -9,11 +9,12 @@ posterior mode and width. The transpose of the same interpolation spreads the po
 the grid as expected counts. Subjects sorted by ability share a window of the grid, so the
 products keep their form: (rows x items) @ (items x window).
 
-All of it happens on the standardised scale, where the population is N(0, 1).
+All of it happens on a standardised scale, where the population (of all groups together, where
+there are several) has mean 0 and SD 1.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,19 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
-from irtcat.models import ItemModel, log_probabilities
+from irtcat.models import ItemModel
+from irtcat.scoring._likelihood import (
+    LIMIT,
+    N_NODES,
+    SPACING,
+    Curves,
+    grid_likelihood,
+    grid_nodes,
+    item_curves,
+    lines_of,
+    log_likelihood,
+    window_likelihood,
+)
 
 __all__ = [
     "LIMIT",
@@ -30,21 +43,26 @@ __all__ = [
     "Blocks",
     "Curves",
     "EStep",
+    "Place",
+    "Population",
+    "Prior",
     "e_step",
     "grid_nodes",
     "item_curves",
     "local_quadrature",
     "log_likelihood",
     "place_nodes",
+    "placed",
+    "placed_nodes",
     "posterior_on_grid",
-    "response_channels",
+    "row_priors",
 ]
 
-SPACING = 0.1
-LIMIT = 6.4
-N_NODES = 129
 STENCIL = 8
 Z_NODES = np.linspace(-6.0, 6.0, 25)
+PAIR = (54, 74)
+"""Two nodes that stand for all where only sums and first moments count."""
+
 LOG_2PI = float(np.log(2 * np.pi))
 
 
@@ -60,11 +78,50 @@ class Blocks(NamedTuple):
     first: Int[Array, " blocks"]
 
 
-class Curves(NamedTuple):
-    """The items' log-probabilities on the grid, category 0 apart from the contrasts to it."""
+class Population(NamedTuple):
+    """Normal distribution of ability in each group, and the group of each subject.
 
-    base: Float[Array, "nodes items"]
-    contrast: Float[Array, "contrasts nodes items"]
+    Attributes:
+        mean: group means.
+        log_sd: logarithms of the group SDs.
+        group: group number of each row of the responses.
+    """
+
+    mean: Float[Array, " groups"]
+    log_sd: Float[Array, " groups"]
+    group: Int[Array, " subjects"]
+
+
+class Prior(NamedTuple):
+    """Normal distribution of ability for each row of a block, or one for all."""
+
+    mean: Any = 0.0
+    log_sd: Any = 0.0
+
+    def log_density(self, theta: Float[Array, "*own nodes"]) -> Float[Array, "*rows nodes"]:
+        """Log-density at the nodes, in each row's own population."""
+        if isinstance(self.mean, float):
+            return -0.5 * (theta**2 + LOG_2PI)
+        z = (theta - self.mean[:, None]) * jnp.exp(-self.log_sd)[:, None]
+        return -0.5 * (z**2 + LOG_2PI) - self.log_sd[:, None]
+
+
+STANDARD = Prior()
+
+
+class Place(NamedTuple):
+    """Where the standardised scale lies on another: theta = mean + sd * z."""
+
+    mean: Float[Array, ""]
+    sd: Float[Array, ""]
+
+
+def row_priors(population: Population | None, rows: Int[Array, " rows"]) -> Prior:
+    """The priors of the subjects in ``rows``."""
+    if population is None:
+        return STANDARD
+    group = population.group[rows]
+    return Prior(population.mean[group], population.log_sd[group])
 
 
 class EStep(NamedTuple):
@@ -75,8 +132,9 @@ class EStep(NamedTuple):
         sd: posterior SD.
         square_variance: posterior variance of theta squared (for the latent-scale check).
         log_z: marginal log-likelihood of the subject's responses.
-        counts: expected number of subjects at each node who gave category 1, 2, ...
-        totals: the same over all categories; per item when there are gaps.
+        counts: expected sums of the responses' statistics at each node: for categories, of the
+            subjects who gave category 1, 2, ...
+        totals: expected number of subjects at each node; per item when there are gaps.
     """
 
     mean: Float[Array, " subjects"]
@@ -87,72 +145,24 @@ class EStep(NamedTuple):
     totals: Float[Array, " nodes"] | Float[Array, "nodes items"]
 
 
-def grid_nodes(dtype: np.dtype) -> Float[Array, " nodes"]:
-    """The common grid on the standardised scale."""
-    return jnp.linspace(-LIMIT, LIMIT, N_NODES, dtype=dtype)
+def placed_nodes(place: Place | None, dtype: np.dtype) -> Float[Array, " nodes"]:
+    """The common grid on the scale of the parameters."""
+    nodes = grid_nodes(dtype)
+    return nodes if place is None else place.mean + place.sd * nodes
 
 
-def item_curves(model: ItemModel, nodes: Float[Array, " nodes"]) -> Curves:
-    """Evaluate the items on the grid, nodes first."""
-    log_p = log_probabilities(model, nodes)
-    base = log_p[..., 0]
-    contrast = jnp.moveaxis(log_p[..., 1:] - base[..., None], (0, 1, 2), (2, 1, 0))
-    return Curves(base.T, contrast)
-
-
-def response_channels(
-    x: Array, n_contrasts: int, gaps: bool, dtype: np.dtype
-) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
-    """One-hot responses of a block (category 0 left out), and the mask where there are gaps."""
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        mask = ~jnp.isnan(x)
-        return jnp.where(mask, x, 0).astype(dtype)[None], mask.astype(dtype) if gaps else None
-    if n_contrasts == 1 and not gaps:
-        return x.astype(dtype)[None], None
-    hot = jnp.stack([(x == k).astype(dtype) for k in range(1, n_contrasts + 1)])
-    return hot, (x >= 0).astype(dtype) if gaps else None
-
-
-def log_likelihood(
-    hot: Float[Array, "contrasts rows items"],
-    mask: Float[Array, "rows items"] | None,
-    curves: Curves,
-) -> Float[Array, "rows nodes"]:
-    """Log-likelihood of each row at each node of the curves."""
-    out = sum(h @ c.T for h, c in zip(hot, curves.contrast, strict=True))
-    if mask is None:
-        return out + _careful_sum(curves.base)
-    return out + mask @ curves.base.T
-
-
-def _careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
-    """Sum over the items in two levels.
-
-    One long float32 sum is off by the same amount for all subjects, which adds up in the
-    log-likelihood.
-    """
-    n_nodes, n_items = array.shape
-    part = max(1, int(n_items**0.5))
-    padded = jnp.pad(array, ((0, 0), (0, -n_items % part)))
-    return padded.reshape(n_nodes, -1, part).sum(2).sum(1)
-
-
-def _careful_log_likelihood(
-    hot: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"] | None, at: Curves
-) -> Float[Array, " rows"]:
-    """Log-likelihood of each row at one node, each sum over the items in two levels."""
-    n_items = hot.shape[-1]
-    part = max(1, int(n_items**0.5))
-    whole = n_items - n_items % part
-
-    def two_level(x: Array, f: Array) -> Array:
-        inner = jnp.einsum(
-            "rcj,cj->rc", x[:, :whole].reshape(len(x), -1, part), f[:whole].reshape(-1, part)
-        )
-        return inner.sum(1) + x[:, whole:] @ f[whole:]
-
-    out = sum(two_level(h, c[0]) for h, c in zip(hot, at.contrast, strict=True))
-    return out + (_careful_sum(at.base)[0] if mask is None else two_level(mask, at.base[0]))
+def placed(
+    model: ItemModel, population: Population | None, place: Place | None
+) -> tuple[ItemModel, Population | None]:
+    """Items and populations on the grid's own scale."""
+    if place is None:
+        return model, population
+    model = model.rescale(place.mean, place.sd)
+    if population is not None:
+        mean = (population.mean - place.mean) / place.sd
+        log_sd = population.log_sd - jnp.log(place.sd)
+        population = Population(mean, log_sd, population.group)
+    return model, population
 
 
 def _lagrange(v: Float[Array, "*points"]) -> Float[Array, "*points stencil"]:
@@ -169,12 +179,12 @@ def _lagrange(v: Float[Array, "*points"]) -> Float[Array, "*points stencil"]:
 
 
 def _mode(
-    log_lik: Float[Array, "rows window"], left: Float[Array, ""]
+    log_lik: Float[Array, "rows window"], left: Float[Array, ""], prior: Prior
 ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
     """Mode and width of each row's posterior, by the parabola through its best three nodes."""
     window = log_lik.shape[1]
     nodes = left + SPACING * jnp.arange(window, dtype=log_lik.dtype)
-    log_post = log_lik - 0.5 * nodes**2
+    log_post = log_lik + prior.log_density(nodes)
     best = jnp.clip(jnp.argmax(log_post, axis=1), 1, window - 2)
     row = jnp.arange(len(best))
     below, top, above = (log_post[row, best + d] for d in (-1, 0, 1))
@@ -188,6 +198,7 @@ def local_quadrature(
     left: Float[Array, ""],
     rounds: int,
     points: np.ndarray = Z_NODES,
+    prior: Prior = STANDARD,
 ) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
     """Integrate each row's posterior on nodes of its own.
 
@@ -197,15 +208,16 @@ def local_quadrature(
         rounds: how often the nodes are placed: first by the curvature at the mode, then by the
             moments found.
         points: nodes in SDs around the mean, equally spaced.
+        prior: each row's population.
 
     Returns:
         Nodes, posterior weights, the log of the normaliser, and for the transpose of the
         interpolation the first stencil node and the stencil's weights.
     """
     z = jnp.asarray(points, log_lik.dtype)
-    mean, sd = _mode(log_lik, left)
+    mean, sd = _mode(log_lik, left, prior)
     for turn in range(rounds):
-        out = place_nodes(log_lik, left, mean, sd, z)
+        out = place_nodes(log_lik, left, mean, sd, z, prior)
         if turn + 1 < rounds:
             theta, weight = out[:2]
             mean = (weight * theta).sum(1)
@@ -220,6 +232,7 @@ def place_nodes(
     mean: Float[Array, " rows"],
     sd: Float[Array, " rows"],
     z: Float[Array, " points"],
+    prior: Prior = STANDARD,
 ) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
     """Integrate each row's posterior on the nodes ``mean + sd * z`` (see `local_quadrature`)."""
     window = log_lik.shape[1]
@@ -233,7 +246,7 @@ def place_nodes(
     index = first[..., None] + jnp.arange(STENCIL, dtype=jnp.int32)
     rows = jnp.arange(log_lik.shape[0], dtype=jnp.int32)[:, None, None]
     value = (log_lik[rows, index] * stencil).sum(-1)
-    log_post = value - 0.5 * (theta**2 + LOG_2PI) + jnp.log((z[1] - z[0]) * sd)[:, None]
+    log_post = value + prior.log_density(theta) + jnp.log((z[1] - z[0]) * sd)[:, None]
     log_z = logsumexp(log_post, axis=1)
     weight = jnp.exp(log_post - log_z[:, None])
     return theta, weight, log_z, index, stencil
@@ -258,50 +271,51 @@ class _Totals(NamedTuple):
 
 
 def _add_counts(
-    carry: _Totals, post: Array, hot: Array, mask: Array | None, first: Array
+    carry: _Totals, post: Array, hot: Array, mask: Array | None, first: Array, nodes: Array | None
 ) -> _Totals:
-    """Add a block's expected counts to the nodes from ``first`` on."""
+    """Add a block's expected counts to the nodes from ``first`` on (or to the pair)."""
 
-    def add(array: Array, part: Array) -> Array:
+    def add(array: Array, part: Array, first: Array = first) -> Array:
         zero = jnp.int32(0)
         at = (first,) if array.ndim == 1 else (zero,) * (array.ndim - 2) + (first, zero)
         old = jax.lax.dynamic_slice(array, at, part.shape)
         return jax.lax.dynamic_update_slice(array, old + part, at)
 
-    counts = add(carry.counts, jnp.stack([post.T @ h for h in hot]))
+    if nodes is None:
+        counts = add(carry.counts, jnp.stack([post.T @ h for h in hot]))
+    else:
+        counts = carry.counts + (_to_pair(post, first, nodes).T @ hot[0])[None]
     part = post.sum(0) if mask is None else post.T @ mask
     return carry._replace(counts=counts, totals=add(carry.totals, part))
 
 
-def _grid_block(hot, mask, curves, log_prior, nodes):
+def _to_pair(post: Array, first: Array, nodes: Array) -> Float[Array, "rows two"]:
+    """Weights of the two nodes of `PAIR` with the same sum and first moment."""
+    here = jax.lax.dynamic_slice(nodes, (first,), (post.shape[1],))
+    low, high = nodes[PAIR[0]], nodes[PAIR[1]]
+    upper = post @ ((here - low) / (high - low))
+    return jnp.stack([post.sum(1) - upper, upper], axis=1)
+
+
+def _grid_block(hot, mask, curves, nodes, prior, lines=None):
     """Posterior of a block on the grid itself."""
-    log_post = log_likelihood(hot, mask, curves) + log_prior
+    log_prior = prior.log_density(nodes) + np.log(SPACING)
+    log_post = grid_likelihood(hot, mask, curves, nodes, lines) + log_prior
     log_z = logsumexp(log_post, axis=1)
     post = jnp.exp(log_post - log_z[:, None])
     return post, jnp.stack([*_moments(nodes, post), log_z])
 
 
-def _window_block(hot, mask, curves, first, window):
+def _window_block(hot, mask, curves, first, window, prior, lines=None):
     """Posterior of a block on its subjects' own nodes, spread back on the window."""
-    n_items = curves.base.shape[1]
-    zero = jnp.int32(0)
-    base = jax.lax.dynamic_slice(curves.base, (first, zero), (window, n_items))
-    shape = (curves.contrast.shape[0], window, n_items)
-    contrast = jax.lax.dynamic_slice(curves.contrast, (zero, first, zero), shape)
-    # Differences to the window's middle are small numbers: what is lost in float32 is then
-    # only a constant of each row, which the posterior does not see.
-    centre = window // 2
-    middle = Curves(base[centre : centre + 1], contrast[:, centre : centre + 1])
-    relative = Curves(base - middle.base, contrast - middle.contrast)
-    log_lik = log_likelihood(hot, mask, relative)
+    log_lik, at_middle = window_likelihood(hot, mask, curves, first, window, lines)
     left = first * SPACING - LIMIT
     theta, weight, log_z, index, stencil = local_quadrature(
-        log_lik, left.astype(log_lik.dtype), rounds=2
+        log_lik, left.astype(log_lik.dtype), rounds=2, prior=prior
     )
     rows = jnp.arange(log_lik.shape[0], dtype=jnp.int32)[:, None, None]
     post = jnp.zeros_like(log_lik).at[rows, index].add(weight[..., None] * stencil)
-    log_z = log_z + _careful_log_likelihood(hot, mask, middle)
-    return post, jnp.stack([*_moments(theta, weight), log_z])
+    return post, jnp.stack([*_moments(theta, weight), log_z + at_middle])
 
 
 def posterior_on_grid(
@@ -311,6 +325,7 @@ def posterior_on_grid(
     first: Int[Array, ""],
     window: int,
     local: bool,
+    prior: Prior = STANDARD,
 ) -> Float[Array, "rows nodes"]:
     """Weights on the grid that integrate any smooth function under each row's posterior.
 
@@ -319,12 +334,11 @@ def posterior_on_grid(
     nodes = grid_nodes(hot.dtype)
     curves = item_curves(model, nodes)
     if local:
-        return _window_block(hot, mask, curves, first, window)[0]
-    log_prior = -0.5 * (nodes**2 + LOG_2PI) + np.log(SPACING)
-    return _grid_block(hot, mask, curves, log_prior, nodes)[0]
+        return _window_block(hot, mask, curves, first, window, prior)[0]
+    return _grid_block(hot, mask, curves, nodes, prior)[0]
 
 
-@functools.partial(jax.jit, static_argnames=("window", "gaps"))
+@functools.partial(jax.jit, static_argnames=("window", "gaps", "condense"))
 def e_step(
     model: ItemModel,
     x: Array,
@@ -334,6 +348,8 @@ def e_step(
     narrow: Blocks | None,
     window: int,
     gaps: bool,
+    population: Population | None = None,
+    condense: bool = False,
 ) -> EStep:
     """Posterior moments and expected counts for all subjects.
 
@@ -346,6 +362,9 @@ def e_step(
         narrow: blocks integrated on their subjects' own nodes.
         window: number of grid nodes in a narrow block's window.
         gaps: whether any response is missing.
+        population: distribution of ability in the subjects' groups; N(0, 1) if None.
+        condense: give the counts of a linear model with gaps by two nodes only, with the right sum
+            and first moment: all its M-step takes, at a fraction of the cost.
 
     Returns:
         The moments in the order of the rows, and the counts.
@@ -355,30 +374,37 @@ def e_step(
     curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
     n_subjects, n_items = x.shape
     n_contrasts = curves.contrast.shape[0]
-    log_prior = -0.5 * (nodes**2 + LOG_2PI) + np.log(SPACING)
+    lines = lines_of(model, item_weights, curves)
+    condense = condense and gaps and lines is not None
 
     def block(carry: _Totals, rows: Array, first: Array, local: bool) -> _Totals:
         safe = jnp.minimum(rows, n_subjects - 1)
-        hot, mask = response_channels(x[safe], n_contrasts, gaps, dtype)
+        hot, mask = model.channels(x[safe], n_contrasts, gaps, dtype)
+        prior = row_priors(population, safe)
         if local:
-            post, stats = _window_block(hot, mask, curves, first, window)
+            post, stats = _window_block(hot, mask, curves, first, window, prior, lines)
         else:
-            post, stats = _grid_block(hot, mask, curves, log_prior, nodes)
+            post, stats = _grid_block(hot, mask, curves, nodes, prior, lines)
         row_weight = jnp.where(rows < n_subjects, subject_weights[safe], 0)
-        carry = _add_counts(carry, post * row_weight[:, None], hot, mask, first)
+        post = post * row_weight[:, None]
+        carry = _add_counts(carry, post, hot, mask, first, nodes if condense else None)
         return carry._replace(stats=carry.stats.at[:, rows].set(stats, mode="drop"))
 
     totals_shape = (N_NODES, n_items) if gaps else (N_NODES,)
     carry = _Totals(
         jnp.zeros((4, n_subjects), dtype),
-        jnp.zeros((n_contrasts, N_NODES, n_items), dtype),
+        jnp.zeros((n_contrasts, len(PAIR) if condense else N_NODES, n_items), dtype),
         jnp.zeros(totals_shape, dtype),
     )
     for blocks, local in ((wide, False), (narrow, True)):
         if blocks is not None:
             carry = _scan_blocks(carry, blocks, n_subjects, functools.partial(block, local=local))
     mean_, sd_, square, log_z = carry.stats
-    return EStep(mean_, sd_, square, log_z, carry.counts, carry.totals)
+    counts = carry.counts
+    if condense:
+        whole = jnp.zeros((n_contrasts, N_NODES, n_items), dtype)
+        counts = whole.at[:, jnp.array(PAIR)].set(counts)
+    return EStep(mean_, sd_, square, log_z, counts, carry.totals)
 
 
 def _scan_blocks(carry: _Totals, blocks: Blocks, n_subjects: int, work) -> _Totals:

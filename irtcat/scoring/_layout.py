@@ -1,5 +1,6 @@
 """Which subjects are worked on together, and in which window of the grid."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -52,20 +53,37 @@ class LayoutPlan:
         Returns:
             The layout; every subject is in one block.
         """
-        is_wide = sd >= WIDE_SD
-        wide_rows = np.flatnonzero(is_wide)
-        n_wide = -(-len(wide_rows) // self.rows)
-        narrow = self._windows(np.flatnonzero(~is_wide), mean, sd, slack)
-        if self.n_wide + self.n_narrow == 0 and (sd >= WIDE_SD / 2).any():
+        return self.layouts([(mean, sd)], slack)[0]
+
+    def layouts(
+        self, parts: Sequence[tuple[np.ndarray, np.ndarray]], slack: float = 0.0
+    ) -> list[Layout]:
+        """Layouts of equal shape for parts of the subjects, rows counted from each part's first.
+
+        Args:
+            parts: mean and SD of the subjects of each part, of ``n_subjects`` or fewer.
+            slack: see `layout`.
+
+        Returns:
+            One layout a part.
+        """
+        wide, narrow = [], []
+        for mean, sd in parts:
+            is_wide = sd >= WIDE_SD
+            rows = np.flatnonzero(is_wide)
+            wide.append([(rows[i : i + self.rows], 0) for i in range(0, len(rows), self.rows)])
+            narrow.append(self._windows(np.flatnonzero(~is_wide), mean, sd, slack))
+        n_wide = max(map(len, wide))
+        if self.n_wide + self.n_narrow == 0 and any((sd >= WIDE_SD / 2).any() for _, sd in parts):
             # First guesses of the SD are rough: room for one block of wide ones from the start
             # costs less than compiling again when they turn up.
             n_wide = max(1, n_wide)
         self.n_wide = _grow(self.n_wide, n_wide)
-        self.n_narrow = _grow(self.n_narrow, len(narrow))
-        wide = [(wide_rows[i : i + self.rows], 0) for i in range(0, len(wide_rows), self.rows)]
-        return Layout(
-            self._stack(wide, self.n_wide), self._stack(narrow, self.n_narrow), self.window
-        )
+        self.n_narrow = _grow(self.n_narrow, max(map(len, narrow)))
+        return [
+            Layout(self._stack(w, self.n_wide), self._stack(n, self.n_narrow), self.window)
+            for w, n in zip(wide, narrow, strict=True)
+        ]
 
     def _windows(
         self, members: np.ndarray, mean: np.ndarray, sd: np.ndarray, slack: float

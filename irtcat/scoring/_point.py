@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._types import FloatArray
-from irtcat.models import ItemModel
+from irtcat.models import CategoricalModel, ItemModel, in_precision
 from irtcat.scoring._posterior import row_blocks
 
 __all__ = ["PointEstimate", "point_estimates"]
@@ -40,31 +40,49 @@ class PointEstimate(NamedTuple):
     objective: FloatArray
 
 
-def _derivatives(model: ItemModel, theta: Array) -> tuple[Array, Array, Array]:
-    """Log P_k of one item at theta, with first and second derivatives."""
+def _item_terms(item: ItemModel, theta: Array) -> tuple[Array, Array, Array, Array]:
+    """Natural curves of one item, their derivative, Fisher information and Warm's J.
+
+    With contrasts eta and their statistics' covariance V, I = eta' V eta'. Warm's
+    J = sum P' P'' / P is I' - eta' V eta'': for an exponential family the derivative of I holds
+    the third moment that J is made of.
+    """
+    if isinstance(item, CategoricalModel):
+        return _category_terms(item, theta)
 
     def curve(t: Array) -> Array:
-        return model.log_probs(t[None])
+        return item.natural(t[None])
+
+    def information(t: Array) -> Array:
+        slope = jax.jacfwd(curve)(t)[1:]
+        return slope @ item.variance(t[None]) @ slope
 
     first = jax.jacfwd(curve)
-    return curve(theta), first(theta), jax.jacfwd(first)(theta)
+    d1, d2 = first(theta), jax.jacfwd(first)(theta)
+    warm = jax.jacfwd(information)(theta) - d1[1:] @ item.variance(theta[None]) @ d2[1:]
+    return curve(theta), d1, information(theta), warm
 
 
-def _item_terms(item: ItemModel, theta: Array) -> tuple[Array, Array, Array, Array]:
-    """Log P_k, its derivative, Fisher information and Warm's J of one item."""
-    log_p, d1, d2 = _derivatives(item, theta)
+def _category_terms(item: CategoricalModel, theta: Array) -> tuple[Array, Array, Array, Array]:
+    """The same for categories, where P'' / P = (log P)'' + (log P)'^2 spares a derivative."""
+
+    def curve(t: Array) -> Array:
+        return item.log_probs(t[None])
+
+    first = jax.jacfwd(curve)
+    log_p, d1, d2 = curve(theta), first(theta), jax.jacfwd(first)(theta)
     p = jnp.exp(log_p)
-    # P'/P = d1 and P''/P = d2 + d1^2, so J = sum P' P'' / P = sum P d1 (d2 + d1^2).
-    return log_p, d1, (p * d1**2).sum(), (p * d1 * (d2 + d1**2)).sum()
+    natural, slope = (jnp.concatenate([v[:1], v[1:] - v[0]]) for v in (log_p, d1))
+    return natural, slope, (p * d1**2).sum(), (p * d1 * (d2 + d1**2)).sum()
 
 
-def _channels(x: Array, n_categories: int, dtype: np.dtype) -> Float[Array, "items categories"]:
-    """One-hot responses of one row; all zero where missing."""
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        seen = ~jnp.isnan(x)
-        right = jnp.where(seen, x, 0)
-        return jnp.stack([jnp.where(seen, 1 - right, 0), right], axis=-1).astype(dtype)
-    return (x[:, None] == jnp.arange(n_categories, dtype=x.dtype)).astype(dtype)
+def _channels(
+    model: ItemModel, x: Array, n_contrasts: int, dtype: np.dtype
+) -> Float[Array, "rows items channels"]:
+    """1 and the statistics of each response; all zero where missing."""
+    hot, mask = model.channels(x, n_contrasts, True, dtype)
+    assert mask is not None  # asked for gaps
+    return jnp.moveaxis(jnp.concatenate([mask[None], hot]), 0, -1)
 
 
 @functools.partial(jax.jit, static_argnames=("kind",))
@@ -80,8 +98,8 @@ def _estimate(
     dtype = bounds.dtype
     grid = jnp.linspace(bounds[0], bounds[1], GRID)
     step = grid[1] - grid[0]
-    log_p, d1, info, warm = jax.vmap(jax.vmap(_item_terms, (None, 0)), (0, None))(model, grid)
-    n_categories = log_p.shape[-1]
+    curves, d1, info, warm = jax.vmap(jax.vmap(_item_terms, (None, 0)), (0, None))(model, grid)
+    n_contrasts = curves.shape[-1] - 1
 
     def penalty(theta: Array) -> Array:
         return -0.5 * ((theta - prior[0]) / prior[1]) ** 2 if kind == "map" else 0.0 * theta
@@ -89,7 +107,7 @@ def _estimate(
     def gradient(theta: Array, hot: Array) -> Array:
         """Derivative of the objective of one row at its own ability."""
         _, slope, item_info, item_warm = jax.vmap(_item_terms, (0, None))(model, theta)
-        seen = hot.sum(-1)
+        seen = hot[..., 0]
         score = (hot * slope).sum() + jax.grad(penalty)(theta)
         if kind != "wle":
             return score
@@ -100,7 +118,7 @@ def _estimate(
 
     def expected(theta: Array, hot: Array) -> Array:
         _, _, item_info, _ = jax.vmap(_item_terms, (0, None))(model, theta)
-        return (hot.sum(-1) * item_info).sum()
+        return (hot[..., 0] * item_info).sum()
 
     def polish(theta: Array, low: Array, high: Array, hot: Array) -> Array:
         """Newton steps kept inside a bracket that shrinks with every evaluation."""
@@ -117,10 +135,10 @@ def _estimate(
 
     def block(rows: Array) -> tuple[Array, Array, Array, Array]:
         safe = jnp.minimum(rows, x.shape[0] - 1)
-        hot = jax.vmap(lambda row: _channels(row, n_categories, dtype))(x[safe])
-        objective = jnp.einsum("rjk,jgk->rg", hot, log_p) + penalty(grid)
+        hot = _channels(model, x[safe], n_contrasts, dtype)
+        objective = jnp.einsum("rjk,jgk->rg", hot, curves) + penalty(grid)
         if kind == "wle":
-            seen = hot.sum(-1)
+            seen = hot[..., 0]
             slope = jnp.einsum("rjk,jgk->rg", hot, d1)
             slope = slope + (seen @ warm) / (2 * (seen @ info) + 1e-300)
             cells = 0.5 * step * (slope[:, 1:] + slope[:, :-1])
@@ -162,7 +180,7 @@ def point_estimates(
         The estimates, in float64.
     """
     n_rows, n_items = x.shape
-    model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
+    model = in_precision(model, dtype)
     rows = jnp.asarray(row_blocks(n_rows, 8 * n_items, dtype.itemsize))
     out = _estimate(
         model,

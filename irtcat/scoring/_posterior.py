@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._types import FloatArray
-from irtcat.models import ItemModel
+from irtcat.models import ItemModel, in_precision
 from irtcat.scoring._kernel import (
     LIMIT,
     SPACING,
@@ -18,7 +18,6 @@ from irtcat.scoring._kernel import (
     local_quadrature,
     log_likelihood,
     place_nodes,
-    response_channels,
 )
 from irtcat.scoring._layout import BLOCK_BYTES, WIDE_SD
 
@@ -87,7 +86,7 @@ def _posterior(
 
     def block(rows: Array) -> tuple[Array, Array, Array]:
         safe = jnp.minimum(rows, x.shape[0] - 1)
-        hot, mask = response_channels(x[safe], curves.contrast.shape[0], gaps, like.dtype)
+        hot, mask = model.channels(x[safe], curves.contrast.shape[0], gaps, like.dtype)
         log_lik = log_likelihood(hot, mask, curves)
         narrow = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES)
         mean, sd, is_wide = _support(log_lik, nodes)
@@ -113,7 +112,7 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
         The posterior, in float64.
     """
     n_rows, n_items = x.shape
-    model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
+    model = in_precision(model, dtype)
     rows = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))
     nodes, weights, log_z = _posterior(
         model, jnp.asarray(x), rows, gaps=gaps, like=jnp.zeros((), dtype)

@@ -1,7 +1,8 @@
 """`score`: abilities of subjects on a calibrated bank, by any of the estimators."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,15 +12,23 @@ from scipy.special import ndtri
 from irtcat._checks import argument_error, check_choice, check_count, check_interval
 from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank
-from irtcat.models import ItemModel
+from irtcat.bank import ItemBank, one_ability
+from irtcat.io.source import ResponseSource, as_source, chunks
+from irtcat.models import ItemModel, item_categories
 from irtcat.responses import Responses
+from irtcat.scoring._cells import cells_of
 from irtcat.scoring._point import GRID, PointEstimate, point_estimates
 from irtcat.scoring._posterior import Posterior, posterior, quantile
+from irtcat.scoring._score_several import score_several
 from irtcat.scoring.ability import Ability, population_percentile
-from irtcat.scoring.sum_score import sum_scores
+from irtcat.scoring.sum_score import check_has_sum_scores, sum_scores
 
 __all__ = ["METHODS", "plausible_values", "score"]
+
+CHUNK_CELLS = 2**26
+"""Responses that are scored at a time, where they are read in passes."""
+
+PER_SUBJECT = ["subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flags"]
 
 
 class _Task(NamedTuple):
@@ -60,13 +69,47 @@ def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
     bank = bank if shared.all() else bank.subset(shared)
     if not np.array_equal(bank.item_ids, np.asarray(responses.item_ids, dtype=str)):
         responses = responses.subset(items=bank.item_ids)
-    if responses.n_categories != bank.model.n_categories:
-        raise argument_error(
-            "responses",
-            f"of {bank.model.n_categories} categories, as a {bank.model.key} bank needs",
-            f"{responses.n_categories} categories",
-        )
-    return bank, responses
+    return bank, _in_codes_of(bank, responses)
+
+
+def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
+    """The responses with categories numbered as the bank's; no item beyond its own number."""
+    n_categories = bank.model.n_categories
+    if n_categories == 2 or responses.is_fractional:
+        if responses.n_categories != n_categories:
+            raise argument_error(
+                "responses",
+                f"of {n_categories} categories, as a {bank.model.key} bank needs",
+                "fractions" if responses.is_fractional else f"{responses.n_categories} categories",
+            )
+        return responses
+    codes = tuple(bank.provenance.get("codes", ()))
+    if not codes:
+        if responses.n_categories != n_categories and responses.codes[0] != 0:
+            must = f"in declared codes, since they have fewer categories than the {n_categories}"
+            advice = "Pass codes= to Responses.from_array."
+            got = f"codes {responses.codes[0]} to {responses.codes[-1]}"
+            raise argument_error("responses", f"{must} of the bank", got, advice)
+        codes = (responses.codes[0], responses.codes[0] + n_categories - 1)
+    shift = responses.codes[0] - codes[0]
+    own = item_categories(bank.model)
+    seen = responses.observed
+    values = responses.values.astype(int) + shift
+    wrong = seen & ((values < 0) | (values >= own))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        must = f"{codes[0]} to {codes[0] + own[column] - 1} for item {bank.item_ids[column]}"
+        subject = responses.subject_ids[row]
+        advice = f"It is subject {subject}'s; the item was calibrated with no other codes."
+        raise argument_error("responses", must, int(values[row, column]) + codes[0], advice)
+    if shift == 0:
+        return responses
+    return replace(
+        responses,
+        values=np.where(seen, values, -1).astype(np.int8),
+        n_categories=n_categories,
+        codes=tuple(range(codes[0], codes[0] + n_categories)),
+    )
 
 
 def standardised(bank: ItemBank) -> ItemModel:
@@ -80,7 +123,7 @@ def _bank_posterior(task: _Task) -> Posterior:
     """Posterior of each subject on the bank's scale."""
     with precision(task.dtype) as dtype:
         model = standardised(task.bank)
-        post = posterior(model, task.responses.values, task.responses.has_missing, dtype)
+        post = posterior(model, *cells_of(model, task.responses), dtype)
     mean, sd = task.bank.population_mean, task.bank.population_sd
     return post._replace(nodes=mean + sd * post.nodes)
 
@@ -103,9 +146,8 @@ def _point(task: _Task, kind: str) -> tuple[_Estimate, PointEstimate]:
     """A point estimate with its Wald interval."""
     prior = (task.bank.population_mean, task.bank.population_sd)
     with precision(task.dtype) as dtype:
-        out = point_estimates(
-            task.bank.model, task.responses.values, kind, task.bounds, prior, dtype
-        )
+        x = cells_of(task.bank.model, task.responses).x
+        out = point_estimates(task.bank.model, x, kind, task.bounds, prior, dtype)
     information = np.where(out.information > 0, out.information, out.expected)
     with np.errstate(divide="ignore"):
         se = np.where(information > 0, 1 / np.sqrt(np.maximum(information, 0)), np.inf)
@@ -154,6 +196,7 @@ def _eapsum(task: _Task) -> _Estimate:
     """EAP from the sum score; each pattern of answered items has its own table."""
     if task.responses.is_fractional:
         raise argument_error("method", "other than eapsum for fractional responses", "eapsum")
+    check_has_sum_scores(task.bank)
     values = task.responses.values
     observed = values >= 0
     points = np.where(observed, values, 0).sum(axis=1, dtype=int)
@@ -188,7 +231,7 @@ METHODS: dict[str, Callable[[_Task], _Estimate]] = {
 
 def score(
     bank: ItemBank,
-    responses: Responses,
+    responses: Responses | ResponseSource,
     method: str = "eap",
     interval: float = 0.95,
     bounds: tuple[float, float] = (-6.0, 6.0),
@@ -206,7 +249,8 @@ def score(
 
     Args:
         bank: the calibrated items.
-        responses: who answered what; items not in the bank are ignored, missing ones skipped.
+        responses: who answered what; items not in the bank are ignored, missing ones skipped. A
+            `irtcat.io.ResponseSource` is gone over in blocks (the posteriors are then not kept).
         method: one of the above.
         interval: probability of the interval, in (0, 1).
         bounds: range of ``ml``, ``map`` and ``wle`` estimates.
@@ -215,7 +259,8 @@ def score(
     Returns:
         The abilities. An ``ml`` or ``wle`` estimate at a bound is flagged, and its interval is
         the likelihood-ratio interval, open on that side. Without any response ``ml`` and ``wle``
-        are NaN and flagged; the others give the population.
+        are NaN and flagged; the others give the population. On a bank of several abilities
+        ``eap`` and ``map`` give vectors with their covariance, and normal intervals.
 
     Raises:
         InputError: for an unknown method, an interval outside (0, 1), bounds out of order, or
@@ -233,11 +278,15 @@ def score(
     """
     check_choice("method", method, METHODS)
     check_interval("interval", interval)
+    if not isinstance(responses, Responses):
+        return _in_passes(bank, responses, method, interval, bounds, precision)
     low, high = (float(bounds[0]), float(bounds[1])) if len(bounds) == 2 else (np.nan, np.nan)
     if not (np.isfinite([low, high]).all() and low < high):
         raise argument_error("bounds", "two finite numbers in rising order", bounds)
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
+    if bank.model.dims > 1:
+        return score_several(bank, matched, method, float(interval), dtype)
     task = _Task(bank, matched, float(interval), (low, high), dtype)
     estimate = METHODS[method](task)
     n_items = matched.observed.sum(axis=1)
@@ -258,6 +307,34 @@ def score(
         None if post is None else post.nodes,
         None if post is None else post.weights,
     )
+
+
+def _in_passes(
+    bank: ItemBank,
+    source: Any,
+    method: str,
+    interval: float,
+    bounds: tuple[float, float],
+    precision: str,
+) -> Ability:
+    """`score` of what does not fit in memory, a chunk of subjects at a time."""
+    found = as_source(source)
+    if found is None:
+        raise argument_error("responses", "Responses or a ResponseSource", type(source).__name__)
+    rows = int(min(found.n_subjects, max(1, CHUNK_CELLS // found.n_items)))
+    dtype = choose_precision(precision, found.n_subjects * found.n_items)
+    parts = []
+    for k, chunk in enumerate(chunks(found, rows)):
+        ids = found.subject_ids[k * rows : (k + 1) * rows]
+        filled = np.append(ids, [f"\n{i}" for i in range(rows - len(ids))])
+        about = pd.DataFrame(index=pd.Index(filled, dtype=object))
+        codes = tuple(range(found.n_categories))
+        part = Responses(chunk, filled, found.item_ids, len(codes), codes, about, found.items)
+        scored = score(bank, part, method, interval, bounds, dtype)
+        parts.append([getattr(scored, name)[: len(ids)] for name in PER_SUBJECT])
+    columns = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
+    named: dict[str, Any] = dict(zip(PER_SUBJECT, columns, strict=True))
+    return Ability(**named, method=method, interval=float(interval))
 
 
 def plausible_values(
@@ -288,6 +365,7 @@ def plausible_values(
         Mislevy (1991), Psychometrika 56, 177-196.
     """
     check_count("n", n)
+    one_ability(bank, "plausible values")
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
     post = _bank_posterior(_Task(bank, matched, 0.95, (-6.0, 6.0), dtype))

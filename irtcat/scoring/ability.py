@@ -28,6 +28,9 @@ class Ability:
         interval: probability of the interval.
         nodes: nodes of the posterior, subjects x nodes (None for ``ml`` and ``wle``).
         weights: posterior probabilities of the nodes; each row sums to 1.
+        covariance: posterior covariance of each subject where the bank has several abilities;
+            ``theta``, ``se``, ``lower``, ``upper`` and ``percentile`` are then subjects x
+            abilities. None where there is one ability.
     """
 
     subject_ids: np.ndarray
@@ -42,6 +45,7 @@ class Ability:
     interval: float
     nodes: FloatArray | None = None
     weights: FloatArray | None = None
+    covariance: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.subject_ids)
@@ -50,10 +54,19 @@ class Ability:
         return f"Ability({len(self)} subjects, {self.method}, {self.interval:.0%} intervals)"
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per subject: theta, se, lower, upper, percentile, n_items, flags."""
+        """One row per subject: theta, se, lower, upper, percentile, n_items, flags.
+
+        With several abilities theta_1, theta_2, ..., se_1, ... in place of theta, se, ....
+        """
         index = pd.Index(self.subject_ids, dtype=object, name="subject")
-        names = ("theta", "se", "lower", "upper", "percentile", "n_items", "flags")
-        return pd.DataFrame({name: getattr(self, name) for name in names}, index=index)
+        columns: dict[str, np.ndarray] = {}
+        for name in ("theta", "se", "lower", "upper", "percentile", "n_items", "flags"):
+            value = getattr(self, name)
+            if value.ndim == 1:
+                columns[name] = value
+            else:
+                columns |= {f"{name}_{i + 1}": part for i, part in enumerate(value.T)}
+        return pd.DataFrame(columns, index=index)
 
 
 def population_percentile(theta: FloatArray, mean: float, sd: float) -> FloatArray:

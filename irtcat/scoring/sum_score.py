@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
+from irtcat._checks import argument_error
 from irtcat._precision import precision
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank
-from irtcat.models import probabilities
+from irtcat.bank import ItemBank, one_ability
+from irtcat.models import CategoricalModel, item_categories, probabilities
 
-__all__ = ["sum_score_table", "sum_scores"]
+__all__ = ["check_has_sum_scores", "sum_score_table", "sum_scores"]
 
 LIMIT = 6.4
 FINEST = 1601
@@ -42,14 +43,26 @@ def _log_score_probabilities(
     return jnp.log(share) + log_scale
 
 
+def check_has_sum_scores(bank: ItemBank) -> None:
+    """Raise unless the bank's responses are categories, whose codes add up to a sum score."""
+    if not isinstance(bank.model, CategoricalModel):
+        raise argument_error(
+            "bank",
+            "of items with categories for sum scores",
+            bank.model.key,
+            "Use eap, map, ml or wle.",
+        )
+
+
 def sum_scores(bank: ItemBank, interval: float = 0.95) -> dict[str, FloatArray]:
     """Posterior of ability for every possible sum score (see `sum_score_table`)."""
+    one_ability(bank, "sum scores")
     n_nodes = int(np.clip(129 * np.ceil(np.sqrt(bank.n_items) / 8), 129, FINEST)) | 1
     z = np.linspace(-LIMIT, LIMIT, n_nodes)
     theta = bank.population_mean + bank.population_sd * z
     with precision("float64"):
         p = probabilities(bank.model, jnp.asarray(theta))
-        n_scores = bank.n_items * (p.shape[-1] - 1) + 1
+        n_scores = int((item_categories(bank.model) - 1).sum()) + 1
         log_p = np.asarray(_log_score_probabilities(p, n_scores))
     log_joint = log_p - 0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(z[1] - z[0])
     top = log_joint.max(axis=1, keepdims=True)
@@ -85,6 +98,9 @@ def sum_score_table(bank: ItemBank, interval: float = 0.95) -> pd.DataFrame:
         Indexed by sum score: theta, se (posterior SD), lower, upper, and the score's probability
         in the calibration population.
 
+    Raises:
+        InputError: for a bank whose items have no categories ("binomial", "beta").
+
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[-0.5, 0.5])
         >>> sum_score_table(bank).theta.round(3).tolist()
@@ -94,6 +110,7 @@ def sum_score_table(bank: ItemBank, interval: float = 0.95) -> pd.DataFrame:
         Lord & Wingersky (1984), Applied Psychological Measurement 8, 453-461. Thissen et al.
         (1995), Applied Psychological Measurement 19, 39-49 (EAP for summed scores).
     """
+    check_has_sum_scores(bank)
     columns = sum_scores(bank, interval)
     index = pd.RangeIndex(len(columns["theta"]), name="sum_score")
     return pd.DataFrame(columns, index=index)

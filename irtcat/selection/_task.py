@@ -9,7 +9,7 @@ import pandas as pd
 
 from irtcat._checks import InputError
 from irtcat._types import FloatArray, IntArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, one_ability
 from irtcat.responses import Responses
 
 __all__ = ["Choice", "Subset", "Task"]
@@ -65,6 +65,7 @@ class Task:
                 f"The {self.strategy} strategy needs a calibrated bank. Got none. "
                 "Calibrate one with irtcat.fit(responses).bank."
             )
+        one_ability(self.bank, f"the {self.strategy} strategy")
         return self.bank
 
     @cached_property

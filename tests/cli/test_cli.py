@@ -17,7 +17,10 @@ from typer.testing import CliRunner
 import irtcat
 import irtcat.demo
 from irtcat.cli import _input, _output, _session
+from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, app
+from irtcat.fitting import FITTERS, LINKS
+from irtcat.fitting._stated import FAMILIES
 from irtcat.prediction import ESTIMATORS
 from irtcat.scoring import METHODS
 
@@ -114,8 +117,13 @@ def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
 def test_help_names_what_there_is():
     names = re.split(r", | or ", _input.STRATEGIES_HELP)
     assert names == list(irtcat.STRATEGIES)
-    assert set(re.split(r", | or ", _input.MODELS_HELP.rstrip("."))) == set(irtcat.MODELS)
-    for command, table in (("score", METHODS), ("leaderboard", ESTIMATORS)):
+    models = set(re.split(r", | or ", _input.MODELS_HELP.rstrip(".")))
+    assert models == set(_input.one_ability_models())
+    assert models < set(irtcat.MODELS)
+    assert re.split(r", | or ", _input.LINKS_HELP) == list(LINKS)
+    for command, table in (
+        ("score", METHODS), ("leaderboard", ESTIMATORS), ("link", LINKS), ("fit", FITTERS),
+    ):  # fmt: skip
         text = " ".join(run_ok(command, "--help").split())
         assert all(re.search(rf"\b{name}\b", text) for name in table)
 
@@ -270,6 +278,77 @@ def test_long_tables_are_cut_on_a_terminal_only():
     assert "more rows" not in outputs[1]
 
 
+def half_and_half():
+    """LSAT7 in two groups, as a table of subjects."""
+    data = irtcat.datasets.load("lsat7")
+    labels = np.where(np.arange(data.n_subjects) % 2, "odd", "even")
+    pd.DataFrame({"who": data.subject_ids, "side": labels}).to_csv("subjects.csv", index=False)
+    return data, labels
+
+
+def test_fit_with_groups_and_known_items(bank):
+    data, labels = half_and_half()
+    bank.subset(bank.item_ids[:3]).save("known.npz")
+    line = ("fit", LSAT7, "--groups", "side", "--subjects", "subjects.csv")
+    document = run_json(*line, "--anchors", "known.npz", "--out", "b.npz")
+    theirs = irtcat.fit(data, groups=labels, anchors=bank.subset(bank.item_ids[:3]))
+    assert [row["group"] for row in document["groups"]] == ["even", "odd"]
+    np.testing.assert_allclose(
+        [row["mean"] for row in document["groups"]], theirs.groups["mean"], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        irtcat.ItemBank.load("b.npz").parameters(), theirs.bank.parameters(), rtol=1e-6
+    )
+    with_table = run_ok(*line, "--anchors", "known.npz", "--method", "anchored", "--out", "b.npz")
+    assert re.search(r"^odd +\d+ ", with_table, re.M)
+
+
+def test_fit_reads_groups_saved_with_the_responses():
+    data, labels = half_and_half()
+    subjects = pd.DataFrame({"side": labels}, index=data.subject_ids)
+    irtcat.Responses.from_array(data.to_numpy(), subjects=subjects).save("r.npz")
+    document = run_json("fit", "r.npz", "--groups", "side", "--reference", "odd")
+    assert [row["group"] for row in document["groups"]] == ["odd", "even"]
+
+
+def test_fit_with_known_abilities(bank, bank_file):
+    run_ok("score", bank_file, LSAT7, "--out", "scores.csv")
+    document = run_json("fit", LSAT7, "--abilities", "scores.csv")
+    data = irtcat.datasets.load("lsat7")
+    theirs = irtcat.fit(data, abilities=irtcat.score(bank, data))
+    assert document["log_likelihood"] == pytest.approx(theirs.log_likelihood, rel=1e-9)
+
+
+def test_link_writes_the_bank_and_says_how(bank, bank_file):
+    bank.rescale(2.0, 1.0).save("other.npz")
+    line = ("link", "other.npz", bank_file, "--method", "haebara")
+    text = run_ok(*line, "--out", "linked.npz", "--table", "items.csv")
+    assert "theta_reference = 0.5000 theta + -0.5000" in text
+    assert all(f"item{number}" in text for number in range(1, 6))
+    linked = irtcat.ItemBank.load("linked.npz")
+    np.testing.assert_allclose(linked.parameters(), bank.parameters(), atol=1e-4)
+    assert list(pd.read_csv("items.csv")["item"]) == list(bank.item_ids)
+    document = run_json(*line)
+    assert document["A"] == pytest.approx(0.5, abs=1e-4)
+    assert document["n_common"] == len(document["items"]) == 5
+
+
+def test_priors_are_printed_as_they_are():
+    assert set(fit_command.FAMILIES) == set(FAMILIES)
+    printed = [
+        fit_command._prior(*given)
+        for given in (
+            ("intercept", (0.0, 3.0)),
+            ("slope", ("lognormal", 0, 0.5)),
+            ("logit_lower", ("beta", 5, 17)),
+            ("slope", "by item (3)"),
+        )
+    ]
+    assert printed == [
+        "intercept ~ N(0, 3)", "slope ~ LogNormal(0, 0.5)", "c ~ Beta(5, 17)", "slope by item (3)",
+    ]  # fmt: skip
+
+
 # --- exit codes ------------------------------------------------------------------------------
 
 
@@ -309,6 +388,16 @@ BAD_INPUT = [
     (f"fit {LSAT7} --out missing/b.npz", "missing"),
     (f"fit {LSAT7} --out folder", "folder"),
     (f"fit {LSAT7} --table text.csv/items.csv", "text.csv"),
+    (f"fit {LSAT7} --groups side", "side"),
+    (f"fit {LSAT7} --groups side --subjects other.csv", "side"),
+    (f"fit {LSAT7} --groups side --subjects empty.csv", "empty.csv"),
+    (f"fit {LSAT7} --anchors cut.npz", "cut.npz"),
+    (f"fit {LSAT7} --method anchored", "anchors"),
+    (f"fit {LSAT7} --abilities other.csv", "theta"),
+    (f"fit {LSAT7} --abilities nowhere.csv", "nowhere.csv"),
+    (f"fit {LSAT7} --abilities folder", "folder"),
+    ("link bank.npz cut.npz", "cut.npz"),
+    ("link bank.npz bank.npz --out folder", "folder"),
     (f"score nowhere.npz {LSAT7}", "nowhere.npz"),
     (f"score cut.npz {LSAT7}", "cut.npz"),
     (f"score array.npz {LSAT7}", "array.npz"),
@@ -353,6 +442,10 @@ def test_bad_input_is_one_line_and_exit_1(line, named, bank):
         f"fit {LSAT7} --precision float16",
         f"fit {LSAT7} --max-iterations 0",
         f"fit {LSAT7} --duplicates maybe",
+        f"fit {LSAT7} --subjects s.csv",
+        f"fit {LSAT7} --reference odd",
+        "link bank.npz",
+        "link bank.npz bank.npz --method guess",
         f"score bank.npz {LSAT7} --method guess",
         "select bank.npz",
         "select -k 3",
@@ -506,3 +599,36 @@ def test_progress_is_for_terminals(monkeypatch):
     with _session.progress("Compiling [all]") as tick:
         tick(1, 3, "seed 0")
     assert "seed 0" in stream.getvalue()
+
+
+def test_fit_reads_a_file_in_passes():
+    r = irtcat.datasets.load("lsat7")
+    np.save("x.npy", r.values)
+    passes, whole = run_json("fit", "x.npy", "--stream"), run_json("fit", LSAT7)
+    assert passes["log_likelihood"] == pytest.approx(whole["log_likelihood"], abs=1e-4)
+    assert [item["n_responses"] for item in passes["items"]] == [1000] * 5
+
+
+def test_fit_goes_on_from_its_checkpoint(monkeypatch):
+    whole = run_json("fit", LSAT7)
+    actual = irtcat.fit
+
+    def stopped(*args, progress, **kwargs):
+        def tell(iteration, value, step):
+            if iteration == 2:
+                raise KeyboardInterrupt
+
+        return actual(*args, progress=tell, **kwargs)
+
+    monkeypatch.setattr(irtcat, "fit", stopped)
+    result = run("fit", LSAT7, "--checkpoint", "state.npz")
+    assert result.exit_code == 130
+    assert "The state is in state.npz: go on from it with --resume." in result.stderr
+    monkeypatch.setattr(irtcat, "fit", actual)
+    result = run("fit", LSAT7, "--checkpoint", "state.npz")
+    assert result.exit_code == 1
+    assert "resume=True (--resume)" in result.stderr
+    again = run_json("fit", LSAT7, "--checkpoint", "state.npz", "--resume")
+    assert again["log_likelihood"] == pytest.approx(whole["log_likelihood"], rel=1e-12)
+    assert again["n_iterations"] == whole["n_iterations"]
+    assert run("fit", LSAT7, "--resume").exit_code == 2

@@ -111,6 +111,7 @@ def test_bounds_are_kept(bank, X):
     assert "at the upper bound" in ability.flags
 
 
+@pytest.mark.slow
 def test_coverage():
     """95 % EAP intervals hold 95 % of the abilities drawn from the population."""
     rng = np.random.default_rng(2)
@@ -139,6 +140,7 @@ def test_narrow_posteriors(name, oracle):
     np.testing.assert_allclose(ability.se, sd, rtol=1e-4 if name == "float64" else 5e-3)
 
 
+@pytest.mark.slow
 def test_extreme_subjects_of_a_long_test(oracle):
     """All right on 5,000 items: the posterior sits against the end of the grid."""
     bank = ItemBank.from_parameters(a=1.0, b=np.linspace(-3, 3, 5000))

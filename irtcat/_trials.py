@@ -1,0 +1,125 @@
+"""Numbers of trials: checking them, and checking that fractions are k right of n."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error
+from irtcat._matrix import aligned_empty, row_blocks
+
+__all__ = ["MOST_TRIALS", "count_shares", "settle_trials", "spread_trials"]
+
+MOST_TRIALS = 2**15 - 1
+NEAR = 0.01
+"""How far from a whole number a fraction times its trials may be (fractions get rounded)."""
+
+
+def spread_trials(trials: Any, subject_ids: np.ndarray, item_ids: np.ndarray) -> np.ndarray:
+    """Numbers of trials as a matrix of subjects x items (without copies where one serves many).
+
+    Args:
+        trials: one whole number from 0 to 32767, one per item (a Series or mapping by item id, or a
+            list in the items' order), or a matrix (a frame by ids); NaN stands for 0.
+        subject_ids: ids of the rows.
+        item_ids: ids of the columns.
+
+    Raises:
+        InputError: the shape or a number does not fit, or an id has none.
+
+    Example:
+        >>> rows, columns = np.array(["s1", "s2"]), np.array(["x", "y"])
+        >>> spread_trials({"y": 3, "x": 5}, rows, columns).tolist()
+        [[5, 3], [5, 3]]
+    """
+    if isinstance(trials, Mapping):
+        trials = pd.Series(dict(trials), dtype=object)
+    if isinstance(trials, pd.Series):
+        trials = _by_id(trials.set_axis(trials.index.astype(str)), item_ids).to_numpy()
+    elif isinstance(trials, pd.DataFrame):
+        frame = trials.set_axis(trials.index.astype(str)).set_axis(
+            trials.columns.astype(str), axis=1
+        )
+        trials = _by_id(_by_id(frame, subject_ids).T, item_ids).T.to_numpy()
+    shape = (len(subject_ids), len(item_ids))
+    try:
+        numbers = np.nan_to_num(np.asarray(trials, float), nan=0.0, posinf=-1)
+    except (TypeError, ValueError):
+        raise argument_error("trials", "whole numbers", trials) from None
+    if numbers.shape not in ((), shape[1:], shape):
+        must = f"one number, {shape[1]} numbers (one per item) or a matrix of shape {shape}"
+        raise argument_error("trials", must, f"shape {numbers.shape}")
+    bad = (numbers < 0) | (numbers > MOST_TRIALS) | (numbers != np.rint(numbers))
+    if bad.any():
+        raise argument_error("trials", f"whole numbers from 0 to {MOST_TRIALS}", numbers[bad][0])
+    return np.broadcast_to(numbers.astype(np.int16), shape)
+
+
+def _by_id(table: Any, ids: np.ndarray) -> Any:
+    """The rows of these ids, in their order."""
+    unknown = [name for name in ids.tolist() if name not in table.index]
+    if unknown:
+        raise argument_error("trials", "given for every subject and item", f"none for {unknown[0]}")
+    if not table.index.is_unique:
+        repeated = table.index[table.index.duplicated()][0]
+        raise argument_error("trials", "given once for every id", f"{repeated} again")
+    return table.loc[ids]
+
+
+def settle_trials(
+    values: np.ndarray, trials: np.ndarray, subject_ids: np.ndarray, item_ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shares k / n in float32 with NaN where missing, and n with 0 there.
+
+    Args:
+        values: int8 right/wrong codes (-1 missing) or float32 fractions (NaN missing).
+        trials: int16, of the same shape.
+        subject_ids: ids of the rows, for messages.
+        item_ids: ids of the columns.
+
+    Raises:
+        InputError: naming the cell whose fraction is no k / n.
+    """
+    shares = aligned_empty(values.shape, np.float32)
+    for rows in row_blocks(values.shape):
+        block, n = values[rows].astype(np.float64), trials[rows]
+        if values.dtype.kind == "i":
+            block[block < 0] = np.nan
+        k = np.rint(block * n)
+        wrong = np.abs(block * n - k) > NEAR
+        wrong |= (n == 0) & ~np.isnan(block)
+        if wrong.any():
+            row, column = (int(place) for place in np.argwhere(wrong)[0])
+            raise InputError(
+                f"The `trials` argument must make every response k right of n trials. Got "
+                f"{block[row, column]:.6g} of {n[row, column]} trials at row "
+                f"{row + rows.start + 1} (subject {subject_ids[row + rows.start]}), column "
+                f"{column + 1} (item {item_ids[column]}). For scores that count no trials use the "
+                "beta model."
+            )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares[rows] = k / n
+    missing = np.isnan(shares)
+    if (trials[missing] > 0).any():
+        trials = np.where(missing, 0, trials).astype(np.int16)
+    return shares, trials
+
+
+def count_shares(k: np.ndarray, trials: np.ndarray, subjects: np.ndarray, items: np.ndarray):
+    """Shares k / n of counts, NaN where k is missing or n is 0.
+
+    Raises:
+        InputError: naming the cell whose k is no whole number from 0 to n.
+    """
+    k = k.astype(np.float64)
+    seen = ~np.isnan(k) & ~((k == -1) & (trials == 0)) & ~((k == 0) & (trials == 0))
+    wrong = seen & ((k < 0) | (k > trials) | (k != np.rint(k)))
+    if wrong.any():
+        row, column = (int(place) for place in np.argwhere(wrong)[0])
+        raise InputError(
+            f"The `k` argument must be whole numbers from 0 to n. Got {k[row, column]:g} of "
+            f"{trials[row, column]} at row {row + 1} (subject {subjects[row]}), "
+            f"column {column + 1} (item {items[column]})."
+        )
+    return np.divide(k, trials, out=np.full(k.shape, np.nan), where=seen & (trials > 0))

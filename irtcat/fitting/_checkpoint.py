@@ -1,0 +1,201 @@
+"""A fit that can be interrupted: the state of EM on disk, and going on from there."""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._checks import InputError, argument_error
+from irtcat._files import check_target, replacing
+
+__all__ = ["Checkpoint", "Identity", "Snapshot", "check_checkpoint", "digest"]
+
+VERSION = 1
+
+EVERY = 5.0
+"""Seconds between two writings, at least."""
+
+
+class Identity(NamedTuple):
+    """What a checkpoint belongs to.
+
+    Attributes:
+        data: digest of the responses.
+        problem: digest of everything else that is given: items, priors, bounds, groups.
+        settings: name -> value of what steers the iterations, to be named where it differs.
+    """
+
+    data: str
+    problem: str
+    settings: dict[str, Any]
+
+
+class Snapshot(NamedTuple):
+    """All that the next iteration depends on.
+
+    Attributes:
+        iteration: E-steps taken.
+        arrays: pytree of arrays.
+        numbers: plain numbers and words.
+    """
+
+    iteration: int
+    arrays: Any
+    numbers: dict[str, Any]
+
+
+def digest(*trees: Any) -> str:
+    """Fingerprint of the arrays and numbers in some pytrees.
+
+    Example:
+        >>> digest(np.arange(3)) == digest(np.arange(3)), digest(np.arange(3)) == digest(np.ones(3))
+        (True, False)
+    """
+    total = hashlib.blake2b(digest_size=16)
+    for leaf in jax.tree.leaves(trees):
+        array = np.ascontiguousarray(leaf)
+        total.update(f"{array.dtype}{array.shape}".encode())
+        total.update(array.view(np.uint8).data if array.size else b"")
+    return total.hexdigest()
+
+
+def check_checkpoint(path: Any, resume: bool) -> None:
+    """Raise unless the two arguments of `irtcat.fit` make sense together."""
+    if path is None:
+        if resume:
+            raise argument_error("resume", "False without a checkpoint", resume)
+        return
+    if not isinstance(path, (str, os.PathLike)):
+        raise argument_error("checkpoint", "the name of a file", path)
+    check_target(path)
+
+
+class Checkpoint:
+    """Writes the newest snapshot to a file now and then, and when something goes wrong.
+
+    As a context manager it writes what is pending when the body is left by an exception
+    (Ctrl-C among them).
+    """
+
+    def __init__(self, path: str | os.PathLike[str], resume: bool, identity: Identity):
+        self.path, self.identity = Path(path), identity
+        self.saved = self._read() if self.path.exists() else None
+        finished = self.saved is not None and bool(self.saved[0]["finished"])
+        if self.saved is not None and not resume:
+            if not finished:
+                taken = self.saved[0]["iteration"]
+                raise InputError(
+                    f"{path}: this is the checkpoint of an interrupted fit (after {taken} "
+                    "iterations). Go on from it with resume=True (--resume), or remove it."
+                )
+            self.saved = None
+        self.newest: Snapshot | None = None
+        self.before: Snapshot | None = None
+        self.written = time.monotonic()
+
+    def restore(self, like: Any) -> Snapshot | None:
+        """The snapshot on file, its arrays in the form of ``like``; None where to begin anew.
+
+        Raises:
+            InputError: when the file is of other responses or settings.
+        """
+        if self.saved is None:
+            return None
+        meta, arrays = self.saved
+        self._compare(meta)
+        leaves = iter(arrays)
+
+        def group() -> Any:
+            return jax.tree.map(lambda _: jnp.asarray(next(leaves)), like)
+
+        groups = [group() if present else None for present in meta["present"]]
+        return Snapshot(meta["iteration"], (groups, list(leaves)), meta["numbers"])
+
+    def _compare(self, meta: dict[str, Any]) -> None:
+        """Refuse a checkpoint of something else."""
+        if meta["data"] != self.identity.data:
+            raise InputError(
+                f"{self.path}: this checkpoint is of other responses. Fit those it was made from, "
+                "or choose another file."
+            )
+        mine = json.loads(json.dumps(self.identity.settings))
+        for name in sorted({*mine, *meta["settings"]}):
+            there, here = meta["settings"].get(name), mine.get(name)
+            if there != here:
+                raise InputError(
+                    f"{self.path}: this checkpoint is of a fit with other settings ({name} was "
+                    f"{there}, is now {here}). Use the same, or choose another file."
+                )
+        if meta["problem"] != self.identity.problem:
+            raise InputError(
+                f"{self.path}: this checkpoint is of a fit with other priors, constraints or "
+                "groups. Use the same, or choose another file."
+            )
+
+    def _read(self) -> tuple[dict[str, Any], list[np.ndarray]]:
+        """Meta and arrays of the file."""
+        try:
+            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                meta: dict[str, Any] = json.loads(str(file["meta"]))
+                if meta["format"] != "irtcat checkpoint" or meta["version"] != VERSION:
+                    raise ValueError(meta["format"])
+                return meta, [file[f"array_{i}"] for i in range(meta["n_arrays"])]
+        except Exception:  # zipfile, zlib, json and numpy each have ways to say it
+            raise InputError(
+                f"{self.path}: this is not a checkpoint of this version of irtcat. "
+                "Choose another file."
+            ) from None
+
+    def offer(self, snapshot: Snapshot) -> None:
+        """Take the newest snapshot; write it if the last writing was a while ago."""
+        self.before, self.newest = self.newest, snapshot
+        if time.monotonic() - self.written >= EVERY:
+            self._write(snapshot, finished=False)
+
+    def keep(self) -> None:
+        """The iterations allowed are used up: go on from here another time."""
+        if self.newest is not None:
+            self._write(self.newest, finished=False)
+
+    def finish(self) -> None:
+        """The fit has ended: what is on file then leads to its last iteration again."""
+        last = self.before or self.newest
+        if last is not None:
+            self._write(last, finished=True)
+        self.newest = None
+
+    def __enter__(self) -> "Checkpoint":
+        return self
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        if kind is not None and self.newest is not None:
+            self._write(self.newest, finished=False)
+
+    def _write(self, snapshot: Snapshot, finished: bool) -> None:
+        """One file, whole or not at all; of several processes only the first writes."""
+        self.written = time.monotonic()
+        if jax.process_index() != 0:
+            return
+        groups, others = snapshot.arrays
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(groups)] + [
+            np.asarray(other) for other in others
+        ]
+        meta = {
+            "format": "irtcat checkpoint",
+            "version": VERSION,
+            "iteration": snapshot.iteration,
+            "finished": finished,
+            "numbers": snapshot.numbers,
+            "present": [group is not None for group in groups],
+            "n_arrays": len(leaves),
+            **self.identity._asdict(),
+        }
+        arrays: dict[str, Any] = {f"array_{i}": leaf for i, leaf in enumerate(leaves)}
+        with replacing(self.path) as file:
+            np.savez(file, meta=np.array(json.dumps(meta)), **arrays)

@@ -1,0 +1,177 @@
+"""What every method but EM does at its end: judge the items by the E-step, build bank and `Fit`."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from irtcat._precision import precision
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.fitting._result import Fit
+from irtcat.fitting._start import Start
+from irtcat.models import Design, ItemModel, Rasch, field_columns, unpack
+from irtcat.responses import Responses
+from irtcat.scoring import LayoutPlan, e_step
+
+__all__ = ["Calibrated", "finish", "used_rows"]
+
+NARROWEST = 0.02
+
+
+class Calibrated(NamedTuple):
+    """Items on the standardised scale, as a method found them.
+
+    Attributes:
+        params: unconstrained parameters of the working model (slope and intercept among them).
+        covariance: of each item's parameters, or None.
+        mean: abilities as the method sees them.
+        sd: their posterior SDs.
+    """
+
+    params: FloatArray
+    covariance: FloatArray | None
+    mean: FloatArray
+    sd: FloatArray
+
+
+def used_rows(responses: Responses) -> tuple[np.ndarray, bool]:
+    """Rows of the subjects with a response, and whether any response among them is missing."""
+    observed = responses.observed
+    used = observed.any(axis=1)
+    x = responses.values if used.all() else responses.values[used]
+    return x, bool(not observed[used].all())
+
+
+def _marginal(
+    template: ItemModel, found: Calibrated, x: np.ndarray, gaps: bool, name: str
+) -> tuple[float, float, float]:
+    """Marginal log-likelihood, and latent mean and SD that would fit better (one Newton step)."""
+    with precision(name) as dtype:
+        model = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, dtype), unpack(template, jnp.asarray(found.params))
+        )
+        ones = jnp.ones(len(x), dtype), jnp.ones(x.shape[1], dtype)
+        plan = LayoutPlan(len(x), x.shape[1], dtype.itemsize)
+        mean, sd = found.mean, np.maximum(found.sd, NARROWEST)
+        for _ in range(2):  # the second time every subject is where its posterior is
+            layout = plan.layout(mean, sd, 0.3)
+            belief = e_step(
+                model, x, *ones, layout.wide, layout.narrow, window=layout.window, gaps=gaps
+            )
+            mean, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
+        log_z = np.asarray(belief.log_z, float)
+        lost = np.asarray(belief.square_variance, float)
+    square = (mean**2 + sd**2).sum()
+    information, shift_information = 2 * square - lost.sum(), len(x) - (sd**2).sum()
+    log_sd = (square - len(x)) / information if information > 0 else np.nan
+    shift = mean.sum() / shift_information if shift_information > 0 else np.nan
+    return float(log_z.sum()), float(shift), float(np.exp(log_sd))
+
+
+def _oriented(found: Calibrated, template: ItemModel, score: FloatArray) -> Calibrated:
+    """The same with higher ability meaning more right answers."""
+    if (found.mean - found.mean.mean()) @ (score - score.mean()) >= 0:
+        return found
+    turn = np.ones(found.params.shape[1])
+    turn[list(field_columns(template, ["slope"]))] = -1.0
+    covariance = None if found.covariance is None else found.covariance * np.outer(turn, turn)
+    return Calibrated(found.params * turn, covariance, -found.mean, found.sd)
+
+
+def _statistics(
+    responses: Responses, start: Start, slopes: FloatArray, covariance: FloatArray | None
+) -> pd.DataFrame:
+    """What the bank records of each item's calibration data."""
+    share = np.full(len(start.item_n), np.nan)
+    np.divide(start.item_right, start.item_n, out=share, where=start.item_n > 0)
+    constant = (start.item_n > 0) & ((share == 0) | (share == 1))
+    hits = {
+        "no responses": start.item_n == 0,
+        "constant": constant,
+        "negative slope": slopes < 0,
+    }
+    if covariance is not None:
+        variance = np.diagonal(covariance, axis1=1, axis2=2)
+        hits["no standard error: its information is singular"] = ~(variance > 0).all(axis=1)
+    flags = [
+        "; ".join(text for text, hit in hits.items() if hit[j]) for j in range(len(start.item_n))
+    ]
+    columns = {
+        "n_responses": start.item_n.round().astype(int),
+        "proportion_correct": share,
+        "flags": flags,
+    }
+    return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
+
+
+def finish(
+    responses: Responses,
+    x: np.ndarray,
+    gaps: bool,
+    cls: type[ItemModel],
+    template: ItemModel,
+    start: Start,
+    found: Calibrated,
+    name: str,
+    provenance: Mapping[str, Any],
+    outcome: Mapping[str, Any],
+) -> Fit:
+    """Judge the items by the common evaluator and make the `Fit`.
+
+    Args:
+        responses: what was calibrated on.
+        x: the rows that were used.
+        gaps: whether any of these is missing.
+        cls: the model that was asked for (a Rasch model was worked as its 1PL).
+        template: the working items.
+        start: counts and scores of the data.
+        found: the items and abilities.
+        name: precision.
+        provenance: what the bank records beside the common figures.
+        outcome: fields of `Fit` that are the method's own.
+    """
+    found = _oriented(found, template, start.mean)
+    log_likelihood, latent_mean, latent_sd = _marginal(template, found, x, gaps, name)
+    slopes = found.params[:, field_columns(template, ["slope"])[0]]
+    statistics = _statistics(responses, start, slopes, found.covariance)
+    params, covariance, sd = found.params, found.covariance, 1.0
+    n_parameters = params.size - (len(params) - 1) * len(field_columns(template, template.tied))
+    blank = cls.blank(Design(np.full(len(params), 2)))
+    if cls is Rasch:
+        sd = float(slopes.mean())
+        params = params[:, 1:]
+        covariance = None if covariance is None else covariance[:, 1:, 1:]
+    record = {
+        "model": cls.key,
+        "n_subjects": len(x),
+        "log_likelihood": log_likelihood,
+        "converged": outcome["converged"],
+        "n_iterations": outcome["n_iterations"],
+        "precision": name,
+        **provenance,
+    }
+    bank = ItemBank(
+        unpack(blank, params),
+        np.asarray(responses.item_ids, dtype=str),
+        0.0,
+        sd,
+        covariance,
+        responses.items,
+        statistics,
+        record,
+    )
+    return Fit(
+        bank=bank,
+        responses=responses,
+        log_likelihood=log_likelihood,
+        n_parameters=n_parameters,
+        latent_mean=latent_mean,
+        latent_sd=latent_sd,
+        n_sparse=0,
+        precision=name,
+        **outcome,
+    )

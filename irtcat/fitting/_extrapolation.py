@@ -1,0 +1,111 @@
+"""Anderson acceleration of the EM map, on the host: its vectors are short beside the responses."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._types import FloatArray
+from irtcat.fitting._mstep import Constraints
+from irtcat.fitting.em import EMPoint
+
+__all__ = ["Extrapolation", "Past"]
+
+MEMORY = 6
+"""Earlier steps that the extrapolation looks back on."""
+
+CONTRACTING = 0.98
+"""Squared steps that shrink by less than this are followed, not mixed."""
+
+LONGEST = 8.0
+"""How far beyond the image of EM a step may be stretched, in steps."""
+
+RIDGE = {"float64": 1e-10, "float32": 1e-5}
+"""Relative to the steps' lengths: what keeps steps that repeat each other apart."""
+
+
+class Past(NamedTuple):
+    """The last point's residual and image, and how both changed in the iterations before.
+
+    ``steps`` and ``moves`` have a row for each earlier iteration that is remembered.
+    """
+
+    residual: FloatArray
+    image: FloatArray
+    steps: FloatArray
+    moves: FloatArray
+
+
+def _flat(point: EMPoint) -> FloatArray:
+    return np.concatenate([np.asarray(part, float).ravel() for part in point])
+
+
+class Extrapolation:
+    """Anderson acceleration of the EM map, with the caller guarding the objective.
+
+    With residuals f = image - point, the coefficients g minimise
+    ``|f_last - sum_k g_k (f_k+1 - f_k)|`` in the metric of the complete-data information; the next
+    point is ``image_last - sum_k g_k (image_k+1 - image_k)``, within the bounds.
+
+    Where EM's own steps do not get shorter (it is leaving the neighbourhood of a saddle, which
+    mixing would lead back to), they are stretched instead: twice as far each time that this
+    raises the objective.
+
+    References:
+        Walker & Ni (2011), SIAM Journal on Numerical Analysis 49, 1715-1735; Henderson & Varadhan
+        (2019), Journal of Computational and Graphical Statistics 28, 834-846 (for EM).
+    """
+
+    def __init__(self, constraints: Constraints):
+        self.bounds = np.asarray(constraints.lower, float), np.asarray(constraints.upper, float)
+        self.free = np.asarray(constraints.free)
+        self.past: Past | None = None
+        self.damping, self.length = 0.0, 1.0
+
+    def propose(self, point: EMPoint, image: EMPoint, metric: EMPoint) -> tuple[EMPoint, bool]:
+        """Take the newest point and its image; give the next point and whether it is further."""
+        here, there, weight = _flat(point), _flat(image), _flat(metric)
+        residual = there - here
+        if self.past is None:
+            none = np.zeros((0, len(here)))
+            self.past = Past(residual, there, none, none)
+            return image, False
+        before = float(weight @ self.past.residual**2)
+        steps = np.vstack([self.past.steps, residual - self.past.residual])[-MEMORY:]
+        moves = np.vstack([self.past.moves, there - self.past.image])[-MEMORY:]
+        self.past = Past(residual, there, steps, moves)
+        if float(weight @ residual**2) >= CONTRACTING * before:
+            new = there + self.length * residual
+            self.length = min(2 * self.length, LONGEST)
+        else:
+            new = there - self._coefficients(weight, image.params.dtype.name) @ moves
+        self.damping *= 0.1
+        return self._point(new, image), True
+
+    def _coefficients(self, weight: FloatArray, dtype: str) -> FloatArray:
+        """How much of each earlier move is to be taken back."""
+        assert self.past is not None
+        steps = self.past.steps
+        weighted = steps * weight
+        gram = weighted @ steps.T
+        scale = np.sqrt(np.maximum(np.diagonal(gram), 1e-30))
+        ridge = max(self.damping, RIDGE[dtype]) * np.eye(len(scale))
+        unit = gram / np.outer(scale, scale) + ridge
+        return np.linalg.solve(unit, weighted @ self.past.residual / scale) / scale
+
+    def _point(self, vector: FloatArray, like: EMPoint) -> EMPoint:
+        """Undo `_flat`, within the bounds; what is fixed stays."""
+        size = like.params.size
+        params = np.clip(vector[:size].reshape(like.params.shape), *self.bounds)
+        params = np.where(self.free, params, np.asarray(like.params, float))
+        population = vector[size:].reshape(like.population.shape)
+        dtype = like.params.dtype
+        return EMPoint(jnp.asarray(params, dtype), jnp.asarray(population, dtype))
+
+    def rejected(self) -> None:
+        """The last proposal lowered the objective: keep closer to the image."""
+        self.damping, self.length = max(10 * self.damping, 0.1), 1.0
+
+    def restart(self) -> None:
+        """Forget the past: the map is another now."""
+        self.past = None

@@ -1,0 +1,273 @@
+"""Standard errors item by item, for tests too long for one matrix of all parameters."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat._checks import argument_error
+from irtcat._types import BoolArray, FloatArray
+from irtcat.fitting.em import EMPoint, EMProblem
+from irtcat.fitting.standard_errors import (
+    Covariance,
+    complete_information,
+    score_curves,
+)
+from irtcat.models import ItemModel, pack, unpack
+from irtcat.scoring import (
+    Blocks,
+    EStep,
+    Place,
+    Population,
+    placed,
+    placed_nodes,
+    posterior_on_grid,
+    row_priors,
+)
+
+__all__ = ["block_covariance", "inverse_blocks"]
+
+
+@jax.jit
+def _own_loss(
+    template: ItemModel, params: Array, totals: Array, share: Array, place: Place | None
+) -> Float[Array, "items params params"]:
+    """First-order loss of each item, sum of sd^2 E[(d2 log f / d theta d phi)^2] over the grid.
+
+    With natural curves (base, eta) the mixed derivative of log f(x) has mean
+    -(d eta / d theta)' V (d eta / d phi) and covariance M' V M, M = d2 eta / d theta d phi.
+    """
+    nodes = placed_nodes(place, params.dtype)
+
+    def contrasts(phi: Array, theta: Array, item: ItemModel) -> Array:
+        return unpack(item, phi).natural(theta[None])[1:]
+
+    def information(phi: Array, item: ItemModel, theta: Array) -> Array:
+        slope = jax.jacfwd(contrasts, 1)(phi, theta, item)
+        return slope @ unpack(item, phi).variance(theta[None]) @ slope
+
+    def total_information(theta: Array) -> Array:
+        return jax.vmap(information, (0, 0, None))(params, template, theta).sum()
+
+    prior_precision = 1.0 if place is None else place.sd**-2
+    variance = 1 / (prior_precision + share * jax.lax.map(total_information, nodes))
+
+    def squares(phi: Array, item: ItemModel, theta: Array) -> Array:
+        v = unpack(item, phi).variance(theta[None])
+        slope = jax.jacfwd(contrasts, 1)(phi, theta, item)
+        by_phi = jax.jacfwd(contrasts, 0)(phi, theta, item)
+        mixed = jax.jacfwd(jax.jacfwd(contrasts, 1), 0)(phi, theta, item)
+        mean = slope @ v @ by_phi
+        return jnp.outer(mean, mean) + mixed.T @ v @ mixed
+
+    def one(phi: Array, item: ItemModel, totals: Array) -> Array:
+        each = jax.vmap(squares, (None, None, 0))(phi, item, nodes)
+        return jnp.einsum("g,gpq->pq", totals * variance, each)
+
+    if totals.ndim == 1:
+        totals = jnp.broadcast_to(totals[:, None], (len(nodes), params.shape[0]))
+    work = (params, template, totals.T)
+    return jax.lax.map(lambda item: one(*item), work, batch_size=512)
+
+
+def block_covariance(
+    problem: EMProblem, point: EMPoint, belief: EStep, share: float, sandwich: bool = False
+) -> Covariance:
+    """Covariance of each item's parameters, items apart.
+
+    Args:
+        problem: what was fitted.
+        point: the estimates.
+        belief: the E-step at the estimates.
+        share: share of the responses that are observed.
+        sandwich: robust to a wrong model.
+
+    Returns:
+        The covariances; NaN for an item whose information is not positive definite.
+    """
+    params, place = point.params, problem.place
+    complete = complete_information(
+        problem.template, params, belief.counts, belief.totals, problem.constraints, place
+    )
+    loss = _own_loss(
+        problem.template, params, belief.totals, jnp.asarray(share, params.dtype), place
+    )
+    information = np.asarray(complete, float) - np.asarray(loss, float)
+    free = np.asarray(problem.constraints.free)
+    covariance = inverse_blocks(information, free, problem.tied)
+    if sandwich:
+        covariance = covariance @ _item_squares_of(problem, point, belief) @ covariance
+    covariance = covariance + _scale_uncertainty(problem, params)
+    fixed = ~free
+    covariance[fixed[:, :, None] | fixed[:, None, :]] = np.nan
+    latent = None if problem.group is None else _latent(problem, point, belief, covariance[0])
+    return Covariance(covariance, None, latent)
+
+
+def _n_defining(problem: EMProblem) -> float:
+    """Number of subjects in the population that defines the scale; 0 where items do."""
+    weights = np.asarray(problem.weights, float)
+    if problem.group is None:
+        return float(weights.sum())
+    return float(weights[np.asarray(problem.held)[np.asarray(problem.group)]].sum())
+
+
+def _scale_uncertainty(problem: EMProblem, params: Array) -> FloatArray:
+    """What the items share: the defining population's mean and log SD are estimates, too."""
+    n = _n_defining(problem)
+    if n == 0:
+        return np.zeros((*params.shape, params.shape[1]))
+
+    def moved(latent: Array) -> Array:
+        return pack(unpack(problem.template, params).rescale(latent[0], jnp.exp(latent[1])))
+
+    directions = np.asarray(jax.jacfwd(moved)(jnp.zeros(2, params.dtype)), float)
+    return np.einsum("jal,l,jbl->jab", directions, [1 / n, 0.5 / n], directions)
+
+
+def _latent(problem: EMProblem, point: EMPoint, belief: EStep, first: FloatArray) -> FloatArray:
+    """Covariance of the groups' means and log SDs with the items taken as known.
+
+    Each group's own information (Louis 1982, the posteriors taken as Normal), and the
+    uncertainty of the population that defines the scale.
+    """
+    mean, log_sd = np.asarray(point.population, float)
+    theta, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
+    if problem.place is not None:
+        at, unit = (float(value) for value in problem.place)
+        theta, sd = at + unit * theta, unit * sd
+    group, weights = np.asarray(problem.group), np.asarray(problem.weights, float)
+    z = (theta - mean[group]) * np.exp(-log_sd[group])
+    v = (sd * np.exp(-log_sd[group])) ** 2
+    by_mean = np.bincount(group, weights * (1 - v), len(mean)) * np.exp(-2 * log_sd)
+    by_sd = np.bincount(group, weights * (2 * (z**2 + v) - 4 * z**2 * v - 2 * v**2), len(mean))
+    n = _n_defining(problem)
+    shared = 1 / n if n else 0.0
+    size, n_groups = len(first), len(mean)
+    out = np.full((size + 2 * n_groups,) * 2, 0.0)
+    out[:size, :size] = first
+    with np.errstate(divide="ignore"):
+        own = np.concatenate([1 / np.maximum(by_mean, 0), 1 / np.maximum(by_sd, 0)])
+    out[size:, size:] = np.diag(own)
+    direction = np.stack(
+        [np.r_[np.ones(n_groups), np.zeros(n_groups)], np.r_[mean, np.ones(n_groups)]]
+    )
+    out[size:, size:] += direction.T @ np.diag([shared, 0.5 * shared]) @ direction
+    held = np.r_[np.zeros(size, bool), np.tile(np.asarray(problem.held), 2)]
+    out[held] = out[:, held] = np.nan
+    return out
+
+
+def inverse_blocks(information: FloatArray, free: BoolArray, tied: tuple[int, ...]) -> FloatArray:
+    """Invert each item's information over what is free; tied parameters are shared by all."""
+    both = free[:, :, None] & free[:, None, :]
+    information = np.where(both, information, np.eye(free.shape[1]) * ~free[:, :, None])
+    return _arrow_inverse(information, tied) if tied else _inverse(information)
+
+
+def _inverse(information: FloatArray) -> FloatArray:
+    """Invert each block; NaN where it is not positive definite."""
+    good = np.isfinite(information).all((1, 2)) & (
+        np.linalg.eigvalsh(np.nan_to_num(information))[:, 0] > 0
+    )
+    out = np.full_like(information, np.nan)
+    out[good] = np.linalg.inv(information[good])
+    return out
+
+
+def _arrow_inverse(information: FloatArray, tied: tuple[int, ...]) -> FloatArray:
+    """Blocks of the inverse when the ``tied`` parameters are shared by all items."""
+    n_params = information.shape[1]
+    own = [p for p in range(n_params) if p not in tied]
+    t, o = list(tied), own
+    inverse = _inverse(information[:, o][:, :, o])
+    cross = information[:, t][:, :, o]
+    transfer = np.einsum("jto,jop->jtp", cross, inverse)
+    schur = (information[:, t][:, :, t] - np.einsum("jtp,jsp->jts", transfer, cross)).sum(0)
+    shared = np.linalg.inv(schur)
+    out = np.zeros_like(information)
+    tt, oo, to = np.ix_(t, t), np.ix_(o, o), np.ix_(t, o)
+    for j in range(len(information)):
+        out[j][tt] = shared
+        out[j][to] = -shared @ transfer[j]
+        out[j][np.ix_(o, t)] = out[j][to].T
+        out[j][oo] = inverse[j] + transfer[j].T @ shared @ transfer[j]
+    return out
+
+
+@functools.partial(jax.jit, static_argnames=("window", "gaps"))
+def _item_squares(
+    template: ItemModel,
+    params: Array,
+    x: Array,
+    weights: Array,
+    wide: Blocks | None,
+    narrow: Blocks | None,
+    population: Population | None,
+    place: Place | None,
+    *,
+    window: int,
+    gaps: bool,
+) -> Float[Array, "items params params"]:
+    """Sum over subjects of the square of the expected score, each item on its own."""
+    n_subjects, n_params = x.shape[0], params.shape[1]
+    model, prior_of = placed(unpack(template, params), population, place)
+    curves = score_curves(template, params, placed_nodes(place, params.dtype))
+
+    def block(carry: Array, rows: Array, first: Array, local: bool) -> Array:
+        safe = jnp.minimum(rows, n_subjects - 1)
+        hot, mask = model.channels(x[safe], curves.shape[2] - 1, gaps, params.dtype)
+        post = posterior_on_grid(model, hot, mask, first, window, local, row_priors(prior_of, safe))
+        size = (post.shape[1], *curves.shape[1:])
+        zero = jnp.int32(0)
+        at = jax.lax.dynamic_slice(curves, (first if local else zero, zero, zero, zero), size)
+        base = jnp.einsum("rg,gjp->rjp", post, at[:, :, 0])
+        score = base if mask is None else mask[..., None] * base
+        for k, h in enumerate(hot):
+            score = score + h[..., None] * jnp.einsum("rg,gjp->rjp", post, at[:, :, k + 1])
+        row_weight = jnp.where(rows < n_subjects, weights[safe], 0)
+        return carry + jnp.einsum("rjp,r,rjq->jpq", score, row_weight, score)
+
+    out = jnp.zeros((x.shape[1], n_params, n_params), params.dtype)
+    for blocks, local in ((wide, False), (narrow, True)):
+        if blocks is None:
+            continue
+
+        def body(carry: Array, block_: tuple[Array, Array], local: bool = local):
+            rows, first = block_
+            used = rows[0] < n_subjects
+            return jax.lax.cond(
+                used, lambda c: block(c, rows, first, local), lambda c: c, carry
+            ), None
+
+        out = jax.lax.scan(body, out, (blocks.rows, blocks.first))[0]
+    return out
+
+
+def _item_squares_of(problem: EMProblem, point: EMPoint, belief: EStep) -> FloatArray:
+    """`_item_squares` at the estimates."""
+    if problem.engine is not None:
+        raise argument_error(
+            "standard_errors", "other than sandwich on several devices", "sandwich"
+        )
+    layout = problem.plan.layout(np.asarray(belief.mean, float), np.asarray(belief.sd, float))
+    population = (
+        None
+        if problem.group is None
+        else Population(point.population[0], point.population[1], problem.group)
+    )
+    squares = _item_squares(
+        problem.template,
+        point.params,
+        problem.x,
+        problem.weights,
+        layout.wide,
+        layout.narrow,
+        population,
+        problem.place,
+        window=layout.window,
+        gaps=problem.gaps,
+    )
+    return np.asarray(squares, float)

@@ -1,0 +1,361 @@
+"""Items calibrated on subjects whose abilities are known: one regression an item.
+
+With abilities given nothing is integrated over: the log-likelihood is a sum over items,
+``sum_i log P(x_ij | theta_i)``. It is collected once, as sums of the statistics at nodes: the
+abilities themselves where few differ, otherwise a grid fine enough that the curves interpolated
+on it (Lagrange, degree 7) are the curves. The transpose of the interpolation spreads the
+responses over the nodes, and the M-step of EM does the rest.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Array
+
+from irtcat._checks import InputError, argument_error
+from irtcat._precision import choose_precision, precision
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.fitting._em_fit import (
+    _bank,
+    _categories,
+    _flags,
+    _kind,
+    _Latent,
+    _n_parameters,
+    _statistics,
+)
+from irtcat.fitting._item_errors import inverse_blocks
+from irtcat.fitting._kinds import QUASI, add_edge_flags, likelihood_notes, settings_of
+from irtcat.fitting._latent import with_ties
+from irtcat.fitting._mstep import Constraints, log_prior, m_step, penalised_terms
+from irtcat.fitting._options import Options
+from irtcat.fitting._priors import PriorTable, prior_table
+from irtcat.fitting._result import Fit
+from irtcat.fitting._start import Start, starting_point
+from irtcat.fitting._stated import fixed_values
+from irtcat.fitting.standard_errors import complete_information
+from irtcat.models import (
+    STANDARD_FORM,
+    Beta,
+    Design,
+    ItemModel,
+    column_names,
+    field_columns,
+    pack,
+    parameter_names,
+    unpack,
+)
+from irtcat.responses import Responses
+from irtcat.scoring import Ability, cells_of, item_curves, row_blocks
+from irtcat.scoring._kernel import STENCIL
+
+__all__ = ["fit_known", "known_abilities", "spread"]
+
+N_NODES = 257
+WIDEST_SPACING = 0.125
+"""Of the grid, in SDs of the abilities."""
+BLOCK_CELLS = 2**22
+STEPS = 8
+TOLERANCE = 1e-4
+
+
+class _Regression(NamedTuple):
+    """What is the same in every step: the items, the sums of their responses, the constraints."""
+
+    template: ItemModel
+    nodes: Array
+    counts: Array
+    totals: Array
+    constraints: Constraints
+    tied: tuple[int, ...]
+
+
+class _Climbed(NamedTuple):
+    """Where the steps ended."""
+
+    params: Array
+    log_likelihood: float
+    log_posterior: float
+    step: float
+    converged: bool
+    trace: FloatArray
+
+
+def known_abilities(responses: Responses, abilities: Any) -> FloatArray:
+    """The known ability of every subject, in the order of the responses.
+
+    Raises:
+        InputError: for a subject without one, or one that is not a finite number.
+    """
+    ids = pd.Index(responses.subject_ids)
+    if isinstance(abilities, Ability):
+        if abilities.theta.ndim > 1:
+            raise argument_error("abilities", "one number a subject", f"{abilities.theta.shape[1]}")
+        abilities = pd.Series(abilities.theta, index=pd.Index(abilities.subject_ids, dtype=object))
+    if isinstance(abilities, pd.Series) and not isinstance(abilities.index, pd.RangeIndex):
+        index = pd.Index(abilities.index.map(str), dtype=object)
+        if index.has_duplicates:
+            twice = index[index.duplicated()][0]
+            raise argument_error("abilities", "one number a subject", f"several for {twice!r}")
+        at = index.get_indexer(ids.map(str))
+        if (at < 0).any():
+            lost = str(ids[int((at < 0).argmax())])
+            raise argument_error("abilities", "of every subject", f"none for {lost!r}")
+        abilities = abilities.iloc[at]
+    try:
+        theta = np.asarray(abilities, float)
+    except (TypeError, ValueError):
+        raise argument_error("abilities", "numbers", abilities) from None
+    if theta.shape != (len(ids),):
+        raise argument_error("abilities", f"{len(ids)} numbers, one a subject", theta.shape)
+    if not np.isfinite(theta).all():
+        at = int(np.isfinite(theta).argmin())
+        raise argument_error(
+            "abilities", "finite", f"{theta[at]} for {str(ids[at])!r}",
+            "Leave such subjects out with responses.subset.",
+        )  # fmt: skip
+    return theta
+
+
+def spread(theta: FloatArray) -> tuple[FloatArray, Callable[[np.ndarray], FloatArray]]:
+    """Nodes for the abilities, and what gives the weights of the nodes for some of them.
+
+    Args:
+        theta: the abilities.
+
+    Returns:
+        The nodes, and a function from row numbers to weights (rows x nodes) whose rows sum to 1:
+        ``weights @ f(nodes)`` is ``f(theta)`` for every smooth curve ``f``.
+    """
+    distinct, which = np.unique(theta, return_inverse=True)
+    if len(distinct) <= N_NODES:
+        return distinct, lambda rows: np.eye(len(distinct))[which[rows]]
+    reach = float(np.ptp(theta))
+    n_nodes = max(N_NODES, int(np.ceil(reach / (WIDEST_SPACING * theta.std()))) + 1)
+    nodes = np.linspace(theta.min(), theta.max(), n_nodes)
+    u = (theta - nodes[0]) / (nodes[1] - nodes[0])
+    first = np.clip(np.floor(u).astype(int) - STENCIL // 2 + 1, 0, n_nodes - STENCIL)
+
+    def weights(rows: np.ndarray) -> FloatArray:
+        out = np.zeros((len(rows), n_nodes))
+        index = first[rows, None] + np.arange(STENCIL)
+        np.put_along_axis(out, index, _lagrange(u[rows] - first[rows]), axis=1)
+        return out
+
+    return nodes, weights
+
+
+def _lagrange(v: FloatArray) -> FloatArray:
+    """Weights of the nodes 0..7 that interpolate at ``v``, in float64 whatever is worked in."""
+    k = np.arange(STENCIL)
+    columns = [np.prod((v[:, None] - k[k != i]) / (i - k[k != i]), axis=1, dtype=float) for i in k]
+    return np.stack(columns, axis=1)
+
+
+@jax.jit
+def _add(sums: Any, hot: Array, mask: Array | None, weights: Array) -> Any:
+    """Add a block of rows to the sums at the nodes."""
+    counts = jnp.einsum("ng,cnj->cgj", weights, hot)
+    here = weights.sum(0) if mask is None else weights.T @ mask
+    return sums[0] + counts, sums[1] + here
+
+
+def _collect(
+    template: ItemModel, x: np.ndarray, gaps: bool, theta: FloatArray, dtype: np.dtype
+) -> tuple[Array, Array, Array]:
+    """Nodes, sums of the statistics at them and numbers of subjects, all rows gone over once."""
+    points, weights_of = spread(theta)
+    nodes = jnp.asarray(points, dtype)
+    n_contrasts = jax.eval_shape(item_curves, template, nodes).contrast.shape[0]
+    n_nodes, n_items = len(points), x.shape[1]
+    sums: Any = jnp.zeros((n_contrasts, n_nodes, n_items), dtype), jnp.zeros(n_nodes, dtype)
+    if gaps:
+        sums = sums[0], jnp.zeros((n_nodes, n_items), dtype)
+    rows = max(1, BLOCK_CELLS // (n_contrasts * max(n_items, n_nodes)))
+    for begin in range(0, len(x), rows):
+        own = np.arange(begin, min(begin + rows, len(x)))
+        hot, mask = template.channels(jnp.asarray(x[own]), n_contrasts, gaps, dtype)
+        sums = _add(sums, hot, mask, jnp.asarray(weights_of(own), dtype))
+    return nodes, *sums
+
+
+@jax.jit
+def _values(regression: _Regression, params: Array) -> tuple[Array, Array]:
+    """Log-likelihood and log-posterior of all items together."""
+    template, nodes, counts, totals, constraints, _ = regression
+    value, _, _ = penalised_terms(template, params, counts, totals, constraints, nodes)
+    return (value - log_prior(params, constraints)).sum(), value.sum()
+
+
+_m_step = jax.jit(m_step, static_argnames=("tied",))
+
+
+def _climb(regression: _Regression, params: Array, tolerance: float, options: Options) -> _Climbed:
+    """M-steps until the first Newton step of one is within the tolerance."""
+    template, nodes, counts, totals, constraints, tied = regression
+    everyone = jnp.ones(params.shape[0], params.dtype)
+    regression = regression._replace(tied=())
+    trace: list[float] = []
+    likelihood = posterior = step = np.nan
+    for iteration in range(1, options.max_iterations + 1):
+        moved = _m_step(
+            template, params, counts, totals, constraints, everyone,
+            tied=tied, n_steps=jnp.int32(STEPS), nodes=nodes,
+        )  # fmt: skip
+        params, step = moved.params, float(moved.step)
+        likelihood, posterior = map(float, _values(regression, params))
+        trace.append(posterior)
+        if not np.isfinite([posterior, step]).all():
+            raise FloatingPointError(f"The log-posterior became {posterior}.")
+        if options.progress is not None:
+            options.progress(iteration, posterior, step)
+        if step <= tolerance:
+            break
+    return _Climbed(params, likelihood, posterior, step, step <= tolerance, np.array(trace))
+
+
+def _first_guess(
+    start: Start, template: ItemModel, theta: FloatArray, held: FloatArray, prior: PriorTable,
+    tied: tuple[int, ...],
+) -> FloatArray:  # fmt: skip
+    """The guess on standardised scores, moved to the scale of the abilities."""
+    centre, unit = theta.mean(), theta.std()
+    if not tied and (start.mean - start.mean.mean()) @ (theta - centre) < 0:
+        unit = -unit  # lower is better on this scale
+    model = unpack(template, jnp.asarray(start.params))
+    moved = np.array(pack(model.rescale(jnp.asarray(-centre / unit), jnp.asarray(1 / unit))), float)
+    limits = (
+        np.asarray(part, float) for part in (prior.constraints.lower, prior.constraints.upper)
+    )
+    moved = with_ties(np.clip(moved, *limits), tied, prior.constraints)
+    return np.where(np.isnan(held), moved, held)
+
+
+def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
+    """Refuse what has no meaning where abilities are known."""
+    if not isinstance(responses, Responses):
+        raise argument_error("abilities", "None for responses that are read in passes", "some")
+    for name in ("anchors", "groups", "checkpoint", "devices"):
+        if getattr(options, name) is not None:
+            raise InputError(
+                f"The `{name}` argument is not for known abilities. Got both. Leave out either "
+                f"`{name}` or `abilities`."
+            )
+    if options.standard_errors == "sandwich":
+        raise argument_error(
+            "standard_errors", "auto, full, block or none with `abilities`", "sandwich"
+        )
+
+
+def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
+    """Calibrate items on subjects of known ability (see `irtcat.fit`)."""
+    _check(responses, cls, options)
+    used = responses.observed.any(axis=1)
+    theta = known_abilities(responses, options.abilities)[used]
+    if not theta.std() > 0:
+        raise argument_error("abilities", "different from one another", theta[0])
+    settings = settings_of(responses, cls)
+    x, gaps = cells_of(cls, responses, settings.get("trials"))
+    x, categories = x[used], _categories(responses, cls)
+    if "categories" not in cls.fixed:
+        categories = np.full_like(categories, categories.max())
+    work = STANDARD_FORM.get(cls, cls)
+    blank = work.blank(Design(categories, settings=settings))
+    choose_precision(options.precision, x.size)  # refuses other names
+    name = "float64"  # sums collected once cost little, and steps then end where they should
+    with precision(name) as dtype:
+        template = jax.tree.map(lambda leaf: jnp.asarray(leaf, _kind(leaf, dtype)), blank)
+        data = jax.device_put(x, may_alias=True)
+        blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
+        start = starting_point(
+            template, data, np.ones(len(x)), blocks, gaps, dtype, options.positive, categories
+        )
+        prior = prior_table(
+            template, start.counts, start.item_n, options.priors, options.weak_priors,
+            options.positive, dtype, responses.item_ids, options.equal,
+        )  # fmt: skip
+        held = fixed_values(options.fixed or {}, template, parameter_names(cls), responses.item_ids)
+        if cls in STANDARD_FORM:  # the abilities have their unit already: the slopes are 1
+            held[:, list(field_columns(template, ["slope"]))] = 1.0
+        prior = prior.without(~np.isnan(held))
+        free = np.asarray(prior.constraints.free)
+        tied = field_columns(template, (*template.tied, *options.equal))
+        tied = tuple(p for p in tied if free[:, p].any())
+        params = _first_guess(start, template, theta, held, prior, tied)
+        nodes, counts, totals = _collect(template, x, gaps, theta, dtype)
+        regression = _Regression(template, nodes, counts, totals, prior.constraints, tied)
+        tolerance = TOLERANCE if options.tolerance is None else options.tolerance
+        ended = _climb(regression, jnp.asarray(params, dtype), tolerance, options)
+        covariance = _covariance(regression, ended.params, options.standard_errors)
+    params = np.asarray(ended.params, float)
+    names, slopes = column_names(template), field_columns(template, ["slope"])
+    flags = _flags(prior, start, params, covariance, names, slopes)
+    if isinstance(blank, Beta):
+        flags = add_edge_flags(flags, x, blank.edge)
+    statistics = _statistics(responses, categories, start, flags)
+    population = _Latent(float(theta.mean()), float(theta.std()))
+    bank = _bank(responses, cls, blank, params, covariance, None, population, statistics)
+    return _result(responses, cls, bank, prior, ended, tied, name, len(theta))
+
+
+def _covariance(regression: _Regression, params: Array, which: str) -> FloatArray | None:
+    """Inverse of the observed information of each item, abilities as given."""
+    if which == "none":
+        return None
+    template, nodes, counts, totals, constraints, tied = regression
+    information = complete_information(template, params, counts, totals, constraints, None, nodes)
+    free = np.asarray(constraints.free)
+    out = inverse_blocks(np.asarray(information, float), free, tied)
+    out[~free[:, :, None] | ~free[:, None, :]] = np.nan
+    return out
+
+
+def _result(
+    responses: Responses, cls: type[ItemModel], bank: ItemBank, prior: PriorTable,
+    ended: _Climbed, tied: tuple[int, ...], name: str, n_subjects: int,
+) -> Fit:  # fmt: skip
+    """The `Fit`, and what the bank records of it."""
+    message = f"Converged: the last step was {ended.step:.1e} standard errors."
+    if not ended.converged:
+        message = (
+            f"Not converged: the step was still {ended.step:.1e} standard errors after "
+            f"{len(ended.trace)} iterations. Raise max_iterations."
+        )
+    stated = {k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()}
+    notes = likelihood_notes(responses, cls)
+    record = {
+        "model": cls.key,
+        "method": "known abilities",
+        "n_subjects": n_subjects,
+        "log_likelihood": ended.log_likelihood,
+        "converged": ended.converged,
+        "n_iterations": len(ended.trace),
+        "priors": stated,
+        "n_sparse": int(prior.sparse.sum()),
+        "standard_errors": "none" if bank.covariance is None else "given abilities",
+        "precision": name,
+        "codes": list(responses.codes),
+        **notes,
+    }
+    return Fit(
+        replace(bank, provenance=record),
+        responses,
+        ended.log_likelihood,
+        ended.log_posterior,
+        ended.converged,
+        len(ended.trace),
+        _n_parameters(prior.constraints, tied),
+        " ".join([message, *([QUASI] if QUASI in notes.values() else [])]),
+        float("nan"),
+        float("nan"),
+        prior.description,
+        int(prior.sparse.sum()),
+        name,
+        ended.trace,
+    )

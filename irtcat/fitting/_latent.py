@@ -1,0 +1,348 @@
+"""Where the scale of a fit comes from: the only population, the reference group, or known items."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._checks import argument_error
+from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.fitting._checkpoint import Checkpoint
+from irtcat.fitting._loop import Ended, Progress, Settings, run_em
+from irtcat.fitting._mstep import Constraints
+from irtcat.fitting._priors import scale_columns, ties_mind_the_scale
+from irtcat.fitting._start import Start
+from irtcat.fitting._stated import FAMILIES
+from irtcat.fitting.em import EMPoint, EMProblem, EMState
+from irtcat.fitting.standard_errors import Covariance
+from irtcat.models import ItemModel, OnePL, column_names, pack, unpack
+from irtcat.responses import Responses
+from irtcat.scoring import LIMIT, Place, match, posterior, standardised
+
+__all__ = [
+    "Anchors",
+    "ScaleMap",
+    "anchor_items",
+    "best_latent",
+    "first_population",
+    "mind_the_scale",
+    "place_start",
+    "populations",
+    "run_covered",
+    "turned",
+    "with_anchors",
+    "with_ties",
+]
+
+SAMPLE = 4_000_000
+"""Responses at most (but 100 subjects at least) from which the first population is guessed."""
+
+GRID_SDS, NARROWEST = 6.0, 0.3
+"""The grid is laid over so many SDs either side of the populations, each at least so wide."""
+
+PLACINGS = 5
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Items whose parameters are known.
+
+    Attributes:
+        bank: the known items among those that are answered.
+        params: their unconstrained parameters, NaN in the rows of the other items.
+    """
+
+    bank: ItemBank
+    params: FloatArray
+
+    @property
+    def known(self) -> BoolArray:
+        """Which parameters are known."""
+        return ~np.isnan(self.params)
+
+
+def anchor_items(bank: ItemBank, responses: Responses, key: str, template: ItemModel) -> Anchors:
+    """Look the responses' items up in the bank.
+
+    Raises:
+        InputError: for another model than the bank's, or no item in common.
+    """
+    if not isinstance(bank, ItemBank):
+        raise argument_error("anchors", "an ItemBank", type(bank).__name__)
+    if template.n_categories > 2 or template.members:
+        advice = "Calibrate the items together, or link the banks afterwards."
+        raise argument_error("anchors", "a bank of right/wrong items of one model", key, advice)
+    if bank.model.key != key:
+        raise argument_error("anchors", f"a bank of the {key} model", bank.model.key)
+    names = list(column_names(template))
+    params = np.full((responses.n_items, len(names)), np.nan)
+    bank, _ = match(bank, responses)
+    at = np.array([responses.item_ids.tolist().index(name) for name in bank.item_ids])
+    theirs = bank.parameters()
+    columns = [names.index(name) for name in column_names(bank.model)]
+    params[np.ix_(at, np.array(columns))] = np.clip(theirs, -30.0, 30.0) if theirs.size else theirs
+    if isinstance(template, OnePL):  # one slope for all items: that of the bank
+        slopes = theirs[:, 0] if key != "rasch" else np.ones(1)
+        params[:, names.index("slope")] = slopes.mean()
+    return Anchors(bank, params)
+
+
+class ScaleMap(NamedTuple):
+    """One scale in terms of another: z = mean + sd * theta."""
+
+    mean: float
+    sd: float
+
+
+def first_population(bank: ItemBank, responses: Responses, dtype: np.dtype) -> ScaleMap:
+    """Mean and SD of the subjects on the scale of known items, by EM from a sample of them."""
+    bank, matched = match(bank, responses)
+    rows = np.flatnonzero(matched.observed.any(axis=1))
+    if len(rows) == 0:
+        return ScaleMap(bank.population_mean, bank.population_sd)
+    most = max(100, SAMPLE // matched.n_items)
+    x = matched.values[rows[:: -(-len(rows) // most)]]
+    mean, sd = bank.population_mean, bank.population_sd
+    model = standardised(bank)
+    at, unit = mean, sd
+    for _ in range(20):
+        moved = model.rescale(jnp.asarray((mean - at) / unit), jnp.asarray(sd / unit))
+        post = posterior(moved, x, True, dtype)
+        centre = (post.weights * post.nodes).sum(1)
+        variance = (post.weights * (post.nodes - centre[:, None]) ** 2).sum(1)
+        shift, factor = centre.mean(), float(np.sqrt(centre.var() + variance.mean()))
+        mean, sd = mean + sd * shift, max(sd * factor, 1e-3)
+        if abs(shift) < 0.02 and abs(factor - 1) < 0.02:
+            break
+    return ScaleMap(float(mean), float(sd))
+
+
+def _moved(problem: EMProblem, point: EMPoint, by: ScaleMap) -> tuple[EMProblem, EMPoint]:
+    """Items, populations and grid on the scale theta, from the grid's own z."""
+    mean, sd = (jnp.asarray(value, problem.dtype) for value in by)
+    params = pack(unpack(problem.template, point.params).rescale(mean, sd))
+    population = jnp.stack([(point.population[0] - mean) / sd, point.population[1] - jnp.log(sd)])
+    return problem._replace(place=_as_place(-mean / sd, 1 / sd, problem.dtype)), EMPoint(
+        params, population
+    )
+
+
+def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -> FloatArray:
+    """Mean and log SD of first guesses in each group."""
+    total = np.bincount(group, weights, n)
+    mean = np.bincount(group, weights * theta, n) / total
+    square = np.bincount(group, weights * theta**2, n) / total
+    return np.stack([mean, 0.5 * np.log(np.maximum(square - mean**2, 0.04))])
+
+
+def _as_place(mean: Any, sd: Any, dtype: np.dtype) -> Place:
+    return Place(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype))
+
+
+def _replaced(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
+    """Lay the grid over six SDs (times a margin) either side of every population."""
+    mean, log_sd = np.asarray(state.point.population, float)
+    reach = GRID_SDS * margin * np.maximum(np.exp(log_sd), NARROWEST)
+    low, high = (mean - reach).min(), (mean + reach).max()
+    centre, sd = (low + high) / 2, (high - low) / (2 * LIMIT)
+    at, unit = (0.0, 1.0) if problem.place is None else map(float, problem.place)
+    seen = EMState(
+        state.point, (at + unit * state.mean - centre) / sd, unit * np.asarray(state.sd) / sd
+    )
+    return problem._replace(place=_as_place(centre, sd, problem.dtype)), seen
+
+
+def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraints) -> FloatArray:
+    """First guesses above 0 where that is a must, and equal where items share a parameter."""
+    params = params.copy()
+    if constraints.family is not None:
+        above = np.asarray(constraints.family) == FAMILIES.index("lognormal")
+        params[above] = np.maximum(params[above], 0.2)
+    params[:, list(tied)] = params[:, list(tied)].mean(axis=0)
+    return params
+
+
+def mind_the_scale(template: ItemModel, fixed: FloatArray, tied: tuple[int, ...]) -> bool:
+    """Whether fixed or equal parameters forbid that the latent mean and SD are removed."""
+    columns = list(scale_columns(template, np.nan_to_num(fixed)))
+    return not np.isnan(fixed[:, columns]).all() or ties_mind_the_scale(template, tied)
+
+
+def is_covered(problem: EMProblem, point: EMPoint) -> bool:
+    """Whether the grid reaches five SDs either side of every population."""
+    if problem.group is None:
+        return True
+    at, unit = (0.0, 1.0) if problem.place is None else map(float, problem.place)
+    mean, log_sd = np.asarray(point.population, float)
+    ends = np.abs(np.stack([mean, mean]) + np.outer([-5, 5], np.exp(log_sd)) - at)
+    return bool((ends <= LIMIT * unit).all())
+
+
+def place_start(
+    problem: EMProblem,
+    start: Start,
+    fixed: FloatArray,
+    free_scale: bool,
+    known: ScaleMap | None,
+) -> tuple[EMProblem, EMState]:
+    """Problem and first state on the scale that is iterated.
+
+    Args:
+        problem: the problem, its grid not yet placed.
+        start: first guesses on the scale of all subjects together.
+        fixed: parameters that are known; NaN for the others.
+        free_scale: whether the scale is that of all subjects together until the end (parameter
+            expansion); else it is, with groups, the reference's, or the anchors'.
+        known: population on the anchors' scale, where there are anchors.
+
+    Returns:
+        Both; a problem without groups and anchors is left as it is.
+    """
+    params = jnp.asarray(np.where(np.isnan(fixed), start.params, fixed), problem.dtype)
+    if problem.group is None:
+        return problem, EMState(problem.start(params), start.mean, start.sd)
+    weights, group = np.asarray(problem.weights, float), np.asarray(problem.group)
+    population = _by_group(start.mean, weights, group, len(problem.held))
+    point = EMPoint(params, jnp.asarray(population, problem.dtype))
+    if free_scale:
+        return problem, EMState(point, start.mean, start.sd)
+    if known is None:
+        problem = problem._replace(held=jnp.arange(len(problem.held)) == 0)
+        mean, log_sd = population[:, 0]
+        problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
+    else:
+        problem, point = _moved(problem, point, ScaleMap(-known.mean / known.sd, 1 / known.sd))
+    values = jnp.asarray(np.nan_to_num(fixed), problem.dtype)
+    point = point._replace(params=jnp.where(np.isnan(fixed), point.params, values))
+    return _replaced(problem, EMState(point, start.mean, start.sd), 1.2)
+
+
+def run_covered(
+    problem: EMProblem,
+    state: EMState,
+    settings: Settings,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None,
+) -> tuple[EMProblem, Ended]:
+    """Iterate to convergence on the reported scale, on a grid that reaches every population.
+
+    Where the estimates turn out to lie beyond the grid it is laid anew and they are iterated on.
+    """
+    ended = run_em(problem, state, settings, progress, checkpoint)
+    problem, ended = on_reference_scale(problem, ended)
+    for _ in range(PLACINGS):
+        if is_covered(problem, ended.point):
+            break
+        moments = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
+        problem, state = _replaced(problem, EMState(ended.point, *moments), 1.1)
+        again = run_em(problem, state, settings._replace(expand=False), progress, None)
+        ended = again._replace(n_iterations=ended.n_iterations + again.n_iterations)
+    return problem, ended
+
+
+def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, Ended]:
+    """Make the first group's population N(0, 1), where the scale was that of all together."""
+    if problem.group is None or problem.place is not None:
+        return problem, ended
+    mean, log_sd = (float(value) for value in ended.point.population[:, 0])
+    problem, point = _moved(problem, ended.point, ScaleMap(mean, float(np.exp(log_sd))))
+    held = jnp.arange(len(problem.held)) == 0
+    return problem._replace(held=held), ended._replace(point=point)
+
+
+def best_latent(problem: EMProblem, ended: Ended) -> tuple[float, float]:
+    """Latent mean and SD that fit best with the items as they are, by one Newton step each.
+
+    With theta ~ N(0, s^2) and items fixed, d log L / d log s = sum E[theta^2] - n, and the
+    observed information is 2 sum E[theta^2] - sum Var(theta^2) (Louis 1982). With groups it is
+    about the first of them, in its own SDs.
+    """
+    weights = np.asarray(problem.weights, float)
+    mean, sd = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
+    lost = np.asarray(ended.belief.square_variance, float)
+    if problem.group is not None:
+        at, unit = (0.0, 1.0) if problem.place is None else map(float, problem.place)
+        centre, log_sd = np.asarray(ended.point.population[:, 0], float)
+        mean = (at + unit * mean - centre) * np.exp(-log_sd)
+        sd = unit * sd * np.exp(-log_sd)
+        lost = 4 * mean**2 * sd**2 + 2 * sd**4  # were the posteriors Normal
+        weights = weights * (np.asarray(problem.group) == 0)
+    square = weights @ (mean**2 + sd**2)
+    information = 2 * square - weights @ lost
+    shift_information = weights.sum() - weights @ sd**2
+    log_sd = (square - weights.sum()) / information if information > 0 else np.nan
+    shift = weights @ mean / shift_information if shift_information > 0 else np.nan
+    return float(shift), float(np.exp(log_sd))
+
+
+def turned(params: FloatArray, slopes: tuple[int, ...], covariance: Covariance | None):
+    """Items on the scale turned round (theta to -theta), with their covariance."""
+    turn = np.ones(params.shape[1])
+    turn[list(slopes)] = -1.0
+    if covariance is None:
+        return params * turn, None
+    blocks, full, latent = covariance
+    if full is not None:
+        every = np.tile(turn, len(params))
+        full = full * np.outer(every, every)
+    if latent is not None:
+        n_groups = (len(latent) - len(turn)) // 2
+        every = np.concatenate([turn, -np.ones(n_groups), np.ones(n_groups)])
+        latent = latent * np.outer(every, every)
+    return params * turn, Covariance(blocks * np.outer(turn, turn), full, latent)
+
+
+def populations(
+    point: EMPoint, sign: int, covariance: Covariance | None, common: int | None
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and SD of each group on the reported scale, and their standard errors.
+
+    Args:
+        point: the estimates.
+        sign: -1 where the scale is turned round.
+        covariance: of the estimates.
+        common: column of the slope that is made 1 (Rasch), if any.
+
+    Returns:
+        Both two x groups; an error is NaN where the value is not an estimate.
+    """
+    mean, log_sd = np.asarray(point.population, float)
+    factor = 1.0 if common is None else float(point.params[0, common])
+    values = np.stack([sign * mean, np.exp(log_sd)]) * factor
+    n_groups, size = len(mean), point.params.shape[1]
+    if covariance is None or covariance.latent is None:
+        return values, np.full_like(values, np.nan)
+    slopes = np.zeros((2 * n_groups, size + 2 * n_groups))
+    slopes[:, size:] = np.diag(np.concatenate([np.full(n_groups, factor), values[1]]))
+    if common is not None:
+        slopes[:, common] = values.ravel() / factor
+    estimated = np.isfinite(np.diagonal(covariance.latent))
+    variance = np.einsum("ij,jk,ik->i", slopes, np.nan_to_num(covariance.latent), slopes)
+    told = ((slopes != 0) & estimated).any(axis=1) & (variance > 0)
+    return values, np.sqrt(np.where(told, variance, np.nan)).reshape(values.shape)
+
+
+def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
+    """The bank with its known items as they were, covariance included, and flagged."""
+    at = bank.positions(anchors.bank.item_ids)
+    model = jax.tree.map(lambda leaf, known: _put(leaf, at, known), bank.model, anchors.bank.model)
+    covariance = bank.covariance
+    if covariance is not None:
+        theirs = anchors.bank.covariance
+        covariance = _put(covariance, at, np.nan if theirs is None else theirs)
+    statistics = bank.statistics.copy()
+    flags = statistics["flags"].to_numpy(copy=True)
+    flags[at] = ["; ".join(filter(None, ["anchored", text])) for text in flags[at]]
+    statistics["flags"] = flags
+    return replace(
+        bank, model=model, covariance=covariance, full_covariance=None, statistics=statistics
+    )
+
+
+def _put(array: Any, at: IntArray, values: Any) -> FloatArray:
+    out = np.array(array)
+    out[at] = values
+    return out

@@ -1,0 +1,108 @@
+"""Which item is of which model, where a fit is of several."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, check_choice
+from irtcat.models import MIXABLE, MODELS, ItemModel, get_model, mixture
+
+__all__ = ["HOW_TO_MIX", "check_kinds", "model_of_items"]
+
+HOW_TO_MIX = 'for items of several models give each its own: model={"2pl": [...], "graded": [...]}'
+
+
+def model_of_items(model: Any, item_ids: Any) -> tuple[type[ItemModel], np.ndarray | None]:
+    """The class of the items, and the number of each one's own model where there are several.
+
+    Args:
+        model: a name; or a name for each item: model -> ids, id -> model, or one an item in order.
+            In a mapping "default" is for the items that it does not name.
+        item_ids: ids of the responses' items.
+
+    Raises:
+        InputError: for an unknown model or item, an item without a model or with two, or models
+            that cannot be in one fit.
+    """
+    if isinstance(model, str):
+        return get_model(model), None
+    ids = [str(item) for item in item_ids]
+    if isinstance(model, (Mapping, pd.Series)):
+        names = _by_mapping(dict(model), ids)
+    elif isinstance(model, (list, tuple, np.ndarray)) and np.ndim(model) == 1:
+        if len(model) != len(ids):
+            raise argument_error("model", f"{len(ids)} names, one an item", f"{len(model)}")
+        names = list(model)
+    else:
+        must = "a name, a mapping from names to items, or a name for each item"
+        raise argument_error("model", must, model)
+    for name in dict.fromkeys(names):
+        check_choice("model", _lower(name), MODELS)
+    keys = [_lower(name) for name in names]
+    if len(set(keys)) == 1:
+        return MODELS[keys[0]], None
+    for name in keys:
+        if name not in MIXABLE:
+            must = f"among {', '.join(MIXABLE)} where items are of several models"
+            advice = "Its items share a parameter, or are of another kind."
+            if MODELS[name].takes in ("counts", "fractions") or name.startswith(("m2", "m3", "bi")):
+                advice = "Its responses or abilities are of another kind."
+            raise argument_error("model", must, name, advice)
+    present = tuple(key for key in MIXABLE if key in keys)
+    return mixture(present), np.array([present.index(key) for key in keys], np.int32)
+
+
+def _lower(name: Any) -> Any:
+    return name.lower() if isinstance(name, str) else name
+
+
+def _by_mapping(model: dict[Any, Any], ids: list[str]) -> list[Any]:
+    """A model's name for each item, from either kind of mapping."""
+    default = model.pop("default", None)
+    by_item = all(isinstance(value, str) for value in model.values())
+    pairs = list(model.items())
+    if not by_item:
+        pairs = [(item, name) for name, items in model.items() for item in _listed(name, items)]
+    at = {item: j for j, item in enumerate(ids)}
+    names: list[Any] = [None] * len(ids)
+    for item, name in pairs:
+        if str(item) not in at:
+            raise argument_error("model", "about items of the responses", item)
+        j = at[str(item)]
+        if names[j] is not None and _lower(names[j]) != _lower(name):
+            raise argument_error("model", f"one model for item {item}", [names[j], name])
+        names[j] = name
+    missing = [item for item, name in zip(ids, names, strict=True) if name is None]
+    if missing and default is None:
+        advice = 'Add them, or a model for the rest: "default": "2pl".'
+        got = f"none for {', '.join(missing[:5])}" + (" and more" if len(missing) > 5 else "")
+        raise InputError(
+            f"The `model` argument must be a model for every item. Got {got}. {advice}"
+        )
+    return [default if name is None else name for name in names]
+
+
+def _listed(name: Any, items: Any) -> list[Any]:
+    """The items under a model's name."""
+    check_choice("model", _lower(name), MODELS)
+    if isinstance(items, str) or not hasattr(items, "__iter__"):
+        raise argument_error(f"model[{name!r}]", "a list of item ids", items)
+    return list(items)
+
+
+def check_kinds(
+    cls: type[ItemModel], kinds: np.ndarray, categories: np.ndarray, item_ids: Any
+) -> None:
+    """Refuse items with more than two categories under a right/wrong model, by their id."""
+    two = np.array([member.takes == "right/wrong" for member in cls.members])
+    wrong = np.flatnonzero(two[kinds] & (categories > 2))
+    if len(wrong):
+        j = int(wrong[0])
+        graded = ", ".join(key for key, member in MIXABLE.items() if member.takes == "graded")
+        raise argument_error(
+            "model",
+            f"one for items of several categories ({graded}) for item {item_ids[j]}",
+            f"{cls.members[kinds[j]].key}, but its codes go up to {categories[j] - 1}",
+        )

@@ -1,0 +1,151 @@
+"""Which item calls on which ability: what the caller says, made one array."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, check_count
+from irtcat._types import FloatArray
+from irtcat.models import ItemModel, is_bifactor
+from irtcat.responses import Responses
+
+__all__ = ["LatentDesign", "latent_design"]
+
+
+class LatentDesign(NamedTuple):
+    """The abilities of a fit.
+
+    Attributes:
+        pattern: items x dims, 1 where the slope is estimated.
+        factors: names of the abilities.
+        exploratory: whether the axes are free to turn.
+        correlated: whether the abilities' correlations are estimated.
+    """
+
+    pattern: FloatArray
+    factors: list[str]
+    exploratory: bool
+    correlated: bool
+
+    @property
+    def dims(self) -> int:
+        """Number of abilities."""
+        return self.pattern.shape[1]
+
+
+def _from_mapping(pattern: Mapping[Any, Any], ids: list[str]) -> tuple[FloatArray, list[str]]:
+    """Factor -> item ids."""
+    marks = np.zeros((len(ids), len(pattern)))
+    index = pd.Index(ids)
+    for column, items in enumerate(pattern.values()):
+        wanted = [items] if isinstance(items, str) else [str(item) for item in items]
+        at = index.get_indexer(pd.Index(wanted, dtype=object))
+        if (at < 0).any():
+            unknown = [name for name, i in zip(wanted, at, strict=True) if i < 0]
+            raise argument_error("pattern", "made of item ids of the responses", unknown)
+        marks[at, column] = 1.0
+    return marks, [str(name) for name in pattern]
+
+
+def _from_labels(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
+    """The name of each item's specific factor; None or NaN for none."""
+    labels = pd.Series(list(pattern), dtype=object)
+    if len(labels) != len(ids):
+        raise argument_error("pattern", f"of {len(ids)} labels, one an item", len(labels))
+    names = list(dict.fromkeys(labels[labels.notna()]))
+    marks = np.stack([(labels == name).to_numpy(float) for name in names], axis=1)
+    return marks, [str(name) for name in names]
+
+
+def _from_table(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
+    """Items x factors, by item id where it is a DataFrame."""
+    if isinstance(pattern, pd.DataFrame):
+        table = pattern.set_axis(pattern.index.astype(str))
+        missing = [name for name in ids if name not in table.index]
+        if missing:
+            raise argument_error("pattern", "a table with a row for every item", missing)
+        names = [str(name) for name in table.columns]
+        values = table.loc[ids].to_numpy()
+    else:
+        values, names = np.asarray(pattern), []
+    must = f"an items x factors table of 0 and 1 with {len(ids)} rows"
+    try:
+        marks = np.asarray(values, float)
+    except (TypeError, ValueError):
+        raise argument_error("pattern", must, values.tolist()) from None
+    if marks.ndim != 2 or len(marks) != len(ids) or not np.isin(marks, (0.0, 1.0)).all():
+        raise argument_error("pattern", must, f"shape {marks.shape}")
+    return marks, names or [f"F{i + 1}" for i in range(marks.shape[1])]
+
+
+def _marks(pattern: Any, ids: list[str], bifactor: bool) -> tuple[FloatArray, list[str]]:
+    """The pattern in whatever form it was given."""
+    if isinstance(pattern, Mapping):
+        return _from_mapping(pattern, ids)
+    if not isinstance(pattern, pd.DataFrame) and np.ndim(pattern) == 1:
+        if not bifactor:
+            raise argument_error(
+                "pattern", "an items x factors table, or factor -> item ids", pattern
+            )
+        return _from_labels(pattern, ids)
+    return _from_table(pattern, ids)
+
+
+def _bifactor(marks: FloatArray, names: list[str]) -> tuple[FloatArray, list[str]]:
+    """Put the general factor in front where it is not there yet."""
+    if marks.shape[1] > 1 and is_bifactor(marks):
+        return marks, names
+    if (marks.sum(axis=1) > 1).any():
+        raise argument_error("pattern", "of at most one specific factor an item", "several")
+    return np.column_stack([np.ones(len(marks)), marks]), ["general", *names]
+
+
+def latent_design(
+    responses: Responses,
+    cls: type[ItemModel],
+    dims: int | None,
+    pattern: Any,
+    correlated: bool,
+) -> LatentDesign:
+    """Settle the abilities of a fit from the arguments ``dims``, ``pattern`` and ``correlated``.
+
+    Raises:
+        InputError: when they do not fit each other, the model or the items.
+    """
+    ids = [str(name) for name in responses.item_ids]
+    if pattern is None:
+        if cls.key == "bifactor":
+            raise argument_error("pattern", "given for the bifactor model", None)
+        if dims is None:
+            raise argument_error("dims", f"given (or a pattern) for the {cls.key} model", None)
+        if correlated:
+            raise argument_error(
+                "correlated", "False without a pattern", True, "Rotate the fitted bank instead."
+            )
+        check_count("dims", dims, least=2, most=len(ids) - 1)
+        names = [f"F{i + 1}" for i in range(dims)]
+        return LatentDesign(np.ones((len(ids), dims)), names, True, False)
+    bifactor = cls.key == "bifactor"
+    marks, names = _marks(pattern, ids, bifactor)
+    if bifactor:
+        if correlated:
+            raise argument_error("correlated", "False for the bifactor model", True)
+        marks, names = _bifactor(marks, names)
+    if dims is not None and dims != marks.shape[1]:
+        raise argument_error("dims", f"{marks.shape[1]}, as the pattern says, or left out", dims)
+    if marks.shape[1] < 2:
+        raise argument_error("pattern", "of at least 2 factors", marks.shape[1])
+    empty = [name for name, n in zip(names, marks.sum(axis=0), strict=True) if n == 0]
+    if empty:
+        raise argument_error("pattern", "one with items for every factor", empty)
+    bare = [name for name, n in zip(ids, marks.sum(axis=1), strict=True) if n == 0]
+    if bare:
+        raise argument_error("pattern", "one with a factor for every item", bare)
+    if marks.all():
+        raise InputError(
+            "The `pattern` argument must leave out some slopes: with all of them free the axes may "
+            f"turn. Got {marks.shape[1]} factors on all items. Use dims={marks.shape[1]}."
+        )
+    return LatentDesign(marks, names, False, bool(correlated))

@@ -1,0 +1,354 @@
+"""Standard errors with several abilities.
+
+On a grid the observed information of all parameters together (item parameters and correlations of
+the abilities) is what complete data would hold less the posterior covariance of the score (Louis
+1982). In the bifactor model and on subjects' own nodes it is the slope of the score, by central
+differences. On tests too long for either, each item's block comes from the outer products of the
+subjects' expected scores.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat._types import FloatArray
+from irtcat.fitting._mstep import Constraints, penalised_terms
+from irtcat.fitting._several import (
+    SeveralProblem,
+    correlation_root,
+    own_sums,
+    pairs_of,
+)
+from irtcat.fitting.em import EMPoint
+from irtcat.models import PLANES, ItemModel, as_points, unpack
+from irtcat.scoring import Grid, Groups, Several, grid_posterior, group_step, item_curves
+
+__all__ = ["several_covariance"]
+
+FULL_WORK = 3e10
+STEP = 1e-4
+
+
+def _log_density(pairs: Array, theta: Array) -> Array:
+    """Log-density at each node of standard Normal abilities with these correlations."""
+    dims = theta.shape[1]
+    rows, columns = np.tril_indices(dims, -1)
+    matrix = jnp.eye(dims, dtype=theta.dtype).at[rows, columns].set(pairs)
+    matrix = matrix.at[columns, rows].set(pairs)
+    root = jnp.linalg.cholesky(matrix)
+    z = jax.scipy.linalg.solve_triangular(root, theta.T, lower=True)
+    return -0.5 * (z**2).sum(0) - jnp.log(jnp.diagonal(root)).sum()
+
+
+def _derivatives(
+    template: ItemModel, params: Array, theta: Array
+) -> Float[Array, "nodes items params"]:
+    """Derivative of the logit curve of all items by their parameters."""
+
+    def logit(phi: Array, item: ItemModel, at: Array) -> Array:
+        return unpack(item, phi).natural(at)[1]
+
+    over = jax.vmap(jax.vmap(jax.grad(logit), (0, 0, None)), (None, None, 0))
+    return over(params, template, theta)
+
+
+@jax.jit
+def _complete(
+    template: ItemModel, params: Array, belief: Several, constraints: Constraints, theta: Array
+) -> Float[Array, "items params params"]:
+    """-E[second derivative] of each item's complete-data log-posterior."""
+    if isinstance(template, PLANES):
+        return penalised_terms(template, params, belief.counts, belief.totals, constraints, theta)[
+            2
+        ]
+
+    def objective(phi: Array, item: ItemModel, counts: Array, totals: Array) -> Array:
+        natural = jax.vmap(unpack(item, phi).natural)(as_points(theta))
+        return (jnp.concatenate([totals[None], counts]).T * natural).sum()
+
+    in_axes = (0, 0, -1, None if belief.totals.ndim == 1 else -1)
+    hessian = jax.vmap(jax.hessian(objective), in_axes)(
+        params, template, belief.counts, belief.totals
+    )
+    eye = jnp.eye(params.shape[1], dtype=params.dtype)
+    return -hessian + constraints.prior_precision[..., None] * eye
+
+
+@functools.partial(jax.jit, static_argnames=("gaps", "whole"))
+def _lost(
+    point_params: Array,
+    root: Array,
+    score_r: Float[Array, "nodes pairs"],
+    template: ItemModel,
+    x: Array,
+    weights: Array,
+    grid: Grid,
+    chunks: Array,
+    *,
+    gaps: bool,
+    whole: bool,
+) -> tuple[Array, Array]:
+    """Posterior covariance of the score summed over subjects, and each item's outer products."""
+    params = point_params
+    n, n_items = x.shape
+    n_params, dtype = params.shape[1], params.dtype
+    theta = grid.nodes @ root.T
+    curves = item_curves(unpack(template, params), theta)
+    right = jnp.exp(curves.base + curves.contrast[0])
+    slopes = _derivatives(template, params, theta)
+    total = n_items * n_params + score_r.shape[1]
+
+    def body(carry: tuple[Array, Array], rows: Array) -> tuple[tuple[Array, Array], None]:
+        lost, cross = carry
+        safe = jnp.minimum(rows, n - 1)
+        hot, mask = template.channels(x[safe], 1, gaps, dtype)
+        seen = jnp.ones_like(hot[0]) if mask is None else mask
+        post = grid_posterior(hot, mask, curves, grid.log_prior)[0]
+        row_weight = jnp.where(rows < n, weights[safe], 0)
+        mean = [
+            hot[0] * (post @ slopes[:, :, p]) - seen * (post @ (right * slopes[:, :, p]))
+            for p in range(n_params)
+        ]
+        average = jnp.stack(mean, -1)
+        weighted = average * row_weight[:, None, None]
+        cross = cross + jnp.einsum("rjp,rjq->jpq", weighted, average)
+        if not whole:
+            return (lost, cross), None
+
+        def node(carry: Array, at: tuple[Array, ...]) -> tuple[Array, None]:
+            p, mu, slope, r = at
+            residual = hot[0] - seen * mu
+            scaled = residual * (p * row_weight)[:, None]
+            gram = scaled.T @ residual
+            items = (slope[:, :, None, None] * gram[:, None, :, None] * slope).reshape(
+                n_items * n_params, -1
+            )
+            side = (scaled.sum(0)[:, None] * slope).reshape(-1, 1) * r
+            corner = (p @ row_weight) * jnp.outer(r, r)
+            return carry + jnp.block([[items, side], [side.T, corner]]), None
+
+        lost = jax.lax.scan(node, lost, (post.T, right, slopes, score_r))[0]
+        everything = jnp.concatenate([average.reshape(len(rows), -1), post @ score_r], axis=1)
+        return (lost - everything.T @ (row_weight[:, None] * everything), cross), None
+
+    size = total if whole else 0
+    empty = (
+        jnp.zeros((size, size), dtype),
+        jnp.zeros((n_items, n_params, n_params), dtype),
+    )
+    return jax.lax.scan(body, empty, chunks)[0]
+
+
+def _grid_information(
+    problem: SeveralProblem, point: EMPoint, belief: Several, whole: bool
+) -> tuple[FloatArray | None, FloatArray]:
+    """Observed information (None unless ``whole``), and the items' blocks."""
+    rule = problem.rule
+    assert isinstance(rule, Grid)
+    dims = rule.nodes.shape[1]
+    root = correlation_root(point.population, dims)
+    theta = rule.nodes @ root.T
+    pairs = (root @ root.T)[np.tril_indices(dims, -1)]
+    n_pairs = len(pairs) if problem.correlated else 0
+    score_r = jnp.zeros((len(theta), 0), theta.dtype)
+    if n_pairs:
+        score_r = jax.jacfwd(_log_density)(pairs, theta)
+    lost, cross = _lost(
+        point.params, root, score_r, problem.template, problem.x, problem.weights,
+        rule, problem.chunks, gaps=problem.gaps, whole=whole,
+    )  # fmt: skip
+    prior = np.asarray(problem.constraints.prior_precision, float)
+    blocks = np.asarray(cross, float) + prior[..., None] * np.eye(prior.shape[1])
+    if not whole:
+        return None, blocks
+    complete = np.asarray(
+        _complete(problem.template, point.params, belief, problem.constraints, theta), float
+    )
+    information = -np.asarray(lost, float)
+    n_params = complete.shape[1]
+    for j, block in enumerate(complete):
+        at = slice(j * n_params, (j + 1) * n_params)
+        information[at, at] += block
+    if n_pairs:
+        hessian = jax.hessian(lambda r: belief.mass @ _log_density(r, theta))(pairs)
+        information[-n_pairs:, -n_pairs:] -= np.asarray(hessian, float)
+    return information, blocks
+
+
+@functools.partial(jax.jit, static_argnames=("gaps",))
+def _group_score(
+    params: Array,
+    template: ItemModel,
+    x: Array,
+    weights: Array,
+    item_weights: Array,
+    groups: Groups,
+    chunks: Array,
+    constraints: Constraints,
+    *,
+    gaps: bool,
+) -> Array:
+    """Gradient of the marginal log-posterior of the bifactor model."""
+    belief = group_step(
+        unpack(template, params), x, weights, item_weights, groups, chunks, gaps=gaps
+    )
+    return penalised_terms(
+        template, params, belief.counts, belief.totals, constraints, pairs_of(groups)
+    )[1]
+
+
+def _score(
+    problem: SeveralProblem, params: Array, pairs: FloatArray, belief: Several
+) -> FloatArray:
+    """Gradient of the marginal log-posterior by all parameters, correlations last."""
+    everyone = jnp.ones_like(problem.item_weights)
+    if isinstance(problem.rule, Groups):
+        gradient = _group_score(
+            params, problem.template, problem.x, problem.weights, everyone, problem.rule,
+            problem.chunks, problem.constraints, gaps=problem.gaps,
+        )  # fmt: skip
+        return np.asarray(gradient, float).ravel()
+    dims = problem.template.dims
+    matrix = _correlation_matrix(pairs, dims)
+    root = jnp.asarray(np.linalg.cholesky(matrix), params.dtype)
+    sums = own_sums(
+        params, root, problem.template, problem.x, problem.weights, everyone, problem.rule,
+        belief.mean, belief.covariance, problem.chunks, gaps=problem.gaps,
+    )  # fmt: skip
+    precision = problem.constraints.prior_precision
+    gradient = sums.gradient - precision * (params - problem.constraints.prior_mean)
+    parts = [np.asarray(gradient, float).ravel()]
+    if problem.correlated:
+        inverse = np.linalg.inv(matrix)
+        n = float(problem.weights.sum())
+        by_entry = inverse @ np.asarray(sums.second, float) @ inverse - n * inverse
+        parts.append(by_entry[np.tril_indices(dims, -1)])
+    return np.concatenate(parts)
+
+
+def _correlation_matrix(pairs: FloatArray, dims: int) -> FloatArray:
+    matrix = np.eye(dims)
+    if len(pairs):
+        matrix[np.tril_indices(dims, -1)] = pairs
+        matrix += np.tril(matrix, -1).T
+    return matrix
+
+
+def _differenced_information(
+    problem: SeveralProblem, point: EMPoint, belief: Several, free: np.ndarray
+) -> FloatArray:
+    """Minus the slope of the score; rows and columns of parameters that are not free stay 0."""
+    params = np.asarray(point.params, float)
+    root = np.asarray(correlation_root(point.population, problem.template.dims), float)
+    pairs = np.zeros(0)
+    if problem.correlated:
+        pairs = (root @ root.T)[np.tril_indices(len(root), -1)]
+    total = params.size + len(pairs)
+    information = np.zeros((total, total))
+    for k in np.flatnonzero(free):
+        ends = []
+        for sign in (1.0, -1.0):
+            moved = np.concatenate([params.ravel(), pairs])
+            moved[k] += sign * STEP
+            vector = jnp.asarray(moved[: params.size].reshape(params.shape), point.params.dtype)
+            ends.append(_score(problem, vector, moved[params.size :], belief))
+        information[k] = -(ends[0] - ends[1]) / (2 * STEP)
+    return (information + information.T) / 2
+
+
+def _inverse(information: FloatArray, free: np.ndarray) -> FloatArray | None:
+    """Covariance of the free parameters (NaN for others); None if not positive definite."""
+    at = np.flatnonzero(free)
+    inner = information[np.ix_(at, at)]
+    try:
+        np.linalg.cholesky(inner)
+    except np.linalg.LinAlgError:
+        return None
+    out = np.full(information.shape, np.nan)
+    out[np.ix_(at, at)] = np.linalg.inv(inner)
+    return out
+
+
+def _work(problem: SeveralProblem, n_free: int) -> float:
+    """Rough number of operations that the whole matrix takes."""
+    n_rows, n_items = problem.x.shape
+    if isinstance(problem.rule, Grid):
+        n_params = problem.constraints.lower.shape[0]
+        return float(len(problem.rule.nodes)) * (
+            2 * n_rows * n_items**2 + 3 * (n_items * n_params) ** 2
+        )
+    if isinstance(problem.rule, Groups):
+        n_nodes = len(problem.rule.general.nodes) * len(problem.rule.specific.nodes)
+        return 2.0 * n_free * 8 * n_rows * n_nodes * n_items
+    return 2.0 * n_free * 60 * n_rows * len(problem.rule.points) * n_items
+
+
+def several_covariance(
+    problem: SeveralProblem, point: EMPoint, belief: Several, free: np.ndarray, which: str
+) -> tuple[FloatArray | None, FloatArray | None, str]:
+    """Covariance of each item's parameters and of the correlations.
+
+    Args:
+        problem: what was fitted.
+        point: the estimates.
+        belief: the E-step there.
+        free: items x params, the parameters that are identified.
+        which: "auto", "full", "block" or "none".
+
+    Returns:
+        items x params x params (NaN where not free), the standard errors of the correlations (dims
+        x dims, None where not estimated), and how they were computed.
+    """
+    if which == "none":
+        return None, None, "none"
+    n_items, n_params = free.shape
+    dims = problem.template.dims
+    n_pairs = dims * (dims - 1) // 2 if problem.correlated else 0
+    every = np.concatenate([free.ravel(), np.ones(n_pairs, bool)])
+    exact = isinstance(problem.rule, Grid) or point.params.dtype == np.float64
+    whole = exact and (
+        which == "full" or (which == "auto" and _work(problem, int(every.sum())) <= FULL_WORK)
+    )
+    blocks: FloatArray | None = None
+    information: FloatArray | None = None
+    if isinstance(problem.rule, Grid):
+        information, blocks = _grid_information(problem, point, belief, whole)
+    elif whole:
+        information = _differenced_information(problem, point, belief, every)
+    if information is not None:
+        covariance = _inverse(information, every)
+        if covariance is not None:
+            at = np.arange(n_items * n_params).reshape(n_items, n_params)
+            items = covariance[at[:, :, None], at[:, None, :]]
+            errors = None
+            if n_pairs:
+                variance = np.diagonal(covariance)[-n_pairs:]
+                errors = _correlation_matrix(np.sqrt(variance), dims) - np.eye(dims)
+            return items, errors, "full"
+    if blocks is None:
+        blocks = _own_blocks(problem, point, belief)
+    if blocks is None:
+        return None, None, "none"
+    out = np.full_like(blocks, np.nan)
+    for j, block in enumerate(blocks):
+        inverse = _inverse(block, free[j])
+        if inverse is not None:
+            out[j] = inverse
+    return out, None, "block"
+
+
+def _own_blocks(problem: SeveralProblem, point: EMPoint, belief: Several) -> FloatArray | None:
+    """Outer products of the expected scores of each item, on subjects' own nodes."""
+    if isinstance(problem.rule, Groups):
+        return None
+    root = correlation_root(point.population, problem.template.dims)
+    sums = own_sums(
+        point.params, root, problem.template, problem.x, problem.weights,
+        jnp.ones_like(problem.item_weights), problem.rule, belief.mean, belief.covariance,
+        problem.chunks, gaps=problem.gaps,
+    )  # fmt: skip
+    prior = np.asarray(problem.constraints.prior_precision, float)
+    return np.asarray(sums.cross, float) + prior[..., None] * np.eye(prior.shape[1])

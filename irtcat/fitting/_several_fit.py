@@ -1,0 +1,472 @@
+"""Marginal maximum likelihood with several abilities, from responses to a `Fit`."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from irtcat._checks import argument_error, check_count
+from irtcat._precision import choose_precision, precision
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.fitting._em_fit import (
+    FIRST_JUMP,
+    NOISE,
+    TOLERANCE,
+    _categories,
+    _distinct_rows,
+    _flags,
+    _kind,
+    _Rows,
+    _statistics,
+)
+from irtcat.fitting._loop import Ended, Settings, run_em
+from irtcat.fitting._options import Options
+from irtcat.fitting._pattern import LatentDesign, latent_design
+from irtcat.fitting._priors import PriorTable, prior_table
+from irtcat.fitting._result import Fit
+from irtcat.fitting._several import (
+    SeveralProblem,
+    correlation_root,
+    free_correlations,
+    pair_template,
+    run_several,
+)
+from irtcat.fitting._several_errors import several_covariance
+from irtcat.fitting._start import Start, starting_point
+from irtcat.fitting.em import EMPoint, EMState
+from irtcat.models import Design, ItemModel, column_names, field_columns, pack, unpack
+from irtcat.responses import Responses
+from irtcat.scoring import (
+    Grid,
+    Groups,
+    Own,
+    Several,
+    as_rule,
+    choose_nodes,
+    group_items,
+    n_nodes,
+    narrowest_sd,
+    own_rule,
+    posterior_modes,
+    row_blocks,
+    row_chunks,
+)
+
+__all__ = ["fit_several"]
+
+REFINEMENTS = 3
+CHECK_WORK = 4e9
+OWN_NOISE = 1e-8
+"""Nodes of their own move with the posteriors, and the objective by their error."""
+
+
+def _factor_start(x: np.ndarray, weights: FloatArray, dims: int) -> FloatArray:
+    """Slopes from principal factors of the items' correlations, pairwise where there are gaps."""
+    values = np.asarray(x, float)
+    seen = np.isfinite(values) & (values >= 0)
+    values = np.where(seen, values, 0.0)
+    w = weights[:, None]
+    n = np.maximum((w * seen).T @ seen, 1.0)
+    both = (w * values).T @ values / n
+    first = (w * values).T @ seen / n
+    spread = np.sqrt(np.maximum(first - first**2, 1e-4))
+    phi = np.clip((both - first * first.T) / (spread * spread.T), -0.95, 0.95)
+    # Dichotomies weaken a correlation: about by this factor at the middle, more further out.
+    rough = np.clip(np.sin(np.pi / 2 * phi), -0.95, 0.95)
+    h2 = np.clip(np.abs(rough - np.diag(np.diagonal(rough))).max(axis=1), 0.05, 0.9)
+    for _ in range(20):
+        matrix = rough.copy()
+        np.fill_diagonal(matrix, h2)
+        values_, vectors = np.linalg.eigh(matrix)
+        loadings = vectors[:, -dims:] * np.sqrt(np.maximum(values_[-dims:], 1e-3))
+        h2 = np.clip((loadings**2).sum(axis=1), 0.01, 0.85)
+    shrink = np.sqrt(np.minimum(1.0, 0.85 / np.maximum((loadings**2).sum(axis=1), 1e-9)))
+    loadings = loadings * shrink[:, None]
+    return 1.702 * loadings / np.sqrt(1 - (loadings**2).sum(axis=1, keepdims=True))
+
+
+def _start_params(
+    template: ItemModel, rows: _Rows, start: Start, design: LatentDesign, dtype: np.dtype
+) -> FloatArray:
+    """Where the items begin; a fit without a pattern needs slopes that differ by ability."""
+    if not design.exploratory:
+        return start.params
+    slopes = _factor_start(rows.x, rows.weights, design.dims)
+    shares = ((start.counts + 0.5) / (start.item_n + 1)).T
+    model = template.start(jnp.asarray(shares, dtype), jnp.asarray(slopes, dtype))
+    return np.asarray(pack(model), float)
+
+
+def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -> PriorTable:
+    """Hold the slopes that the pattern leaves out; priors that do not mind how the axes turn."""
+    slopes = list(field_columns(template, ["slope"]))
+    c = prior.constraints
+    free = np.array(c.free)
+    free[:, slopes] = design.pattern != 0
+    mean = np.array(c.prior_mean)
+    if design.exploratory:
+        stated = prior.description.get("slope")
+        if stated is not None and stated[0] != 0:
+            raise argument_error(
+                "priors['slope']", "of mean 0 where the axes are free to turn", stated
+            )
+        mean[:, slopes] = 0.0
+    weights = np.where(free, np.asarray(c.prior_precision), 0.0)
+    held = c._replace(
+        prior_mean=jnp.asarray(mean, c.prior_mean.dtype),
+        prior_precision=jnp.asarray(weights, c.prior_precision.dtype),
+        free=jnp.asarray(free),
+    )
+    return prior._replace(constraints=held)
+
+
+class _Work:
+    """One fit on its way: the problem, and the ways to put another rule into it."""
+
+    def __init__(self, rows: _Rows, design: LatentDesign, template: ItemModel, dtype: np.dtype):
+        self.rows, self.design, self.dtype = rows, design, dtype
+        self.bifactor = template.key == "bifactor"
+        self.group = group_items(design.pattern)[0]
+        self.template = (
+            pair_template(template, design.pattern, self.group) if self.bifactor else template
+        )
+        self.x = jax.device_put(rows.x, may_alias=True)
+
+    def choose(self, narrowest: float, steepest: float, nodes: int | None) -> Any:
+        """The rule for posteriors of this SD and items of this slope."""
+        chosen = choose_nodes(self.design.dims, self.bifactor, narrowest, steepest, nodes)
+        return self.rule(chosen)
+
+    def rule(self, chosen: float | Own) -> Grid | Groups | Own:
+        """The nodes themselves, in working precision."""
+        return as_rule(chosen, self.design.pattern, self.bifactor, self.dtype)
+
+    def problem(self, rule: Grid | Groups | Own, prior: PriorTable) -> SeveralProblem:
+        """All that stays the same during the iterations."""
+        n_points = n_nodes(rule)
+        if isinstance(rule, Own):
+            n_points *= self.rows.x.shape[1] * 4  # curves of every subject's own points
+        return SeveralProblem(
+            self.template,
+            self.x,
+            jnp.asarray(self.rows.weights, self.dtype),
+            jnp.asarray(~prior.aside, self.dtype),
+            self.rows.gaps,
+            self.reduced(prior).constraints,
+            rule,
+            jnp.asarray(row_chunks(len(self.rows.x), n_points)),
+            self.design.exploratory,
+            self.design.correlated,
+            jnp.asarray(self.group, jnp.int32) if self.bifactor else None,
+        )
+
+    def reduced(self, prior: PriorTable) -> PriorTable:
+        """The constraints of the parameters as they are iterated (bifactor: pairs of slopes)."""
+        if not self.bifactor:
+            return prior
+        c = prior.constraints
+        columns = self.columns
+        row = np.arange(len(columns))[:, None]
+        three = [0, 1, self.design.dims]
+        free = np.asarray(c.free)[row, columns]
+        return prior._replace(
+            constraints=c._replace(
+                prior_mean=jnp.asarray(np.asarray(c.prior_mean)[row, columns]),
+                prior_precision=jnp.asarray(np.asarray(c.prior_precision)[row, columns]),
+                free=jnp.asarray(free),
+                lower=jnp.asarray(np.asarray(c.lower)[three]),
+                upper=jnp.asarray(np.asarray(c.upper)[three]),
+            )
+        )
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Columns of the general slope, the item's own specific slope, and the intercept."""
+        dims = self.design.dims
+        own = np.minimum(self.group + 1, dims - 1)
+        return np.column_stack([np.zeros_like(own), own, np.full_like(own, dims)])
+
+    def shrink(self, params: FloatArray) -> FloatArray:
+        """Parameters as they are iterated."""
+        if not self.bifactor:
+            return params
+        out = np.take_along_axis(params, self.columns, axis=1)
+        out[:, 1] *= (self.design.pattern[:, 1:] != 0).any(1)
+        return out
+
+    def widen(self, params: FloatArray) -> FloatArray:
+        """Undo `shrink`."""
+        if not self.bifactor:
+            return params
+        out = np.zeros((len(params), self.design.dims + 1))
+        np.put_along_axis(out, self.columns, params, axis=1)
+        return out
+
+    def widen_covariance(self, covariance: FloatArray) -> FloatArray:
+        """Blocks of all parameters from those of the iterated ones, NaN elsewhere."""
+        if not self.bifactor:
+            return covariance
+        n_params = self.design.dims + 1
+        out = np.full((len(covariance), n_params, n_params), np.nan)
+        row = np.arange(len(covariance))[:, None, None]
+        out[row, self.columns[:, :, None], self.columns[:, None, :]] = covariance
+        return out
+
+
+def _settings(options: Options, name: str, prior: PriorTable, own: bool) -> Settings:
+    return Settings(
+        TOLERANCE[name] if options.tolerance is None else options.tolerance,
+        options.max_iterations,
+        FIRST_JUMP[name] if options.accelerate else None,
+        options.expand and not prior.scaled,
+        max(NOISE[name], OWN_NOISE) if own else NOISE[name],
+    )
+
+
+def _steepest(template: ItemModel, params: FloatArray) -> float:
+    slopes = params[:, list(field_columns(template, ["slope"]))]
+    return float(np.quantile(np.abs(slopes).max(axis=1), 0.9))
+
+
+def _first_covariance(work: _Work, template: ItemModel, params: FloatArray) -> Any:
+    """Posterior modes and widths at the start."""
+    model = unpack(template, jnp.asarray(params, work.dtype))
+    n_cells = work.rows.x.shape[1] * (work.design.dims + 2) ** 2
+    chunks = jnp.asarray(row_chunks(len(work.rows.x), n_cells))
+    return posterior_modes(model, work.x, chunks, jnp.zeros((), work.dtype), gaps=work.rows.gaps)
+
+
+def _iterate(
+    work: _Work, template: ItemModel, params: FloatArray, prior: PriorTable, options: Options
+) -> tuple[SeveralProblem, Ended]:
+    """Run EM; refine the grid and go on where it proves too coarse for the posteriors."""
+    design = work.design
+    dims = design.dims
+    n_pairs = dims * (dims - 1) // 2 if design.correlated else 0
+    modes = _first_covariance(work, template, params)
+    spread = narrowest_sd(np.asarray(modes.covariance))
+    rule = work.choose(spread, _steepest(template, params), options.nodes)
+    point = EMPoint(jnp.asarray(work.shrink(params), work.dtype), jnp.zeros(n_pairs, work.dtype))
+    state = EMState(point, np.asarray(modes.mode, float), np.asarray(modes.covariance, float))
+    traces, used = [], 0
+    for turn in range(REFINEMENTS):
+        problem = work.problem(rule, prior)
+        settings = _settings(options, str(work.dtype), prior, isinstance(rule, Own))
+        left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
+        ended = run_em(problem, state, left, options.progress, step_map=run_several)
+        traces.append(ended.trace)
+        used += ended.n_iterations
+        now = np.asarray(ended.point.params, float)
+        spread = narrowest_sd(np.asarray(ended.belief.covariance))
+        finer = work.choose(spread, _steepest(work.template, now), options.nodes)
+        good = isinstance(rule, Own) or (
+            not isinstance(finer, Own) and n_nodes(finer) <= n_nodes(rule)
+        )
+        if good or turn + 1 == REFINEMENTS or used >= options.max_iterations:
+            break
+        rule = finer
+        state = _state(ended.point, ended.belief)
+    return problem, ended._replace(n_iterations=used, trace=traces[-1])
+
+
+def _identified(
+    work: _Work, template: ItemModel, params: FloatArray, correlations: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Axes that are defined: echelon without a pattern, pointing to more right answers.
+
+    Without a pattern the axes are turned so that one item has no slope on all but the first, a
+    second none on all but the first two, and so on; the items are those that tell most of it
+    (pivoted QR), so that the constraint costs no precision.
+
+    Returns:
+        Parameters, correlations, and the pattern.
+    """
+    columns = list(field_columns(template, ["slope"]))
+    params, pattern = params.copy(), work.design.pattern.copy()
+    slopes = params[:, columns]
+    if work.design.exploratory:
+        turn, _, pivots = scipy.linalg.qr(slopes.T, pivoting=True, mode="economic")
+        slopes = slopes @ turn
+        for k in range(slopes.shape[1]):
+            pattern[pivots[k], k + 1 :] = 0.0
+        slopes = np.where(pattern != 0, slopes, 0.0)
+    sign = np.where(slopes.sum(axis=0) < 0, -1.0, 1.0)
+    params[:, columns] = slopes * sign
+    return params, correlations * np.outer(sign, sign), pattern
+
+
+def _state(point: EMPoint, belief: Several) -> EMState:
+    """Where to go on, with the posteriors as they were found."""
+    return EMState(point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
+
+
+def _evaluate(
+    problem: SeveralProblem, params: FloatArray, correlations: FloatArray, ended: Ended
+) -> Ended:
+    """The E-step at the identified parameters with all items, also those that were set aside."""
+    dtype = problem.weights.dtype
+    free = ended.point.population
+    if problem.correlated:
+        free = free_correlations(jnp.asarray(correlations, dtype))
+    everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
+    state = _state(EMPoint(jnp.asarray(params, dtype), free), ended.belief)
+    if isinstance(problem.rule, Own):  # the axes may have turned: place the nodes again
+        root = correlation_root(free, problem.template.dims)
+        zero = jnp.zeros(problem.template.dims, dtype)
+        model = unpack(problem.template, state.point.params).rescale(zero, root)
+        modes = posterior_modes(
+            model, problem.x, problem.chunks, jnp.zeros((), dtype), gaps=problem.gaps
+        )
+        state = EMState(state.point, np.asarray(modes.mode), np.asarray(modes.covariance))
+        state = _state(state.point, run_several(everyone, state, 0.0, 0, False)[1])
+    update, belief = run_several(everyone, state, 0.0, 0, False)
+    return ended._replace(point=state.point, update=update, belief=belief)
+
+
+def _finer_log_likelihood(work: _Work, problem: SeveralProblem, ended: Ended) -> float:
+    """The log-likelihood by a rule twice as fine (NaN where that would take long)."""
+    rule, dims = problem.rule, work.design.dims
+    if isinstance(rule, Own):
+        each = round(len(rule.points) ** (1 / dims))
+        finer: Any = own_rule(dims, each + 2 if dims <= 6 else 2 * len(rule.points))
+    else:
+        line = rule.general.nodes if isinstance(rule, Groups) else rule.nodes
+        inner = np.unique(np.asarray(line, float)[:, 0].round(6))
+        spacing = float(inner[1] - inner[0]) / 2
+        finer = spacing
+    fine = work.rule(finer)
+    if float(n_nodes(fine)) * work.rows.x.size > CHECK_WORK:
+        return np.nan
+    n_points = n_nodes(fine) * (work.rows.x.shape[1] * 4 if isinstance(fine, Own) else 1)
+    other = problem._replace(
+        rule=fine,
+        chunks=jnp.asarray(row_chunks(len(work.rows.x), n_points)),
+        item_weights=jnp.ones_like(problem.item_weights),
+    )
+    state = _state(ended.point, ended.belief)
+    belief = run_several(other, state, 0.0, 0, False)[1]
+    return float(work.rows.weights @ np.asarray(belief.log_z, float))
+
+
+def _check(responses: Any, options: Options) -> None:
+    must = "left out for a model of several abilities"
+    if not isinstance(responses, Responses):
+        raise argument_error("responses", "Responses for a model of several abilities", "a source")
+    for name in ("positive", "checkpoint", "devices", "groups", "anchors", "fixed", "equal"):
+        if getattr(options, name) not in (None, False, ()):
+            raise argument_error(name, must, type(getattr(options, name)).__name__)
+    if options.standard_errors == "sandwich":
+        raise argument_error("standard_errors", "auto, full, block or none", "sandwich")
+    if options.nodes is not None:
+        check_count("nodes", options.nodes, least=3)
+
+
+def fit_several(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
+    """Marginal maximum likelihood of a model with several abilities (see `irtcat.fit`)."""
+    _check(responses, options)
+    design = latent_design(responses, cls, options.dims, options.pattern, options.correlated)
+    rows = _distinct_rows(responses, cls, None)
+    name = choose_precision(options.precision, rows.x.size)
+    categories = _categories(responses, cls)
+    with precision(name) as dtype:
+        settings = {"pattern": design.pattern}
+        blank = cls.blank(Design(categories, design.dims, settings))
+        template = jax.tree.map(lambda leaf: jnp.asarray(leaf, _kind(leaf, dtype)), blank)
+        x = jax.device_put(rows.x, may_alias=True)
+        blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
+        start = starting_point(
+            template, x, rows.weights, blocks, rows.gaps, dtype, False, categories
+        )
+        table = prior_table(
+            template, start.counts, start.item_n, options.priors, options.weak_priors, False, dtype,
+            responses.item_ids,
+        )  # fmt: skip
+        prior = _constraints(table, design, template)
+        work = _Work(rows, design, template, dtype)
+        params = _start_params(template, rows, start, design, dtype)
+        problem, ended = _iterate(work, template, params, prior, options)
+        params = work.widen(np.asarray(ended.point.params, float))
+        root = np.asarray(correlation_root(ended.point.population, design.dims), float)
+        params, correlations, pattern = _identified(work, template, params, root @ root.T)
+        ended = _evaluate(problem, work.shrink(params), correlations, ended)
+        finer = _finer_log_likelihood(work, problem, ended)
+        free = np.array(prior.constraints.free)
+        free[:, list(field_columns(template, ["slope"]))] = pattern != 0
+        inner = np.take_along_axis(free, work.columns, axis=1) if work.bifactor else free
+        covariance, errors, how = several_covariance(
+            problem, ended.point, ended.belief, inner, options.standard_errors
+        )
+    if covariance is not None:
+        covariance = work.widen_covariance(covariance)
+    n_pairs = design.dims * (design.dims - 1) // 2 if design.correlated else 0
+    log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
+    flags = _several_flags(prior, start, params, covariance, free, template)
+    statistics = _statistics(responses, categories, start, flags)
+    bank = ItemBank(
+        replace(unpack(blank, params), pattern=pattern),  # type: ignore[call-arg]
+        np.asarray(responses.item_ids, dtype=str),
+        covariance=covariance,
+        items=responses.items,
+        statistics=statistics,
+        correlations=correlations if design.correlated else None,
+        provenance={
+            "model": cls.key,
+            "method": "em",
+            "n_subjects": int(rows.weights.sum()),
+            "log_likelihood": log_likelihood,
+            "integration_error": finer - log_likelihood,
+            "nodes": n_nodes(problem.rule),
+            "nodes_are": _KINDS[type(problem.rule)],
+            "factors": design.factors,
+            "converged": ended.converged,
+            "n_iterations": ended.n_iterations,
+            "priors": {k: list(v) for k, v in prior.description.items()},
+            "n_sparse": int(prior.sparse.sum()),
+            "standard_errors": how,
+            "se_correlations": None if errors is None else errors.tolist(),
+            "precision": name,
+        },
+    )
+    return Fit(
+        bank,
+        responses,
+        log_likelihood,
+        log_likelihood + float(ended.update.log_prior),
+        ended.converged,
+        ended.n_iterations,
+        int(free.sum()) + n_pairs,
+        ended.message,
+        np.nan,
+        np.nan,
+        prior.description,
+        int(prior.sparse.sum()),
+        name,
+        ended.trace,
+    )
+
+
+_KINDS = {Grid: "one grid", Groups: "pairs of general and specific", Own: "each subject's own"}
+
+
+def _several_flags(
+    prior: PriorTable,
+    start: Start,
+    params: FloatArray,
+    covariance: FloatArray | None,
+    free: np.ndarray,
+    template: ItemModel,
+) -> list[str]:
+    """What is to be said of each item; parameters that are held have no error to miss."""
+    if covariance is not None:
+        covariance = covariance.copy()
+        held = ~free
+        diagonal = np.einsum("jpp->jp", covariance)
+        diagonal[held] = 1.0
+    return _flags(
+        prior, start, params, covariance, column_names(template),
+        field_columns(template, ["slope"]),
+    )  # fmt: skip

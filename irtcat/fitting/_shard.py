@@ -1,0 +1,331 @@
+"""Subjects spread over several devices, of one machine or many.
+
+Each device holds some of the rows and works on blocks of its own; expected counts and moments are
+summed over the devices (``psum``), abilities gathered, so that every process knows all of them and
+takes the same steps. Several processes are joined by `jax.distributed.initialize`, each with rows
+of its own; nothing but sums and one number a subject crosses from one to another.
+"""
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from irtcat._checks import InputError, argument_error
+from irtcat._types import FloatArray
+from irtcat.fitting._checkpoint import digest
+from irtcat.fitting._start import Sums as StartSums
+from irtcat.fitting._start import category_counts, cross_sums
+from irtcat.fitting.em import EMProblem, EMState, em_update, sums_of
+from irtcat.fitting.standard_errors import lost_information
+from irtcat.models import unpack
+from irtcat.scoring import Blocks, EStep, LayoutPlan, Population, e_step, row_blocks
+
+__all__ = ["AXIS", "Sharded", "mesh_of"]
+
+AXIS = "subjects"
+
+
+def mesh_of(devices: Any) -> Mesh:
+    """The mesh that the ``devices`` argument of `irtcat.fit` stands for.
+
+    Raises:
+        InputError: when it stands for none.
+    """
+    must = f"a mesh with the one axis '{AXIS}', devices, how many of them, or 'all'"
+    if isinstance(devices, Mesh):
+        if devices.axis_names != (AXIS,):
+            raise argument_error("devices", must, f"a mesh with axes {devices.axis_names}")
+        return devices
+    if isinstance(devices, str) and devices == "all":
+        devices = jax.devices()
+    elif isinstance(devices, int) and not isinstance(devices, bool):
+        here = jax.devices()
+        if not 1 <= devices <= len(here):
+            raise argument_error("devices", f"at least 1 and at most {len(here)}", devices)
+        devices = here[:devices]
+    each = isinstance(devices, Sequence) and all(isinstance(d, jax.Device) for d in devices)
+    if not each or not len(devices):
+        raise argument_error("devices", must, devices)
+    return Mesh(np.array(devices), (AXIS,), axis_types=(AxisType.Auto,))
+
+
+def _everywhere(numbers: Any) -> np.ndarray:
+    """What each process has to say, processes first."""
+    out = multihost_utils.process_allgather(np.asarray(numbers), tiled=False)
+    return np.asarray(out).reshape(jax.process_count(), *np.shape(numbers))
+
+
+class Sharded:
+    """The passes over responses that several devices hold.
+
+    Attributes:
+        weights: how many subjects each row stands for, all rows of all devices in order.
+        gaps: whether any response is missing, anywhere.
+        categories: number of categories of each item, over all rows.
+        plan: makes the blocks of each device.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        x: np.ndarray,
+        weights: FloatArray,
+        gaps: bool,
+        categories: np.ndarray,
+        item_ids: np.ndarray,
+    ):
+        self.mesh = mesh
+        self.owner = [device.process_index for device in mesh.devices.flat]
+        mine = self.owner.count(jax.process_index())
+        if mine == 0:
+            raise argument_error("devices", "a mesh with a device of every process", mesh)
+        self._agree(item_ids)
+        n_local = _everywhere(len(x))
+        self.gaps = bool(_everywhere(int(gaps)).any())
+        self.categories = _everywhere(np.asarray(categories, np.int32)).max(0).astype(int)
+        padded = np.zeros(n_local.max(), np.float32)
+        padded[: len(x)] = weights
+        by_process = _everywhere(padded)
+        self.counts, pieces = self._shares(n_local)
+        self.weights = np.concatenate([by_process[p][at] for p, at in pieces]).astype(float)
+        if self.weights.sum() < 2:
+            raise argument_error(
+                "responses", "answers of at least 2 subjects", int(self.weights.sum())
+            )
+        self.per_device = max(1, *self.counts)
+        self.starts = np.cumsum([0, *self.counts])
+        self.slots = np.concatenate(
+            [np.arange(n) + d * self.per_device for d, n in enumerate(self.counts)]
+        ).astype(np.int32)
+        self.n_rows, self.n_items = len(self.weights), x.shape[1]
+        here = jax.process_index()
+        parts = [x[at] for p, at in pieces if p == here]
+        self.data = digest(_everywhere(np.frombuffer(bytes.fromhex(digest(x)), np.uint8)))
+        self.x = self._place(parts)
+
+    @staticmethod
+    def _agree(item_ids: np.ndarray) -> None:
+        """All processes must have the same items in the same order."""
+        mark = np.frombuffer(bytes.fromhex(digest(np.asarray(item_ids, np.str_).tobytes())), "u1")
+        if (_everywhere(mark) != mark).any():
+            raise InputError(
+                "The `responses` argument must have the same items in the same order in every "
+                "process. Got others."
+            )
+
+    def _shares(self, n_local: np.ndarray) -> tuple[list[int], list[tuple[int, slice]]]:
+        """How many rows each device gets, and which of which process."""
+        pieces = []
+        for p in range(len(n_local)):
+            bounds = np.linspace(0, n_local[p], self.owner.count(p) + 1).round().astype(int)
+            pieces.append([slice(a, b) for a, b in itertools.pairwise(bounds.tolist())])
+        left = [iter(of_process) for of_process in pieces]
+        out = [(p, next(left[p])) for p in self.owner]
+        return [at.stop - at.start for _, at in out], out
+
+    def _place(self, parts: list[np.ndarray]) -> jax.Array:
+        """The rows on their devices, each device's padded to the same number."""
+        local = [d for d in self.mesh.devices.flat if d.process_index == jax.process_index()]
+        arrays = []
+        for device, part in zip(local, parts, strict=True):
+            missing = self.per_device - len(part)
+            whole = np.concatenate([part, np.zeros((missing, self.n_items), part.dtype)])
+            arrays.append(jax.device_put(whole if missing else part, device))
+        shape = (self.per_device * self.mesh.size, self.n_items)
+        return jax.make_array_from_single_device_arrays(shape, self._sharding(P(AXIS)), arrays)
+
+    def make_plan(self, itemsize: int) -> LayoutPlan:
+        """Blocks of each device."""
+        return LayoutPlan(self.per_device, self.n_items, itemsize)
+
+    def _sharding(self, spec: P) -> NamedSharding:
+        return NamedSharding(self.mesh, spec)
+
+    def _same(self, tree: Any) -> Any:
+        """A copy on every device."""
+
+        def copy(leaf: Any) -> jax.Array:
+            array = np.asarray(leaf)
+            whole = self._sharding(P())
+            return jax.make_array_from_callback(array.shape, whole, lambda index: array[index])
+
+        return jax.tree.map(copy, tree)
+
+    def _spread(self, array: np.ndarray, axis: int) -> jax.Array:
+        """Numbers that all processes know, split over the devices along an axis."""
+        sharding = self._sharding(P(*[None] * axis, AXIS))
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+    def _rows(self, vectors: Any) -> jax.Array:
+        """Numbers of the rows, rows last, where the rows are."""
+        vectors = np.asarray(vectors)
+        shape = (*vectors.shape[:-1], self.per_device * self.mesh.size)
+        padded = np.zeros(shape, vectors.dtype)
+        padded[..., self.slots] = vectors
+        return self._spread(padded, vectors.ndim - 1)
+
+    def _layout(
+        self, problem: EMProblem, mean: FloatArray, sd: FloatArray, slack: float
+    ) -> tuple[Blocks | None, Blocks | None, int]:
+        """Blocks of every device, one behind the other."""
+        parts = [(mean[a:b], sd[a:b]) for a, b in itertools.pairwise(self.starts)]
+        layouts = problem.plan.layouts(parts, slack)
+
+        def join(blocks: list[Blocks | None]) -> Blocks | None:
+            parts = [block for block in blocks if block is not None]
+            if not parts:
+                return None
+            return Blocks(
+                self._spread(np.concatenate([np.asarray(part.rows) for part in parts]), 0),
+                self._spread(np.concatenate([np.asarray(part.first) for part in parts]), 0),
+            )
+
+        wide, narrow = ([getattr(one, kind) for one in layouts] for kind in ("wide", "narrow"))
+        return join(wide), join(narrow), layouts[0].window
+
+    def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
+        """See `irtcat.fitting._start.cross_sums`; per-subject parts in the order of the rows."""
+        rows = row_blocks(self.per_device, self.n_items, np.asarray(left).dtype.itemsize)
+        out = _cross_sums(
+            self.x, *self._same((top, rows)), self._rows(left), *self._same((right, self.slots)),
+            mesh=self.mesh, gaps=self.gaps,
+        )  # fmt: skip
+        return _local(out)
+
+    def category_counts(self, weights: Any, n_categories: int) -> Any:
+        """See `irtcat.fitting._start.category_counts`."""
+        rows = row_blocks(self.per_device, self.n_items, np.asarray(weights).dtype.itemsize)
+        out = _category_counts(
+            self.x, self._rows(weights), self._same(rows), mesh=self.mesh, n=n_categories
+        )
+        return _local(out)
+
+    def em_map(
+        self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
+    ) -> Any:
+        """See `irtcat.fitting.em.em_map`."""
+        wide, narrow, window = self._layout(problem, state.mean, state.sd, slack)
+        group = None if problem.group is None else self._rows(problem.group)
+        out = _em_map(
+            *self._same((state.point, problem.template)),
+            self.x,
+            self._rows(problem.weights),
+            self._same(problem.item_weights),
+            group,
+            wide,
+            narrow,
+            *self._same((problem.constraints, problem.held, np.int32(n_steps), np.bool_(expand))),
+            self._same(self.slots),
+            mesh=self.mesh,
+            tied=problem.tied,
+            window=window,
+            gaps=self.gaps,
+            scaled=problem.scaled,
+        )
+        return _local(out)
+
+    def lost_information(
+        self, problem: EMProblem, params: Any, mean: FloatArray, sd: FloatArray
+    ) -> Any:
+        """See `irtcat.fitting.standard_errors`."""
+        wide, narrow, window = self._layout(problem, mean, sd, 0.0)
+        out = _lost_information(
+            *self._same((problem.template, params)), self.x, self._rows(problem.weights),
+            wide, narrow, mesh=self.mesh, window=window, gaps=self.gaps,
+        )  # fmt: skip
+        return _local(out)
+
+
+def _local(tree: Any) -> Any:
+    """This process's copy of what is the same everywhere."""
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+
+
+def _gather(array: jax.Array, axis: int) -> jax.Array:
+    return jax.lax.all_gather(array, AXIS, axis=axis, tiled=True)
+
+
+@functools.partial(jax.jit, static_argnames=("mesh", "gaps"))
+def _cross_sums(x, top, rows, left, right, slots, *, mesh, gaps):
+    """`cross_sums` on every device, then summed and gathered."""
+
+    def part(x, left, top, rows, right):
+        out = cross_sums(x, top, rows, left, right, gaps=gaps)
+        summed = jax.lax.psum((out.by_item, out.mask_by_item), AXIS)
+        by_subject, mask_by_subject = _gather(out.by_subject, 0), _gather(out.mask_by_subject, 0)
+        return StartSums(summed[0], summed[1], by_subject, mask_by_subject)
+
+    specs = (P(AXIS), P(None, AXIS), P(), P(), P())
+    out = jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+        x, left, top, rows, right
+    )
+    return out._replace(
+        by_subject=out.by_subject[slots], mask_by_subject=out.mask_by_subject[slots]
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("mesh", "n"))
+def _category_counts(x, weights, rows, *, mesh, n):
+    """`category_counts` on every device, then summed."""
+
+    def part(x, weights, rows):
+        return jax.lax.psum(category_counts(x, weights, rows, n_categories=n), AXIS)
+
+    specs = (P(AXIS), P(AXIS), P())
+    return jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+        x, weights, rows
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("mesh", "tied", "window", "gaps", "scaled"))
+def _em_map(
+    point, template, x, weights, item_weights, group, wide, narrow, constraints, held, n_steps,
+    expand, slots, *, mesh, tied, window, gaps, scaled,
+):  # fmt: skip
+    """The E-step on every device, its sums over all of them, the M-step."""
+
+    def part(point, template, item_weights, x, weights, group, wide, narrow):
+        model = unpack(template, point.params)
+        mean, log_sd = point.population
+        population = None if group is None else Population(mean, log_sd, group)
+        belief = e_step(
+            model, x, weights, item_weights, wide, narrow, window=window, gaps=gaps,
+            population=population, condense=True,
+        )  # fmt: skip
+        sums = jax.lax.psum(sums_of(belief, weights, group, held.shape[0]), AXIS)
+        return sums, _gather(jnp.stack(belief[:4]), 1)
+
+    shared, split = P(), P(AXIS)
+    specs = (shared, shared, shared, split, split, split, split, split)
+    sums, stats = jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+        point, template, item_weights, x, weights, group, wide, narrow
+    )
+    update = em_update(
+        point, template, sums, item_weights, constraints, held, n_steps, expand, tied, scaled
+    )
+    mean, sd, square_variance, log_z = stats[:, slots]
+    return update, EStep(mean, sd, square_variance, log_z, sums.counts, sums.totals)
+
+
+@functools.partial(jax.jit, static_argnames=("mesh", "window", "gaps"))
+def _lost_information(template, params, x, weights, wide, narrow, *, mesh, window, gaps):
+    """`lost_information` on every device, then summed."""
+
+    def part(template, params, x, weights, wide, narrow):
+        out = lost_information(
+            template, params, x, weights, wide, narrow, None, None, window=window, gaps=gaps
+        )
+        return jax.lax.psum(out, AXIS)
+
+    specs = (P(), P(), P(AXIS), P(AXIS), P(AXIS), P(AXIS))
+    return jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+        template, params, x, weights, wide, narrow
+    )

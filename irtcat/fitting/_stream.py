@@ -1,0 +1,198 @@
+"""Passes over responses that do not fit in memory.
+
+Everything that fitting takes from the responses is a sum over subjects (counts, totals, moments)
+or a few numbers a subject: so it is taken a chunk of rows at a time, the next chunk read while
+this one is worked on. What stays in memory is a few chunks, the counts, and the abilities.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._checks import argument_error
+from irtcat._types import FloatArray
+from irtcat.fitting._checkpoint import digest
+from irtcat.fitting._start import Sums as StartSums
+from irtcat.fitting._start import category_counts, cross_sums
+from irtcat.fitting.em import EMProblem, EMState, Sums, em_update, sums_of
+from irtcat.fitting.standard_errors import lost_information
+from irtcat.io.source import ResponseSource, chunks
+from irtcat.models import unpack
+from irtcat.scoring import EStep, LayoutPlan, Population, e_step, row_blocks
+
+__all__ = ["CHUNK_BYTES", "Streamed"]
+
+CHUNK_BYTES = 2**27
+"""Responses in memory at a time; with the one being read and one in between, three times this."""
+
+
+class Streamed:
+    """The passes over a `ResponseSource`.
+
+    Attributes:
+        weights: 1 for every subject with a response, 0 for the others.
+        gaps: whether any response is missing among the former.
+        categories: number of categories of each item (one more than its highest code).
+        data: digest of the responses, where asked for.
+    """
+
+    def __init__(self, source: ResponseSource, graded: bool, fingerprint: bool):
+        self.source = source
+        self.n_rows, self.n_items = source.n_subjects, source.n_items
+        self.rows = int(min(self.n_rows, max(1, CHUNK_BYTES // self.n_items)))
+        self._look(graded, fingerprint)
+        if self.weights.sum() < 2:
+            raise argument_error(
+                "responses", "answers of at least 2 subjects", int(self.weights.sum())
+            )
+
+    def _look(self, graded: bool, fingerprint: bool) -> None:
+        """The first pass: what is there, and the sums that starting values begin with."""
+        ones = np.ones(self.n_rows, np.float32)
+        top, highest = np.ones(self.n_items, np.float32), np.ones(self.n_items, np.int8)
+        marks: list[str] = []
+
+        def seen(chunk: np.ndarray) -> None:
+            if graded:
+                np.maximum(highest, chunk.max(axis=0), out=highest)
+            if fingerprint:
+                marks.append(digest(chunk))
+
+        self.gaps = True
+        right = np.ones((self.n_items, 2), np.float32)
+        self.first = self._cross_sums(top, np.stack([ones, ones]), right, seen)
+        answered = self.first.mask_by_subject[:, 0]
+        self.weights = (answered > 0).astype(float)
+        self.gaps = bool((answered[answered > 0] < self.n_items).any())
+        self.categories = highest.astype(int) + 1
+        self.data = digest(np.array(marks)) if marks else ""
+
+    @property
+    def stand_in(self) -> np.ndarray:
+        """An array of the shape of the responses that takes no memory."""
+        return np.broadcast_to(np.int8(-1), (self.n_rows, self.n_items))
+
+    def make_plan(self, itemsize: int) -> LayoutPlan:
+        """Blocks of each chunk."""
+        return LayoutPlan(self.rows, self.n_items, itemsize)
+
+    def _chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """The rows a chunk holds, and the chunk, filled up to the common size."""
+        for k, chunk in enumerate(chunks(self.source, self.rows)):
+            yield slice(k * self.rows, min((k + 1) * self.rows, self.n_rows)), chunk
+
+    def _filled(self, vectors: Any, at: slice) -> np.ndarray:
+        """A chunk's part of numbers of the rows (rows last), filled up with 0."""
+        part = np.asarray(vectors)[..., at]
+        missing = self.rows - part.shape[-1]
+        return np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, missing)]) if missing else part
+
+    def _cross_sums(self, top: Any, left: Any, right: Any, seen: Any = None) -> StartSums:
+        left = np.asarray(left)
+        rows = jnp.asarray(row_blocks(self.rows, self.n_items, left.dtype.itemsize))
+        by_item = np.zeros((2, 2, self.n_items))
+        by_subject = np.empty((2, self.n_rows, 2))
+        for at, chunk in self._chunks():
+            # A chunk's own gaps are cheaper to find than products with a mask of ones to make.
+            gaps = self.gaps and bool((chunk[: at.stop - at.start] < 0).any())
+            out = cross_sums(_on_device(chunk), top, rows, self._filled(left, at), right, gaps=gaps)
+            if seen is not None:
+                seen(chunk[: at.stop - at.start])
+            by_item += np.asarray([out.by_item, out.mask_by_item])
+            n = at.stop - at.start
+            by_subject[:, at] = np.asarray(out.by_subject)[:n], np.asarray(out.mask_by_subject)[:n]
+        return StartSums(by_item[0], by_item[1], by_subject[0], by_subject[1])
+
+    def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
+        """See `irtcat.fitting._start.cross_sums`; the sums of the first look are not made again."""
+        plain = [(top, 1), (right, 1), (left, self.weights)]
+        if all((np.asarray(array) == value).all() for array, value in plain):
+            return self.first
+        return self._cross_sums(top, left, right)
+
+    def category_counts(self, weights: Any, n_categories: int) -> Any:
+        """See `irtcat.fitting._start.category_counts`."""
+        weights = np.asarray(weights)
+        rows = jnp.asarray(row_blocks(self.rows, self.n_items, weights.dtype.itemsize))
+        total = np.zeros((n_categories, self.n_items))
+        for at, chunk in self._chunks():
+            total += np.asarray(
+                category_counts(
+                    _on_device(chunk), self._filled(weights, at), rows, n_categories=n_categories
+                )
+            )
+        return total
+
+    def _layouts(self, problem: EMProblem, mean: FloatArray, sd: FloatArray, slack: float):
+        """One layout a chunk, of equal shapes."""
+        starts = range(0, self.n_rows, self.rows)
+        parts = [(mean[i : i + self.rows], sd[i : i + self.rows]) for i in starts]
+        return problem.plan.layouts(parts, slack)
+
+    def em_map(
+        self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
+    ) -> Any:
+        """See `irtcat.fitting.em.em_map`."""
+        layouts = self._layouts(problem, state.mean, state.sd, slack)
+        weights = np.asarray(problem.weights)
+        stats = np.empty((4, self.n_rows), weights.dtype)
+        sums: Sums | None = None
+        for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
+            group = None if problem.group is None else self._filled(problem.group, at)
+            part, stats_ = _chunk_sums(
+                state.point, problem.template, _on_device(chunk), self._filled(weights, at),
+                problem.item_weights, group, layout.wide, layout.narrow, problem.held,
+                window=layout.window, gaps=self.gaps,
+            )  # fmt: skip
+            sums = part if sums is None else _add(sums, part)
+            stats[:, at] = np.asarray(stats_)[:, : at.stop - at.start]
+        assert sums is not None
+        update = _update(
+            state.point, problem.template, sums, problem.item_weights, problem.constraints,
+            problem.held, jnp.int32(n_steps), jnp.asarray(expand), tied=problem.tied,
+            scaled=problem.scaled,
+        )  # fmt: skip
+        mean, sd, square_variance, log_z = map(jnp.asarray, stats)
+        return update, EStep(mean, sd, square_variance, log_z, sums.counts, sums.totals)
+
+    def lost_information(
+        self, problem: EMProblem, params: Any, mean: FloatArray, sd: FloatArray
+    ) -> Any:
+        """See `irtcat.fitting.standard_errors`."""
+        layouts = self._layouts(problem, mean, sd, 0.0)
+        total: Any = (0.0, 0.0)
+        for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
+            part = lost_information(
+                problem.template, params, _on_device(chunk),
+                jnp.asarray(self._filled(problem.weights, at)), layout.wide, layout.narrow,
+                None, None, window=layout.window, gaps=self.gaps,
+            )  # fmt: skip
+            total = total[0] + part[0], total[1] + part[1]
+        return total
+
+
+def _on_device(chunk: np.ndarray) -> jax.Array:
+    """The chunk where it is worked on; on a CPU in place, since it is never written again."""
+    return jax.device_put(chunk, may_alias=True)
+
+
+_add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
+_update = functools.partial(jax.jit, static_argnames=("tied", "scaled"))(em_update)
+
+
+@functools.partial(jax.jit, static_argnames=("window", "gaps"))
+def _chunk_sums(
+    point, template, x, weights, item_weights, group, wide, narrow, held, *, window, gaps
+):
+    """The E-step of one chunk: its sums, and the moments of its subjects."""
+    mean, log_sd = point.population
+    population = None if group is None else Population(mean, log_sd, group)
+    belief = e_step(
+        unpack(template, point.params), x, weights, item_weights, wide, narrow, window=window,
+        gaps=gaps, population=population, condense=True,
+    )  # fmt: skip
+    return sums_of(belief, weights, group, held.shape[0]), jnp.stack(belief[:4])

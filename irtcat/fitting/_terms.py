@@ -1,0 +1,176 @@
+"""What the M-step needs of every item: expected log-likelihood, gradient, expected information.
+
+Three routes to the same numbers (tests hold them together), the quicker the more is known of the
+model: a logistic curve with two parameters; any link of linear predictors; any model at all, by
+automatic differentiation.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat.models import (
+    PLANES,
+    Binomial,
+    ItemModel,
+    LinkModel,
+    Mixed,
+    OnePL,
+    TwoPL,
+    as_points,
+    member_columns,
+    unpack,
+)
+
+__all__ = ["LINEAR", "item_terms"]
+
+LINEAR = (OnePL, TwoPL)
+"""Models whose parameters are (slope, intercept) of a logistic curve: see `linear_terms`."""
+
+Terms = tuple[
+    Float[Array, " items"], Float[Array, "items params"], Float[Array, "items params params"]
+]
+
+
+def item_terms(
+    template: ItemModel,
+    params: Float[Array, "items params"],
+    counts: Float[Array, "contrasts nodes items"],
+    totals: Array,
+    nodes: Float[Array, "nodes *dims"],
+) -> Terms:
+    """Expected log-likelihood of each item, its gradient and its expected information."""
+    if isinstance(template, LINEAR):
+        return linear_terms(params, counts, totals, nodes)
+    if isinstance(template, Binomial):  # in numbers of trials it is the same curve
+        totals = (totals[:, None] if totals.ndim == 1 else totals) * template.trials
+        return linear_terms(params, counts * template.trials, totals, nodes)
+    if isinstance(template, PLANES):
+        return plane_terms(params, counts, totals, nodes)
+    if isinstance(template, Mixed):
+        return mixed_terms(template, params, counts, totals, nodes)
+    if isinstance(template, LinkModel):
+        return link_terms(template, params, counts, totals, as_points(nodes))
+    in_axes = (0, 0, -1, None if totals.ndim == 1 else -1, None)
+    return jax.vmap(general_terms, in_axes)(template, params, counts, totals, as_points(nodes))
+
+
+def general_terms(
+    template: ItemModel, phi: Array, counts: Array, totals: Array, nodes: Array
+) -> tuple[Array, Array, Array]:
+    """Objective, gradient and expected information of one item of any model.
+
+    With natural curves (base, eta) the objective is ``totals . base + counts . eta`` and the
+    information ``sum_g totals_g (d eta / d phi)' V (d eta / d phi)``.
+    """
+
+    def curve(vector: Array) -> Array:
+        item = unpack(template, vector)
+        return jax.vmap(item.natural)(nodes)
+
+    natural, slopes = curve(phi), jax.jacfwd(curve)(phi)
+    table = jnp.concatenate([totals[None], counts]).T
+    value = (table * natural).sum()
+    gradient = (table[..., None] * slopes).sum((0, 1))
+    eta = slopes[:, 1:]
+    variance = jax.vmap(unpack(template, phi).variance)(nodes)
+    weighted = jnp.einsum("gcd,gdp->gcp", variance, eta) * totals[:, None, None]
+    return value, gradient, jnp.einsum("gcp,gcq->pq", eta, weighted)
+
+
+def mixed_terms(
+    template: Mixed, params: Array, counts: Array, totals: Array, nodes: Array
+) -> Terms:
+    """The same terms for items of several models: of all items as each, and every item its own."""
+    n_items, n_params = params.shape
+    value, gradient = jnp.zeros_like(params[:, 0]), jnp.zeros_like(params)
+    information = jnp.zeros((n_items, n_params, n_params), params.dtype)
+    for m, part in enumerate(template.parts()):
+        columns = np.array(member_columns(template, type(part)))
+        own = template.kind == m
+        found = item_terms(part, params[:, columns], counts[: part.n_categories - 1], totals, nodes)
+        value = jnp.where(own, found[0], value)
+        gradient = gradient.at[:, columns].add(jnp.where(own[:, None], found[1], 0))
+        among = (slice(None), columns[:, None], columns)
+        information = information.at[among].add(jnp.where(own[:, None, None], found[2], 0))
+    return value, gradient, information
+
+
+def link_terms(
+    template: LinkModel, params: Array, counts: Array, totals: Array, nodes: Array
+) -> Terms:
+    """The same terms for all items of a link of linear predictors at once.
+
+    Nothing but the link is evaluated at every item and node, with the items last; sums over the
+    nodes are products with 1, theta and theta^2; and the chain from the predictors to the
+    parameters does not depend on the nodes.
+    """
+
+    def predictors(phi: Array, item: LinkModel) -> tuple[Array, Array]:
+        return unpack(item, phi).predictors()
+
+    rows, gaps = jax.vmap(predictors)(params, template)  # items x predictors x (1 + dims)
+    chain = jax.vmap(jax.jacfwd(lambda phi, item: predictors(phi, item)[0]))(params, template)
+    basis = jnp.concatenate([jnp.ones_like(nodes[:, :1]), nodes], axis=1)
+    n_basis, n_predictors = basis.shape[1], rows.shape[1]
+    z = [
+        sum(basis[:, a, None] * rows[:, m, a] for a in range(n_basis)) for m in range(n_predictors)
+    ]
+    totals = totals[:, None] if totals.ndim == 1 else totals
+    link = template.link.terms(z, [gaps[:, k] for k in range(gaps.shape[1])], counts, totals)
+    value = link.value.sum(0)
+    score = jnp.stack([basis.T @ part for part in link.residual])
+    gradient = jnp.einsum("mai,imap->ip", score, chain)
+    squares = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
+    sums = {
+        pair: (squares.T @ part).reshape(n_basis, n_basis, -1) for pair, part in link.weight.items()
+    }
+    nothing = jnp.zeros((n_basis, n_basis, params.shape[0]), params.dtype)
+    full = jnp.stack(
+        [
+            jnp.stack([sums.get((min(m, n), max(m, n)), nothing) for n in range(n_predictors)])
+            for m in range(n_predictors)
+        ]
+    )
+    half = jnp.einsum("mnabi,inbq->imaq", full, chain)
+    return value, gradient, jnp.einsum("imap,imaq->ipq", chain, half)
+
+
+def linear_terms(params: Array, counts: Array, totals: Array, nodes: Array) -> Terms:
+    """The same terms for all two-parameter logistic items at once.
+
+    With a linear predictor every sum over the nodes is a product with (1, theta, theta^2), and
+    one exponential an item and node is all there is to evaluate.
+    """
+    totals = totals[:, None] if totals.ndim == 1 else totals
+    z = nodes[:, None] * params[:, 0] + params[:, 1]
+    small = jnp.exp(-jnp.abs(z))
+    right = jnp.where(z > 0, 1.0, small) / (1.0 + small)
+    residual = counts[0] - totals * right
+    weight = totals * right * (1.0 - right)
+    loss = totals * (jnp.maximum(z, 0.0) + jnp.log1p(small))
+    powers = jnp.stack([jnp.ones_like(nodes), nodes, nodes**2])
+    r0, r1 = powers[:2] @ counts[0]
+    g0, g1 = powers[:2] @ residual
+    h0, h1, h2 = powers @ weight
+    value = params[:, 0] * r1 + params[:, 1] * r0 - powers[0] @ loss
+    gradient = jnp.stack([g1, g0], -1)
+    information = jnp.stack([jnp.stack([h2, h1], -1), jnp.stack([h1, h0], -1)], -2)
+    return value, gradient, information
+
+
+def plane_terms(params: Array, counts: Array, totals: Array, nodes: Array) -> Terms:
+    """`linear_terms` with several abilities: parameters are the slopes, then the intercept."""
+    totals = totals[:, None] if totals.ndim == 1 else totals
+    n = params.shape[1]
+    features = jnp.concatenate([nodes, jnp.ones_like(nodes[:, :1])], axis=1)
+    z = features @ params.T
+    small = jnp.exp(-jnp.abs(z))
+    right = jnp.where(z > 0, 1.0, small) / (1.0 + small)
+    weight = totals * right * (1.0 - right)
+    loss = totals * (jnp.maximum(z, 0.0) + jnp.log1p(small))
+    value = (counts[0] * z - loss).sum(0)
+    gradient = (counts[0] - totals * right).T @ features
+    products = (features[:, :, None] * features[:, None, :]).reshape(len(nodes), n * n)
+    return value, gradient, (weight.T @ products).reshape(-1, n, n)

@@ -1,0 +1,375 @@
+"""Penalised joint likelihood: abilities and items as parameters, both maximised over.
+
+    sum_ij log P(x_ij | theta_i, item_j) - sum_i theta_i^2 / 2 - sum_j penalty(item_j)
+
+is climbed by turns: a Newton step on all subjects at once, a Newton step on all items at once,
+then the latent scale is moved to where the penalties like it best. For logistic items each part is
+concave given the other; a Newton step that would lower somebody's part is replaced by the step
+under the bound 1/4 on the curvature, which cannot (Böhning & Lindsay 1988).
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat._checks import InputError
+from irtcat._precision import choose_precision, precision
+from irtcat.fitting._evaluate import Calibrated, finish, used_rows
+from irtcat.fitting._options import Options
+from irtcat.fitting._priors import BOUNDS, SMALLEST_POSITIVE_SLOPE, WEAK_PRIORS, check_priors
+from irtcat.fitting._result import Fit
+from irtcat.fitting._start import starting_point
+from irtcat.models import Design, ItemModel, OnePL, Rasch, TwoPL
+from irtcat.responses import Responses
+from irtcat.scoring import row_blocks
+
+__all__ = ["JointPoint", "Penalty", "fit_joint", "joint_step"]
+
+MODELS_OF_JOINT = (Rasch, OnePL, TwoPL)
+TOLERANCE = {"float64": 1e-3, "float32": 5e-2}
+LONGEST_SHIFT = 0.5
+
+
+class JointPoint(NamedTuple):
+    """What is estimated: abilities, and slope and intercept of every item."""
+
+    theta: Float[Array, " subjects"]
+    params: Float[Array, "items two"]
+
+
+class Penalty(NamedTuple):
+    """Normal penalties on slope and intercept: mean and precision, and the bounds.
+
+    The precision is a row an item (a tied slope has its own in the first row only).
+    """
+
+    mean: Float[Array, " two"]
+    precision: Float[Array, "items two"]
+    lower: Float[Array, " two"]
+    upper: Float[Array, " two"]
+
+    def of(self, params: Float[Array, "items two"]) -> Float[Array, " items"]:
+        """What each item pays."""
+        return 0.5 * (self.precision * (params - self.mean) ** 2).sum(1)
+
+
+class _Terms(NamedTuple):
+    """Log-likelihood, its gradient in (slope, intercept) and the curvatures 11, 10, 00."""
+
+    value: Float[Array, " items"]
+    gradient: Float[Array, "items two"]
+    curvature: Float[Array, "three items"]
+
+
+def _cells(
+    x: Array, theta: Array, params: Array, gaps: bool
+) -> tuple[Array, Array, Array, Array | None]:
+    """Log-likelihood, residual and weight of every cell of a block, and the mask."""
+    hot, mask = TwoPL.channels(x, 1, gaps, theta.dtype)
+    z = theta[:, None] * params[:, 0] + params[:, 1]
+    p = jax.nn.sigmoid(z)
+    value, residual, weight = hot[0] * z - jax.nn.softplus(z), hot[0] - p, p * (1 - p)
+    if mask is None:
+        return value, residual, weight, None
+    return (
+        jnp.where(mask > 0, hot[0] * z, 0) - mask * jax.nn.softplus(z),
+        hot[0] - mask * p,
+        mask * weight,
+        mask,
+    )
+
+
+def _subjects(x: Array, theta: Array, params: Array, gaps: bool) -> tuple[Array, Array]:
+    """A safe Newton step on the abilities of a block; its length in standard errors."""
+    slope = params[:, 0]
+    value, residual, weight, mask = _cells(x, theta, params, gaps)
+    gradient = residual @ slope - theta
+    newton = theta + gradient / (weight @ slope**2 + 1)
+    most = (slope**2).sum() if mask is None else mask @ slope**2
+    sure = theta + gradient / (0.25 * most + 1)
+    after = _cells(x, newton, params, gaps)[0].sum(1) - 0.5 * newton**2
+    better = after >= value.sum(1) - 0.5 * theta**2
+    step = jnp.abs(gradient) / jnp.sqrt(weight @ slope**2 + 1)
+    return jnp.where(better, newton, sure), step
+
+
+def _item_terms(x: Array, theta: Array, params: Array, row: Array, gaps: bool) -> _Terms:
+    """Sums over the rows of a block."""
+    value, residual, weight, _ = _cells(x, theta, params, gaps)
+    powers = jnp.stack([theta**2, theta, jnp.ones_like(theta)]) * row
+    return _Terms(row @ value, (powers[1:] @ residual).T, powers @ weight)
+
+
+def _move(terms: _Terms, params: Array, penalty: Penalty, tied: bool) -> tuple[Array, Array]:
+    """The Newton step of all items, and its length in standard errors."""
+    gradient = terms.gradient - penalty.precision * (params - penalty.mean)
+    g1, g0 = gradient.T
+    ridge = 1e-10
+    h11, h10, h00 = terms.curvature
+    h11, h00 = h11 + penalty.precision[:, 0] + ridge, h00 + penalty.precision[:, 1] + ridge
+    schur, right = h11 - h10**2 / h00, g1 - h10 / h00 * g0
+    if tied:
+        schur, right = (jnp.full_like(v, v.sum()) for v in (schur, right))
+    slope = right / jnp.maximum(schur, ridge)
+    intercept = (g0 - h10 * slope) / h00
+    squared = h11 * slope**2 + 2 * h10 * slope * intercept + h00 * intercept**2
+    return jnp.stack([slope, intercept], -1), jnp.sqrt(jnp.maximum(squared, 0))
+
+
+def _settled(point: JointPoint, penalty: Penalty) -> JointPoint:
+    """Move the latent scale to the optimum of the penalties; the likelihood stays as it is."""
+
+    def moved(move: Array) -> JointPoint:
+        shift, scale = move[0], jnp.exp(move[1])
+        slope, intercept = point.params.T
+        params = jnp.stack([slope * scale, intercept + slope * shift], -1)
+        return JointPoint((point.theta - shift) / scale, params)
+
+    def cost(move: Array) -> Array:
+        new = moved(move)
+        return 0.5 * (new.theta**2).sum() + penalty.of(new.params).sum()
+
+    def newton(_: Any, move: Array) -> Array:
+        curvature = jnp.maximum(jnp.diagonal(jax.hessian(cost)(move)), 1e-3)
+        step = jnp.clip(jax.grad(cost)(move) / curvature, -LONGEST_SHIFT, LONGEST_SHIFT)
+        return move - jnp.where(cost(move - step) <= cost(move), step, 0.0)
+
+    best = moved(jax.lax.fori_loop(0, 4, newton, jnp.zeros(2, point.theta.dtype)))
+    inside = ((best.params >= penalty.lower) & (best.params <= penalty.upper)).all()
+    return jax.tree.map(lambda new, old: jnp.where(inside, new, old), best, point)
+
+
+@functools.partial(jax.jit, static_argnames=("gaps", "tied"))
+def joint_step(
+    point: JointPoint,
+    x: Array,
+    blocks: Array,
+    penalty: Penalty,
+    *,
+    gaps: bool,
+    tied: bool,
+) -> tuple[JointPoint, Float[Array, ""], Float[Array, ""]]:
+    """One turn on subjects, items and scale.
+
+    Args:
+        point: where to begin.
+        x: responses, subjects x items.
+        blocks: row numbers in blocks; the number of subjects stands for "no row".
+        penalty: of the items.
+        gaps: whether any response is missing.
+        tied: whether all items share the slope.
+
+    Returns:
+        The next point, which is not below; the objective at it before the scale is moved; and the
+        longest step in standard errors (abilities given items, items given abilities).
+    """
+    n = x.shape[0]
+
+    def safe(rows: Array) -> tuple[Array, Array]:
+        return jnp.minimum(rows, n - 1), (rows < n).astype(point.theta.dtype)
+
+    def update(carry: tuple[Array, Array], rows: Array):
+        theta, longest = carry
+        at, row = safe(rows)
+        new, step = _subjects(x[at], theta[at], point.params, gaps)
+        longest = jnp.maximum(longest, (row * step).max())
+        return (theta.at[rows].set(new, mode="drop"), longest), None
+
+    zero = jnp.zeros((), point.theta.dtype)
+    (theta, longest), _ = jax.lax.scan(update, (point.theta, zero), blocks)
+
+    def sums(params: Array) -> _Terms:
+        def add(total: _Terms, rows: Array) -> tuple[_Terms, None]:
+            at, row = safe(rows)
+            terms = _item_terms(x[at], theta[at], params, row, gaps)
+            return jax.tree.map(jnp.add, total, terms), None
+
+        per_item = jnp.zeros(len(params), theta.dtype)
+        empty = _Terms(per_item, jnp.zeros_like(params), jnp.stack([per_item] * 3))
+        return jax.lax.scan(add, empty, blocks)[0]
+
+    terms = sums(point.params)
+    move, step = _move(terms, point.params, penalty, tied)
+    bound = _sure_curvature(terms, x, blocks, theta, gaps)
+    sure, _ = _move(terms._replace(curvature=bound), point.params, penalty, tied)
+    low, high = penalty.lower, penalty.upper
+    newton = jnp.clip(point.params + move, low, high)
+    before = terms.value - penalty.of(point.params)
+    after = sums(newton).value - penalty.of(newton)
+    up = after >= before
+    if tied:
+        up = jnp.full_like(up, after.sum() >= before.sum())
+    params = jnp.where(up[:, None], newton, jnp.clip(point.params + sure, low, high))
+    value = jnp.where(up, after, before).sum() - 0.5 * (theta**2).sum()
+    return _settled(JointPoint(theta, params), penalty), value, jnp.maximum(longest, step.max())
+
+
+def _sure_curvature(terms: _Terms, x: Array, blocks: Array, theta: Array, gaps: bool) -> Array:
+    """The three curvatures with every cell's weight at its most, 1/4."""
+    powers = jnp.stack([theta**2, theta, jnp.ones_like(theta)])
+    if not gaps:
+        return jnp.broadcast_to(0.25 * powers.sum(1)[:, None], terms.curvature.shape)
+    n = x.shape[0]
+
+    def add(total: Array, rows: Array) -> tuple[Array, None]:
+        at = jnp.minimum(rows, n - 1)
+        _, mask = TwoPL.channels(x[at], 1, True, theta.dtype)
+        assert mask is not None
+        return total + (powers[:, at] * (rows < n)) @ mask, None
+
+    return 0.25 * jax.lax.scan(add, jnp.zeros_like(terms.curvature), blocks)[0]
+
+
+class _Ended(NamedTuple):
+    """Where the turns ended."""
+
+    point: JointPoint
+    converged: bool
+    n_iterations: int
+    message: str
+    trace: np.ndarray
+
+
+def _run(
+    point: JointPoint, x: Array, blocks: Array, penalty: Penalty, gaps: bool, tied: bool,
+    tolerance: float, options: Options,
+) -> _Ended:  # fmt: skip
+    """Take turns until the longest step is within the tolerance."""
+    trace: list[float] = []
+    for iteration in range(1, options.max_iterations + 1):
+        point, value, step = joint_step(point, x, blocks, penalty, gaps=gaps, tied=tied)
+        trace.append(float(value))
+        if not np.isfinite([trace[-1], float(step)]).all():
+            raise FloatingPointError(f"The joint objective became {trace[-1]}.")
+        if options.progress is not None:
+            options.progress(iteration, trace[-1], float(step))
+        if float(step) <= tolerance:
+            message = f"Converged: the last step was {float(step):.1e} standard errors."
+            return _Ended(point, True, iteration, message, np.array(trace))
+    message = (
+        f"Not converged: the step was still {float(step):.1e} standard errors after "
+        f"{options.max_iterations} iterations. Raise max_iterations."
+    )
+    return _Ended(point, False, options.max_iterations, message, np.array(trace))
+
+
+def _penalty(options: Options, n_items: int, tied: bool, dtype: np.dtype) -> tuple[Penalty, dict]:
+    """The penalties stated, and their description."""
+    given: Any = options.priors or {}
+    check_priors(given, ("slope", "intercept"))
+    stated = {name: WEAK_PRIORS[name] for name in ("slope", "intercept")} | dict(given)
+    mean, each = np.zeros(2), np.zeros((n_items, 2))
+    for column, name in enumerate(("slope", "intercept")):
+        if stated[name] is not None:
+            mean[column], each[:, column] = stated[name][0], stated[name][1] ** -2.0
+    if tied:
+        each[1:, 0] = 0.0
+    bounds = np.array([BOUNDS["slope"], BOUNDS["intercept"]])
+    if options.positive or tied:
+        bounds[0, 0] = SMALLEST_POSITIVE_SLOPE
+    parts = (jnp.asarray(part, dtype) for part in (mean, each, bounds[:, 0], bounds[:, 1]))
+    return Penalty(*parts), {k: pair for k, pair in stated.items() if pair is not None}
+
+
+@functools.partial(jax.jit, static_argnames=("gaps",))
+def _information(
+    point: JointPoint, x: Array, blocks: Array, penalty: Penalty, *, gaps: bool
+) -> tuple[Array, Array]:
+    """Information on every ability and on every item, each with the other side as known."""
+    n = x.shape[0]
+
+    def add(carry: tuple[Array, Array], rows: Array):
+        ability, total = carry
+        at = jnp.minimum(rows, n - 1)
+        row = (rows < n).astype(point.theta.dtype)
+        weight = _cells(x[at], point.theta[at], point.params, gaps)[2]
+        powers = jnp.stack([point.theta[at] ** 2, point.theta[at], jnp.ones_like(row)]) * row
+        own = weight @ point.params[:, 0] ** 2 + 1
+        return (ability.at[rows].set(own, mode="drop"), total + powers @ weight), None
+
+    empty = jnp.zeros_like(point.theta), jnp.zeros((3, len(point.params)), point.theta.dtype)
+    (ability, (h11, h10, h00)), _ = jax.lax.scan(add, empty, blocks)
+    h11, h00 = h11 + penalty.precision[:, 0], h00 + penalty.precision[:, 1]
+    return ability, jnp.stack([jnp.stack([h11, h10], -1), jnp.stack([h10, h00], -1)], -2)
+
+
+def _covariance(information: np.ndarray, tied: bool) -> np.ndarray:
+    """Inverse of each item's information; NaN where it is singular."""
+    determinant = np.linalg.det(information)
+    good = np.isfinite(determinant) & (determinant > 0)
+    out = np.full_like(information, np.nan)
+    out[good] = np.linalg.inv(information[good])
+    if tied and good.all():
+        shared = 1 / (1 / out[:, 0, 0]).sum()
+        ratio = -information[:, 0, 1] / information[:, 1, 1]
+        out[:, 0, 0] = shared
+        out[:, 0, 1] = out[:, 1, 0] = ratio * shared
+        out[:, 1, 1] = 1 / information[:, 1, 1] + ratio**2 * shared
+    return out
+
+
+def _check(cls: type[ItemModel]) -> None:
+    if cls not in MODELS_OF_JOINT:
+        names = ", ".join(model.key for model in MODELS_OF_JOINT)
+        raise InputError(
+            f'The `method` argument "joint" is for the models {names}. '
+            f'Got the model "{cls.key}". Use method="em".'
+        )
+
+
+def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
+    """Penalised joint maximum likelihood (see `irtcat.fit`)."""
+    _check(cls)
+    x, gaps = used_rows(responses)
+    name = choose_precision(options.precision, x.size)
+    work: type[ItemModel] = OnePL if cls is Rasch else cls
+    tied, two = work is OnePL, np.full(x.shape[1], 2)
+    with precision(name) as dtype:
+        template = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), work.blank(Design(two)))
+        data = jax.device_put(x, may_alias=True)
+        blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
+        start = starting_point(
+            template, data, np.ones(len(x)), blocks, gaps, dtype, options.positive or tied, two
+        )
+        penalty, stated = _penalty(options, x.shape[1], tied, dtype)
+        point = JointPoint(jnp.asarray(start.mean, dtype), jnp.asarray(start.params, dtype))
+        tolerance = TOLERANCE[name] if options.tolerance is None else options.tolerance
+        ended = _run(point, data, blocks, penalty, gaps, tied, tolerance, options)
+        theta_information, information = _information(ended.point, data, blocks, penalty, gaps=gaps)
+    found = _standardised(
+        ended.point, np.asarray(theta_information, float), np.asarray(information, float), tied
+    )
+    outcome = {
+        "log_posterior": float(ended.trace[-1]),
+        "converged": ended.converged,
+        "n_iterations": ended.n_iterations,
+        "message": ended.message,
+        "priors": stated,
+        "trace": ended.trace,
+    }
+    record = {
+        "method": "joint",
+        "standard_errors": "given abilities",
+        "priors": {key: list(pair) for key, pair in stated.items()},
+    }
+    return finish(
+        responses, x, gaps, cls, template, start, found, name, record, outcome
+    )  # fmt: skip
+
+
+def _standardised(
+    point: JointPoint, theta_information: np.ndarray, information: np.ndarray, tied: bool
+) -> Calibrated:
+    """Items and abilities on the scale where the estimated abilities have mean 0 and SD 1."""
+    theta, params = np.asarray(point.theta, float), np.asarray(point.params, float)
+    centre, spread = theta.mean(), theta.std()
+    spread = spread if spread > 0 else 1.0
+    moved = np.stack([params[:, 0] * spread, params[:, 1] + params[:, 0] * centre], -1)
+    turn = np.array([[spread, 0.0], [centre, 1.0]])
+    covariance = turn @ _covariance(information, tied) @ turn.T
+    sd = theta_information**-0.5 / spread
+    return Calibrated(moved, covariance, (theta - centre) / spread, sd)

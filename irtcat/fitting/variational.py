@@ -1,0 +1,325 @@
+"""Variational inference: a Normal belief about every subject and item, from responses to a `Fit`.
+
+The bound that is climbed is
+
+    ELBO = E_q[log P(x | theta, items)] - KL(q(theta) || p(theta)) - KL(q(items) || p(items)),
+
+with q independent over subjects and items, Normal for an ability and multivariate Normal for an
+item's (a or log a, b, logits). Expectations are computed by quadrature, not drawn; the only chance
+is the order of the batches. See `irtcat.fitting._elbo` and `_ascent`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._checks import InputError, argument_error, check_choice, check_count, check_positive
+from irtcat._precision import choose_precision, precision
+from irtcat.fitting._ascent import Ascent, Problem, Rows, climb
+from irtcat.fitting._elbo import Cells
+from irtcat.fitting._evaluate import Calibrated, finish, used_rows
+from irtcat.fitting._guide import (
+    Chart,
+    Guide,
+    NormalPrior,
+    item_factors,
+    learned_log_prior,
+    to_coordinates,
+    to_params,
+)
+from irtcat.fitting._options import Options
+from irtcat.fitting._result import Fit
+from irtcat.fitting._start import Start, starting_point
+from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, unpack
+from irtcat.responses import Responses
+from irtcat.scoring import row_blocks
+
+__all__ = ["VAGUE", "VISettings", "fit_vi"]
+
+VAGUE = {"a": (0.0, 10.0), "log a": (0.0, 2.0), "b": (0.0, 1000.0**0.5)}
+"""Vague priors as (mean, SD); ability is N(0, 1)."""
+
+PRIOR_CHOICES = ("hierarchical", "vague")
+FULL_BATCH = 2**22
+BATCH = 2**20
+SPARSE_SHARE = 0.03
+TOLERANCE = 0.05
+ROUNDING = {"float64": 1e-12, "float32": 3e-7}
+BATCH_NOISE = 1e-5
+
+
+@dataclass(frozen=True)
+class VISettings:
+    """How the bound is climbed.
+
+    Attributes:
+        steps: gradient steps at most.
+        learning_rate: first rate, in units of each parameter's own posterior SD.
+        batch_size: responses in a batch; None: all at once up to four million, in batches beyond.
+        batches: "subjects" (whole rows, matrix products), "responses" (observed cells alone) or
+            "auto" (responses where fewer than 3 % are observed).
+    """
+
+    steps: int = 3000
+    learning_rate: float = 0.3
+    batch_size: int | None = None
+    batches: str = "auto"
+
+    @staticmethod
+    def of(given: Mapping[str, Any] | None) -> "VISettings":
+        """Check the caller's settings and fill in the rest."""
+        given = dict(given or {})
+        names = tuple(VISettings.__dataclass_fields__)
+        for name in given:
+            if name not in names:
+                must = f"a mapping with keys among {', '.join(names)}"
+                raise argument_error("settings", must, name)
+        settings = VISettings(**given)
+        check_count("settings['steps']", settings.steps)
+        check_positive("settings['learning_rate']", settings.learning_rate)
+        if settings.batch_size is not None:
+            check_count("settings['batch_size']", settings.batch_size)
+        check_choice("settings['batches']", settings.batches, ("auto", "subjects", "responses"))
+        return settings
+
+
+class _Priors(NamedTuple):
+    """Priors by column, which of them are learned, and how the result states them."""
+
+    table: NormalPrior
+    learned: tuple[int, ...]
+    theta_learned: bool
+    stated: dict[str, tuple[float, float]]
+
+
+def _names(template: ItemModel, chart: Chart) -> list[str]:
+    """Names of the coordinates, in the order of the columns."""
+    names = list(column_names(template))
+    names[chart.slope] = "log a" if chart.positive else "a"
+    names[chart.intercept] = "b"
+    return names
+
+
+def _priors(choice: Any, template: ItemModel, chart: Chart, dtype: np.dtype) -> _Priors:
+    """Resolve "hierarchical", "vague" or a mapping of coordinate -> (mean, SD)."""
+    names = _names(template, chart)
+    choice = "hierarchical" if choice is None else choice
+    given: dict[str, Any] = {}
+    if isinstance(choice, str):
+        check_choice("priors", choice, PRIOR_CHOICES)
+    elif isinstance(choice, Mapping):
+        given = dict(choice)
+    else:
+        raise argument_error("priors", "'hierarchical', 'vague' or a mapping", choice)
+    for name, pair in given.items():
+        value = np.asarray(pair, float) if pair is not None else np.zeros(0)
+        if name not in names:
+            raise argument_error("priors", f"a mapping with keys among {', '.join(names)}", name)
+        if value.shape != (2,) or not np.isfinite(value).all() or value[1] <= 0:
+            raise argument_error(f"priors[{name!r}]", "(mean, SD) with SD above 0", pair)
+    stated = {**VAGUE, **template.default_priors, **given}
+    for name in names:
+        stated.setdefault(name, (0.0, 2.0))
+    pairs = np.array([stated[name] for name in names], float)
+    hierarchical = choice == "hierarchical"
+    learnable = (chart.slope, chart.intercept)
+    learned = tuple(c for c in learnable if hierarchical and c not in chart.tied)
+    table = NormalPrior(jnp.asarray(pairs[:, 0], dtype), jnp.asarray(pairs[:, 1], dtype))
+    fixed = {name: stated[name] for c, name in enumerate(names) if c not in learned}
+    return _Priors(table, learned, hierarchical, fixed)
+
+
+def _start_guide(start: Start, chart: Chart, dtype: np.dtype) -> Guide:
+    """Begin at the first guesses, with SDs by the number of responses."""
+    n_params = start.params.shape[1]
+    log_sd = np.log(np.clip(2 / np.sqrt(np.maximum(start.item_n, 1)), 0.01, 0.5))
+    factor = log_sd[:, None, None] * np.eye(n_params)
+    coordinates = to_coordinates(chart, start.params)
+    parts = start.mean, np.log(np.maximum(start.sd, 1e-3)), coordinates, factor
+    return Guide(*(jnp.asarray(part, dtype) for part in parts))
+
+
+def _row_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Rows:
+    """Whole subjects, all at once where they are few."""
+    n, n_items = x.shape
+    if size is None:
+        size = x.size if x.size <= FULL_BATCH else BATCH
+    per_batch = int(np.clip(size // n_items, 1, n))
+    n_batches = -(-n // per_batch)
+    order = np.arange(n) if n_batches == 1 else np.random.default_rng(seed).permutation(n)
+    rows = np.zeros(n_batches * per_batch, np.int32)
+    weight = np.zeros(len(rows))
+    rows[:n], weight[:n] = order, 1.0
+    shape = n_batches, per_batch
+    return Rows(
+        jax.device_put(x, may_alias=True),
+        jnp.asarray(rows.reshape(shape)),
+        jnp.asarray(weight.reshape(shape), dtype),
+    )
+
+
+def _cell_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Cells:
+    """Observed responses in random order."""
+    observed = ~np.isnan(x) if x.dtype.kind == "f" else x >= 0
+    subject, item = (part.astype(np.int32) for part in np.nonzero(observed))
+    n = len(subject)
+    if size is None:
+        size = n if n <= FULL_BATCH else BATCH
+    size = min(size, n)
+    order = np.random.default_rng(seed).permutation(n)
+    n_batches = -(-n // size)
+    order = np.concatenate([order, np.zeros(n_batches * size - n, order.dtype)])
+    weight = (np.arange(len(order)) < n).astype(float)
+    subject, item = subject[order], item[order]
+    shape = n_batches, size
+    return Cells(
+        jnp.asarray(subject.reshape(shape)),
+        jnp.asarray(item.reshape(shape)),
+        jnp.asarray(x[subject, item].reshape(shape), dtype),
+        jnp.asarray(weight.reshape(shape), dtype),
+    )
+
+
+def _batches(
+    x: np.ndarray, share: float, settings: VISettings, seed: int, dtype: np.dtype
+) -> Rows | Cells:
+    """Batches of the kind asked for."""
+    kind = settings.batches
+    if kind == "auto":
+        kind = "responses" if share < SPARSE_SHARE else "subjects"
+    make = _cell_batches if kind == "responses" else _row_batches
+    return make(x, settings.batch_size, seed, dtype)
+
+
+def _standardised(template: ItemModel, chart: Chart, guide: Guide) -> Calibrated:
+    """Items and abilities on the scale where all subjects together have mean 0 and SD 1.
+
+    The variance of the population is that of the posterior means plus the mean posterior variance:
+    means alone are shrunken, and would make all slopes too small.
+    """
+    theta, sd = np.asarray(guide.theta, float), np.exp(np.asarray(guide.log_sd, float))
+    centre = float(theta.mean())
+    spread = float(np.sqrt(((theta - centre) ** 2 + sd**2).mean()))
+    mean, factor = item_factors(guide, chart)
+
+    def params(u: Any, item: ItemModel) -> Any:
+        moved = unpack(item, to_params(chart, u)).rescale(
+            jnp.asarray(centre, u.dtype), jnp.asarray(spread, u.dtype)
+        )
+        return jnp.concatenate([jnp.ravel(getattr(moved, name)) for name in column_names(template)])
+
+    values = np.asarray(jax.vmap(params)(mean, template), float)
+    slopes = np.asarray(jax.vmap(jax.jacfwd(params))(mean, template), float)
+    root = slopes @ np.asarray(factor, float)
+    return Calibrated(
+        values, root @ root.transpose(0, 2, 1), (theta - centre) / spread, sd / spread
+    )
+
+
+def _hyper(guide: Guide, chart: Chart, learned: tuple[int, ...], names: list[str]) -> dict:
+    """Learned means and SDs, as the bank records them (on the scale of the ascent)."""
+    mean, factor = item_factors(guide, chart)
+    variance = (factor**2).sum(-1)
+    groups = {"theta": (guide.theta, jnp.exp(2 * guide.log_sd))}
+    groups |= {names[c]: (mean[:, c], variance[:, c]) for c in learned}
+    out = {}
+    for name, group in groups.items():
+        _, centre, expected = learned_log_prior(*group)
+        out[name] = [float(centre), float(expected) ** -0.5]
+    return out
+
+
+def _check(cls: type[ItemModel], responses: Responses) -> None:
+    """Refuse models that the guide has no form for."""
+    probe = cls.blank(Design(np.full(1, 2)))
+    names = column_names(OnePL.blank(Design(np.full(1, 2))) if cls is Rasch else probe)
+    if cls.takes != "right/wrong" or probe.dims != 1 or not {"slope", "intercept"} <= set(names):
+        raise InputError(
+            f'The `method` argument "vi" is for right/wrong models of one ability. '
+            f'Got the model "{cls.key}". Use method="em".'
+        )
+
+
+def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
+    """Variational inference (see `irtcat.fit`)."""
+    _check(cls, responses)
+    settings = VISettings.of(options.settings)
+    x, gaps = used_rows(responses)
+    name = choose_precision(options.precision, x.size)
+    work: type[ItemModel] = OnePL if cls is Rasch else cls
+    categories = np.full(x.shape[1], 2)
+    positive = options.positive or "slope" in work.tied  # one slope for all points upwards
+    with precision(name) as dtype:
+        template = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, dtype), work.blank(Design(categories))
+        )
+        blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
+        start = starting_point(
+            template,
+            jax.device_put(x, may_alias=True),
+            np.ones(len(x)),
+            blocks,
+            gaps,
+            dtype,
+            positive,
+            categories,
+        )
+        chart = Chart.of(template, positive)
+        priors = _priors(options.priors, template, chart, dtype)
+        share = float(start.item_n.sum()) / x.size
+        batches = _batches(x, share, settings, options.seed, dtype)
+        problem = Problem(
+            template, batches, priors.table, chart, priors.learned, priors.theta_learned, gaps
+        )
+        guide = _start_guide(start, chart, dtype)
+        tolerance = TOLERANCE if options.tolerance is None else options.tolerance
+        noise = ROUNDING[name] if problem.n_batches == 1 else BATCH_NOISE
+        noise *= float(start.item_n.sum())
+        ended = climb(
+            problem,
+            guide,
+            settings.learning_rate,
+            settings.steps,
+            max(tolerance, noise),
+            options.seed,
+            options.progress,
+        )
+        found = _standardised(template, chart, ended.guide)
+        names = _names(template, chart)
+        hyper = _hyper(ended.guide, chart, priors.learned, names) if priors.theta_learned else {}
+    choice = options.priors if isinstance(options.priors, str) else "hierarchical"
+    return finish(
+        responses,
+        x,
+        gaps,
+        cls,
+        template,
+        start,
+        found,
+        name,
+        {
+            "method": "vi",
+            "elbo": ended.elbo,
+            "standard_errors": "guide",
+            "priors": {key: list(pair) for key, pair in priors.stated.items()},
+            "prior_kind": "stated" if isinstance(options.priors, Mapping) else choice,
+            "learned_priors": hyper,
+        },
+        _outcome(ended, priors.stated),
+    )
+
+
+def _outcome(ended: Ascent, stated: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """The fields of `Fit` that are this method's own."""
+    return {
+        "log_posterior": ended.elbo,
+        "converged": ended.converged,
+        "n_iterations": ended.n_steps,
+        "message": ended.message,
+        "priors": stated,
+        "trace": ended.trace,
+    }

@@ -1,0 +1,226 @@
+"""Links: from a few linear predictors of ability to the probabilities of the categories.
+
+Most item models are one of three functions of linear predictors z_m = intercept_m + slope_m theta:
+
+- `CUMULATIVE` (graded): ``P(x >= k) = sigmoid(z_k)``, with ``z_1 > z_2 > ...``;
+- `SOFTMAX` (partial credit, nominal): ``P(x = k) = exp(z_k) / sum_v exp(z_v)``, ``z_0 = 0``;
+- `Asymptotes` (3PL, 4PL, feasibility): ``P(right) = c + (d - c) sigmoid(z_1)``, the asymptotes'
+  logits being predictors without a slope.
+
+Each gives the log-probabilities of one item at one ability, and, for the M-step, derivative and
+expected information of all items' log-likelihoods in the predictors. Category (or predictor) is
+the first axis of every array, so that what is stacked on it costs nothing.
+"""
+
+import abc
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from irtcat.models._base import CategoricalModel
+
+__all__ = ["CUMULATIVE", "NEVER", "SOFTMAX", "Asymptotes", "Link", "LinkModel", "LinkTerms"]
+
+NEVER = -1e4
+"""Log-odds of a category that an item does not have: probability 0, and 0 times it is 0."""
+
+
+class LinkTerms(NamedTuple):
+    """What the M-step needs of all items at all nodes.
+
+    Attributes:
+        value: expected log-likelihood, nodes x items.
+        residual: its derivative in each predictor, each nodes x items.
+        weight: expected information, by pairs of predictors (m <= n); absent pairs are 0.
+    """
+
+    value: Array
+    residual: list[Array]
+    weight: dict[tuple[int, int], Array]
+
+
+class Link(abc.ABC):
+    """What a link offers; the methods are given predictors first."""
+
+    @abc.abstractmethod
+    def log_probs(self, z: Array, gaps: Array) -> Array:
+        """Log-probabilities of the categories of one item at one ability.
+
+        Args:
+            z: the predictors.
+            gaps: differences of neighbouring predictors of a cumulative link, which do not
+                depend on ability; otherwise empty.
+        """
+
+    @abc.abstractmethod
+    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+        """Terms of the M-step.
+
+        Args:
+            z: predictors, each nodes x items.
+            gaps: as above, one number an item.
+            counts: expected number of answers in category 1, 2, ..., each nodes x items.
+            totals: expected number of answers, nodes x items or nodes x 1.
+        """
+
+
+def _sigmoids(z: Array) -> tuple[Array, Array, Array, Array]:
+    """sigmoid(z), sigmoid(-z) and their logarithms by one exponential and one logarithm."""
+    small = jnp.exp(-jnp.abs(z))
+    log_scale = jnp.log1p(small)
+    large, tiny = 1 / (1 + small), small / (1 + small)
+    up = z > 0
+    return (
+        jnp.where(up, large, tiny),
+        jnp.where(up, tiny, large),
+        jnp.minimum(z, 0) - log_scale,
+        jnp.minimum(-z, 0) - log_scale,
+    )
+
+
+@dataclass(frozen=True)
+class Cumulative(Link):
+    """``P(x >= k) = sigmoid(z_k)``.
+
+    A middle category has ``P(x = k) = sigmoid(z_k) sigmoid(-z_{k+1}) (1 - exp(-gap_k))`` with the
+    gap ``z_k - z_{k+1}``: a product, free of cancellation, whose last factor does not depend on
+    ability.
+    """
+
+    def log_probs(self, z: Array, gaps: Array) -> Array:
+        """Log-probabilities of the categories."""
+        above, below = jax.nn.log_sigmoid(z), jax.nn.log_sigmoid(-z)
+        middle = above[:-1] + below[1:] + jnp.log(-jnp.expm1(-gaps))
+        return jnp.concatenate([below[:1], middle, above[-1:]])
+
+    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+        """Terms of the M-step; only neighbouring predictors share information."""
+        last = len(z)
+        parts = [_sigmoids(each) for each in z]
+        above, below = [p[0] for p in parts], [p[1] for p in parts]
+        log_above, log_below = [p[2] for p in parts], [p[3] for p in parts]
+        n = [totals - sum(counts), *counts]
+        pull = [1 / jnp.expm1(gap) for gap in gaps]
+        widths = [-jnp.expm1(-gap) for gap in gaps]
+        p = [
+            below[0],
+            *(above[k - 1] * below[k] * widths[k - 1] for k in range(1, last)),
+            above[-1],
+        ]
+        value = n[0] * log_below[0] + n[-1] * log_above[-1]
+        for k in range(1, last):
+            value = value + n[k] * (log_above[k - 1] + log_below[k] + jnp.log(widths[k - 1]))
+        residual, weight = [], {}
+        for m in range(last):  # z[m] parts category m from m + 1
+            up = below[m] + (pull[m] if m + 1 < last else 0.0)
+            down = above[m] + (pull[m - 1] if m > 0 else 0.0)
+            residual.append(n[m + 1] * up - n[m] * down)
+            weight[m, m] = totals * (p[m + 1] * up**2 + p[m] * down**2)
+            if m + 1 < last:
+                weight[m, m + 1] = -totals * p[m + 1] * up * (above[m + 1] + pull[m])
+        return LinkTerms(value, residual, weight)
+
+
+@dataclass(frozen=True)
+class Softmax(Link):
+    """``P(x = k) = exp(z_k) / sum_v exp(z_v)``."""
+
+    def log_probs(self, z: Array, gaps: Array) -> Array:
+        """Log-probabilities of the categories."""
+        return jax.nn.log_softmax(jnp.concatenate([jnp.zeros_like(z[:1]), z]), axis=0)
+
+    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+        """Terms of the M-step."""
+        top = jnp.maximum(z[0], 0)
+        for each in z[1:]:
+            top = jnp.maximum(top, each)
+        powers = [jnp.exp(each - top) for each in z]
+        whole = jnp.exp(-top) + sum(powers)
+        p = [power / whole for power in powers]
+        value = sum(c * each for c, each in zip(counts, z, strict=True))
+        value = value - totals * (top + jnp.log(whole))
+        residual = [c - totals * each for c, each in zip(counts, p, strict=True)]
+        weight = {(m, m): totals * p[m] * (1 - p[m]) for m in range(len(p))}
+        for n in range(len(p)):
+            weight |= {(m, n): -totals * p[m] * p[n] for m in range(n)}
+        return LinkTerms(value, residual, weight)
+
+
+@dataclass(frozen=True)
+class Asymptotes(Link):
+    """``P(right) = c + (d - c) sigmoid(z_1)``.
+
+    The predictors are z_1, then the logit of c and that of d, where there are these. The curve is
+    evaluated as the mixture ``c sigmoid(-z) + d sigmoid(z)``, stable in both tails.
+    """
+
+    lower: bool
+    upper: bool
+
+    def log_probs(self, z: Array, gaps: Array) -> Array:
+        """Log-probabilities of wrong and right."""
+        low, high = jax.nn.log_sigmoid(-z[0]), jax.nn.log_sigmoid(z[0])
+        wrong, right = low, high
+        if self.lower:
+            logit = z[1]
+            wrong = jax.nn.log_sigmoid(-logit) + low
+            right = jnp.logaddexp(jax.nn.log_sigmoid(logit) + low, high)
+        if self.upper:
+            logit = z[-1]
+            own = jax.nn.log_sigmoid(logit) + high
+            right = jnp.logaddexp(jax.nn.log_sigmoid(z[1]) + low, own) if self.lower else own
+            wrong = jnp.logaddexp(wrong, jax.nn.log_sigmoid(-logit) + high)
+        return jnp.stack([wrong, right])
+
+    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+        """Terms of the M-step: two categories, so that the information has rank one."""
+        high, low, log_high, log_low = _sigmoids(z[0])
+        zero, one = jnp.zeros_like(z[0][:1]), jnp.ones_like(z[0][:1])
+        # The asymptotes' predictors do not depend on ability: one row of them is enough.
+        c, c_ = _sigmoids(z[1][:1])[:2] if self.lower else (zero, one)
+        d, d_ = _sigmoids(z[-1][:1])[:2] if self.upper else (one, zero)
+        right, wrong = c * low + d * high, c_ * low + d_ * high
+        small = jnp.finfo(right.dtype).tiny
+        right, wrong = jnp.maximum(right, small), jnp.maximum(wrong, small)
+        log_right = jnp.log(right) if self.lower else jnp.log(d) + log_high
+        log_wrong = jnp.log(wrong) if self.upper else jnp.log(c_) + log_low
+        n1 = counts[0]
+        n0 = totals - n1
+        slopes = [(d - c if self.lower else d) * high * low]
+        slopes += [c * c_ * low] if self.lower else []
+        slopes += [d * d_ * high] if self.upper else []
+        # Where the other asymptote is absent the ratios are these, also where both underflow.
+        per_right = [s / right for s in slopes] if self.lower else [low, d_ + 0 * low]
+        per_wrong = [s / wrong for s in slopes] if self.upper else [high, c + 0 * low]
+        residual = [n1 * r - n0 * w for r, w in zip(per_right, per_wrong, strict=True)]
+        pairs = [(m, n) for n in range(len(slopes)) for m in range(n + 1)]
+        weight = {(m, n): totals * per_right[m] * per_wrong[n] for m, n in pairs}
+        return LinkTerms(n1 * log_right + n0 * log_wrong, residual, weight)
+
+
+CUMULATIVE = Cumulative()
+SOFTMAX = Softmax()
+
+
+class LinkModel(CategoricalModel):
+    """A model of categories by a link and its predictors.
+
+    Attributes:
+        link: the link.
+    """
+
+    link: ClassVar[Any]
+
+    @abc.abstractmethod
+    def predictors(self) -> tuple[Float[Array, "predictors one_and_dims"], Float[Array, " gaps"]]:
+        """Intercept and slopes of each predictor, and the gaps of a cumulative link."""
+
+    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
+        """Log-probability of each category for one item at one ability."""
+        coefficients, gaps = self.predictors()
+        # Not a matrix product: accelerators would round it to fewer digits.
+        z = coefficients[:, 0] + (coefficients[:, 1:] * theta).sum(1)
+        return self.link.log_probs(z, gaps)

@@ -1,0 +1,248 @@
+"""Banks whose items are of several models: right/wrong beside graded ones, on one scale.
+
+There is one class for each combination of models, made when it is first asked for: `mixture`.
+"""
+
+import dataclasses
+import functools
+import types
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat._checks import argument_error
+from irtcat._types import BoolArray
+from irtcat.models._base import (
+    CategoricalModel,
+    Design,
+    ItemModel,
+    Param,
+    field_columns,
+    free_parameters,
+    item_categories,
+    pack,
+    parameter_names,
+    unpack,
+)
+from irtcat.models._links import NEVER
+from irtcat.models.feasibility import Feasibility
+from irtcat.models.graded import Graded, Own
+from irtcat.models.logistic import FourPL, ThreePL, TwoPL
+from irtcat.models.nominal import Nominal
+from irtcat.models.partial_credit import GPCM
+
+__all__ = ["MIXABLE", "Mixed", "as_mixed", "member_columns", "mixture", "mixture_named"]
+
+MIXABLE: dict[str, type[ItemModel]] = {
+    cls.key: cls for cls in (TwoPL, ThreePL, FourPL, Feasibility, Graded, GPCM, Nominal)
+}
+"""Models that may stand in one bank; those whose items share a parameter may not."""
+
+
+class Mixed(CategoricalModel):
+    """Items of several models; item j follows the member number ``kind`` of the class.
+
+    The fields are those of all members by name, as wide as the widest; what an item's own model
+    does not have is 0 and not estimated. The curve of an item is that of its own model, and
+    categories it does not have get probability 0.
+    """
+
+    kind: Own
+    categories: Own
+
+    takes: ClassVar[str] = "graded"
+    dims: ClassVar[int] = 1
+    fixed: ClassVar[tuple[str, ...]] = ("kind", "categories")
+    tied: ClassVar[tuple[str, ...]] = ()
+
+    def __reduce__(self) -> Any:
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return _rebuilt, (self.key, values)
+
+    @property
+    def n_categories(self) -> int:
+        """The largest number of categories there is room for."""
+        return max(part.n_categories for part in self.parts())
+
+    def parts(self) -> list[Any]:
+        """All items as each of the members in turn: right for the items that are of it."""
+        return [self._part(member) for member in self.members]
+
+    def _part(self, member: Any) -> Any:
+        fields = {}
+        for name in parameter_names(member):
+            value = getattr(self, name)
+            wide = name in self.vectors and name not in _vectors(member)
+            fields[name] = value[..., 0] if wide else value
+        if "categories" in member.fixed:
+            fields["categories"] = self.categories
+        return member(**fields)
+
+    def _joined(self, parts: list[Any]) -> "Mixed":
+        """Each item's parameters from the member it is of: undoes `parts`."""
+        new = {}
+        for name in parameter_names(self):
+            like = getattr(self, name)
+            each = [_widened(getattr(part, name, None), like) for part in parts]
+            new[name] = _own(self.kind, each)
+        return dataclasses.replace(self, **new)
+
+    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
+        """Log-probability of each category, by the item's own model."""
+        most, each = self.n_categories, []
+        for part in self.parts():
+            log_p = part.log_probs(theta)
+            absent = jnp.full(most - len(log_p), NEVER, log_p.dtype)
+            each.append(jnp.concatenate([log_p, absent]))
+        return _own(self.kind, each)
+
+    def irt_parameters(self) -> dict[str, Param]:
+        """All that any member has; NaN where the item's own model has it not."""
+        tables = [part.irt_parameters() for part in self.parts()]
+        nothing = jnp.full_like(tables[0]["a"], jnp.nan)
+        names = dict.fromkeys(name for table in tables for name in table)
+        return {name: _own(self.kind, [t.get(name, nothing) for t in tables]) for name in names}
+
+    def rescale(self, mean: Param, sd: Param) -> "Mixed":
+        """Every item as its own model does it."""
+        return self._joined([part.rescale(mean, sd) for part in self.parts()])
+
+    @classmethod
+    def blank(cls, design: Design) -> "Mixed":
+        """Items without parameters yet; ``design.settings["kind"]`` numbers their models."""
+        categories = np.asarray(design.categories)
+        kind = np.asarray(design.settings.get("kind", np.zeros(len(categories), np.int32)))
+        good = kind.shape == categories.shape and kind.dtype.kind in "iu"
+        if not good or (kind < 0).any() or (kind >= len(cls.members)).any():
+            raise ValueError("kind")
+        fields: dict[str, Any] = {}
+        for member in cls.members:
+            part = member.blank(design)
+            for name in parameter_names(member):
+                value = np.asarray(getattr(part, name))
+                if name not in fields or value.ndim > fields[name].ndim:
+                    fields[name] = value.copy()
+        return cls(**fields, kind=kind.astype(np.int32), categories=categories)
+
+    def start(self, shares: Float[Array, "items categories"], slope: Param) -> "Mixed":
+        """Every item as its own model does it."""
+        return self._joined([part.start(shares, slope) for part in self.parts()])
+
+    def own_parameters(self) -> BoolArray:
+        """Which parameters each item has, columns as in `pack`."""
+        kind = np.asarray(self.kind)
+        out = np.zeros((len(kind), pack(self).shape[1]), bool)
+        for m, (member, part) in enumerate(zip(self.members, self.parts(), strict=True)):
+            own = free_parameters(part) & (kind == m)[:, None]
+            out[:, member_columns(self, member)] |= own
+        return out
+
+
+@functools.cache
+def _vectors(member: Any) -> frozenset[str]:
+    """Parameters that are vectors in this model."""
+    one = member.blank(Design(np.array([3]), top=3))
+    return frozenset(name for name in parameter_names(member) if getattr(one, name).ndim > 1)
+
+
+def _own(kind: Any, each: list[Any]) -> Array:
+    """The value of the member that an item is of."""
+    out = jnp.asarray(each[0])
+    for m, value in enumerate(each[1:], start=1):
+        here = jnp.asarray(kind) == m
+        out = jnp.where(jnp.expand_dims(here, tuple(range(here.ndim, out.ndim))), value, out)
+    return out
+
+
+def _widened(value: Any, like: Any) -> Array:
+    """A member's parameter in the room it has in the mixture; 0 where it has none."""
+    if value is None:
+        return jnp.zeros_like(like)
+    value = jnp.asarray(value)
+    if value.ndim == np.ndim(like):
+        return value
+    rest = jnp.zeros((*value.shape, np.shape(like)[-1] - 1), value.dtype)
+    return jnp.concatenate([value[..., None], rest], axis=-1)
+
+
+@functools.cache
+def mixture(keys: tuple[str, ...]) -> type[Mixed]:
+    """The class of banks that mix these models (names in the order of `MIXABLE`)."""
+    members = tuple(MIXABLE[key] for key in keys)
+    names = list(dict.fromkeys(name for member in members for name in parameter_names(member)))
+    vectors = frozenset(name for member in members for name in _vectors(member))
+    graded = any(member.takes == "graded" for member in members)
+    body = {
+        "__module__": __name__,
+        "__doc__": f"Items of the models {', '.join(keys)} in one bank.",
+        "__annotations__": dict.fromkeys(names, Float[Array | np.ndarray, "..."]),
+        "key": "+".join(keys),
+        "takes": "graded" if graded else "right/wrong",
+        "members": members,
+        "vectors": vectors,
+        "default_priors": {k: v for member in members for k, v in member.default_priors.items()},
+        "by_category": {k: v for member in members for k, v in member.by_category.items()},
+    }
+    name = "Mixed_" + "_".join(keys)
+    return types.new_class(name, (Mixed,), {}, lambda space: space.update(body))
+
+
+def mixture_named(name: str) -> type[Mixed]:
+    """The class behind a key such as "2pl+graded"."""
+    keys = tuple(name.split("+"))
+    if len(keys) < 2 or keys != tuple(key for key in MIXABLE if key in keys):
+        raise argument_error("model", f"of names among {', '.join(MIXABLE)} joined by +", name)
+    return mixture(keys)
+
+
+def _rebuilt(key: str, values: dict[str, Any]) -> Mixed:
+    return mixture_named(key)(**values)
+
+
+def member_columns(model: ItemModel, member: type[ItemModel]) -> list[int]:
+    """Columns of a mixture's `pack` that are the member's, in the member's own order."""
+    columns: list[int] = []
+    for name in parameter_names(member):
+        here = field_columns(model, [name])
+        columns += here if name in _vectors(member) else here[:1]
+    return columns
+
+
+def as_mixed(
+    model: ItemModel, keys: tuple[str, ...], top: int
+) -> tuple[Mixed, list[tuple[BoolArray, list[int], list[int]]]]:
+    """The same items as part of a wider mixture with room for ``top`` categories.
+
+    Returns:
+        The items; and for each model among them which items they are, the columns of its
+        parameters in ``model`` and those in the mixture.
+    """
+    own = model.members or (type(model),)
+    kind = np.asarray(getattr(model, "kind", np.zeros(len(item_categories(model)), int)))
+    place = np.array([keys.index(member.key) for member in own])
+    design = Design(item_categories(model), 1, {"kind": place[kind]}, top)
+    blank = mixture(keys).blank(design)
+    old, new = np.asarray(pack(model)), np.zeros(pack(blank).shape)
+    moves = []
+    for m, member in enumerate(own):
+        rows = kind == m
+        source, target = _common_columns(model, blank, member)
+        new[np.ix_(rows, target)] = old[np.ix_(rows, source)]
+        moves.append((rows, source, target))
+    return unpack(blank, new), moves
+
+
+def _common_columns(
+    model: ItemModel, wider: ItemModel, member: type[ItemModel]
+) -> tuple[list[int], list[int]]:
+    """Columns of a member's parameters in a model, and in one with at least as much room."""
+    source: list[int] = []
+    target: list[int] = []
+    for name in parameter_names(member):
+        here, there = field_columns(model, [name]), field_columns(wider, [name])
+        here = here if name in _vectors(member) else here[:1]
+        source += here
+        target += there[: len(here)]
+    return source, target

@@ -1,0 +1,95 @@
+"""Bock's nominal model: categories without an order given in advance."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat.models._base import Design, Param
+from irtcat.models._links import NEVER, SOFTMAX, Link, LinkModel
+from irtcat.models.graded import Own, Steps
+from irtcat.models.partial_credit import Predictors, start_intercepts, start_slope
+
+__all__ = ["Nominal"]
+
+
+class Nominal(LinkModel):
+    """Nominal response model: ``P(x = k) = exp(slope_k theta + intercept_k) / sum_v ...``.
+
+    Category 0 has slope and intercept 0. In the other common notation the slopes are
+    ``slope_k = a ak_k`` with ``ak_0 = 0`` and ``ak_{K-1} = K - 1``, so that ``a`` is the slope of
+    the last category over K - 1, and ``d_k`` are the intercepts; equally spaced ``ak`` make it a
+    generalised partial credit item. Items may differ in their number of categories.
+
+    References:
+        Bock (1972), Psychometrika 37, 29-51. Thissen, Cai & Bock (2010), in Nering & Ostini,
+        Handbook of Polytomous Item Response Theory Models (the second notation).
+    """
+
+    slope: Steps
+    intercept: Steps
+    categories: Own
+
+    key: ClassVar[str] = "nominal"
+    takes: ClassVar[str] = "graded"
+    dims: ClassVar[int] = 1
+    link: ClassVar[Link] = SOFTMAX
+    fixed: ClassVar[tuple[str, ...]] = ("categories",)
+    tied: ClassVar[tuple[str, ...]] = ()
+    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
+    by_category: ClassVar[dict[str, int]] = {"slope": 2, "intercept": 2}
+
+    @property
+    def n_categories(self) -> int:
+        """The largest number of categories."""
+        return self.intercept.shape[-1] + 1
+
+    def _here(self) -> Array:
+        """Which of the categories 1, 2, ... the item has."""
+        return jnp.arange(1, self.n_categories) < jnp.asarray(self.categories)[..., None]
+
+    def predictors(self) -> Predictors:
+        """One for each category but 0."""
+        here = self._here()
+        slope, intercept = jnp.where(here, self.slope, 0.0), jnp.where(here, self.intercept, NEVER)
+        return jnp.stack([intercept, slope], axis=-1), jnp.zeros(0, intercept.dtype)
+
+    def irt_parameters(self) -> dict[str, Param]:
+        """A, b (NaN: there is no order), ak1, ak2, ..., d1, d2, ...."""
+        last = jnp.asarray(self.categories) - 1
+        at_last = jnp.arange(1, self.n_categories) == last[..., None]
+        a = (jnp.where(at_last, self.slope, 0.0)).sum(-1) / last
+        safe = jnp.where(a == 0, 1.0, a)
+        here = self._here()
+        ak = jnp.where(at_last, 1.0 * last[..., None], self.slope / safe[..., None])
+        ak = jnp.where(here & (a != 0)[..., None], ak, jnp.nan)
+        d = jnp.where(here, self.intercept, jnp.nan)
+        k = range(1, self.n_categories)
+        return {
+            "a": a,
+            "b": jnp.full_like(a, jnp.nan),
+            **{f"ak{i}": ak[..., i - 1] for i in k},
+            **{f"d{i}": d[..., i - 1] for i in k},
+        }
+
+    def rescale(self, mean: Param, sd: Param) -> "Nominal":
+        """Slopes times ``sd``; the intercepts take up the mean."""
+        mean, sd = jnp.asarray(mean)[..., None], jnp.asarray(sd)[..., None]
+        return Nominal(self.slope * sd, self.intercept + self.slope * mean, self.categories)
+
+    @classmethod
+    def blank(cls, design: Design) -> "Nominal":
+        """Items without parameters yet."""
+        empty = np.zeros((design.n_items, design.most - 1))
+        return cls(empty, empty.copy(), np.asarray(design.categories))
+
+    def start(self, shares: Float[Array, "items categories"], slope: Param) -> "Nominal":
+        """As a generalised partial credit item: a higher category is a higher ability."""
+        k = jnp.arange(1, shares.shape[1])
+        slopes = k * start_slope(slope, shares.shape[1])[:, None]
+        here = self._here()
+        intercept = start_intercepts(shares)
+        return Nominal(
+            jnp.where(here, slopes, 0.0), jnp.where(here, intercept, 0.0), self.categories
+        )

@@ -1,0 +1,362 @@
+"""Rotation of factors to simple structure, and loadings in the language of factor analysis.
+
+The slopes of an exploratory fit are one of many sets that fit the data equally well: turning the
+axes of the ability space changes the slopes and nothing else. A rotation chooses the axes that
+minimise a criterion of complexity, by gradient projection from several random starts.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error, check_choice, check_count
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+
+__all__ = ["ROTATIONS", "Rotated", "factor_loadings", "rotate", "rotate_loadings"]
+
+LOGISTIC_SCALE = 1.702
+"""The logistic curve with this slope is within 0.01 of the normal ogive."""
+
+MAX_STEPS = 2000
+TOLERANCE = 1e-8
+
+Criterion = Callable[[FloatArray], tuple[float, FloatArray]]
+"""Complexity of a loading matrix, and its gradient."""
+
+
+class Rotated(NamedTuple):
+    """A rotated loading matrix.
+
+    Attributes:
+        loadings: items x factors.
+        transform: T; the loadings are ``L inv(T)'`` and the factors ``T' f``.
+        correlations: correlations of the factors, T'T.
+        criterion: value of the criterion (NaN for promax).
+        converged: whether the gradient vanished.
+    """
+
+    loadings: FloatArray
+    transform: FloatArray
+    correlations: FloatArray
+    criterion: float
+    converged: bool
+
+
+def _varimax(loadings: FloatArray) -> tuple[float, FloatArray]:
+    """Minus the variance of the squared loadings within factors (Kaiser 1958)."""
+    centred = loadings**2 - (loadings**2).mean(axis=0)
+    return -float((centred**2).sum()) / 4, -loadings * centred
+
+
+def _quartimax(loadings: FloatArray) -> tuple[float, FloatArray]:
+    """Minus the sum of fourth powers (Neuhaus & Wrigley 1954)."""
+    return -float((loadings**4).sum()) / 4, -(loadings**3)
+
+
+def _oblimin(gamma: float) -> Criterion:
+    """Covariances of squared loadings between factors (Jennrich & Sampson 1966)."""
+
+    def criterion(loadings: FloatArray) -> tuple[float, FloatArray]:
+        squares = loadings**2
+        others = squares.sum(axis=1, keepdims=True) - squares
+        others = others - gamma * others.mean(axis=0)
+        return float((squares * others).sum()) / 4, loadings * others
+
+    return criterion
+
+
+def _target(target: FloatArray) -> Criterion:
+    """Squared distance from the target where it is stated (Browne 2001)."""
+    stated = ~np.isnan(target)
+    goal = np.where(stated, target, 0.0)
+
+    def criterion(loadings: FloatArray) -> tuple[float, FloatArray]:
+        gap = np.where(stated, loadings - goal, 0.0)
+        return float((gap**2).sum()), 2 * gap
+
+    return criterion
+
+
+def _unit_columns(matrix: FloatArray) -> FloatArray:
+    return matrix / np.linalg.norm(matrix, axis=0)
+
+
+def _descend(loadings: FloatArray, criterion: Criterion, start: FloatArray, oblique: bool):
+    """Gradient projection from ``start`` (Bernaards & Jennrich 2005, GPFoblq and GPForth)."""
+
+    def rotated(turn: FloatArray) -> FloatArray:
+        return loadings @ np.linalg.inv(turn).T if oblique else loadings @ turn
+
+    turn, step = start, 1.0
+    value, slope = criterion(rotated(turn))
+    for _ in range(MAX_STEPS):
+        if oblique:
+            gradient = -(rotated(turn).T @ slope @ np.linalg.inv(turn)).T
+            projected = gradient - turn * (turn * gradient).sum(axis=0)
+        else:
+            gradient = loadings.T @ slope
+            inner = turn.T @ gradient
+            projected = gradient - turn @ (inner + inner.T) / 2
+        size = float(np.linalg.norm(projected))
+        if size < TOLERANCE:
+            return value, turn, True
+        step *= 2
+        for _ in range(30):
+            moved = turn - step * projected
+            if oblique:
+                moved = _unit_columns(moved)
+            else:
+                left, _, right = np.linalg.svd(moved)
+                moved = left @ right
+            new_value, new_slope = criterion(rotated(moved))
+            if new_value < value - 0.5 * size**2 * step:
+                break
+            step /= 2
+        else:
+            return value, turn, size < 1e-5
+        turn, value, slope = moved, new_value, new_slope
+    return value, turn, False
+
+
+def _project(
+    loadings: FloatArray, criterion: Criterion, oblique: bool, n_starts: int, seed: int
+) -> tuple[FloatArray, float, bool]:
+    """The best of several descents: one from the axes as they are, the rest from random ones."""
+    rng = np.random.default_rng(seed)
+    dims = loadings.shape[1]
+    starts = [np.eye(dims)]
+    for _ in range(n_starts - 1):
+        q, r = np.linalg.qr(rng.standard_normal((dims, dims)))
+        starts.append(q * np.sign(np.diagonal(r)))
+    ends = [_descend(loadings, criterion, start, oblique) for start in starts]
+    value, turn, converged = min(ends, key=lambda end: end[0])
+    return turn, value, converged
+
+
+def _promax(loadings: FloatArray, power: float, n_starts: int, seed: int) -> FloatArray:
+    """Varimax (Kaiser-normalised), then least squares to its powers (Hendrickson & White 1964)."""
+    lengths = np.sqrt((loadings**2).sum(axis=1, keepdims=True))
+    scaled = loadings / np.where(lengths > 0, lengths, 1.0)
+    turn = _project(scaled, _varimax, False, n_starts, seed)[0]
+    simple = loadings @ turn
+    sharp = simple * np.abs(simple) ** (power - 1)
+    fitted = np.linalg.lstsq(simple, sharp, rcond=None)[0]
+    fitted = fitted * np.sqrt(np.diagonal(np.linalg.inv(fitted.T @ fitted)))
+    return np.linalg.inv(turn @ fitted).T
+
+
+ROTATIONS = {
+    "varimax": False,
+    "quartimax": False,
+    "oblimin": True,
+    "promax": True,
+    "target": True,
+}
+"""Rotation -> whether its factors may correlate (unless the caller says otherwise)."""
+
+
+def rotate_loadings(
+    loadings: FloatArray,
+    method: str = "oblimin",
+    *,
+    oblique: bool | None = None,
+    gamma: float = 0.0,
+    power: float = 4.0,
+    target: Any = None,
+    normalize: bool = False,
+    n_starts: int = 10,
+    seed: int = 0,
+) -> Rotated:
+    """Rotate a matrix of loadings on uncorrelated factors (see `rotate` for the arguments).
+
+    Example:
+        >>> simple = np.array([[0.8, 0.0], [0.7, 0.0], [0.0, 0.6], [0.0, 0.9]])
+        >>> turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+        >>> np.abs(rotate_loadings(simple @ turn, "varimax").loadings).round(3).tolist()
+        [[0.0, 0.8], [0.0, 0.7], [0.6, 0.0], [0.9, 0.0]]
+    """
+    check_choice("method", method, ROTATIONS)
+    check_count("n_starts", n_starts)
+    loadings = np.asarray(loadings, float)
+    if loadings.ndim != 2 or not np.isfinite(loadings).all():
+        raise argument_error("loadings", "an items x factors array of finite numbers", loadings)
+    oblique = ROTATIONS[method] if oblique is None else bool(oblique)
+    if oblique and method in ("varimax", "quartimax"):
+        raise argument_error("oblique", f"False for {method}, whose factors would collapse", True)
+    if method == "promax" and not oblique:
+        raise argument_error("oblique", "True for promax", False)
+    criterion = {
+        "varimax": _varimax,
+        "quartimax": _quartimax,
+        "oblimin": _oblimin(gamma),
+        "promax": _varimax,
+    }.get(method)
+    if method == "target":
+        criterion = _target(_check_target(target, loadings.shape))
+    lengths = np.sqrt((loadings**2).sum(axis=1, keepdims=True)) if normalize else 1.0
+    scaled = loadings / np.where(lengths > 0, lengths, 1.0)
+    assert criterion is not None
+    if method == "promax":
+        turn, value, converged = _promax(scaled, power, n_starts, seed), np.nan, True
+    else:
+        turn, value, converged = _project(scaled, criterion, oblique, n_starts, seed)
+    rotated = loadings @ np.linalg.inv(turn).T
+    order, sign = np.arange(turn.shape[1]), np.ones(turn.shape[1])
+    if method != "target":  # a target names its factors; others come by size, pointing upwards
+        order = np.argsort(-(rotated**2).sum(axis=0), kind="stable")
+        sign = np.where(rotated.sum(axis=0) < 0, -1.0, 1.0)
+    turn = (turn * sign)[:, order]
+    rotated = (rotated * sign)[:, order]
+    correlations = turn.T @ turn if oblique else np.eye(turn.shape[1])
+    return Rotated(rotated, turn, correlations, value, converged)
+
+
+def _check_target(target: Any, shape: tuple[int, ...]) -> FloatArray:
+    """A target of the loadings' shape that states enough."""
+    if target is None:
+        raise argument_error("target", "given for a target rotation (NaN where free)", None)
+    goal = np.asarray(target, float)
+    if goal.shape != shape or np.isinf(goal).any() or np.isnan(goal).all(axis=0).any():
+        raise argument_error(
+            "target", f"items x factors {shape} with a number in every column", goal.shape
+        )
+    return goal
+
+
+def _several(bank: ItemBank, what: str) -> FloatArray:
+    """The slopes of a bank with several abilities."""
+    if bank.model.dims < 2:
+        raise argument_error("bank", f"of several abilities for {what}", f"a {bank.model.key} bank")
+    return bank.parameters()[:, : bank.model.dims]
+
+
+def _correlations(bank: ItemBank) -> FloatArray:
+    return np.eye(bank.model.dims) if bank.correlations is None else bank.correlations
+
+
+def rotate(
+    bank: ItemBank,
+    method: str = "oblimin",
+    *,
+    oblique: bool | None = None,
+    gamma: float = 0.0,
+    power: float = 4.0,
+    target: Any = None,
+    normalize: bool = False,
+    n_starts: int = 10,
+    seed: int = 0,
+) -> ItemBank:
+    """Turn the ability axes of a bank to simple structure.
+
+    The rotation is chosen for the factor loadings (see `factor_loadings`) and applied to the
+    slopes: ``slope inv(T)'``, with factor correlations ``T'T``. Every probability stays as it is.
+
+    | method | minimises | factors |
+    |---|---|---|
+    | varimax | minus the variance of squared loadings within factors | uncorrelated |
+    | quartimax | minus the sum of fourth powers | uncorrelated |
+    | oblimin | products of squared loadings between factors, less ``gamma`` | correlated |
+    | promax | distance from the ``power`` of the varimax solution | correlated |
+    | target | squared distance from ``target`` where that is stated | correlated |
+
+    Args:
+        bank: items of several abilities (not bifactor, whose axes have a meaning).
+        method: one of the above.
+        oblique: whether factors may correlate; as in the table by default.
+        gamma: of oblimin; 0 is quartimin, negative values give less correlated factors.
+        power: of promax.
+        target: items x factors, NaN where the loading is free.
+        normalize: rescale items to communality 1 while rotating (Kaiser).
+        n_starts: descents, the first from the axes as they are, the others from random ones;
+            the best counts.
+        seed: of the random starts.
+
+    Returns:
+        The bank on the new axes. Factors are in the order of their sums of squared loadings and
+        point to more right answers (with a target: as the target says). Slopes then have no
+        standard errors (NaN); those of the intercepts stay.
+
+    Raises:
+        InputError: for an unknown method, a bank with one ability, or a target that does not fit.
+
+    Example:
+        >>> bank = ItemBank.from_slopes([[1.2, 0.9], [1.0, 0.7], [0.9, -1.1], [1.1, -1.4]])
+        >>> np.abs(rotate(bank, "varimax").model.slope).round(1).tolist()
+        [[0.0, 1.5], [0.1, 1.2], [1.4, 0.0], [1.8, 0.0]]
+
+    References:
+        Bernaards & Jennrich (2005), Educational and Psychological Measurement 65, 676-696;
+        Browne (2001), Multivariate Behavioral Research 36, 111-150.
+    """
+    slopes = _several(bank, "a rotation")
+    if bank.model.key == "bifactor":
+        raise argument_error("bank", "other than bifactor, whose axes have a meaning", "bifactor")
+    root = np.linalg.cholesky(_correlations(bank))
+    plain = slopes @ root  # on uncorrelated factors
+    scale = np.sqrt(LOGISTIC_SCALE**2 + (plain**2).sum(axis=1, keepdims=True))
+    out = rotate_loadings(
+        plain / scale,
+        method,
+        oblique=oblique,
+        gamma=gamma,
+        power=power,
+        target=target,
+        normalize=normalize,
+        n_starts=n_starts,
+        seed=seed,
+    )
+    fields: dict[str, Any] = {
+        "slope": plain @ np.linalg.inv(out.transform).T,
+        "pattern": np.ones_like(slopes),
+    }
+    model = replace(bank.model, **fields)
+    covariance = None
+    if bank.covariance is not None:
+        covariance = bank.covariance.copy()
+        dims = slopes.shape[1]
+        covariance[:, :dims] = np.nan
+        covariance[:, :, :dims] = np.nan
+    record = {"rotation": method, "rotation_converged": out.converged}
+    return replace(
+        bank,
+        model=model,
+        covariance=covariance,
+        correlations=None if np.allclose(out.correlations, np.eye(len(root))) else out.correlations,
+        provenance={**bank.provenance, **record},
+    )
+
+
+def factor_loadings(bank: ItemBank) -> pd.DataFrame:
+    """Slopes as standardised factor loadings, with each item's communality.
+
+    ``F = a / sqrt(1.702^2 + a' R a)`` with R the correlations of the factors: the loadings of the
+    normal-ogive factor model of the response tendencies. The communality ``h2`` is the share of an
+    item's response tendency that the factors explain.
+
+    Args:
+        bank: items of several abilities.
+
+    Returns:
+        Indexed by item: F1, F2, ..., h2 (in [0, 1)).
+
+    Raises:
+        InputError: for a bank with one ability.
+
+    Example:
+        >>> bank = ItemBank.from_slopes([[1.702, 0.0], [0.0, 3.0]])
+        >>> factor_loadings(bank).round(2).values.tolist()
+        [[0.71, 0.0, 0.5], [0.0, 0.87, 0.76]]
+
+    References:
+        McDonald (1999), Test Theory; Chalmers (2012), JSS 48(6), section 2.
+    """
+    slopes = _several(bank, "factor loadings")
+    explained = np.einsum("ji,ik,jk->j", slopes, _correlations(bank), slopes)
+    loadings = slopes / np.sqrt(LOGISTIC_SCALE**2 + explained)[:, None]
+    table = {f"F{i + 1}": loadings[:, i] for i in range(slopes.shape[1])}
+    h2 = explained / (LOGISTIC_SCALE**2 + explained)
+    return pd.DataFrame({**table, "h2": h2}, index=bank.statistics.index)

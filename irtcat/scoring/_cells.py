@@ -1,0 +1,70 @@
+"""Responses as an item model reads them: codes, scores, or counts of trials."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from irtcat._checks import InputError
+from irtcat.models import Binomial, ItemModel, pack_counts
+from irtcat.responses import Responses
+
+__all__ = ["Cells", "cells_of"]
+
+
+class Cells(NamedTuple):
+    """What `ItemModel.channels` takes.
+
+    Attributes:
+        x: subjects x items: int8 codes (-1 missing), float32 fractions (NaN missing), or counts
+            of trials packed in int32.
+        gaps: whether a mask (or weights) must go with them.
+    """
+
+    x: np.ndarray
+    gaps: bool
+
+
+def cells_of(
+    model: ItemModel | type[ItemModel], responses: Responses, trials: np.ndarray | None = None
+) -> Cells:
+    """The responses in the form that the items take.
+
+    Args:
+        model: stacked items, or their class where they have no parameters yet.
+        responses: who answered what, item by item of ``model``.
+        trials: usual number of trials of each item; by default the model's.
+
+    Raises:
+        InputError: fractions without numbers of trials for items that count trials.
+    """
+    if model.takes == "counts":
+        if trials is None:
+            assert isinstance(model, Binomial)
+            trials = np.asarray(model.trials)
+        n = _trials(responses)
+        k = np.rint(np.nan_to_num(_as_fractions(responses.values)) * n)
+        gaps = bool((n != trials).any())
+        return Cells(pack_counts(k, n), gaps)
+    if model.takes == "fractions":
+        return Cells(_as_fractions(responses.values), responses.has_missing)
+    return Cells(responses.values, responses.has_missing)
+
+
+def _as_fractions(values: np.ndarray) -> np.ndarray:
+    """Right/wrong codes as scores of 0 and 1; fractions as they are."""
+    if values.dtype.kind == "f":
+        return values
+    return np.where(values < 0, np.nan, values).astype(np.float32)
+
+
+def _trials(responses: Responses) -> np.ndarray:
+    """Numbers of trials: those given, or one for each right/wrong answer."""
+    if responses.trials is not None:
+        return responses.trials
+    if responses.is_fractional:
+        raise InputError(
+            "The binomial model is for shares k / n of n trials. Got fractions without numbers of "
+            "trials. Give them with responses.with_trials(n), or build the responses with "
+            "Responses.from_counts(k, n)."
+        )
+    return responses.observed.astype(np.int16)

@@ -1,0 +1,62 @@
+"""Which nodes several abilities are integrated on."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._types import FloatArray
+from irtcat.scoring._adaptive import Own, own_rule
+from irtcat.scoring._several import Grid, Groups, grid_rule, group_items, line_rule, spacing_for
+
+__all__ = ["as_rule", "choose_nodes", "n_nodes", "narrowest_sd"]
+
+SPACINGS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
+"""Spacings that grids are made with: few, so that compiled code is used again."""
+
+
+def narrowest_sd(covariance: FloatArray) -> float:
+    """SD of the narrowest posteriors (half a percent are narrower) in their narrowest direction."""
+    smallest = np.linalg.eigvalsh(np.asarray(covariance, float))[:, 0]
+    return float(np.sqrt(max(np.quantile(smallest, 0.005), 1e-12)))
+
+
+def choose_nodes(
+    dims: int, bifactor: bool, narrowest: float, steepest: float, nodes: int | None
+) -> float | Own:
+    """The spacing of a grid (bifactor: of its lines), or a rule for subjects' own nodes.
+
+    Args:
+        dims: number of abilities.
+        bifactor: whether they are a general and specific ones.
+        narrowest: see `narrowest_sd`.
+        steepest: slope of the steeper items.
+        nodes: nodes a dimension, where the user sets them.
+    """
+    flat = 2 if bifactor else dims
+    if nodes is not None:
+        return 12.0 / (nodes - 1) if flat <= 3 else own_rule(dims, nodes)
+    wanted = spacing_for(flat, narrowest, steepest)
+    if wanted is None and not bifactor:
+        return own_rule(dims)
+    fine = SPACINGS[-1] if wanted is None else wanted
+    return next((s for s in SPACINGS if s <= fine + 1e-9), SPACINGS[-1])
+
+
+def as_rule(chosen: float | Own, pattern: FloatArray, bifactor: bool, dtype: np.dtype):
+    """The nodes themselves, in working precision."""
+    rule: Grid | Groups | Own
+    if isinstance(chosen, Own):
+        rule = chosen
+    elif bifactor:
+        _, members, valid = group_items(pattern)
+        rule = Groups(members, valid, line_rule(chosen), line_rule(chosen))
+    else:
+        rule = grid_rule(pattern.shape[1], chosen)
+    return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype), rule)
+
+
+def n_nodes(rule: Grid | Groups | Own) -> int:
+    """How many nodes (bifactor: pairs)."""
+    if isinstance(rule, Groups):
+        return len(rule.general.nodes) * len(rule.specific.nodes)
+    return len(rule.nodes) if isinstance(rule, Grid) else len(rule.points)

@@ -1,0 +1,343 @@
+"""The E-step with several abilities: grids, bifactor reduction, and nodes of each subject's own.
+
+All of it happens on the scale z where the abilities of the population are independent N(0, 1);
+with correlated abilities theta = root z, and the items are rescaled by that root.
+
+- Up to three abilities: one grid of rectangular cells for all, fine against the posterior's width,
+  without its corners; log-likelihoods and counts are matrix products as in one dimension.
+- Bifactor: the specific abilities are independent given the general one, so that each is
+  integrated on its own on a grid of two dimensions (Gibbons & Hedeker 1992).
+- Otherwise: nodes mean + root z of each subject's own (`irtcat.scoring._adaptive`).
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float, Int
+
+from irtcat.models import ItemModel
+from irtcat.scoring._kernel import Curves, item_curves, log_likelihood
+
+__all__ = [
+    "REACH",
+    "Grid",
+    "Groups",
+    "Several",
+    "grid_posterior",
+    "grid_rule",
+    "grid_step",
+    "group_items",
+    "group_step",
+    "line_rule",
+    "row_chunks",
+    "spacing_for",
+]
+
+REACH = 6.0
+"""The grid goes this many SDs of the population in every direction."""
+
+COARSEST = 0.5
+FINEST = {2: 0.1, 3: 0.3}
+CHUNK = 2**20
+"""Rows x nodes that are worked on together."""
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Grid(NamedTuple):
+    """Nodes on the z scale with the logarithm of their prior probability."""
+
+    nodes: Float[Any, "nodes dims"]
+    log_prior: Float[Any, " nodes"]
+
+
+class Groups(NamedTuple):
+    """The items of each specific factor, padded to the same number.
+
+    Attributes:
+        members: item numbers, groups x most items.
+        valid: 1 for a member, 0 for padding.
+        general: nodes of the general ability, with their log-prior.
+        specific: the same of a specific one.
+    """
+
+    members: Int[Any, "groups most"]
+    valid: Float[Any, "groups most"]
+    general: Grid
+    specific: Grid
+
+
+class Several(NamedTuple):
+    """What an E-step with several abilities finds, all on the z scale.
+
+    Attributes:
+        mean: posterior means.
+        covariance: posterior covariances.
+        log_z: marginal log-likelihood of each subject's responses.
+        counts: expected sums of the statistics at the nodes (bifactor: of the pairs of nodes).
+        totals: expected number of subjects at each node, per item where there are gaps.
+        mass: expected number of subjects at each node (bifactor: groups x pairs of nodes).
+    """
+
+    mean: Float[Array, "subjects dims"]
+    covariance: Float[Array, "subjects dims dims"]
+    log_z: Float[Array, " subjects"]
+    counts: Float[Array, "contrasts nodes items"]
+    totals: Array
+    mass: Array
+
+    @property
+    def sd(self) -> Array:
+        """The spread of each posterior, by which nodes of its own are placed."""
+        return self.covariance
+
+
+def spacing_for(dims: int, narrowest: float, steepest: float) -> float | None:
+    """Spacing of a grid that integrates posteriors of this SD and items of this slope.
+
+    The error of the rectangle rule on a Normal is exp(-2 pi^2 (SD / spacing)^2), on a logistic
+    curve exp(-2 pi^2 / (slope * spacing)): at most 1e-8 and 2e-6 of what the term adds.
+
+    Returns:
+        The spacing; None where it would be finer than a grid of so many dimensions can be.
+    """
+    wanted = min(COARSEST, narrowest)
+    finest = FINEST.get(dims, np.inf)
+    if wanted < finest:
+        return None
+    return max(min(wanted, 1.5 / max(steepest, 1e-9)), finest)
+
+
+def line_rule(spacing: float) -> Grid:
+    """Nodes of one ability."""
+    half = int(np.ceil(REACH / spacing))
+    nodes = spacing * np.arange(-half, half + 1)
+    log_prior = -0.5 * nodes**2
+    return Grid(nodes[:, None], log_prior - np.log(np.exp(log_prior).sum()))
+
+
+def grid_rule(dims: int, spacing: float) -> Grid:
+    """Nodes of all abilities together, without the corners that no subject is in.
+
+    The prior's probabilities sum to 1: what is cut off (1e-7) is spread over the rest.
+    """
+    line = line_rule(spacing).nodes[:, 0]
+    mesh = np.stack(np.meshgrid(*[line] * dims, indexing="ij"), axis=-1).reshape(-1, dims)
+    radius = (mesh**2).sum(axis=1)
+    nodes = mesh[radius <= REACH**2 + 1e-9]
+    log_prior = -0.5 * (nodes**2).sum(axis=1)
+    return Grid(nodes, log_prior - np.log(np.exp(log_prior).sum()))
+
+
+def row_chunks(n_rows: int, n_nodes: int) -> np.ndarray:
+    """Row numbers in blocks; the number of rows stands for none."""
+    size = int(min(n_rows, max(16, CHUNK // max(1, n_nodes))))
+    n_blocks = -(-n_rows // size)
+    return np.minimum(np.arange(n_blocks * size), n_rows).reshape(n_blocks, size).astype(np.int32)
+
+
+def _weighted_curves(model: ItemModel, nodes: Array, item_weights: Array) -> Curves:
+    curves = item_curves(model, nodes)
+    return jax.tree.map(lambda leaf: leaf * item_weights, curves)
+
+
+def grid_posterior(
+    hot: Float[Array, "contrasts rows items"],
+    mask: Float[Array, "rows items"] | None,
+    curves: Curves,
+    log_prior: Float[Array, " nodes"],
+) -> tuple[Float[Array, "rows nodes"], Float[Array, " rows"]]:
+    """Posterior weights of the nodes and the log of the normaliser."""
+    log_post = log_likelihood(hot, mask, curves) + log_prior
+    log_z = logsumexp(log_post, axis=1)
+    return jnp.exp(log_post - log_z[:, None]), log_z
+
+
+@functools.partial(jax.jit, static_argnames=("gaps",))
+def grid_step(
+    model: ItemModel,
+    x: Array,
+    weights: Float[Array, " subjects"],
+    item_weights: Float[Array, " items"],
+    grid: Grid,
+    chunks: Int[Array, "blocks rows"],
+    *,
+    gaps: bool,
+) -> Several:
+    """Posterior moments and expected counts on one grid for all subjects.
+
+    Args:
+        model: stacked items on the z scale.
+        x: responses, subjects x items.
+        weights: how many subjects each row stands for.
+        item_weights: 1 for items that inform on ability, 0 for those that are only counted.
+        grid: the nodes.
+        chunks: row numbers in blocks.
+        gaps: whether any response is missing.
+
+    Returns:
+        The moments in the order of the rows, and the counts.
+    """
+    n, n_items = x.shape
+    dtype, (n_nodes, dims) = weights.dtype, grid.nodes.shape
+    curves = _weighted_curves(model, grid.nodes, item_weights)
+    n_contrasts = curves.contrast.shape[0]
+    products = grid.nodes[:, :, None] * grid.nodes[:, None, :]
+    table = jnp.concatenate([grid.nodes, products.reshape(n_nodes, -1)], axis=1)
+
+    def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
+        moments, log_z, counts, totals, mass = carry
+        safe = jnp.minimum(rows, n - 1)
+        hot, mask = model.channels(x[safe], n_contrasts, gaps, dtype)
+        post, normaliser = grid_posterior(hot, mask, curves, grid.log_prior)
+        moments = moments.at[rows].set(post @ table, mode="drop")
+        log_z = log_z.at[rows].set(normaliser, mode="drop")
+        post = post * jnp.where(rows < n, weights[safe], 0)[:, None]
+        counts = counts + jnp.stack([post.T @ h for h in hot])
+        mass = mass + post.sum(0)
+        totals = totals if mask is None else totals + post.T @ mask
+        return (moments, log_z, counts, totals, mass), None
+
+    empty = (
+        jnp.zeros((n, dims + dims**2), dtype),
+        jnp.zeros(n, dtype),
+        jnp.zeros((n_contrasts, n_nodes, n_items), dtype),
+        jnp.zeros((n_nodes, n_items) if gaps else (0,), dtype),
+        jnp.zeros(n_nodes, dtype),
+    )
+    moments, log_z, counts, totals, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
+    mean = moments[:, :dims]
+    square = moments[:, dims:].reshape(n, dims, dims)
+    covariance = square - mean[:, :, None] * mean[:, None, :]
+    return Several(mean, covariance, log_z, counts, totals if gaps else mass, mass)
+
+
+def group_items(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Group of each item (the last one: general factor only), padded members, and their mask."""
+    marks = np.asarray(pattern) != 0
+    dims = marks.shape[1]
+    group = np.where(marks[:, 1:].any(1), marks[:, 1:].argmax(1), dims - 1)
+    n_groups = dims if (group == dims - 1).any() else dims - 1
+    most = int(np.bincount(group, minlength=n_groups).max())
+    members = np.zeros((n_groups, most), np.int32)
+    valid = np.zeros((n_groups, most))
+    for k in range(n_groups):
+        own = np.flatnonzero(group == k)
+        members[k, : len(own)], valid[k, : len(own)] = own, 1.0
+    return group, members, valid
+
+
+@functools.partial(jax.jit, static_argnames=("gaps",))
+def group_step(
+    model: ItemModel,
+    x: Array,
+    weights: Float[Array, " subjects"],
+    item_weights: Float[Array, " items"],
+    groups: Groups,
+    chunks: Int[Array, "blocks rows"],
+    *,
+    gaps: bool,
+) -> Several:
+    """The E-step of the bifactor model by dimension reduction.
+
+    Args:
+        model: stacked items with two abilities each, the general and their own specific one.
+        x: responses, subjects x items.
+        weights: how many subjects each row stands for.
+        item_weights: see `grid_step`.
+        groups: the items of each specific factor, and the nodes.
+        chunks: row numbers in blocks.
+        gaps: whether any response is missing.
+
+    Returns:
+        Moments (general ability first, then one a group) and counts of pairs of nodes (general
+        outer, specific inner).
+    """
+    n, n_items = x.shape
+    dtype = weights.dtype
+    general, specific = groups.general.nodes[:, 0], groups.specific.nodes[:, 0]
+    n_g, n_s, n_groups = len(general), len(specific), len(groups.members)
+    pairs = jnp.stack(jnp.meshgrid(general, specific, indexing="ij"), -1).reshape(-1, 2)
+    curves = _weighted_curves(model, pairs, item_weights)
+    n_contrasts = curves.contrast.shape[0]
+    all_groups = (groups.members, groups.valid)
+
+    def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
+        safe = jnp.minimum(rows, n - 1)
+        hot, mask = model.channels(x[safe], n_contrasts, gaps, dtype)
+        row_weight = jnp.where(rows < n, weights[safe], 0)[:, None]
+
+        def own(members: Array, valid: Array) -> tuple[Array, Array, Array]:
+            own_hot = hot[:, :, members] * valid
+            own_mask = jnp.ones_like(own_hot[0]) if mask is None else mask[:, members]
+            own_mask = own_mask * valid
+            part = Curves(curves.base[:, members], curves.contrast[:, :, members])
+            log_lik = log_likelihood(own_hot, own_mask, part).reshape(-1, n_g, n_s)
+            return log_lik + groups.specific.log_prior, own_hot, own_mask
+
+        def inner(_: None, group: tuple[Array, Array]) -> tuple[None, Array]:
+            return None, logsumexp(own(*group)[0], axis=2)
+
+        by_group = jax.lax.scan(inner, None, all_groups)[1]
+        joint = by_group.sum(0) + groups.general.log_prior
+        log_z = logsumexp(joint, axis=1)
+        post = jnp.exp(joint - log_z[:, None])
+
+        def outer(carry: tuple[Array, Array], group: tuple[Any, ...]) -> tuple[Any, Any]:
+            counts, totals = carry
+            members, valid, marginal = group
+            log_lik, own_hot, own_mask = own(members, valid)
+            given = jnp.exp(log_lik - marginal[:, :, None])
+            pair_post = (given * post[:, :, None]).reshape(-1, n_g * n_s) * row_weight
+            counts = counts.at[:, :, members].add(jnp.stack([pair_post.T @ h for h in own_hot]))
+            totals = totals.at[:, members].add(pair_post.T @ own_mask)
+            return (counts, totals), (given @ specific, given @ specific**2, pair_post.sum(0))
+
+        counts, totals = carry[3:5]
+        (counts, totals), (first, second, mass) = jax.lax.scan(
+            outer, (counts, totals), (*all_groups, by_group)
+        )
+        mean, covariance = _group_moments(post, general, first, second)
+        return (
+            carry[0].at[rows].set(mean, mode="drop"),
+            carry[1].at[rows].set(covariance, mode="drop"),
+            carry[2].at[rows].set(log_z, mode="drop"),
+            counts,
+            totals,
+            carry[5] + mass,
+        ), None
+
+    empty = (
+        jnp.zeros((n, 1 + n_groups), dtype),
+        jnp.zeros((n, 1 + n_groups, 1 + n_groups), dtype),
+        jnp.zeros(n, dtype),
+        jnp.zeros((n_contrasts, n_g * n_s, n_items), dtype),
+        jnp.zeros((n_g * n_s, n_items), dtype),
+        jnp.zeros((n_groups, n_g * n_s), dtype),
+    )
+    mean, covariance, log_z, counts, totals, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
+    return Several(mean, covariance, log_z, counts, totals, mass)
+
+
+def _group_moments(
+    post: Float[Array, "rows general"],
+    general: Float[Array, " general"],
+    first: Float[Array, "groups rows general"],
+    second: Float[Array, "groups rows general"],
+) -> tuple[Float[Array, "rows dims"], Float[Array, "rows dims dims"]]:
+    """Mean and covariance of the general and the specific abilities of each row.
+
+    Given the general one the specific abilities are independent: their covariance is that of
+    their conditional means (``first``).
+    """
+    means = jnp.concatenate([jnp.broadcast_to(general, post.shape)[None], first])
+    mean = jnp.einsum("rg,krg->rk", post, means)
+    centred = means - mean.T[:, :, None]
+    covariance = jnp.einsum("rg,krg,lrg->rkl", post, centred, centred)
+    within = jnp.einsum("rg,krg->rk", post, second - first**2)
+    diagonal = jnp.concatenate([jnp.zeros_like(within[:, :1]), within], axis=1)
+    return mean, covariance + diagonal[:, :, None] * jnp.eye(mean.shape[1], dtype=mean.dtype)

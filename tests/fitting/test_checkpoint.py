@@ -1,0 +1,177 @@
+"""An interrupted fit goes on to the same answer, and only where it belongs."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from irtcat import InputError, ItemBank, fit
+from irtcat.fitting import _checkpoint
+
+SETTINGS = {"precision": "float64", "standard_errors": "none", "tolerance": 1e-6}
+
+
+def data(seed=0, shape=(240, 30)):
+    rng = np.random.default_rng(seed)
+    bank = ItemBank.from_parameters(a=rng.uniform(0.7, 1.8, shape[1]), b=rng.normal(size=shape[1]))
+    return bank.simulate(rng.normal(size=shape[0]), seed=seed + 1)
+
+
+@pytest.fixture(scope="module")
+def responses():
+    return data()
+
+
+@pytest.fixture(scope="module")
+def whole(responses):
+    return fit(responses, "2pl", **SETTINGS)
+
+
+class Stop:
+    """Ctrl-C in a given iteration."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def __call__(self, iteration, value, step):
+        if iteration == self.at:
+            raise KeyboardInterrupt
+
+
+def same(ours, theirs):
+    assert ours.converged
+    assert ours.n_iterations == theirs.n_iterations
+    assert ours.log_likelihood == pytest.approx(theirs.log_likelihood, rel=1e-13)
+    np.testing.assert_allclose(ours.bank.parameters(), theirs.bank.parameters(), rtol=1e-12)
+    np.testing.assert_allclose(ours.trace, theirs.trace, rtol=1e-13)
+
+
+def test_interrupted_anywhere_the_answer_is_the_same(tmp_path, responses, whole):
+    """Ctrl-C after every second iteration; what follows is bit by bit what it was."""
+    file = tmp_path / "state.npz"
+    assert whole.n_iterations >= 5
+    for k in range(1, whole.n_iterations, 2):
+        with pytest.raises(KeyboardInterrupt):
+            fit(responses, "2pl", checkpoint=file, resume=True, progress=Stop(k), **SETTINGS)
+        assert [p.name for p in tmp_path.iterdir()] == ["state.npz"]
+    same(fit(responses, "2pl", checkpoint=file, resume=True, **SETTINGS), whole)
+
+
+def test_a_finished_fit_gives_its_answer_again(tmp_path, responses, whole):
+    file = tmp_path / "state.npz"
+    same(fit(responses, "2pl", checkpoint=file, **SETTINGS), whole)
+    taken = []
+    again = fit(
+        responses, "2pl", checkpoint=file, resume=True, progress=lambda *a: taken.append(a),
+        **SETTINGS,
+    )  # fmt: skip
+    same(again, whole)
+    assert len(taken) == 1
+    same(fit(responses, "2pl", checkpoint=file, **SETTINGS), whole)  # and may be overwritten
+
+
+def test_more_iterations_another_time(tmp_path, responses, whole):
+    file = tmp_path / "state.npz"
+    first = fit(responses, "2pl", checkpoint=file, max_iterations=3, **SETTINGS)
+    assert not first.converged
+    assert first.n_iterations == 3
+    with pytest.raises(InputError, match="already taken 3 iterations"):
+        fit(responses, "2pl", checkpoint=file, resume=True, max_iterations=3, **SETTINGS)
+    same(fit(responses, "2pl", checkpoint=file, resume=True, **SETTINGS), whole)
+
+
+def test_retreats_are_remembered(tmp_path):
+    """With asymptotes and steep items the guard takes steps back; that state is kept as well."""
+    r = data(3, (60, 26))
+    settings = {**SETTINGS, "tolerance": 1e-3}
+    accepted = []
+    plain = fit(r, "3pl", progress=lambda i, *_: accepted.append(i), **settings)
+    assert len(accepted) < plain.n_iterations  # some were not
+    after = [i for i, j in itertools.pairwise(accepted) if j > i + 1]
+    file = tmp_path / "state.npz"
+    for k in (accepted[1], after[0], accepted[-2]):
+        with pytest.raises(KeyboardInterrupt):
+            fit(r, "3pl", checkpoint=file, resume=True, progress=Stop(k), **settings)
+    same(fit(r, "3pl", checkpoint=file, resume=True, **settings), plain)
+
+
+@pytest.fixture
+def interrupted(tmp_path, responses):
+    file = tmp_path / "state.npz"
+    with pytest.raises(KeyboardInterrupt):
+        fit(responses, "2pl", checkpoint=file, progress=Stop(2), **SETTINGS)
+    return file
+
+
+def test_what_does_not_belong_is_refused(interrupted, responses, tmp_path):
+    go_on = {"checkpoint": interrupted, "resume": True, **SETTINGS}
+    with pytest.raises(InputError, match=r"interrupted fit \(after 2 iterations\).*resume=True"):
+        fit(responses, "2pl", checkpoint=interrupted, **SETTINGS)
+    with pytest.raises(InputError, match="of other responses"):
+        fit(data(5), "2pl", **go_on)
+    with pytest.raises(InputError, match="model was 2pl, is now 1pl"):
+        fit(responses, "1pl", **go_on)
+    with pytest.raises(InputError, match=r"tolerance was 1e-06, is now 0\.1"):
+        fit(responses, "2pl", **{**go_on, "tolerance": 0.1})
+    with pytest.raises(InputError, match="other priors"):
+        fit(responses, "2pl", expand=True, positive=True, **go_on)
+    other = tmp_path / "other.npz"
+    other.write_bytes(interrupted.read_bytes()[:500])
+    with pytest.raises(InputError, match="not a checkpoint"):
+        fit(responses, "2pl", **{**go_on, "checkpoint": other})
+    with pytest.raises(InputError, match="`resume` argument"):
+        fit(responses, "2pl", resume=True)
+    with pytest.raises(InputError, match="does not exist"):
+        fit(responses, "2pl", checkpoint=tmp_path / "no" / "x.npz")
+    with pytest.raises(InputError, match="`checkpoint` argument"):
+        fit(responses, "2pl", checkpoint=3)
+
+
+def test_writing_is_rare(tmp_path, responses, monkeypatch):
+    """A quick fit writes once, at its end."""
+    written = []
+    monkeypatch.setattr(
+        _checkpoint.Checkpoint, "_write", lambda self, s, finished: written.append(finished)
+    )
+    fit(responses, "2pl", checkpoint=tmp_path / "a.npz", **SETTINGS)
+    assert written == [True]
+
+
+KILLED = """
+    import os, signal, sys
+    import irtcat
+    from irtcat.fitting import _checkpoint
+
+    _checkpoint.EVERY = 0.0
+
+    def die(iteration, value, step):
+        if iteration == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    r = irtcat.read_responses(sys.argv[1])
+    irtcat.fit(r, "2pl", precision="float64", standard_errors="none", tolerance=1e-6,
+               checkpoint=sys.argv[2], progress=die)
+"""
+
+
+def test_a_killed_process_leaves_its_last_state(tmp_path, responses, whole):
+    file, matrix = tmp_path / "state.npz", tmp_path / "data.npz"
+    responses.save(matrix)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(matrix), str(file)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    seen = []
+    again = fit(
+        responses, "2pl", checkpoint=file, resume=True, progress=lambda i, *a: seen.append(i),
+        **SETTINGS,
+    )  # fmt: skip
+    assert seen[0] == 4
+    same(again, whole)

@@ -1,0 +1,433 @@
+"""Calibration with several abilities: against mirt, brute force and its own laws."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit, logsumexp
+
+from irtcat import MODELS, InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
+from irtcat.fitting._pattern import latent_design
+from irtcat.fitting._several import correlation_root, free_correlations
+
+EXACT = {"tolerance": 1e-6, "precision": "float64", "max_iterations": 20000}
+NO_ERRORS = {"standard_errors": "none"}
+
+
+@pytest.fixture(scope="module")
+def mirt(reference):
+    return reference("mirt_two_factors")
+
+
+@pytest.fixture(scope="module")
+def data(mirt):
+    bits = np.frombuffer(bytes.fromhex(mirt["responses"]), np.uint8)
+    return Responses.from_array(np.unpackbits(bits).reshape(2000, 16))
+
+
+PATTERN = np.zeros((16, 2))
+PATTERN[:8, 0] = PATTERN[8:, 1] = PATTERN[11, 0] = PATTERN[3, 1] = 1
+
+
+@pytest.fixture(scope="module")
+def exploratory(data):
+    return fit(data, "m2pl", dims=2)
+
+
+@pytest.fixture(scope="module")
+def confirmatory(data):
+    return fit(data, "m2pl", pattern=PATTERN, correlated=True)
+
+
+class Brute:
+    """Integrals over several abilities in plain numpy, slow and obvious."""
+
+    def __init__(self, X, correlations, n=81, reach=6.5):
+        dims = len(correlations)
+        line = np.linspace(-reach, reach, n)
+        z = np.stack(np.meshgrid(*[line] * dims, indexing="ij"), -1).reshape(-1, dims)
+        self.theta = z @ np.linalg.cholesky(correlations).T
+        self.log_prior = -0.5 * (z**2 + np.log(2 * np.pi)).sum(1) + dims * np.log(line[1] - line[0])
+        self.X = np.asarray(X, float)
+
+    def joint(self, slopes, intercepts, c=0.0):
+        p = c + (1 - c) * expit(self.theta @ np.asarray(slopes).T + intercepts)
+        seen = ~np.isnan(self.X)
+        x = np.where(seen, self.X, 0.0)
+        log_lik = x @ np.log(p).T + np.where(seen, 1 - x, 0.0) @ np.log1p(-p).T
+        return log_lik + self.log_prior
+
+    def marginal(self, slopes, intercepts, c=0.0):
+        return logsumexp(self.joint(slopes, intercepts, c), axis=1).sum()
+
+
+def parts(bank):
+    return np.asarray(bank.model.slope), np.asarray(bank.model.intercept)
+
+
+def aligned(ours, theirs):
+    """Our loadings with factors in their order and sign."""
+    dims = theirs.shape[1]
+    best = None
+    for order in itertools.permutations(range(dims)):
+        for sign in itertools.product([1, -1], repeat=dims):
+            gap = np.abs(ours[:, order] * sign - theirs).max()
+            if best is None or gap < best[0]:
+                best = gap, list(order), np.array(sign)
+    return best
+
+
+# --- mirt
+
+
+def test_exploratory_is_mirts(mirt, data, exploratory):
+    theirs = mirt["exploratory"]
+    assert exploratory.converged
+    assert exploratory.n_parameters == 16 * 3 - 1
+    slopes, intercepts = parts(exploratory.bank)
+    brute = Brute(data.to_numpy(), np.eye(2))
+    ours = brute.marginal(slopes, intercepts)
+    assert exploratory.log_likelihood == pytest.approx(ours, abs=1e-4)
+    assert abs(exploratory.bank.provenance["integration_error"]) < 1e-4
+    # Their optimum under the fine rule is not above ours: the last 1e-3 is their tolerance.
+    assert ours >= brute.marginal(theirs["slopes"], theirs["intercepts"])
+    assert ours == pytest.approx(theirs["log_likelihood"], abs=5e-3)
+    table = factor_loadings(exploratory.bank)
+    np.testing.assert_allclose(table["h2"], theirs["none"]["h2"], atol=5e-3)
+    unrotated = table[["F1", "F2"]].to_numpy()
+    left, _, right = np.linalg.svd(unrotated.T @ np.array(theirs["none"]["loadings"]))
+    np.testing.assert_allclose(unrotated @ left @ right, theirs["none"]["loadings"], atol=5e-3)
+    np.testing.assert_allclose(intercepts, theirs["intercepts"], atol=5e-3)
+
+
+@pytest.mark.parametrize("name", ["varimax", "oblimin", "promax", "targetT", "targetQ"])
+def test_rotations_are_mirts(name, mirt, data, exploratory):
+    theirs = mirt["exploratory"][name]
+    arguments = {"method": name}
+    if name.startswith("target"):
+        goal = np.array(mirt["exploratory"]["target"], float)
+        arguments = {"method": "target", "target": goal, "oblique": name == "targetQ"}
+    turned = rotate(exploratory.bank, **arguments)
+    loadings = factor_loadings(turned)[["F1", "F2"]].to_numpy()
+    if name in ("oblimin", "promax", "targetQ"):
+        # mirt states the pattern a / sqrt(1.702^2 + communality) on the oblique axes, as we do.
+        assert turned.correlations is not None
+    gap, order, sign = aligned(loadings, np.array(theirs["loadings"]))
+    assert gap < 5e-3
+    correlation = 0.0 if turned.correlations is None else turned.correlations[0, 1] * sign.prod()
+    assert correlation == pytest.approx(theirs["correlation"], abs=5e-3)
+    theta = np.random.default_rng(0).standard_normal((5, 2))
+    same = {"rtol": 1e-9}
+    slopes, intercepts = parts(turned)
+    correlations = np.eye(2) if turned.correlations is None else turned.correlations
+    plain = exploratory.bank.model.slope
+    np.testing.assert_allclose(slopes @ correlations @ slopes.T, plain @ plain.T, atol=1e-9)
+    assert turned.probability(theta).shape == (16, 5)
+    if name == "targetQ":
+        assert order == [0, 1]  # a target says which factor is which
+        wanted = Brute(data.to_numpy(), correlations).marginal(slopes, intercepts)
+        assert exploratory.log_likelihood == pytest.approx(wanted, abs=1e-4)
+    np.testing.assert_allclose(turned.parameters()[:, 2], intercepts, **same)
+
+
+def test_confirmatory_is_mirts(mirt, confirmatory):
+    theirs = mirt["confirmatory"]
+    assert confirmatory.log_likelihood == pytest.approx(theirs["log_likelihood"], abs=5e-3)
+    np.testing.assert_allclose(confirmatory.bank.parameters(), theirs["coef"], atol=1e-3)
+    correlations = confirmatory.bank.correlations
+    assert correlations[0, 1] == pytest.approx(theirs["correlation"], abs=1e-3)
+    ours = np.sqrt(np.diagonal(confirmatory.bank.covariance, axis1=1, axis2=2))
+    np.testing.assert_allclose(ours, np.array(theirs["se"], float), rtol=2e-3)
+    errors = confirmatory.bank.provenance["se_correlations"]
+    assert errors[0][1] == pytest.approx(theirs["se_correlation"], rel=2e-3)
+    assert confirmatory.n_parameters == 16 + 18 + 1
+
+
+def test_scores_are_mirts(mirt, data, exploratory):
+    """Their axes are others: the rotation between the slopes is that between the abilities."""
+    slopes = exploratory.bank.model.slope
+    left, _, right = np.linalg.svd(slopes.T @ np.array(mirt["exploratory"]["slopes"]))
+    theta = score(exploratory.bank, data.subset(subjects=data.subject_ids[:50])).theta
+    np.testing.assert_allclose(theta @ left @ right, mirt["exploratory"]["eap"], atol=5e-3)
+
+
+# --- the laws
+
+
+def test_every_way_reaches_the_same_top(data, exploratory, confirmatory):
+    """Expansion and extrapolation change the number of iterations, not the answer."""
+    for quick, arguments in (
+        (exploratory, {"dims": 2}),
+        (confirmatory, {"pattern": PATTERN, "correlated": True}),
+    ):
+        plain = fit(
+            data, "m2pl", accelerate=False, expand=False, tolerance=1e-4, max_iterations=3000,
+            **arguments, **NO_ERRORS,
+        )  # fmt: skip
+        assert plain.converged
+        assert np.diff(plain.trace).min() >= -1e-9 * abs(plain.log_posterior)
+        assert np.diff(quick.trace).min() >= -1e-9 * abs(quick.log_posterior)
+        assert quick.log_likelihood == pytest.approx(plain.log_likelihood, abs=1e-4)
+        np.testing.assert_allclose(quick.bank.parameters(), plain.bank.parameters(), atol=2e-3)
+
+
+def small(n=300, n_items=8, seed=0, correlation=0.0):
+    rng = np.random.default_rng(seed)
+    slopes = np.zeros((n_items, 2))
+    slopes[: n_items // 2, 0] = rng.uniform(0.9, 1.8, n_items // 2)
+    slopes[n_items // 2 :, 1] = rng.uniform(0.9, 1.8, n_items - n_items // 2)
+    bank = ItemBank.from_slopes(slopes, rng.normal(0, 0.7, n_items))
+    root = np.linalg.cholesky([[1, correlation], [correlation, 1]])
+    theta = rng.standard_normal((n, 2)) @ root.T
+    return bank.simulate(theta, seed=seed).to_numpy(), (slopes != 0).astype(float)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_brute_force_finds_the_same(gaps):
+    """The plain two-dimensional integral has its top at our estimates."""
+    X, pattern = small(correlation=0.5)
+    if gaps:
+        X = np.where(np.random.default_rng(1).random(X.shape) < 0.15, np.nan, X)
+    result = fit(Responses.from_array(X), "m2pl", pattern=pattern, correlated=True, **EXACT)
+    assert result.converged
+    at = np.nonzero(pattern)
+
+    def minus(vector):
+        slopes = np.zeros_like(pattern)
+        slopes[at] = vector[:8]
+        r = np.tanh(vector[16])
+        return -Brute(X, np.array([[1, r], [r, 1]]), n=41).marginal(slopes, vector[8:16])
+
+    slopes, intercepts = parts(result.bank)
+    r = result.bank.correlations[0, 1]
+    ours = np.concatenate([slopes[at], intercepts, [np.arctanh(r)]])
+    assert -minus(ours) == pytest.approx(result.log_likelihood, abs=1e-5)
+    # The slope of the plain integral is 0 at our estimates, against a curvature of 100 and more.
+    step = 1e-3
+    slope = [(minus(ours + step * e) - minus(ours - step * e)) / (2 * step) for e in np.eye(17)]
+    np.testing.assert_allclose(slope, 0, atol=0.02)
+
+
+def bifactor_data(n=800, seed=2):
+    """Two specific factors of five items each, and two items of the general one alone."""
+    rng = np.random.default_rng(seed)
+    slopes = np.zeros((12, 3))
+    slopes[:, 0] = rng.uniform(0.9, 1.5, 12)
+    slopes[:5, 1] = rng.uniform(1.0, 1.8, 5)
+    slopes[5:10, 2] = rng.uniform(1.0, 1.8, 5)
+    bank = ItemBank.from_slopes(slopes, rng.normal(0, 0.7, 12))
+    return bank.simulate(rng.standard_normal((n, 3)), seed=seed), slopes
+
+
+@pytest.fixture(scope="module")
+def bifactor():
+    responses, slopes = bifactor_data()
+    labels = ["x"] * 5 + ["y"] * 5 + [None] * 2
+    return fit(responses, "bifactor", pattern=labels), responses, slopes
+
+
+@pytest.mark.slow
+def test_bifactor_is_the_three_dimensional_integral(bifactor):
+    """Dimension reduction changes nothing but the time it takes."""
+    result, responses, slopes = bifactor
+    assert result.converged
+    assert result.bank.provenance["factors"] == ["general", "x", "y"]
+    whole = fit(responses, "m2pl", pattern=(slopes != 0).astype(float))
+    assert whole.bank.provenance["nodes_are"] == "one grid"
+    assert result.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-3)
+    np.testing.assert_allclose(result.bank.parameters(), whole.bank.parameters(), atol=5e-3)
+    errors = [np.sqrt(np.diagonal(f.bank.covariance, axis1=1, axis2=2)) for f in (result, whole)]
+    np.testing.assert_allclose(errors[0], errors[1], rtol=5e-3)
+    brute = Brute(responses.to_numpy()[:40], np.eye(3), n=41)
+    parted = score(result.bank, responses)
+    joint = brute.joint(*parts(result.bank))
+    post = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+    np.testing.assert_allclose(parted.theta[:40], post @ brute.theta, atol=1e-6)
+    second = np.einsum("ng,gd,ge->nde", post, brute.theta, brute.theta)
+    mean = post @ brute.theta
+    expected = second - mean[:, :, None] * mean[:, None, :]
+    np.testing.assert_allclose(parted.covariance[:40], expected, atol=1e-6)
+    z = (result.bank.parameters()[:, :3] - slopes) / errors[0][:, :3]
+    assert np.nanmax(np.abs(z)) < 4
+
+
+@pytest.mark.slow
+def test_nodes_of_their_own(monkeypatch):
+    """Each subject's own nodes give what the grid gives."""
+    X, pattern = small(correlation=0.5)
+    responses = Responses.from_array(X)
+    arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-5}
+    on_grid = fit(responses, "m2pl", **arguments)
+    monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: None)
+    own = fit(responses, "m2pl", **arguments)
+    assert own.converged
+    assert own.bank.provenance["nodes_are"] == "each subject's own"
+    assert own.log_likelihood == pytest.approx(on_grid.log_likelihood, abs=1e-3)
+    errors = [np.sqrt(np.diagonal(f.bank.covariance, axis1=1, axis2=2)) for f in (own, on_grid)]
+    gap = np.abs(own.bank.parameters() - on_grid.bank.parameters()) / errors[1]
+    assert np.nanmax(gap) < 0.02
+    np.testing.assert_allclose(errors[0], errors[1], rtol=0.01)
+    assert own.bank.correlations[0, 1] == pytest.approx(on_grid.bank.correlations[0, 1], abs=1e-3)
+    np.testing.assert_allclose(own.abilities.theta, on_grid.abilities.theta, atol=2e-3)
+
+
+@pytest.mark.slow
+def test_four_abilities_are_recovered():
+    rng = np.random.default_rng(7)
+    pattern = np.repeat(np.eye(4), 6, axis=0)
+    slopes = pattern * rng.uniform(1.0, 1.8, (24, 1))
+    correlations = 0.4 + 0.6 * np.eye(4)
+    bank = ItemBank.from_slopes(slopes, rng.normal(0, 0.7, 24), correlations=correlations)
+    theta = rng.standard_normal((1500, 4)) @ np.linalg.cholesky(correlations).T
+    result = fit(
+        bank.simulate(theta, seed=1), "m2pl", pattern=pattern, correlated=True, nodes=3,
+        tolerance=5e-3, standard_errors="block",
+    )  # fmt: skip
+    assert result.converged
+    errors = np.sqrt(np.diagonal(result.bank.covariance, axis1=1, axis2=2))
+    z = (result.bank.parameters() - bank.parameters()) / errors
+    assert np.nanmax(np.abs(z)) < 4.5
+    assert 0.7 < np.sqrt(np.nanmean(z**2)) < 1.4
+    np.testing.assert_allclose(result.bank.correlations, correlations, atol=0.12)
+    found = result.abilities
+    assert all(np.corrcoef(found.theta[:, d], theta[:, d])[0, 1] > 0.75 for d in range(4))
+
+
+@pytest.mark.slow
+def test_guessing():
+    rng = np.random.default_rng(4)
+    slopes = np.zeros((14, 2))
+    slopes[:7, 0], slopes[7:, 1] = rng.uniform(1.2, 2.0, 7), rng.uniform(1.2, 2.0, 7)
+    bank = ItemBank.from_slopes(slopes, rng.normal(0, 0.7, 14), c=0.2)
+    data = bank.simulate(rng.standard_normal((1500, 2)), seed=4)
+    result = fit(data, "m3pl", pattern=(slopes != 0).astype(float))
+    assert result.converged
+    expected = Brute(data.to_numpy(), np.eye(2)).marginal(
+        *parts(result.bank), expit(result.bank.model.logit_lower)
+    )
+    assert result.log_likelihood == pytest.approx(expected, abs=1e-3)
+    errors = np.sqrt(np.diagonal(result.bank.covariance, axis1=1, axis2=2))
+    z = (result.bank.parameters() - bank.parameters()) / errors
+    assert np.nanmax(np.abs(z)) < 4
+
+
+def test_echelon_form(exploratory):
+    """As many zeros as the axes can turn, in items that tell most; everything else has an SE."""
+    slopes = exploratory.bank.model.slope
+    pattern = exploratory.bank.model.pattern
+    assert (pattern == 0).sum() == 1
+    assert (slopes[pattern == 0] == 0).all()
+    assert (slopes.sum(axis=0) > 0).all()
+    variance = np.diagonal(exploratory.bank.covariance, axis1=1, axis2=2)
+    held = np.column_stack([pattern == 0, np.zeros(16, bool)])
+    np.testing.assert_array_equal(np.isnan(variance), held)
+    assert (variance[~held] > 0).all()
+    flags = exploratory.bank.to_frame()["flags"]
+    assert (flags == "").all()
+
+
+def test_precision(data, exploratory):
+    narrow = fit(data, "m2pl", dims=2, precision="float32", tolerance=1e-2, **NO_ERRORS)
+    assert narrow.converged
+    assert narrow.log_likelihood == pytest.approx(exploratory.log_likelihood, abs=0.1)
+    ours, theirs = (f.bank.model.slope @ f.bank.model.slope.T for f in (narrow, exploratory))
+    np.testing.assert_allclose(ours, theirs, atol=0.05)
+
+
+@pytest.mark.slow
+def test_odd_items_and_subjects():
+    """A constant item, an item without responses and an empty row: finite, and flagged."""
+    X, pattern = small(correlation=0.5)
+    X[:, 0] = 1.0
+    X[:, 4] = np.nan
+    X = np.vstack([X, np.full(8, np.nan)])
+    result = fit(Responses.from_array(X), "m2pl", pattern=pattern, correlated=True)
+    assert result.converged
+    assert np.isfinite(result.bank.parameters()).all()
+    flags = result.bank.to_frame()["flags"]
+    assert flags.iloc[0].startswith("constant; weak prior")
+    assert flags.iloc[4].startswith("no responses; weak prior")
+    assert result.n_sparse == 2
+    others = fit(
+        Responses.from_array(X[:-1, [1, 2, 3, 5, 6, 7]]), "m2pl",
+        pattern=pattern[[1, 2, 3, 5, 6, 7]], correlated=True, **NO_ERRORS,
+    )  # fmt: skip
+    rest = result.bank.parameters()[[1, 2, 3, 5, 6, 7]]
+    np.testing.assert_allclose(rest, others.bank.parameters(), atol=1e-3)
+    abilities = result.abilities
+    assert np.isfinite(abilities.theta).all()
+    assert abilities.flags[-1] == "no responses"
+    np.testing.assert_allclose(abilities.theta[-1], 0, atol=1e-6)
+    np.testing.assert_allclose(abilities.covariance[-1], result.bank.correlations, atol=1e-6)
+
+
+def test_patterns_in_any_form(data):
+    names = [[f"i{j + 1}" for j in np.flatnonzero(PATTERN[:, column])] for column in range(2)]
+    table = pd.DataFrame(PATTERN, index=data.item_ids, columns=["u", "v"])
+    model = MODELS["m2pl"]
+    for form in (PATTERN, dict(zip("uv", names, strict=True)), table.iloc[::-1]):
+        design = latent_design(data, model, None, form, correlated=True)
+        np.testing.assert_array_equal(design.pattern, PATTERN)
+        assert design.factors == (["F1", "F2"] if form is PATTERN else ["u", "v"])
+    specific = np.repeat(np.eye(2), 8, axis=0)
+    whole = np.column_stack([np.ones(16), specific])
+    for form in (["a"] * 8 + ["b"] * 8, specific, whole):
+        design = latent_design(data, MODELS["bifactor"], None, form, correlated=False)
+        np.testing.assert_array_equal(design.pattern, whole)
+
+
+def test_save_and_load(confirmatory, data, tmp_path):
+    again = ItemBank.load(confirmatory.bank.save(tmp_path / "bank.npz"))
+    np.testing.assert_array_equal(again.correlations, confirmatory.bank.correlations)
+    np.testing.assert_array_equal(again.parameters(), confirmatory.bank.parameters())
+    np.testing.assert_array_equal(again.model.pattern, PATTERN)
+    np.testing.assert_array_equal(score(again, data).theta, confirmatory.abilities.theta)
+
+
+@pytest.mark.parametrize("dims", [2, 3, 4])
+def test_correlations_from_free_numbers(dims):
+    free = np.random.default_rng(dims).normal(0, 1, dims * (dims - 1) // 2)
+    root = np.asarray(correlation_root(jnp.asarray(free), dims))
+    matrix = root @ root.T
+    np.testing.assert_allclose(np.diagonal(matrix), 1, rtol=1e-6)
+    assert np.linalg.eigvalsh(matrix)[0] > 0
+    np.testing.assert_allclose(free_correlations(jnp.asarray(matrix)), free, rtol=1e-3, atol=1e-4)
+
+
+BAD = {
+    "no dims": ({}, "`dims` argument must be given"),
+    "one dim": ({"dims": 1}, "`dims` argument must be a whole number between 2"),
+    "dims and pattern": ({"dims": 3, "pattern": PATTERN}, "`dims` argument must be 2"),
+    "correlated axes": ({"dims": 2, "correlated": True}, "`correlated` argument must be False"),
+    "unknown item": ({"pattern": {"a": ["i1"], "b": ["no"]}}, "Got no."),
+    "item without factor": ({"pattern": {"a": ["i1"], "b": ["i2"]}}, "a factor for every item"),
+    "factor without item": (
+        {"pattern": np.column_stack([np.ones(16), np.zeros(16)])},
+        "with items for every factor",
+    ),
+    "all free": ({"pattern": np.ones((16, 2))}, "Use dims=2"),
+    "wrong shape": ({"pattern": np.ones((3, 2))}, "16 rows"),
+    "not 0 or 1": ({"pattern": np.full((16, 2), 0.5)}, "0 and 1"),
+    "labels": ({"pattern": ["a"] * 16}, "items x factors table"),
+    "few nodes": ({"dims": 2, "nodes": 2}, "`nodes` argument must be a whole number of at least 3"),
+    "prior with a direction": ({"dims": 2, "priors": {"slope": (1.0, 1.0)}}, "of mean 0"),
+    "positive": ({"dims": 2, "positive": True}, "`positive` argument must be left out"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_arguments(what, data):
+    arguments, text = BAD[what]
+    with pytest.raises(InputError, match=text.replace("(", r"\(")):
+        fit(data, "m2pl", **arguments)
+
+
+def test_arguments_of_other_models(data):
+    with pytest.raises(InputError, match="`dims` argument must be left out for the 2pl model"):
+        fit(data, "2pl", dims=2)
+    with pytest.raises(InputError, match="`pattern` argument must be given for the bifactor"):
+        fit(data, "bifactor")
+    with pytest.raises(InputError, match="at most one specific factor"):
+        fit(data, "bifactor", pattern=PATTERN)

@@ -1,0 +1,133 @@
+"""Fixed and equal parameters, priors of several families: against brute force and other models."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from irtcat import InputError, ItemBank, fit
+from irtcat.datasets import load
+
+EXACT = {"tolerance": 1e-7, "precision": "float64", "max_iterations": 20000}
+
+
+@pytest.fixture(scope="module")
+def lsat():
+    return load("lsat7")
+
+
+def test_equal_slopes_are_the_one_parameter_model(lsat):
+    equal, one = fit(lsat, "2pl", equal=["slope"], **EXACT), fit(lsat, "1pl", **EXACT)
+    np.testing.assert_allclose(equal.bank.parameters(), one.bank.parameters(), atol=1e-8)
+    np.testing.assert_allclose(equal.bank.covariance, one.bank.covariance, rtol=1e-6)
+    assert equal.n_parameters == one.n_parameters == 6
+
+
+def test_fixed_asymptotes_are_the_smaller_model(lsat):
+    """c = 0 by its own name: a 2PL; the other parameters' errors are the 2PL's."""
+    fixed, two = fit(lsat, "3pl", fixed={"c": 0}, **EXACT), fit(lsat, "2pl", **EXACT)
+    np.testing.assert_allclose(fixed.bank.parameters()[:, :2], two.bank.parameters(), atol=1e-6)
+    assert fixed.n_parameters == two.n_parameters == 10
+    assert fixed.priors == {"logit_lower": (-1.1, 0.5)}
+    assert fixed.log_posterior == pytest.approx(fixed.log_likelihood)
+    np.testing.assert_allclose(fixed.bank.covariance[:, :2, :2], two.bank.covariance, rtol=1e-4)
+    assert np.isnan(fixed.bank.covariance[:, 2]).all()
+    assert (fixed.bank.to_frame()["flags"] == "").all()
+
+
+def test_fixed_by_item(lsat, oracle):
+    """One slope is held: the rest maximises the likelihood (general optimiser)."""
+    result = fit(lsat, "2pl", fixed={"a": {"item2": 1.5}, "intercept": {"item4": 0.3}}, **EXACT)
+    ours, X = result.bank.parameters(), lsat.to_numpy()
+    assert ours[1, 0] == 1.5
+    assert ours[3, 1] == 0.3
+    free = np.ones((5, 2), bool)
+    free[1, 0] = free[3, 1] = False
+
+    def loss(vector):
+        params = ours.copy()
+        params[free] = vector
+        return -oracle.marginal(params, X, n=201)
+
+    found = minimize(loss, ours[free] + 0.05, method="BFGS", options={"gtol": 1e-5})
+    np.testing.assert_allclose(ours[free], found.x, atol=2e-3)
+    assert result.n_parameters == 8
+    assert np.diff(result.trace).min() >= -1e-9 * abs(result.log_posterior)
+
+
+PRIORS = {
+    "lognormal and beta": {"slope": ("lognormal", 0.1, 0.4), "c": ("beta", 5, 17)},
+    "by item": {
+        "slope": {"i1": ("lognormal", 0.0, 0.3), "i2": (1.0, 0.2), "i4": (1.3, 0.4)},
+        "intercept": pd.DataFrame({"mean": [0.5], "sd": [0.4]}, index=["i3"]),
+        "c": {f"i{j}": ("beta", 4, 9) for j in range(1, 5)},
+    },
+}
+
+
+def density(params, which):
+    """Log-density of the priors, by scipy."""
+    a, c = params[:, 0], expit(params[:, 2])
+    if which == "lognormal and beta":
+        return (stats.lognorm.logpdf(a, 0.4, scale=np.exp(0.1)) + stats.beta.logpdf(c, 5, 17)).sum()
+    total = stats.lognorm.logpdf(a[0], 0.3) + stats.norm.logpdf(a[1], 1, 0.2)
+    total += stats.norm.logpdf(a[3], 1.3, 0.4) + stats.norm.logpdf(params[2, 1], 0.5, 0.4)
+    return total + stats.beta.logpdf(c, 4, 9).sum()
+
+
+@pytest.mark.parametrize("which", PRIORS)
+def test_priors_against_brute_force(which, oracle):
+    """Parameters, log-posterior and curvature (the standard errors) of the families."""
+    bank = ItemBank.from_parameters(a=[1, 1.4, 1.2, 0.9], b=[-1, 0, 0.5, 1], c=0.2)
+    responses = bank.simulate(np.random.default_rng(0).normal(size=150), seed=1)
+    result = fit(
+        responses, "3pl", priors=PRIORS[which], weak_priors=False, standard_errors="full", **EXACT
+    )
+    ours, X = result.bank.parameters(), responses.to_numpy()
+    assert result.converged
+    assert np.diff(result.trace).min() >= -1e-9 * abs(result.log_posterior)
+
+    def loss(vector):
+        params = vector.reshape(4, 3)
+        if (which == "lognormal and beta" and (params[:, 0] <= 0).any()) or params[0, 0] <= 0:
+            return 1e10
+        return -oracle.marginal(params, X, n=201) - density(params, which)
+
+    assert result.log_posterior == pytest.approx(-loss(ours.ravel()), abs=1e-5)
+    found = minimize(loss, ours.ravel() + 0.03, method="BFGS", options={"gtol": 1e-5})
+    np.testing.assert_allclose(ours.ravel(), found.x, atol=5e-3)
+    n, step = ours.size, 1e-3
+    eye, hessian = step * np.eye(n), np.zeros((n, n))
+    for i in range(n):
+        for j in range(i, n):
+            ends = [loss(ours.ravel() + s * eye[i] + t * eye[j]) for s in (1, -1) for t in (1, -1)]
+            hessian[i, j] = hessian[j, i] = (ends[0] - ends[1] - ends[2] + ends[3]) / 4 / step**2
+    errors = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    mine = np.sqrt(np.diag(result.bank.full_covariance))
+    np.testing.assert_allclose(mine, errors, rtol=1e-2)
+
+
+WRONG = {
+    "b is no parameter": ({"fixed": {"b": 0.0}}, "-a b"),
+    "no such parameter": ({"fixed": {"guess": 0.0}}, "among slope, intercept"),
+    "no such item": ({"fixed": {"slope": {"q": 1.0}}}, "'q'"),
+    "c outside [0, 1]": ({"fixed": {"c": 2.0}, "model": "3pl"}, "in .0, 1."),
+    "not a number": ({"fixed": {"slope": "one"}}, "finite number"),
+    "equal what": ({"equal": ["difficulty"]}, "equal"),
+    "no such family": ({"priors": {"slope": ("gamma", 1, 2)}}, "normal, lognormal, beta"),
+    "beta on a slope": ({"priors": {"slope": ("beta", 1, 2)}}, "Beta is for c"),
+    "beta below 1": ({"priors": {"c": ("beta", 0.5, 2)}, "model": "3pl"}, "1 or more"),
+    "normal on c": ({"priors": {"c": (0.2, 0.1)}, "model": "3pl"}, "logit_lower"),
+    "lognormal intercept": ({"priors": {"intercept": ("lognormal", 0, 1)}}, "slopes"),
+    "prior of no item": ({"priors": {"slope": {"q": (1, 1)}}}, "'q'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_bad_input(case, lsat):
+    arguments, words = WRONG[case]
+    arguments = {"model": "2pl", **arguments}
+    with pytest.raises(InputError, match=words):
+        fit(lsat, **arguments)
