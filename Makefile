@@ -9,10 +9,10 @@ demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
 
 test: check
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 test-all: check
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -13,8 +13,10 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError
+from irtcat._types import FloatArray
+from irtcat.models import Design, ItemModel, column_names, design_of, known_model, unpack
 
-__all__ = ["FORMAT", "VERSION", "damaged", "frame_to_json", "plain", "read_arrays", "read_meta"]
+__all__ = ["FORMAT", "VERSION", "bank_arrays", "damaged", "read_parts"]
 
 FORMAT = "irtcat-bank"
 VERSION = 1
@@ -98,3 +100,89 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
+
+
+def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
+    """All that a bank file holds (see `irtcat.ItemBank.save`)."""
+    meta = {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": bank.model.key,
+        "parameter_names": column_names(bank.model),
+        "dims": bank.model.dims,
+        "n_categories": bank.model.n_categories,
+        "population": {"mean": bank.population_mean, "sd": bank.population_sd},
+        "items": frame_to_json(bank.items),
+        "statistics": frame_to_json(bank.statistics),
+        "provenance": plain(dict(bank.provenance)),
+    }
+    arrays = {
+        "item_ids": bank.item_ids,
+        "parameters": bank.parameters(),
+        **_design_arrays(bank.model),
+    }
+    for name in ("covariance", "correlations", "full_covariance"):
+        if getattr(bank, name) is not None:
+            arrays[name] = getattr(bank, name)
+    arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))
+    return arrays
+
+
+def read_parts(cls: Any, path: Path) -> Any:
+    """The bank in a file, built by ``cls`` (see `irtcat.ItemBank.load`)."""
+    arrays = read_arrays(path)
+    meta = read_meta(arrays, path)
+    try:
+        names = tuple(meta["parameter_names"])
+        model_class = known_model(meta["model"])
+        matrix = np.asarray(arrays["parameters"], float)
+        if matrix.ndim != 2 or matrix.shape[1] != len(names) or np.isnan(matrix).any():
+            raise ValueError("parameters")
+        covariance = arrays.get("covariance")
+        if covariance is not None and covariance.dtype.kind != "f":
+            raise ValueError("covariance")
+        if not isinstance(meta["provenance"], dict):
+            raise ValueError("provenance")
+        blank = model_class.blank(_design(matrix, meta, arrays))
+        if names != column_names(blank):
+            raise ValueError("parameter names")
+        model = unpack(blank, np.ascontiguousarray(matrix))
+        population = meta["population"]
+        return cls(
+            model,
+            arrays["item_ids"],
+            float(population["mean"]),
+            float(population["sd"]),
+            covariance,
+            pd.DataFrame(meta["items"]),
+            pd.DataFrame(meta["statistics"]),
+            meta["provenance"],
+            arrays.get("correlations"),
+            arrays.get("full_covariance"),
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise damaged(path, f"its parts do not fit together ({error})") from None
+
+
+def _design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
+    """Arrays of a bank file that say what the items are like beside their parameters."""
+    design = design_of(model)
+    arrays = {f"setting_{name}": value for name, value in design.settings.items()}
+    if (design.categories != 2).any():
+        arrays["categories"] = design.categories
+    return arrays
+
+
+def _design(
+    matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> Design:
+    """Undo `_design_arrays`."""
+    categories = arrays.get("categories", np.full(len(matrix), 2)).astype(int)
+    if categories.shape != (len(matrix),) or (categories < 2).any():
+        raise ValueError("categories")
+    start = "setting_"
+    settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+    top = int(meta.get("n_categories", 2))
+    if top > 127 or top < 2:
+        raise ValueError("n_categories")
+    return Design(categories, int(meta.get("dims", 1)), settings, top)

@@ -1,4 +1,4 @@
-"""What a bank's uncertainty becomes: on another scale, and as draws."""
+"""What a bank's uncertainty becomes: on another scale, as draws, of the published parameters."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.models import MIXABLE, ItemModel, Rasch, as_mixed, pack, unpack
 
-__all__ = ["drawn", "mixed_banks", "rescaled"]
+__all__ = ["drawn", "irt_values", "mixed_banks", "rescaled"]
 
 
 def rescaled(
@@ -106,3 +106,29 @@ def _in_mixture(bank: Any, keys: tuple[str, ...], top: int) -> Any:
             at, old, new = np.flatnonzero(rows), np.array(source), np.array(target)
             covariance[np.ix_(at, new, new)] = bank.covariance[np.ix_(at, old, old)]
     return replace(bank, model=model, covariance=covariance, full_covariance=None)
+
+
+def irt_values(
+    model: ItemModel, covariance: FloatArray | None
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """a, b, c, d of all items and their standard errors by the delta method."""
+
+    def one(vector: Any, item: ItemModel) -> dict[str, Any]:
+        return unpack(item, vector).irt_parameters()
+
+    with precision("float64"):
+        matrix = pack(model)
+        values = {k: np.asarray(v) for k, v in jax.vmap(one)(matrix, model).items()}
+        slopes = {k: np.asarray(v) for k, v in jax.vmap(jax.jacfwd(one))(matrix, model).items()}
+    errors = {}
+    for name, slope in slopes.items():
+        used = (slope != 0).any(axis=1)
+        if covariance is None or not used.any():
+            errors[name] = np.full(len(matrix), np.nan)
+            continue
+        # A parameter that is held (NaN) is known: the rest of its item still has errors.
+        estimated = ~np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
+        variance = np.einsum("ji,jik,jk->j", slope, np.nan_to_num(covariance), slope)
+        told = ((slope != 0) & estimated).any(axis=1) & (variance >= 0) & ~np.isnan(values[name])
+        errors[name] = np.sqrt(np.where(told, variance, np.nan))
+    return values, errors

@@ -1,6 +1,5 @@
 """ItemBank: calibrated items with ids, uncertainty and the meaning of the scale; one file."""
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,39 +14,31 @@ import pandas as pd
 from irtcat._bank_file import (
     FORMAT,
     VERSION,
-    damaged,
-    frame_to_json,
-    plain,
-    read_arrays,
-    read_meta,
+    bank_arrays,
+    read_parts,
 )
-from irtcat._bank_moves import drawn, mixed_banks, rescaled
+from irtcat._bank_moves import drawn, irt_values, mixed_banks, rescaled
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._files import check_target, replacing
 from irtcat._precision import precision
 from irtcat._types import FloatArray, Ids
 from irtcat.models import (
-    MODELS,
     CategoricalModel,
-    Design,
     ItemModel,
     column_names,
-    design_of,
     expected_responses,
     item_categories,
     known_items,
-    known_model,
+    known_logistic,
+    known_slopes,
     pack,
     probabilities,
     simulate,
     take,
-    unpack,
 )
 from irtcat.responses import Responses
 
 __all__ = ["FORMAT", "VERSION", "ItemBank", "one_ability"]
-
-IRT_NAMES = ("a", "b", "c", "d")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,27 +156,9 @@ class ItemBank:
             >>> ItemBank.from_parameters(a=1.2, b=[-1, 0, 1], c=0.2).model.key
             '3pl'
         """
-        try:
-            columns = np.broadcast_arrays(
-                *(np.atleast_1d(np.asarray(v, float)) for v in (a, b, c, d))
-            )
-        except (ValueError, TypeError):
-            raise argument_error("a, b, c, d", "numbers of equal length", (a, b, c, d)) from None
-        a_, b_, c_, d_ = columns
-        for name, value in zip(IRT_NAMES, columns, strict=True):
-            if value.ndim != 1 or not np.isfinite(value).all():
-                raise argument_error(name, "a vector of finite numbers", value)
-        if (c_ < 0).any() or (c_ >= 1).any():
-            raise argument_error("c", "in [0, 1)", c_)
-        if (d_ > 1).any() or (d_ <= c_).any():
-            raise argument_error("d", "above c and at most 1", d_)
-        logits = [_logit(c_), _logit(d_)]
-        n_asymptotes = 2 if (d_ < 1).any() else 1 if (c_ > 0).any() else 0
-        key = ("2pl", "3pl", "4pl")[n_asymptotes]
-        matrix = np.stack([a_, -a_ * b_, *logits[:n_asymptotes]], axis=-1)
-        names = [f"i{i + 1}" for i in range(len(a_))] if item_ids is None else item_ids
-        model = unpack(MODELS[key], matrix)
-        return cls(model, np.asarray(names, dtype=str), population_mean, population_sd)
+        model = known_logistic(a, b, c, d)
+        names = _names(item_ids, len(item_categories(model)))
+        return cls(model, names, population_mean, population_sd)
 
     @classmethod
     def from_thresholds(
@@ -222,9 +195,8 @@ class ItemBank:
             [[1.0, -1.0, 1.0, 2.0], [2.0, -1.0, 1.0, nan]]
         """
         items = known_items(model, a, b)
-        n = len(item_categories(items))
-        names = [f"i{i + 1}" for i in range(n)] if item_ids is None else item_ids
-        return cls(items, np.asarray(names, dtype=str), population_mean, population_sd)
+        names = _names(item_ids, len(item_categories(items)))
+        return cls(items, names, population_mean, population_sd)
 
     @classmethod
     def from_slopes(
@@ -255,30 +227,8 @@ class ItemBank:
             >>> bank.probability([[0.0, 0.0]]).round(3).tolist()
             [[0.5], [0.731]]
         """
-        try:
-            slope = np.asarray(slopes, float)
-            intercept = np.array(np.broadcast_to(np.asarray(intercepts, float), slope.shape[:1]))
-            lower = np.array(np.broadcast_to(np.asarray(c, float), slope.shape[:1]))
-        except (ValueError, TypeError):
-            raise argument_error(
-                "slopes, intercepts, c", "numbers, one row an item", slopes
-            ) from None
-        if slope.ndim != 2 or slope.shape[1] < 2 or not np.isfinite(slope).all():
-            raise argument_error("slopes", "items x abilities (2 or more) of finite numbers", slope)
-        if not np.isfinite(intercept).all():
-            raise argument_error("intercepts", "finite numbers", intercept)
-        if (lower < 0).any() or (lower >= 1).any():
-            raise argument_error("c", "in [0, 1)", lower)
-        settings = {"pattern": np.ones_like(slope)}
-        design = Design(np.full(len(slope), 2), slope.shape[1], settings)
-        fields = {"slope": slope, "intercept": intercept}
-        if (lower > 0).any():
-            fields["logit_lower"] = _logit(lower)
-        blank = MODELS["m3pl" if "logit_lower" in fields else "m2pl"].blank(design)
-        names = [f"i{i + 1}" for i in range(len(slope))] if item_ids is None else item_ids
-        return cls(
-            replace(blank, **fields), np.asarray(names, dtype=str), correlations=correlations
-        )
+        model = known_slopes(slopes, intercepts, c)
+        return cls(model, _names(item_ids, len(item_categories(model))), correlations=correlations)
 
     def parameters(self) -> FloatArray:
         """The unconstrained parameters, items x params (columns: `parameter_names`)."""
@@ -298,7 +248,7 @@ class ItemBank:
             metadata. b is NaN for an item with slope 0, and what an item does not have is NaN. SEs
             come from those of the unconstrained parameters by the delta method.
         """
-        values, errors = _irt_values(self.model, self.covariance)
+        values, errors = irt_values(self.model, self.covariance)
         table = pd.DataFrame(values, index=self.statistics.index)
         if self.model.members:
             names = np.array([member.key for member in self.model.members], dtype=object)
@@ -541,27 +491,7 @@ class ItemBank:
             InputError: when the folder does not exist or cannot be written.
         """
         target = check_target(path)
-        meta = {
-            "format": FORMAT,
-            "version": VERSION,
-            "model": self.model.key,
-            "parameter_names": column_names(self.model),
-            "dims": self.model.dims,
-            "n_categories": self.model.n_categories,
-            "population": {"mean": self.population_mean, "sd": self.population_sd},
-            "items": frame_to_json(self.items),
-            "statistics": frame_to_json(self.statistics),
-            "provenance": plain(dict(self.provenance)),
-        }
-        arrays = {
-            "item_ids": self.item_ids,
-            "parameters": self.parameters(),
-            **_design_arrays(self.model),
-        }
-        for name in ("covariance", "correlations", "full_covariance"):
-            if getattr(self, name) is not None:
-                arrays[name] = getattr(self, name)
-        arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))
+        arrays = bank_arrays(self)
         with replacing(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
         return target
@@ -573,62 +503,7 @@ class ItemBank:
         Raises:
             InputError: when the file is missing, damaged, not a bank, or from a newer version.
         """
-        arrays = read_arrays(Path(path))
-        meta = read_meta(arrays, path)
-        try:
-            names = tuple(meta["parameter_names"])
-            model_class = known_model(meta["model"])
-            matrix = np.asarray(arrays["parameters"], float)
-            if matrix.ndim != 2 or matrix.shape[1] != len(names) or np.isnan(matrix).any():
-                raise ValueError("parameters")
-            covariance = arrays.get("covariance")
-            if covariance is not None and covariance.dtype.kind != "f":
-                raise ValueError("covariance")
-            if not isinstance(meta["provenance"], dict):
-                raise ValueError("provenance")
-            blank = model_class.blank(_design(matrix, meta, arrays))
-            if names != column_names(blank):
-                raise ValueError("parameter names")
-            model = unpack(blank, np.ascontiguousarray(matrix))
-            population = meta["population"]
-            return ItemBank(
-                model,
-                arrays["item_ids"],
-                float(population["mean"]),
-                float(population["sd"]),
-                covariance,
-                pd.DataFrame(meta["items"]),
-                pd.DataFrame(meta["statistics"]),
-                meta["provenance"],
-                arrays.get("correlations"),
-                arrays.get("full_covariance"),
-            )
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise damaged(path, f"its parts do not fit together ({error})") from None
-
-
-def _design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
-    """Arrays of a bank file that say what the items are like beside their parameters."""
-    design = design_of(model)
-    arrays = {f"setting_{name}": value for name, value in design.settings.items()}
-    if (design.categories != 2).any():
-        arrays["categories"] = design.categories
-    return arrays
-
-
-def _design(
-    matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> Design:
-    """Undo `_design_arrays`."""
-    categories = arrays.get("categories", np.full(len(matrix), 2)).astype(int)
-    if categories.shape != (len(matrix),) or (categories < 2).any():
-        raise ValueError("categories")
-    start = "setting_"
-    settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
-    top = int(meta.get("n_categories", 2))
-    if top > 127 or top < 2:
-        raise ValueError("n_categories")
-    return Design(categories, int(meta.get("dims", 1)), settings, top)
+        return read_parts(ItemBank, Path(path))
 
 
 def one_ability(bank: ItemBank, what: str) -> None:
@@ -664,32 +539,7 @@ def _check_correlations(value: Any, dims: int) -> FloatArray:
     return matrix
 
 
-def _logit(p: FloatArray) -> FloatArray:
-    with np.errstate(divide="ignore"):
-        return np.log(p) - np.log1p(-p)
-
-
-def _irt_values(
-    model: ItemModel, covariance: FloatArray | None
-) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """a, b, c, d of all items and their standard errors by the delta method."""
-
-    def one(vector: Any, item: ItemModel) -> dict[str, Any]:
-        return unpack(item, vector).irt_parameters()
-
-    with precision("float64"):
-        matrix = pack(model)
-        values = {k: np.asarray(v) for k, v in jax.vmap(one)(matrix, model).items()}
-        slopes = {k: np.asarray(v) for k, v in jax.vmap(jax.jacfwd(one))(matrix, model).items()}
-    errors = {}
-    for name, slope in slopes.items():
-        used = (slope != 0).any(axis=1)
-        if covariance is None or not used.any():
-            errors[name] = np.full(len(matrix), np.nan)
-            continue
-        # A parameter that is held (NaN) is known: the rest of its item still has errors.
-        estimated = ~np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
-        variance = np.einsum("ji,jik,jk->j", slope, np.nan_to_num(covariance), slope)
-        told = ((slope != 0) & estimated).any(axis=1) & (variance >= 0) & ~np.isnan(values[name])
-        errors[name] = np.sqrt(np.where(told, variance, np.nan))
-    return values, errors
+def _names(item_ids: Ids | None, n: int) -> np.ndarray:
+    """The ids given, or i1, i2, ...."""
+    given = [f"i{i + 1}" for i in range(n)] if item_ids is None else item_ids
+    return np.asarray(given, dtype=str)

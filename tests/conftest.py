@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from jaxtyping import install_import_hook
@@ -25,6 +26,28 @@ MATHS += ["fitting._guide", "fitting._elbo", "fitting._ascent", "fitting.joint",
 install_import_hook([f"irtcat.{name}" for name in MATHS], "beartype.beartype")
 
 HERE = Path(__file__).parent
+
+# Compiling is the cost of these tests: what one worker has compiled is kept for the others, for
+# the processes that tests start (which read the environment) and for the next run.
+CACHE = {
+    "jax_compilation_cache_dir": str(HERE.parent / ".pytest_cache" / "jax"),
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+}
+for name, value in CACHE.items():
+    os.environ.setdefault(name.upper(), str(value))
+    jax.config.update(name, value)
+
+MOST_MAPS = 25_000
+"""Every compiled program takes memory maps, of which Linux lets a process have 65,530."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_programs():
+    """Drop compiled programs before the process runs out of memory maps, and crashes."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
 
 
 def pytest_addoption(parser):

@@ -1,20 +1,17 @@
 """Marginal maximum likelihood by EM, from responses to a `Fit`."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jaxtyping import Array
 
-from irtcat._checks import argument_error
 from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
-from irtcat.fitting._groups import Grouping, group_table
+from irtcat.fitting._groups import group_table
 from irtcat.fitting._item_errors import block_covariance
 from irtcat.fitting._kinds import QUASI, add_edge_flags, likelihood_notes, settings_of
 from irtcat.fitting._latent import (
@@ -31,14 +28,19 @@ from irtcat.fitting._latent import (
 )
 from irtcat.fitting._loop import Ended, Settings
 from irtcat.fitting._mixing import check_kinds
-from irtcat.fitting._mstep import Constraints
-from irtcat.fitting._options import Options
+from irtcat.fitting._options import Options, loop_settings
 from irtcat.fitting._priors import PriorTable, prior_table
+from irtcat.fitting._record import (
+    Latent,
+    bank_of,
+    item_flags,
+    item_statistics,
+    n_parameters,
+)
 from irtcat.fitting._result import Fit
-from irtcat.fitting._shard import Sharded, mesh_of
-from irtcat.fitting._start import Start, starting_point
+from irtcat.fitting._rows import Rows, grouping_of, rows_of
+from irtcat.fitting._start import starting_point
 from irtcat.fitting._stated import fixed_values
-from irtcat.fitting._stream import Streamed
 from irtcat.fitting.em import EMProblem, EMState, run_e_step
 from irtcat.fitting.standard_errors import Covariance, full_covariance, is_affordable
 from irtcat.io.source import ResponseSource
@@ -49,98 +51,18 @@ from irtcat.models import (
     Design,
     ItemModel,
     column_names,
-    design_of,
     field_columns,
+    in_precision,
     pack,
     parameter_names,
     unpack,
 )
 from irtcat.responses import Responses
-from irtcat.scoring import LayoutPlan, cells_of, row_blocks
+from irtcat.scoring import LayoutPlan, row_blocks
 
 __all__ = ["fit_em"]
 
-MANY_ITEMS_FOR_PATTERNS = 24
-TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
-NOISE = {"float64": 1e-12, "float32": 1e-7}
-FIRST_JUMP = {"float64": 2, "float32": 6}
 POPULATION_ROUNDS = 30
-
-
-class _Rows(NamedTuple):
-    """Distinct response rows, how many subjects gave each, and what is known of them.
-
-    ``x`` is what this process has in memory; the others are about all rows, wherever they are.
-    """
-
-    x: np.ndarray
-    weights: FloatArray
-    gaps: bool
-    group: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and items."""
-        return len(self.weights), self.x.shape[1]
-
-
-def _distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray | None) -> _Rows:
-    """Leave out subjects without a response; join equal patterns of short tests."""
-    observed = responses.observed
-    used = observed.any(axis=1)
-    x, gaps = cells_of(cls, responses, settings_of(responses, cls).get("trials"))
-    x = x if used.all() else x[used]
-    group = np.zeros(len(x), np.int32) if group is None else group[used]
-    if cls.takes != "counts":  # whose mask is also for unequal numbers of trials
-        gaps = bool(gaps and not observed[used].all())
-    if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype.kind == "i":
-        both = np.column_stack([x, group]) if group.any() else x
-        patterns, counts = np.unique(both, axis=0, return_counts=True)
-        if 2 * len(patterns) <= len(x):
-            # The number of patterns differs from one data set to the next: rows of weight 0 round
-            # it up, so that shapes recur and nothing is compiled again.
-            extra = -len(patterns) % max(16, 2 ** (len(patterns).bit_length() - 3))
-            padded = np.concatenate([patterns, np.repeat(patterns[:1], extra, axis=0)])
-            weights = np.concatenate([counts, np.zeros(extra)])
-            own = padded[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
-            return _Rows(padded[:, : x.shape[1]].astype(x.dtype), weights, gaps, own)
-    return _Rows(x, np.ones(len(x)), gaps, group)
-
-
-def _flags(
-    prior: PriorTable,
-    start: Start,
-    params: FloatArray,
-    covariance: FloatArray | None,
-    names: tuple[str, ...],
-    slopes: tuple[int, ...],
-) -> list[str]:
-    """What is to be said of each item."""
-    lower = np.asarray(prior.constraints.lower, float)
-    upper = np.asarray(prior.constraints.upper, float)
-    flags: list[list[str]] = [[] for _ in params]
-
-    def mark(which: Any, text: str) -> None:
-        for j in np.flatnonzero(which):
-            flags[j].append(text)
-
-    constant = start.counts.max(0) >= start.item_n
-    mark(start.item_n == 0, "no responses")
-    mark(constant & (start.item_n > 0), "constant")
-    mark(prior.sparse, "weak prior")
-    if len(start.counts) > 2:
-        for category in range(len(start.counts)):
-            mark(prior.empty[category], f"category {category + 1} of its answers never used")
-    free = np.asarray(prior.constraints.free)
-    for column, name in enumerate(names):
-        at_bound = (params[:, column] <= lower[column]) | (params[:, column] >= upper[column])
-        mark(at_bound & free[:, column], f"{name} at its bound")
-    if len(slopes) == 1:
-        mark(params[:, slopes[0]] < 0, "negative slope")
-    if covariance is not None:
-        variance = np.diagonal(covariance, axis1=1, axis2=2)
-        mark((free & ~(variance > 0)).any(axis=1), "no standard error: its information is singular")
-    return ["; ".join(texts) for texts in flags]
 
 
 def _covariance(
@@ -169,20 +91,13 @@ def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
     return 1 if upright else -1
 
 
-class _Latent(NamedTuple):
-    """Mean and SD of the population on the scale of the items."""
-
-    mean: float = 0.0
-    sd: float = 1.0
-
-
-def _population(problem: EMProblem, ended: Ended) -> tuple[_Latent, Ended]:
+def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
     """Estimate the population where the priors, not it, have fixed the scale.
 
     EM for the mean and SD of the abilities with the items as they are: each round rescales the
     items to the population found so far. Also gives the E-step under that population.
     """
-    latent = _Latent()
+    latent = Latent()
     model = unpack(problem.template, ended.point.params)
     state = EMState(ended.point, np.asarray(ended.belief.mean), np.asarray(ended.belief.sd))
     for _ in range(POPULATION_ROUNDS):
@@ -195,7 +110,7 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[_Latent, Ended]:
         if not np.isfinite([shift, factor]).all():
             break
         factor = float(np.clip(factor, 0.5, 2.0))
-        latent = _Latent(latent.mean + latent.sd * shift, latent.sd * factor)
+        latent = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
         if abs(shift) < 1e-4 and abs(factor - 1) < 1e-4:
             break
     return latent, ended
@@ -212,7 +127,7 @@ def _count_aside(problem: EMProblem, ended: Ended) -> Ended:
 
 
 def _problem(
-    rows: _Rows,
+    rows: Rows,
     prior: PriorTable,
     template: ItemModel,
     x: Array | None,
@@ -242,7 +157,7 @@ def _problem(
 
 
 def _checkpoint(
-    problem: EMProblem, cls: type[ItemModel], settings: Settings, options: Options, rows: _Rows
+    problem: EMProblem, cls: type[ItemModel], settings: Settings, options: Options, rows: Rows
 ) -> Checkpoint | None:
     """Where the state is kept, if it is."""
     if options.checkpoint is None:
@@ -255,55 +170,10 @@ def _checkpoint(
     return Checkpoint(options.checkpoint, options.resume, identity)
 
 
-def _categories(responses: Responses, cls: type[ItemModel]) -> np.ndarray:
-    """Number of categories of each item: one more than its highest code, where they may differ."""
-    if cls.takes != "graded":
-        return np.full(responses.n_items, 2)
-    return np.maximum(responses.values.max(axis=0).astype(int) + 1, 2)
-
-
-def _rows_of(
-    responses: Responses | ResponseSource,
-    cls: type[ItemModel],
-    options: Options,
-    grouping: Grouping | None,
-) -> tuple[_Rows, np.ndarray, Any]:
-    """The rows, the number of categories of each item, and what does the passes over the rows."""
-    if isinstance(responses, ResponseSource):
-        stream = Streamed(responses, cls.takes == "graded", options.checkpoint is not None)
-        group = np.zeros(len(stream.weights), np.int32)
-        rows = _Rows(stream.stand_in, stream.weights, stream.gaps, group)
-        return rows, stream.categories, stream
-    rows = _distinct_rows(responses, cls, None if grouping is None else grouping.codes)
-    categories = _categories(responses, cls)
-    if options.devices is None:
-        return rows, categories, None
-    engine = Sharded(
-        mesh_of(options.devices), rows.x, rows.weights, rows.gaps, categories, responses.item_ids
-    )
-    return _Rows(rows.x, engine.weights, engine.gaps, rows.group), engine.categories, engine
-
-
-def _grouping(responses: Responses | ResponseSource, options: Options) -> Grouping | None:
-    """The groups, where populations are estimated; with anchors one for all at least."""
-    if options.groups is None and options.anchors is None:
-        return None
-    if isinstance(responses, ResponseSource) or options.devices is not None:
-        raise argument_error(
-            "groups" if options.anchors is None else "anchors",
-            "None for responses that are read in passes or spread over devices",
-            "some",
-            "Read them into memory, and fit on one device.",
-        )
-    if options.groups is not None:
-        return options.groups
-    return Grouping(("all",), np.zeros(responses.n_subjects, np.int32))
-
-
 def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options: Options) -> Fit:
     """Marginal maximum likelihood by EM (see `irtcat.fit`)."""
-    grouping = _grouping(responses, options)
-    rows, categories, engine = _rows_of(responses, cls, options, grouping)
+    grouping = grouping_of(responses, options)
+    rows, categories, engine = rows_of(responses, cls, options, grouping)
     if "categories" not in cls.fixed:  # the same number for all
         categories = np.full_like(categories, categories.max())
     name = choose_precision(options.precision, rows.shape[0] * rows.shape[1])
@@ -317,7 +187,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         settled = {**settled, "kind": options.kinds}
     blank = work.blank(Design(categories, settings=settled))
     with precision(name) as dtype:
-        template = jax.tree.map(lambda leaf: jnp.asarray(leaf, _kind(leaf, dtype)), blank)
+        template = in_precision(blank, dtype)
         x = blocks = None
         if engine is None:
             x = jax.device_put(rows.x, may_alias=True)  # in place if memory allows, never written
@@ -353,16 +223,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         # Groups under priors that mind the scale are fitted on the reference's from the start.
         free_scale = options.expand and (grouping is None or not prior.scaled) and not minds
         problem, state = place_start(problem, start, held, free_scale, known)
-        settings = Settings(
-            TOLERANCE[name] if options.tolerance is None else options.tolerance,
-            options.max_iterations,
-            FIRST_JUMP[name] if options.accelerate else None,
-            free_scale,
-            NOISE[name],
-        )
+        settings = loop_settings(options, name, free_scale)
         checkpoint = _checkpoint(problem, cls, settings, options, rows)
         problem, ended = run_covered(problem, state, settings, options.progress, checkpoint)
-        latent = _Latent()
+        latent = Latent()
         told = anchors is not None or not (prior.scaled or minds)
         check = best_latent(problem, ended) if told else (np.nan, np.nan)
         if prior.aside.any():
@@ -380,12 +244,12 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         params, covariance = turned(params, slopes, covariance)
     items = None if covariance is None else covariance.blocks
     whole = None if covariance is None else covariance.full
-    flags = _flags(prior, start, params, items, names, slopes)
+    flags = item_flags(prior, start, params, items, names, slopes)
     if isinstance(blank, Beta):
         flags = add_edge_flags(flags, rows.x, blank.edge)
-    statistics = _statistics(responses, categories, start, flags)
+    statistics = item_statistics(responses, categories, start, flags)
     latent = latent._replace(mean=sign * latent.mean)
-    bank = _bank(responses, cls, blank, params, items, whole, latent, statistics)
+    bank = bank_of(responses, cls, blank, params, items, whole, latent, statistics)
     table = None
     if grouping is not None:
         common = slopes[0] if cls in STANDARD_FORM else None
@@ -423,7 +287,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         log_likelihood + float(ended.update.log_prior),
         ended.converged,
         ended.n_iterations,
-        _n_parameters(prior.constraints, problem.tied) + 2 * int((~problem.held).sum()),
+        n_parameters(prior.constraints, problem.tied) + 2 * int((~problem.held).sum()),
         " ".join([ended.message, *([QUASI] if QUASI in notes.values() else [])]),
         *check,
         prior.description,
@@ -432,73 +296,4 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         ended.trace,
         table,
         grouping,
-    )
-
-
-def _kind(leaf: np.ndarray, dtype: np.dtype) -> np.dtype:
-    """The working type of a field: parameters in working precision, labels as they are."""
-    own = np.asarray(leaf).dtype
-    return dtype if own.kind == "f" else jax.dtypes.canonicalize_dtype(own)
-
-
-def _n_parameters(constraints: Constraints, tied: tuple[int, ...]) -> int:
-    """Number of parameters that are estimated; tied ones count once."""
-    free = np.asarray(constraints.free).sum(axis=0)
-    free[list(tied)] = np.minimum(free[list(tied)], 1)
-    return int(free.sum())
-
-
-def _statistics(
-    responses: Responses | ResponseSource,
-    categories: np.ndarray,
-    start: Start,
-    flags: list[str],
-) -> pd.DataFrame:
-    """What the bank records of each item's calibration data."""
-    share = np.full(len(start.item_n), np.nan)
-    np.divide(start.item_right, start.item_n, out=share, where=start.item_n > 0)
-    columns: dict[str, Any] = {
-        "n_responses": start.item_n.round().astype(int),
-        "proportion_correct": share,
-    }
-    if isinstance(responses, Responses) and responses.trials is not None:
-        columns["n_responses"] = responses.observed.sum(axis=0)
-        columns["n_trials"] = responses.trials.sum(axis=0, dtype=np.int64)
-    if (categories > 2).any():
-        columns["n_categories"] = categories
-    columns["flags"] = flags
-    return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
-
-
-def _bank(
-    responses: Responses | ResponseSource,
-    cls: type[ItemModel],
-    blank: ItemModel,
-    params: FloatArray,
-    covariance: FloatArray | None,
-    full: FloatArray | None,
-    latent: _Latent,
-    statistics: pd.DataFrame,
-) -> ItemBank:
-    """The items on the bank's scale; a Rasch bank takes the common slope into its population."""
-    mean, sd, keep = latent.mean, latent.sd, list(range(params.shape[1]))
-    if cls in STANDARD_FORM:
-        slope = field_columns(blank, ["slope"])
-        factor = float(params[:, slope].mean())
-        mean, sd, keep = mean * factor, sd * factor, [p for p in keep if p not in slope]
-        blank = cls.blank(design_of(blank))
-    if covariance is not None:
-        covariance = covariance[:, keep][:, :, keep]
-    if full is not None:
-        every = (np.arange(len(params))[:, None] * params.shape[1] + keep).ravel()
-        full = full[np.ix_(every, every)]
-    return ItemBank(
-        unpack(blank, params[:, keep]),
-        np.asarray(responses.item_ids, dtype=str),
-        mean,
-        sd,
-        covariance,
-        responses.items,
-        statistics,
-        full_covariance=full,
     )

@@ -21,22 +21,15 @@ from irtcat._checks import InputError, argument_error
 from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.fitting._em_fit import (
-    _bank,
-    _categories,
-    _flags,
-    _kind,
-    _Latent,
-    _n_parameters,
-    _statistics,
-)
 from irtcat.fitting._item_errors import inverse_blocks
 from irtcat.fitting._kinds import QUASI, add_edge_flags, likelihood_notes, settings_of
 from irtcat.fitting._latent import with_ties
 from irtcat.fitting._mstep import Constraints, log_prior, m_step, penalised_terms
 from irtcat.fitting._options import Options
 from irtcat.fitting._priors import PriorTable, prior_table
+from irtcat.fitting._record import Latent, bank_of, item_flags, item_statistics, n_parameters
 from irtcat.fitting._result import Fit
+from irtcat.fitting._rows import categories_of
 from irtcat.fitting._start import Start, starting_point
 from irtcat.fitting._stated import fixed_values
 from irtcat.fitting.standard_errors import complete_information
@@ -47,6 +40,7 @@ from irtcat.models import (
     ItemModel,
     column_names,
     field_columns,
+    in_precision,
     pack,
     parameter_names,
     unpack,
@@ -262,7 +256,7 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
         raise argument_error("abilities", "different from one another", theta[0])
     settings = settings_of(responses, cls)
     x, gaps = cells_of(cls, responses, settings.get("trials"))
-    x, categories = x[used], _categories(responses, cls)
+    x, categories = x[used], categories_of(responses, cls)
     if "categories" not in cls.fixed:
         categories = np.full_like(categories, categories.max())
     work = STANDARD_FORM.get(cls, cls)
@@ -270,7 +264,7 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
     choose_precision(options.precision, x.size)  # refuses other names
     name = "float64"  # sums collected once cost little, and steps then end where they should
     with precision(name) as dtype:
-        template = jax.tree.map(lambda leaf: jnp.asarray(leaf, _kind(leaf, dtype)), blank)
+        template = in_precision(blank, dtype)
         data = jax.device_put(x, may_alias=True)
         blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
         start = starting_point(
@@ -295,12 +289,12 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
         covariance = _covariance(regression, ended.params, options.standard_errors)
     params = np.asarray(ended.params, float)
     names, slopes = column_names(template), field_columns(template, ["slope"])
-    flags = _flags(prior, start, params, covariance, names, slopes)
+    flags = item_flags(prior, start, params, covariance, names, slopes)
     if isinstance(blank, Beta):
         flags = add_edge_flags(flags, x, blank.edge)
-    statistics = _statistics(responses, categories, start, flags)
-    population = _Latent(float(theta.mean()), float(theta.std()))
-    bank = _bank(responses, cls, blank, params, covariance, None, population, statistics)
+    statistics = item_statistics(responses, categories, start, flags)
+    population = Latent(float(theta.mean()), float(theta.std()))
+    bank = bank_of(responses, cls, blank, params, covariance, None, population, statistics)
     return _result(responses, cls, bank, prior, ended, tied, name, len(theta))
 
 
@@ -350,7 +344,7 @@ def _result(
         ended.log_posterior,
         ended.converged,
         len(ended.trace),
-        _n_parameters(prior.constraints, tied),
+        n_parameters(prior.constraints, tied),
         " ".join([message, *([QUASI] if QUASI in notes.values() else [])]),
         float("nan"),
         float("nan"),

@@ -9,9 +9,13 @@ import numpy as np
 
 from irtcat.bank import ItemBank
 from irtcat.fitting._groups import Grouping
-from irtcat.fitting._loop import Progress
+from irtcat.fitting._loop import Progress, Settings
 
-__all__ = ["Options"]
+__all__ = ["Options", "loop_settings"]
+
+TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
+NOISE = {"float64": 1e-12, "float32": 1e-7}
+FIRST_JUMP = {"float64": 2, "float32": 6}
 
 
 @dataclass(frozen=True)
@@ -43,3 +47,14 @@ class Options:
     equal: tuple[str, ...] = ()
     abilities: Any = None
     kinds: np.ndarray | None = None
+
+
+def loop_settings(options: Options, precision: str, expand: bool, noise: float = 0.0) -> Settings:
+    """How EM iterates in this precision; ``noise`` is a further error of the objective."""
+    return Settings(
+        TOLERANCE[precision] if options.tolerance is None else options.tolerance,
+        options.max_iterations,
+        FIRST_JUMP[precision] if options.accelerate else None,
+        expand,
+        max(NOISE[precision], noise),
+    )

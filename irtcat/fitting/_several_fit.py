@@ -12,22 +12,13 @@ from irtcat._checks import argument_error, check_count
 from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.fitting._em_fit import (
-    FIRST_JUMP,
-    NOISE,
-    TOLERANCE,
-    _categories,
-    _distinct_rows,
-    _flags,
-    _kind,
-    _Rows,
-    _statistics,
-)
-from irtcat.fitting._loop import Ended, Settings, run_em
-from irtcat.fitting._options import Options
+from irtcat.fitting._loop import Ended, run_em
+from irtcat.fitting._options import Options, loop_settings
 from irtcat.fitting._pattern import LatentDesign, latent_design
 from irtcat.fitting._priors import PriorTable, prior_table
+from irtcat.fitting._record import item_flags, item_statistics
 from irtcat.fitting._result import Fit
+from irtcat.fitting._rows import Rows, categories_of, distinct_rows
 from irtcat.fitting._several import (
     SeveralProblem,
     correlation_root,
@@ -38,7 +29,15 @@ from irtcat.fitting._several import (
 from irtcat.fitting._several_errors import several_covariance
 from irtcat.fitting._start import Start, starting_point
 from irtcat.fitting.em import EMPoint, EMState
-from irtcat.models import Design, ItemModel, column_names, field_columns, pack, unpack
+from irtcat.models import (
+    Design,
+    ItemModel,
+    column_names,
+    field_columns,
+    in_precision,
+    pack,
+    unpack,
+)
 from irtcat.responses import Responses
 from irtcat.scoring import (
     Grid,
@@ -90,7 +89,7 @@ def _factor_start(x: np.ndarray, weights: FloatArray, dims: int) -> FloatArray:
 
 
 def _start_params(
-    template: ItemModel, rows: _Rows, start: Start, design: LatentDesign, dtype: np.dtype
+    template: ItemModel, rows: Rows, start: Start, design: LatentDesign, dtype: np.dtype
 ) -> FloatArray:
     """Where the items begin; a fit without a pattern needs slopes that differ by ability."""
     if not design.exploratory:
@@ -127,7 +126,7 @@ def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -
 class _Work:
     """One fit on its way: the problem, and the ways to put another rule into it."""
 
-    def __init__(self, rows: _Rows, design: LatentDesign, template: ItemModel, dtype: np.dtype):
+    def __init__(self, rows: Rows, design: LatentDesign, template: ItemModel, dtype: np.dtype):
         self.rows, self.design, self.dtype = rows, design, dtype
         self.bifactor = template.key == "bifactor"
         self.group = group_items(design.pattern)[0]
@@ -217,16 +216,6 @@ class _Work:
         return out
 
 
-def _settings(options: Options, name: str, prior: PriorTable, own: bool) -> Settings:
-    return Settings(
-        TOLERANCE[name] if options.tolerance is None else options.tolerance,
-        options.max_iterations,
-        FIRST_JUMP[name] if options.accelerate else None,
-        options.expand and not prior.scaled,
-        max(NOISE[name], OWN_NOISE) if own else NOISE[name],
-    )
-
-
 def _steepest(template: ItemModel, params: FloatArray) -> float:
     slopes = params[:, list(field_columns(template, ["slope"]))]
     return float(np.quantile(np.abs(slopes).max(axis=1), 0.9))
@@ -255,7 +244,9 @@ def _iterate(
     traces, used = [], 0
     for turn in range(REFINEMENTS):
         problem = work.problem(rule, prior)
-        settings = _settings(options, str(work.dtype), prior, isinstance(rule, Own))
+        least = OWN_NOISE if isinstance(rule, Own) else 0.0
+        expand = options.expand and not prior.scaled
+        settings = loop_settings(options, str(work.dtype), expand, least)
         left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
         ended = run_em(problem, state, left, options.progress, step_map=run_several)
         traces.append(ended.trace)
@@ -369,13 +360,13 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
     """Marginal maximum likelihood of a model with several abilities (see `irtcat.fit`)."""
     _check(responses, options)
     design = latent_design(responses, cls, options.dims, options.pattern, options.correlated)
-    rows = _distinct_rows(responses, cls, None)
+    rows = distinct_rows(responses, cls, None)
     name = choose_precision(options.precision, rows.x.size)
-    categories = _categories(responses, cls)
+    categories = categories_of(responses, cls)
     with precision(name) as dtype:
         settings = {"pattern": design.pattern}
         blank = cls.blank(Design(categories, design.dims, settings))
-        template = jax.tree.map(lambda leaf: jnp.asarray(leaf, _kind(leaf, dtype)), blank)
+        template = in_precision(blank, dtype)
         x = jax.device_put(rows.x, may_alias=True)
         blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
         start = starting_point(
@@ -405,7 +396,7 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
     n_pairs = design.dims * (design.dims - 1) // 2 if design.correlated else 0
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     flags = _several_flags(prior, start, params, covariance, free, template)
-    statistics = _statistics(responses, categories, start, flags)
+    statistics = item_statistics(responses, categories, start, flags)
     bank = ItemBank(
         replace(unpack(blank, params), pattern=pattern),  # type: ignore[call-arg]
         np.asarray(responses.item_ids, dtype=str),
@@ -466,7 +457,7 @@ def _several_flags(
         held = ~free
         diagonal = np.einsum("jpp->jp", covariance)
         diagonal[held] = 1.0
-    return _flags(
+    return item_flags(
         prior, start, params, covariance, column_names(template),
         field_columns(template, ["slope"]),
     )  # fmt: skip

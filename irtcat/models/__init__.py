@@ -28,7 +28,7 @@ from irtcat.models.continuous import EDGES, Beta
 from irtcat.models.counts import Binomial, pack_counts, unpack_counts
 from irtcat.models.feasibility import Feasibility
 from irtcat.models.graded import Graded
-from irtcat.models.known import known_items
+from irtcat.models.known import known_items, known_logistic, known_slopes
 from irtcat.models.logistic import FourPL, OnePL, Rasch, ThreePL, TwoPL
 from irtcat.models.mixed import (
     MIXABLE,
@@ -98,7 +98,9 @@ __all__ = [
     "is_bifactor",
     "item_categories",
     "known_items",
+    "known_logistic",
     "known_model",
+    "known_slopes",
     "log_probabilities",
     "member_columns",
     "mixture",

@@ -1,17 +1,64 @@
 """Items of known parameters, from the notation in which they are published."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from irtcat._checks import argument_error, check_choice
 from irtcat._types import FloatArray
-from irtcat.models._base import ItemModel
+from irtcat.models._base import Design, ItemModel, unpack
 from irtcat.models.graded import Graded
+from irtcat.models.logistic import FourPL, ThreePL, TwoPL
+from irtcat.models.multidimensional import MThreePL, MTwoPL
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM, PartialCredit
 
-__all__ = ["known_items"]
+__all__ = ["known_items", "known_logistic", "known_slopes"]
+
+
+def known_logistic(a: Any, b: Any, c: Any, d: Any) -> ItemModel:
+    """2PL, 3PL or 4PL items (see `irtcat.ItemBank.from_parameters`)."""
+    try:
+        columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, float)) for v in (a, b, c, d)))
+    except (ValueError, TypeError):
+        raise argument_error("a, b, c, d", "numbers of equal length", (a, b, c, d)) from None
+    a_, b_, c_, d_ = columns
+    for name, value in zip("abcd", columns, strict=True):
+        if value.ndim != 1 or not np.isfinite(value).all():
+            raise argument_error(name, "a vector of finite numbers", value)
+    if (c_ < 0).any() or (c_ >= 1).any():
+        raise argument_error("c", "in [0, 1)", c_)
+    if (d_ > 1).any() or (d_ <= c_).any():
+        raise argument_error("d", "above c and at most 1", d_)
+    logits = [_logit(c_), _logit(d_)]
+    n_asymptotes = 2 if (d_ < 1).any() else 1 if (c_ > 0).any() else 0
+    model = (TwoPL, ThreePL, FourPL)[n_asymptotes]
+    matrix = np.stack([a_, -a_ * b_, *logits[:n_asymptotes]], axis=-1)
+    return unpack(model, matrix)
+
+
+def known_slopes(slopes: Any, intercepts: Any, c: Any) -> ItemModel:
+    """Items of several abilities (see `irtcat.ItemBank.from_slopes`)."""
+    try:
+        slope = np.asarray(slopes, float)
+        intercept = np.array(np.broadcast_to(np.asarray(intercepts, float), slope.shape[:1]))
+        lower = np.array(np.broadcast_to(np.asarray(c, float), slope.shape[:1]))
+    except (ValueError, TypeError):
+        raise argument_error("slopes, intercepts, c", "numbers, one row an item", slopes) from None
+    if slope.ndim != 2 or slope.shape[1] < 2 or not np.isfinite(slope).all():
+        raise argument_error("slopes", "items x abilities (2 or more) of finite numbers", slope)
+    if not np.isfinite(intercept).all():
+        raise argument_error("intercepts", "finite numbers", intercept)
+    if (lower < 0).any() or (lower >= 1).any():
+        raise argument_error("c", "in [0, 1)", lower)
+    settings = {"pattern": np.ones_like(slope)}
+    design = Design(np.full(len(slope), 2), slope.shape[1], settings)
+    fields = {"slope": slope, "intercept": intercept}
+    if (lower > 0).any():
+        fields["logit_lower"] = _logit(lower)
+    blank = (MThreePL if "logit_lower" in fields else MTwoPL).blank(design)
+    return replace(blank, **fields)  # type: ignore[arg-type]
 
 
 def known_items(model: str, a: Any, b: Any) -> ItemModel:
@@ -81,3 +128,8 @@ def _nominal(slopes: FloatArray, intercepts: FloatArray) -> Nominal:
 
 
 KINDS = {"graded": _graded, "gpcm": _gpcm, "pcm": _pcm, "nominal": _nominal}
+
+
+def _logit(p: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        return np.log(p) - np.log1p(-p)

@@ -67,11 +67,12 @@ def run_json(*arguments):
 
 
 def in_process(*arguments, **environment):
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
     return subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, **environment},
+        env={**inherited, **environment},
         timeout=120,
     )
 
