@@ -22,7 +22,16 @@ from jaxtyping import Array, Float
 
 from irtcat.models._base import CategoricalModel
 
-__all__ = ["CUMULATIVE", "NEVER", "SOFTMAX", "Asymptotes", "Link", "LinkModel", "LinkTerms"]
+__all__ = [
+    "CUMULATIVE",
+    "NEVER",
+    "SOFTMAX",
+    "Asymptotes",
+    "GradedModel",
+    "Link",
+    "LinkModel",
+    "LinkTerms",
+]
 
 NEVER = -1e4
 """Log-odds of a category that an item does not have: probability 0, and 0 times it is 0."""
@@ -224,3 +233,13 @@ class LinkModel(CategoricalModel):
         # Not a matrix product: accelerators would round it to fewer digits.
         z = coefficients[:, 0] + (coefficients[:, 1:] * theta).sum(1)
         return self.link.log_probs(z, gaps)
+
+
+class GradedModel(LinkModel):
+    """A model of ordered or unordered answers 0, 1, ..., K - 1 on one ability."""
+
+    takes: ClassVar[str] = "graded"
+    dims: ClassVar[int] = 1
+    fixed: ClassVar[tuple[str, ...]] = ()
+    tied: ClassVar[tuple[str, ...]] = ()
+    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}

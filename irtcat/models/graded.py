@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from irtcat.models._base import Design, Param
-from irtcat.models._links import CUMULATIVE, NEVER, Link, LinkModel
+from irtcat.models._links import CUMULATIVE, NEVER, GradedModel, Link
 from irtcat.models.logistic import start_intercept
 
 __all__ = ["Graded"]
@@ -32,7 +32,7 @@ def thresholds(intercepts: list[Param], slope: Param, categories: Own) -> dict[s
     return {"a": slope, "b": mean, **out}
 
 
-class Graded(LinkModel):
+class Graded(GradedModel):
     """Graded response model: ``P(x >= k | theta) = sigmoid(slope theta + intercept_k)``, k >= 1.
 
     The intercepts fall from one category to the next. Kept are the first one and the logarithms
@@ -52,12 +52,8 @@ class Graded(LinkModel):
     categories: Own
 
     key: ClassVar[str] = "graded"
-    takes: ClassVar[str] = "graded"
-    dims: ClassVar[int] = 1
     link: ClassVar[Link] = CUMULATIVE
     fixed: ClassVar[tuple[str, ...]] = ("categories",)
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
     by_category: ClassVar[dict[str, int]] = {"log_gap": 3}
 
     @property

@@ -8,8 +8,10 @@ with a slope for each ability. The field ``pattern`` (0 or 1 for each slope) say
 estimated; the others are 0.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -76,7 +78,57 @@ def _reckase(slope: Slopes, intercept: Param, lower: Param | float) -> dict[str,
     }
 
 
-class MTwoPL(CategoricalModel):
+class _Surface(CategoricalModel):
+    """A curve over several abilities that depends on ``slope . theta + intercept``."""
+
+    slope: eqx.AbstractVar[Slopes]
+    pattern: eqx.AbstractVar[Slopes]
+
+    takes: ClassVar[str] = "right/wrong"
+    n_categories: ClassVar[int] = 2
+    fixed: ClassVar[tuple[str, ...]] = ("pattern",)
+    tied: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def dims(self) -> int:
+        """Number of abilities."""
+        return self.slope.shape[-1]
+
+
+class _Plane(_Surface):
+    """``P = sigmoid(slope . theta + intercept)``."""
+
+    intercept: eqx.AbstractVar[Param]
+
+    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
+
+    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
+        """Log-probability of wrong and right for one item at one ability vector."""
+        return two_categories(self.slope @ theta + self.intercept)
+
+    def irt_parameters(self) -> dict[str, Param]:
+        """a_1, a_2, ..., intercept, c = 0, mdisc and mdiff (Reckase)."""
+        return _reckase(self.slope, self.intercept, 0.0)
+
+    def rescale(self, mean: Float[Array, " dims"], sd: Float[Array, "dims dims"]) -> "_Plane":
+        """Slopes times the root ``sd``; the intercept takes up the mean."""
+        intercept = self.intercept + self.slope @ mean
+        return replace(self, slope=self.slope @ sd, intercept=intercept)
+
+    @classmethod
+    def blank(cls, design: Design) -> "_Plane":
+        """Items without parameters yet."""
+        pattern = _pattern(design)
+        return cls(np.zeros_like(pattern), np.zeros(design.n_items), pattern)
+
+    def start(self, shares: Float[Array, "items two"], slope: Float[Array, "..."]) -> "_Plane":
+        """The slopes given; intercepts by the share of right answers."""
+        slopes = _spread(slope, self.pattern)
+        length = jnp.sqrt((slopes**2).sum(-1))
+        return replace(self, slope=slopes, intercept=start_intercept(shares[:, 1], length))
+
+
+class MTwoPL(_Plane):
     """Multidimensional 2PL: ``P = sigmoid(slope . theta + intercept)``.
 
     References:
@@ -89,43 +141,9 @@ class MTwoPL(CategoricalModel):
     pattern: Slopes
 
     key: ClassVar[str] = "m2pl"
-    takes: ClassVar[str] = "right/wrong"
-    n_categories: ClassVar[int] = 2
-    fixed: ClassVar[tuple[str, ...]] = ("pattern",)
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
-
-    @property
-    def dims(self) -> int:
-        """Number of abilities."""
-        return self.slope.shape[-1]
-
-    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
-        """Log-probability of wrong and right for one item at one ability vector."""
-        return two_categories(self.slope @ theta + self.intercept)
-
-    def irt_parameters(self) -> dict[str, Param]:
-        """a_1, a_2, ..., intercept, c = 0, mdisc and mdiff (Reckase)."""
-        return _reckase(self.slope, self.intercept, 0.0)
-
-    def rescale(self, mean: Float[Array, " dims"], sd: Float[Array, "dims dims"]) -> "MTwoPL":
-        """Slopes times the root ``sd``; the intercept takes up the mean."""
-        return MTwoPL(self.slope @ sd, self.intercept + self.slope @ mean, self.pattern)
-
-    @classmethod
-    def blank(cls, design: Design) -> "MTwoPL":
-        """Items without parameters yet."""
-        pattern = _pattern(design)
-        return cls(np.zeros_like(pattern), np.zeros(design.n_items), pattern)
-
-    def start(self, shares: Float[Array, "items two"], slope: Float[Array, "..."]) -> "MTwoPL":
-        """The slopes given; intercepts by the share of right answers."""
-        slopes = _spread(slope, self.pattern)
-        length = jnp.sqrt((slopes**2).sum(-1))
-        return MTwoPL(slopes, start_intercept(shares[:, 1], length), self.pattern)
 
 
-class MThreePL(CategoricalModel):
+class MThreePL(_Surface):
     """Multidimensional 3PL: ``P = c + (1 - c) * sigmoid(slope . theta + intercept)``.
 
     A Normal(-1.1, 0.5) prior on logit c is always on, as in the 3PL.
@@ -140,16 +158,7 @@ class MThreePL(CategoricalModel):
     pattern: Slopes
 
     key: ClassVar[str] = "m3pl"
-    takes: ClassVar[str] = "right/wrong"
-    n_categories: ClassVar[int] = 2
-    fixed: ClassVar[tuple[str, ...]] = ("pattern",)
-    tied: ClassVar[tuple[str, ...]] = ()
     default_priors: ClassVar[dict[str, tuple[float, float]]] = {"logit_lower": LOWER_PRIOR}
-
-    @property
-    def dims(self) -> int:
-        """Number of abilities."""
-        return self.slope.shape[-1]
 
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
         """Log-probability of wrong and right for one item at one ability vector."""
@@ -181,7 +190,7 @@ class MThreePL(CategoricalModel):
         return MThreePL(slopes, intercept, lower, self.pattern)
 
 
-class Bifactor(CategoricalModel):
+class Bifactor(_Plane):
     """Bifactor model: a general ability and, for each item, at most one specific one.
 
     The curve is that of the multidimensional 2PL; all abilities are independent, which lets the
@@ -197,40 +206,6 @@ class Bifactor(CategoricalModel):
     pattern: Slopes
 
     key: ClassVar[str] = "bifactor"
-    takes: ClassVar[str] = "right/wrong"
-    n_categories: ClassVar[int] = 2
-    fixed: ClassVar[tuple[str, ...]] = ("pattern",)
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
-
-    @property
-    def dims(self) -> int:
-        """Number of abilities, the general one included."""
-        return self.slope.shape[-1]
-
-    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
-        """Log-probability of wrong and right for one item at one ability vector."""
-        return two_categories(self.slope @ theta + self.intercept)
-
-    def irt_parameters(self) -> dict[str, Param]:
-        """a_1 (general), a_2, ... (specific), intercept, c = 0, mdisc and mdiff (Reckase)."""
-        return _reckase(self.slope, self.intercept, 0.0)
-
-    def rescale(self, mean: Float[Array, " dims"], sd: Float[Array, "dims dims"]) -> "Bifactor":
-        """Slopes times the root ``sd``; the intercept takes up the mean."""
-        return Bifactor(self.slope @ sd, self.intercept + self.slope @ mean, self.pattern)
-
-    @classmethod
-    def blank(cls, design: Design) -> "Bifactor":
-        """Items without parameters yet."""
-        pattern = _pattern(design)
-        return cls(np.zeros_like(pattern), np.zeros(design.n_items), pattern)
-
-    def start(self, shares: Float[Array, "items two"], slope: Float[Array, "..."]) -> "Bifactor":
-        """The slopes given; intercepts by the share of right answers."""
-        slopes = _spread(slope, self.pattern)
-        length = jnp.sqrt((slopes**2).sum(-1))
-        return Bifactor(slopes, start_intercept(shares[:, 1], length), self.pattern)
 
 
 PLANES = (MTwoPL, Bifactor)

@@ -7,14 +7,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat.models._base import Design, Param
-from irtcat.models._links import NEVER, SOFTMAX, Link, LinkModel
+from irtcat.models._links import NEVER, SOFTMAX, GradedModel, Link
 from irtcat.models.graded import Own, Steps
 from irtcat.models.partial_credit import Predictors, start_intercepts, start_slope
 
 __all__ = ["Nominal"]
 
 
-class Nominal(LinkModel):
+class Nominal(GradedModel):
     """Nominal response model: ``P(x = k) = exp(slope_k theta + intercept_k) / sum_v ...``.
 
     Category 0 has slope and intercept 0. In the other common notation the slopes are
@@ -32,12 +32,8 @@ class Nominal(LinkModel):
     categories: Own
 
     key: ClassVar[str] = "nominal"
-    takes: ClassVar[str] = "graded"
-    dims: ClassVar[int] = 1
     link: ClassVar[Link] = SOFTMAX
     fixed: ClassVar[tuple[str, ...]] = ("categories",)
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
     by_category: ClassVar[dict[str, int]] = {"slope": 2, "intercept": 2}
 
     @property

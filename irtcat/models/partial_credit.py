@@ -11,12 +11,13 @@ with ``intercept_0 = 0``. The odds of category k against k - 1 are even at
 import itertools
 from typing import ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat.models._base import Design, Param
-from irtcat.models._links import NEVER, SOFTMAX, Link, LinkModel
+from irtcat.models._links import NEVER, SOFTMAX, GradedModel, Link
 from irtcat.models.graded import Own, Steps, thresholds
 from irtcat.models.logistic import AnyShape
 
@@ -51,7 +52,22 @@ def start_slope(slope: Param, n_categories: int) -> Param:
     return slope * (1.0 if n_categories == 2 else 0.75)
 
 
-class GPCM(LinkModel):
+class _OwnSteps(GradedModel):
+    """Items that may differ in their number of categories; each has an intercept for each."""
+
+    intercept: eqx.AbstractVar[Steps]
+
+    link: ClassVar[Link] = SOFTMAX
+    fixed: ClassVar[tuple[str, ...]] = ("categories",)
+    by_category: ClassVar[dict[str, int]] = {"intercept": 2}
+
+    @property
+    def n_categories(self) -> int:
+        """The largest number of categories."""
+        return self.intercept.shape[-1] + 1
+
+
+class GPCM(_OwnSteps):
     """Generalised partial credit model: ``P(x = k) ~ exp(k slope theta + intercept_k)``.
 
     In the field's notation ``a = slope`` and ``b_k = (intercept_{k-1} - intercept_k) / a``; ``b``
@@ -66,18 +82,6 @@ class GPCM(LinkModel):
     categories: Own
 
     key: ClassVar[str] = "gpcm"
-    takes: ClassVar[str] = "graded"
-    dims: ClassVar[int] = 1
-    link: ClassVar[Link] = SOFTMAX
-    fixed: ClassVar[tuple[str, ...]] = ("categories",)
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
-    by_category: ClassVar[dict[str, int]] = {"intercept": 2}
-
-    @property
-    def n_categories(self) -> int:
-        """The largest number of categories."""
-        return self.intercept.shape[-1] + 1
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
@@ -120,7 +124,7 @@ def _own(intercept: Steps, categories: Own) -> Steps:
     return jnp.where(k < categories[:, None], intercept, 0.0)
 
 
-class PartialCredit(LinkModel):
+class PartialCredit(_OwnSteps):
     """Partial credit model: ``P(x = k) ~ exp(k theta + intercept_k)``; the population SD is free.
 
     The Rasch model of items with several categories: slopes are 1, ``b_k = intercept_{k-1} -
@@ -134,18 +138,6 @@ class PartialCredit(LinkModel):
     categories: Own
 
     key: ClassVar[str] = "pcm"
-    takes: ClassVar[str] = "graded"
-    dims: ClassVar[int] = 1
-    link: ClassVar[Link] = SOFTMAX
-    fixed: ClassVar[tuple[str, ...]] = ("categories",)
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
-    by_category: ClassVar[dict[str, int]] = {"intercept": 2}
-
-    @property
-    def n_categories(self) -> int:
-        """The largest number of categories."""
-        return self.intercept.shape[-1] + 1
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
@@ -174,7 +166,7 @@ class PartialCredit(LinkModel):
         return PartialCredit(_own(start_intercepts(shares), self.categories), self.categories)
 
 
-class CommonPartialCredit(LinkModel):
+class CommonPartialCredit(_OwnSteps):
     """The partial credit model on a standardised scale, where its slopes are the population SD.
 
     Not in ``MODELS``: what `PartialCredit` is fitted as.
@@ -188,18 +180,7 @@ class CommonPartialCredit(LinkModel):
     categories: Own
 
     key: ClassVar[str] = "pcm"
-    takes: ClassVar[str] = "graded"
-    dims: ClassVar[int] = 1
-    link: ClassVar[Link] = SOFTMAX
-    fixed: ClassVar[tuple[str, ...]] = ("categories",)
     tied: ClassVar[tuple[str, ...]] = ("slope",)
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
-    by_category: ClassVar[dict[str, int]] = {"intercept": 2}
-
-    @property
-    def n_categories(self) -> int:
-        """The largest number of categories."""
-        return self.intercept.shape[-1] + 1
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
@@ -245,7 +226,20 @@ def _start_rating(shares: Float[Array, "items categories"]) -> tuple[Param, Step
     return location, jnp.broadcast_to(step, (len(shares), shares.shape[1] - 2))
 
 
-class RatingScale(LinkModel):
+class _CommonSteps(GradedModel):
+    """Items of as many categories, whose steps are the same."""
+
+    step: eqx.AbstractVar[Steps]
+
+    link: ClassVar[Link] = SOFTMAX
+
+    @property
+    def n_categories(self) -> int:
+        """Number of categories."""
+        return self.step.shape[-1] + 2
+
+
+class RatingScale(_CommonSteps):
     """Andrich's rating scale model: ``P(x = k) ~ exp(k (theta + location) + step_k)``.
 
     The steps are the same for all items and ``step_0 = step_{K-1} = 0``: an item's location is
@@ -260,17 +254,7 @@ class RatingScale(LinkModel):
     step: Steps
 
     key: ClassVar[str] = "rsm"
-    takes: ClassVar[str] = "graded"
-    dims: ClassVar[int] = 1
-    link: ClassVar[Link] = SOFTMAX
-    fixed: ClassVar[tuple[str, ...]] = ()
     tied: ClassVar[tuple[str, ...]] = ("step",)
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
-
-    @property
-    def n_categories(self) -> int:
-        """Number of categories."""
-        return self.step.shape[-1] + 2
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
@@ -298,7 +282,7 @@ class RatingScale(LinkModel):
         return RatingScale(*_start_rating(shares))
 
 
-class CommonRatingScale(LinkModel):
+class CommonRatingScale(_CommonSteps):
     """The rating scale model on a standardised scale, where its slopes are the population SD.
 
     Not in ``MODELS``: what `RatingScale` is fitted as.
@@ -312,17 +296,7 @@ class CommonRatingScale(LinkModel):
     step: Steps
 
     key: ClassVar[str] = "rsm"
-    takes: ClassVar[str] = "graded"
-    dims: ClassVar[int] = 1
-    link: ClassVar[Link] = SOFTMAX
-    fixed: ClassVar[tuple[str, ...]] = ()
     tied: ClassVar[tuple[str, ...]] = ("slope", "step")
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
-
-    @property
-    def n_categories(self) -> int:
-        """Number of categories."""
-        return self.step.shape[-1] + 2
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""

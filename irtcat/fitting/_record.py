@@ -1,0 +1,123 @@
+"""What is recorded of a fit: flags and statistics of the items, and the bank."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.fitting._mstep import Constraints
+from irtcat.fitting._priors import PriorTable
+from irtcat.fitting._start import Start
+from irtcat.io.source import ResponseSource
+from irtcat.models import STANDARD_FORM, ItemModel, design_of, field_columns, unpack
+from irtcat.responses import Responses
+
+__all__ = ["Latent", "bank_of", "item_flags", "item_statistics", "n_parameters"]
+
+
+class Latent(NamedTuple):
+    """Mean and SD of the population on the scale of the items."""
+
+    mean: float = 0.0
+    sd: float = 1.0
+
+
+def item_flags(
+    prior: PriorTable,
+    start: Start,
+    params: FloatArray,
+    covariance: FloatArray | None,
+    names: tuple[str, ...],
+    slopes: tuple[int, ...],
+) -> list[str]:
+    """What is to be said of each item."""
+    lower = np.asarray(prior.constraints.lower, float)
+    upper = np.asarray(prior.constraints.upper, float)
+    flags: list[list[str]] = [[] for _ in params]
+
+    def mark(which: Any, text: str) -> None:
+        for j in np.flatnonzero(which):
+            flags[j].append(text)
+
+    constant = start.counts.max(0) >= start.item_n
+    mark(start.item_n == 0, "no responses")
+    mark(constant & (start.item_n > 0), "constant")
+    mark(prior.sparse, "weak prior")
+    if len(start.counts) > 2:
+        for category in range(len(start.counts)):
+            mark(prior.empty[category], f"category {category + 1} of its answers never used")
+    free = np.asarray(prior.constraints.free)
+    for column, name in enumerate(names):
+        at_bound = (params[:, column] <= lower[column]) | (params[:, column] >= upper[column])
+        mark(at_bound & free[:, column], f"{name} at its bound")
+    if len(slopes) == 1:
+        mark(params[:, slopes[0]] < 0, "negative slope")
+    if covariance is not None:
+        variance = np.diagonal(covariance, axis1=1, axis2=2)
+        mark((free & ~(variance > 0)).any(axis=1), "no standard error: its information is singular")
+    return ["; ".join(texts) for texts in flags]
+
+
+def n_parameters(constraints: Constraints, tied: tuple[int, ...]) -> int:
+    """Number of parameters that are estimated; tied ones count once."""
+    free = np.asarray(constraints.free).sum(axis=0)
+    free[list(tied)] = np.minimum(free[list(tied)], 1)
+    return int(free.sum())
+
+
+def item_statistics(
+    responses: Responses | ResponseSource,
+    categories: np.ndarray,
+    start: Start,
+    flags: list[str],
+) -> pd.DataFrame:
+    """What the bank records of each item's calibration data."""
+    share = np.full(len(start.item_n), np.nan)
+    np.divide(start.item_right, start.item_n, out=share, where=start.item_n > 0)
+    columns: dict[str, Any] = {
+        "n_responses": start.item_n.round().astype(int),
+        "proportion_correct": share,
+    }
+    if isinstance(responses, Responses) and responses.trials is not None:
+        columns["n_responses"] = responses.observed.sum(axis=0)
+        columns["n_trials"] = responses.trials.sum(axis=0, dtype=np.int64)
+    if (categories > 2).any():
+        columns["n_categories"] = categories
+    columns["flags"] = flags
+    return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
+
+
+def bank_of(
+    responses: Responses | ResponseSource,
+    cls: type[ItemModel],
+    blank: ItemModel,
+    params: FloatArray,
+    covariance: FloatArray | None,
+    full: FloatArray | None,
+    latent: Latent,
+    statistics: pd.DataFrame,
+) -> ItemBank:
+    """The items on the bank's scale; a Rasch bank takes the common slope into its population."""
+    mean, sd, keep = latent.mean, latent.sd, list(range(params.shape[1]))
+    if cls in STANDARD_FORM:
+        slope = field_columns(blank, ["slope"])
+        factor = float(params[:, slope].mean())
+        mean, sd, keep = mean * factor, sd * factor, [p for p in keep if p not in slope]
+        blank = cls.blank(design_of(blank))
+    if covariance is not None:
+        covariance = covariance[:, keep][:, :, keep]
+    if full is not None:
+        every = (np.arange(len(params))[:, None] * params.shape[1] + keep).ravel()
+        full = full[np.ix_(every, every)]
+    return ItemBank(
+        unpack(blank, params[:, keep]),
+        np.asarray(responses.item_ids, dtype=str),
+        mean,
+        sd,
+        covariance,
+        responses.items,
+        statistics,
+        full_covariance=full,
+    )

@@ -1,0 +1,106 @@
+"""The rows a fit works on: distinct patterns in memory, passes over a source, shards."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from irtcat._checks import argument_error
+from irtcat._types import FloatArray
+from irtcat.fitting._groups import Grouping
+from irtcat.fitting._kinds import settings_of
+from irtcat.fitting._options import Options
+from irtcat.fitting._shard import Sharded, mesh_of
+from irtcat.fitting._stream import Streamed
+from irtcat.io.source import ResponseSource
+from irtcat.models import ItemModel
+from irtcat.responses import Responses
+from irtcat.scoring import cells_of
+
+__all__ = ["Rows", "categories_of", "distinct_rows", "grouping_of", "rows_of"]
+
+MANY_ITEMS_FOR_PATTERNS = 24
+
+
+class Rows(NamedTuple):
+    """Distinct response rows, how many subjects gave each, and what is known of them.
+
+    ``x`` is what this process has in memory; the others are about all rows, wherever they are.
+    """
+
+    x: np.ndarray
+    weights: FloatArray
+    gaps: bool
+    group: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and items."""
+        return len(self.weights), self.x.shape[1]
+
+
+def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray | None) -> Rows:
+    """Leave out subjects without a response; join equal patterns of short tests."""
+    observed = responses.observed
+    used = observed.any(axis=1)
+    x, gaps = cells_of(cls, responses, settings_of(responses, cls).get("trials"))
+    x = x if used.all() else x[used]
+    group = np.zeros(len(x), np.int32) if group is None else group[used]
+    if cls.takes != "counts":  # whose mask is also for unequal numbers of trials
+        gaps = bool(gaps and not observed[used].all())
+    if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype.kind == "i":
+        both = np.column_stack([x, group]) if group.any() else x
+        patterns, counts = np.unique(both, axis=0, return_counts=True)
+        if 2 * len(patterns) <= len(x):
+            # The number of patterns differs from one data set to the next: rows of weight 0 round
+            # it up, so that shapes recur and nothing is compiled again.
+            extra = -len(patterns) % max(16, 2 ** (len(patterns).bit_length() - 3))
+            padded = np.concatenate([patterns, np.repeat(patterns[:1], extra, axis=0)])
+            weights = np.concatenate([counts, np.zeros(extra)])
+            own = padded[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
+            return Rows(padded[:, : x.shape[1]].astype(x.dtype), weights, gaps, own)
+    return Rows(x, np.ones(len(x)), gaps, group)
+
+
+def categories_of(responses: Responses, cls: type[ItemModel]) -> np.ndarray:
+    """Number of categories of each item: one more than its highest code, where they may differ."""
+    if cls.takes != "graded":
+        return np.full(responses.n_items, 2)
+    return np.maximum(responses.values.max(axis=0).astype(int) + 1, 2)
+
+
+def rows_of(
+    responses: Responses | ResponseSource,
+    cls: type[ItemModel],
+    options: Options,
+    grouping: Grouping | None,
+) -> tuple[Rows, np.ndarray, Any]:
+    """The rows, the number of categories of each item, and what does the passes over the rows."""
+    if isinstance(responses, ResponseSource):
+        stream = Streamed(responses, cls.takes == "graded", options.checkpoint is not None)
+        group = np.zeros(len(stream.weights), np.int32)
+        rows = Rows(stream.stand_in, stream.weights, stream.gaps, group)
+        return rows, stream.categories, stream
+    rows = distinct_rows(responses, cls, None if grouping is None else grouping.codes)
+    categories = categories_of(responses, cls)
+    if options.devices is None:
+        return rows, categories, None
+    engine = Sharded(
+        mesh_of(options.devices), rows.x, rows.weights, rows.gaps, categories, responses.item_ids
+    )
+    return Rows(rows.x, engine.weights, engine.gaps, rows.group), engine.categories, engine
+
+
+def grouping_of(responses: Responses | ResponseSource, options: Options) -> Grouping | None:
+    """The groups, where populations are estimated; with anchors one for all at least."""
+    if options.groups is None and options.anchors is None:
+        return None
+    if isinstance(responses, ResponseSource) or options.devices is not None:
+        raise argument_error(
+            "groups" if options.anchors is None else "anchors",
+            "None for responses that are read in passes or spread over devices",
+            "some",
+            "Read them into memory, and fit on one device.",
+        )
+    if options.groups is not None:
+        return options.groups
+    return Grouping(("all",), np.zeros(responses.n_subjects, np.int32))
