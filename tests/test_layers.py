@@ -12,9 +12,9 @@ import irtcat
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
 _types _checks
-_precision _matrix _metadata _summary _files _bank_file _trials
+_precision _matrix _metadata _summary _files _trials
 responses models agreement
-bank _bank_moves
+bank _bank_file _bank_moves
 io datasets information rotation
 scoring
 fitting
