@@ -39,6 +39,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of a bank file, or one sentence on why they cannot be read."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Write a bank with `bank.save(path)`.")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty. Take a copy or calibrate again.")
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]

@@ -254,6 +254,14 @@ def test_bifactor_is_the_three_dimensional_integral(bifactor):
 
 
 @pytest.mark.slow
+def test_bifactor_reaches_mirts_top(mirt, data):
+    """With two groups of items the model is hardly identified: a ridge, on which mirt stops too."""
+    result = fit(data, "bifactor", pattern=["x"] * 8 + ["y"] * 8, standard_errors="none")
+    theirs = mirt["bifactor"]["log_likelihood"]
+    assert theirs - 0.01 < result.log_likelihood < theirs + 0.05
+
+
+@pytest.mark.slow
 def test_nodes_of_their_own(monkeypatch):
     """Each subject's own nodes give what the grid gives."""
     X, pattern = small(correlation=0.5)
