@@ -37,14 +37,12 @@ for name, value in CACHE.items():
     os.environ.setdefault(name.upper(), str(value))
     jax.config.update(name, value)
 
-MOST_MAPS = 25_000
+MOST_MAPS = 12_000
 """Every compiled program takes memory maps, of which Linux lets a process have 65,530."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _few_programs():
+def pytest_runtest_teardown():
     """Drop compiled programs before the process runs out of memory maps, and crashes."""
-    yield
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()

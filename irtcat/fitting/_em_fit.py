@@ -17,7 +17,9 @@ from irtcat.fitting._kinds import QUASI, add_edge_flags, likelihood_notes, setti
 from irtcat.fitting._latent import (
     anchor_items,
     best_latent,
+    check_anchors,
     first_population,
+    known_categories,
     mind_the_scale,
     place_start,
     populations,
@@ -174,6 +176,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
     """Marginal maximum likelihood by EM (see `irtcat.fit`)."""
     grouping = grouping_of(responses, options)
     rows, categories, engine = rows_of(responses, cls, options, grouping)
+    known_bank = None
+    if options.anchors is not None and isinstance(responses, Responses):
+        known_bank = check_anchors(options.anchors, responses, cls)
+        categories = known_categories(known_bank, responses, categories)
     if "categories" not in cls.fixed:  # the same number for all
         categories = np.full_like(categories, categories.max())
     name = choose_precision(options.precision, rows.shape[0] * rows.shape[1])
@@ -208,8 +214,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             options.equal,
         )
         anchors, known = None, None
-        if options.anchors is not None and isinstance(responses, Responses):
-            anchors = anchor_items(options.anchors, responses, cls.key, template)
+        if known_bank is not None and isinstance(responses, Responses):
+            anchors = anchor_items(known_bank, responses, template)
             known = first_population(anchors.bank, responses, dtype)
         held = fixed_values(options.fixed or {}, template, parameter_names(cls), responses.item_ids)
         if anchors is not None:

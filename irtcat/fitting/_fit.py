@@ -250,8 +250,9 @@ def fit(
             share the items. The reference's is N(0, 1), the others' means and SDs are estimated
             (``fit.groups``).
         reference: label of the reference group; the first subject's by default.
-        anchors: a bank. Items in it keep their parameters, the others are calibrated on its
-            scale, and the mean and SD of the population (of each group) are estimated.
+        anchors: a bank of the same model (any but "rsm" and several models in one). Items in it
+            keep their parameters, the others are calibrated on its scale, and the mean and SD of
+            the population (of each group) are estimated.
         abilities: known abilities of the subjects: one number each in their order, a Series by
             subject id, or an `Ability` (its theta). They are held fixed as if they were without
             error, and each item is a regression on them: ``log_likelihood`` is the conditional

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from irtcat._checks import argument_error
 from irtcat._types import BoolArray, FloatArray, IntArray
@@ -18,7 +18,7 @@ from irtcat.fitting._start import Start
 from irtcat.fitting._stated import FAMILIES
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.fitting.standard_errors import Covariance
-from irtcat.models import ItemModel, OnePL, column_names, pack, unpack
+from irtcat.models import ItemModel, column_names, item_categories, pack, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import LIMIT, Place, match, posterior, standardised
 
@@ -27,7 +27,9 @@ __all__ = [
     "ScaleMap",
     "anchor_items",
     "best_latent",
+    "check_anchors",
     "first_population",
+    "known_categories",
     "mind_the_scale",
     "place_start",
     "populations",
@@ -64,29 +66,53 @@ class Anchors:
         return ~np.isnan(self.params)
 
 
-def anchor_items(bank: ItemBank, responses: Responses, key: str, template: ItemModel) -> Anchors:
-    """Look the responses' items up in the bank.
+def check_anchors(bank: Any, responses: Responses, cls: type[ItemModel]) -> ItemBank:
+    """The known items among those that are answered.
 
     Raises:
         InputError: for another model than the bank's, or no item in common.
     """
     if not isinstance(bank, ItemBank):
         raise argument_error("anchors", "an ItemBank", type(bank).__name__)
-    if template.n_categories > 2 or template.members:
+    if cls.members or "step" in cls.tied:
         advice = "Calibrate the items together, or link the banks afterwards."
-        raise argument_error("anchors", "a bank of right/wrong items of one model", key, advice)
-    if bank.model.key != key:
-        raise argument_error("anchors", f"a bank of the {key} model", bank.model.key)
+        must = "left out for a model whose items share their steps or are of several models"
+        raise argument_error("anchors", must, f"a {cls.key} model", advice)
+    if bank.model.key != cls.key:
+        raise argument_error("anchors", f"a bank of the {cls.key} model", bank.model.key)
+    codes = bank.provenance.get("codes", responses.codes)
+    if bank.model.n_categories > 2 and codes[0] != responses.codes[0]:
+        must = f"in codes from {codes[0]} on, as the anchors are"
+        advice = "Pass codes= to Responses.from_array."
+        raise argument_error("responses", must, f"codes from {responses.codes[0]} on", advice)
+    return match(bank, responses)[0]
+
+
+def known_categories(bank: ItemBank, responses: Responses, found: IntArray) -> IntArray:
+    """Number of categories of each item: of known ones as the bank has it."""
+    categories = found.copy()
+    at = _places(bank, responses)
+    categories[at] = item_categories(bank.model)
+    return categories
+
+
+def _places(bank: ItemBank, responses: Responses) -> IntArray:
+    """Columns of the bank's items in the responses."""
+    return pd.Index(np.asarray(responses.item_ids, str)).get_indexer(pd.Index(bank.item_ids))
+
+
+def anchor_items(bank: ItemBank, responses: Responses, template: ItemModel) -> Anchors:
+    """The known items' parameters in their places."""
     names = list(column_names(template))
     params = np.full((responses.n_items, len(names)), np.nan)
-    bank, _ = match(bank, responses)
-    at = np.array([responses.item_ids.tolist().index(name) for name in bank.item_ids])
+    at = _places(bank, responses)
     theirs = bank.parameters()
     columns = [names.index(name) for name in column_names(bank.model)]
     params[np.ix_(at, np.array(columns))] = np.clip(theirs, -30.0, 30.0) if theirs.size else theirs
-    if isinstance(template, OnePL):  # one slope for all items: that of the bank
-        slopes = theirs[:, 0] if key != "rasch" else np.ones(1)
-        params[:, names.index("slope")] = slopes.mean()
+    own = [names.index(name) for name in template.tied]
+    if own:  # one slope for all items: that of the bank
+        unit = column_names(bank.model) != column_names(template)
+        params[:, own] = 1.0 if unit else theirs[:, [columns.index(c) for c in own]].mean()
     return Anchors(bank, params)
 
 
@@ -328,21 +354,24 @@ def populations(
 def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
     """The bank with its known items as they were, covariance included, and flagged."""
     at = bank.positions(anchors.bank.item_ids)
-    model = jax.tree.map(lambda leaf, known: _put(leaf, at, known), bank.model, anchors.bank.model)
+    names = list(column_names(bank.model))
+    columns = np.array([names.index(name) for name in column_names(anchors.bank.model)])
+    params = bank.parameters().copy()
+    params[np.ix_(at, columns)] = anchors.bank.parameters()
     covariance = bank.covariance
     if covariance is not None:
-        theirs = anchors.bank.covariance
-        covariance = _put(covariance, at, np.nan if theirs is None else theirs)
+        covariance = np.array(covariance)
+        covariance[at] = np.nan
+        if anchors.bank.covariance is not None:
+            covariance[np.ix_(at, columns, columns)] = anchors.bank.covariance
     statistics = bank.statistics.copy()
     flags = statistics["flags"].to_numpy(copy=True)
     flags[at] = ["; ".join(filter(None, ["anchored", text])) for text in flags[at]]
     statistics["flags"] = flags
     return replace(
-        bank, model=model, covariance=covariance, full_covariance=None, statistics=statistics
+        bank,
+        model=unpack(bank.model, params),
+        covariance=covariance,
+        full_covariance=None,
+        statistics=statistics,
     )
-
-
-def _put(array: Any, at: IntArray, values: Any) -> FloatArray:
-    out = np.array(array)
-    out[at] = values
-    return out

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
+from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, fit
 
@@ -247,6 +248,66 @@ def test_anchored_brute_force(far, oracle):
     assert result.bank.to_frame()["flags"].tolist() == ["anchored", "", "anchored", ""]
     assert np.isnan(result.bank.covariance[[0, 2]]).all()
     assert result.n_parameters == 6
+
+
+def graded_bank(key):
+    rng = np.random.default_rng(0)
+    b = np.sort(rng.normal(0, 1, (6, 3)), axis=1)
+    b[4:, 2] = np.nan
+    a = 1.0 if key == "pcm" else rng.uniform(0.8, 1.6, 6)
+    return ItemBank.from_thresholds(a=a, b=b, model=key)
+
+
+@pytest.mark.parametrize("key", ["graded", "pcm"])
+def test_anchored_graded_items(key, oracle):
+    """Known items stay, and the plain integral has its top at the new ones and the population."""
+    bank = graded_bank(key)
+    theta = np.random.default_rng(1).normal(1.0, 0.8, 500)
+    responses = bank.simulate(theta, seed=2)
+    known = bank.subset(["i1", "i5", "i3"])
+    result = fit(responses, key, anchors=known, weak_priors=False, **EXACT)
+    assert result.converged
+    kept = result.bank.subset(known.item_ids)
+    pd.testing.assert_frame_equal(
+        kept.to_frame()[["a", "b1", "b2", "b3"]], known.to_frame()[["a", "b1", "b2", "b3"]]
+    )
+    nodes = np.linspace(-6, 8, 401)
+    X = responses.to_numpy().astype(int)
+
+    def log_likelihood(mean, sd, b_of_i2=0.0):
+        table = result.bank.to_frame()
+        table.loc["i2", ["b1", "b2"]] += b_of_i2
+        with np.errstate(divide="ignore"):  # categories that an item does not have
+            curves = np.log(oracle.category_curves(key, table, nodes))
+        joint = sum(curves[j][:, X[:, j]] for j in range(6))
+        joint += norm.logpdf(nodes, mean, sd)[:, None] + np.log(nodes[1] - nodes[0])
+        return logsumexp(joint, axis=0).sum()
+
+    mean, sd = result.bank.population_mean, result.bank.population_sd
+    top = log_likelihood(mean, sd)
+    assert top == pytest.approx(result.log_likelihood, abs=1e-4)
+    for step in (
+        (0.05, 0, 0),
+        (-0.05, 0, 0),
+        (0, 0.05, 0),
+        (0, -0.05, 0),
+        (0, 0, 0.1),
+        (0, 0, -0.1),
+    ):
+        assert log_likelihood(mean + step[0], sd + step[1], step[2]) < top
+
+
+def test_anchored_graded_items_need_not_show_every_category():
+    bank = graded_bank("graded")
+    X = bank.simulate(np.random.default_rng(1).normal(-2.0, 0.5, 300), seed=2).to_numpy()
+    X[:, 0] = np.minimum(X[:, 0], 2)
+    responses = Responses.from_array(X, codes=range(4))
+    result = fit(responses, "graded", anchors=bank.subset(["i1", "i2"]))
+    assert np.isfinite(result.bank.to_frame().loc["i1", ["b1", "b2", "b3"]].tolist()).all()
+    few = bank.subset(["i5"])  # of three categories
+    X[0, 4] = 3
+    with pytest.raises(InputError, match="0 to 2 for item i5"):
+        fit(Responses.from_array(X, codes=range(4)), "graded", anchors=few)
 
 
 @pytest.mark.parametrize("key", ["rasch", "3pl"])
