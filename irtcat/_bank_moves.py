@@ -10,7 +10,16 @@ import numpy as np
 from irtcat._checks import argument_error
 from irtcat._precision import precision
 from irtcat._types import FloatArray
-from irtcat.models import MIXABLE, ItemModel, Rasch, as_mixed, pack, unpack
+from irtcat.models import (
+    MIXABLE,
+    ItemModel,
+    Rasch,
+    as_mixed,
+    column_names,
+    design_of,
+    pack,
+    unpack,
+)
 
 __all__ = ["drawn", "irt_values", "mixed_banks", "rescaled"]
 
@@ -106,6 +115,39 @@ def _in_mixture(bank: Any, keys: tuple[str, ...], top: int) -> Any:
             at, old, new = np.flatnonzero(rows), np.array(source), np.array(target)
             covariance[np.ix_(at, new, new)] = bank.covariance[np.ix_(at, old, old)]
     return replace(bank, model=model, covariance=covariance, full_covariance=None)
+
+
+def with_room(bank: Any, top: int) -> Any:
+    """The bank with room for items of ``top`` categories."""
+    if bank.model.n_categories == top:
+        return bank
+    design = design_of(bank.model)
+    blank = type(bank.model).blank(design._replace(top=top))
+    names = column_names(blank)
+    at = np.array([names.index(name) for name in column_names(bank.model)])
+    params = np.zeros((bank.n_items, len(names)))
+    params[:, at] = bank.parameters()
+    covariance = None
+    if bank.covariance is not None:
+        covariance = np.full((bank.n_items, len(names), len(names)), np.nan)
+        covariance[:, at[:, None], at] = bank.covariance
+    model = unpack(blank, params)
+    return replace(bank, model=model, covariance=covariance, full_covariance=None)
+
+
+def common_codes(one: Any, other: Any) -> dict[str, list[int]]:
+    """The codes of the responses that two banks of graded items are for together.
+
+    Raises:
+        InputError: where they do not begin alike.
+    """
+    codes = [list(b.provenance["codes"]) for b in (one, other) if b.provenance.get("codes")]
+    if one.model.n_categories == 2 or not codes:
+        return {}
+    if codes[0][0] != codes[-1][0]:
+        must = f"for responses in codes from {codes[0][0]} on, as this bank is"
+        raise argument_error("other", must, f"codes from {codes[-1][0]} on")
+    return {"codes": max(codes, key=len)}
 
 
 def irt_values(

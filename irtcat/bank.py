@@ -17,7 +17,14 @@ from irtcat._bank_file import (
     bank_arrays,
     read_parts,
 )
-from irtcat._bank_moves import drawn, irt_values, mixed_banks, rescaled
+from irtcat._bank_moves import (
+    common_codes,
+    drawn,
+    irt_values,
+    mixed_banks,
+    rescaled,
+    with_room,
+)
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._files import check_target, replacing
 from irtcat._precision import precision
@@ -405,11 +412,15 @@ class ItemBank:
         if not same_scale and not np.allclose(scales[0], scales[1]):
             raise argument_error("other", f"on the scale N{scales[0]}", f"N{scales[1]}")
         if self.model.n_categories != other.model.n_categories:
-            must = f"of {self.model.n_categories} categories at most, as this bank is"
-            raise argument_error("other", must, other.model.n_categories)
+            if "categories" not in self.model.fixed:
+                must = f"of {self.model.n_categories} categories, as this bank is"
+                raise argument_error("other", must, other.model.n_categories)
+            top = max(self.model.n_categories, other.model.n_categories)
+            return with_room(self, top).join(with_room(other, top), same_scale)
         model = jax.tree.map(lambda x, y: np.concatenate([x, y]), self.model, other.model)
         both = self.covariance is not None and other.covariance is not None
-        joined = {"joined": [dict(self.provenance), dict(other.provenance)]}
+        joined: dict[str, Any] = {"joined": [dict(self.provenance), dict(other.provenance)]}
+        joined |= common_codes(self, other)
         return replace(
             self,
             model=model,

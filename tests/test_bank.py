@@ -4,6 +4,7 @@ import io
 import json
 import os
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -351,3 +352,32 @@ def test_fitting_changes_nothing_it_was_given():
     before = X.values.copy()
     fit(X, "1pl")
     np.testing.assert_array_equal(X.values, before)
+
+
+def test_graded_banks_of_different_numbers_of_categories_join(tmp_path):
+    few = ItemBank.from_thresholds(a=[1.2], b=[[-0.5, 0.8]], item_ids=["x"])
+    many = ItemBank.from_thresholds(a=[0.9], b=[[-1.0, 0.0, 0.4, 1.5]], item_ids=["y"])
+    for one, two in ((few, many), (many, few)):
+        both = one.join(two)
+        for bank in (few, many):
+            ours = both.subset(bank.item_ids).category_probabilities([-1.0, 0.3])
+            theirs = bank.category_probabilities([-1.0, 0.3])
+            np.testing.assert_allclose(ours[..., : theirs.shape[2]], theirs, atol=1e-12)
+            assert (ours[..., theirs.shape[2] :] == 0).all()
+        both.save(tmp_path / "both.npz")
+        again = ItemBank.load(tmp_path / "both.npz")
+        np.testing.assert_array_equal(again.parameters(), both.parameters())
+
+
+def test_graded_banks_in_different_codes_do_not_join():
+    one, two = (
+        replace(
+            ItemBank.from_thresholds(b=[[0.0, 1.0]], item_ids=[name]),
+            provenance={"codes": codes},
+        )
+        for name, codes in (("x", [0, 1, 2]), ("y", [1, 2, 3]))
+    )
+    with pytest.raises(InputError, match="codes from 0 on"):
+        one.join(two)
+    kept = replace(two, item_ids=np.array(["z"])).join(two)
+    assert kept.provenance["codes"] == [1, 2, 3]
