@@ -613,6 +613,7 @@ def test_refusals(call, words):
 # Fractions by quasi-likelihood -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_quasi_likelihood_of_fractions(oracle):
     """Fractions in a 2PL count as shares of one answer: what that gets right, and what not."""
     rng = np.random.default_rng(3)

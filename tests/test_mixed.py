@@ -260,6 +260,7 @@ def test_degenerate_items_are_fitted_under_priors_and_flagged(responses):
     assert "category 2 of its answers never used" in flags["d"]
 
 
+@pytest.mark.slow
 def test_what_is_stated_by_name_is_for_the_items_that_have_it(responses):
     r = responses.subset(items=responses.item_ids[[0, 1, 4, 5, 7, 8]])
     model = ["2pl", "2pl", "3pl", "3pl", "graded", "graded"]

@@ -39,7 +39,8 @@ class Fit:
         n_sparse: number of items that were estimated under the weak priors (see their flags).
         precision: "float64" or "float32".
         trace: log-posterior at each iteration (of the items that are not set aside, see
-            `irtcat.fit`); it never falls but by rounding.
+            `irtcat.fit`); it never falls but by rounding. With method "vi" the bound (ELBO), also
+            in ``bank.provenance["elbo"]``.
         groups: one row per group of subjects (one for all where items are anchored): n, mean, sd
             on the bank's scale, se_mean, se_sd (NaN where not estimated); None where the one
             population is the bank's.

@@ -102,6 +102,7 @@ def test_interrupted_in_passes(tmp_path):
     np.testing.assert_allclose(again.bank.parameters(), whole.bank.parameters(), rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_sparse_items_and_the_population():
     """Few subjects: weak priors on all items, and the population is estimated in passes too."""
     x = draw(12, 240, False)

@@ -264,6 +264,7 @@ def test_degenerate_data(key, priors):
     assert result.abilities.flags[2] == "no responses"
 
 
+@pytest.mark.slow
 def test_few_subjects_many_items():
     """10 subjects, 1,000 items: each item has ten answers."""
     result = run(simulate((10, 1000)), positive=True)
