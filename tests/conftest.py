@@ -41,21 +41,21 @@ MOST_MAPS = 12_000
 """Every compiled program takes memory maps, of which Linux lets a process have 65,530."""
 
 
-SLOW_CASES = """
-test_variational.py::test_close_to_em[2pl-hierarchical]
-test_variational.py::test_close_to_em[rasch-hierarchical]
-test_variational.py::test_close_to_em[4pl-vague]
-test_variational.py::test_degenerate_data[feasibility-hierarchical]
-test_stream.py::test_the_answer_is_that_of_memory[2pl-shape1-True]
-test_several.py::test_brute_force_finds_the_same[False]
-scoring/test_laws.py::test_point_estimates_are_global[wle]
-scoring/test_laws.py::test_precision[wle]
-test_likelihood.py::test_lines_give_what_curves_give[float64-True-0.08]
-test_likelihood.py::test_lines_give_what_curves_give[float32-True-0.08]
-test_mixed.py::test_a_graded_item_with_two_categories_may_be_of_either_model[gpcm-nominal]
-test_continuous.py::test_abilities_by_brute_force[beta]
-test_continuous.py::test_prediction_leaderboard_and_curves[beta]
-""".split()
+SLOW_CASES = [
+    "test_variational.py::test_close_to_em[2pl-hierarchical]",
+    "test_variational.py::test_close_to_em[rasch-hierarchical]",
+    "test_variational.py::test_close_to_em[4pl-vague]",
+    "test_variational.py::test_degenerate_data[feasibility-hierarchical]",
+    "test_stream.py::test_the_answer_is_that_of_memory[2pl-shape1-True]",
+    "test_several.py::test_brute_force_finds_the_same[False]",
+    "scoring/test_laws.py::test_point_estimates_are_global[wle]",
+    "scoring/test_laws.py::test_precision[wle]",
+    "test_likelihood.py::test_lines_give_what_curves_give[float64-True-0.08]",
+    "test_likelihood.py::test_lines_give_what_curves_give[float32-True-0.08]",
+    "test_mixed.py::test_a_graded_item_with_two_categories_may_be_of_either_model[gpcm-nominal]",
+    "test_continuous.py::test_abilities_by_brute_force[beta]",
+    "test_continuous.py::test_prediction_leaderboard_and_curves[beta]",
+]
 """Cases that are marked slow where the other cases of the same test are quick enough."""
 
 
