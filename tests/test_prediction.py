@@ -10,9 +10,10 @@ from scipy import stats
 
 from irtcat._checks import InputError
 from irtcat.bank import ItemBank
-from irtcat.prediction import ESTIMATORS, full_scores, model, predict
+from irtcat.prediction import ESTIMATORS, full_scores, model, predict, regression
 from irtcat.prediction.design import wilson_interval
 from irtcat.responses import Responses
+from irtcat.scoring import score
 
 N_ITEMS, N_NEW, K = 60, 40, 12
 
@@ -133,7 +134,7 @@ def test_ability_is_integrated_and_not_plugged_in(bank, calibration):
 def test_interpolated_curves_are_the_curves():
     steep = ItemBank.from_parameters(a=[5.0, 3.0, 0.2], b=[0.01, -1.0, 2.0])
     theta = np.linspace(-6.4, 6.4, 777)[None]
-    rest = model._rest_curves(steep, np.array([2]), np.ones((4, 1), bool))
+    rest = model._rest_curves(steep, np.array([2]), np.ones((4, 1), bool), np.ones(3))
     direct = steep.probability(theta[0])[:2]
     np.testing.assert_allclose(model._interpolate(rest.mean, theta)[0], direct.sum(0), atol=3e-5)
     variance = (direct * (1 - direct)).sum(0)
@@ -141,10 +142,10 @@ def test_interpolated_curves_are_the_curves():
 
 
 def test_many_items_are_taken_in_parts(bank, monkeypatch):
-    seen = np.ones((1, 3), bool)
-    whole = model._rest_curves(bank, np.arange(3), seen)
+    arguments = bank, np.arange(3), np.ones((1, 3), bool), np.linspace(0.5, 1.5, N_ITEMS)
+    whole = model._rest_curves(*arguments)
     monkeypatch.setattr(model, "ITEMS_AT_ONCE", 25)
-    np.testing.assert_allclose(model._rest_curves(bank, np.arange(3), seen).mean, whole.mean)
+    np.testing.assert_allclose(model._rest_curves(*arguments).mean, whole.mean)
 
 
 def test_mixture_quantile_is_a_quantile():
@@ -297,6 +298,9 @@ def test_no_responses(bank, calibration, new, chosen, estimator):
     assert told.flags[0] == "no responses"
     assert not told.flags[1:].any()
     assert not np.isnan(told.score[1:]).any()
+    if estimator in ("pirt", "gpirt"):
+        assert told.score[0] == pytest.approx(bank.probability(0.0).mean(), abs=1e-5)
+        return
     if estimator == "irt":
         theta = np.linspace(-8, 8, 2001)
         weight = stats.norm.pdf(theta) / stats.norm.pdf(theta).sum()
@@ -439,3 +443,183 @@ def test_fractions_do_not_fit_graded():
     graded = Responses.from_array([[0, 2], [1, 1]])
     with pytest.raises(InputError, match="in 3 categories"):
         predict(graded, ["i1"], Responses.from_array([[0.5, 0.2]]), estimator="mean")
+
+
+# --- regressions ---------------------------------------------------------------------------------
+
+
+def test_ridge_is_refitted_without_each_subject():
+    """Leave-one-out residuals, and the penalty that makes them smallest, by doing it."""
+    rng = np.random.default_rng(0)
+    for n, k in ((25, 6), (12, 20)):
+        x, y = rng.normal(size=(n, k)), rng.normal(size=(n, 2))
+        y[:, 0] += x[:, 0]
+
+        def without_each(penalty, x=x, y=y, n=n, k=k):
+            out = np.empty_like(y)
+            for i in range(n):
+                keep = np.arange(n) != i
+                # The intercept of the whole sample's centring stays: what the formula leaves out
+                # is one subject's row of the centred problem with an unpenalised mean.
+                z = np.column_stack([np.ones(n - 1), x[keep] - x.mean(0)])
+                solve = np.linalg.solve(z.T @ z + penalty * np.diag([0] + [1] * k), z.T @ y[keep])
+                out[i] = y[i] - np.concatenate([[1], x[i] - x.mean(0)]) @ solve
+            return out
+
+        losses = [(without_each(h) ** 2).sum() for h in regression.PENALTIES]
+        best = regression.PENALTIES[int(np.argmin(losses))]
+        ours = regression.fit_ridge(x, y)
+        np.testing.assert_allclose(ours.residuals, without_each(best), atol=1e-8)
+        z = x - x.mean(0)
+        slopes = np.linalg.solve(z.T @ z + best * np.eye(k), z.T @ (y - y.mean(0)))
+        np.testing.assert_allclose(ours.slopes, slopes, atol=1e-9)
+        np.testing.assert_allclose(ours(x[:2]), y.mean(0) + z[:2] @ slopes, atol=1e-9)
+
+
+def test_gaussian_process_is_conditioning():
+    """Mean and variance at the chosen hyperparameters, by inverting the joint covariance."""
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 2, (60, 8)).astype(float)
+    y = x[:, :4].mean(1) + 0.3 * x[:, 0] * x[:, 1] + 0.02 * rng.normal(size=60)
+    mean, sd = regression._gaussian_process(x[:50], y[:50], x[50:])
+    assert np.abs(mean - y[50:]).mean() < 0.5 * np.abs(y[:50].mean() - y[50:]).mean()
+    assert (sd > 0).all()
+    assert (np.abs(mean - y[50:]) / sd).max() < 4
+    far, spread = regression._gaussian_process(x[:50], y[:50], x[50:] + 30)
+    assert (spread > 5 * sd.max()).all()  # it knows where it has not been
+    assert np.isfinite(far).all()
+
+
+def test_aipw_is_unbiased_over_the_draw_of_items_whoever_the_subject_is(bank, calibration):
+    """Also for a subject unlike any calibrated one, whom ridge gets wrong."""
+    rng = np.random.default_rng(5)
+    x = (np.arange(N_ITEMS) % 3 == 0).astype(float)[None]  # knows nothing of difficulty
+    odd = Responses.from_array(x, item_ids=bank.item_ids)
+    told = []
+    for _ in range(300):
+        ids = rng.permutation(bank.item_ids)[:15]
+        part = subset_of(ids, probability=15 / N_ITEMS)
+        told.append(
+            [predict(calibration, part, odd, estimator=name).score[0] for name in ("aipw", "ridge")]
+        )
+    aipw, ridge = np.mean(told, axis=0)
+    error = np.std(told, axis=0)[0] / np.sqrt(300)
+    # The bounds of what the answers leave possible cut off little here.
+    assert aipw == pytest.approx(x.mean(), abs=4 * error)
+    assert abs(ridge - x.mean()) > 4 * error
+
+
+def test_regressions_correct_for_the_items_difficulty(bank, calibration, new):
+    """Easy items have a mean of their own; calibrated subjects tell what it means."""
+    truth, chosen = full_scores(new), bank.item_ids[np.argsort(bank.to_frame()["b"])[:20]]
+    error = {
+        name: np.abs(predict(calibration, chosen, new, estimator=name).score - truth).mean()
+        for name in ("mean", "ridge", "gp")
+    }
+    assert error["ridge"] < 0.5 * error["mean"]
+    assert error["gp"] < 0.5 * error["mean"]
+
+
+# --- the published mixtures ----------------------------------------------------------------------
+
+
+def test_plugged_in_and_mixed(bank, calibration, new, chosen):
+    """p-IRT at the mean of the posterior, and gp-IRT by its formula."""
+    x = new.subset(items=chosen).to_numpy()
+    theta = score(bank.subset(chosen), new.subset(items=chosen)).theta
+    rest = ~np.isin(bank.item_ids, chosen)
+    expected = (x.sum(1) + bank.probability(theta)[rest].sum(0)) / N_ITEMS
+    pirt = predict(calibration, chosen, new, bank=bank, estimator="pirt")
+    np.testing.assert_allclose(pirt.score, expected, atol=1e-5)
+    own = predict(calibration, chosen, calibration, bank=bank, estimator="pirt").score
+    bias = np.mean((own - full_scores(calibration)) ** 2)
+    mean = x.mean(1)
+    v = np.maximum(((x - mean[:, None]) ** 2).sum(1) / K**2, 0.25 / K / (K + 2)) * (1 - K / N_ITEMS)
+    share = bias / (bias + v)
+    mixed = predict(calibration, chosen, new, bank=bank, estimator="gpirt").score
+    np.testing.assert_allclose(mixed, share * mean + (1 - share) * expected, atol=1e-5)
+
+
+def test_several_abilities_are_integrated():
+    """Two abilities, against the plain two-dimensional integral."""
+    rng = np.random.default_rng(7)
+    slopes = np.column_stack([rng.uniform(0.5, 1.5, 30), rng.uniform(-0.5, 1.5, 30)])
+    bank = ItemBank.from_slopes(slopes, rng.normal(0, 1, 30), correlations=[[1, 0.3], [0.3, 1]])
+    calibration = bank.simulate(rng.multivariate_normal([0, 0], bank.correlations, 50), seed=1)
+    new = bank.simulate([[1.0, -0.5], [-1.0, 1.5]], seed=2)
+    chosen = bank.item_ids[:14]
+    told = predict(calibration, chosen, new, bank=bank, estimator="irt", interval=0.9)
+    line = np.linspace(-5, 5, 161)
+    grid = np.stack(np.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
+    p = bank.probability(grid)
+    x = new.to_numpy()[:, :14]
+    log_post = x @ np.log(p[:14]) + (1 - x) @ np.log1p(-p[:14])
+    log_post += stats.multivariate_normal([0, 0], bank.correlations).logpdf(grid)
+    post = np.exp(log_post - log_post.max(1, keepdims=True))
+    post /= post.sum(1, keepdims=True)
+    expected = (x.sum(1) + post @ p[14:].sum(0)) / 30
+    np.testing.assert_allclose(told.score, expected, atol=0.01)  # the posterior is nearly Normal
+    assert (told.lower < expected).all()
+    assert (expected < told.upper).all()
+
+
+# --- groups, weights, and being better -----------------------------------------------------------
+
+
+def test_groups_and_weights(bank, calibration, new, chosen, estimator):
+    """A weighted score of groups is the weighted mean of the groups' for linear estimators."""
+    labels = np.where(np.arange(N_ITEMS) < 20, "easy", "hard")
+    told = predict(
+        calibration, chosen, new, bank=bank, estimator=estimator,
+        groups=labels, weights={"easy": 3.0, "hard": 1.0},
+    )  # fmt: skip
+    groups = told.groups.set_index(["subject", "group"])["score"].unstack().loc[told.subject_ids]  # noqa: PD010
+    assert groups.shape == (N_NEW, 2)
+    assert groups.notna().all(axis=None)
+    frame = told.groups
+    assert (frame.lower <= frame.score).all()
+    assert (frame.score <= frame.upper).all()
+    whole = predict(calibration, bank.item_ids, new, bank=bank, estimator=estimator,
+                    groups=labels, weights={"easy": 3.0, "hard": 1.0})  # fmt: skip
+    X = new.to_numpy()
+    expected = 0.75 * X[:, :20].mean(1) + 0.25 * X[:, 20:].mean(1)
+    np.testing.assert_allclose(whole.score, expected, atol=1e-9)
+    easy = whole.groups[whole.groups.group == "easy"]
+    np.testing.assert_allclose(easy.score, X[:, :20].mean(1), atol=1e-9)
+    if estimator == "irt":
+        mixed = 0.75 * groups["easy"] + 0.25 * groups["hard"]
+        np.testing.assert_allclose(told.score, mixed, atol=1e-6)
+
+
+def test_probability_of_being_better(bank, calibration, new, chosen):
+    told = predict(calibration, chosen, new, bank=bank, estimator="irt")
+    table = told.beats()
+    assert table.shape == (N_NEW, 80)
+    field = full_scores(calibration)
+    order = np.argsort(field)
+    assert (np.diff(table.to_numpy()[:, order], axis=1) <= 1e-12).all()
+    truth = full_scores(new)
+    better = truth[:, None] > field[None]
+    sure = table.to_numpy() > 0.8
+    assert better[sure].mean() > 0.8
+    known = predict(calibration, bank.item_ids, new, bank=bank, estimator="irt").beats()
+    ties = np.isclose(truth[:, None], field[None])
+    np.testing.assert_array_equal(known.to_numpy(), np.where(ties, 0.5, better))
+
+
+WEIGHTS = {
+    "no column": ({"groups": "topic"}, "column of the items"),
+    "too few labels": ({"groups": ["a"]}, "one label for 60"),
+    "no label": ({"groups": [None] + ["a"] * 59}, "i1"),
+    "unknown group": ({"groups": ["a"] * 60, "weights": {"b": 1.0}}, "groups"),
+    "mapping without groups": ({"weights": {"a": 1.0}}, "array"),
+    "negative": ({"weights": np.r_[-1.0, np.ones(59)]}, "at least 0"),
+    "too few weights": ({"weights": [1.0]}, "60 items"),
+}
+
+
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_bad_groups_and_weights(case, calibration, new, chosen):
+    arguments, words = WEIGHTS[case]
+    with pytest.raises(InputError, match=words):
+        predict(calibration, chosen, new, estimator="mean", **arguments)

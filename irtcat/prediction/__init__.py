@@ -1,6 +1,7 @@
 """Telling the full-benchmark score and rank from a subset's responses: one table, one function."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._matrix import observed
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.prediction._task import Estimate, Prediction, Task, full_scores
+from irtcat.prediction._result import Prediction
+from irtcat.prediction._task import Estimate, Task, full_scores
+from irtcat.prediction._weights import item_groups, item_weights
 from irtcat.prediction.design import predict_mean, predict_weighted
-from irtcat.prediction.model import predict_irt
+from irtcat.prediction.model import predict_gpirt, predict_irt, predict_pirt
+from irtcat.prediction.regression import predict_aipw, predict_gp, predict_ridge
 from irtcat.responses import Responses
 
 if TYPE_CHECKING:
@@ -32,10 +36,15 @@ ESTIMATORS: dict[str, Callable[[Task], Estimate]] = {
     "mean": predict_mean,
     "weighted": predict_weighted,
     "irt": predict_irt,
+    "pirt": predict_pirt,
+    "gpirt": predict_gpirt,
+    "ridge": predict_ridge,
+    "gp": predict_gp,
+    "aipw": predict_aipw,
 }
 """Score estimators by name; to add one, write a function of a `Task` and add a row."""
 
-WITHOUT_BANK = frozenset({"mean", "weighted"})
+WITHOUT_BANK = frozenset({"mean", "weighted", "ridge", "gp", "aipw"})
 """Estimators that never ask for `Task.bank`, so that nothing need be calibrated for them."""
 
 
@@ -46,21 +55,33 @@ def predict(
     bank: ItemBank | None = None,
     estimator: str = "irt",
     interval: float = 0.95,
+    *,
+    groups: Any = None,
+    weights: Any = None,
+    seed: int = 0,
 ) -> Prediction:
     """Tell new subjects' full scores and ranks from their responses to a few items.
 
-    The full score is the mean response over all N items of the calibration matrix, 0 to 1.
+    The full score is the mean response over all N items of the calibration matrix, 0 to 1 (or the
+    mean weighted by ``weights``).
 
     | estimator | score | interval |
     |---|---|---|
     | mean | mean of the m answers | Wilson's, as if the m of N items were drawn at random |
     | weighted | the same with the subset's weights | the same for the effective number of items |
     | irt | answers, and the model's expectation for all other items | posterior predictive |
+    | pirt | the same with the ability plugged in (tinyBenchmarks) | the unseen answers' variance |
+    | gpirt | mixture of weighted and pirt by their errors (tinyBenchmarks) | of both |
+    | ridge | ridge regression on the answers | leave-one-out errors of calibrated subjects |
+    | gp | Gaussian-process regression on the answers | posterior predictive |
+    | aipw | ridge, corrected by its errors on the sampled items | of the corrections |
 
     Every score and interval is kept within what the answers leave possible:
     ``[sum x / N, (sum x + N - m) / N]``. The mean is unbiased for items drawn at random; of items
-    picked for their difficulty or information it estimates their own mean, and is flagged. The
-    irt interval takes the bank as the truth.
+    picked for their difficulty or information it estimates their own mean, and is flagged; aipw
+    is unbiased likewise. The irt interval takes the bank as
+    the truth. Regressions hold for subjects like the calibrated ones, and mislead outside them.
+    A bank of several abilities serves irt, pirt and gpirt as well.
 
     Args:
         calibration_responses: responses of the calibrated subjects to all items.
@@ -71,9 +92,15 @@ def predict(
             ``calibration_responses``. Not used by "mean" and "weighted".
         estimator: one of the above.
         interval: probability of the intervals, in (0, 1).
+        groups: groups of items, for scores by group as well (`Prediction.groups`): a column of
+            ``calibration_responses.items``, or one label an item.
+        weights: weight of each item in the score, or with ``groups`` of each group (a mapping):
+            a group's weight is shared equally by its items. They are made to sum to 1.
+        seed: of whatever an estimator draws.
 
     Returns:
-        Scores, intervals and ranks. ``rank`` is 1 + the number of calibrated subjects with a
+        Scores, intervals and ranks; `Prediction.beats` gives the probability of being above each
+        calibrated subject. ``rank`` is 1 + the number of calibrated subjects with a
         higher full score (`full_scores`). A subject without any answer is flagged "no responses":
         "irt" then predicts the population, and the others give NaN with the interval [0, 1].
 
@@ -103,10 +130,37 @@ def predict(
         if not isinstance(value, Responses):
             advice = "Build them with Responses.from_array."
             raise argument_error(name, "Responses", type(value).__name__, advice)
-    item_ids, weights, sampled = _read_subset(subset, calibration_responses)
+    item_ids, shares, sampled = _read_subset(subset, calibration_responses)
     answers = _align(new_responses, item_ids, calibration_responses)
-    task = Task(calibration_responses, answers, weights, sampled, float(interval), bank)
-    return _finish(task, ESTIMATORS[estimator](task), estimator)
+    labels = item_groups(calibration_responses, groups)
+    task = Task(
+        calibration_responses,
+        answers,
+        shares,
+        sampled,
+        float(interval),
+        bank,
+        np.asarray(getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float),
+        item_weights(calibration_responses.n_items, weights, labels),
+        seed,
+    )
+    told = _finish(task, ESTIMATORS[estimator](task), estimator)
+    if labels is None:
+        return told
+    return replace(told, groups=_by_group(task, labels, estimator))
+
+
+def _by_group(task: Task, labels: np.ndarray, estimator: str) -> pd.DataFrame:
+    """The scores on the items of each group."""
+    parts = []
+    for label in pd.unique(labels):
+        own = labels == label
+        part = replace(task, item_weights=own / own.sum())
+        told = _finish(part, ESTIMATORS[estimator](part), estimator)
+        columns = {"subject": told.subject_ids, "group": label, "score": told.score}
+        columns |= {"lower": told.lower, "upper": told.upper, "flags": told.flags}
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, FloatArray, bool | None]:
@@ -178,18 +232,21 @@ def _recode(values: np.ndarray, new: Responses, calibration: Responses) -> np.nd
 
 def _finish(task: Task, estimate: Estimate, estimator: str) -> Prediction:
     """Keep within what is possible, rank among the calibrated subjects, and flag."""
-    n_seen = (~np.isnan(task.x)).sum(axis=1)
-    least = np.nansum(task.x, axis=1) / task.n_items
-    most = least + (task.n_items - n_seen) / task.n_items
+    seen, t = ~np.isnan(task.x), task.weights_of_chosen
+    n_seen = seen.sum(axis=1)
+    least = np.where(seen, task.x, 0) @ t
+    most = least + np.where(seen.all(axis=1) & (seen.shape[1] == task.n_items), 0, 1 - seen @ t)
     # Rounded, so that sums taken in another order do not break ties.
     score, lower, upper = (np.round(np.clip(part, least, most), 12) for part in estimate[:3])
     lower = np.where(np.isnan(lower), least, lower)
     upper = np.where(np.isnan(upper), most, upper)
-    field = full_scores(task.calibration)
-    field = np.sort(np.round(field[~np.isnan(field)], 12))
+    ids = np.asarray(task.calibration.subject_ids)[task.usable]
+    index = pd.Index(ids, dtype=object, name="calibrated")
+    field = pd.Series(task.all_targets[task.usable], index=index, name="score")
+    ordered = np.sort(np.round(field.to_numpy(), 12))
 
     def rank(scores: FloatArray) -> FloatArray:
-        place = 1.0 + len(field) - np.searchsorted(field, scores, side="right")
+        place = 1.0 + len(ordered) - np.searchsorted(ordered, scores, side="right")
         return np.where(np.isnan(scores), np.nan, place)
 
     return Prediction(
@@ -203,7 +260,7 @@ def _finish(task: Task, estimate: Estimate, estimator: str) -> Prediction:
         _flags(task, estimate, n_seen),
         estimator,
         task.interval,
-        len(field),
+        field,
     )
 
 

@@ -1,4 +1,4 @@
-"""What an estimator of the full score is given, what it gives back, and the finished table."""
+"""What an estimator of the full score is given, and what it gives back."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +10,11 @@ import pandas as pd
 from irtcat._checks import argument_error
 from irtcat._matrix import observed, row_blocks
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank
 from irtcat.fitting import fit
 from irtcat.responses import Responses
 
-__all__ = ["Estimate", "Prediction", "Task", "full_scores"]
+__all__ = ["Estimate", "Task", "filled", "full_scores", "patterns"]
 
 
 class Estimate(NamedTuple):
@@ -45,6 +45,9 @@ class Task:
         sampled: whether the items are a probability sample; None where that is not known.
         interval: probability of the interval.
         given: the bank that was given, or None.
+        probabilities: inclusion probability of each of these items, NaN where chosen otherwise.
+        item_weights: weight t of every item of the calibration in the score; they sum to 1.
+        seed: of whatever an estimator draws.
     """
 
     calibration: Responses
@@ -53,6 +56,9 @@ class Task:
     sampled: bool | None
     interval: float
     given: ItemBank | None
+    probabilities: FloatArray
+    item_weights: FloatArray
+    seed: int = 0
 
     @property
     def n_items(self) -> int:
@@ -65,6 +71,58 @@ class Task:
         return self.answers.to_numpy() / max(self.answers.n_categories - 1, 1)
 
     @cached_property
+    def chosen(self) -> np.ndarray:
+        """Positions of the chosen items among the calibration's."""
+        index = pd.Index(np.asarray(self.calibration.item_ids, dtype=str))
+        return index.get_indexer(pd.Index(np.asarray(self.answers.item_ids, dtype=str)))
+
+    @property
+    def weights_of_chosen(self) -> FloatArray:
+        """Weight t of the chosen items in the score."""
+        return self.item_weights[self.chosen]
+
+    @cached_property
+    def usable(self) -> np.ndarray:
+        """Calibrated subjects that have a score."""
+        return np.flatnonzero(~np.isnan(self.all_targets))
+
+    @cached_property
+    def all_targets(self) -> FloatArray:
+        """Full scores of all calibrated subjects, NaN where there is none."""
+        return full_scores(self.calibration, self.item_weights)
+
+    @property
+    def targets(self) -> FloatArray:
+        """Full scores of the calibrated subjects that have one.
+
+        Raises:
+            InputError: fewer than 2 of them have.
+        """
+        if len(self.usable) < 2:
+            must = "such that at least 2 subjects have a score"
+            raise argument_error("calibration_responses", must, len(self.usable))
+        return self.all_targets[self.usable]
+
+    @cached_property
+    def features(self) -> FloatArray:
+        """Answers of those subjects to the chosen items; gaps are filled (`filled`)."""
+        return filled(self.calibration, self.chosen)[self.usable]
+
+    @property
+    def chances(self) -> FloatArray:
+        """Inclusion probabilities: 1 for items beside a sample, m / N where none are told."""
+        told = np.isfinite(self.probabilities)
+        if told.any():
+            return np.where(told, self.probabilities, 1.0)
+        return np.full(len(told), len(told) / self.n_items)
+
+    def note_of_design(self) -> np.ndarray:
+        """The flag of design-based estimates where the items are known not to be a sample."""
+        # None: nothing is known of how the items came about, so nothing is claimed.
+        note = "items not drawn at random" if self.sampled is False else ""
+        return np.full(len(self.x), note, dtype=object)
+
+    @cached_property
     def bank(self) -> ItemBank:
         """All items, calibrated, in the calibration's order.
 
@@ -73,8 +131,6 @@ class Task:
         Raises:
             InputError: the bank lacks an item of the calibration, or is for other categories.
         """
-        if self.given is not None:
-            one_ability(self.given, "predictions")
         if self.given is None:
             model = "2pl" if self.calibration.trials is None else "binomial"
             return fit(self.calibration, model, standard_errors="none").bank
@@ -93,62 +149,51 @@ class Task:
         return bank
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """Full-benchmark scores and ranks of new subjects, told from a subset's responses.
+def patterns(x: FloatArray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Which columns are observed, and the rows with this pattern of gaps, for each pattern."""
+    seen = ~np.isnan(x)
+    kinds, of_row = np.unique(seen, axis=0, return_inverse=True)
+    order = of_row.ravel()
+    return [(kind, np.flatnonzero(order == number)) for number, kind in enumerate(kinds)]
 
-    Attributes:
-        subject_ids: one id per new subject.
-        score: estimated mean response over all items of the calibration matrix, 0 to 1; NaN only
-            where ``flags`` says "no responses".
-        lower: lower end of the score's interval.
-        upper: upper end.
-        rank: place among the calibrated subjects and this one, 1 = best; NaN where the score is.
-        rank_lower: best place in the interval (that of ``upper``).
-        rank_upper: worst place in the interval (that of ``lower``).
-        flags: text per subject, empty where there is nothing to say.
-        estimator: how the scores were estimated.
-        interval: probability of the interval.
-        n_calibrated: how many calibrated subjects the ranks refer to.
+
+def filled(responses: Responses, at: np.ndarray) -> FloatArray:
+    """Scores, 0 to 1, of all subjects on some items, gaps filled by an additive guess.
+
+    The guess is the item's mean plus what the subject's mean exceeds that of the items it
+    answered, within [0, 1]; items that nobody answered get the subject's own mean.
     """
-
-    subject_ids: np.ndarray
-    score: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    rank: FloatArray
-    rank_lower: FloatArray
-    rank_upper: FloatArray
-    flags: np.ndarray
-    estimator: str
-    interval: float
-    n_calibrated: int
-
-    def __len__(self) -> int:
-        return len(self.subject_ids)
-
-    def __repr__(self) -> str:
-        return f"Prediction({len(self)} subjects, {self.estimator}, {self.interval:.0%} intervals)"
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per subject: score, lower, upper, the three ranks, estimator, flags."""
-        table = pd.DataFrame(index=pd.Index(self.subject_ids, dtype=object, name="subject"))
-        for name in ("score", "lower", "upper"):
-            table[name] = getattr(self, name)
-        for name in ("rank", "rank_lower", "rank_upper"):  # whole numbers, <NA> where unknown
-            table[name] = pd.array(getattr(self, name), dtype="Int64")
-        table["estimator"] = self.estimator
-        table["flags"] = self.flags
-        return table
+    top = max(responses.n_categories - 1, 1)
+    x = responses.subset(items=at).to_numpy() / top
+    gaps = np.isnan(x)
+    if not gaps.any():
+        return x
+    total, count = np.zeros(responses.n_items), np.zeros(responses.n_items)
+    for rows in row_blocks(responses.shape):
+        seen = observed(responses.values[rows])
+        total += responses.values[rows].sum(axis=0, where=seen, dtype=np.float64)
+        count += seen.sum(axis=0)
+    mean = np.divide(total, top * count, out=np.full(len(total), np.nan), where=count > 0)
+    mean = np.where(np.isnan(mean), np.nanmean(mean) if count.any() else 0.5, mean)
+    own = full_scores(responses)
+    expected = np.full(len(own), np.nan)
+    for rows in row_blocks(responses.shape):
+        seen = observed(responses.values[rows])
+        n = seen.sum(axis=1)
+        np.divide(seen @ mean, n, out=expected[rows], where=n > 0)
+    ahead = np.nan_to_num(own - expected)
+    return np.where(gaps, np.clip(mean[at] + ahead[:, None], 0, 1), x)
 
 
-def full_scores(responses: Responses) -> FloatArray:
+def full_scores(responses: Responses, weights: FloatArray | None = None) -> FloatArray:
     """Full score of each subject: the mean of its observed responses, on a scale from 0 to 1.
 
-    ``score_i = sum_j x_ij / (m_i (K - 1))`` over the m_i items with a response, K categories.
+    ``score_i = sum_j x_ij / (m_i (K - 1))`` over the m_i items with a response, K categories; with
+    weights ``sum_j t_j x_ij / ((K - 1) sum_j t_j)`` over the same.
 
     Args:
         responses: right/wrong, fractional or graded responses.
+        weights: weight t of each item, at least 0; equal by default.
 
     Returns:
         One number per subject, 0 to 1; NaN for a subject without a response. With gaps the scores
@@ -162,6 +207,10 @@ def full_scores(responses: Responses) -> FloatArray:
     scores = np.full(responses.n_subjects, np.nan)
     for rows in row_blocks(responses.shape):
         seen = observed(responses.values[rows])
-        total = responses.values[rows].sum(axis=1, where=seen, dtype=np.float64)
-        np.divide(total, top * seen.sum(axis=1), out=scores[rows], where=seen.any(axis=1))
+        if weights is None:
+            total = responses.values[rows].sum(axis=1, where=seen, dtype=np.float64)
+            size = seen.sum(axis=1, dtype=np.float64)
+        else:
+            total, size = np.where(seen, responses.values[rows], 0) @ weights, seen @ weights
+        np.divide(total, top * size, out=scores[rows], where=size > 0)
     return scores

@@ -10,8 +10,11 @@ __all__ = ["predict_mean", "predict_weighted", "wilson_interval"]
 
 
 def predict_mean(task: Task) -> Estimate:
-    """Raw mean of the answers, ``sum_j x_j / m``; Wilson interval for m of N items drawn."""
-    return _weighted_mean(task, np.ones(len(task.weights)))
+    """Raw mean of the answers, ``sum_j x_j / m``; Wilson interval for m of N items drawn.
+
+    Where items weigh differently in the score (``weights=`` of `irtcat.predict`) they do here.
+    """
+    return _weighted_mean(task, task.weights_of_chosen * task.n_items)
 
 
 def predict_weighted(task: Task) -> Estimate:
@@ -19,7 +22,7 @@ def predict_weighted(task: Task) -> Estimate:
 
     The interval is Wilson's for ``(sum w)^2 / sum w^2`` items, which equal weights would make m.
     """
-    return _weighted_mean(task, task.weights)
+    return _weighted_mean(task, task.weights * task.weights_of_chosen * task.n_items)
 
 
 def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:
@@ -27,16 +30,14 @@ def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:
     seen = ~np.isnan(task.x)
     total = seen @ weights
     usable = total > 0
-    mean = np.full(len(total), np.nan)
+    mean = np.full(len(total), np.nan)  # also where no answered item counts in the score
     np.divide(np.where(seen, task.x, 0) @ weights, total, out=mean, where=usable)
     mean = np.clip(mean, 0, 1)  # weights of 1/3 may sum to more than 1 by rounding
     effective = np.zeros(len(total))
     np.divide(total**2, seen @ weights**2, out=effective, where=usable)
     n = _corrected_size(effective, seen.sum(axis=1), task.n_items)
     lower, upper = wilson_interval(mean, n, task.interval)
-    # None: nothing is known of how the items came about, so nothing is claimed.
-    note = "items not drawn at random" if task.sampled is False else ""
-    return Estimate(mean, lower, upper, np.full(len(mean), note, dtype=object))
+    return Estimate(mean, lower, upper, task.note_of_design())
 
 
 def _corrected_size(effective: FloatArray, n_seen: np.ndarray, n_items: int) -> FloatArray:

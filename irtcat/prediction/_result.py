@@ -1,0 +1,89 @@
+"""The finished table of predicted scores and ranks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr, ndtri
+
+from irtcat._types import FloatArray
+
+__all__ = ["Prediction"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Full-benchmark scores and ranks of new subjects, told from a subset's responses.
+
+    Attributes:
+        subject_ids: one id per new subject.
+        score: estimated mean response over all items of the calibration matrix, 0 to 1; NaN only
+            where ``flags`` says "no responses".
+        lower: lower end of the score's interval.
+        upper: upper end.
+        rank: place among the calibrated subjects and this one, 1 = best; NaN where the score is.
+        rank_lower: best place in the interval (that of ``upper``).
+        rank_upper: worst place in the interval (that of ``lower``).
+        flags: text per subject, empty where there is nothing to say.
+        estimator: how the scores were estimated.
+        interval: probability of the interval.
+        field: full scores of the calibrated subjects that the ranks refer to, by subject id.
+        groups: scores by group of items (columns subject, group, score, lower, upper, flags), or
+            None where no groups were given.
+    """
+
+    subject_ids: np.ndarray
+    score: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    rank: FloatArray
+    rank_lower: FloatArray
+    rank_upper: FloatArray
+    flags: np.ndarray
+    estimator: str
+    interval: float
+    field: pd.Series
+    groups: pd.DataFrame | None = None
+
+    def __len__(self) -> int:
+        return len(self.subject_ids)
+
+    def __repr__(self) -> str:
+        return f"Prediction({len(self)} subjects, {self.estimator}, {self.interval:.0%} intervals)"
+
+    @property
+    def n_calibrated(self) -> int:
+        """How many calibrated subjects the ranks refer to."""
+        return len(self.field)
+
+    def beats(self) -> pd.DataFrame:
+        """Probability that each subject's full score is above each calibrated subject's.
+
+        ``Phi((score - s) / sd)``, with the SD of the half of the interval on the side of s: that
+        of a Normal whose interval this is. Where nothing is uncertain it is 1, 0, or 1/2 for
+        equal scores; NaN where there is no score.
+
+        Returns:
+            Subjects x calibrated subjects.
+        """
+        z = ndtri(0.5 + self.interval / 2)
+        score, other = self.score[:, None], self.field.to_numpy(float)[None, :]
+        half = np.where(other < score, self.score[:, None] - self.lower[:, None],
+                        self.upper[:, None] - self.score[:, None])  # fmt: skip
+        ahead = score - np.round(other, 12)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(half > 0, ahead * z / half, np.sign(ahead) * np.inf)
+        ratio = np.where(np.isnan(ratio) & (ahead == 0), 0.0, ratio)
+        index = pd.Index(self.subject_ids, dtype=object, name="subject")
+        return pd.DataFrame(ndtr(ratio), index=index, columns=self.field.index)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per subject: score, lower, upper, the three ranks, estimator, flags."""
+        table = pd.DataFrame(index=pd.Index(self.subject_ids, dtype=object, name="subject"))
+        for name in ("score", "lower", "upper"):
+            table[name] = getattr(self, name)
+        for name in ("rank", "rank_lower", "rank_upper"):  # whole numbers, <NA> where unknown
+            table[name] = pd.array(getattr(self, name), dtype="Int64")
+        table["estimator"] = self.estimator
+        table["flags"] = self.flags
+        return table

@@ -1,0 +1,229 @@
+"""Estimators that regress full scores on the answers to the chosen items: ridge, GP, AIPW."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.optimize import minimize
+from scipy.special import ndtri
+
+from irtcat._types import FloatArray
+from irtcat.prediction._task import Estimate, Task, patterns
+
+__all__ = ["Ridge", "fit_ridge", "predict_aipw", "predict_gp", "predict_ridge"]
+
+PENALTIES = np.geomspace(1e-3, 1e4, 29)
+"""Ridge penalties that are tried, in answers: with 10, ten answers of pure noise are added."""
+
+FOLDS = 5
+MOST_SUBJECTS = 1500
+"""A Gaussian process is fitted to so many calibrated subjects at most."""
+
+
+class Ridge(NamedTuple):
+    """A ridge regression of one or more targets on answers, by leave-one-out the best penalty.
+
+    Attributes:
+        centre: mean of the features.
+        mean: mean of the targets.
+        slopes: features x targets.
+        residuals: leave-one-out residuals, subjects x targets.
+    """
+
+    centre: FloatArray
+    mean: FloatArray
+    slopes: FloatArray
+    residuals: FloatArray
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Predictions, rows x targets."""
+        return self.mean + (x - self.centre) @ self.slopes
+
+
+def fit_ridge(features: FloatArray, targets: FloatArray) -> Ridge:
+    """Ridge regression with the penalty that leaves the smallest leave-one-out errors.
+
+    ``slopes = (Z'Z + h I)^-1 Z'y`` with centred features Z; leave-one-out residuals are
+    ``(y - fitted) / (1 - H_ii)``, one eigendecomposition serves all penalties.
+
+    References:
+        Golub, Heath & Wahba (1979), Technometrics 21, 215-223.
+    """
+    centre, mean = features.mean(axis=0), targets.mean(axis=0)
+    z, y = features - centre, targets - mean
+    n = len(z)
+    if z.shape[1] == 0 or n < 3:
+        return Ridge(centre, mean, np.zeros((z.shape[1], y.shape[1])), y * n / max(n - 1, 1))
+    wide = z.shape[1] > n
+    values, vectors = eigh(z @ z.T if wide else z.T @ z)
+    values = np.maximum(values, 0.0)
+    basis = vectors if wide else z @ vectors  # subjects x components
+    scale = values if wide else np.ones_like(values)
+    inner = basis.T @ y
+    best: tuple[float, FloatArray, float] | None = None
+    for penalty in PENALTIES:
+        shrunk = scale / (values + penalty)
+        leverage = 1 / n + (basis**2) @ shrunk
+        errors = (y - basis @ (shrunk[:, None] * inner)) / np.maximum(1 - leverage, 1e-6)[:, None]
+        loss = float((errors**2).sum())
+        if best is None or loss < best[0]:
+            best = loss, errors, penalty
+    assert best is not None
+    _, residuals, penalty = best
+    weight = 1 / (values + penalty)
+    whole = vectors @ (weight[:, None] * inner)
+    return Ridge(centre, mean, z.T @ whole if wide else whole, residuals)
+
+
+def _by_pattern(
+    task: Task, rule: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
+) -> Estimate:
+    """Apply a rule to the subjects of each pattern of gaps: it sees only what they answered."""
+    out = np.full((3, len(task.x)), np.nan)
+    for seen, rows in patterns(task.x):
+        if seen.any():
+            out[:, rows] = rule(seen, rows)
+    return Estimate(*out)
+
+
+def predict_ridge(task: Task) -> Estimate:
+    """Ridge regression of the full score on the answers.
+
+    The interval adds quantiles of the calibrated subjects' leave-one-out errors (jackknife): it
+    holds for subjects like them, on items that were chosen without looking at them. A gap is
+    regressed without: those subjects' regression has only the items they answered.
+
+    References:
+        Barber et al. (2021), Annals of Statistics 49, 486-507 (jackknife and jackknife+).
+    """
+
+    def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        model = fit_ridge(task.features[:, seen], task.targets[:, None])
+        score = model(task.x[np.ix_(rows, seen)])[:, 0]
+        low, high = _error_quantiles(model.residuals[:, 0], task.interval)
+        return score, score + low, score + high
+
+    return _by_pattern(task, rule)
+
+
+def _error_quantiles(errors: FloatArray, interval: float) -> tuple[float, float]:
+    """Quantiles of errors, further out by one of n + 1 as for one subject more."""
+    n = len(errors)
+    reach = min(1.0, np.ceil((n + 1) * (0.5 + interval / 2)) / n)
+    return float(np.quantile(errors, 1 - reach)), float(np.quantile(errors, reach))
+
+
+def predict_gp(task: Task) -> Estimate:
+    """Gaussian-process regression of the full score on the answers.
+
+    ``cov(x, x') = v_1 (x - m).(x' - m) / k + v_2 exp(-|x - x'|^2 / (k l^2))`` and noise, all four
+    by the greatest marginal likelihood; the interval is the posterior predictive's. Fitted to
+    1,500 calibrated subjects at most, spread evenly over the scores.
+
+    References:
+        Rasmussen & Williams (2006), Gaussian Processes for Machine Learning, sections 2.2, 5.4.
+    """
+    order = np.argsort(task.targets, kind="stable")
+    every = order[np.unique(np.linspace(0, len(order) - 1, MOST_SUBJECTS).round().astype(int))]
+
+    def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        old, new = task.features[every][:, seen], task.x[np.ix_(rows, seen)]
+        mean, sd = _gaussian_process(old, task.targets[every], new)
+        z = ndtri(0.5 + task.interval / 2)
+        return mean, mean - z * sd, mean + z * sd
+
+    return _by_pattern(task, rule)
+
+
+def _gaussian_process(
+    x: FloatArray, y: FloatArray, new: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Posterior mean and predictive SD at new points."""
+    k = x.shape[1]
+    centre, mean, unit = x.mean(axis=0), y.mean(), max(y.std(), 1e-6)
+    old, there, target = x - centre, new - centre, (y - mean) / unit
+    linear = old @ old.T / k
+    square = np.maximum(_squared(old, old) / k, 0)
+    n = len(y)
+
+    def covariance(theta: FloatArray) -> FloatArray:
+        v1, v2, length, noise = np.exp(theta)
+        return v1 * linear + v2 * np.exp(-square / length**2) + noise * np.eye(n)
+
+    def loss(theta: FloatArray) -> float:
+        factor = cho_factor(covariance(theta), lower=True, check_finite=False)
+        fit = target @ cho_solve(factor, target, check_finite=False)
+        # A weak pull to the start keeps what the data do not tell from running away.
+        return float(0.5 * fit + np.log(np.diagonal(factor[0])).sum()) + 0.02 * float(
+            ((theta - start) ** 2).sum()
+        )
+
+    signal = max(float(np.trace(linear)) / n, 1e-6)
+    start = np.log([0.8 / signal, 0.2, 0.7, 0.1])
+    bounds = [(s - 6, s + 6) for s in start]
+    bounds[3] = (np.log(1e-4), 1.0)
+    thin = slice(None, None, max(1, n // 400))  # hyperparameters need no more
+    whole = linear, square, target, n
+    linear, square, target = linear[thin, thin], square[thin, thin], target[thin]
+    n = len(target)
+    found = minimize(loss, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40})
+    linear, square, target, n = whole
+    v1, v2, length, noise = np.exp(found.x)
+    factor = cho_factor(covariance(found.x), lower=True, check_finite=False)
+    cross = v1 * there @ old.T / k + v2 * np.exp(-_squared(there, old) / k / length**2)
+    own = v1 * (there**2).sum(axis=1) / k + v2 + noise
+    away = cho_solve(factor, cross.T, check_finite=False)
+    variance = np.maximum(own - (cross * away.T).sum(axis=1), 0)
+    return mean + unit * (cross @ cho_solve(factor, target)), unit * np.sqrt(variance)
+
+
+def _squared(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Squared distances of all rows of a to all rows of b."""
+    return (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
+
+
+def predict_aipw(task: Task) -> Estimate:
+    """Regression, corrected by its own errors on the sampled items: doubly robust.
+
+    The sampled items are parted into F = 5 folds. For fold f the ridge regression on the answers
+    outside it predicts every item, m_j, and its errors on the items of f stand for those on all
+    items that it has not seen:
+
+        score_f = sum_U t_j m_j + sum_{S - f} t_j (x_j - m_j)
+                  + sum_f t_j (F / pi_j - F + 1) (x_j - m_j),
+
+    with item weights t (1/N) and inclusion probabilities pi; the score is the mean over the folds.
+    Unbiased over the draw of the items whatever the regression is worth; precise where it is good.
+    The interval is Normal, with the variance of the corrections under independent draws.
+
+    References:
+        Saerndal, Swensson & Wretman (1992), Model Assisted Survey Sampling, section 6.5; Robins,
+        Rotnitzky & Zhao (1994), JASA 89, 846-866; Chernozhukov et al. (2018), Econometrics
+        Journal 21, C1-C68 (cross-fitting).
+    """
+    chance = task.chances
+    z = ndtri(0.5 + task.interval / 2)
+
+    def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        at = np.flatnonzero(seen)
+        # Missing answers are taken to be missing by chance: the others stand for them.
+        own = chance[at] * len(at) / len(seen)
+        share = task.weights_of_chosen[at]
+        x, old = task.x[np.ix_(rows, at)], task.features[:, at]
+        n_folds = min(FOLDS, len(at))
+        fold = np.arange(len(at)) % n_folds
+        score, left = np.zeros(len(rows)), np.zeros_like(x)
+        for f in range(n_folds):
+            out = fold == f
+            told = fit_ridge(old[:, ~out], np.column_stack([task.targets, old]))(x[:, ~out])
+            error = x - told[:, 1:]
+            factor = np.where(out, n_folds / own - n_folds + 1, 1.0)
+            score += (told[:, 0] + error @ (share * factor)) / n_folds
+            left[:, out] = error[:, out]
+        spread = share**2 * np.maximum(1 - own, 0) / own**2
+        centred = left - left.mean(axis=1, keepdims=True)
+        half = z * np.sqrt(centred**2 @ spread * len(at) / max(len(at) - 1, 1))
+        return score, score - half, score + half
+
+    return _by_pattern(task, rule)._replace(flags=task.note_of_design())
