@@ -19,7 +19,9 @@ MODELS_HELP = (
     "rasch, 1pl, 2pl, 3pl, 4pl, feasibility, graded, gpcm, pcm, rsm, nominal, binomial or beta."
 )
 STRATEGIES_HELP = (
-    "random, stratified, fisher, information, discrimination, avi, avo, ub, lb, pcub or pclb"
+    "random, stratified, stratified-group, stratified-both, score-optimal, rank-optimal, robust, "
+    "anchor-points, kmeans-correctness, kmeans-irt, disagreement, fisher, information, minimax, "
+    "d-optimal, discrimination, avi, avo, ub, lb, pcub or pclb"
 )
 LINKS_HELP = "mean-sigma, mean-mean, haebara or stocking-lord"
 
