@@ -56,9 +56,9 @@ class Least:
 def choose_minimax(task: Task) -> Choice:
     """Greatest least information over a range of abilities: max over subsets of min I(theta).
 
-    ``theta_range`` (by default the population's mean +- 2 SD) is covered by 41 points. There are two
-    greedy starts, each step by information at the point where the subset is weakest, or by the new
-    least information (under a budget four: by gain and by gain per cost). Each is improved by
+    ``theta_range`` (by default the population's mean +- 2 SD) is covered by 41 points. There are
+    two greedy starts, each step by information at the point where the subset is weakest, or by the
+    new least information (under a budget four: by gain and by gain per cost). Each is improved by
     exchanges of one chosen item for another (of its group, and affordable, where that matters)
     until none raises the least information, and the best one is kept: a local optimum, on small
     banks within a few per cent of the best subset (`tests/selection`). The criterion is each
