@@ -33,7 +33,8 @@ def choose_anchor_points(task: Task) -> Choice:
     """Anchor points: k-medoids on ``1 - correlation`` of the items over the calibration subjects.
 
     Clusters over all items, medoids among the allowed. An item without variance has no
-    correlation: it goes by its mean score. Up to 2,500 items Voronoi iterations from several
+    correlation: it is as far from all others as uncorrelated ones are, and near to constant items
+    of its mean score; ties go to the medoid with the nearest mean score. Up to 2,500 items Voronoi iterations from several
     starts are followed by swaps until none helps; beyond, and for more than 512 subjects by random
     projections of the columns (`sketch`), Voronoi iterations only.
 
@@ -45,7 +46,9 @@ def choose_anchor_points(task: Task) -> Choice:
     scale = np.sqrt(scores.variances * len(scores.centred))
     inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 1e-6)
     points = sketch(scores.centred, task.rng, inverse)
-    points = np.column_stack([points, NUDGE * scores.means]).astype(np.float32)
+    constant = inverse == 0
+    apart = [constant, constant * scores.means, NUDGE * scores.means]
+    points = np.column_stack([points, *apart]).astype(np.float32)
     medoids = k_medoids(points, task.limits.k, task.rng, task.limits.allowed)
     return _represent(task, points, points[medoids])
 
