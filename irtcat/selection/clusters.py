@@ -21,11 +21,13 @@ __all__ = [
 ]
 
 SKETCH = 512
-"""Most coordinates of a point: of more subjects random projections are taken."""
+"""Most coordinates of a point where items are many: of more subjects random projections."""
 SWAP_ITEMS = 2500
-"""Most items for which medoids are improved by swaps, on the whole matrix of distances."""
+"""Most items that are clustered exactly, from several starts and, for medoids, with swaps."""
 STEPS = 25
 STARTS = 3
+TOLERANCE = 1e-4
+"""Relative fall of the total below which iterations end."""
 NUDGE = 0.01
 
 
@@ -34,9 +36,9 @@ def choose_anchor_points(task: Task) -> Choice:
 
     Clusters over all items, medoids among the allowed. An item without variance has no
     correlation: it is as far from all others as uncorrelated ones are, and near to constant items
-    of its mean score; ties go to the medoid with the nearest mean score. Up to 2,500 items Voronoi iterations from several
-    starts are followed by swaps until none helps; beyond, and for more than 512 subjects by random
-    projections of the columns (`sketch`), Voronoi iterations only.
+    of its mean score; ties go to the medoid with the nearest mean score. Up to 2,500 items Voronoi
+    iterations from several starts are followed by swaps until none helps; of more items there are
+    Voronoi iterations only, on random projections of the columns (`sketch`).
 
     References:
         Vivek et al. (2024), Anchor Points: benchmarking models with much fewer examples, section
@@ -88,23 +90,32 @@ def choose_kmeans_irt(task: Task) -> Choice:
 
 
 def sketch(centred: FloatArray, rng: np.random.Generator, scale: FloatArray) -> FloatArray:
-    """The scaled columns of a matrix as points of at most 512 coordinates, items x coordinates.
+    """The scaled columns of a matrix as points, items x coordinates.
 
-    With more than 512 subjects, random projections (Johnson & Lindenstrauss 1984): squared
-    distances keep their mean and vary about it by ``sqrt(2 / 512)``, 6 %.
+    Of more than 2,500 items and 512 subjects 512 random projections (Johnson & Lindenstrauss
+    1984): squared distances keep their mean and vary about it by ``sqrt(2 / 512)``, 6 %.
     """
     n = len(centred)
-    if n <= SKETCH:
+    if n <= SKETCH or centred.shape[1] <= SWAP_ITEMS:
         return centred.T * scale[:, None].astype(np.float32)
     project = rng.standard_normal((SKETCH, n), np.float32) / np.float32(np.sqrt(SKETCH))
     return (project @ centred).T * scale[:, None].astype(np.float32)
 
 
-def _distances(points: FloatArray, centres: FloatArray) -> FloatArray:
+def _distances(
+    points: FloatArray, centres: FloatArray, norms: FloatArray | None = None
+) -> FloatArray:
     """Squared distances, points x centres; rounding errors about 0 are 0."""
-    norms = np.einsum("ij,ij->i", points, points)
-    d = norms[:, None] - 2 * (points @ centres.T) + np.einsum("ij,ij->i", centres, centres)
-    return np.where(d > 1e-5 * max(norms.mean(), 1e-12), d, 0.0)
+    norms = _norms(points) if norms is None else norms
+    d = points @ (-2 * centres.T)
+    d += norms[:, None]
+    d += _norms(centres)
+    d[d <= 1e-5 * max(norms.mean(), 1e-12)] = 0.0
+    return d
+
+
+def _norms(points: FloatArray) -> FloatArray:
+    return np.einsum("ij,ij->i", points, points)
 
 
 def _spread_out(
@@ -113,13 +124,14 @@ def _spread_out(
     """Starting items far apart (k-means++); fewer than k where fewer points differ."""
     allowed = np.ones(len(points)) if may is None else may.astype(float)
     chosen = [int(rng.choice(len(points), p=allowed / allowed.sum()))]
-    nearest = _distances(points, points[chosen])[:, 0]
+    norms = _norms(points)
+    nearest = _distances(points, points[chosen], norms)[:, 0]
     while len(chosen) < k:
         odds = (nearest * allowed).astype(float)
         if odds.sum() <= 0:
             break
         chosen.append(int(rng.choice(len(points), p=odds / odds.sum())))
-        nearest = np.minimum(nearest, _distances(points, points[chosen[-1:]])[:, 0])
+        nearest = np.minimum(nearest, _distances(points, points[chosen[-1:]], norms)[:, 0])
     return np.array(chosen)
 
 
@@ -135,18 +147,17 @@ def _means(points: FloatArray, labels: IntArray, centres: FloatArray) -> FloatAr
 
 def cluster(points: FloatArray, k: int, rng: np.random.Generator) -> FloatArray:
     """Centres of k-means (Lloyd 1982, from k-means++ starts), the best of three for few points."""
-    best, least = points[:0], np.inf
+    best, least, norms = points[:0], np.inf, _norms(points)
     for _ in range(STARTS if len(points) <= SWAP_ITEMS else 1):
         centres = points[_spread_out(points, k, rng, None)]
-        labels = np.full(len(points), -1)
+        total = np.inf
         for _ in range(STEPS):
-            distances = _distances(points, centres)
-            now = distances.argmin(axis=1)
-            if np.array_equal(now, labels):
+            distances = _distances(points, centres, norms)
+            now = float(distances.min(axis=1).sum(dtype=float))
+            if now >= total * (1 - TOLERANCE):
                 break
-            labels = now
-            centres = _means(points, labels, centres)
-        total = float(_distances(points, centres).min(axis=1).sum(dtype=float))
+            total = now
+            centres = _means(points, distances.argmin(axis=1), centres)
         if total < least:
             best, least = centres, total
     return best
@@ -175,14 +186,15 @@ def _settle(points: FloatArray, medoids: IntArray, allowed: IntArray) -> tuple[I
     """Voronoi iterations: assign to the nearest medoid, move it next to its cluster's mean."""
     distances = _distances(points, points[medoids])
     total = float(distances.min(axis=1).sum(dtype=float))
+    norms = _norms(points)
     for _ in range(STEPS):
         means = _means(points, distances.argmin(axis=1), points[medoids])
         moved = np.unique(allowed[_distances(points[allowed], means).argmin(axis=0)])
         if len(moved) < len(medoids):
             break
-        distances = _distances(points, points[moved])
+        distances = _distances(points, points[moved], norms)
         now = float(distances.min(axis=1).sum(dtype=float))
-        if now >= total * (1 - 1e-6):
+        if now >= total * (1 - TOLERANCE):
             break
         medoids, total = moved, now
     return medoids, total

@@ -90,7 +90,9 @@ def _exchange(ledger: Ledger, information: FloatArray) -> None:
     for _ in range(SWEEPS):
         before = total.min()
         for position, out in enumerate(list(ledger.chosen)):
+            weakest = int(np.argmin(total))
             items = ledger.replacements(out)
+            items = items[information[items, weakest] > information[out, weakest]]
             if not len(items):
                 continue
             without = total - information[out]
@@ -189,9 +191,14 @@ def _points(task: Task, bank: ItemBank) -> FloatArray:
 
 
 def _normal(n: int, dims: int) -> FloatArray:
-    """Evenly spread standard normal points (multiples of the roots of x^(dims + 1) = x + 1)."""
+    """Evenly spread points of mean 0 and unit covariance, from a standard normal distribution.
+
+    Multiples of the roots of x^(dims + 1) = x + 1 fill the unit cube evenly (Roberts 2018).
+    """
     root = 2.0
     for _ in range(50):
         root = (1 + root) ** (1 / (dims + 1))
     steps = root ** -np.arange(1.0, dims + 1)
-    return ndtri(np.mod(0.5 + np.arange(1, n + 1)[:, None] * steps, 1.0))
+    points = ndtri(np.mod(0.5 + np.arange(1, n + 1)[:, None] * steps, 1.0))
+    points -= points.mean(axis=0)
+    return np.linalg.solve(np.linalg.cholesky(points.T @ points / n), points.T).T
