@@ -16,7 +16,7 @@ from irtcat.fitting import fit
 from irtcat.models import get_model
 from irtcat.prediction import ESTIMATORS, Prediction, full_scores, predict
 from irtcat.responses import Responses
-from irtcat.selection import STRATEGIES, Subset, select
+from irtcat.selection import STRATEGIES, WITHOUT_BANK, Subset, select
 
 __all__ = ["METRICS", "Leaderboard", "Progress", "evaluate", "full_scores", "split_subjects"]
 
@@ -25,9 +25,6 @@ Progress = Callable[[int, int, str], None]
 
 METRICS = ("kendall", "spearman", "pearson", "mae", "rmse", "coverage")
 """Columns of a leaderboard that are averaged over seeds."""
-
-WITHOUT_BANK = frozenset({"random", "stratified", "pcub", "pclb"})
-"""Strategies that choose by the responses alone; for any other one a bank is calibrated."""
 
 TOLERANCE = 1e-3
 """Of the calibrations, in standard errors: what is left moves no predicted score visibly."""

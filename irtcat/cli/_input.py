@@ -19,7 +19,9 @@ MODELS_HELP = (
     "rasch, 1pl, 2pl, 3pl, 4pl, feasibility, graded, gpcm, pcm, rsm, nominal, binomial or beta."
 )
 STRATEGIES_HELP = (
-    "random, stratified, fisher, information, discrimination, avi, avo, ub, lb, pcub or pclb"
+    "random, stratified, stratified-group, stratified-both, score-optimal, rank-optimal, robust, "
+    "anchor-points, kmeans-correctness, kmeans-irt, disagreement, fisher, information, minimax, "
+    "d-optimal, discrimination, avi, avo, ub, lb, pcub or pclb"
 )
 LINKS_HELP = "mean-sigma, mean-mean, haebara or stocking-lord"
 
@@ -83,6 +85,11 @@ def read(source: str, how: Reading) -> "Responses":
 
 def subject_column(path: Path, column: str) -> "pd.Series":
     """A column of a CSV table of subjects, by the ids in its first column."""
+    return table_column(path, column, "subjects")
+
+
+def table_column(path: Path, column: str, what: str) -> "pd.Series":
+    """A column of a CSV table of subjects or items, by the ids in its first column."""
     import pandas as pd
 
     from irtcat._checks import InputError
@@ -90,11 +97,11 @@ def subject_column(path: Path, column: str) -> "pd.Series":
     try:
         frame = pd.read_csv(path, dtype={0: str})
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a CSV table of subjects ({error}).") from None
+        raise InputError(f"{path}: not a CSV table of {what} ({error}).") from None
     names = [str(name) for name in frame.columns[1:]]
     if column not in names:
         have = ", ".join(names) or "none"
-        raise InputError(f"{path}: no column {column!r} beside the subjects' ids (has {have}).")
+        raise InputError(f"{path}: no column {column!r} beside the {what}' ids (has {have}).")
     return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
 
 
@@ -139,3 +146,22 @@ def split_counts(option: str, text: str) -> list[int]:
         must = f"{text!r} is not a list of whole numbers of at least 1, such as 10,30,100."
         raise typer.BadParameter(must, param_hint=option)
     return numbers
+
+
+def split_quotas(option: str, text: str) -> dict[str, tuple[int, int]]:
+    """Groups with their fewest and most items, of GROUP=NUMBER or GROUP=FEWEST:MOST."""
+    quotas = {}
+    for part in text.split(","):
+        group, _, numbers = part.strip().rpartition("=")
+        fewest, _, most = numbers.partition(":")
+        if not (group and fewest.isdigit() and (most or fewest).isdigit()):
+            must = f"{part.strip()!r} is not GROUP=NUMBER or GROUP=FEWEST:MOST, such as algebra=3."
+            raise typer.BadParameter(must, param_hint=option)
+        quotas[group.strip()] = (int(fewest), int(most or fewest))
+    return quotas
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file that are not blank."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip()]

@@ -1,6 +1,7 @@
 """``irtcat select``."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ EXAMPLE = (
     "irtcat fit dataset:lsat7 --out bank.npz",
     "irtcat select bank.npz -k 3 --strategy fisher --responses dataset:lsat7 --out items.csv",
     "irtcat select -k 3 --strategy stratified --responses dataset:lsat7 --seed 1",
+    "irtcat select -k 3 --responses dataset:lsat7",
 )
 
 
@@ -21,17 +23,53 @@ def command(
         str | None,
         typer.Argument(
             metavar="BANK",
-            help="What irtcat fit wrote; not needed for random, stratified, pcub and pclb "
-            "where --responses are given.",
+            help="What irtcat fit wrote; not needed where --responses are given, but for "
+            "kmeans-irt, fisher, information, minimax, d-optimal, discrimination, avi, avo, ub and "
+            "lb.",
             show_default=False,
         ),
     ] = None,
-    strategy: Annotated[str, typer.Option(help=f"{arguments.STRATEGIES_HELP}.")] = "fisher",
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{arguments.STRATEGIES_HELP}; by default score-optimal with --responses, fisher "
+            "without.",
+            show_default=False,
+        ),
+    ] = None,
     responses: arguments.ResponsesOption = None,
     theta: Annotated[
         float | None, typer.Option(help="Target ability of information; by default the mean.")
     ] = None,
+    theta_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Lowest and highest ability of minimax; by default mean +- 2 SD."),
+    ] = None,
     tau: arguments.Tau = None,
+    share: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the items that robust samples.")
+    ] = 0.5,
+    allowed: Annotated[
+        Path | None, typer.Option(help="File of the items that may be chosen, an id a line.")
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(help="CSV table of the items (ids in the first column) with their columns."),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column of each item's group, in --items or the metadata."),
+    ] = None,
+    quotas: Annotated[
+        str | None,
+        typer.Option(help="Items of each group: algebra=3,reading=2:5 (a number, or FEWEST:MOST)."),
+    ] = None,
+    costs: Annotated[
+        str | None, typer.Option(help="Column of each item's cost, in --items or the metadata.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="What the items may cost together; -k is then the most.")
+    ] = None,
     seed: arguments.Seed = 0,
     out: arguments.Out = None,
     as_json: arguments.Json = False,
@@ -46,7 +84,9 @@ def command(
     import irtcat
     from irtcat._files import check_target
 
-    arguments.choose("--strategy", strategy, irtcat.STRATEGIES)
+    if strategy is not None:
+        arguments.choose("--strategy", strategy, irtcat.STRATEGIES)
+    by_group = None if quotas is None else arguments.split_quotas("--quotas", quotas)
     if bank is None and responses is None:
         raise typer.BadParameter("give a BANK, --responses, or both.", param_hint="BANK")
     if out is not None:
@@ -55,14 +95,38 @@ def command(
     how = arguments.Reading(format, subject, item, response, duplicates, trials)
     loaded = None if bank is None else irtcat.ItemBank.load(bank)
     data = None if responses is None else arguments.read(responses, how)
-    subset = irtcat.select(loaded, k, strategy, data, seed, theta=theta, tau=tau)
+    subset = irtcat.select(
+        loaded,
+        k,
+        strategy,
+        data,
+        seed,
+        theta=theta,
+        theta_range=theta_range,
+        tau=tau,
+        allowed=None if allowed is None else arguments.read_lines(allowed),
+        groups=_column(items, groups),
+        quotas=by_group,
+        costs=_column(items, costs),
+        budget=budget,
+        share=share,
+    )
     frame = subset.to_frame()
     if out is not None:
         write_csv(frame, out)
     if as_json:
-        about = {"strategy": strategy, "k": k, "seed": seed, "theta": theta, "tau": tau}
+        about = {"strategy": subset.strategy, "k": k, "seed": seed, "theta": theta, "tau": tau}
+        about |= {"theta_range": theta_range, "share": share, "groups": groups, "quotas": by_group}
+        about |= {"costs": costs, "budget": budget}
         emit_json({**about, "out": out, "items": records(frame)})
     elif out is None:
         show(frame)
     else:
         print(f"{subset}; wrote them to {out}")
+
+
+def _column(items: Path | None, name: str | None) -> Any:
+    """The column of the items' table; without a table its name, to be found in the metadata."""
+    if items is None or name is None:
+        return name
+    return arguments.table_column(items, name, "items")

@@ -4,31 +4,224 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_count
+from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
+from irtcat.selection._request import (
+    as_range,
+    item_values,
+    read_allowed,
+    read_constraints,
+    read_groups,
+)
 from irtcat.selection._task import Choice, Subset, Task
+from irtcat.selection.clusters import (
+    choose_anchor_points,
+    choose_kmeans_correctness,
+    choose_kmeans_irt,
+)
+from irtcat.selection.gaussian import choose_rank_optimal, choose_robust, choose_score_optimal
+from irtcat.selection.precision import choose_d_optimal, choose_minimax
 from irtcat.selection.ranking import (
     FILTERS,
+    choose_disagreement,
     choose_discrimination,
     choose_fisher,
     choose_information,
 )
-from irtcat.selection.sampling import choose_at_random, choose_stratified
+from irtcat.selection.sampling import (
+    choose_at_random,
+    choose_stratified,
+    choose_stratified_both,
+    choose_stratified_group,
+)
 
-__all__ = ["STRATEGIES", "Choice", "Subset", "Task", "select"]
+__all__ = [
+    "DEFAULT_STRATEGY",
+    "DEFAULT_WITHOUT_RESPONSES",
+    "STRATEGIES",
+    "WITHOUT_BANK",
+    "Choice",
+    "Subset",
+    "Task",
+    "select",
+]
 
 STRATEGIES: dict[str, Callable[[Task], Choice]] = {
     "random": choose_at_random,
     "stratified": choose_stratified,
+    "stratified-group": choose_stratified_group,
+    "stratified-both": choose_stratified_both,
+    "score-optimal": choose_score_optimal,
+    "rank-optimal": choose_rank_optimal,
+    "robust": choose_robust,
+    "anchor-points": choose_anchor_points,
+    "kmeans-correctness": choose_kmeans_correctness,
+    "kmeans-irt": choose_kmeans_irt,
+    "disagreement": choose_disagreement,
     "fisher": choose_fisher,
     "information": choose_information,
+    "minimax": choose_minimax,
+    "d-optimal": choose_d_optimal,
     "discrimination": choose_discrimination,
     **FILTERS,
 }
 """Selection strategies by name; to add one, write a function of a `Task` and add a row."""
+
+DEFAULT_STRATEGY = "score-optimal"
+"""What `select` takes where calibration responses are given and no strategy is."""
+
+DEFAULT_WITHOUT_RESPONSES = "fisher"
+"""What it takes where there is only a bank."""
+
+WITHOUT_BANK = frozenset(
+    {
+        "random",
+        "stratified",
+        "stratified-group",
+        "stratified-both",
+        "score-optimal",
+        "rank-optimal",
+        "robust",
+        "anchor-points",
+        "kmeans-correctness",
+        "disagreement",
+        "pcub",
+        "pclb",
+    }
+)
+"""Strategies that choose by the responses alone."""
+
+
+def select(
+    bank: ItemBank | None,
+    k: int,
+    strategy: str | None = None,
+    responses: Responses | None = None,
+    seed: int = 0,
+    *,
+    theta: float | None = None,
+    theta_range: tuple[float, float] | None = None,
+    tau: float | None = None,
+    allowed: Any = None,
+    groups: Any = None,
+    quotas: Any = None,
+    costs: Any = None,
+    budget: float | None = None,
+    share: float = 0.5,
+) -> Subset:
+    """Choose k items to run.
+
+    | strategy | takes | needs |
+    |---|---|---|
+    | random | a simple random sample | bank or responses |
+    | stratified | a sample proportional over ten strata of proportion correct | responses* |
+    | stratified-group, stratified-both | the same over ``groups``; over both | groups; responses* |
+    | score-optimal | greedily least posterior variance of the full score | responses |
+    | rank-optimal | the same of score differences of close subjects | responses |
+    | robust | part score-optimal, part (``share``) a stratified sample | responses |
+    | anchor-points | k-medoids on 1 - correlation, with weights | responses |
+    | kmeans-correctness | items nearest to k-means centres of answers, with weights | responses |
+    | kmeans-irt | items nearest to k-means centres of parameters, with weights | bank |
+    | disagreement | items on which most pairs of subjects differ | responses |
+    | fisher | greatest information summed over the subjects (population without responses) | bank |
+    | information | greatest information at ``theta`` | bank |
+    | minimax | greatest least information over ``theta_range`` | bank |
+    | d-optimal | greatest log-determinant of information (one or several abilities) | bank |
+    | discrimination | greatest a | bank |
+    | avi, avo | smallest / greatest abs(b) | bank |
+    | ub, lb | smallest / greatest b | bank |
+    | pcub, pclb | smallest / greatest proportion correct | responses* |
+
+    *or a bank that records the proportions. Filters keep only items on their side of ``tau``
+    where it is given. Each strategy's formula and source is in its function's docstring.
+
+    Every strategy keeps to the constraints. Greedy and ranking strategies never take an item that
+    would leave too few places, or too little money, for what the quotas still ask for; samplers
+    share the places out over the quota groups in proportion to their size and sample within, with
+    exact inclusion probabilities. Under a budget the greedy ones take the better of the choices by
+    gain and by gain per cost; filters and clusters skip what is too dear; samplers take the largest
+    size that is certain to be affordable.
+
+    Args:
+        bank: the calibrated items, or None for strategies that need only responses.
+        k: how many items, from 1 to the number allowed; under a budget the most.
+        strategy: one of the above; by default "score-optimal" where responses are given, and
+            "fisher" where only a bank is.
+        responses: calibration responses; their items must include the bank's. Right/wrong, graded
+            and fractional ones count on the scale from 0 to 1.
+        seed: seed of the random strategies.
+        theta: target ability of "information"; the population mean by default.
+        theta_range: lowest and highest ability of "minimax"; by default mean +- 2 SD.
+        tau: threshold of the filters.
+        allowed: ids, or a mask, of the items that may be chosen; all by default.
+        groups: each item's group: a column of the metadata of ``responses`` or ``bank``, a Series
+            or mapping by item id, or a list in the items' order.
+        quotas: mapping from group to the number of its items, or to (fewest, most); groups that
+            are not named are free.
+        costs: each item's cost (at least 0), given as ``groups`` are.
+        budget: what the items may cost together, in the units of ``costs``.
+        share: share of the items that "robust" samples, from 0 to 1.
+
+    Returns:
+        The subset, best item first where the strategy ranks; ties go to the earlier item.
+
+    Raises:
+        InputError: for an unknown strategy, a ``k`` out of range, a missing bank, responses or
+            groups, a filter that leaves fewer than k items, or constraints that no subset meets.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=[1, 2, 1], b=[0, 0, 3], item_ids=["x", "y", "z"])
+        >>> select(bank, k=2).item_ids.tolist()
+        ['y', 'x']
+        >>> select(bank, k=1, strategy="lb").to_frame()
+              weight  probability  criterion
+        item
+        z        1.0          NaN        3.0
+        >>> topics = ["plants", "plants", "animals"]
+        >>> select(bank, k=2, groups=topics, quotas={"animals": 1}).item_ids.tolist()
+        ['y', 'z']
+
+    References:
+        Rodriguez et al. (2021), section 4 (fisher); tutorial slides of Lalor et al. (2024),
+        "Data set filtering" (avi, ub, pcub and their opposites); the others with each strategy.
+    """
+    if strategy is None:
+        strategy = DEFAULT_WITHOUT_RESPONSES if responses is None else DEFAULT_STRATEGY
+    check_choice("strategy", strategy, STRATEGIES)
+    check_count("seed", seed, 0)
+    item_ids = _universe(bank, responses)
+    mask = read_allowed(item_ids, allowed)
+    if responses is not None and not np.array_equal(item_ids, np.asarray(responses.item_ids, str)):
+        responses = responses.subset(items=item_ids)
+    for name, value in (("theta", theta), ("tau", tau)):
+        if value is not None and not np.isfinite(value):
+            raise argument_error(name, "a finite number", value)
+    if isinstance(share, bool) or not 0 <= share <= 1:
+        raise argument_error("share", "a proportion in [0, 1]", share)
+
+    def each(name: str, value: Any) -> np.ndarray | None:
+        return None if value is None else item_values(name, value, item_ids, bank, responses)
+
+    grouped = each("groups", groups)
+    named = None if grouped is None else read_groups(grouped)
+    limits = read_constraints(k, mask, named, quotas, each("costs", costs), budget)
+    task = Task(
+        item_ids,
+        limits,
+        bank,
+        responses,
+        np.random.default_rng(seed),
+        strategy,
+        theta,
+        as_range(theta_range),
+        tau,
+        float(share),
+        None if named is None else named[0],
+    )
+    return _finish(task, STRATEGIES[strategy](task), seed)
 
 
 def _universe(bank: ItemBank | None, responses: Responses | None) -> np.ndarray:
@@ -40,98 +233,15 @@ def _universe(bank: ItemBank | None, responses: Responses | None) -> np.ndarray:
     raise argument_error("bank", "a bank, or None with responses given", None)
 
 
-def _allowed(item_ids: np.ndarray, allowed: Any) -> np.ndarray:
-    """Positions of the items that may be chosen."""
-    if allowed is None:
-        return np.arange(len(item_ids))
-    wanted = np.asarray(allowed)
-    if wanted.dtype == bool:
-        if wanted.shape != item_ids.shape:
-            raise argument_error("allowed", f"a mask of {len(item_ids)} items", wanted.shape)
-        return np.flatnonzero(wanted)
-    wanted = wanted.astype(str)
-    at = pd.Index(item_ids).get_indexer(pd.Index(wanted))
-    if (at < 0).any():
-        raise argument_error("allowed", "ids of items", wanted[at < 0].tolist())
-    return np.unique(at)
-
-
-def select(
-    bank: ItemBank | None,
-    k: int,
-    strategy: str = "fisher",
-    responses: Responses | None = None,
-    seed: int = 0,
-    *,
-    theta: float | None = None,
-    tau: float | None = None,
-    allowed: Any = None,
-) -> Subset:
-    """Choose k items to run.
-
-    | strategy | takes | needs |
-    |---|---|---|
-    | random | a simple random sample | bank or responses |
-    | stratified | a sample proportional over ten strata of proportion correct | responses* |
-    | fisher | greatest information summed over the subjects (population without responses) | bank |
-    | information | greatest information at ``theta`` | bank |
-    | discrimination | greatest a | bank |
-    | avi, avo | smallest / greatest abs(b) | bank |
-    | ub, lb | smallest / greatest b | bank |
-    | pcub, pclb | smallest / greatest proportion correct | responses* |
-
-    *or a bank that records the proportions. Filters keep only items on their side of ``tau``
-    where it is given.
-
-    Args:
-        bank: the calibrated items, or None for strategies that need only responses.
-        k: how many items, from 1 to the number allowed.
-        strategy: one of the above.
-        responses: calibration responses; their items must include the bank's.
-        seed: seed of the random strategies.
-        theta: target ability of "information"; the population mean by default.
-        tau: threshold of the filters.
-        allowed: ids, or a mask, of the items that may be chosen; all by default.
-
-    Returns:
-        The subset, best item first where the strategy ranks; ties go to the earlier item.
-
-    Raises:
-        InputError: for an unknown strategy, a ``k`` out of range, a missing bank or responses, or
-            a filter that leaves fewer than k items.
-
-    Example:
-        >>> bank = ItemBank.from_parameters(a=[1, 2, 1], b=[0, 0, 3], item_ids=["x", "y", "z"])
-        >>> select(bank, k=2, strategy="fisher").item_ids.tolist()
-        ['y', 'x']
-        >>> select(bank, k=1, strategy="lb").to_frame()
-              weight  probability  criterion
-        item
-        z        1.0          NaN        3.0
-
-    References:
-        Rodriguez et al. (2021), section 4 (fisher); tutorial slides of Lalor et al. (2024),
-        "Data set filtering" (avi, ub, pcub and their opposites).
-    """
-    check_choice("strategy", strategy, STRATEGIES)
-    item_ids = _universe(bank, responses)
-    candidates = _allowed(item_ids, allowed)
-    check_count("k", k, 1, len(candidates))
-    if responses is not None and not np.array_equal(item_ids, np.asarray(responses.item_ids, str)):
-        responses = responses.subset(items=item_ids)
-    for name, value in (("theta", theta), ("tau", tau)):
-        if value is not None and not np.isfinite(value):
-            raise argument_error(name, "a finite number", value)
-    rng = np.random.default_rng(seed)
-    task = Task(k, item_ids, candidates, bank, responses, rng, theta, tau, strategy)
-    choice = STRATEGIES[strategy](task)
-    weights = np.full(k, 1 / k) if choice.weights is None else choice.weights / choice.weights.sum()
-    deterministic = np.full(k, np.nan)
+def _finish(task: Task, choice: Choice, seed: int) -> Subset:
+    """Name the items; equal weights and no probabilities where the strategy gives none."""
+    n = len(choice.chosen)
+    weights: FloatArray = np.ones(n) if choice.weights is None else choice.weights
     return Subset(
-        item_ids[choice.chosen],
-        weights,
-        deterministic if choice.probabilities is None else choice.probabilities,
+        task.item_ids[choice.chosen],
+        weights / weights.sum(),
+        np.full(n, np.nan) if choice.probabilities is None else choice.probabilities,
         choice.criterion,
-        strategy,
+        task.strategy,
         seed,
     )

@@ -11,6 +11,8 @@ from irtcat._checks import InputError
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.responses import Responses
+from irtcat.selection._constraints import Constraints
+from irtcat.selection._dense import Scores, centred_scores
 
 __all__ = ["Choice", "Subset", "Task"]
 
@@ -36,37 +38,61 @@ class Task:
     """A request for items.
 
     Attributes:
-        k: how many.
         item_ids: all items.
-        allowed: positions that may be chosen.
+        limits: how many, and which items may be chosen.
         bank: calibrated items in the order of ``item_ids``, or None.
         responses: calibration responses in the order of ``item_ids``, or None.
         rng: source of randomness.
-        theta: target ability, or None.
-        tau: threshold of a filter, or None.
         strategy: the strategy's name, for messages.
+        theta: target ability, or None.
+        theta_range: lowest and highest ability of a range, or None.
+        tau: threshold of a filter, or None.
+        share: share of the items that a mixture samples.
+        groups: number of each item's group, or None.
     """
 
-    k: int
     item_ids: np.ndarray
-    allowed: IntArray
+    limits: Constraints
     bank: ItemBank | None
     responses: Responses | None
     rng: np.random.Generator
-    theta: float | None
-    tau: float | None
     strategy: str
+    theta: float | None = None
+    theta_range: tuple[float, float] | None = None
+    tau: float | None = None
+    share: float = 0.5
+    groups: IntArray | None = None
 
     @property
-    def need_bank(self) -> ItemBank:
-        """The bank, or a sentence when there is none."""
+    def any_bank(self) -> ItemBank:
+        """The bank, of one ability or several, or a sentence when there is none."""
         if self.bank is None:
             raise InputError(
                 f"The {self.strategy} strategy needs a calibrated bank. Got none. "
                 "Calibrate one with irtcat.fit(responses).bank."
             )
-        one_ability(self.bank, f"the {self.strategy} strategy")
         return self.bank
+
+    @property
+    def need_bank(self) -> ItemBank:
+        """The bank of one ability, or a sentence when there is none."""
+        one_ability(self.any_bank, f"the {self.strategy} strategy")
+        return self.any_bank
+
+    @property
+    def need_responses(self) -> Responses:
+        """The calibration responses, or a sentence when there are none."""
+        if self.responses is None:
+            raise InputError(
+                f"The {self.strategy} strategy needs calibration responses. Got none. "
+                "Give them as responses=."
+            )
+        return self.responses
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The calibration responses as a dense centred matrix."""
+        return centred_scores(self.need_responses)
 
     @cached_property
     def proportion_correct(self) -> FloatArray:
@@ -100,7 +126,7 @@ class Subset:
     Attributes:
         item_ids: the chosen items, best first where the strategy ranks.
         weights: weight of each in an estimate of the full score; they sum to 1.
-        probabilities: inclusion probabilities; NaN where the choice is deterministic.
+        probabilities: inclusion probabilities; NaN for items chosen deterministically.
         criterion: value of the strategy's criterion; NaN where it has none.
         strategy: how they were chosen.
         seed: seed of the choice.

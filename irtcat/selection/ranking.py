@@ -6,31 +6,55 @@ import numpy as np
 from scipy.special import ndtri
 
 from irtcat._checks import InputError, argument_error
+from irtcat._matrix import observed, row_blocks
 from irtcat._types import BoolArray, FloatArray
 from irtcat.information import fisher_information, summed_information
 from irtcat.scoring import score
+from irtcat.selection._greedy import Fixed, grow, run
 from irtcat.selection._task import Choice, Task
 
-__all__ = ["FILTERS", "choose_discrimination", "choose_fisher", "choose_information"]
+__all__ = [
+    "FILTERS",
+    "choose_disagreement",
+    "choose_discrimination",
+    "choose_fisher",
+    "choose_information",
+]
 
 POPULATION_NODES = 61
 
 
-def _best(task: Task, criterion: FloatArray, passes: BoolArray | None = None) -> Choice:
-    """The k allowed items with the greatest criterion; ties go to the earlier item."""
-    candidates = task.allowed
-    usable = np.isfinite(criterion[candidates])
+def _best(
+    task: Task, criterion: FloatArray, passes: BoolArray | None = None, additive: bool = False
+) -> Choice:
+    """The k allowed items with the greatest criterion; ties go to the earlier item.
+
+    Under a cost budget items too dear for what is left are skipped; where the criterion is
+    ``additive`` (its sum over the subset means something) the better of that and of the order by
+    criterion per cost is taken.
+    """
+    usable = np.isfinite(criterion)
     if passes is not None:
-        usable &= passes[candidates]
-    candidates = candidates[usable]
-    if len(candidates) < task.k:
+        usable &= passes
+    limits = task.limits
+    n = int((usable & limits.allowed).sum())
+    if n < limits.k:
         raise InputError(
-            f"The {task.strategy} strategy has {len(candidates)} items to choose from, and "
-            f"{task.k} are asked for. Ask for fewer{'' if task.tau is None else ' or move tau'}."
+            f"The {task.strategy} strategy has {n} items to choose from, and "
+            f"{limits.k} are asked for. Ask for fewer{'' if task.tau is None else ' or move tau'}."
         )
-    order = np.argsort(-criterion[candidates], kind="stable")[: task.k]
-    chosen = candidates[order]
-    return Choice(chosen, criterion[chosen])
+    if limits.free:
+        candidates = np.flatnonzero(usable & limits.allowed)
+        chosen = candidates[np.argsort(-criterion[candidates], kind="stable")[: limits.k]]
+        return Choice(chosen, criterion[chosen])
+    limits, fixed = limits.within(usable), Fixed(criterion)
+    ledger = limits.open()
+    if additive:
+        ledger, _ = grow(lambda: fixed, limits)
+    else:
+        run(fixed, ledger, limits.k)
+    found = np.array(ledger.chosen, int)
+    return Choice(found, criterion[found])
 
 
 def choose_fisher(task: Task) -> Choice:
@@ -42,24 +66,44 @@ def choose_fisher(task: Task) -> Choice:
     bank = task.need_bank
     if task.responses is not None:
         theta = score(bank, task.responses).theta
-        return _best(task, summed_information(bank, theta))
+        theta = theta[np.isfinite(theta)]
+        return _best(task, summed_information(bank, theta), additive=True)
     middle = (np.arange(POPULATION_NODES) + 0.5) / POPULATION_NODES
     theta = bank.population_mean + bank.population_sd * ndtri(middle)
-    return _best(
-        task, summed_information(bank, theta, np.full(POPULATION_NODES, 1 / POPULATION_NODES))
-    )
+    weights = np.full(POPULATION_NODES, 1 / POPULATION_NODES)
+    return _best(task, summed_information(bank, theta, weights), additive=True)
 
 
 def choose_information(task: Task) -> Choice:
     """Greatest information at the target ability ``theta`` (default: the population mean)."""
     bank = task.need_bank
     theta = bank.population_mean if task.theta is None else task.theta
-    return _best(task, fisher_information(bank, theta)[:, 0])
+    return _best(task, fisher_information(bank, theta)[:, 0], additive=True)
 
 
 def choose_discrimination(task: Task) -> Choice:
     """Greatest discrimination a."""
     return _best(task, task.need_bank.to_frame()["a"].to_numpy(float))
+
+
+def choose_disagreement(task: Task) -> Choice:
+    """Greatest disagreement: how far two calibration subjects' answers to the item lie apart.
+
+    ``sum over pairs i < i' of (x_i - x_i')^2 / (n (n - 1) / 2)``, over the pairs that both answered
+    the item but divided by the number of all pairs: the share of pairs seen to differ, which for
+    right/wrong items without gaps is ``2 p (1 - p) n / (n - 1)``. Few answers count for little.
+    """
+    responses = task.need_responses
+    top = 1.0 if responses.is_fractional else max(responses.n_categories - 1, 1)
+    count, total, squares = np.zeros((3, responses.n_items))
+    for rows in row_blocks(responses.shape):
+        seen = observed(responses.values[rows])
+        x = np.where(seen, responses.values[rows] / top, 0.0)
+        count += seen.sum(axis=0)
+        total += x.sum(axis=0)
+        squares += np.einsum("ij,ij->j", x, x)
+    pairs = max(responses.n_subjects * (responses.n_subjects - 1) / 2, 1)
+    return _best(task, np.maximum(count * squares - total**2, 0.0) / pairs, additive=True)
 
 
 def _filter(values: Callable[[Task], FloatArray], keep_low: bool) -> Callable[[Task], Choice]:

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -200,7 +201,8 @@ def test_score_json_has_null_for_open_ends(bank_file):
 
 def test_select_with_and_without_a_bank(bank, bank_file):
     document = run_json("select", bank_file, "-k", 3, "--responses", LSAT7, "--out", "items.csv")
-    wanted = irtcat.select(bank, 3, "fisher", irtcat.datasets.load("lsat7"))
+    wanted = irtcat.select(bank, 3, responses=irtcat.datasets.load("lsat7"))
+    assert document["strategy"] == wanted.strategy == "score-optimal"
     assert [row["item"] for row in document["items"]] == wanted.item_ids.tolist()
     assert document["items"][0]["probability"] is None
     assert pd.read_csv("items.csv")["item"].tolist() == wanted.item_ids.tolist()
@@ -208,6 +210,24 @@ def test_select_with_and_without_a_bank(bank, bank_file):
     assert len(drawn["items"]) == 2
     assert drawn["seed"] == 3
     assert "item" in run_ok("select", bank_file, "-k", 1, "--strategy", "lb", "--tau=-2")
+
+
+def test_select_under_constraints(bank_file):
+    items = irtcat.datasets.load("lsat7").item_ids
+    table = pd.DataFrame({"item": items, "topic": list("aabbb"), "cost": [3, 1, 1, 1, 1]})
+    table.to_csv("items.csv", index=False)
+    Path("allowed.txt").write_text("\n".join(items[:4]) + "\n")
+    options = ("--items", "items.csv", "--groups", "topic", "--quotas", "a=1,b=1:2")
+    options += ("--costs", "cost", "--budget", 3, "--allowed", "allowed.txt")
+    for strategy in ("robust", "minimax", "anchor-points"):
+        extra = ("--share", 0.5, "--theta-range", -1, 1)
+        shared = ("--strategy", strategy, "--responses", LSAT7)
+        document = run_json("select", bank_file, "-k", 3, *shared, *options, *extra)
+        chosen = [list(items).index(row["item"]) for row in document["items"]]
+        assert sum(i < 2 for i in chosen) == 1
+        assert 2 <= len(chosen) <= 3
+        assert 0 not in chosen
+        assert 4 not in chosen
 
 
 def test_leaderboard_writes_table_and_figure():
@@ -406,7 +426,10 @@ BAD_INPUT = [
     ("score bank.npz other.csv", "responses"),
     (f"score bank.npz {LSAT7} --interval 1", "interval"),
     ("select bank.npz -k 6", "`k`"),
-    (f"select -k 2 --responses {LSAT7}", "fisher"),
+    (f"select -k 2 --strategy fisher --responses {LSAT7}", "fisher"),
+    (f"select -k 2 --responses {LSAT7} --groups topic", "`groups`"),
+    (f"select -k 2 --responses {LSAT7} --budget 3", "`costs`"),
+    (f"select -k 2 --responses {LSAT7} --allowed nowhere.txt", "nowhere.txt"),
     ("select bank.npz -k 5 --strategy lb --tau 0", "tau"),
     ("select bank.npz -k 2 --strategy information --theta nan", "theta"),
     (f"leaderboard {LSAT7} --k 30", "30"),
@@ -452,6 +475,8 @@ def test_bad_input_is_one_line_and_exit_1(line, named, bank):
         "select -k 3",
         "select bank.npz -k 0",
         "select bank.npz -k 3 --strategy bogus",
+        "select bank.npz -k 3 --quotas a",
+        "select bank.npz -k 3 --share 2",
         f"leaderboard {LSAT7} --strategies random,bogus",
         f"leaderboard {LSAT7} --estimators bogus",
         f"leaderboard {LSAT7} --k 10,x",

@@ -1,0 +1,154 @@
+"""Reading what a caller asks for into constraints and groups."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error, check_count, check_positive
+from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.responses import Responses
+from irtcat.selection._constraints import Constraints
+
+__all__ = ["as_range", "item_values", "read_allowed", "read_constraints", "read_groups"]
+
+NO_GROUP = "(none)"
+
+
+def read_allowed(item_ids: np.ndarray, allowed: Any) -> BoolArray:
+    """Mask of the items that may be chosen, of ids or of a mask."""
+    if allowed is None:
+        return np.ones(len(item_ids), bool)
+    wanted = np.asarray(allowed)
+    if wanted.dtype == bool:
+        if wanted.shape != item_ids.shape:
+            raise argument_error("allowed", f"a mask of {len(item_ids)} items", wanted.shape)
+        return wanted.copy()
+    wanted = wanted.astype(str)
+    at = pd.Index(item_ids).get_indexer(pd.Index(wanted))
+    if (at < 0).any():
+        raise argument_error("allowed", "ids of items", wanted[at < 0].tolist())
+    mask = np.zeros(len(item_ids), bool)
+    mask[at] = True
+    return mask
+
+
+def item_values(
+    name: str,
+    value: Any,
+    item_ids: np.ndarray,
+    bank: ItemBank | None,
+    responses: Responses | None,
+) -> np.ndarray:
+    """One value an item: of a metadata column named, a Series or mapping by id, or a list.
+
+    Raises:
+        InputError: there is no such column, an item has no value, or the list's length is wrong.
+    """
+    if isinstance(value, str):
+        for holder in (responses, bank):
+            if holder is not None and value in holder.items.columns:
+                return holder.items[value].reindex(item_ids).to_numpy()
+        have = {c for held in (responses, bank) if held is not None for c in held.items.columns}
+        columns = ", ".join(map(str, sorted(have))) or "none"
+        must = f"a column of the items' metadata ({columns}) or a value for each item"
+        raise argument_error(name, must, value)
+    if isinstance(value, (pd.Series, Mapping)):
+        series = pd.Series(value)
+        series.index = series.index.astype(str)
+        missing = [i for i in item_ids.tolist() if i not in series.index]
+        if missing:
+            raise argument_error(name, "a value for every item", f"none for {missing[0]}")
+        return series[~series.index.duplicated()].loc[item_ids].to_numpy()
+    values = np.asarray(value)
+    if values.shape != item_ids.shape:
+        must = f"a column of the items' metadata or {len(item_ids)} values, one an item"
+        raise argument_error(name, must, f"shape {values.shape}")
+    return values
+
+
+def read_groups(values: np.ndarray) -> tuple[IntArray, list[str]]:
+    """Number of each item's group and the groups' names; items without one are a group too."""
+    text = np.array([NO_GROUP if pd.isna(v) else str(v) for v in values], dtype=object)
+    codes, names = pd.factorize(text, sort=True)
+    return codes.astype(int), [str(name) for name in names]
+
+
+def _limits(quotas: Any, names: list[str], sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Fewest and most items of each group."""
+    must = "a mapping from group to a number or to (fewest, most)"
+    if not isinstance(quotas, Mapping):
+        raise argument_error("quotas", must, quotas)
+    lower, upper = np.zeros(len(names), int), sizes.copy()
+    at = {name: number for number, name in enumerate(names)}
+    for group, wanted in quotas.items():
+        if str(group) not in at:
+            raise argument_error("quotas", f"for the groups {', '.join(names)}", group)
+        pair = wanted if isinstance(wanted, (tuple, list)) else (wanted, wanted)
+        whole = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair)
+        if len(pair) != 2 or not whole or not 0 <= pair[0] <= pair[1]:
+            raise argument_error("quotas", must, f"{wanted} for {group!r}")
+        lower[at[str(group)]], upper[at[str(group)]] = pair
+    return lower, upper
+
+
+def _costs(values: np.ndarray) -> FloatArray:
+    """Costs as numbers, not negative."""
+    must = "finite numbers of at least 0, one an item"
+    try:
+        costs = np.asarray(values, float)
+    except (TypeError, ValueError):
+        raise argument_error("costs", must, values) from None
+    if not np.isfinite(costs).all() or (costs < 0).any():
+        raise argument_error("costs", must, costs[~(costs >= 0) | np.isinf(costs)])
+    return costs
+
+
+def read_constraints(
+    k: int,
+    allowed: BoolArray,
+    groups: tuple[IntArray, list[str]] | None,
+    quotas: Any,
+    costs: np.ndarray | None,
+    budget: float | None,
+) -> Constraints:
+    """Put the constraints together and check that they can be met.
+
+    Raises:
+        InputError: for quotas without groups, costs without a budget or the reverse, or requests
+            that no subset meets.
+    """
+    check_count("k", k, 1, int(allowed.sum()))
+    if (costs is None) != (budget is None):
+        name, got = ("budget", budget) if budget is None else ("costs", costs)
+        raise argument_error(name, "given where costs or a budget are", got)
+    if budget is not None:
+        check_positive("budget", budget)
+    names, group = ["all"], np.zeros(len(allowed), int)
+    lower, upper = np.zeros(1, int), np.array([len(allowed)])
+    if quotas is not None:
+        if groups is None:
+            raise argument_error("groups", "given where quotas are", None)
+        group, names = groups
+        lower, upper = _limits(quotas, names, np.bincount(group, minlength=len(names)))
+    limits = Constraints(k, allowed, group, tuple(names), lower, upper)
+    if costs is not None and budget is not None:
+        money = float(budget)
+        limits = Constraints(k, allowed, group, tuple(names), lower, upper, _costs(costs), money)
+    return limits.checked()
+
+
+def as_range(value: Any) -> tuple[float, float] | None:
+    """Lowest and highest ability, or None."""
+    if value is None:
+        return None
+    must = "a pair of finite numbers, the lower one first"
+    try:
+        low, high = (float(v) for v in value)
+    except (TypeError, ValueError):
+        raise argument_error("theta_range", must, value) from None
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise argument_error("theta_range", must, value)
+    return low, high

@@ -1,0 +1,234 @@
+"""Score-optimal strategies: the items that leave least doubt about the full score.
+
+The calibration models' covariance of items, shrunk to its diagonal, is taken as the covariance of a
+new model's answers. A greedy choice then conditions a Gaussian on one item after another ("sensor
+placement"). The covariance is never formed: with X the centred subjects x items matrix,
+
+    Sigma = (1 - s) X' M X + diag(e),        s = .3,
+
+one column of it costs one product with X, and the conditioning is a pivoted Cholesky
+factorisation, ``k`` columns long.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import ndtr
+
+from irtcat._matrix import row_blocks
+from irtcat._types import FloatArray, IntArray
+from irtcat.selection._dense import Scores
+from irtcat.selection._greedy import argbest, grow
+from irtcat.selection._task import Choice, Task
+from irtcat.selection.sampling import choose_stratified, difficulty_strata, draw
+
+__all__ = [
+    "SHRINKAGE",
+    "Conditioning",
+    "choose_rank_optimal",
+    "choose_robust",
+    "choose_score_optimal",
+]
+
+SHRINKAGE = 0.3
+LEVELS = 1000
+BLOCK = 16
+
+
+class Conditioning:
+    """Posterior variance of the full score, one more item known at a time (a `Criterion`).
+
+    With d the posterior variances of the items and t their posterior covariances with the full
+    score, item j lowers the score's variance by ``t_j^2 / d_j``. Knowing it takes
+    ``l = Sigma[:, j | chosen] / sqrt(d_j)`` away: ``t -= l t_j / sqrt(d_j)``, ``d -= l^2``.
+
+    Columns of Sigma are made ``BLOCK`` at a time, of the items with the greatest gains: one
+    product of matrices is several times faster than as many products with a vector.
+
+    Args:
+        scores: the calibration subjects' scores.
+        mix: applies the symmetric subjects x subjects matrix M to the columns of a matrix.
+        variances: the diagonal of X' M X.
+        scale: what M is scaled by in comparison with a covariance, for the filled-in cells' noise.
+    """
+
+    def __init__(
+        self,
+        scores: Scores,
+        mix: Callable[[FloatArray], FloatArray],
+        variances: FloatArray,
+        scale: float = 1.0,
+    ):
+        noise = scale * scores.noise
+        self._x, self._mix = scores.centred, mix
+        self._own = SHRINKAGE * variances + noise
+        answered = scores.answers > 0
+        self._d = np.where(answered, variances + noise, 0.0)
+        weight = answered / max(answered.sum(), 1)
+        towards = self._x @ weight.astype(np.float32)
+        self._t = self._shared(towards[:, None])[0] + self._own * weight
+        self.prior = float(self._t @ weight)
+        self._tiny = 1e-6 * self._d.max(initial=0.0)
+        self._factor = np.empty((BLOCK, len(self._d)), np.float32)
+        self._rank = 0
+        self._columns: dict[int, FloatArray] = {}
+
+    def _shared(self, v: FloatArray) -> FloatArray:
+        """``(1 - s) v' M X``, a row for each column of v."""
+        return np.float32(1 - SHRINKAGE) * (self._mix(v).T @ self._x)
+
+    @property
+    def gains(self) -> FloatArray:
+        """By how much each item would lower the posterior variance of the full score."""
+        usable = self._d > self._tiny
+        return np.divide(self._t**2, self._d, out=np.zeros_like(self._d), where=usable)
+
+    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
+        """See `Criterion`."""
+        gains = self.gains[items]
+        item, gain = argbest(gains, items, costs)
+        if gain > 0 and item not in self._columns:
+            order = gains if costs is None else gains / np.maximum(costs[items], 1e-12)
+            top = items[np.argsort(-order, kind="stable")[:BLOCK]]
+            wanted = np.union1d([item], [j for j in top if j not in self._columns]).astype(int)
+            made = self._shared(np.ascontiguousarray(self._x[:, wanted]))
+            self._columns.update(zip(wanted.tolist(), made, strict=True))
+        return item, gain
+
+    def add(self, item: int) -> None:
+        """See `Criterion`."""
+        if self._d[item] <= self._tiny:
+            return
+        column = self._columns.pop(item).astype(float)
+        column[item] += self._own[item]
+        known = self._factor[: self._rank]
+        column -= known[:, item] @ known
+        factor = column / np.sqrt(self._d[item])
+        self._t -= factor * (self._t[item] / np.sqrt(self._d[item]))
+        self._d = np.maximum(self._d - factor**2, 0.0)
+        self._d[item] = 0.0
+        if self._rank == len(self._factor):
+            self._factor = np.concatenate([self._factor, np.empty_like(self._factor)])
+        self._factor[self._rank] = factor
+        self._rank += 1
+
+
+def _by_score(task: Task) -> Conditioning:
+    """The covariance over subjects."""
+    scores = task.scores
+    n = np.float32(len(scores.centred))
+    return Conditioning(scores, lambda v: v / n, scores.variances)
+
+
+def choose_score_optimal(task: Task) -> Choice:
+    """Greedily least posterior variance of the full score.
+
+    Each step takes the item with the greatest ``cov(j, full mean)^2 / var(j)`` and conditions on
+    it. The covariance is that of the calibration subjects' scores, 30 % shrunk to its diagonal;
+    gaps are filled by item and subject effects (`irtcat.selection._dense`). Once nothing is left to
+    learn (constant items, or one subject) items follow in random order. The criterion is the
+    variance taken away, in squares of the 0-1 scale.
+
+    References:
+        Krause, Singh & Guestrin (2008), Near-optimal sensor placements in Gaussian processes,
+        section 3 (variance reduction); Das & Kempe (2011), Submodular meets spectral, section 2
+        (greedy subset selection for one target); Ledoit & Wolf (2004) (shrinkage).
+    """
+    return _grown(task, lambda: _by_score(task))
+
+
+def choose_rank_optimal(task: Task) -> Choice:
+    """Greedily least posterior variance of the score *differences* of close pairs.
+
+    The difference of two subjects drawn at random has twice the items' covariance, and nothing
+    would change. What matters to a ranking is the difference of two that are close: given a pair
+    (i, i') weighted by the chance w that k random items misrank it, the vector of differences
+    ``x_i - x_i'`` has the covariance
+
+        sum w (x_i - x_i')(x_i - x_i')' / sum w = X' (2 L / sum w) X,    L = diag(W 1) - W,
+
+    with L the graph Laplacian of the pairs. In it the ability that sets apart strong from weak
+    counts for little, and what decides between neighbours remains. The greedy conditioning of
+    "score-optimal" on this covariance (shrunk alike) makes the mean squared error of a close
+    pair's predicted difference least. ``w = Phi(-|s_i - s_i'| / sqrt(2 v / k))`` with v the mean
+    variance of an answer about its subject's score; scores are rounded to thousandths, so that W is
+    a matrix of at most 1,001 levels at any number of subjects.
+    """
+    scores = task.scores
+    level, kernel, degree, total = _close_pairs(scores, task.limits.k)
+    if total <= 0:
+        return _grown(task, lambda: _by_score(task))
+
+    member = csr_array((np.ones(len(level), np.float32), (level, np.arange(len(level)))))
+
+    def mix(v: FloatArray) -> FloatArray:
+        spread = (kernel @ (member @ v))[level]
+        return np.float32(2 / total) * (degree[:, None] * v - spread)
+
+    variances = np.zeros(scores.centred.shape[1])
+    for columns in row_blocks(scores.centred.shape[::-1]):
+        part = scores.centred[:, columns]
+        variances[columns] = np.einsum("ij,ij->j", part, mix(part), dtype=float)
+    variances = np.maximum(variances, 0.0)
+    return _grown(task, lambda: Conditioning(scores, mix, variances, scale=2.0))
+
+
+def _close_pairs(scores: Scores, k: int) -> tuple[IntArray, FloatArray, FloatArray, float]:
+    """Level of each subject, weight of pairs of levels, each subject's degree, the total weight."""
+    answered = scores.answers > 0
+    if not answered.any():
+        return np.zeros(len(scores.centred), int), np.zeros((1, 1)), np.zeros(1), 0.0
+    score = scores.centred[:, answered].mean(axis=1, dtype=float) + scores.means[answered].mean()
+    score = np.clip(score, 0.0, 1.0)
+    answer = (scores.variances.sum() + (scores.means[answered] ** 2).sum()) / answered.sum()
+    spread = np.sqrt(max(2 * (answer - (score**2).mean()) / k, 1e-12))
+    values, level = np.unique(np.round(score * LEVELS), return_inverse=True)
+    kernel = ndtr(-np.abs(values[:, None] - values) / LEVELS / spread).astype(np.float32)
+    degree = (kernel @ np.bincount(level).astype(np.float32))[level]
+    total = float(degree.sum(dtype=float) - 0.5 * len(level))
+    return level, kernel, degree, total if len(level) > 1 else 0.0
+
+
+def _grown(task: Task, make: Callable[[], Conditioning]) -> Choice:
+    filler = task.rng.permutation(len(task.item_ids))
+    ledger, gains = grow(make, task.limits, filler)
+    return Choice(np.array(ledger.chosen, int), gains)
+
+
+def choose_robust(task: Task) -> Choice:
+    """Part score-optimal, part a probability sample of all other items.
+
+    ``k - round(share k)`` items are chosen score-optimally; they would be chosen whatever is drawn.
+    The rest is a sample of the remaining items, stratified by difficulty, whose inclusion
+    probabilities are exact. The weights are design-based: a chosen item stands for itself, 1 / N,
+    and the sampled ones share out what the N items have besides, in proportion to
+    1 / probability. So the weighted mean has no bias (under quotas: none but a ratio's, of order
+    1 / k) for the mean of the allowed items whatever the new model is like, without a model. Of
+    quotas and budget the first part takes at most the share 1 - ``share``.
+    """
+    limits, share = task.limits, task.share
+    n_sampled = min(limits.k, int(np.floor(share * limits.k + 0.5)))
+    if n_sampled == limits.k:
+        return choose_stratified(task)
+    upper = np.floor((1 - share) * limits.upper + 1e-9).astype(int)
+    filler = task.rng.permutation(len(task.item_ids))
+    purse = (1 - share) * limits.budget if np.isfinite(limits.budget) else np.inf
+    first = limits if n_sampled == 0 else limits.capped(upper)
+    n_first = limits.k - n_sampled
+    ledger, gains = grow(lambda: _by_score(task), first, filler, purse, n_first)
+    chosen = np.array(ledger.chosen, int)
+    rest = limits.after(chosen)
+    if n_sampled == 0 or rest is None:
+        return Choice(chosen, gains)
+    sample = draw(rest, task.rng, difficulty_strata(task))
+    assert sample.probabilities is not None
+    inverse = 1 / sample.probabilities
+    left = int(limits.allowed.sum()) - len(chosen)
+    weights = np.concatenate([np.ones(len(chosen)), inverse * left / inverse.sum()])
+    return Choice(
+        np.concatenate([chosen, sample.chosen]),
+        np.concatenate([gains, sample.criterion]),
+        np.concatenate([np.full(len(chosen), np.nan), sample.probabilities]),
+        weights,
+    )

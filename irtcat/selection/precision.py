@@ -1,0 +1,204 @@
+"""Strategies for ability itself: minimax over a range; D-optimal for one or several abilities."""
+
+import numpy as np
+from scipy.special import ndtri
+
+from irtcat._types import FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.information import fisher_information
+from irtcat.scoring import score
+from irtcat.selection._constraints import Ledger
+from irtcat.selection._greedy import argbest, grow, run
+from irtcat.selection._task import Choice, Task
+
+__all__ = ["Determinant", "Weakest", "choose_d_optimal", "choose_minimax"]
+
+NODES = 41
+POINTS = 64
+SWEEPS = 20
+BATCH = 64
+
+
+class Weakest:
+    """Information at the ability at which the items so far say least (a `Criterion`)."""
+
+    def __init__(self, information: FloatArray):
+        self._information = information
+        self._total = np.zeros(information.shape[1])
+
+    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
+        """See `Criterion`."""
+        weakest = int(np.argmin(self._total))
+        return argbest(self._information[items, weakest], items, costs)
+
+    def add(self, item: int) -> None:
+        """See `Criterion`."""
+        self._total += self._information[item]
+
+
+class Least:
+    """How much an item raises the least information over the range (a `Criterion`)."""
+
+    def __init__(self, information: FloatArray):
+        self._information = information
+        self._total = np.zeros(information.shape[1])
+
+    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
+        """See `Criterion`."""
+        gains = (self._total + self._information[items]).min(axis=1) - self._total.min()
+        return argbest(gains, items, costs)
+
+    def add(self, item: int) -> None:
+        """See `Criterion`."""
+        self._total += self._information[item]
+
+
+def choose_minimax(task: Task) -> Choice:
+    """Greatest least information over a range of abilities: max over subsets of min I(theta).
+
+    ``theta_range`` (by default the population's mean +- 2 SD) is covered by 41 points. There are
+    two greedy starts, each step by information at the point where the subset is weakest, or by the
+    new least information (under a budget four: by gain and by gain per cost). Each is improved by
+    exchanges of one chosen item for another (of its group, and affordable, where that matters)
+    until none raises the least information, and the best one is kept: a local optimum, on small
+    banks within a few per cent of the best subset (`tests/selection`). The criterion is each
+    item's information at the weakest point, by which the items are ordered.
+
+    References:
+        van der Linden (2005), Linear Models for Optimal Test Design, section 5.2 (maximin);
+        Fedorov (1972), Theory of Optimal Experiments, section 3.2 (exchanges).
+    """
+    bank = task.need_bank
+    reach = 2 * bank.population_sd
+    low, high = task.theta_range or (bank.population_mean - reach, bank.population_mean + reach)
+    information = fisher_information(bank, np.linspace(low, high, NODES))
+    starts = []
+    for make in (Weakest, Least):
+        for by_cost in (False, True)[: 1 if task.limits.costs is None else 2]:
+            starts.append(task.limits.open())
+            run(make(information), starts[-1], task.limits.k, by_cost)
+            _exchange(starts[-1], information)
+    chosen = np.array(max(starts, key=lambda one: information[one.chosen].sum(0).min()).chosen, int)
+    weakest = int(np.argmin(information[chosen].sum(axis=0)))
+    chosen = chosen[np.argsort(-information[chosen, weakest], kind="stable")]
+    return Choice(chosen, information[chosen, weakest])
+
+
+def _exchange(ledger: Ledger, information: FloatArray) -> None:
+    """Swap one chosen item for another while that raises the least information."""
+    total = information[ledger.chosen].sum(axis=0)
+    for _ in range(SWEEPS):
+        before = total.min()
+        for position, out in enumerate(list(ledger.chosen)):
+            weakest = int(np.argmin(total))
+            items = ledger.replacements(out)
+            items = items[information[items, weakest] > information[out, weakest]]
+            if not len(items):
+                continue
+            without = total - information[out]
+            least = (without + information[items]).min(axis=1)
+            at = int(np.argmax(least))
+            if least[at] > total.min() * (1 + 1e-9):
+                ledger.replace(position, int(items[at]))
+                total = information[ledger.chosen].sum(axis=0)
+        if total.min() <= before * (1 + 1e-9):
+            break
+
+
+class Determinant:
+    """Sum over abilities of log det(prior precision + information) (a `Criterion`).
+
+    Gains only fall as items are added, so that an old gain is an upper bound: only the items whose
+    bound exceeds the best gain known are computed again ("lazy greedy", exact).
+
+    Args:
+        information: items x points x dims x dims.
+        precision: prior precision, dims x dims.
+    """
+
+    def __init__(self, information: FloatArray, precision: FloatArray):
+        self._information = information
+        self._state = np.repeat(precision[None], information.shape[1], axis=0)
+        self._level = np.linalg.slogdet(self._state)[1].mean()
+        self._bound = np.full(len(information), np.inf)
+
+    def gain(self, items: IntArray) -> FloatArray:
+        """By how much each item would raise the mean log-determinant now."""
+        states = self._state + self._information[items]
+        return np.maximum(np.linalg.slogdet(states)[1].mean(axis=1) - self._level, 0.0)
+
+    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
+        """See `Criterion`."""
+        per = np.ones(len(items)) if costs is None else np.maximum(costs[items], 1e-12)
+        order = np.argsort(-self._bound[items] / per, kind="stable")
+        best, value = -1, -np.inf
+        for start in range(0, len(order), BATCH):
+            at = order[start : start + BATCH]
+            if self._bound[items[at[0]]] / per[at[0]] < value:
+                break
+            self._bound[items[at]] = self.gain(items[at])
+            now = self._bound[items[at]] / per[at]
+            top = int(at[np.argmax(now)])
+            if now.max() > value or (now.max() == value and top < best):
+                best, value = top, float(now.max())
+        return int(items[best]), float(self._bound[items[best]])
+
+    def add(self, item: int) -> None:
+        """See `Criterion`."""
+        self._state = self._state + self._information[item]
+        self._level = np.linalg.slogdet(self._state)[1].mean()
+
+
+def choose_d_optimal(task: Task) -> Choice:
+    """Greedily greatest ``mean over theta of log det(R^-1 + sum_i I_i(theta))``.
+
+    R holds the covariance of the abilities in the population (their correlations; SD^2 for one
+    ability), so that R^-1 is what is known beforehand. Abilities are the EAP of the calibration
+    subjects (at most 64 of them, drawn by the seed); without responses 64 quasi-random points of
+    the population. The criterion is by how much each item raised it.
+
+    References:
+        Segall (1996), Multidimensional adaptive testing, section 3; Minoux (1978) (lazy greedy).
+    """
+    bank = task.any_bank
+    dims = bank.model.dims
+    points = _points(task, bank)
+    information = fisher_information(bank, points[:, 0] if dims == 1 else points)
+    if dims == 1:
+        information = information[:, :, None, None]
+    precision = np.linalg.inv(_covariance(bank))
+    ledger, gains = grow(lambda: Determinant(information, precision), task.limits)
+    return Choice(np.array(ledger.chosen, int), gains)
+
+
+def _covariance(bank: ItemBank) -> FloatArray:
+    """Covariance of the abilities in the population."""
+    correlations = np.eye(bank.model.dims) if bank.correlations is None else bank.correlations
+    return bank.population_sd**2 * correlations
+
+
+def _points(task: Task, bank: ItemBank) -> FloatArray:
+    """Abilities to plan for, points x dims."""
+    dims = bank.model.dims
+    if task.responses is not None:
+        theta = score(bank, task.responses).theta.reshape(task.responses.n_subjects, dims)
+        theta = theta[np.isfinite(theta).all(axis=1)]
+        if len(theta) > POINTS:
+            theta = theta[np.sort(task.rng.permutation(len(theta))[:POINTS])]
+        if len(theta):
+            return theta
+    return bank.population_mean + _normal(POINTS, dims) @ np.linalg.cholesky(_covariance(bank)).T
+
+
+def _normal(n: int, dims: int) -> FloatArray:
+    """Evenly spread points of mean 0 and unit covariance, from a standard normal distribution.
+
+    Multiples of the roots of x^(dims + 1) = x + 1 fill the unit cube evenly (Roberts 2018).
+    """
+    root = 2.0
+    for _ in range(50):
+        root = (1 + root) ** (1 / (dims + 1))
+    steps = root ** -np.arange(1.0, dims + 1)
+    points = ndtri(np.mod(0.5 + np.arange(1, n + 1)[:, None] * steps, 1.0))
+    points -= points.mean(axis=0)
+    return np.linalg.solve(np.linalg.cholesky(points.T @ points / n), points.T).T

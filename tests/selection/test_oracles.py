@@ -1,0 +1,254 @@
+"""Each strategy against brute force on cases small enough for it."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from irtcat import ItemBank, Responses, fisher_information
+from irtcat.selection import select
+from irtcat.selection._dense import centred_scores
+from irtcat.selection.clusters import cluster, k_medoids
+from irtcat.selection.gaussian import SHRINKAGE
+from irtcat.selection.precision import Determinant
+
+RNG = np.random.default_rng(0)
+
+
+def simulated(n=60, items=8, seed=0):
+    rng = np.random.default_rng(seed)
+    bank = ItemBank.from_parameters(a=rng.uniform(0.5, 2, items), b=rng.normal(size=items))
+    return bank, bank.simulate(rng.normal(size=n), seed=seed + 1)
+
+
+def shrunk(covariance):
+    return (1 - SHRINKAGE) * covariance + SHRINKAGE * np.diag(np.diag(covariance))
+
+
+def left(sigma, chosen):
+    """Variance of the mean of all, given the chosen ones: direct Gaussian conditioning."""
+    w = np.full(len(sigma), 1 / len(sigma))
+    to = sigma[chosen] @ w
+    return w @ sigma @ w - to @ np.linalg.solve(sigma[np.ix_(chosen, chosen)], to)
+
+
+def check_greedy(sigma, subset, item_ids):
+    names = list(item_ids)
+    order = [names.index(i) for i in subset.item_ids]
+    before = np.full(len(sigma), 1 / len(sigma)) @ sigma @ np.full(len(sigma), 1 / len(sigma))
+    for step, item in enumerate(order):
+        free = [j for j in range(len(sigma)) if j not in order[:step]]
+        after = {j: left(sigma, [*order[:step], j]) for j in free}
+        assert after[item] <= min(after.values()) + 1e-7
+        np.testing.assert_allclose(subset.criterion[step], before - after[item], atol=1e-7)
+        before = after[item]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_score_optimal_is_gaussian_conditioning(seed):
+    _, data = simulated(seed=seed)
+    sigma = shrunk(np.cov(data.to_numpy().T, bias=True))
+    check_greedy(sigma, select(None, 6, "score-optimal", data), data.item_ids)
+
+
+def test_score_optimal_with_many_items_and_ties_over_blocks():
+    _, data = simulated(n=50, items=60, seed=5)
+    sigma = shrunk(np.cov(data.to_numpy().T, bias=True))
+    check_greedy(sigma, select(None, 40, "score-optimal", data), data.item_ids)
+
+
+def test_score_optimal_with_gaps_adds_the_noise_of_filled_cells():
+    _, data = simulated(n=80, seed=3)
+    x = np.where(np.random.default_rng(1).random(data.shape) < 0.3, np.nan, data.to_numpy())
+    gappy = Responses.from_array(x)
+    scores = centred_scores(gappy)
+    full = scores.centred.astype(float)
+    sigma = shrunk(full.T @ full / len(full)) + np.diag(scores.noise)
+    check_greedy(sigma, select(None, 5, "score-optimal", gappy), gappy.item_ids)
+    seen = ~np.isnan(x)
+    np.testing.assert_allclose((full + scores.means)[seen], x[seen], atol=1e-5)
+    truth = data.to_numpy()[~seen]
+    filled = (full + scores.means)[~seen]
+    alone = np.broadcast_to(np.nanmean(x, axis=0), x.shape)[~seen]
+    assert ((filled - truth) ** 2).mean() < ((alone - truth) ** 2).mean()
+
+
+def test_rank_optimal_conditions_the_differences_of_close_pairs():
+    from scipy.special import ndtr
+
+    _, data = simulated(n=40, seed=2)
+    x, k = data.to_numpy(), 5
+    score = x.mean(axis=1)
+    within = (score * (1 - score)).mean()
+    spread = np.sqrt(2 * within / k)
+    sigma, total = np.zeros((8, 8)), 0.0
+    level = np.round(score * 1000) / 1000
+    for i, j in itertools.permutations(range(len(x)), 2):
+        w = ndtr(-abs(level[i] - level[j]) / spread)
+        sigma += w * np.outer(x[i] - x[j], x[i] - x[j])
+        total += w
+    subset = select(None, k, "rank-optimal", data)
+    check_greedy(shrunk(sigma / total), subset, data.item_ids)
+
+
+def test_d_optimal_is_the_brute_force_determinant():
+    rng = np.random.default_rng(3)
+    correlations = np.array([[1.0, 0.4], [0.4, 1.0]])
+    bank = ItemBank.from_slopes(
+        rng.normal(size=(9, 2)), rng.normal(size=9), correlations=correlations
+    )
+    information, prior = RNG.random((6, 4, 2)), np.eye(2)
+    matrices = np.einsum("ipd,ipe->ipde", information, information)
+    criterion = Determinant(matrices, prior)
+    chosen = []
+    for _ in range(3):
+        free = np.array([i for i in range(6) if i not in chosen])
+        item, gain = criterion.best(free, None)
+        level = [
+            np.log(np.linalg.det(prior + matrices[[*chosen, j]].sum(axis=0))).mean() for j in free
+        ]
+        before = np.log(np.linalg.det(prior + matrices[chosen].sum(axis=0))).mean()
+        assert item == free[np.argmax(level)]
+        np.testing.assert_allclose(gain, max(level) - before)
+        criterion.add(item)
+        chosen.append(item)
+    subset = select(bank, 4, "d-optimal")
+    from irtcat.selection.precision import POINTS, _normal
+
+    points = _normal(POINTS, 2) @ np.linalg.cholesky(correlations).T
+    every = fisher_information(bank, points)
+    precision = np.linalg.inv(correlations)
+
+    def level_of(items):
+        return np.linalg.slogdet(precision + every[list(items)].sum(axis=0))[1].mean()
+
+    got = [list(bank.item_ids).index(i) for i in subset.item_ids]
+    best = max(itertools.combinations(range(9), 4), key=level_of)
+    start = np.linalg.slogdet(precision)[1]
+    np.testing.assert_allclose(subset.criterion.sum(), level_of(got) - start)
+    assert level_of(got) - start >= 0.97 * (level_of(best) - start)
+
+
+def test_d_optimal_of_normal_points_and_of_one_ability():
+    from irtcat.selection.precision import _normal
+
+    points = _normal(64, 3)
+    np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(np.cov(points.T), np.eye(3), rtol=0.02, atol=1e-9)
+    bank, data = simulated()
+    assert len(select(bank, 3, "d-optimal")) == len(select(bank, 3, "d-optimal", data)) == 3
+    planes = ItemBank.from_slopes(RNG.normal(size=(8, 2)), 0.0, item_ids=data.item_ids)
+    assert len(select(planes, 3, "d-optimal", data)) == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_minimax_is_near_the_best_subset(seed):
+    bank, _ = simulated(items=12, seed=seed)
+    information = fisher_information(bank, np.linspace(-2, 2, 41))
+    chosen = select(bank, 4, "minimax", theta_range=(-2, 2)).item_ids
+    got = information[np.isin(bank.item_ids, chosen)].sum(axis=0).min()
+    every = itertools.combinations(range(12), 4)
+    best = max(information[list(items)].sum(axis=0).min() for items in every)
+    assert got >= 0.95 * best
+
+
+def total_distance(points, medoids):
+    return ((points[:, None] - points[list(medoids)]) ** 2).sum(axis=2).min(axis=1).sum()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_medoids_are_the_best_of_eight_items(seed, k):
+    points = np.random.default_rng(seed).normal(size=(8, 3)).astype(np.float32)
+    found = k_medoids(points, k, np.random.default_rng(0))
+    best = min(total_distance(points, m) for m in itertools.combinations(range(8), k))
+    assert len(set(found.tolist())) == k
+    assert total_distance(points, found) <= 1.02 * best
+
+
+def test_anchor_points_are_medoids_of_the_correlation_distance():
+    _, data = simulated(n=200, seed=4)
+    distance = 1 - np.corrcoef(data.to_numpy().T)
+    subset = select(None, 3, "anchor-points", data)
+    at = [list(data.item_ids).index(i) for i in subset.item_ids]
+    every = itertools.combinations(range(8), 3)
+    best = min(distance[list(m)].min(axis=0).sum() for m in every)
+    assert distance[at].min(axis=0).sum() <= best * 1.02
+    shares = np.bincount(distance[at].argmin(axis=0), minlength=3) / 8
+    np.testing.assert_allclose(subset.weights, shares)
+
+
+def test_kmeans_finds_clusters_and_weighs_them():
+    patterns = np.array([[1, 1, 0, 0, 1, 0], [0, 0, 1, 1, 0, 0], [1, 0, 1, 0, 1, 1]])
+    x = np.repeat(patterns, [5, 3, 2], axis=0).T
+    data = Responses.from_array(x)
+    for strategy in ("kmeans-correctness", "anchor-points"):
+        subset = select(None, 3, strategy, data, seed=1)
+        at = [list(data.item_ids).index(i) for i in subset.item_ids]
+        assert sorted(np.searchsorted([5, 8], at, side="right").tolist()) == [0, 1, 2]
+        np.testing.assert_allclose(subset.weights, [0.5, 0.3, 0.2])
+        np.testing.assert_allclose(x.mean(axis=1), x[:, at] @ subset.weights)
+
+
+def test_kmeans_of_item_parameters():
+    a, b = np.repeat([0.6, 2.0], [6, 4]), np.repeat([-1.0, 1.5], [6, 4])
+    subset = select(ItemBank.from_parameters(a=a, b=b), 2, "kmeans-irt")
+    assert [int(i[1:]) <= 6 for i in subset.item_ids] == [True, False]
+    np.testing.assert_allclose(subset.weights, [0.6, 0.4])
+
+
+def test_kmeans_centres_are_the_means_of_their_points():
+    points = RNG.normal(size=(40, 2)).astype(np.float32)
+    centres = cluster(points, 4, np.random.default_rng(1))
+    labels = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    means = np.array([points[labels == c].mean(axis=0) for c in range(4)])
+    np.testing.assert_allclose(centres, means, atol=1e-5)
+
+
+def test_sketch_keeps_distances(monkeypatch):
+    from irtcat.selection import clusters
+    from irtcat.selection.clusters import sketch
+
+    x = np.random.default_rng(0).normal(size=(2000, 12)).astype(np.float32)
+    np.testing.assert_array_equal(sketch(x, np.random.default_rng(1), np.ones(12)), x.T)
+    monkeypatch.setattr(clusters, "SWAP_ITEMS", 5)
+    points = sketch(x, np.random.default_rng(1), np.ones(12))
+    assert points.shape == (12, 512)
+    ratio = ((points[0] - points[1:]) ** 2).sum(1) / ((x[:, :1] - x[:, 1:]) ** 2).sum(0)
+    assert abs(ratio - 1).max() < 0.25
+
+
+def test_disagreement_is_the_share_of_pairs_that_differ():
+    x = np.array([[1, 0.5, np.nan], [0, 0.5, 1], [1, 0.0, 0], [1, np.nan, np.nan]])
+    subset = select(None, 3, "disagreement", Responses.from_array(x))
+    got = dict(zip(subset.item_ids, subset.criterion, strict=True))
+    assert got["i1"] == pytest.approx(3 / 6)
+    assert got["i2"] == pytest.approx(2 * 0.25 / 6)
+    assert got["i3"] == pytest.approx(1 / 6)
+
+
+def test_budget_takes_the_better_of_gain_and_gain_per_cost():
+    bank = ItemBank.from_parameters(a=[2.0, 1.6, 1.6, 1.6], b=0.0)
+    dear = {"costs": [3.0, 1.0, 1.0, 1.0], "budget": 3.0}
+    assert select(bank, 3, "information", **dear).item_ids.tolist() == ["i2", "i3", "i4"]
+    assert select(bank, 1, "information", **dear).item_ids.tolist() == ["i1"]
+    assert select(bank, 3, "discrimination", **dear).item_ids.tolist() == ["i1"]
+
+
+def test_quotas_are_the_best_subset_of_a_fixed_criterion():
+    rng = np.random.default_rng(2)
+    bank, _ = simulated(items=9, seed=8)
+    groups = np.array(list("aabbbcccc"))
+    values = fisher_information(bank, 0.0)[:, 0]
+    for _ in range(5):
+        low = rng.integers(0, 2, 3)
+        quotas = {g: (int(low[i]), int(low[i] + 1)) for i, g in enumerate("abc")}
+        k = int(low.sum() + rng.integers(0, 3)) or 1
+        subset = select(bank, k, "information", groups=groups, quotas=quotas)
+        fits = [
+            m
+            for m in itertools.combinations(range(9), k)
+            if all(lo <= (groups[list(m)] == g).sum() <= hi for g, (lo, hi) in quotas.items())
+        ]
+        best = max(values[list(m)].sum() for m in fits)
+        np.testing.assert_allclose(subset.criterion.sum(), best)

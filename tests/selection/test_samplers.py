@@ -1,0 +1,102 @@
+"""Inclusion probabilities, by drawing many samples."""
+
+import numpy as np
+import pytest
+
+from irtcat import Responses
+from irtcat.selection import select
+
+N = 20
+RNG = np.random.default_rng(7)
+X = (RNG.random((30, N)) < np.linspace(0.1, 0.9, N)).astype(int)
+DATA = Responses.from_array(X)
+GROUPS = np.repeat(["a", "b", "c"], [11, 6, 3])
+COSTS = np.round(np.random.default_rng(1).uniform(1, 4, N), 2)
+DRAWS = 700
+
+CASES = {
+    "plain": {},
+    "allowed": {"allowed": np.arange(N) % 3 > 0},
+    "quotas": {"groups": GROUPS, "quotas": {"a": (0, 2), "c": (1, 3)}},
+    "exact quotas": {"groups": GROUPS, "quotas": {"b": 3, "c": 1}},
+    "costs": {"costs": COSTS, "budget": 14.0},
+    "costs and quotas": {
+        "costs": COSTS,
+        "budget": 25.0,
+        "groups": GROUPS,
+        "quotas": {"c": 1, "b": (2, 4)},
+    },
+}
+
+
+def draws(strategy, options):
+    """How often each item was drawn, and the probability it was said to have."""
+    options = {"groups": GROUPS, **options}
+    counts, said = np.zeros(N), np.full(N, np.nan)
+    index = {name: i for i, name in enumerate(DATA.item_ids)}
+    for seed in range(DRAWS):
+        subset = select(None, 6, strategy, DATA, seed, **options)
+        at = np.array([index[name] for name in subset.item_ids])
+        drawn = np.isfinite(subset.probabilities)
+        counts[at[drawn]] += 1
+        if np.isfinite(said[at[drawn]]).any():
+            old = said[at[drawn]]
+            np.testing.assert_allclose(np.where(np.isnan(old), subset.probabilities[drawn], old),
+                                       subset.probabilities[drawn])  # fmt: skip
+        said[at[drawn]] = subset.probabilities[drawn]
+    return counts, said
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "strategy", ["random", "stratified", "stratified-group", "stratified-both", "robust"]
+)
+def test_inclusion_probabilities_are_right(strategy, case):
+    counts, said = draws(strategy, CASES[case])
+    frame = np.isfinite(said)
+    p = said[frame]
+    z = (counts[frame] / DRAWS - p) / np.sqrt(np.maximum(p * (1 - p), 1e-9) / DRAWS)
+    assert np.abs(z).max() < 4.2
+    allowed = CASES[case].get("allowed", np.ones(N, bool))
+    if strategy != "robust":
+        np.testing.assert_array_equal(frame, allowed)  # nobody is left out
+
+
+def test_weighted_mean_of_robust_has_no_bias():
+    """Whatever a new model is like: here one that is right where the others are wrong."""
+    x = dict(zip(DATA.item_ids, (np.arange(N) < 5).astype(float), strict=True))
+    estimates = []
+    for seed in range(DRAWS):
+        subset = select(None, 8, "robust", DATA, seed, share=0.5)
+        estimates.append(subset.weights @ [x[name] for name in subset.item_ids])
+    spread = np.std(estimates) / np.sqrt(DRAWS)
+    assert abs(np.mean(estimates) - 0.25) < 4 * spread
+    first = select(None, 8, "robust", DATA, 0)
+    assert np.isnan(first.probabilities).sum() == 4
+    alone = select(None, 4, "score-optimal", DATA, 0)
+    np.testing.assert_array_equal(first.item_ids[:4], alone.item_ids)
+
+
+def test_share_runs_from_none_to_all():
+    none = select(None, 6, "robust", DATA, share=0.0)
+    np.testing.assert_array_equal(none.item_ids, select(None, 6, "score-optimal", DATA).item_ids)
+    assert np.isnan(none.probabilities).all()
+    whole = select(None, 6, "robust", DATA, seed=2, share=1.0)
+    np.testing.assert_array_equal(whole.item_ids, select(None, 6, "stratified", DATA, 2).item_ids)
+
+
+def test_strata_get_their_shares():
+    order = np.argsort(X.mean(axis=0), kind="stable")
+    index = {name: i for i, name in enumerate(DATA.item_ids)}
+    for seed in range(30):
+        subset = select(None, 10, "stratified", DATA, seed)
+        strata = np.searchsorted(
+            np.arange(2, N, 2), [np.flatnonzero(order == index[i])[0] for i in subset.item_ids],
+            side="right",
+        )  # fmt: skip
+        np.testing.assert_array_equal(np.bincount(strata, minlength=10), 1)
+        by_group = select(None, 10, "stratified-group", DATA, seed, groups=GROUPS)
+        counts = [(GROUPS[[index[i] for i in by_group.item_ids]] == g).sum() for g in "abc"]
+        assert counts[0] in (5, 6)
+        assert counts[1] == 3
+        assert counts[2] in (1, 2)
