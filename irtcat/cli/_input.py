@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat import Responses
+    from irtcat import Responses, Subset
 
 DATASET = "dataset:"
 
@@ -81,8 +81,8 @@ def read(source: str, how: Reading) -> "Responses":
     return found if how.trials is None else found.with_trials(how.trials)
 
 
-def subject_column(path: Path, column: str) -> "pd.Series":
-    """A column of a CSV table of subjects, by the ids in its first column."""
+def subject_column(path: Path, column: str, what: str = "subjects") -> "pd.Series":
+    """A column of a CSV table of subjects (or items), by the ids in its first column."""
     import pandas as pd
 
     from irtcat._checks import InputError
@@ -90,12 +90,50 @@ def subject_column(path: Path, column: str) -> "pd.Series":
     try:
         frame = pd.read_csv(path, dtype={0: str})
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a CSV table of subjects ({error}).") from None
+        raise InputError(f"{path}: not a CSV table of {what} ({error}).") from None
     names = [str(name) for name in frame.columns[1:]]
     if column not in names:
         have = ", ".join(names) or "none"
-        raise InputError(f"{path}: no column {column!r} beside the subjects' ids (has {have}).")
+        raise InputError(f"{path}: no column {column!r} beside the {what}' ids (has {have}).")
     return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
+
+
+def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
+    """The responses with a column of a CSV table of subjects as their metadata."""
+    from dataclasses import replace
+
+    import pandas as pd
+
+    found = subject_column(path, column)
+    values = found[~found.index.duplicated()].reindex(data.subject_ids.astype(str)).to_numpy()
+    index = pd.Index(data.subject_ids, dtype=object, name="subject")
+    return replace(data, subjects=pd.DataFrame({column: values}, index=index))
+
+
+def read_subset(path: str) -> "Subset":
+    """What `irtcat select --out` wrote, or any CSV table with the items' ids in a column "item"."""
+    import numpy as np
+    import pandas as pd
+
+    import irtcat
+    from irtcat._checks import InputError
+
+    try:
+        frame = pd.read_csv(path, dtype={"item": str})
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a CSV table of items ({error}).") from None
+    if "item" not in frame or not len(frame):
+        have = ", ".join(map(str, frame.columns))
+        raise InputError(f"{path}: no column 'item' with the ids of the items run (has {have}).")
+    k = len(frame)
+
+    def numbers(name: str, otherwise: float) -> np.ndarray:
+        if name not in frame:
+            return np.full(k, otherwise)
+        return pd.to_numeric(frame[name], errors="coerce").to_numpy(float)
+
+    columns = (numbers("weight", 1 / k), numbers("probability", np.nan), np.full(k, np.nan))
+    return irtcat.Subset(frame["item"].to_numpy(str), *columns, "file", 0)
 
 
 def is_bank(path: str) -> bool:

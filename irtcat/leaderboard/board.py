@@ -102,8 +102,10 @@ class Leaderboard:
             pairwise_2_to_5 and pairwise_over_5, the share of pairs ranked right among those whose
             full scores are so many points apart (a tie counts half); top_overlap, the share of
             the ``top`` best that are told to be; coverage, the share of full scores within their
-            interval, and width, its mean width in points. NaN only where ``flags`` says why.
-            Then n_calibration, n_held_out, n_items and flags, empty where there is nothing to say.
+            interval, and width, its mean width in points. NaN only
+            for those that ``undefined`` names: a pairwise accuracy where no pair is so far apart,
+            top_overlap where no more than ``top`` are held out, and what ``flags`` speaks of. Then
+            n_calibration, n_held_out, n_items and flags, empty where there is nothing to say.
         """
         return self.table.copy()
 
@@ -115,7 +117,8 @@ class Leaderboard:
             where it is defined, ``<name>_sd`` their standard deviation (NaN for one) and
             ``<name>_se`` = SD / sqrt(number of them). Held-out parts of different seeds overlap,
             so this standard error speaks of the choice of seeds, not of other subjects: for that
-            see `intervals`. Then n_seeds, and flags, each once.
+            see `intervals`. Then n_seeds; undefined, the metrics that some hold-out lacks; and
+            flags, each once.
         """
         grouped = self.table.groupby(KEYS, sort=False)
         parts: dict[str, pd.Series] = {}
@@ -125,6 +128,11 @@ class Leaderboard:
             parts[f"{name}_sd"] = column.std()
             parts[f"{name}_se"] = column.std() / np.sqrt(column.count())
         parts["n_seeds"] = grouped["seed"].nunique()
+        parts["undefined"] = grouped["undefined"].agg(
+            lambda texts: ", ".join(
+                dict.fromkeys(name for text in texts for name in text.split(", ") if name)
+            )
+        )
         parts["flags"] = grouped["flags"].agg(lambda texts: "; ".join(filter(None, texts.unique())))
         return pd.DataFrame(parts)
 
@@ -159,7 +167,7 @@ class Leaderboard:
             >>> r = bank.simulate(np.linspace(-2, 2, 80))
             >>> board = evaluate(r, ["random"], ks=[30], estimators=["mean"])
             >>> board.intervals(n=100)[["mae_lower", "mae_upper"]].round(1).values.tolist()
-            [[4.6, 6.0]]
+            [[4.8, 6.1]]
 
         References:
             Efron & Tibshirani (1993), An Introduction to the Bootstrap, chapter 13.

@@ -45,7 +45,9 @@ def compare_scores(
         top: how many subjects are the best ones.
 
     Returns:
-        Each of `METRICS`, NaN where it is not defined, and the flags that say why.
+        Each of `METRICS`, NaN where it is not defined (a pairwise accuracy without pairs that far
+        apart, the overlap of the ``top`` best among no more than so many, a correlation of what is
+        constant), and what is to be flagged.
     """
     usable = ~(np.isnan(score) | np.isnan(truth))
     flags = [] if usable.all() else [f"held-out subjects left out: {np.count_nonzero(~usable)}"]
@@ -67,12 +69,8 @@ def compare_scores(
     }
     for name, (low, high) in GAPS.items():
         metrics[name] = agreement.pairwise_accuracy(told, goal, low - SLACK, high - SLACK)
-        if np.isnan(metrics[name]):
-            flags.append(f"no pairs for {name}")
     if top < len(goal):
         metrics["top_overlap"] = agreement.top_overlap(told, goal, top)
-    else:
-        flags.append(f"no top_overlap: {len(goal)} subjects, {top} of them best")
     return {name: metrics[name] for name in METRICS}, flags
 
 

@@ -20,7 +20,7 @@ from irtcat.prediction import ESTIMATORS, full_scores, predict
 from irtcat.responses import Responses
 from irtcat.selection import STRATEGIES, Subset, select
 
-__all__ = ["WITHOUT_BANK", "Progress", "evaluate"]
+__all__ = ["ALL", "WITHOUT_BANK", "Progress", "evaluate"]
 
 Progress = Callable[[int, int, str], None]
 """Called as ``progress(done, total, text)``; one unit is one subset."""
@@ -285,6 +285,7 @@ def _row(
         "estimator": estimator,
         "k": k,
         **metrics,
+        "undefined": ", ".join(name for name in METRICS if np.isnan(metrics[name])),
         "n_calibration": fold.calibration.n_subjects,
         "n_held_out": fold.held_out.n_subjects,
         "n_items": fold.calibration.n_items,

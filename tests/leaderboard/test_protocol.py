@@ -17,7 +17,7 @@ from irtcat.selection import select
 N, ITEMS = 103, 150
 COLUMNS = (
     "split seed strategy estimator k kendall spearman pearson mae rmse pairwise_under_2 "
-    "pairwise_2_to_5 pairwise_over_5 top_overlap coverage width "
+    "pairwise_2_to_5 pairwise_over_5 top_overlap coverage width undefined "
     "n_calibration n_held_out n_items flags"
 )
 
