@@ -127,8 +127,8 @@ def command(
     if figure is not None:
         drawn = plot.reliable_gaps(gaps) if metric == "gap" else None
         plot.save(drawn or plot.rank_correlation(summary, metric), figure)
-    for flag in board.flags:
-        warn(flag)
+    for note in board.flags:
+        warn(note)
     for flag, count in table.loc[table["flags"] != "", "flags"].value_counts().items():
         warn(f"{count} of {len(table)} rows are flagged {flag!r}.")
     _report(table, summary, out, figure, as_json)

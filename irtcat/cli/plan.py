@@ -47,8 +47,8 @@ def command(
         warn(flag)
     if as_json:
         about = {"gap": gap, "confidence": confidence, "n_items": plan.n_items}
-        about |= {"n_pairs": plan.n_pairs, "flags": plan.flags, "out": out}
-        emit_json({**about, "designs": records(plan.to_frame())})
+        more = {"n_pairs": plan.n_pairs, "flags": plan.flags, "out": out}
+        emit_json({**about, **more, "designs": records(plan.to_frame())})
         return
     print(plan)
     show(plan.to_frame())

@@ -13,7 +13,7 @@ from irtcat.leaderboard.metrics import METRICS, resampled_metrics
 from irtcat.prediction import full_scores
 from irtcat.responses import Responses
 
-__all__ = ["Leaderboard", "Run"]
+__all__ = ["KEYS", "Leaderboard", "Run", "subject_draws"]
 
 KEYS = ["strategy", "estimator", "k"]
 
@@ -46,9 +46,13 @@ class Run(NamedTuple):
     def usable(self) -> "Run":
         """The same with the subjects alone that have both scores."""
         keep = ~(np.isnan(self.score) | np.isnan(self.truth))
-        parts = (self.subjects, self.score, self.lower, self.upper, self.truth)
-        subjects, score, lower, upper, truth = (part[keep] for part in parts)
-        return self._replace(subjects=subjects, score=score, lower=lower, upper=upper, truth=truth)
+        return self._replace(
+            subjects=self.subjects[keep],
+            score=self.score[keep],
+            lower=self.lower[keep],
+            upper=self.upper[keep],
+            truth=self.truth[keep],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +148,9 @@ class Leaderboard:
         Subjects are drawn with replacement, the same ones for every row, and each metric is
         averaged over the hold-outs anew; the ends are percentiles. "items" draws anew the items of
         the full benchmark that were not run (those run stay) and so moves the full scores that are
-        to be told; "both" draws both. Predictions stay as they are: neither the choice of items nor
+        to be told; "both" draws both. Redrawn scores are noise upon noise, by which every resample
+        errs more than the data do: with items the percentiles are shifted by the mean of the
+        resamples less the estimate. Predictions stay as they are: neither the choice of items nor
         the calibration is repeated, so that their chance is in `summary`'s SD and not in here.
 
         Args:
@@ -177,18 +183,22 @@ class Leaderboard:
         check_interval("interval", interval)
         tail = (1 - interval) / 2
         rows = []
+        estimates = self.table.groupby(KEYS)[list(METRICS)].mean()
         runs = sorted(self.runs, key=lambda run: run[:3])
-        draws = _subject_draws(self.n_subjects, n, seed) if over != "items" else None
+        draws = subject_draws(self.n_subjects, n, seed) if over != "items" else None
         for (strategy, estimator, k), group in groupby(runs, key=lambda run: run[:3]):
             values = [self._resample(run.usable(), draws, over, n, seed) for run in group]
             row: dict[str, object] = {"strategy": strategy, "estimator": estimator, "k": k}
             lost = []
             for name in METRICS:
                 stacked = np.stack([value[name] for value in values])
-                means = stacked[:, ~np.isnan(stacked).all(axis=0)]
+                stacked = stacked[:, ~np.isnan(stacked).all(axis=0)]
                 ends = [np.nan, np.nan]
-                if means.size:
-                    ends = np.quantile(np.nanmean(means, axis=0), [tail, 1 - tail]).tolist()
+                if stacked.size:
+                    means = np.nanmean(stacked, axis=0)
+                    if over != "subjects":
+                        means = means + estimates.loc[(strategy, estimator, k), name] - means.mean()
+                    ends = np.clip(np.quantile(means, [tail, 1 - tail]), *_range(name)).tolist()
                 else:
                     lost.append(name)
                 row[f"{name}_lower"], row[f"{name}_upper"] = ends
@@ -218,7 +228,13 @@ class Leaderboard:
         return {name: np.concatenate([one[name] for one in each]) for name in METRICS}
 
 
-def _subject_draws(n_subjects: int, n: int, seed: int) -> FloatArray:
+def _range(name: str) -> tuple[float, float]:
+    """What a metric can be."""
+    least = -1.0 if name in ("kendall", "spearman", "pearson") else 0.0
+    return least, 100.0 if name in ("mae", "rmse", "width") else 1.0
+
+
+def subject_draws(n_subjects: int, n: int, seed: int) -> FloatArray:
     """How often each subject is drawn in each resample."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(n_subjects, np.full(n_subjects, 1 / n_subjects), n).astype(float)

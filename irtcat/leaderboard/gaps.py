@@ -9,9 +9,9 @@ import pandas as pd
 
 from irtcat._checks import argument_error, check_count, check_interval
 from irtcat._types import FloatArray, IntArray
-from irtcat.leaderboard.board import KEYS, Leaderboard, Run, _subject_draws
+from irtcat.leaderboard.board import KEYS, Leaderboard, Run, subject_draws
 
-__all__ = ["items_needed", "order_curve", "reliable_gaps", "smallest_gap"]
+__all__ = ["check_confidence", "items_needed", "order_curve", "reliable_gaps", "smallest_gap"]
 
 BIN = 0.0025
 """Pairs whose full scores are this far apart, or less, are pooled: a quarter of a point."""
@@ -65,10 +65,10 @@ def reliable_gaps(
         Yauney et al. (2026) (the quantity); Barlow et al. (1972), Statistical Inference under
         Order Restrictions, chapter 1 (pool adjacent violators).
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     check_count("n", n, 2)
     check_interval("interval", interval)
-    draws = _subject_draws(board.n_subjects, n, seed)
+    draws = subject_draws(board.n_subjects, n, seed)
     tail = (1 - interval) / 2
     rows = []
     runs = sorted(board.runs, key=lambda run: run[:3])
@@ -76,7 +76,7 @@ def reliable_gaps(
         pairs = [_pairs(run.usable(), seed) for run in group]
         gap, right, one, other = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
         fold = np.repeat(np.arange(len(pairs)), [len(part[0]) for part in pairs])
-        times = _subject_draws(len(pairs), n, seed + 1)  # hold-outs are drawn like subjects
+        times = subject_draws(len(pairs), n, seed + 1)  # hold-outs are drawn like subjects
         row: dict[str, Any] = dict(zip(KEYS, key, strict=True))
         if not len(gap):
             nothing = dict.fromkeys(("gap", "lower", "upper"), np.inf)
@@ -161,9 +161,9 @@ def order_curve(
         >>> gap.round(3).tolist(), chance.round(2).tolist()
         ([0.0, 0.01, 0.025], [0.5, 0.5, 0.9])
     """
-    count = np.ones(len(gap)) if weights is None else weights
+    count = np.ones(len(gap)) if weights is None else np.asarray(weights, float)
     at = np.minimum(gap / BIN, 1e6).astype(np.intp)
-    mass = np.bincount(at, count)
+    mass = np.asarray(np.bincount(at, count), float)
     keep = mass > 0
     mean_gap = np.bincount(at, count * gap)[keep] / mass[keep]
     share = np.bincount(at, count * right)[keep] / mass[keep]
@@ -213,7 +213,7 @@ def _pairs(run: Run, seed: int) -> tuple[FloatArray, FloatArray, IntArray, IntAr
     return np.abs(difference), right, run.subjects[one], run.subjects[other]
 
 
-def _check_confidence(confidence: Sequence[float] | float) -> None:
+def check_confidence(confidence: Sequence[float] | float) -> None:
     """Raise unless it is a chance above that of a coin and below 1."""
     check_interval("confidence", confidence)
     if not float(confidence) > 0.5:  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from irtcat._checks import argument_error, check_count, check_interval
 from irtcat._matrix import observed
 from irtcat._types import FloatArray, IntArray
-from irtcat.leaderboard.gaps import _check_confidence, order_curve, smallest_gap
+from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
 from irtcat.responses import Responses
 
 __all__ = ["DESIGNS", "Plan", "design_gaps", "pair_variances", "plan"]
@@ -54,7 +54,9 @@ class PairVariances(NamedTuple):
         wanted = self.gap if gap is None else gap
         error = self.standard_errors(k, n_items)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(error > 0, ndtr(wanted / error), np.where(self.gap > 0, 1.0, 0.5))
+            return np.where(
+                error > 0, ndtr(wanted / error), np.where(np.asarray(wanted) > 0, 1.0, 0.5)
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +153,7 @@ def plan(
     """
     if not isinstance(gap, (int, float)) or not 0 < gap < 1:
         raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
-    _check_confidence(confidence)
+    check_confidence(confidence)
     check_count("n", n, 2)
     check_interval("interval", interval)
     designs = _check_designs(designs)
@@ -223,7 +225,7 @@ def design_gaps(
         >>> design_gaps(r, (10, 40))["gap"].round(1).tolist()
         [15.8, 7.2]
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     design = _check_designs((design,))[0]
     used, flags = _thinned(responses, seed)
     pairs = pair_variances(used, design)
@@ -284,7 +286,9 @@ def _close(pairs: PairVariances, gap: float, flags: list[str]) -> PairVariances:
     if len(keep) < FEWEST_PAIRS:
         keep = np.argsort(pairs.gap, kind="stable")[:FEWEST_PAIRS]
         flags.append(f"few pairs are close: the answer rests on the closest {len(keep)}")
-    chosen = PairVariances(*(part[keep] for part in pairs))
+    chosen = PairVariances(
+        pairs.gap[keep], pairs.variance[keep], pairs.share[keep], pairs.one[keep], pairs.other[keep]
+    )
     # S^2 is about the pair's own mean difference; about a gap of `gap` it is this.
     moved = np.maximum(chosen.variance + chosen.gap**2 - gap**2, 0)
     if (chosen.variance == 0).any():

@@ -139,13 +139,22 @@ def evaluate(
     References:
         Zhang, Dorner & Hardt (2025) (splits); Maia Polo et al. (2024), tinyBenchmarks.
     """
-    chosen = [_names("strategies", strategies, STRATEGIES)]
-    chosen += [_names("estimators", estimators, ESTIMATORS)]
-    lenient = isinstance(strategies, str) or isinstance(estimators, str)
-    counts = (_numbers("ks", ks, least=1), _numbers("seeds", seeds, least=0))
-    plan = _Plan(*chosen, *counts, split, share, model, tau, interval, top, lenient)
+    plan = _Plan(
+        _names("strategies", strategies, STRATEGIES),
+        _names("estimators", estimators, ESTIMATORS),
+        _numbers("ks", ks, least=1),
+        _numbers("seeds", seeds, least=0),
+        split,
+        share,
+        model,
+        tau,
+        interval,
+        top,
+        isinstance(strategies, str) or isinstance(estimators, str),
+    )
     used = _check(plan, responses)
-    splits, small = [split], []
+    splits: list[str] = [split]
+    small: list[str] = []
     if isinstance(split, str) and split.startswith(LEAVE_OUT):
         splits, small = left_out_groups(used, split)
     say = progress or (lambda done, total, text: None)

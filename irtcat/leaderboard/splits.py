@@ -81,6 +81,8 @@ def left_out_groups(responses: Responses, split: str) -> tuple[list[str], list[s
 
     A group of fewer than 2 subjects cannot be ranked; it is never held out, only calibrated on.
     """
+    if split.removeprefix(LEAVE_OUT) not in responses.subjects.columns and "=" in split:
+        return [split], []  # one group, named
     column = _column(responses, split, LEAVE_OUT)
     counts = responses.subjects[column].dropna().astype(str).value_counts(sort=False)
     n = responses.n_subjects
@@ -146,7 +148,7 @@ def _as_numbers(values: pd.Series) -> np.ndarray:
 
 def _one_group(responses: Responses, split: str) -> tuple[Responses, Responses]:
     """All but one group, and that group."""
-    column, _, group = split.removeprefix(LEAVE_OUT).partition("=")
+    column, _, group = split.removeprefix(LEAVE_OUT).rpartition("=")
     column = _column(responses, LEAVE_OUT + column, LEAVE_OUT)
     labels = responses.subjects[column].astype(str).to_numpy()
     inside = (labels == group) & responses.subjects[column].notna().to_numpy()
