@@ -47,7 +47,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Tell from a subset whether a new model is better or worse than an old one."""
+    """Tell whether a new model is better or worse than an old one."""
     from irtcat import leaderboard
     from irtcat._files import check_target
     from irtcat.leaderboard.comparison import METHODS

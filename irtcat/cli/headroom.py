@@ -40,7 +40,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Tell which test sets still tell the strongest subjects apart."""
+    """Tell which test sets still tell the strongest apart."""
     import irtcat
     from irtcat import leaderboard, plot
     from irtcat._files import check_target

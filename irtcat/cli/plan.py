@@ -30,7 +30,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Tell how many items it takes so that a gap between two subjects is real."""
+    """Tell how many items make a gap between two subjects real."""
     from irtcat import leaderboard
     from irtcat._files import check_target
     from irtcat.leaderboard.planning import DESIGNS

@@ -122,23 +122,23 @@ def test_models_that_agree_throughout(calibration, both):
     assert "both answered alike on every item run" in found.flags
 
 
-def test_the_items_asked_for_would_tell(bank, calibration):
-    rng = np.random.default_rng(9)
-    r = bank.simulate([0.0, 0.25], seed=11)
-    asked = []
-    for seed in range(40):
-        subset = select(None, 40, "random", calibration, seed)
-        found = compare(calibration, subset, r, method="paired")
-        true = np.diff(r.to_numpy().mean(axis=1))[0]
-        if found.more_items and abs(found.difference - true) < 0.02:
-            asked.append(40 + found.more_items)
-    k = int(np.median(asked))
-    told = 0
-    for _ in range(60):
-        ids = rng.permutation(calibration.item_ids.astype(str))[:k]
-        equal = Subset(ids, np.full(k, 1 / k), np.full(k, k / ITEMS), np.zeros(k), "random", 0)
-        told += compare(calibration, equal, r, method="paired").verdict == "better"
-    assert told / 60 == pytest.approx(0.8, abs=0.15)
+def test_the_items_asked_for_would_tell():
+    rng, n = np.random.default_rng(9), 2000
+    old = np.tile(np.r_[np.zeros(15), np.ones(9), np.ones(50), np.zeros(26)], 20)
+    new = np.tile(np.r_[np.ones(15), np.zeros(9), np.ones(50), np.zeros(26)], 20)
+    r = Responses.from_array([old, new])  # 6 points apart, and so on the first 100 items
+
+    def compared(at):
+        ids, k = r.item_ids[at].astype(str), len(at)
+        equal = Subset(ids, np.full(k, 1 / k), np.full(k, k / n), np.zeros(k), "random", 0)
+        return compare(r, equal, r, method="paired")
+
+    found = compared(np.arange(100))
+    assert found.difference == pytest.approx(0.06)
+    assert found.verdict == "cannot tell"
+    k = 100 + found.more_items
+    told = [compared(rng.permutation(n)[:k]).verdict == "better" for _ in range(150)]
+    assert np.mean(told) == pytest.approx(0.8, abs=0.1)
 
 
 def test_items_picked_are_checked_against_calibrated_pairs(bank, calibration, both):
