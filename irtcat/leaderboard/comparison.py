@@ -182,7 +182,7 @@ def compare(
     z = ndtri(0.5 + interval / 2)
     widening = 1.0
     if not sampled:
-        widening, note = _widening(pair, method, interval, z, names)
+        widening, note = _widening(pair, method, interval, z)
         flags.append(note)
     told = told._replace(se=told.se * widening)
     return _conclude(names, pair, told, z, method, float(interval), flags)
@@ -270,20 +270,19 @@ def _covariates(pair: _Pair) -> FloatArray:
     return np.column_stack(columns)
 
 
-def _widening(
-    pair: _Pair, method: str, interval: float, z: float, names: tuple[str, str]
-) -> tuple[float, str]:
+def _widening(pair: _Pair, method: str, interval: float, z: float) -> tuple[float, str]:
     """How much wider intervals must be to hold for pairs of calibrated models on these items."""
     note = "items not drawn at random"
     x = pair.field[~np.isnan(pair.field).any(axis=1)]
     if len(x) < FEWEST_MODELS:
         return 1.0, f"{note}, and too few complete calibrated models to check the interval"
     one, other = np.triu_indices(len(x), 1)
-    full = x.mean(axis=1)
-    # Pairs as close as the two seem to be, or the closest ones.
-    close = np.argsort(
-        np.abs(np.abs(full[one] - full[other]) - abs(pair.weights @ pair.difference))
-    )
+    mixed = np.random.default_rng(0).permutation(len(one))  # so that ties are of no order
+    one, other = one[mixed], other[mixed]
+    full, run = x.mean(axis=1), x[:, pair.at] @ pair.weights
+    # Pairs that differ by as much as these two on the items run.
+    apart = np.abs(np.abs(run[one] - run[other]) - abs(pair.weights @ pair.difference))
+    close = np.argsort(apart, kind="stable")
     ratios = []
     for at in close[:PAIRS_CHECKED]:
         first, second = x[one[at]], x[other[at]]
@@ -292,10 +291,8 @@ def _widening(
         told = _estimate(like.difference, like, _covariates(like), method)
         true = full[one[at]] - full[other[at]]
         ratios.append(abs(told.centre - true) / max(told.se, 1e-12))
-    wanted = float(np.quantile(ratios, interval, method="higher")) / z
-    return max(
-        wanted, 1.0
-    ), f"{note}: interval widened x {max(wanted, 1.0):.2f} after {names[1]}'s peers"
+    wider = max(float(np.quantile(ratios, interval, method="higher")) / z, 1.0)
+    return wider, f"{note}: interval widened x {wider:.2f}, as calibrated pairs need"
 
 
 def _sign_test(d: FloatArray) -> float:
