@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from irtcat.fitting import Fit, Link, fit, link
     from irtcat.information import fisher_information, test_information
     from irtcat.io import read_responses
+    from irtcat.leaderboard import compare
     from irtcat.models import MODELS
     from irtcat.prediction import ESTIMATORS, predict
     from irtcat.responses import Responses
@@ -39,6 +40,7 @@ __all__ = [
     "Link",
     "Responses",
     "Subset",
+    "compare",
     "datasets",
     "factor_loadings",
     "fisher_information",
@@ -67,6 +69,7 @@ _HOME = {
     "Responses": "responses",
     "STRATEGIES": "selection",
     "Subset": "selection",
+    "compare": "leaderboard",
     "factor_loadings": "rotation",
     "fisher_information": "information",
     "fit": "fitting",

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_figure_path", "information_curve", "item_curves", "rank_correlation", "save"]
+__all__ = [
+    "check_figure_path",
+    "headroom",
+    "information_curve",
+    "item_curves",
+    "rank_correlation",
+    "reliable_gaps",
+    "save",
+]
 
 # Okabe & Ito's colours that tell apart on white, also for the colour-blind; never colour alone.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -36,7 +44,12 @@ METRICS = {
     "pearson": "Pearson's r",
     "mae": "Mean absolute error (percentage points)",
     "rmse": "Root mean squared error (percentage points)",
-    "coverage": "Full scores within their 95 % interval (share)",
+    "pairwise_under_2": "Pairs ranked right, true gap under 2 points (share)",
+    "pairwise_2_to_5": "Pairs ranked right, true gap of 2 to 5 points (share)",
+    "pairwise_over_5": "Pairs ranked right, true gap over 5 points (share)",
+    "top_overlap": "Best subjects told to be the best (share)",
+    "coverage": "Full scores within their interval (share)",
+    "width": "Width of the intervals (percentage points)",
 }
 ESTIMATORS = {
     "mean": "Mean of the chosen items",
@@ -204,7 +217,7 @@ def rank_correlation(
 
     Args:
         table: `Leaderboard.summary()`, or `Leaderboard.to_frame()`, which is averaged here.
-        metric: "kendall", "spearman", "pearson", "mae", "rmse" or "coverage".
+        metric: one of `irtcat.leaderboard.METRICS`.
         estimator: draw this estimator only; by default each has its panel.
 
     Returns:
@@ -287,6 +300,116 @@ def _draw_strategies(axes: "Axes", table: pd.DataFrame, strategies: list[str]) -
     axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
     axes.minorticks_off()
     _tidy(axes)
+
+
+def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure":
+    """The smallest gap that k items rank right: one line per strategy, a panel per estimator.
+
+    Args:
+        table: what `irtcat.leaderboard.reliable_gaps` gave.
+        estimator: draw this estimator only; by default each has its panel.
+
+    Returns:
+        The figure, both axes logarithmic; the band is the bootstrap interval. Gaps that are not
+        finite are left out.
+
+    Raises:
+        InputError: when the table lacks a column or the estimator, or matplotlib is missing.
+
+    Example:
+        >>> index = pd.MultiIndex.from_product([["random"], ["mean"], [25, 100]],
+        ...     names=["strategy", "estimator", "k"])
+        >>> table = pd.DataFrame({"gap": [8.0, 4.0], "lower": [7.0, 3.0], "upper": 9.0}, index)
+        >>> reliable_gaps(table).axes[0].lines[0].get_xydata().tolist()
+        [[25.0, 8.0], [100.0, 4.0]]
+    """
+    flat = table.reset_index()
+    absent = {"strategy", "estimator", "k", "gap", "lower", "upper"} - set(flat.columns)
+    if absent or not len(flat):
+        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
+        raise argument_error("table", "what leaderboard.reliable_gaps gives", got)
+    present = flat["estimator"].unique().tolist()
+    if estimator is not None:
+        check_choice("estimator", estimator, present)
+    panels = present if estimator is None else [estimator]
+    figure = _new_figure(2.4 + 3.6 * len(panels), 4.2)
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    strategies = flat["strategy"].unique().tolist()
+    for axes, name in zip(row, panels, strict=True):
+        part = flat[flat["estimator"] == name]
+        for number, strategy in enumerate(strategies):
+            rows = part[(part["strategy"] == strategy) & np.isfinite(part["gap"])].sort_values("k")
+            at, gap, low, high = (
+                rows[column].to_numpy(float) for column in ("k", "gap", "lower", "upper")
+            )
+            style = _style(number)
+            axes.plot(at, gap, label=strategy, markersize=5, **style)
+            high = np.where(np.isfinite(high), high, gap)
+            axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
+        axes.set(xscale="log", yscale="log", xlabel="Items run, k")
+        ticks = np.unique(part["k"].to_numpy(float))
+        axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
+        axes.minorticks_off()
+        axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+        axes.set_title(ESTIMATORS.get(name, name), fontsize="medium", loc="left")
+        _tidy(axes)
+    row[0].set_ylabel("Smallest gap ranked right (points)")
+    handles, labels = row[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", title="Strategy", frameon=False)
+    return figure
+
+
+def headroom(table: pd.DataFrame) -> "Figure":
+    """Test sets beside each other: difficulty, discrimination, and headroom at the best subject.
+
+    Args:
+        table: what `irtcat.leaderboard.headroom` gave.
+
+    Returns:
+        The figure: one row per test set, in the table's order, the first on top. Lines reach from
+        the 5th to the 95th percentile of the items, thick ones from the 25th to the 75th, dots are
+        medians; the dashed line is the best subject's ability. Headroom has its 95 % interval.
+
+    Raises:
+        InputError: when the table lacks a column or has no rows, or matplotlib is missing.
+
+    Example:
+        >>> from irtcat import leaderboard
+        >>> bank = ItemBank.from_parameters(b=[-1.0, 0.0, 1.0, 2.0])
+        >>> table = leaderboard.headroom(bank, ["x", "x", "y", "y"], theta=1.0)
+        >>> [text.get_text() for text in headroom(table).axes[0].get_yticklabels()]
+        ['y', 'x']
+    """
+    wanted = ["headroom", "headroom_se", "theta"]
+    wanted += [f"{name}_{q}" for name in ("b", "a") for q in ("p05", "p25", "p50", "p75", "p95")]
+    absent = set(wanted) - set(table.columns)
+    if absent or not len(table):
+        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
+        raise argument_error("table", "what leaderboard.headroom gives", got)
+    figure = _new_figure(8.4, 1.6 + 0.34 * len(table))
+    row = figure.subplots(1, 3, sharey=True)
+    place = np.arange(len(table))
+    for axes, name, colour in zip(row, ("b", "a"), COLOURS, strict=False):
+        low, first, middle, third, high = (
+            table[f"{name}_{q}"].to_numpy(float) for q in ("p05", "p25", "p50", "p75", "p95")
+        )
+        axes.hlines(place, low, high, color=colour, linewidth=1)
+        axes.hlines(place, first, third, color=colour, linewidth=4)
+        axes.plot(middle, place, "o", color="white", markeredgecolor=colour, markersize=5)
+    row[0].axvline(float(table["theta"].iloc[0]), color=GREY, linestyle="--", linewidth=1)
+    row[0].set_xlabel("Difficulty b (on the scale of θ)")
+    row[1].set_xlabel("Discrimination a")
+    score, error = (table[name].to_numpy(float) for name in ("headroom", "headroom_se"))
+    row[2].errorbar(
+        score, place, xerr=1.96 * np.nan_to_num(error), fmt="s", color=COLOURS[2], markersize=5
+    )
+    row[2].set_xlabel("Headroom: mean slope at the best θ")
+    row[2].set_xlim(left=min(0.0, float(np.nanmin(score))))
+    row[0].set_yticks(place, [str(name) for name in table.index])
+    row[0].invert_yaxis()
+    for axes in row:
+        _tidy(axes)
+    return figure
 
 
 def check_figure_path(path: str | os.PathLike[str]) -> None:

@@ -5,7 +5,18 @@ from typing import Annotated
 import typer
 
 from irtcat import __version__
-from irtcat.cli import demo, describe, fit, leaderboard, link, score, select
+from irtcat.cli import (
+    compare,
+    demo,
+    describe,
+    fit,
+    headroom,
+    leaderboard,
+    link,
+    plan,
+    score,
+    select,
+)
 from irtcat.cli._session import guarded
 
 __all__ = ["COMMANDS", "app"]
@@ -16,6 +27,9 @@ COMMANDS = {
     "score": score,
     "select": select,
     "leaderboard": leaderboard,
+    "plan": plan,
+    "compare": compare,
+    "headroom": headroom,
     "describe": describe,
     "demo": demo,
 }

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat import Responses
+    from irtcat import Responses, Subset
 
 DATASET = "dataset:"
 
@@ -103,6 +103,44 @@ def table_column(path: Path, column: str, what: str) -> "pd.Series":
         have = ", ".join(names) or "none"
         raise InputError(f"{path}: no column {column!r} beside the {what}' ids (has {have}).")
     return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
+
+
+def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
+    """The responses with a column of a CSV table of subjects as their metadata."""
+    from dataclasses import replace
+
+    import pandas as pd
+
+    found = subject_column(path, column)
+    values = found[~found.index.duplicated()].reindex(data.subject_ids.astype(str)).to_numpy()
+    index = pd.Index(data.subject_ids, dtype=object, name="subject")
+    return replace(data, subjects=pd.DataFrame({column: values}, index=index))
+
+
+def read_subset(path: str) -> "Subset":
+    """What `irtcat select --out` wrote, or any CSV table with the items' ids in a column "item"."""
+    import numpy as np
+    import pandas as pd
+
+    import irtcat
+    from irtcat._checks import InputError
+
+    try:
+        frame = pd.read_csv(path, dtype={"item": str})
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a CSV table of items ({error}).") from None
+    if "item" not in frame or not len(frame):
+        have = ", ".join(map(str, frame.columns))
+        raise InputError(f"{path}: no column 'item' with the ids of the items run (has {have}).")
+    k = len(frame)
+
+    def numbers(name: str, otherwise: float) -> np.ndarray:
+        if name not in frame:
+            return np.full(k, otherwise)
+        return pd.to_numeric(frame[name], errors="coerce").to_numpy(float)
+
+    columns = (numbers("weight", 1 / k), numbers("probability", np.nan), np.full(k, np.nan))
+    return irtcat.Subset(frame["item"].to_numpy(str), *columns, "file", 0)
 
 
 def is_bank(path: str) -> bool:

@@ -16,32 +16,51 @@ EXAMPLE = (
     "irtcat leaderboard dataset:lsat7 --strategies random,fisher --k 2,3 --seeds 2 --out table.csv",
 )
 
+SHOWN = ("kendall", "spearman", "mae", "pairwise_2_to_5", "coverage", "width", "gap", "flags")
+ENDS = ("_lower", "_upper")
+
 
 def command(
     responses: arguments.ResponsesArgument,
     strategies: Annotated[
-        str, typer.Option(help=f"Comma-separated: {arguments.STRATEGIES_HELP}.")
-    ] = "random,stratified,fisher",
+        str, typer.Option(help=f"all, or comma-separated: {arguments.STRATEGIES_HELP}.")
+    ] = "all",
     k: Annotated[str, typer.Option("--k", "-k", help="Comma-separated numbers of items.")] = (
         "10,30,60,100"
     ),
     split: Annotated[
         str,
         typer.Option(
-            help="What is held out: random subjects, the best ones (ability), or groups by a "
-            "subject column (metadata:COLUMN)."
+            help="What is held out: random subjects, the best ones (ability), or by a subject "
+            "column: groups (metadata:COLUMN), the latest (before:COLUMN), each group in turn "
+            "(leave-out:COLUMN)."
         ),
     ] = "random",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ….")] = 5,
     estimators: Annotated[
-        str, typer.Option(help="Comma-separated: mean, weighted, irt.")
-    ] = "mean,irt",
+        str, typer.Option(help="all, or comma-separated: mean, weighted, irt.")
+    ] = "all",
     model: arguments.Model = "2pl",
     share: Annotated[float, typer.Option(help="Share of the subjects held out.")] = 0.25,
     tau: arguments.Tau = None,
+    interval: Annotated[float, typer.Option(help="Probability of the predictions' intervals.")] = (
+        0.95
+    ),
+    top: Annotated[int, typer.Option(min=1, help="How many are the best (top_overlap).")] = 10,
+    confidence: Annotated[
+        float, typer.Option(help="Chance with which the smallest gap told is ranked right.")
+    ] = 0.8,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(help="Add bootstrap intervals over subjects, items or both to the summary."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="What the figure draws; gap for that.")] = "kendall",
+    subjects: Annotated[
+        Path | None, typer.Option(help="CSV of the subjects, ids first, with the split's column.")
+    ] = None,
     out: arguments.Out = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw the rank correlation here (.png, .svg, .pdf).")
+        Path | None, typer.Option(help="Draw the metric against k here (.png, .svg, .pdf).")
     ] = None,
     as_json: arguments.Json = False,
     format: arguments.Format = None,
@@ -59,12 +78,20 @@ def command(
     from irtcat import leaderboard, plot
     from irtcat._files import check_target
 
-    names = arguments.split_names("--strategies", strategies, irtcat.STRATEGIES)
-    wanted = arguments.split_names("--estimators", estimators, irtcat.ESTIMATORS)
+    names: str | list[str] = strategies
+    if strategies != leaderboard.ALL:
+        names = arguments.split_names("--strategies", strategies, irtcat.STRATEGIES)
+    wanted: str | list[str] = estimators
+    if estimators != leaderboard.ALL:
+        wanted = arguments.split_names("--estimators", estimators, irtcat.ESTIMATORS)
     ks = arguments.split_counts("--k", k)
     arguments.choose("--model", model, arguments.one_ability_models())
-    if not split.startswith("metadata:"):
+    prefix, _, column = split.partition(":")
+    if prefix not in ("metadata", "before", "leave-out") or not column:
         arguments.choose("--split", split, ("random", "ability"))
+    arguments.choose("--metric", metric, (*leaderboard.METRICS, "gap"))
+    if bootstrap is not None:
+        arguments.choose("--bootstrap", bootstrap, ("subjects", "items", "both"))
     if out is not None:
         check_target(out)
     if figure is not None:
@@ -72,6 +99,8 @@ def command(
     use_compilation_cache()
     how = arguments.Reading(format, subject, item, response, duplicates, trials)
     data = arguments.read(responses, how)
+    if subjects is not None:
+        data = arguments.with_subjects(data, subjects, column)
     with progress("Compiling") as tick:
         board = leaderboard.evaluate(
             data,
@@ -83,16 +112,26 @@ def command(
             estimators=wanted,
             share=share,
             tau=tau,
+            interval=interval,
+            top=top,
             progress=tick,
         )
+        gaps = leaderboard.reliable_gaps(board, confidence)
     table = board.to_frame()
+    summary = board.summary().assign(gap=gaps["gap"])
+    if bootstrap is not None:
+        ends = board.intervals(bootstrap).drop(columns="flags")
+        summary = summary.join(ends)
     if out is not None:
         write_csv(table, out)
     if figure is not None:
-        plot.save(plot.rank_correlation(board.summary()), figure)
+        drawn = plot.reliable_gaps(gaps) if metric == "gap" else None
+        plot.save(drawn or plot.rank_correlation(summary, metric), figure)
+    for note in board.flags:
+        warn(note)
     for flag, count in table.loc[table["flags"] != "", "flags"].value_counts().items():
         warn(f"{count} of {len(table)} rows are flagged {flag!r}.")
-    _report(table, board.summary(), out, figure, as_json)
+    _report(table, summary, out, figure, as_json)
 
 
 def _report(
@@ -109,7 +148,10 @@ def _report(
         )
         return
     spread = summary.columns.str.endswith(("_sd", "_se"))
-    show(summary.loc[:, ~spread].assign(kendall_sd=summary["kendall_sd"]))
+    ends = summary.columns.str.endswith(("_lower", "_upper"))
+    shown = [name for name in SHOWN if name in summary]
+    keep = summary.columns.isin([*shown, *(f"{name}{e}" for name in shown for e in ENDS)])
+    show(summary.loc[:, keep & ~spread], decimals=2 if ends.any() else 3)
     for what, path in (("table", out), ("figure", figure)):
         if path is not None:
             print(f"Wrote the {what} to {path}")

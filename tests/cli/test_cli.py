@@ -234,12 +234,80 @@ def test_leaderboard_writes_table_and_figure():
     arguments = ("--strategies", "random,fisher", "--k", "2,3", "--seeds", 2)
     document = run_json("leaderboard", LSAT7, *arguments, "--out", "t.csv", "--figure", "f.svg")
     table = pd.read_csv("t.csv")
-    assert len(table) == len(document["rows"]) == 2 * 2 * 2 * 2
-    assert len(document["summary"]) == 2 * 2 * 2
+    n = 2 * 2 * len(ESTIMATORS)
+    assert len(table) == len(document["rows"]) == n * 2
+    assert len(document["summary"]) == n
     assert os.path.getsize("f.svg") > 1000
     text = run_ok("leaderboard", LSAT7, *arguments, "--estimators", "mean", "--split", "ability")
     assert "kendall" in text
     assert "irt" not in text
+
+
+def test_leaderboard_of_everything_with_gaps_and_bootstrap():
+    line = ("leaderboard", LSAT7, "--k", 3, "--seeds", 1, "--estimators", "mean")
+    document = run_json(*line, "--bootstrap", "both", "--metric", "gap", "--figure", "f.svg")
+    assert {row["strategy"] for row in document["rows"]} == set(irtcat.STRATEGIES)
+    assert "kendall_lower" in document["summary"][0]
+    assert document["summary"][0]["gap"] > 0
+    assert os.path.getsize("f.svg") > 1000
+
+
+def test_leaderboard_reads_dates_of_subjects():
+    data = irtcat.datasets.load("lsat7")
+    pd.DataFrame({"who": data.subject_ids, "day": range(data.n_subjects)}).to_csv(
+        "s.csv", index=False
+    )
+    line = ("leaderboard", LSAT7, "--k", 3, "--seeds", 1, "--strategies", "random")
+    line = (*line, "--estimators", "mean", "--split", "before:day", "--subjects", "s.csv")
+    document = run_json(*line)
+    assert document["rows"][0]["split"] == "before:day"
+    assert run("leaderboard", LSAT7, "--k", 3, "--split", "before:day").exit_code == 1
+
+
+def test_plan_writes_what_the_library_gives():
+    result = run("plan", LSAT7, "--gap", 10, "--out", "plan.csv")
+    assert result.exit_code == 0
+    assert "10 points ranked right with chance 0.8" in result.stdout
+    assert "fewer than 10 items, a rough answer" in result.stderr
+    wanted = irtcat.leaderboard.plan(irtcat.datasets.load("lsat7"), 0.1)
+    assert pd.read_csv("plan.csv")["k"].tolist() == wanted.to_frame()["k"].tolist()
+    document = json.loads(run("plan", LSAT7, "--gap", 10, "--confidence", 0.9, "--json").stdout)
+    assert document["designs"][0]["k"] >= wanted.to_frame()["k"].iloc[0]
+
+
+def write_two_models():
+    """Two models on 60 items, one much worse, and a random half of the items."""
+    rng = np.random.default_rng(0)
+    bank = irtcat.ItemBank.from_parameters(b=rng.normal(size=60))
+    bank.simulate(rng.normal(size=30), seed=1).to_frame().to_csv("known.csv")
+    bank.simulate([2.0, -2.0], seed=2).to_frame().set_axis(["old", "new"]).to_csv(
+        "two.csv", index_label="subject"
+    )
+    run_ok("select", "-k", 40, "--strategy", "random", "--responses", "known.csv", "--out", "i.csv")
+
+
+def test_compare_and_its_gate():
+    write_two_models()
+    line = ("compare", "known.csv", "i.csv", "two.csv")
+    assert "new against old: -" in run_ok(*line)
+    document = run_json(*line, "--out", "c.csv")
+    assert (document["verdict"], document["n_items"]) == ("worse", 40)
+    assert pd.read_csv("c.csv")["upper"].iloc[0] == document["upper"]
+    assert run(*line, "--gate").exit_code == 3
+    assert run(*line, "--gate", "--new", "old", "--old", "new").exit_code == 0
+    assert run("compare", "known.csv", "two.csv", "two.csv").exit_code == 1
+
+
+def test_headroom_of_groups_and_its_figure(bank, bank_file):
+    sets = ["x", "x", "y", "y", "y"]
+    pd.DataFrame({"item": bank.item_ids, "set": sets}).to_csv("items.csv", index=False)
+    line = ("headroom", bank_file, "--groups", "set", "--items", "items.csv", "--theta", 1)
+    document = run_json(*line, "--figure", "h.svg", "--out", "h.csv")
+    wanted = irtcat.leaderboard.headroom(bank, sets, theta=1.0)
+    assert [row["test_set"] for row in document["test_sets"]] == wanted.index.tolist()
+    np.testing.assert_allclose(pd.read_csv("h.csv")["headroom"], wanted["headroom"])
+    assert os.path.getsize("h.svg") > 1000
+    assert run("headroom", bank_file).exit_code == 2
 
 
 def test_describe_tells_responses_from_a_bank(bank_file):

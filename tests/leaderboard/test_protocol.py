@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-import irtcat.leaderboard as module
+import irtcat.leaderboard.protocol as module
 from irtcat._checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
@@ -16,7 +16,8 @@ from irtcat.selection import select
 
 N, ITEMS = 103, 150
 COLUMNS = (
-    "split seed strategy estimator k kendall spearman pearson mae rmse coverage "
+    "split seed strategy estimator k kendall spearman pearson mae rmse pairwise_under_2 "
+    "pairwise_2_to_5 pairwise_over_5 top_overlap coverage width undefined "
     "n_calibration n_held_out n_items flags"
 )
 
@@ -281,7 +282,7 @@ def test_calibration_that_did_not_converge_is_flagged(responses, monkeypatch):
         ({"seeds": []}, "`seeds` argument must be at least one whole number"),
         ({"seeds": 5}, "`seeds` argument must be a list of whole numbers"),
         ({"seeds": [-1]}, "`seeds` argument must be a whole number of at least 0"),
-        ({"split": "date"}, "`split` argument must be random, ability or metadata:<column>"),
+        ({"split": "date"}, "`split` argument must be random, ability, metadata:<column>, before"),
         ({"split": "metadata:date"}, "one of random, ability, metadata:family"),
         ({"split": None}, "`split` argument must be"),
         ({"share": 1.0}, "`share` argument"),

@@ -1,0 +1,56 @@
+"""``irtcat plan``."""
+
+from typing import Annotated
+
+import typer
+
+from irtcat.cli import _input as arguments
+from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._session import warn
+
+EXAMPLE = ("irtcat plan dataset:digits_crowd --gap 2 --confidence 0.8",)
+
+
+def command(
+    responses: arguments.ResponsesArgument,
+    gap: Annotated[float, typer.Option(help="Gap between two full scores, in points.")] = 2.0,
+    confidence: Annotated[
+        float, typer.Option(help="Chance with which the gap is to be ranked right.")
+    ] = 0.8,
+    designs: Annotated[str, typer.Option(help="random, stratified or both with a comma.")] = (
+        "random,stratified"
+    ),
+    seed: arguments.Seed = 0,
+    out: arguments.Out = None,
+    as_json: arguments.Json = False,
+    format: arguments.Format = None,
+    subject: arguments.SubjectColumn = "subject",
+    item: arguments.ItemColumn = "item",
+    response: arguments.ResponseColumn = "response",
+    duplicates: arguments.Duplicates = "refuse",
+    trials: arguments.Trials = None,
+) -> None:
+    """Tell how many items make a gap between two subjects real."""
+    from irtcat import leaderboard
+    from irtcat._files import check_target
+    from irtcat.leaderboard.planning import DESIGNS
+
+    names = arguments.split_names("--designs", designs, DESIGNS)
+    if out is not None:
+        check_target(out)
+    how = arguments.Reading(format, subject, item, response, duplicates, trials)
+    data = arguments.read(responses, how)
+    plan = leaderboard.plan(data, gap / 100, confidence, designs=tuple(names), seed=seed)
+    if out is not None:
+        write_csv(plan.to_frame(), out)
+    for flag in plan.flags:
+        warn(flag)
+    if as_json:
+        about = {"gap": gap, "confidence": confidence, "n_items": plan.n_items}
+        more = {"n_pairs": plan.n_pairs, "flags": plan.flags, "out": out}
+        emit_json({**about, **more, "designs": records(plan.to_frame())})
+        return
+    print(plan)
+    show(plan.to_frame())
+    if out is not None:
+        print(f"Wrote the table to {out}")

@@ -1,0 +1,30 @@
+"""How well a few items keep the full ranking, and how many are enough."""
+
+from irtcat.leaderboard.board import Leaderboard, Run
+from irtcat.leaderboard.comparison import Comparison, compare
+from irtcat.leaderboard.gaps import items_needed, reliable_gaps
+from irtcat.leaderboard.metrics import METRICS
+from irtcat.leaderboard.planning import Plan, design_gaps, plan
+from irtcat.leaderboard.protocol import ALL, Progress, evaluate
+from irtcat.leaderboard.sets import headroom
+from irtcat.leaderboard.splits import split_subjects
+from irtcat.prediction import full_scores
+
+__all__ = [
+    "ALL",
+    "METRICS",
+    "Comparison",
+    "Leaderboard",
+    "Plan",
+    "Progress",
+    "Run",
+    "compare",
+    "design_gaps",
+    "evaluate",
+    "full_scores",
+    "headroom",
+    "items_needed",
+    "plan",
+    "reliable_gaps",
+    "split_subjects",
+]

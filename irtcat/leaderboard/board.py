@@ -1,0 +1,254 @@
+"""What an evaluation found: the table, its summary, and intervals by resampling."""
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import check_choice, check_count, check_interval
+from irtcat._types import FloatArray, IntArray
+from irtcat.leaderboard.metrics import METRICS, resampled_metrics
+from irtcat.prediction import full_scores
+from irtcat.responses import Responses
+
+__all__ = ["KEYS", "Leaderboard", "Run", "subject_draws"]
+
+KEYS = ["strategy", "estimator", "k"]
+
+
+class Run(NamedTuple):
+    """What one strategy, k and estimator told of the subjects of one hold-out.
+
+    Attributes:
+        strategy: how the items were chosen.
+        estimator: how the scores were estimated.
+        k: how many items.
+        subjects: positions of the held-out subjects in `Leaderboard.responses`.
+        items: positions of the chosen items.
+        score: told full scores; NaN where there is none.
+        lower: lower ends of their intervals.
+        upper: upper ends.
+        truth: full scores; NaN for a subject without responses.
+    """
+
+    strategy: str
+    estimator: str
+    k: int
+    subjects: IntArray
+    items: IntArray
+    score: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    truth: FloatArray
+
+    def usable(self) -> "Run":
+        """The same with the subjects alone that have both scores."""
+        keep = ~(np.isnan(self.score) | np.isnan(self.truth))
+        return self._replace(
+            subjects=self.subjects[keep],
+            score=self.score[keep],
+            lower=self.lower[keep],
+            upper=self.upper[keep],
+            truth=self.truth[keep],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Leaderboard:
+    """How well subsets of items predicted held-out subjects.
+
+    Attributes:
+        table: one row per hold-out, strategy, k and estimator (see `to_frame`).
+        runs: what was predicted, one for each row of the table that has predictions.
+        responses: those of the subjects used; exact duplicates are not among them.
+        n_duplicates: subjects dropped because their row repeats an earlier one.
+        top: how many subjects ``top_overlap`` is about.
+        interval: probability of the predictions' intervals.
+        flags: what is to be said of the whole.
+    """
+
+    table: pd.DataFrame
+    runs: tuple[Run, ...]
+    responses: Responses
+    n_duplicates: int
+    top: int
+    interval: float
+    flags: tuple[str, ...] = ()
+
+    @property
+    def n_subjects(self) -> int:
+        """Subjects used, exact duplicates not counted."""
+        return self.responses.n_subjects
+
+    @property
+    def n_items(self) -> int:
+        """Items in the full benchmark."""
+        return self.responses.n_items
+
+    def __repr__(self) -> str:
+        n = {name: self.table[name].nunique() for name in ("strategy", "estimator", "k", "seed")}
+        split = self.table["split"].iloc[0].partition("=")[0]
+        return (
+            f"Leaderboard({self.n_subjects} x {self.n_items}, "
+            f"split {split}; strategies: {n['strategy']}, "
+            f"estimators: {n['estimator']}, k: {n['k']}, seeds: {n['seed']})"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """The long table: one row per hold-out, strategy, k and estimator.
+
+        Returns:
+            Columns split, seed, strategy, estimator, k; the rank correlations kendall (tau-b) and
+            spearman and the correlation pearson of predicted and full scores of the held-out
+            subjects; the errors mae and rmse in percentage points; pairwise_under_2,
+            pairwise_2_to_5 and pairwise_over_5, the share of pairs ranked right among those whose
+            full scores are so many points apart (a tie counts half); top_overlap, the share of
+            the ``top`` best that are told to be; coverage, the share of full scores within their
+            interval, and width, its mean width in points. NaN only
+            for those that ``undefined`` names: a pairwise accuracy where no pair is so far apart,
+            top_overlap where no more than ``top`` are held out, and what ``flags`` speaks of. Then
+            n_calibration, n_held_out, n_items and flags, empty where there is nothing to say.
+        """
+        return self.table.copy()
+
+    def summary(self) -> pd.DataFrame:
+        """Mean over the hold-outs, per strategy, estimator and k.
+
+        Returns:
+            Indexed by strategy, estimator, k. For each of `METRICS` its mean over the hold-outs
+            where it is defined, ``<name>_sd`` their standard deviation (NaN for one) and
+            ``<name>_se`` = SD / sqrt(number of them). Held-out parts of different seeds overlap,
+            so this standard error speaks of the choice of seeds, not of other subjects: for that
+            see `intervals`. Then n_seeds; undefined, the metrics that some hold-out lacks; and
+            flags, each once.
+        """
+        grouped = self.table.groupby(KEYS, sort=False)
+        parts: dict[str, pd.Series] = {}
+        for name in METRICS:
+            column = grouped[name]
+            parts[name] = column.mean()
+            parts[f"{name}_sd"] = column.std()
+            parts[f"{name}_se"] = column.std() / np.sqrt(column.count())
+        parts["n_seeds"] = grouped["seed"].nunique()
+        parts["undefined"] = grouped["undefined"].agg(
+            lambda texts: ", ".join(
+                dict.fromkeys(name for text in texts for name in text.split(", ") if name)
+            )
+        )
+        parts["flags"] = grouped["flags"].agg(lambda texts: "; ".join(filter(None, texts.unique())))
+        return pd.DataFrame(parts)
+
+    def intervals(
+        self, over: str = "subjects", n: int = 400, seed: int = 0, interval: float = 0.9
+    ) -> pd.DataFrame:
+        """Bootstrap intervals of the summary: what other subjects, or other items, would give.
+
+        Subjects are drawn with replacement, the same ones for every row, and each metric is
+        averaged over the hold-outs anew; the ends are percentiles. "items" draws anew the items of
+        the full benchmark that were not run (those run stay) and so moves the full scores that are
+        to be told; "both" draws both. Redrawn scores are noise upon noise, by which every resample
+        errs more than the data do: with items the percentiles are shifted by the mean of the
+        resamples less the estimate. Predictions stay as they are: neither the choice of items nor
+        the calibration is repeated, so that their chance is in `summary`'s SD and not in here.
+
+        Args:
+            over: "subjects", "items" or "both".
+            n: number of resamples, at least 2.
+            seed: of the draws.
+            interval: probability of the intervals.
+
+        Returns:
+            Indexed by strategy, estimator, k; for each metric ``<name>_lower`` and
+            ``<name>_upper``; NaN, and said in ``flags``, where no resample has it.
+
+        Raises:
+            InputError: for another ``over``, or numbers out of range.
+
+        Example:
+            >>> from irtcat.bank import ItemBank
+            >>> from irtcat.leaderboard import evaluate
+            >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 60))
+            >>> r = bank.simulate(np.linspace(-2, 2, 80))
+            >>> board = evaluate(r, ["random"], ks=[30], estimators=["mean"])
+            >>> board.intervals(n=100)[["mae_lower", "mae_upper"]].round(1).values.tolist()
+            [[4.8, 6.1]]
+
+        References:
+            Efron & Tibshirani (1993), An Introduction to the Bootstrap, chapter 13.
+        """
+        check_choice("over", over, ("subjects", "items", "both"))
+        check_count("n", n, 2)
+        check_interval("interval", interval)
+        tail = (1 - interval) / 2
+        rows = []
+        estimates = self.table.groupby(KEYS)[list(METRICS)].mean()
+        runs = sorted(self.runs, key=lambda run: run[:3])
+        draws = subject_draws(self.n_subjects, n, seed) if over != "items" else None
+        for (strategy, estimator, k), group in groupby(runs, key=lambda run: run[:3]):
+            values = [self._resample(run.usable(), draws, over, n, seed) for run in group]
+            row: dict[str, object] = {"strategy": strategy, "estimator": estimator, "k": k}
+            lost = []
+            for name in METRICS:
+                stacked = np.stack([value[name] for value in values])
+                stacked = stacked[:, ~np.isnan(stacked).all(axis=0)]
+                ends = [np.nan, np.nan]
+                if stacked.size:
+                    means = np.nanmean(stacked, axis=0)
+                    if over != "subjects":
+                        means = means + estimates.loc[(strategy, estimator, k), name] - means.mean()
+                    ends = np.clip(np.quantile(means, [tail, 1 - tail]), *_range(name)).tolist()
+                else:
+                    lost.append(name)
+                row[f"{name}_lower"], row[f"{name}_upper"] = ends
+            row["flags"] = f"not defined: {', '.join(lost)}" if lost else ""
+            rows.append(row)
+        table = pd.DataFrame(rows).set_index(KEYS)
+        wanted = pd.MultiIndex.from_frame(self.table[KEYS].drop_duplicates())
+        return table.reindex(wanted[wanted.isin(table.index)])
+
+    def _resample(
+        self, run: Run, draws: FloatArray | None, over: str, n: int, seed: int
+    ) -> dict[str, FloatArray]:
+        """Every metric of one run in every resample."""
+        if len(run.score) < 2:
+            return {name: np.full(n, np.nan) for name in METRICS}
+        ones = np.ones((n, len(run.score)))
+        weights = ones if draws is None else draws[:, run.subjects]
+        weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, np.nan)
+        parts = (run.score, run.lower, run.upper)
+        if over == "subjects":
+            return resampled_metrics(*parts, run.truth, weights, self.top)
+        truths = _redrawn_truth(self.responses.subset(subjects=run.subjects), run.items, n, seed)
+        each = [
+            resampled_metrics(*parts, truth, weight[None], self.top)
+            for truth, weight in zip(truths, weights, strict=True)
+        ]
+        return {name: np.concatenate([one[name] for one in each]) for name in METRICS}
+
+
+def _range(name: str) -> tuple[float, float]:
+    """What a metric can be."""
+    least = -1.0 if name in ("kendall", "spearman", "pearson") else 0.0
+    return least, 100.0 if name in ("mae", "rmse", "width") else 1.0
+
+
+def subject_draws(n_subjects: int, n: int, seed: int) -> FloatArray:
+    """How often each subject is drawn in each resample."""
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(n_subjects, np.full(n_subjects, 1 / n_subjects), n).astype(float)
+
+
+def _redrawn_truth(responses: Responses, items: IntArray, n: int, seed: int) -> FloatArray:
+    """Full scores with the items that were not run drawn anew, resamples x subjects."""
+    rng = np.random.default_rng([seed, 1])
+    rest = np.setdiff1d(np.arange(responses.n_items), items)
+    counts = np.ones((n, responses.n_items))
+    if len(rest):
+        counts[:, rest] = rng.multinomial(len(rest), np.full(len(rest), 1 / len(rest)), n)
+    x = responses.to_numpy() / max(responses.n_categories - 1, 1)
+    seen = ~np.isnan(x)
+    total, asked = counts @ np.where(seen, x, 0).T, counts @ seen.T.astype(float)
+    whole = np.broadcast_to(full_scores(responses), total.shape)
+    return np.divide(total, asked, out=whole.copy(), where=asked > 0)

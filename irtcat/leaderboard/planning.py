@@ -1,0 +1,333 @@
+"""How many items make a gap real: the design-based answer, before anything is run."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr, ndtri
+
+from irtcat._checks import argument_error, check_count, check_interval
+from irtcat._matrix import observed
+from irtcat._types import FloatArray, IntArray
+from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
+from irtcat.responses import Responses
+
+__all__ = ["DESIGNS", "Plan", "design_gaps", "pair_variances", "plan"]
+
+DESIGNS = ("random", "stratified")
+N_STRATA = 10
+MOST_SUBJECTS = 600
+"""Whose pairs are looked at; of more a random part, seeded and flagged."""
+
+FEWEST_PAIRS = 30
+"""Close pairs that the answer rests on; where fewer are close the closest are taken."""
+
+NORMAL_SIZE = 10
+"""Below so many items the normal approximation of a difference of means is said to be rough."""
+
+
+class PairVariances(NamedTuple):
+    """What design-based formulas need of each pair of subjects.
+
+    Attributes:
+        gap: absolute difference of the means over the items both have.
+        variance: variance over items of the difference (divisor n - 1), within strata for a
+            stratified sample.
+        share: share of all items that both have.
+        one: position of one subject.
+        other: position of the other.
+    """
+
+    gap: FloatArray
+    variance: FloatArray
+    share: FloatArray
+    one: IntArray
+    other: IntArray
+
+    def standard_errors(self, k: int, n_items: int) -> FloatArray:
+        """SD of the difference of both means over k of N items, ``S sqrt((1 - k/N) / k)``."""
+        return np.sqrt(self.variance * (1 - k / n_items) / np.maximum(k * self.share, 1e-300))
+
+    def chances(self, k: int, n_items: int, gap: FloatArray | float | None = None) -> FloatArray:
+        """Chance that k items rank each pair right, ``Phi(gap / SE)``."""
+        wanted = self.gap if gap is None else gap
+        error = self.standard_errors(k, n_items)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(
+                error > 0, ndtr(wanted / error), np.where(np.asarray(wanted) > 0, 1.0, 0.5)
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How many items make a gap real.
+
+    Attributes:
+        table: one row per design (see `to_frame`).
+        curve: one row per design and k: chance of ranking the gap right, smallest reliable gap.
+        gap: the gap between full scores, in score units.
+        confidence: wanted chance of the right order.
+        n_items: items in the full benchmark.
+        n_pairs: pairs of subjects the answer rests on.
+        flags: what is to be said of it.
+    """
+
+    table: pd.DataFrame
+    curve: pd.DataFrame
+    gap: float
+    confidence: float
+    n_items: int
+    n_pairs: int
+    flags: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name} {k}" for name, k in self.table["k"].items())
+        return (
+            f"Plan(a gap of {100 * self.gap:g} points ranked right with chance "
+            f"{self.confidence:g}: {counts} of {self.n_items} items)"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per design: how many items it takes.
+
+        Returns:
+            Indexed by design: k, with lower and upper ends of its bootstrap interval over subjects;
+            k_typical and k_hard, which are enough for half and for 90 % of the pairs taken one by
+            one; share = k / N; margin, half the width in points of a 95 % interval for the
+            difference of two subjects at that k (root mean square over pairs).
+        """
+        return self.table.copy()
+
+
+def plan(
+    responses: Responses,
+    gap: float = 0.02,
+    confidence: float = 0.8,
+    *,
+    designs: tuple[str, ...] = DESIGNS,
+    n: int = 200,
+    seed: int = 0,
+    interval: float = 0.9,
+) -> Plan:
+    """How many items must two subjects answer so that a gap between them is real?
+
+    Both answer the same k of N items and their means are compared. Over repeated samples the
+    difference has variance ``(1 - k/N) S^2 / k``, S^2 the variance over items of
+    ``x_il - x_jl``, which for right/wrong items is the share of items on which the two disagree,
+    less gap^2. Two subjects a true gap g apart are ranked right with chance ``Phi(g / SE)``; read
+    the other way (flat prior) that is the chance that an observed gap of g has the right sign. The
+    answer is the smallest k for which the mean of this chance, over pairs of subjects at most twice
+    the gap apart, reaches ``confidence``. Sampling proportionally within ten strata of proportion
+    correct replaces S^2 by its mean within strata.
+
+    The answer holds for the mean of a probability sample; what other strategies and estimators
+    take is measured: `evaluate`, then `reliable_gaps` and `items_needed`.
+
+    Args:
+        responses: who answered what on the full benchmark, at least 2 subjects that differ.
+        gap: gap between full scores, in score units: .02 is 2 points.
+        confidence: wanted chance of the right order, above 1/2 and below 1.
+        designs: "random", "stratified" or both.
+        n: bootstrap resamples of the subjects, at least 2.
+        seed: of the resamples.
+        interval: probability of the bootstrap interval.
+
+    Returns:
+        The plan: `to_frame()`, and ``curve`` for the chance at every k.
+
+    Raises:
+        InputError: for numbers out of range, an unknown design, or responses without two subjects
+            that share items.
+
+    Example:
+        >>> from irtcat.bank import ItemBank
+        >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 1000))
+        >>> plan(bank.simulate(np.linspace(-1, 1, 60)), gap=0.02)
+        Plan(a gap of 2 points ranked right with chance 0.8: random 395, stratified 394 of 1000
+        items)
+
+    References:
+        Cochran (1977), Sampling Techniques, sections 2.6 and 5.3 (finite population, strata);
+        Card et al. (2020), With Little Power Comes Great Responsibility, EMNLP.
+    """
+    if not isinstance(gap, (int, float)) or not 0 < gap < 1:
+        raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
+    check_confidence(confidence)
+    check_count("n", n, 2)
+    check_interval("interval", interval)
+    designs = _check_designs(designs)
+    used, flags = _thinned(responses, seed)
+    rng = np.random.default_rng(seed)
+    draws = rng.multinomial(used.n_subjects, np.full(used.n_subjects, 1 / used.n_subjects), n)
+    tail = (1 - interval) / 2
+    rows, curves, n_pairs = [], [], 0
+    for design in designs:
+        pairs = _close(pair_variances(used, design), gap, flags)
+        n_pairs = len(pairs.gap)
+        ks = _sizes(used.n_items)
+        chances = np.stack([pairs.chances(k, used.n_items, gap) for k in ks])
+        weights = np.vstack([np.ones(n_pairs), draws[:, pairs.one] * draws[:, pairs.other]])
+        mass = weights.sum(axis=1)
+        mean = (chances @ weights[mass > 0].T) / mass[mass > 0]
+        found = ks[np.argmax(mean >= confidence, axis=0)]
+        # Within a pair: phi(gap / SE) >= confidence solved for k.
+        own = _own_sizes(pairs, gap, confidence, used.n_items)
+        low, high = np.quantile(found[1:], [tail, 1 - tail]) if len(found) > 1 else (0, 0)
+        k = int(found[0])
+        square = np.mean(pairs.standard_errors(k, used.n_items) ** 2)
+        rows.append(
+            {
+                "design": design,
+                "k": k,
+                "lower": int(np.floor(low)),
+                "upper": int(np.ceil(high)),
+                "k_typical": int(np.quantile(own, 0.5, method="inverted_cdf")),
+                "k_hard": int(np.quantile(own, 0.9, method="inverted_cdf")),
+                "share": k / used.n_items,
+                "margin": 100 * ndtri(0.975) * np.sqrt(square),
+            }
+        )
+        if k < NORMAL_SIZE:
+            flags.append(f"{design}: fewer than {NORMAL_SIZE} items, a rough answer")
+        curves.append(pd.DataFrame({"design": design, "k": ks, "chance": mean[:, 0]}))
+    table = pd.DataFrame(rows).set_index("design")
+    curve = pd.concat(curves, ignore_index=True)
+    notes = tuple(dict.fromkeys(flags))
+    return Plan(table, curve, float(gap), float(confidence), used.n_items, n_pairs, notes)
+
+
+def design_gaps(
+    responses: Responses,
+    ks: tuple[int, ...] = (10, 30, 60, 100),
+    confidence: float = 0.8,
+    design: str = "random",
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The smallest gap that the mean of k sampled items ranks right, by formula.
+
+    The same curve as `reliable_gaps`, of each pair's chance ``Phi(gap / SE)`` in the place of what
+    was seen: a check on it without any draw, and the answer for a sample still to be taken.
+
+    Args:
+        responses: who answered what on the full benchmark.
+        ks: numbers of items, from 1 to all.
+        confidence: wanted chance of the right order.
+        design: "random" or "stratified".
+        seed: of the part taken of very many subjects.
+
+    Returns:
+        Indexed by k: gap in points (infinite where no pair is far enough apart) and flags.
+
+    Example:
+        >>> from irtcat.bank import ItemBank
+        >>> r = ItemBank.from_parameters(b=np.linspace(-2, 2, 200)).simulate(np.linspace(-1, 1, 80))
+        >>> design_gaps(r, (10, 40))["gap"].round(1).tolist()
+        [15.8, 7.2]
+    """
+    check_confidence(confidence)
+    design = _check_designs((design,))[0]
+    used, flags = _thinned(responses, seed)
+    pairs = pair_variances(used, design)
+    rows = []
+    for k in ks:
+        check_count("ks", k, 1, used.n_items)
+        keep = pairs.gap > 0
+        curve = order_curve(pairs.gap[keep], pairs.chances(k, used.n_items)[keep])
+        found = smallest_gap(*curve, confidence)
+        note = [] if np.isfinite(found) else ["no pair is far enough apart"]
+        rows.append({"k": k, "gap": 100 * found, "flags": "; ".join([*flags, *note])})
+    return pd.DataFrame(rows).set_index("k")
+
+
+def pair_variances(responses: Responses, design: str = "random") -> PairVariances:
+    """Gap and variance over items of the difference, of all pairs of subjects that share 2 items.
+
+    ``sum_l (x_il - x_jl)^2`` over shared items by matrix products, so that gaps cost nothing more.
+    """
+    x = responses.to_numpy() / max(responses.n_categories - 1, 1)
+    seen = observed(responses.values).astype(float)
+    x = np.where(seen > 0, x, 0.0)
+    one, other = np.triu_indices(len(x), 1)
+    strata = [np.arange(x.shape[1])]
+    if design == "stratified":
+        counts = seen.sum(axis=0)
+        share = np.divide(x.sum(axis=0), counts, out=np.full(x.shape[1], np.nan), where=counts > 0)
+        order = np.argsort(share, kind="stable")
+        strata = np.array_split(order, min(N_STRATA, max(x.shape[1] // 2, 1)))
+    number = total = weighted = np.zeros(len(one))
+    for items in strata:
+        n, first, second = _moments(x[:, items], seen[:, items], one, other)
+        spread = np.maximum(second - np.divide(first**2, n, out=np.zeros_like(n), where=n > 0), 0)
+        within = np.divide(spread, n - 1, out=spread.copy(), where=n > 1)
+        number, total, weighted = number + n, total + first, weighted + n * within
+    keep = number > 1
+    number, one, other = number[keep], one[keep], other[keep]
+    if not len(number):
+        must = "those of at least 2 subjects that share 2 items"
+        raise argument_error("responses", must, responses)
+    gap = np.round(np.abs(total[keep]) / number, 12)
+    return PairVariances(gap, weighted[keep] / number, number / x.shape[1], one, other)
+
+
+def _moments(
+    x: FloatArray, seen: FloatArray, one: IntArray, other: IntArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of each pair over shared items: number, sum and sum of squares of the difference."""
+    square, cross = (x * x) @ seen.T, x @ seen.T
+    number, first = seen @ seen.T, cross - cross.T
+    second = square + square.T - 2 * (x @ x.T)
+    return number[one, other], first[one, other], second[one, other]
+
+
+def _close(pairs: PairVariances, gap: float, flags: list[str]) -> PairVariances:
+    """The pairs at most twice the gap apart, or the closest where these are few."""
+    keep = np.flatnonzero(pairs.gap <= 2 * gap + 1e-9)
+    if len(keep) < FEWEST_PAIRS:
+        keep = np.argsort(pairs.gap, kind="stable")[:FEWEST_PAIRS]
+        flags.append(f"few pairs are close: the answer rests on the closest {len(keep)}")
+    chosen = PairVariances(
+        pairs.gap[keep], pairs.variance[keep], pairs.share[keep], pairs.one[keep], pairs.other[keep]
+    )
+    # S^2 is about the pair's own mean difference; about a gap of `gap` it is this.
+    moved = np.maximum(chosen.variance + chosen.gap**2 - gap**2, 0)
+    if (chosen.variance == 0).any():
+        flags.append("pairs of equal responses are among those compared")
+    return chosen._replace(variance=moved)
+
+
+def _sizes(n_items: int) -> IntArray:
+    """Every k up to 2,000, and about a thousand from there on; N is the last."""
+    if n_items <= 2000:
+        return np.arange(1, n_items + 1)
+    more = np.unique(np.geomspace(2000, n_items, 1000).round().astype(int))
+    return np.unique(np.r_[np.arange(1, 2001), more, n_items])
+
+
+def _own_sizes(pairs: PairVariances, gap: float, confidence: float, n_items: int) -> FloatArray:
+    """Items that each pair takes: ``1/k = (gap / z S)^2 + 1/N`` solved for k."""
+    need = pairs.variance * ndtri(confidence) ** 2 / gap**2 / np.maximum(pairs.share, 1e-300)
+    return np.ceil(np.maximum(need / (1 + need / n_items), 1.0) - 1e-9)
+
+
+def _check_designs(designs: tuple[str, ...]) -> tuple[str, ...]:
+    """The designs, each known."""
+    if isinstance(designs, str) or not designs or set(designs) - set(DESIGNS):
+        raise argument_error("designs", f"some of {', '.join(DESIGNS)}", designs)
+    return tuple(dict.fromkeys(designs))
+
+
+def _thinned(responses: Responses, seed: int) -> tuple[Responses, list[str]]:
+    """Different subjects, not too many."""
+    if not isinstance(responses, Responses):
+        advice = "Build them with Responses.from_array."
+        raise argument_error("responses", "Responses", type(responses).__name__, advice)
+    used = responses.without_duplicate_subjects()
+    if used.n_subjects < 2:
+        must = "those of at least 2 different subjects"
+        raise argument_error("responses", must, f"{used.n_subjects} that differ")
+    if used.n_subjects <= MOST_SUBJECTS:
+        return used, []
+    rows = np.random.default_rng(seed).permutation(used.n_subjects)[:MOST_SUBJECTS]
+    flag = f"{MOST_SUBJECTS} of {used.n_subjects} subjects, drawn at random"
+    return used.subset(subjects=np.sort(rows)), [flag]

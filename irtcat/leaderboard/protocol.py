@@ -1,0 +1,299 @@
+"""The protocol: hold subjects out, choose items without them, predict them, compare."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat import prediction
+from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.fitting import fit
+from irtcat.leaderboard.board import Leaderboard, Run
+from irtcat.leaderboard.metrics import METRICS, compare_scores
+from irtcat.leaderboard.splits import LEAVE_OUT, left_out_groups, split_subjects
+from irtcat.models import get_model
+from irtcat.prediction import ESTIMATORS, full_scores, predict
+from irtcat.responses import Responses
+from irtcat.selection import STRATEGIES, WITHOUT_BANK, Subset, select
+
+__all__ = ["ALL", "Progress", "evaluate"]
+
+Progress = Callable[[int, int, str], None]
+"""Called as ``progress(done, total, text)``; one unit is one subset."""
+
+TOLERANCE = 1e-3
+"""Of the calibrations, in standard errors: what is left moves no predicted score visibly."""
+
+ALL = "all"
+
+
+class _Plan(NamedTuple):
+    """What is to be evaluated, checked."""
+
+    strategies: tuple[str, ...]
+    estimators: tuple[str, ...]
+    ks: tuple[int, ...]
+    seeds: tuple[int, ...]
+    split: str
+    share: float
+    model: str
+    tau: float | None
+    interval: float
+    top: int
+    lenient: bool
+
+    @property
+    def needs_bank(self) -> bool:
+        """Whether any strategy or estimator has to have calibrated items."""
+        rows = set(self.estimators) - prediction.WITHOUT_BANK
+        return bool(rows or set(self.strategies) - WITHOUT_BANK)
+
+
+class _Fold(NamedTuple):
+    """One way to hold subjects out."""
+
+    split: str
+    seed: int
+    calibration: Responses
+    held_out: Responses
+    truth: FloatArray
+    rows: np.ndarray
+    bank: ItemBank | None
+    flags: tuple[str, ...]
+
+
+def evaluate(
+    responses: Responses,
+    strategies: Sequence[str] | str = ("random", "stratified", "fisher"),
+    ks: Sequence[int] = (10, 30, 60, 100),
+    split: str = "random",
+    seeds: Iterable[int] = range(5),
+    *,
+    model: str = "2pl",
+    estimators: Sequence[str] | str = ("mean", "irt"),
+    share: float = 0.25,
+    tau: float | None = None,
+    interval: float = 0.95,
+    top: int = 10,
+    progress: Progress | None = None,
+) -> Leaderboard:
+    """Hold subjects out, choose items without them, predict their full scores, and compare.
+
+    Exact duplicate rows are dropped first. For every seed the subjects are split, the items are
+    calibrated on the calibration subjects only, and one subset per strategy and k is chosen for
+    all held-out subjects. The target is each held-out subject's mean over the matrix's items
+    (those it has a response to).
+
+    | split | held out | calibrated on |
+    |---|---|---|
+    | random | ``default_rng(seed).permutation(n)[: n * share]`` | the others |
+    | ability | the top 30 % by full score | the bottom 50 % |
+    | metadata:<column> | whole groups, drawn until about ``share`` is reached | the others |
+    | before:<column> | about ``share``, the latest by a date or number | all earlier ones |
+    | leave-out:<column> | one group after the other, each once for every seed | the others |
+
+    Where the seed does not matter to the split it matters to strategies that draw, and other rows
+    repeat. With "leave-out:" groups of one subject are never held out.
+
+    Args:
+        responses: who answered what on the full benchmark.
+        strategies: names of `irtcat.selection.STRATEGIES`, or "all". What "all" brings in and
+            these data do not allow is a row that ``flags`` explains.
+        ks: subset sizes, each from 1 to the number of items.
+        split: "random", "ability", or "metadata:", "before:" or "leave-out:" with a column of
+            ``responses.subjects``.
+        seeds: of the split and of strategies that draw.
+        model: item model that is calibrated where a strategy or an estimator needs one.
+        estimators: names of `irtcat.prediction.ESTIMATORS`, or "all" (likewise).
+        share: share held out by "random", "metadata:" and "before:".
+        tau: threshold of the difficulty filters.
+        interval: probability of the intervals whose coverage is measured.
+        top: how many of the held-out subjects are the best ones that ``top_overlap`` is about.
+        progress: called as ``progress(done, total, text)``.
+
+    Returns:
+        The leaderboard: `to_frame()` has a row per hold-out, strategy, k and estimator,
+        `summary()` the mean over them, `intervals()` what other subjects or items would give, and
+        `reliable_gaps` the smallest gap that is ranked right.
+
+    Raises:
+        InputError: for an unknown strategy, estimator, model, split or column; a k above the
+            number of items; nothing to evaluate; or too few subjects to hold 2 out and keep 2.
+
+    Example:
+        >>> from irtcat.bank import ItemBank
+        >>> r = ItemBank.from_parameters(b=np.linspace(-2, 2, 60)).simulate(np.linspace(-2, 2, 80))
+        >>> board = evaluate(r, ["random", "stratified"], ks=[10, 30], estimators=["mean"])
+        >>> board
+        Leaderboard(80 x 60, split random; strategies: 2, estimators: 1, k: 2, seeds: 5)
+        >>> board.summary()["mae"].round(1).tolist()
+        [10.6, 5.4, 9.2, 4.2]
+
+    References:
+        Zhang, Dorner & Hardt (2025) (splits); Maia Polo et al. (2024), tinyBenchmarks.
+    """
+    plan = _Plan(
+        _names("strategies", strategies, STRATEGIES),
+        _names("estimators", estimators, ESTIMATORS),
+        _numbers("ks", ks, least=1),
+        _numbers("seeds", seeds, least=0),
+        split,
+        share,
+        model,
+        tau,
+        interval,
+        top,
+        isinstance(strategies, str) or isinstance(estimators, str),
+    )
+    used = _check(plan, responses)
+    splits: list[str] = [split]
+    small: list[str] = []
+    if isinstance(split, str) and split.startswith(LEAVE_OUT):
+        splits, small = left_out_groups(used, split)
+    say = progress or (lambda done, total, text: None)
+    total = len(splits) * len(plan.seeds) * len(plan.strategies) * len(plan.ks)
+    rows: list[dict[str, Any]] = []
+    runs: list[Run] = []
+    done = 0
+    for part in splits:
+        fold = None
+        for seed in plan.seeds:
+            say(done, total, f"seed {seed}: splitting and calibrating")
+            fold = _fold(plan, used, part, seed, fold)
+            for strategy, k in itertools.product(plan.strategies, plan.ks):
+                for row, run in _rows(plan, fold, strategy, k):
+                    rows.append(row)
+                    runs += [] if run is None else [run]
+                done += 1
+                say(done, total, f"seed {seed}: {strategy}, k = {k}")
+    n_duplicates = responses.n_subjects - used.n_subjects
+    flags = (f"groups never held out, too small: {', '.join(small)}",) if small else ()
+    table = pd.DataFrame(rows)
+    return Leaderboard(table, tuple(runs), used, n_duplicates, top, float(interval), flags)
+
+
+def _names(name: str, values: Any, table: Iterable[str]) -> tuple[str, ...]:
+    """Names in a table, at least one, each once; "all" for all of them."""
+    if isinstance(values, str):
+        if values == ALL:
+            return tuple(table)
+        raise argument_error(name, 'a list of names, or "all"', values, f'Write ["{values}"].')
+    names = tuple(dict.fromkeys(values))
+    if not names:
+        raise argument_error(name, f"at least one of {', '.join(table)}", "none")
+    for value in names:
+        check_choice(name, value, table)
+    return names
+
+
+def _numbers(name: str, values: Any, least: int) -> tuple[int, ...]:
+    """Whole numbers, at least one, each once."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise argument_error(name, "a list of whole numbers", values)
+    numbers = tuple(dict.fromkeys(values))
+    if not numbers:
+        raise argument_error(name, "at least one whole number", "none")
+    for value in numbers:
+        check_count(name, value, least)
+    return tuple(int(value) for value in numbers)
+
+
+def _check(plan: _Plan, responses: Any) -> Responses:
+    """Refuse what cannot be evaluated; otherwise the responses without duplicate rows."""
+    get_model(plan.model)
+    check_interval("share", plan.share)
+    check_interval("interval", plan.interval)
+    check_count("top", plan.top)
+    if not isinstance(responses, Responses):
+        advice = "Build them with Responses.from_array."
+        raise argument_error("responses", "Responses", type(responses).__name__, advice)
+    if max(plan.ks) > responses.n_items:
+        must = f"whole numbers up to the {responses.n_items} items there are"
+        raise argument_error("ks", must, max(plan.ks))
+    used = responses.without_duplicate_subjects()
+    if used.n_subjects < 4:
+        got = f"{used.n_subjects} that differ"
+        raise argument_error("responses", "those of at least 4 different subjects", got)
+    return used
+
+
+def _fold(plan: _Plan, responses: Responses, split: str, seed: int, last: _Fold | None) -> _Fold:
+    """Split and calibrate; the last fold serves again where the split does not use the seed."""
+    if last is not None and not split.startswith(("random", "metadata:")):
+        return last._replace(seed=seed)
+    calibration, held_out = split_subjects(responses, split, seed, plan.share)
+    bank: ItemBank | None = None
+    flags: tuple[str, ...] = ()
+    if plan.needs_bank:
+        fitted = fit(calibration, plan.model, standard_errors="none", tolerance=TOLERANCE)
+        bank = fitted.bank
+        flags = () if fitted.converged else ("calibration not converged",)
+    rows = pd.Index(responses.subject_ids).get_indexer(pd.Index(held_out.subject_ids))
+    return _Fold(split, seed, calibration, held_out, full_scores(held_out), rows, bank, flags)
+
+
+def _choose(plan: _Plan, fold: _Fold, strategy: str, k: int) -> Subset:
+    """The subset that all held-out subjects answer, chosen by the calibration subjects."""
+    return select(fold.bank, k, strategy, fold.calibration, fold.seed, tau=plan.tau)
+
+
+def _rows(
+    plan: _Plan, fold: _Fold, strategy: str, k: int
+) -> Iterable[tuple[dict[str, Any], Run | None]]:
+    """Choose, predict with every estimator, and compare; one row and one run for each."""
+    refused = ""
+    subset: Subset | None = None
+    try:
+        subset = _choose(plan, fold, strategy, k)
+    except InputError as error:
+        if not plan.lenient:
+            raise
+        refused = str(error)
+    for estimator in plan.estimators:
+        run, why = None, refused
+        if subset is not None:
+            try:
+                run = _predict(plan, fold, subset, estimator, strategy)
+            except InputError as error:
+                if not plan.lenient:
+                    raise
+                why = str(error)
+        yield _row(plan, fold, strategy, estimator, k, run, why), run
+
+
+def _predict(plan: _Plan, fold: _Fold, subset: Subset, estimator: str, strategy: str) -> Run:
+    """What an estimator tells of the held-out subjects."""
+    told = predict(
+        fold.calibration, subset, fold.held_out, fold.bank, estimator, interval=plan.interval
+    )
+    items = pd.Index(np.asarray(fold.calibration.item_ids, dtype=str)).get_indexer(
+        pd.Index(np.asarray(subset.item_ids, dtype=str))
+    )
+    scores = (told.score, told.lower, told.upper, fold.truth)
+    return Run(strategy, estimator, len(subset), fold.rows, items, *scores)
+
+
+def _row(
+    plan: _Plan, fold: _Fold, strategy: str, estimator: str, k: int, run: Run | None, why: str
+) -> dict[str, Any]:
+    """A row of the table."""
+    metrics, flags = dict.fromkeys(METRICS, float("nan")), [why]
+    if run is not None:
+        metrics, flags = compare_scores(run.score, run.lower, run.upper, run.truth, plan.top)
+    return {
+        "split": fold.split,
+        "seed": fold.seed,
+        "strategy": strategy,
+        "estimator": estimator,
+        "k": k,
+        **metrics,
+        "undefined": ", ".join(name for name in METRICS if np.isnan(metrics[name])),
+        "n_calibration": fold.calibration.n_subjects,
+        "n_held_out": fold.held_out.n_subjects,
+        "n_items": fold.calibration.n_items,
+        "flags": "; ".join([*fold.flags, *flags]),
+    }

@@ -1,0 +1,166 @@
+"""Test sets beside each other: which of them still tell the strongest subjects apart."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Array, Float
+
+from irtcat._checks import argument_error
+from irtcat._precision import precision
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank, one_ability
+from irtcat.information import fisher_information
+from irtcat.models import ItemModel, expected_responses
+from irtcat.responses import Responses
+from irtcat.scoring import Ability, score
+
+__all__ = ["headroom", "item_slopes"]
+
+QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
+
+
+def headroom(
+    bank: ItemBank | Mapping[str, ItemBank],
+    groups: str | Sequence[Any] | None = None,
+    *,
+    theta: float | None = None,
+    abilities: Ability | Responses | None = None,
+) -> pd.DataFrame:
+    """Compare test sets: difficulty, discrimination, and headroom for the best subject.
+
+    The locally estimated headroom (LEH) score of a test set is the mean slope of its items' curves,
+    ``mean_i dE[x_i | theta] / d theta`` with x from 0 to 1, at the ability of the best subject
+    (for a 2PL item a p (1 - p)). A set on which the best subject already gets everything right
+    has none left, whatever its items once told apart.
+
+    Args:
+        bank: one bank of all items, or several banks by name that share one scale (see
+            `irtcat.link`).
+        groups: the test set of each item of one bank: a column of its metadata or a list in the
+            items' order; all items are one set by default. Not used with several banks.
+        theta: ability of the best subject, on the bank's scale.
+        abilities: in place of ``theta``: abilities (`irtcat.score`), or responses that one bank
+            scores; the highest EAP is the best subject's.
+
+    Returns:
+        Indexed by test set, the one with most headroom first: n_items; headroom and headroom_se, SD
+        over items / sqrt(n_items) (NaN for one item); expected_score of the best subject, 0 to 1;
+        information of an item at theta, on average; b_p05, b_p25, b_p50, b_p75, b_p95 and likewise
+        a_...: quantiles over items; share_negative, of slopes below 0 at theta; theta; and flags.
+
+    Raises:
+        InputError: for a bank of several abilities, groups that do not fit, or neither or
+            both of ``theta`` and ``abilities``.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(b=[-3.0, -2.0, 2.0, 3.0])
+        >>> table = headroom(bank, ["old", "old", "new", "new"], theta=2.0)
+        >>> table[["headroom", "expected_score", "b_p50"]].round(3).reset_index().values.tolist()
+        [['new', 0.223, 0.384, 2.5], ['old', 0.012, 0.988, -2.5]]
+
+    References:
+        Vania et al. (2021), Comparing Test Sets with Item Response Theory, ACL, section 4 (LEH).
+    """
+    sets = _sets(bank, groups)
+    at, flag = _best(bank, theta, abilities)
+    rows = {name: _describe(part, at, flag) for name, part in sets.items()}
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("test_set")
+    return table.sort_values("headroom", ascending=False, kind="stable")
+
+
+@jax.jit
+def _slopes(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, "2 items"]:
+    """Expected score of each item, 0 to 1, and its derivative in ability."""
+    top = jnp.maximum(model.n_categories - 1, 1)
+
+    def curve(t: Array) -> Array:
+        return expected_responses(model, t[None])[:, 0] / top
+
+    return jnp.stack(jax.jvp(curve, (theta,), (jnp.ones_like(theta),)))
+
+
+def item_slopes(bank: ItemBank, theta: float) -> tuple[FloatArray, FloatArray]:
+    """Expected score of every item, 0 to 1, at one ability, and the slope of its curve there.
+
+    Example:
+        >>> score, slope = item_slopes(ItemBank.from_parameters(a=2.0, b=[0.0]), 0.0)
+        >>> score.tolist(), slope.tolist()
+        ([0.5], [0.5])
+    """
+    one_ability(bank, "slopes of item curves")
+    with precision("float64"):
+        both = np.asarray(_slopes(bank.model, jnp.asarray(float(theta))))
+    return both[0], both[1]
+
+
+def _describe(bank: ItemBank, theta: float, flag: str) -> dict[str, Any]:
+    """A row of the table."""
+    expected, slope = item_slopes(bank, theta)
+    n = bank.n_items
+    row: dict[str, Any] = {
+        "n_items": n,
+        "headroom": float(slope.mean()),
+        "headroom_se": float(slope.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan"),
+        "expected_score": float(expected.mean()),
+        "information": float(fisher_information(bank, theta).mean()),
+    }
+    flags = [flag, "one item: no standard error" if n == 1 else ""]
+    frame = bank.to_frame()
+    for name in ("b", "a"):
+        values = frame[name].to_numpy(float) if name in frame else np.full(n, np.nan)
+        known = values[np.isfinite(values)]
+        if len(known) < n:
+            flags.append(f"{n - len(known)} items without {name}")
+        for label, q in QUANTILES.items():
+            row[f"{name}_{label}"] = float(np.quantile(known, q)) if len(known) else float("nan")
+    row["share_negative"] = float((slope < 0).mean())
+    row["theta"] = theta
+    row["flags"] = "; ".join(filter(None, flags))
+    return row
+
+
+def _sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
+    """The items of each test set."""
+    if isinstance(bank, Mapping):
+        if not bank or groups is not None:
+            raise argument_error("groups", "None where several banks are given by name", groups)
+        return {str(name): part for name, part in bank.items()}
+    if not isinstance(bank, ItemBank):
+        raise argument_error("bank", "an ItemBank, or several by name", type(bank).__name__)
+    if groups is None:
+        return {"all": bank}
+    if isinstance(groups, str):
+        if groups not in bank.items.columns:
+            known = ", ".join(map(str, bank.items.columns)) or "none"
+            raise argument_error("groups", f"a column of the items' metadata ({known})", groups)
+        labels = bank.items[groups]
+    else:
+        labels = pd.Series(list(groups), dtype=object)
+        if len(labels) != bank.n_items:
+            raise argument_error("groups", f"{bank.n_items} names, one an item", f"{len(labels)}")
+    names = labels.where(labels.notna(), "(none)").astype(str).to_numpy()
+    return {name: bank.subset(names == name) for name in dict.fromkeys(names.tolist())}
+
+
+def _best(bank: Any, theta: Any, abilities: Any) -> tuple[float, str]:
+    """Ability of the best subject, and what is to be said of it."""
+    if (theta is None) == (abilities is None):
+        raise argument_error("theta", "given, or abilities in its place", theta)
+    if theta is not None:
+        if not np.isfinite(theta):
+            raise argument_error("theta", "a finite number", theta)
+        return float(theta), ""
+    if isinstance(abilities, Responses):
+        if not isinstance(bank, ItemBank):
+            raise argument_error("abilities", "scored already where there are several banks", "")
+        abilities = score(bank, abilities)
+    values = np.asarray(abilities.theta, float)
+    usable = np.isfinite(values)
+    if not usable.any():
+        raise argument_error("abilities", "with a finite ability", "none")
+    best = int(np.argmax(np.where(usable, values, -np.inf)))
+    return float(values[best]), f"best subject: {np.asarray(abilities.subject_ids)[best]}"
