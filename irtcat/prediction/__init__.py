@@ -14,6 +14,7 @@ from irtcat.bank import ItemBank
 from irtcat.prediction._result import Prediction
 from irtcat.prediction._task import Estimate, Task, full_scores
 from irtcat.prediction._weights import item_groups, item_weights
+from irtcat.prediction.auto import predict_auto
 from irtcat.prediction.design import predict_mean, predict_weighted
 from irtcat.prediction.model import predict_gpirt, predict_irt, predict_pirt
 from irtcat.prediction.regression import predict_aipw, predict_gp, predict_ridge
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 ESTIMATORS: dict[str, Callable[[Task], Estimate]] = {
+    "auto": predict_auto,
     "mean": predict_mean,
     "weighted": predict_weighted,
     "irt": predict_irt,
@@ -44,7 +46,7 @@ ESTIMATORS: dict[str, Callable[[Task], Estimate]] = {
 }
 """Score estimators by name; to add one, write a function of a `Task` and add a row."""
 
-WITHOUT_BANK = frozenset({"mean", "weighted", "ridge", "gp", "aipw"})
+WITHOUT_BANK = frozenset({"auto", "mean", "weighted", "ridge", "gp", "aipw"})
 """Estimators that never ask for `Task.bank`, so that nothing need be calibrated for them."""
 
 
@@ -53,7 +55,7 @@ def predict(
     subset: "Subset | Sequence[str] | np.ndarray",
     new_responses: Responses,
     bank: ItemBank | None = None,
-    estimator: str = "irt",
+    estimator: str = "auto",
     interval: float = 0.95,
     *,
     groups: Any = None,
@@ -67,6 +69,7 @@ def predict(
 
     | estimator | score | interval |
     |---|---|---|
+    | auto | regression for subjects like the calibrated ones, else equating | mixture of both |
     | mean | mean of the m answers | Wilson's, as if the m of N items were drawn at random |
     | weighted | the same with the subset's weights | the same for the effective number of items |
     | irt | answers, and the model's expectation for all other items | posterior predictive |
@@ -143,6 +146,7 @@ def predict(
         np.asarray(getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float),
         item_weights(calibration_responses.n_items, weights, labels),
         seed,
+        getattr(subset, "again", None),
     )
     told = _finish(task, ESTIMATORS[estimator](task), estimator)
     if labels is None:
@@ -261,6 +265,7 @@ def _finish(task: Task, estimate: Estimate, estimator: str) -> Prediction:
         estimator,
         task.interval,
         field,
+        estimate.how,
     )
 
 

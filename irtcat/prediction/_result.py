@@ -28,6 +28,7 @@ class Prediction:
         estimator: how the scores were estimated.
         interval: probability of the interval.
         field: full scores of the calibrated subjects that the ranks refer to, by subject id.
+        how: which way a subject's score was told, where the estimator has several ("auto").
         groups: scores by group of items (columns subject, group, score, lower, upper, flags), or
             None where no groups were given.
     """
@@ -43,6 +44,7 @@ class Prediction:
     estimator: str
     interval: float
     field: pd.Series
+    how: np.ndarray | None = None
     groups: pd.DataFrame | None = None
 
     def __len__(self) -> int:
@@ -85,5 +87,7 @@ class Prediction:
         for name in ("rank", "rank_lower", "rank_upper"):  # whole numbers, <NA> where unknown
             table[name] = pd.array(getattr(self, name), dtype="Int64")
         table["estimator"] = self.estimator
+        if self.how is not None:
+            table["estimator"] = [f"{self.estimator}: {way}" for way in self.how]
         table["flags"] = self.flags
         return table

@@ -1,5 +1,6 @@
 """What an estimator of the full score is given, and what it gives back."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,8 +14,9 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
 from irtcat.responses import Responses
+from irtcat.selection import Subset, centred_scores
 
-__all__ = ["Estimate", "Task", "filled", "full_scores", "patterns"]
+__all__ = ["Estimate", "Task", "filled_scores", "full_scores", "patterns"]
 
 
 class Estimate(NamedTuple):
@@ -25,12 +27,14 @@ class Estimate(NamedTuple):
         lower: lower end of the interval; NaN stands for "anything possible".
         upper: upper end likewise.
         flags: text per subject, or None where there is nothing to say.
+        how: which of several ways was taken for each subject, or None where there is but one.
     """
 
     score: FloatArray
     lower: FloatArray
     upper: FloatArray
     flags: np.ndarray | None = None
+    how: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +52,8 @@ class Task:
         probabilities: inclusion probability of each of these items, NaN where chosen otherwise.
         item_weights: weight t of every item of the calibration in the score; they sum to 1.
         seed: of whatever an estimator draws.
+        again: chooses the items anew by other subjects' responses, or None where that is not
+            known or needs a bank.
     """
 
     calibration: Responses
@@ -59,6 +65,7 @@ class Task:
     probabilities: FloatArray
     item_weights: FloatArray
     seed: int = 0
+    again: Callable[[Responses], Subset] | None = None
 
     @property
     def n_items(self) -> int:
@@ -105,8 +112,11 @@ class Task:
 
     @cached_property
     def features(self) -> FloatArray:
-        """Answers of those subjects to the chosen items; gaps are filled (`filled`)."""
-        return filled(self.calibration, self.chosen)[self.usable]
+        """Answers of those subjects to the chosen items; gaps filled as in `filled_scores`."""
+        if not self.calibration.has_missing:
+            top = max(self.calibration.n_categories - 1, 1)
+            return self.calibration.subset(items=self.chosen).to_numpy()[self.usable] / top
+        return filled_scores(self.calibration)[self.usable][:, self.chosen].astype(float)
 
     @property
     def chances(self) -> FloatArray:
@@ -157,32 +167,10 @@ def patterns(x: FloatArray) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(kind, np.flatnonzero(order == number)) for number, kind in enumerate(kinds)]
 
 
-def filled(responses: Responses, at: np.ndarray) -> FloatArray:
-    """Scores, 0 to 1, of all subjects on some items, gaps filled by an additive guess.
-
-    The guess is the item's mean plus what the subject's mean exceeds that of the items it
-    answered, within [0, 1]; items that nobody answered get the subject's own mean.
-    """
-    top = max(responses.n_categories - 1, 1)
-    x = responses.subset(items=at).to_numpy() / top
-    gaps = np.isnan(x)
-    if not gaps.any():
-        return x
-    total, count = np.zeros(responses.n_items), np.zeros(responses.n_items)
-    for rows in row_blocks(responses.shape):
-        seen = observed(responses.values[rows])
-        total += responses.values[rows].sum(axis=0, where=seen, dtype=np.float64)
-        count += seen.sum(axis=0)
-    mean = np.divide(total, top * count, out=np.full(len(total), np.nan), where=count > 0)
-    mean = np.where(np.isnan(mean), np.nanmean(mean) if count.any() else 0.5, mean)
-    own = full_scores(responses)
-    expected = np.full(len(own), np.nan)
-    for rows in row_blocks(responses.shape):
-        seen = observed(responses.values[rows])
-        n = seen.sum(axis=1)
-        np.divide(seen @ mean, n, out=expected[rows], where=n > 0)
-    ahead = np.nan_to_num(own - expected)
-    return np.where(gaps, np.clip(mean[at] + ahead[:, None], 0, 1), x)
+def filled_scores(responses: Responses) -> FloatArray:
+    """Scores, 0 to 1, of all subjects on all items; gaps filled by item and subject effects."""
+    scores = centred_scores(responses)
+    return np.clip(scores.centred + scores.means.astype(np.float32), 0, 1)
 
 
 def full_scores(responses: Responses, weights: FloatArray | None = None) -> FloatArray:

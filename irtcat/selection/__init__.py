@@ -1,6 +1,7 @@
 """Choosing the items worth running: one table of strategies, one function."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
+from irtcat.selection._dense import Scores, centred_scores
 from irtcat.selection._request import (
     as_range,
     item_values,
@@ -17,6 +19,7 @@ from irtcat.selection._request import (
     read_groups,
 )
 from irtcat.selection._task import Choice, Subset, Task
+from irtcat.selection.balanced import choose_balanced
 from irtcat.selection.clusters import (
     choose_anchor_points,
     choose_kmeans_correctness,
@@ -44,8 +47,10 @@ __all__ = [
     "STRATEGIES",
     "WITHOUT_BANK",
     "Choice",
+    "Scores",
     "Subset",
     "Task",
+    "centred_scores",
     "select",
 ]
 
@@ -54,6 +59,7 @@ STRATEGIES: dict[str, Callable[[Task], Choice]] = {
     "stratified": choose_stratified,
     "stratified-group": choose_stratified_group,
     "stratified-both": choose_stratified_both,
+    "balanced": choose_balanced,
     "score-optimal": choose_score_optimal,
     "rank-optimal": choose_rank_optimal,
     "robust": choose_robust,
@@ -70,7 +76,7 @@ STRATEGIES: dict[str, Callable[[Task], Choice]] = {
 }
 """Selection strategies by name; to add one, write a function of a `Task` and add a row."""
 
-DEFAULT_STRATEGY = "score-optimal"
+DEFAULT_STRATEGY = "balanced"
 """What `select` takes where calibration responses are given and no strategy is."""
 
 DEFAULT_WITHOUT_RESPONSES = "fisher"
@@ -82,6 +88,7 @@ WITHOUT_BANK = frozenset(
         "stratified",
         "stratified-group",
         "stratified-both",
+        "balanced",
         "score-optimal",
         "rank-optimal",
         "robust",
@@ -119,6 +126,7 @@ def select(
     | random | a simple random sample | bank or responses |
     | stratified | a sample proportional over ten strata of proportion correct | responses* |
     | stratified-group, stratified-both | the same over ``groups``; over both | groups; responses* |
+    | balanced | score-optimal within strata of difficulty, a fifth of it drawn | responses |
     | score-optimal | greedily least posterior variance of the full score | responses |
     | rank-optimal | the same of score differences of close subjects | responses |
     | robust | part score-optimal, part (``share``) a stratified sample | responses |
@@ -148,7 +156,7 @@ def select(
     Args:
         bank: the calibrated items, or None for strategies that need only responses.
         k: how many items, from 1 to the number allowed; under a budget the most.
-        strategy: one of the above; by default "score-optimal" where responses are given, and
+        strategy: one of the above; by default "balanced" where responses are given, and
             "fisher" where only a bank is.
         responses: calibration responses; their items must include the bank's. Right/wrong, graded
             and fractional ones count on the scale from 0 to 1.
@@ -221,7 +229,18 @@ def select(
         float(share),
         None if named is None else named[0],
     )
-    return _finish(task, STRATEGIES[strategy](task), seed)
+    subset = _finish(task, STRATEGIES[strategy](task), seed)
+    if strategy not in WITHOUT_BANK:
+        return subset
+    labels, prices = each("groups", groups), each("costs", costs)
+
+    def again(others: Responses) -> Subset:
+        return select(
+            None, k, strategy, others.subset(items=item_ids), seed, tau=tau, allowed=mask,
+            groups=labels, quotas=quotas, costs=prices, budget=budget, share=share,
+        )  # fmt: skip
+
+    return replace(subset, again=again)
 
 
 def _universe(bank: ItemBank | None, responses: Responses | None) -> np.ndarray:

@@ -1,6 +1,7 @@
 """What a selection strategy is given and what it gives back."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -130,6 +131,7 @@ class Subset:
         criterion: value of the strategy's criterion; NaN where it has none.
         strategy: how they were chosen.
         seed: seed of the choice.
+        again: makes the same choice by other responses, where that needs no bank; else None.
     """
 
     item_ids: np.ndarray
@@ -138,6 +140,7 @@ class Subset:
     criterion: FloatArray
     strategy: str
     seed: int
+    again: Callable[[Responses], "Subset"] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.item_ids)

@@ -26,6 +26,7 @@ from irtcat.selection.sampling import choose_stratified, difficulty_strata, draw
 __all__ = [
     "SHRINKAGE",
     "Conditioning",
+    "by_score",
     "choose_rank_optimal",
     "choose_robust",
     "choose_score_optimal",
@@ -114,7 +115,7 @@ class Conditioning:
         self._rank += 1
 
 
-def _by_score(task: Task) -> Conditioning:
+def by_score(task: Task) -> Conditioning:
     """The covariance over subjects."""
     scores = task.scores
     n = np.float32(len(scores.centred))
@@ -135,7 +136,7 @@ def choose_score_optimal(task: Task) -> Choice:
         section 3 (variance reduction); Das & Kempe (2011), Submodular meets spectral, section 2
         (greedy subset selection for one target); Ledoit & Wolf (2004) (shrinkage).
     """
-    return _grown(task, lambda: _by_score(task))
+    return _grown(task, lambda: by_score(task))
 
 
 def choose_rank_optimal(task: Task) -> Choice:
@@ -158,7 +159,7 @@ def choose_rank_optimal(task: Task) -> Choice:
     scores = task.scores
     level, kernel, degree, total = _close_pairs(scores, task.limits.k)
     if total <= 0:
-        return _grown(task, lambda: _by_score(task))
+        return _grown(task, lambda: by_score(task))
 
     member = csr_array((np.ones(len(level), np.float32), (level, np.arange(len(level)))))
 
@@ -216,7 +217,7 @@ def choose_robust(task: Task) -> Choice:
     purse = (1 - share) * limits.budget if np.isfinite(limits.budget) else np.inf
     first = limits if n_sampled == 0 else limits.capped(upper)
     n_first = limits.k - n_sampled
-    ledger, gains = grow(lambda: _by_score(task), first, filler, purse, n_first)
+    ledger, gains = grow(lambda: by_score(task), first, filler, purse, n_first)
     chosen = np.array(ledger.chosen, int)
     rest = limits.after(chosen)
     if n_sampled == 0 or rest is None:

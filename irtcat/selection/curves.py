@@ -1,0 +1,76 @@
+"""Each item's mean score as a curve of the subjects' full scores.
+
+    logit p_i(t) = a_i + b_i t,    t = logit of the full score,
+
+with b_i ~ N(1, tau^2): an item that follows the full score has slope 1, and what few subjects tell
+does not run away. The curves carry on beyond the calibrated scores, to 0 and to 1, as no regression
+on answers does.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit
+
+from irtcat._types import FloatArray
+
+__all__ = ["ScoreCurves", "score_curves"]
+
+SLOPE_SD = 0.5
+LEVEL_SD = 5.0
+BINS = 40
+STEPS = 30
+EDGE = 0.005
+
+
+class ScoreCurves(NamedTuple):
+    """Intercepts and slopes of the items' curves against the logit of the full score."""
+
+    intercept: FloatArray
+    slope: FloatArray
+
+    def __call__(self, t: FloatArray, items: np.ndarray | slice = slice(None)) -> FloatArray:
+        """Mean scores, items x points."""
+        return expit(self.intercept[items, None] + self.slope[items, None] * t)
+
+
+def score_curves(x: FloatArray, slope_sd: float = SLOPE_SD) -> ScoreCurves:
+    """Fit the curves to scores of 0 to 1 without gaps, subjects x items.
+
+    Subjects are pooled into at most 40 bins of equal full scores; Newton steps on all items at
+    once maximise the (quasi-)likelihood of the bins' means with N(0, 5^2) on the level and N(1,
+    ``slope_sd``^2) on the slope. Intercepts refer to t itself, slopes are per unit of t.
+
+    Example:
+        >>> curves = score_curves(np.tril(np.ones((9, 8))))
+        >>> bool((np.diff(curves(np.array([0.0]))[:, 0]) < 0).all())
+        True
+    """
+    score = x.mean(axis=1, dtype=float)
+    parts = np.array_split(np.argsort(score, kind="stable"), min(BINS, len(score)))
+    size = np.array([len(part) for part in parts], float)
+    total = np.stack([x[part].sum(axis=0, dtype=float) for part in parts])
+    share = np.array([score[part].mean() for part in parts])
+    t = logit((share + EDGE) / (1 + 2 * EDGE))
+    centre = size @ t / size.sum()
+    u = (t - centre)[:, None]
+    mean = total.sum(axis=0)
+    level = np.log((mean + 0.5) / (size.sum() - mean + 0.5))
+    slope = np.ones_like(level)
+    n = size[:, None]
+    for _ in range(STEPS):
+        p = expit(level + u * slope)
+        weight, error = n * p * (1 - p), total - n * p
+        by_level = error.sum(axis=0) - level / LEVEL_SD**2
+        by_slope = (u * error).sum(axis=0) - (slope - 1) / slope_sd**2
+        aa = weight.sum(axis=0) + 1 / LEVEL_SD**2
+        ab = (u * weight).sum(axis=0)
+        bb = (u**2 * weight).sum(axis=0) + 1 / slope_sd**2
+        determinant = aa * bb - ab**2
+        move = (bb * by_level - ab * by_slope) / determinant
+        turn = (aa * by_slope - ab * by_level) / determinant
+        longest = np.maximum(1.0, np.maximum(np.abs(move), np.abs(turn)))
+        level, slope = level + move / longest, slope + turn / longest
+        if max(np.abs(move).max(), np.abs(turn).max()) < 1e-8:
+            break
+    return ScoreCurves(level - slope * centre, slope)
