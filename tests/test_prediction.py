@@ -247,7 +247,7 @@ def test_bounds_ranks_and_table(bank, calibration, new, chosen, estimator):
     columns = ["score", "lower", "upper", "rank", "rank_lower", "rank_upper", "estimator", "flags"]
     assert table.columns.tolist() == columns
     assert table.index.tolist() == gaps.subject_ids.tolist()
-    assert (table["estimator"] == estimator).all()
+    assert table["estimator"].str.split(": ").str[0].eq(estimator).all()
     assert table["rank"].dtype == "Int64"
     assert repr(told) == f"Prediction({N_NEW} subjects, {estimator}, 95% intervals)"
     assert len(told) == N_NEW
@@ -287,7 +287,7 @@ def test_an_absent_column_is_missing(bank, calibration, new, chosen, estimator):
         predict(calibration, chosen, r, bank=bank, estimator=estimator) for r in (gaps, absent)
     )
     pd.testing.assert_frame_equal(one.to_frame(), two.to_frame())
-    assert set(one.flags) == {f"2 of {K} responses missing"}
+    assert {flag.split("; ")[0] for flag in one.flags} == {f"2 of {K} responses missing"}
 
 
 def test_no_responses(bank, calibration, new, chosen, estimator):
@@ -295,8 +295,8 @@ def test_no_responses(bank, calibration, new, chosen, estimator):
     X[0] = np.nan
     gaps = Responses.from_array(X, new.subject_ids, new.item_ids)
     told = predict(calibration, chosen, gaps, bank=bank, estimator=estimator)
-    assert told.flags[0] == "no responses"
-    assert not told.flags[1:].any()
+    assert told.flags[0].startswith("no responses")
+    assert not any("response" in flag for flag in told.flags[1:])
     assert not np.isnan(told.score[1:]).any()
     if estimator in ("pirt", "gpirt"):
         assert told.score[0] == pytest.approx(bank.probability(0.0).mean(), abs=1e-5)

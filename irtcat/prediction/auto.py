@@ -59,8 +59,8 @@ def predict_auto(task: Task) -> Estimate:
     that it does not (`probability_outside`), the score is ``(1 - q) B + q E``, and the interval
     that of the mixture ``(1 - q) N(B, s_B) + q N(E, s_E)``: s_B from the cross-validated errors,
     s_E from the sampling of the items (made wider by what these errors exceed it) and from how
-    much E depends on the slopes' prior. The column ``estimator`` says which part has the say, and the
-    flags why it is equating.
+    much E depends on the slopes' prior. The column ``estimator`` says which part has the say, and
+    the flags why it is equating.
 
     The cross-validation chooses the items anew with the subset's own strategy, where that needs
     only responses; for items that came about otherwise it takes them as chosen without

@@ -1,0 +1,235 @@
+"""The default estimator and strategy: their parts by brute force, and what they are for."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+from scipy.stats import norm
+
+from irtcat import ItemBank, Responses, predict, select
+from irtcat.prediction import auto, full_scores
+from irtcat.selection.balanced import sampled_share
+from irtcat.selection.curves import ScoreCurves, score_curves
+
+N_ITEMS = 300
+
+
+@pytest.fixture(scope="module")
+def bank():
+    rng = np.random.default_rng(1)
+    return ItemBank.from_parameters(a=rng.lognormal(0, 0.4, N_ITEMS), b=rng.normal(0, 1.3, N_ITEMS))
+
+
+@pytest.fixture(scope="module")
+def calibration(bank):
+    return bank.simulate(np.random.default_rng(2).normal(-0.7, 0.6, 120), seed=2)
+
+
+@pytest.fixture(scope="module")
+def alike(bank):
+    return bank.simulate(np.random.default_rng(3).normal(-0.7, 0.6, 60), seed=3)
+
+
+@pytest.fixture(scope="module")
+def beyond(bank):
+    """Stronger than any calibrated subject."""
+    return bank.simulate(np.random.default_rng(4).uniform(1.8, 2.8, 40), seed=4)
+
+
+def error(told, new):
+    return np.abs(told.score - full_scores(new)).mean()
+
+
+# --- what it is for
+
+
+def test_better_than_means_for_subjects_like_the_calibrated_ones(calibration, alike):
+    subset = select(None, 30, responses=calibration)
+    assert subset.strategy == "balanced"
+    told = predict(calibration, subset, alike, interval=0.9)
+    means = [
+        error(predict(calibration, fair, alike, estimator="mean"), alike)
+        for fair in (select(None, 30, "stratified", calibration, seed) for seed in range(5))
+    ]
+    assert error(told, alike) < 0.8 * np.mean(means)
+    assert (told.to_frame()["estimator"] == "auto: regression").mean() > 0.9
+    truth = full_scores(alike)
+    assert ((told.lower <= truth) & (truth <= told.upper)).mean() >= 0.8
+
+
+def test_no_collapse_beyond_the_calibrated_subjects(calibration, beyond):
+    subset = select(None, 60, responses=calibration)
+    told = predict(calibration, subset, beyond, interval=0.9)
+    ridge = predict(calibration, subset, beyond, estimator="ridge")
+    fair = select(None, 60, "stratified", calibration)
+    mean = predict(calibration, fair, beyond, estimator="mean")
+    assert error(told, beyond) < 0.5 * error(ridge, beyond)
+    assert error(told, beyond) < 1.1 * error(mean, beyond)
+    frame = told.to_frame()
+    assert (frame["estimator"] == "auto: equating").mean() > 0.9
+    assert frame.loc[frame["estimator"] == "auto: equating", "flags"].str.contains("best").all()
+    truth = full_scores(beyond)
+    assert ((told.lower <= truth) & (truth <= told.upper)).mean() >= 0.85
+
+
+def test_items_are_chosen_anew_in_the_cross_validation(calibration, alike):
+    """Errors on items that were picked by the same subjects would be far too small."""
+    subset = select(None, 20, "score-optimal", calibration)
+    calls = []
+
+    def again(part):
+        calls.append(part.n_subjects)
+        return subset.again(part)
+
+    honest = predict(calibration, dataclasses.replace(subset, again=again), alike)
+    fixed = predict(calibration, subset.item_ids, alike)
+    assert calls == [96] * 5
+    assert (honest.upper - honest.lower).mean() > 1.1 * (fixed.upper - fixed.lower).mean()
+
+
+def test_few_subjects(bank, alike):
+    few = bank.simulate(np.linspace(-1, 1, 5), seed=1)
+    told = predict(few, select(None, 20, "random", few), alike)
+    assert (told.to_frame()["estimator"] == "auto: weighted mean").all()
+    assert all("fewer than 8" in flag for flag in told.flags)
+
+
+@pytest.mark.parametrize("kind", ["constant items", "all alike", "fractions", "gaps"])
+def test_awkward_calibrations(kind, calibration, alike):
+    X = calibration.to_numpy()
+    if kind == "constant items":
+        X[:, :250] = 1.0
+    elif kind == "all alike":
+        X[:] = X[:1]
+    elif kind == "fractions":
+        X = np.clip(X * 0.8 + 0.1 * np.random.default_rng(0).random(X.shape), 0, 1)
+    else:
+        X[np.random.default_rng(0).random(X.shape) < 0.4] = np.nan
+    data = Responses.from_array(X, item_ids=calibration.item_ids)
+    new = alike if kind != "fractions" else Responses.from_array(
+        alike.to_numpy() * 0.9, item_ids=alike.item_ids
+    )  # fmt: skip
+    told = predict(data, select(None, 20, responses=data), new)
+    assert np.isfinite(told.score).all()
+    assert (told.lower <= told.score).all()
+    assert (told.score <= told.upper).all()
+
+
+# --- its parts
+
+
+def test_curves_are_at_the_top_of_their_penalised_likelihood():
+    rng = np.random.default_rng(0)
+    x = (rng.random((80, 6)) < expit(rng.normal(size=(80, 1)) + rng.normal(size=6))).astype(float)
+    curves = score_curves(x)
+    score = x.mean(axis=1)
+    parts = np.array_split(np.argsort(score, kind="stable"), 40)
+    size = np.array([len(p) for p in parts])
+    total = np.stack([x[p].sum(0) for p in parts])
+    t = logit((np.array([score[p].mean() for p in parts]) + 0.005) / 1.01)
+    centre = size @ t / size.sum()
+
+    def value(intercept, slope):
+        p = expit(intercept + t[:, None] * slope)
+        likelihood = (total * np.log(p) + (size[:, None] - total) * np.log1p(-p)).sum()
+        level = intercept + slope * centre
+        return likelihood - (level**2).sum() / 50 - ((slope - 1) ** 2).sum() / 2 / 0.25
+
+    top = value(*curves)
+    for part in range(2):
+        for j in range(6):
+            for step in (1e-3, -1e-3):
+                moved = [np.array(c) for c in curves]
+                moved[part][j] += step
+                assert value(*moved) < top
+
+
+def test_equating_solves_its_equation():
+    rng = np.random.default_rng(1)
+    curves = ScoreCurves(rng.normal(size=50), rng.uniform(0.5, 1.5, 50))
+    chosen, weights = np.arange(0, 50, 5), rng.dirichlet(np.full(10, 5.0))
+    target = rng.dirichlet(np.full(50, 5.0))
+    x = (rng.random((6, 10)) < 0.5).astype(float)
+    x[0, :3] = np.nan
+    ours, sd = auto.equate(curves, chosen, weights, target, x)
+    for row, told in zip(x, ours, strict=True):
+        seen = ~np.isnan(row)
+        w = weights[seen] * target[chosen][seen]
+        w /= w.sum()
+        mean = np.clip(w @ row[seen], 0.25 * (w**2).sum(), 1 - 0.25 * (w**2).sum())
+
+        def above(t, w=w, items=chosen[seen], mean=mean):
+            return w @ curves(np.array([t]), items)[:, 0] - mean
+
+        at = brentq(above, -9, 9)
+        assert told == pytest.approx(target @ curves(np.array([at]))[:, 0], abs=1e-4)
+    assert (sd > 0).all()
+    everything = auto.equate(curves, np.arange(50), target, np.ones(50) / 50, np.ones((1, 50)))
+    assert everything[1][0] == 0  # all items were run
+
+
+def test_ridge_path_is_ridge():
+    rng = np.random.default_rng(2)
+    x, y, new = rng.normal(size=(30, 5)), rng.normal(size=30), rng.normal(size=(3, 5))
+    z = x - x.mean(0)
+    unit = 30 * x.var(axis=0).mean()
+    for penalty in (0.01, 3.0):
+        slopes = np.linalg.solve(z.T @ z + penalty * unit * np.eye(5), z.T @ (y - y.mean()))
+        expected = y.mean() + (new - x.mean(0)) @ slopes
+        ours = auto.ridge_path(x, y, new, np.array([penalty]))[0]
+        np.testing.assert_allclose(ours, expected, atol=1e-8)
+
+
+def test_the_further_out_the_likelier_outside():
+    rng = np.random.default_rng(3)
+    truth = rng.normal(0.4, 0.1, 200)
+    told = auto.Parts(truth, truth + rng.normal(0, 0.03, 200), np.full(200, 0.03))
+    score = np.array([0.4, 0.6, 0.65, 0.65, 0.65])
+    gap = np.array([0.0, 0.0, 0.0, 0.1, 0.2])
+    new = auto.Parts(score, score + gap, np.full(5, 0.03))
+    outside = auto.probability_outside(new, told, 0.05)
+    assert (np.diff(outside) > 0).all()
+    assert outside[0] < 0.05
+    assert outside[-1] > 0.99
+    inwards = auto.Parts(score, score - gap, np.full(5, 0.03))
+    assert (auto.probability_outside(inwards, told, 0.05)[3:] < outside[3:]).all()
+
+
+def test_interval_of_a_mixture():
+    mean, other, share = np.array([0.4, 0.4]), np.array([0.4, 0.7]), np.array([0.0, 0.3])
+    low, high = auto.mixture_interval(mean, 0.05, other, np.array([0.05, 0.1]), share, 0.9)
+    for i in range(2):
+        for end, level in ((low[i], 0.05), (high[i], 0.95)):
+            own, far = norm.cdf(end, mean[i], 0.05), norm.cdf(end, other[i], (0.05, 0.1)[i])
+            assert (1 - share[i]) * own + share[i] * far == pytest.approx(level, abs=1e-9)
+
+
+# --- the default strategy
+
+
+def test_cells_have_their_share(calibration):
+    """Every stratum of difficulty gets its share of the places."""
+    for k in (9, 30, 100, 240):
+        subset = select(None, k, "balanced", calibration, seed=5)
+        assert len(set(subset.item_ids)) == k
+        order = np.argsort(np.argsort(calibration.to_numpy().mean(0), kind="stable"))
+        at = np.array([int(name[1:]) - 1 for name in subset.item_ids])
+        n_strata = max(1, min(10, k // 3))
+        counts = np.bincount(order[at] * n_strata // N_ITEMS, minlength=n_strata)
+        assert np.abs(counts - k / n_strata).max() <= 2  # ties of proportions go either way
+        drawn = np.isnan(subset.criterion).sum()
+        assert abs(drawn - sampled_share(k) * k) < 1.5
+        assert subset.weights.sum() == pytest.approx(1)
+
+
+def test_quotas_come_before_cells(calibration):
+    groups = np.where(np.arange(N_ITEMS) < 60, "a", "b")
+    subset = select(
+        None, 40, "balanced", calibration, groups=groups, quotas={"a": 20}
+    )  # fmt: skip
+    at = np.array([int(name[1:]) - 1 for name in subset.item_ids])
+    assert (at < 60).sum() == 20
+    # Each of the 60 stands for 3 items in 20, each of the 240 for 12.
+    assert subset.weights[at < 60].sum() == pytest.approx(60 / 300)
