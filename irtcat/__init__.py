@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from irtcat.leaderboard import compare
     from irtcat.models import MODELS
     from irtcat.prediction import ESTIMATORS, predict
+    from irtcat.prediction.two_stage import select_next
     from irtcat.responses import Responses
     from irtcat.rotation import factor_loadings, rotate
     from irtcat.scoring import Ability, plausible_values, score, sum_score_table
@@ -54,6 +55,7 @@ __all__ = [
     "rotate",
     "score",
     "select",
+    "select_next",
     "sum_score_table",
     "test_information",
 ]
@@ -80,6 +82,7 @@ _HOME = {
     "rotate": "rotation",
     "score": "scoring",
     "select": "selection",
+    "select_next": "prediction.two_stage",
     "sum_score_table": "scoring",
     "test_information": "information",
 }

@@ -14,6 +14,7 @@ from irtcat.cli import (
     leaderboard,
     link,
     plan,
+    predict,
     score,
     select,
 )
@@ -26,6 +27,7 @@ COMMANDS = {
     "link": link,
     "score": score,
     "select": select,
+    "predict": predict,
     "leaderboard": leaderboard,
     "plan": plan,
     "compare": compare,

@@ -19,10 +19,11 @@ MODELS_HELP = (
     "rasch, 1pl, 2pl, 3pl, 4pl, feasibility, graded, gpcm, pcm, rsm, nominal, binomial or beta."
 )
 STRATEGIES_HELP = (
-    "random, stratified, stratified-group, stratified-both, score-optimal, rank-optimal, robust, "
-    "anchor-points, kmeans-correctness, kmeans-irt, disagreement, fisher, information, minimax, "
-    "d-optimal, discrimination, avi, avo, ub, lb, pcub or pclb"
+    "random, stratified, stratified-group, stratified-both, balanced, score-optimal, rank-optimal, "
+    "robust, anchor-points, kmeans-correctness, kmeans-irt, disagreement, fisher, information, "
+    "minimax, d-optimal, discrimination, avi, avo, ub, lb, pcub or pclb"
 )
+ESTIMATORS_HELP = "auto, mean, weighted, irt, pirt, gpirt, ridge, gp or aipw"
 LINKS_HELP = "mean-sigma, mean-mean, haebara or stocking-lord"
 
 ResponsesArgument = Annotated[str, typer.Argument(metavar="RESPONSES", help=RESPONSES_HELP)]
@@ -140,7 +141,11 @@ def read_subset(path: str) -> "Subset":
         return pd.to_numeric(frame[name], errors="coerce").to_numpy(float)
 
     columns = (numbers("weight", 1 / k), numbers("probability", np.nan), np.full(k, np.nan))
-    return irtcat.Subset(frame["item"].to_numpy(str), *columns, "file", 0)
+    strategy, seed, again = "file", 0, None
+    if {"strategy", "seed"} <= set(frame):
+        strategy, seed = str(frame["strategy"].iloc[0]), int(frame["seed"].iloc[0])
+        again = irtcat.selection.rechoice(strategy, k, seed)
+    return irtcat.Subset(frame["item"].to_numpy(str), *columns, strategy, seed, again)
 
 
 def is_bank(path: str) -> bool:
@@ -197,6 +202,21 @@ def split_quotas(option: str, text: str) -> dict[str, tuple[int, int]]:
             raise typer.BadParameter(must, param_hint=option)
         quotas[group.strip()] = (int(fewest), int(most or fewest))
     return quotas
+
+
+def split_numbers(option: str, text: str) -> dict[str, float]:
+    """Names with their numbers, of NAME=NUMBER."""
+    found = {}
+    for part in text.split(","):
+        name, _, number = part.strip().rpartition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            must = f"{part.strip()!r} is not NAME=NUMBER, such as algebra=2."
+            raise typer.BadParameter(must, param_hint=option)
+    return found
 
 
 def read_lines(path: Path) -> list[str]:

@@ -38,7 +38,7 @@ def command(
     ] = "random",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ….")] = 5,
     estimators: Annotated[
-        str, typer.Option(help="all, or comma-separated: mean, weighted, irt.")
+        str, typer.Option(help=f"all, or comma-separated: {arguments.ESTIMATORS_HELP}.")
     ] = "all",
     model: arguments.Model = "2pl",
     share: Annotated[float, typer.Option(help="Share of the subjects held out.")] = 0.25,

@@ -32,7 +32,7 @@ def command(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help=f"{arguments.STRATEGIES_HELP}; by default score-optimal with --responses, fisher "
+            help=f"{arguments.STRATEGIES_HELP}; by default balanced with --responses, fisher "
             "without.",
             show_default=False,
         ),
@@ -113,7 +113,8 @@ def command(
     )
     frame = subset.to_frame()
     if out is not None:
-        write_csv(frame, out)
+        plain = not (allowed or quotas or costs)
+        write_csv(frame.assign(strategy=subset.strategy, seed=seed) if plain else frame, out)
     if as_json:
         about = {"strategy": subset.strategy, "k": k, "seed": seed, "theta": theta, "tau": tau}
         about |= {"theta_range": theta_range, "share": share, "groups": groups, "quotas": by_group}

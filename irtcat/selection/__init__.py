@@ -51,6 +51,7 @@ __all__ = [
     "Subset",
     "Task",
     "centred_scores",
+    "rechoice",
     "select",
 ]
 
@@ -241,6 +242,13 @@ def select(
         )  # fmt: skip
 
     return replace(subset, again=again)
+
+
+def rechoice(strategy: str, k: int, seed: int) -> Callable[[Responses], Subset] | None:
+    """What makes the same choice, without constraints, by other responses; None without a way."""
+    if strategy not in WITHOUT_BANK or strategy.startswith("stratified-"):
+        return None
+    return lambda others: select(None, k, strategy, others, seed)
 
 
 def _universe(bank: ItemBank | None, responses: Responses | None) -> np.ndarray:

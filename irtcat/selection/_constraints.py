@@ -40,6 +40,12 @@ class Constraints:
     costs: FloatArray | None = None
     budget: float = np.inf
 
+    @staticmethod
+    def plain(k: int, allowed: BoolArray) -> "Constraints":
+        """No restriction but the list of allowed items."""
+        one = np.zeros(1, int)
+        return Constraints(k, allowed, np.zeros(len(allowed), int), ("all",), one, one + k)
+
     @property
     def free(self) -> bool:
         """Whether nothing but the list of allowed items restricts the choice."""

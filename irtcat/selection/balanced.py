@@ -1,15 +1,18 @@
 """The default: score-optimal within cells that mirror the whole benchmark."""
 
 import numpy as np
+import pandas as pd
 
 from irtcat._types import FloatArray, IntArray
+from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints, allocate, round_at_random
+from irtcat.selection._dense import centred_scores
 from irtcat.selection._greedy import grow
 from irtcat.selection._task import Choice, Task
 from irtcat.selection.curves import score_curves
 from irtcat.selection.gaussian import by_score, choose_robust
 
-__all__ = ["choose_balanced"]
+__all__ = ["balanced_weights", "choose_balanced"]
 
 STRATA, ITEMS_A_STRATUM = 10, 3
 HALVES_FROM = 200
@@ -63,6 +66,24 @@ def choose_balanced(task: Task) -> Choice:
     criterion = np.concatenate([criterion, np.full(drawn.sum(), np.nan)])
     size, used = (np.bincount(cell[at], minlength=n_cells) for at in (allowed, chosen))
     return Choice(chosen, criterion, None, (size / np.maximum(used, 1))[cell[chosen]])
+
+
+def balanced_weights(responses: Responses, item_ids: np.ndarray) -> FloatArray:
+    """Weights, summing to 1, that give every stratum of proportion correct its share.
+
+    As many strata as `choose_balanced` has; those without a chosen item leave their share to the
+    others.
+    """
+    index = pd.Index(np.asarray(responses.item_ids, dtype=str))
+    at = index.get_indexer(pd.Index(item_ids))
+    order = np.argsort(centred_scores(responses).means, kind="stable")
+    stratum = np.empty(len(order), int)
+    n_strata = max(1, min(STRATA, len(at) // ITEMS_A_STRATUM))
+    for number, part in enumerate(np.array_split(order, n_strata)):
+        stratum[part] = number
+    used = np.bincount(stratum[at], minlength=n_strata)
+    weights = (np.bincount(stratum) / np.maximum(used, 1))[stratum[at]]
+    return weights / weights.sum()
 
 
 def _cells(task: Task) -> tuple[IntArray, IntArray]:

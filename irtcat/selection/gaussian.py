@@ -17,9 +17,11 @@ from scipy.sparse import csr_array
 from scipy.special import ndtr
 
 from irtcat._matrix import row_blocks
-from irtcat._types import FloatArray, IntArray
-from irtcat.selection._dense import Scores
-from irtcat.selection._greedy import argbest, grow
+from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat.responses import Responses
+from irtcat.selection._constraints import Constraints
+from irtcat.selection._dense import Scores, centred_scores
+from irtcat.selection._greedy import argbest, grow, run
 from irtcat.selection._task import Choice, Task
 from irtcat.selection.sampling import choose_stratified, difficulty_strata, draw
 
@@ -30,6 +32,7 @@ __all__ = [
     "choose_rank_optimal",
     "choose_robust",
     "choose_score_optimal",
+    "continued",
 ]
 
 SHRINKAGE = 0.3
@@ -101,7 +104,10 @@ class Conditioning:
         """See `Criterion`."""
         if self._d[item] <= self._tiny:
             return
-        column = self._columns.pop(item).astype(float)
+        column = self._columns.pop(item, None)
+        if column is None:
+            column = self._shared(np.ascontiguousarray(self._x[:, [item]]))[0]
+        column = column.astype(float)
         column[item] += self._own[item]
         known = self._factor[: self._rank]
         column -= known[:, item] @ known
@@ -137,6 +143,22 @@ def choose_score_optimal(task: Task) -> Choice:
         (greedy subset selection for one target); Ledoit & Wolf (2004) (shrinkage).
     """
     return _grown(task, lambda: by_score(task))
+
+
+def continued(
+    responses: Responses, first: IntArray, allowed: BoolArray, k: int, seed: int
+) -> IntArray:
+    """Positions of the k items that lower the variance of the full score most given the first."""
+    scores = centred_scores(responses)
+    n = np.float32(len(scores.centred))
+    criterion = Conditioning(scores, lambda v: v / n, scores.variances)
+    for item in first:
+        criterion.add(int(item))
+    limits = Constraints.plain(k, allowed)
+    filler = np.random.default_rng(seed).permutation(len(allowed))
+    ledger = limits.open()
+    run(criterion, ledger, k, filler=filler)
+    return np.array(ledger.chosen, int)
 
 
 def choose_rank_optimal(task: Task) -> Choice:

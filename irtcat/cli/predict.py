@@ -1,0 +1,99 @@
+"""``irtcat predict``."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from irtcat.cli import _input as arguments
+from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._session import use_compilation_cache
+
+EXAMPLE = (
+    "irtcat select -k 60 --responses dataset:digits_crowd --out items.csv",
+    "irtcat predict dataset:digits_crowd items.csv dataset:digits_crowd --out scores.csv",
+)
+
+
+def command(
+    calibration: Annotated[
+        str, typer.Argument(metavar="CALIBRATION", help=arguments.RESPONSES_HELP)
+    ],
+    subset: Annotated[
+        str,
+        typer.Argument(metavar="SUBSET", help="What irtcat select wrote, or a CSV with item."),
+    ],
+    responses: arguments.ResponsesArgument,
+    bank: Annotated[
+        str | None,
+        typer.Option(help="Bank for irt, pirt and gpirt; by default a 2PL is fitted for them."),
+    ] = None,
+    estimator: Annotated[str, typer.Option(help=f"{arguments.ESTIMATORS_HELP}.")] = "auto",
+    interval: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
+    items: Annotated[
+        Path | None,
+        typer.Option(help="CSV table of the items (ids in the first column) with their columns."),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column of each item's group, in --items or the metadata: scores too."),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Weight of each group in the score: algebra=2,reading=1.")
+    ] = None,
+    beats: Annotated[
+        Path | None,
+        typer.Option(help="Write the probability of beating each calibrated subject here (CSV)."),
+    ] = None,
+    out: arguments.Out = None,
+    as_json: arguments.Json = False,
+    format: arguments.Format = None,
+    subject: arguments.SubjectColumn = "subject",
+    item: arguments.ItemColumn = "item",
+    response: arguments.ResponseColumn = "response",
+    duplicates: arguments.Duplicates = "refuse",
+    trials: arguments.Trials = None,
+) -> None:
+    """Tell the full score and the rank of new subjects from the items they ran."""
+    import irtcat
+    from irtcat._files import check_target
+
+    arguments.choose("--estimator", estimator, irtcat.ESTIMATORS)
+    shares = None if weights is None else arguments.split_numbers("--weights", weights)
+    for path in (out, beats):
+        if path is not None:
+            check_target(path)
+    use_compilation_cache()
+    how = arguments.Reading(format, subject, item, response, duplicates, trials)
+    known, answers = arguments.read(calibration, how), arguments.read(responses, how)
+    labels: Any = groups
+    if items is not None and groups is not None:
+        labels = arguments.table_column(items, groups, "items")
+    told = irtcat.predict(
+        known,
+        arguments.read_subset(subset),
+        answers,
+        None if bank is None else irtcat.ItemBank.load(bank),
+        estimator,
+        interval,
+        groups=labels,
+        weights=shares,
+    )
+    frame = told.to_frame()
+    if out is not None:
+        write_csv(frame, out)
+    if beats is not None:
+        write_csv(told.beats(), beats)
+    if as_json:
+        by_group = None if told.groups is None else records(told.groups)
+        emit_json({
+            "estimator": estimator, "interval": interval, "out": out, "beats": beats,
+            "subjects": records(frame), "groups": by_group,
+        })  # fmt: skip
+        return
+    if out is None:
+        show(frame)
+    else:
+        print(f"{told}; wrote them to {out}")
+    if told.groups is not None:
+        show(told.groups.set_index(["subject", "group"]))

@@ -1,0 +1,107 @@
+"""The two-stage form: a small probability sample first, the rest once it is known what it shows."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import argument_error, check_count
+from irtcat._types import IntArray
+from irtcat.bank import ItemBank
+from irtcat.prediction import predict
+from irtcat.responses import Responses
+from irtcat.selection import Subset, select
+from irtcat.selection.balanced import balanced_weights
+from irtcat.selection.gaussian import continued
+
+__all__ = ["select_next"]
+
+
+def select_next(
+    bank: ItemBank | None,
+    subset: Subset,
+    new_responses: Responses,
+    k: int,
+    *,
+    responses: Responses,
+    seed: int = 0,
+    allowed: Any = None,
+) -> Subset:
+    """Choose k more items for a new subject, by its answers to the first ones.
+
+    Where "auto" (see `irtcat.predict`) takes the subject to resemble the calibrated ones, the
+    further items are those that most reduce the variance of the full score given the first;
+    where it does not, they are a further sample stratified by difficulty, which is fair to anybody.
+    The weights restore the share of every stratum of difficulty.
+
+    Args:
+        bank: calibrated items, or None; only their order is used.
+        subset: the items that were run, best a small probability sample ("stratified").
+        new_responses: the answers to them. Several subjects get the same further items: call it
+            for each where they differ in kind.
+        k: how many items more.
+        responses: calibration responses.
+        seed: seed of the sample.
+        allowed: ids, or a mask, of the items that may be chosen; all by default.
+
+    Returns:
+        All items, those of ``subset`` first: ``item_ids[len(subset):]`` are to be run next. Its
+        strategy says what was done ("two-stage: score-optimal" or "two-stage: stratified").
+
+    Raises:
+        InputError: as `irtcat.select` and `irtcat.predict` do; or too few items left.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 80))
+        >>> calibration = bank.simulate(np.linspace(-1, 1, 60), seed=1)
+        >>> first = select(bank, 20, "stratified", calibration)
+        >>> new = bank.simulate([0.2], seed=2).subset(items=first.item_ids)
+        >>> both = select_next(bank, first, new, 20, responses=calibration)
+        >>> both.strategy, len(both)
+        ('two-stage: score-optimal', 40)
+    """
+    if not isinstance(subset, Subset):
+        raise argument_error("subset", "a Subset, as irtcat.select gives", type(subset).__name__)
+    check_count("k", k)
+    if bank is not None:
+        responses = responses.subset(items=bank.item_ids)
+    told = predict(responses, subset, new_responses, estimator="auto")
+    assert told.how is not None
+    alike = bool(np.mean(told.how == "regression") > 0.5)
+    return _extended(subset, responses, k, alike, seed, allowed)
+
+
+def _extended(
+    subset: Subset, responses: Responses, k: int, alike: bool, seed: int, allowed: Any
+) -> Subset:
+    """The first items and k more, by one of the two ways."""
+    item_ids = np.asarray(responses.item_ids, dtype=str)
+    left = ~np.isin(item_ids, subset.item_ids)
+    if allowed is not None:
+        mask = np.asarray(allowed)
+        left &= mask if mask.dtype == bool else np.isin(item_ids, mask.astype(str))
+    if left.sum() < k:
+        raise argument_error("k", f"at most the {left.sum()} items that are left", k)
+    first: IntArray = np.flatnonzero(np.isin(item_ids, subset.item_ids))
+    if alike:
+        more = item_ids[continued(responses, first, left, k, seed)]
+    else:
+        more = select(None, k, "stratified", responses, seed, allowed=left).item_ids
+    chosen = np.concatenate([subset.item_ids, more])
+    weights = balanced_weights(responses, chosen)
+
+    def again(others: Responses) -> Subset:
+        start = subset if subset.again is None else subset.again(others)
+        return _extended(start, others, k, alike, seed, allowed)
+
+    nothing = np.full(len(chosen), np.nan)
+    return replace(
+        subset,
+        item_ids=chosen,
+        weights=weights,
+        probabilities=nothing,
+        criterion=nothing,
+        strategy=f"two-stage: {'score-optimal' if alike else 'stratified'}",
+        seed=seed,
+        again=again,
+    )
