@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from irtcat import ItemBank, Responses, predict, select
 from irtcat.prediction import auto, full_scores
-from irtcat.selection.balanced import sampled_share
+from irtcat.selection.balanced import eligible_share, layout
 from irtcat.selection.curves import ScoreCurves, score_curves
 
 N_ITEMS = 300
@@ -209,19 +209,31 @@ def test_interval_of_a_mixture():
 # --- the default strategy
 
 
-def test_cells_have_their_share(calibration):
+@pytest.mark.parametrize("k", [9, 30, 60, 240])
+def test_cells_have_their_share(k, calibration):
     """Every stratum of difficulty gets its share of the places."""
-    for k in (9, 30, 100, 240):
-        subset = select(None, k, "balanced", calibration, seed=5)
-        assert len(set(subset.item_ids)) == k
-        order = np.argsort(np.argsort(calibration.to_numpy().mean(0), kind="stable"))
-        at = np.array([int(name[1:]) - 1 for name in subset.item_ids])
-        n_strata = max(1, min(10, k // 3))
-        counts = np.bincount(order[at] * n_strata // N_ITEMS, minlength=n_strata)
-        assert np.abs(counts - k / n_strata).max() <= 2  # ties of proportions go either way
-        drawn = np.isnan(subset.criterion).sum()
-        assert abs(drawn - sampled_share(k) * k) < 1.5
-        assert subset.weights.sum() == pytest.approx(1)
+    subset = select(None, k, "balanced", calibration, seed=5)
+    assert len(set(subset.item_ids)) == k
+    order = np.argsort(np.argsort(calibration.to_numpy().mean(0), kind="stable"))
+    at = np.array([int(name[1:]) - 1 for name in subset.item_ids])
+    n_strata = layout(k)[0]
+    counts = np.bincount(order[at] * n_strata // N_ITEMS, minlength=n_strata)
+    assert np.abs(counts - k / n_strata).max() <= 3  # ties of proportions go either way
+    assert subset.weights.sum() == pytest.approx(1)
+    again = select(None, k, "balanced", calibration, seed=6)
+    assert (set(again.item_ids) == set(subset.item_ids)) == (eligible_share(k, 120) == 1)
+
+
+def test_all_new_subjects_tell_of_each(calibration, beyond, alike):
+    """Pooled, a crowd of strangers is known for what it is from few answers."""
+    subset = select(None, 20, responses=calibration)
+    told = [predict(calibration, subset, beyond, estimator=e) for e in ("auto", "auto-pooled")]
+    shares = [(t.how == "equating").mean() for t in told]
+    assert shares[1] >= shares[0]
+    assert shares[1] > 0.9
+    assert error(told[1], beyond) <= error(told[0], beyond)
+    within = predict(calibration, subset, alike, estimator="auto-pooled")
+    assert (within.how == "regression").mean() > 0.9
 
 
 def test_quotas_come_before_cells(calibration):

@@ -20,7 +20,7 @@ from irtcat.prediction._task import Estimate, Task, filled_scores, patterns
 from irtcat.prediction.design import predict_weighted
 from irtcat.selection.curves import SLOPE_SD, ScoreCurves, score_curves
 
-__all__ = ["equate", "predict_auto"]
+__all__ = ["equate", "predict_auto", "predict_auto_pooled"]
 
 PENALTIES = np.geomspace(1e-2, 10**2.5, 19)
 """Ridge penalties, in units of subjects x mean variance of an answer."""
@@ -39,6 +39,11 @@ PRIORS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.003)
 
 AFFORDABLE = 1.03
 """By so much it may raise the cross-validated error of subjects within."""
+
+WIDER = 1.2, 2.0
+"""Least and most by which sampling errors of strangers are taken to exceed those by formula."""
+
+PSEUDO_SUBJECTS, ROUNDS, MOST_OUTSIDE = 10, 30, 0.85
 
 ITEMS_AT_ONCE = 4096
 
@@ -72,6 +77,33 @@ def predict_auto(task: Task) -> Estimate:
         without a model); Lord (1980), Applications of Item Response Theory, chapter 13 (true-score
         equating); Lei et al. (2018), JASA 113, 1094-1111 (conformal residuals).
     """
+    return _estimate(task, pooled=False)
+
+
+def predict_auto_pooled(task: Task) -> Estimate:
+    """The same, with the share of strangers learnt from all new subjects (empirical Bayes).
+
+    The prior of being outside is estimated by EM from the new subjects together, starting from
+    that of "auto", which counts as ten subjects. Better where many new subjects are of one kind
+    (all of a new generation, say); a subject's score then depends on whom it is predicted with.
+
+    References:
+        Efron (2010), Large-Scale Inference, chapter 2.
+    """
+    return _estimate(task, pooled=True)
+
+
+def _pooled(new: Parts, told: Parts, prior: float, outside: FloatArray) -> FloatArray:
+    """Probabilities of being outside under a prior that all new subjects share."""
+    for _ in range(ROUNDS):
+        total = PSEUDO_SUBJECTS * prior + outside.sum()
+        share = min(MOST_OUTSIDE, float(total / (PSEUDO_SUBJECTS + len(outside))))
+        outside = probability_outside(new, told, share)
+    return outside
+
+
+def _estimate(task: Task, pooled: bool) -> Estimate:
+    """Both estimators of this module."""
     if len(task.usable) < LEAST_SUBJECTS:
         simple = predict_weighted(task)
         how = np.full(len(task.x), "weighted mean", dtype=object)
@@ -90,7 +122,10 @@ def predict_auto(task: Task) -> Estimate:
     expected = curves[1](at, task.chosen).T
     answers = np.where(np.isnan(task.x), expected, task.x)
     regression = ridge_path(x[:, task.chosen], y, answers, PENALTIES[[penalty]])[0]
-    outside = probability_outside(Parts(regression, equated, sd), told, prior)
+    new = Parts(regression, equated, sd)
+    outside = probability_outside(new, told, prior)
+    if pooled:
+        outside = _pooled(new, told, prior, outside)
     inner = blend * regression + (1 - blend) * equated
     score = (1 - outside) * inner + outside * equated
     z = ndtri(0.5 + task.interval / 2)
@@ -99,7 +134,7 @@ def predict_auto(task: Task) -> Estimate:
     near = float(np.quantile(errors, min(1.0, np.ceil((n + 1) * task.interval) / n))) / z
     sampling = max(float(np.mean(told.sd**2)), 1e-12)
     wider = np.sqrt(np.mean((told.equated - y) ** 2) / sampling)
-    far = np.maximum(np.sqrt((np.clip(wider, 1, 2) * sd) ** 2 + (spread / z) ** 2), near)
+    far = np.maximum(np.sqrt((np.clip(wider, *WIDER) * sd) ** 2 + (spread / z) ** 2), near)
     lower, upper = mixture_interval(inner, near, equated, far, outside, task.interval)
     how = np.where(outside > 0.5, "equating", "regression").astype(object)
     empty = np.isnan(task.x).all(axis=1)

@@ -15,28 +15,33 @@ from irtcat.selection.gaussian import by_score, choose_robust
 __all__ = ["balanced_weights", "choose_balanced"]
 
 STRATA, ITEMS_A_STRATUM = 10, 3
-HALVES_FROM = 200
-MOST_SAMPLED, SAMPLED_FROM = 0.2, 20
+HALVES_FROM = 100
+ALL_ELIGIBLE_BELOW = 20
+ELIGIBLE, SUBJECTS_FOR_HALF, SPARE = 0.7, 30, 1.5
 
 
-def sampled_share(k: int) -> float:
-    """Share of the items that is drawn: none below 20 items, a fifth from 100 on.
+def eligible_share(k: int, n_subjects: int) -> float:
+    """Share of the items, drawn at random, from which the best are picked.
 
-    The bias of a picked sample does not shrink with k as its sampling error does.
+    All below 20 items; else .7, and less with few subjects (n / (n + 30)), on whom the best items
+    are best by chance.
     """
-    return 0.0 if k < SAMPLED_FROM else MOST_SAMPLED * min(1.0, float(np.sqrt(k / 100)))
+    if k < ALL_ELIGIBLE_BELOW:
+        return 1.0
+    return min(ELIGIBLE, n_subjects / (n_subjects + SUBJECTS_FOR_HALF))
 
 
 def choose_balanced(task: Task) -> Choice:
     """Score-optimal within cells of difficulty that are represented as in the benchmark.
 
-    The allowed items are cut into ``min(10, k // 3)`` strata of proportion correct (from 200 items
-    on each into a flat and a steep half by the slope of its `score_curves`), and each cell gets its
-    share of the k places. All but a fifth (see `sampled_share`) go to the items that most reduce
-    the variance of the full score ("score-optimal"); the rest is drawn within the cells. Weights
-    restore the cells' shares. Picking in cells costs little where a new subject resembles the
-    calibrated ones, and leaves a fair sample for one that does not, where freely picked items
-    are all too easy or too hard. The criterion is that of "score-optimal", NaN for drawn items.
+    The allowed items are cut into cells: ``min(10, k // 3)`` strata of proportion correct, from 100
+    items on five strata, each with a flat and a steep half by the slope of its `score_curves`. Each
+    cell gets its share of the k places, and in each a part drawn at random is eligible (see
+    `eligible_share`). Of these the items are picked that most reduce the variance of the full score
+    ("score-optimal"). Weights restore the cells' shares. So picking costs little where a
+    new subject resembles the calibrated ones, and leaves a fair picture of one that does not,
+    for whom freely picked items are all too easy or too hard. The criterion is that of
+    "score-optimal".
 
     Places are shared out over quota groups first. Under costs this is "robust".
     """
@@ -44,28 +49,28 @@ def choose_balanced(task: Task) -> Choice:
         return choose_robust(task)
     cell, places = _cells(task)
     n_cells = len(places)
-    share = sampled_share(task.limits.k)
-    drawn = np.zeros(n_cells, int)
-    if share > 0:
-        drawn = np.minimum(round_at_random(places * share, task.rng), places)
-    picked = places - drawn
-    allowed = task.limits.allowed & (cell >= 0)
-    first = Constraints(
-        int(picked.sum()), allowed, np.maximum(cell, 0), tuple(map(str, range(n_cells))),
-        np.zeros(n_cells, int), picked,
+    share = eligible_share(task.limits.k, len(task.scores.centred))
+    allowed = np.zeros(len(cell), bool)
+    for c in range(n_cells):
+        items = np.flatnonzero(cell == c)
+        n = max(np.ceil(share * len(items)), np.ceil(SPARE * places[c]))
+        allowed[task.rng.permutation(items)[: int(n)]] = True
+    limits = Constraints(
+        int(places.sum()), allowed, np.maximum(cell, 0), tuple(map(str, range(n_cells))),
+        np.zeros(n_cells, int), places,
     )  # fmt: skip
     filler = task.rng.permutation(len(cell))
-    ledger, gains = grow(lambda: by_score(task), first, filler)
-    chosen, criterion = np.array(ledger.chosen, int), gains
-    left = allowed.copy()
-    left[chosen] = False
-    sample = [
-        task.rng.permutation(np.flatnonzero(left & (cell == c)))[: drawn[c]] for c in range(n_cells)
-    ]
-    chosen = np.concatenate([chosen, *sample]).astype(int)
-    criterion = np.concatenate([criterion, np.full(drawn.sum(), np.nan)])
-    size, used = (np.bincount(cell[at], minlength=n_cells) for at in (allowed, chosen))
-    return Choice(chosen, criterion, None, (size / np.maximum(used, 1))[cell[chosen]])
+    ledger, gains = grow(lambda: by_score(task), limits, filler)
+    chosen = np.array(ledger.chosen, int)
+    size, used = (np.bincount(at, minlength=n_cells) for at in (cell[cell >= 0], cell[chosen]))
+    return Choice(chosen, gains, None, (size / np.maximum(used, 1))[cell[chosen]])
+
+
+def layout(n: int) -> tuple[int, int]:
+    """Strata of difficulty, and parts of each by slope, for n places."""
+    if n >= HALVES_FROM:
+        return STRATA // 2, 2
+    return max(1, min(STRATA, n // ITEMS_A_STRATUM)), 1
 
 
 def balanced_weights(responses: Responses, item_ids: np.ndarray) -> FloatArray:
@@ -78,7 +83,7 @@ def balanced_weights(responses: Responses, item_ids: np.ndarray) -> FloatArray:
     at = index.get_indexer(pd.Index(item_ids))
     order = np.argsort(centred_scores(responses).means, kind="stable")
     stratum = np.empty(len(order), int)
-    n_strata = max(1, min(STRATA, len(at) // ITEMS_A_STRATUM))
+    n_strata = layout(len(at))[0]
     for number, part in enumerate(np.array_split(order, n_strata)):
         stratum[part] = number
     used = np.bincount(stratum[at], minlength=n_strata)
@@ -102,11 +107,12 @@ def _cells(task: Task) -> tuple[IntArray, IntArray]:
             continue
         tie = task.rng.random(len(items))
         order = items[np.lexsort((tie, scores.means[items]))]
-        parts = np.array_split(order, max(1, min(STRATA, n // ITEMS_A_STRATUM, len(order))))
-        if n >= HALVES_FROM:
+        n_strata, n_parts = layout(n)
+        parts = np.array_split(order, min(n_strata, len(order)))
+        if n_parts > 1:
             parts = [
                 half for part in parts
-                for half in np.array_split(part[np.argsort(slope[part], kind="stable")], 2)
+                for half in np.array_split(part[np.argsort(slope[part], kind="stable")], n_parts)
             ]  # fmt: skip
         sizes = np.array([len(part) for part in parts])
         for part, own in zip(parts, _rounded(n * sizes / sizes.sum()), strict=True):

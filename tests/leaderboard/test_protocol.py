@@ -272,7 +272,10 @@ def test_calibration_that_did_not_converge_is_flagged(responses, monkeypatch):
         ({"strategies": ["luck"]}, "`strategies` argument must be one of random, stratified"),
         ({"strategies": []}, "`strategies` argument must be at least one of random"),
         ({"strategies": "random"}, 'Write ["random"].'),
-        ({"estimators": ["luck"]}, "`estimators` argument must be one of mean, weighted, irt"),
+        (
+            {"estimators": ["luck"]},
+            "`estimators` argument must be one of auto, auto-pooled",
+        ),
         ({"estimators": []}, "`estimators` argument must be at least one"),
         ({"ks": [10, 151]}, "`ks` argument must be whole numbers up to the 150 items there are"),
         ({"ks": [0]}, "`ks` argument must be a whole number of at least 1. Got 0"),
