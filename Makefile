@@ -12,7 +12,7 @@ test: check
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 test-all: check
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	IRTCAT_TEST_OPTIMISED=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 check: .venv/.dev
 	$(BIN)/ruff check .
