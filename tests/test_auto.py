@@ -8,10 +8,11 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from irtcat import ItemBank, Responses, predict, select
+from irtcat import InputError, ItemBank, Responses, predict, select, select_next
 from irtcat.prediction import auto, full_scores
 from irtcat.selection.balanced import eligible_share, layout
 from irtcat.selection.curves import ScoreCurves, score_curves
+from irtcat.selection.gaussian import continued
 
 N_ITEMS = 300
 
@@ -245,3 +246,57 @@ def test_quotas_come_before_cells(calibration):
     assert (at < 60).sum() == 20
     # Each of the 60 stands for 3 items in 20, each of the 240 for 12.
     assert subset.weights[at < 60].sum() == pytest.approx(60 / 300)
+
+
+# --- in two stages
+
+
+def test_the_second_stage_follows_from_the_first(calibration, alike, beyond):
+    first = select(None, 20, "stratified", calibration, seed=1)
+    told = {}
+    for name, new in (("alike", alike), ("beyond", beyond)):
+        answers = new.subset(items=first.item_ids)
+        both = select_next(None, first, answers, 20, responses=calibration)
+        assert len(both) == len(set(both.item_ids)) == 40
+        assert both.item_ids[:20].tolist() == first.item_ids.tolist()
+        assert both.weights.sum() == pytest.approx(1)
+        told[name] = both, predict(calibration, both, new)
+    assert told["alike"][0].strategy == "two-stage: score-optimal"
+    assert told["beyond"][0].strategy == "two-stage: stratified"
+    alone = predict(calibration, first, alike)
+    assert error(told["alike"][1], alike) < error(alone, alike)
+    part = calibration.subset(subjects=range(0, 120, 2))
+    again = told["alike"][0].again(part)
+    assert again.strategy == "two-stage: score-optimal"
+    assert len(set(again.item_ids)) == 40
+
+
+def test_further_items_are_the_greedy_ones_given_the_first(calibration):
+    """Conditioning on the first items, by inverting the shrunk covariance."""
+    x = calibration.to_numpy()[:, :40]
+    data = Responses.from_array(x)
+    first = np.array([3, 11, 20])
+    sigma = np.cov(x.T, bias=True)
+    sigma = 0.7 * sigma + 0.3 * np.diag(np.diag(sigma))
+    weight = np.full(40, 1 / 40)
+    chosen = list(first)
+    for _ in range(3):
+        gains = np.full(40, -1.0)
+        inner = np.linalg.inv(sigma[np.ix_(chosen, chosen)])
+        for j in set(range(40)) - set(chosen):
+            cross = sigma[j, chosen] @ inner
+            towards = sigma[j] @ weight - cross @ sigma[chosen] @ weight
+            gains[j] = towards**2 / (sigma[j, j] - cross @ sigma[chosen, j])
+        chosen.append(int(np.argmax(gains)))
+    left = np.ones(40, bool)
+    left[first] = False
+    assert continued(data, first, left, 3, 0).tolist() == chosen[3:]
+
+
+def test_second_stage_wants_a_subset_and_items_that_are_left(calibration, alike):
+    first = select(None, 20, "stratified", calibration)
+    answers = alike.subset(items=first.item_ids)
+    with pytest.raises(InputError, match="a Subset"):
+        select_next(None, list(first.item_ids), answers, 5, responses=calibration)
+    with pytest.raises(InputError, match="280 items that are left"):
+        select_next(None, first, answers, 281, responses=calibration)

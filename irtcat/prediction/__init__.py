@@ -118,9 +118,11 @@ def predict(
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
         >>> calibration = bank.simulate(np.linspace(-2, 2, 50), seed=1)
         >>> new = bank.simulate([-1.0, 1.0], seed=2)
-        >>> p = predict(calibration, ["i5", "i15", "i25", "i35"], new, bank=bank)
+        >>> p = predict(calibration, ["i5", "i15", "i25", "i35"], new, bank=bank, estimator="irt")
         >>> p.to_frame()[["score", "lower", "upper", "rank"]].round(2).values.tolist()
         [[0.38, 0.14, 0.65, 35], [0.5, 0.23, 0.76, 26]]
+        >>> predict(calibration, ["i5", "i15", "i25", "i35"], new).to_frame()["estimator"].tolist()
+        ['auto: regression', 'auto: regression']
 
     References:
         Maia Polo et al. (2024), tinyBenchmarks, section 4 (p-IRT, with a plugged-in ability); Lord
