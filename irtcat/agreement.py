@@ -173,7 +173,7 @@ def pairwise_accuracy(x: Any, y: Any, low: float = 0.0, high: float = float("inf
         agrees = np.sign(first[row + 1 :] - first[row]) * np.sign(gap)
         total += np.count_nonzero(counts)
         right += float((0.5 + 0.5 * agrees[counts]).sum())
-    return right / total if total else float("nan")
+    return float(right / total) if total else float("nan")
 
 
 def top_overlap(x: Any, y: Any, n: int) -> float:

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 from pathlib import Path
 
 import jax
@@ -73,15 +74,31 @@ SLOW_CASES = [
     "test_continuous.py::test_abilities_by_brute_force[beta]",
     "test_continuous.py::test_prediction_leaderboard_and_curves[beta]",
 ]
+SLOW_PATTERNS = [
+    r"test_degenerate\.py::test_hard_data\[(?!2pl-|graded-)",
+    r"test_degenerate\.py::test_small_shapes\[.*-(?!2pl)\w+\]",
+    r"test_models\.py::test_simulate_and_fit\[(?!2pl|graded|pcm)",
+    r"test_models\.py::test_derivatives_far_out\[float32-(?!2pl)",
+    r"fitting/test_laws\.py::test_the_objective_never_falls\[True-.*-(?!2pl)",
+    r"fitting/test_laws\.py::test_the_objective_never_falls\[(?!.*(2pl|3pl))",
+    r"test_groups\.py::test_anchored_(models\[3pl|graded_items\[pcm)",
+    r"test_linking\.py::test_the_criterion_is_at_its_least\[(?!stocking)",
+    r"test_variational\.py::test_sparse_and_dense_agree",
+    r"test_stream\.py::test_how_often_the_responses_are_read",
+    r"test_several\.py::(test_every_way|test_precision)",
+    r"test_continuous\.py::(test_one_trial_is_the_2pl|test_degenerate_items\[beta|test_beta_is)",
+    r"test_known\.py::test_other_models_end_at_a_maximum.*\[beta",
+    r"test_graded\.py::.*\[(gpcm|rsm)\]",
+]
 """Cases that are marked slow where the other cases of the same test are quick enough."""
 
 
 def pytest_collection_modifyitems(items):
     """Mark the slow cases."""
-    for case in SLOW_CASES:
-        for item in items:
-            if item.nodeid.endswith(case):
-                item.add_marker(pytest.mark.slow)
+    slow = re.compile("|".join([*SLOW_PATTERNS, *(re.escape(case) + "$" for case in SLOW_CASES)]))
+    for item in items:
+        if slow.search(item.nodeid):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_runtest_teardown():

@@ -54,7 +54,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Tell the full score and the rank of new subjects from the items they ran."""
+    """Tell full scores and ranks from the items that were run."""
     import irtcat
     from irtcat._files import check_target
 

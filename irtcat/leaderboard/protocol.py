@@ -29,6 +29,8 @@ TOLERANCE = 1e-3
 """Of the calibrations, in standard errors: what is left moves no predicted score visibly."""
 
 ALL = "all"
+BY_GROUP = frozenset({"stratified-group", "stratified-both"})
+"""Strategies that need groups of items, which a leaderboard does not have."""
 
 
 class _Plan(NamedTuple):
@@ -177,10 +179,10 @@ def evaluate(
 
 
 def _names(name: str, values: Any, table: Iterable[str]) -> tuple[str, ...]:
-    """Names in a table, at least one, each once; "all" for all of them."""
+    """Names in a table, at least one, each once; "all" for all but those by group."""
     if isinstance(values, str):
         if values == ALL:
-            return tuple(table)
+            return tuple(name for name in table if name not in BY_GROUP)
         raise argument_error(name, 'a list of names, or "all"', values, f'Write ["{values}"].')
     names = tuple(dict.fromkeys(values))
     if not names:
