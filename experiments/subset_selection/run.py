@@ -11,13 +11,14 @@ FOLDER holds benchpred/ and metabench_openllm/ with npz files of X (subjects x i
 """
 
 import argparse
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 import irtcat
-from irtcat import leaderboard
+from irtcat import agreement, leaderboard
 
 HERE = Path(__file__).parent
 SETS = {
@@ -72,6 +73,61 @@ def run(data, ks, split, seeds, pairs):
     return pd.concat(rows)
 
 
+def two_stage(data, ks, split, seeds):
+    """A third of the items drawn, the rest by what each held-out model's answers show."""
+    rows = []
+    for k, seed in itertools.product(ks, range(seeds)):
+        if k > data.n_items:
+            continue
+        calibration, new = leaderboard.split_subjects(data, split, seed)
+        first = irtcat.select(None, max(10, k // 3), "stratified", calibration, seed)
+        truth = leaderboard.full_scores(new)
+        score, lower, upper = (np.full(len(truth), np.nan) for _ in range(3))
+        how = irtcat.predict(calibration, first, new).how
+        for kind in np.unique(how):
+            at = np.flatnonzero(how == kind)
+            own = new.subset(subjects=at)
+            items = irtcat.select_next(None, first, own, k - len(first), responses=calibration)
+            told = irtcat.predict(calibration, items, own, interval=0.9)
+            score[at], lower[at], upper[at] = told.score, told.lower, told.upper
+        rows.append(
+            {
+                "k": k,
+                "kendall": agreement.kendall_tau_b(score, truth),
+                "mae": 100 * np.abs(score - truth).mean(),
+                "coverage": ((lower <= truth) & (truth <= upper)).mean(),
+            }
+        )
+    table = pd.DataFrame(rows).groupby("k", as_index=False).mean()
+    return table.assign(strategy="two-stage", estimator="auto")
+
+
+SHOWN = [
+    ("random", "mean"), ("stratified", "mean"), ("score-optimal", "ridge"),
+    ("kmeans-correctness", "ridge"), ("balanced", "auto"), ("balanced", "auto-pooled"),
+]  # fmt: skip
+
+
+def draw(table, path):
+    """MAE against k of the pairs that matter, one panel per data set and split."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    panels = list(table.groupby(["data", "split"], sort=False))
+    fig, axes = plt.subplots(2, -(-len(panels) // 2), figsize=(4 * -(-len(panels) // 2), 7))
+    for axis, ((name, split), part) in zip(axes.T.ravel(), panels, strict=False):
+        for strategy, estimator in SHOWN:
+            own = part[(part["strategy"] == strategy) & (part["estimator"] == estimator)]
+            axis.plot(own["k"], own["mae"], "o-", label=f"{strategy} + {estimator}")
+        axis.set(title=f"{name}, {split}", xscale="log", yscale="log", xlabel="items run")
+        axis.set_ylabel("MAE of the full score (points)")
+    axes.ravel()[0].legend(fontsize=7)
+    fig.tight_layout()
+    fig.savefig(path, dpi=110)
+
+
 def main():
     """Run, print, save."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -86,7 +142,11 @@ def main():
         data = load(arguments.data, name)
         pairs = SMALL if arguments.quick or name != "arc" else LARGE
         for split, label in (("random", "interp"), ("ability", "extrap")):
-            table = run(data, SETS[name][1], split, arguments.seeds, pairs)
+            ks = SETS[name][1]
+            table = run(data, ks, split, arguments.seeds, pairs)
+            if max(ks) > 10:
+                ks = [k for k in ks if k >= 30]
+                table = pd.concat([table, two_stage(data, ks, split, arguments.seeds)])
             table.insert(0, "split", label)
             table.insert(0, "data", name)
             parts.append(table)
@@ -96,6 +156,7 @@ def main():
             print(wide.round(3).to_string())
             whole = pd.concat(parts).round(4)
             whole.to_csv(arguments.out, index=False)
+    draw(whole, Path(arguments.out).with_suffix(".png"))
 
 
 if __name__ == "__main__":
