@@ -97,7 +97,9 @@ def table_column(path: Path, column: str, what: str) -> "pd.Series":
 
     try:
         frame = pd.read_csv(path, dtype={0: str})
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a CSV table of {what} ({error}).") from None
     names = [str(name) for name in frame.columns[1:]]
     if column not in names:
@@ -128,7 +130,9 @@ def read_subset(path: str) -> "Subset":
 
     try:
         frame = pd.read_csv(path, dtype={"item": str})
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a CSV table of items ({error}).") from None
     if "item" not in frame or not len(frame):
         have = ", ".join(map(str, frame.columns))
