@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._checks import ability_points, argument_error, finite_vector
+from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, one_ability
@@ -35,7 +36,7 @@ def item_information(
     return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(model, theta)
 
 
-@jax.jit
+@jit
 def _matrices(model: ItemModel, theta: Array) -> Float[Array, "items nodes dims dims"]:
     """Information matrices of all items at all ability vectors."""
 
@@ -46,12 +47,12 @@ def _matrices(model: ItemModel, theta: Array) -> Float[Array, "items nodes dims 
     return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(model, theta)
 
 
-@jax.jit
+@jit
 def _information(model: ItemModel, theta: Array) -> Array:
     return item_information(model, theta)
 
 
-@functools.partial(jax.jit, static_argnames=("size",))
+@functools.partial(jit, static_argnames=("size",))
 def _weighted_sum(model: ItemModel, theta: Array, weights: Array, size: int) -> Array:
     """Sum of ``weights`` times information over abilities, ``size`` abilities at a time."""
 

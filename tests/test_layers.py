@@ -11,7 +11,7 @@ import irtcat
 
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
-_types _checks
+_types _checks _compile
 _precision _matrix _metadata _summary _files _trials
 responses models agreement
 bank _bank_file _bank_moves

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int
 
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._elbo import Cells, expected_cells, expected_rows, prior_and_entropy
 from irtcat.fitting._guide import Chart, Guide, NormalPrior, moved_guide
@@ -147,13 +147,13 @@ def _settle_scale(
     return moved_guide(guide, chart, move[0], move[1])
 
 
-def _optimiser(rate: Array | float) -> optax.GradientTransformation:
+def _optimiser(rate: Array | float) -> Any:
+    import optax  # slow to import
+
     return optax.adam(rate, b1=MOMENTS[0], b2=MOMENTS[1])
 
 
-@functools.partial(
-    jax.jit, static_argnames=("chart", "learned", "theta_learned", "gaps", "n_steps")
-)
+@functools.partial(jit, static_argnames=("chart", "learned", "theta_learned", "gaps", "n_steps"))
 def _round(
     guide: Guide,
     state: Any,
@@ -198,7 +198,7 @@ def _round(
     return last, mean, state, values.mean(), finite
 
 
-@functools.partial(jax.jit, static_argnames=("chart", "learned", "theta_learned", "gaps"))
+@functools.partial(jit, static_argnames=("chart", "learned", "theta_learned", "gaps"))
 def _bound(
     guide: Guide,
     template: ItemModel,

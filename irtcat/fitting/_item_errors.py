@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._checks import argument_error
+from irtcat._compile import jit
 from irtcat._types import BoolArray, FloatArray
 from irtcat.fitting.em import EMPoint, EMProblem
 from irtcat.fitting.standard_errors import (
@@ -30,7 +31,7 @@ from irtcat.scoring import (
 __all__ = ["block_covariance", "inverse_blocks"]
 
 
-@jax.jit
+@jit
 def _own_loss(
     template: ItemModel, params: Array, totals: Array, share: Array, place: Place | None
 ) -> Float[Array, "items params params"]:
@@ -197,7 +198,7 @@ def _arrow_inverse(information: FloatArray, tied: tuple[int, ...]) -> FloatArray
     return out
 
 
-@functools.partial(jax.jit, static_argnames=("window", "gaps"))
+@functools.partial(jit, static_argnames=("window", "gaps"))
 def _item_squares(
     template: ItemModel,
     params: Array,

@@ -18,6 +18,7 @@ import pandas as pd
 from jaxtyping import Array
 
 from irtcat._checks import InputError, argument_error
+from irtcat._compile import jit
 from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
@@ -152,7 +153,7 @@ def _lagrange(v: FloatArray) -> FloatArray:
     return np.stack(columns, axis=1)
 
 
-@jax.jit
+@jit
 def _add(sums: Any, hot: Array, mask: Array | None, weights: Array) -> Any:
     """Add a block of rows to the sums at the nodes."""
     counts = jnp.einsum("ng,cnj->cgj", weights, hot)
@@ -179,7 +180,7 @@ def _collect(
     return nodes, *sums
 
 
-@jax.jit
+@jit
 def _values(regression: _Regression, params: Array) -> tuple[Array, Array]:
     """Log-likelihood and log-posterior of all items together."""
     template, nodes, counts, totals, constraints, _ = regression
@@ -187,7 +188,7 @@ def _values(regression: _Regression, params: Array) -> tuple[Array, Array]:
     return (value - log_prior(params, constraints)).sum(), value.sum()
 
 
-_m_step = jax.jit(m_step, static_argnames=("tied",))
+_m_step = jit(m_step, static_argnames=("tied",))
 
 
 def _climb(regression: _Regression, params: Array, tolerance: float, options: Options) -> _Climbed:

@@ -193,8 +193,10 @@ def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraint
 
 def mind_the_scale(template: ItemModel, fixed: FloatArray, tied: tuple[int, ...]) -> bool:
     """Whether fixed or equal parameters forbid that the latent mean and SD are removed."""
-    columns = list(scale_columns(template, np.nan_to_num(fixed)))
-    return not np.isnan(fixed[:, columns]).all() or ties_mind_the_scale(template, tied)
+    known = ~np.isnan(fixed)
+    if known.any() and known[:, list(scale_columns(template, np.nan_to_num(fixed)))].any():
+        return True
+    return ties_mind_the_scale(template, tied)
 
 
 def is_covered(problem: EMProblem, point: EMPoint) -> bool:
@@ -227,7 +229,7 @@ def place_start(
     Returns:
         Both; a problem without groups and anchors is left as it is.
     """
-    params = jnp.asarray(np.where(np.isnan(fixed), start.params, fixed), problem.dtype)
+    params = np.where(np.isnan(fixed), start.params, fixed).astype(problem.dtype)
     if problem.group is None:
         return problem, EMState(problem.start(params), start.mean, start.sd)
     weights, group = np.asarray(problem.weights, float), np.asarray(problem.group)
@@ -236,12 +238,12 @@ def place_start(
     if free_scale:
         return problem, EMState(point, start.mean, start.sd)
     if known is None:
-        problem = problem._replace(held=jnp.arange(len(problem.held)) == 0)
+        problem = problem._replace(held=np.arange(len(problem.held)) == 0)
         mean, log_sd = population[:, 0]
         problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
     else:
         problem, point = _moved(problem, point, ScaleMap(-known.mean / known.sd, 1 / known.sd))
-    values = jnp.asarray(np.nan_to_num(fixed), problem.dtype)
+    values = np.nan_to_num(fixed).astype(problem.dtype)
     point = point._replace(params=jnp.where(np.isnan(fixed), point.params, values))
     return _replaced(problem, EMState(point, start.mean, start.sd), 1.2)
 
@@ -275,7 +277,7 @@ def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
         return problem, ended
     mean, log_sd = (float(value) for value in ended.point.population[:, 0])
     problem, point = _moved(problem, ended.point, ScaleMap(mean, float(np.exp(log_sd))))
-    held = jnp.arange(len(problem.held)) == 0
+    held = np.arange(len(problem.held)) == 0
     return problem._replace(held=held), ended._replace(point=point)
 
 

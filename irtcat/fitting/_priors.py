@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._checks import InputError, argument_error
+from irtcat._compile import jit
 from irtcat._precision import precision as precision_of
 from irtcat._types import BoolArray, FloatArray
 from irtcat.fitting._mstep import Constraints
@@ -85,10 +86,11 @@ class PriorTable(NamedTuple):
     def without(self, known: BoolArray) -> "PriorTable":
         """The same with the parameters ``known`` fixed, and no prior on them."""
         old = self.constraints
-        precision = jnp.where(known, 0, old.prior_precision)
+        precision = np.where(known, 0, old.prior_precision).astype(old.prior_precision.dtype)
         constraints = old._replace(free=old.free & ~known, prior_precision=precision)
         if old.family is not None:
-            constraints = constraints._replace(family=jnp.where(known, 0, old.family))
+            family = np.where(known, np.int32(0), old.family)
+            constraints = constraints._replace(family=family)
         some = ~known.all(axis=1)
         return self._replace(
             constraints=constraints, sparse=self.sparse & some, aside=self.aside & some
@@ -103,7 +105,7 @@ def check_priors(
         stated_prior(name, value, names, np.zeros(0, str) if item_ids is None else item_ids)
 
 
-@jax.jit
+@jit
 def _rescaled(template: ItemModel, params: Array) -> Array:
     """How a change of the latent mean and SD moves the parameters."""
     model = unpack(template, params)
@@ -270,16 +272,16 @@ def prior_table(
     ):  # one slope for all points upwards
         bounds[slopes, 0] = SMALLEST_POSITIVE_SLOPE
     constraints = Constraints(
-        jnp.asarray(mean, dtype),
-        jnp.asarray(precision, dtype),
-        jnp.asarray(free),
-        jnp.asarray(bounds[:, 0], dtype),
-        jnp.asarray(bounds[:, 1], dtype),
-        jnp.asarray(family) if family.any() else None,
+        mean.astype(dtype),
+        precision.astype(dtype),
+        free,
+        bounds[:, 0].astype(dtype),
+        bounds[:, 1].astype(dtype),
+        family if family.any() else None,
     )
     # Weak priors on many items would pull the latent scale of few subjects their way.
     aside = sparse & (sparse.mean() < 0.5)
-    columns = list(scale_columns(template, mean))
-    scaled = bool((precision[~aside][:, columns] > 0).any())
+    counting = precision[~aside] > 0
+    scaled = bool(counting.any() and counting[:, list(scale_columns(template, mean))].any())
     description = {name: prior.description for name, prior in stated.items()}
     return PriorTable(constraints, sparse, empty, aside, scaled, description)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._compile import jit
 from irtcat.fitting._mstep import Constraints, _direction, log_prior, m_step
 from irtcat.fitting.em import EMPoint, EMState, EMUpdate
 from irtcat.models import ItemModel, MTwoPL, pack, unpack
@@ -156,7 +157,7 @@ def _finish(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("gaps", "full", "correlated"))
+@functools.partial(jit, static_argnames=("gaps", "full", "correlated"))
 def grid_map(
     point: EMPoint,
     template: ItemModel,
@@ -197,7 +198,7 @@ def pairs_of(groups: Groups) -> Float[Array, "pairs two"]:
     return jnp.stack(mesh, -1).reshape(-1, 2)
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def group_map(
     point: EMPoint,
     template: ItemModel,
@@ -281,7 +282,7 @@ def _plane_pieces(
     return p, p * (1 - c) * jax.nn.sigmoid(-eta), s / p, c / p
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def own_sums(
     params: Array,
     root: Array,
@@ -361,7 +362,7 @@ def own_sums(
     return OwnSums(belief, gradient, information, second, first, cross)
 
 
-@functools.partial(jax.jit, static_argnames=("full", "correlated"))
+@functools.partial(jit, static_argnames=("full", "correlated"))
 def _own_update(
     point: EMPoint,
     sums: OwnSums,

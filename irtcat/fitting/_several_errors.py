@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints, penalised_terms
 from irtcat.fitting._several import (
@@ -55,7 +56,7 @@ def _derivatives(
     return over(params, template, theta)
 
 
-@jax.jit
+@jit
 def _complete(
     template: ItemModel, params: Array, belief: Several, constraints: Constraints, theta: Array
 ) -> Float[Array, "items params params"]:
@@ -77,7 +78,7 @@ def _complete(
     return -hessian + constraints.prior_precision[..., None] * eye
 
 
-@functools.partial(jax.jit, static_argnames=("gaps", "whole"))
+@functools.partial(jit, static_argnames=("gaps", "whole"))
 def _lost(
     point_params: Array,
     root: Array,
@@ -178,7 +179,7 @@ def _grid_information(
     return information, blocks
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def _group_score(
     params: Array,
     template: ItemModel,

@@ -19,6 +19,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from irtcat._checks import InputError, argument_error
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
@@ -253,7 +254,7 @@ def _gather(array: jax.Array, axis: int) -> jax.Array:
     return jax.lax.all_gather(array, AXIS, axis=axis, tiled=True)
 
 
-@functools.partial(jax.jit, static_argnames=("mesh", "gaps"))
+@functools.partial(jit, static_argnames=("mesh", "gaps"))
 def _cross_sums(x, top, rows, left, right, slots, *, mesh, gaps):
     """`cross_sums` on every device, then summed and gathered."""
 
@@ -272,7 +273,7 @@ def _cross_sums(x, top, rows, left, right, slots, *, mesh, gaps):
     )
 
 
-@functools.partial(jax.jit, static_argnames=("mesh", "n"))
+@functools.partial(jit, static_argnames=("mesh", "n"))
 def _category_counts(x, weights, rows, *, mesh, n):
     """`category_counts` on every device, then summed."""
 
@@ -285,7 +286,7 @@ def _category_counts(x, weights, rows, *, mesh, n):
     )
 
 
-@functools.partial(jax.jit, static_argnames=("mesh", "tied", "window", "gaps", "scaled"))
+@functools.partial(jit, static_argnames=("mesh", "tied", "window", "gaps", "scaled"))
 def _em_map(
     point, template, x, weights, item_weights, group, wide, narrow, constraints, held, n_steps,
     expand, slots, *, mesh, tied, window, gaps, scaled,
@@ -315,7 +316,7 @@ def _em_map(
     return update, EStep(mean, sd, square_variance, log_z, sums.counts, sums.totals)
 
 
-@functools.partial(jax.jit, static_argnames=("mesh", "window", "gaps"))
+@functools.partial(jit, static_argnames=("mesh", "window", "gaps"))
 def _lost_information(template, params, x, weights, wide, narrow, *, mesh, window, gaps):
     """`lost_information` on every device, then summed."""
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from scipy.special import ndtri
-from scipy.stats import norm, rankdata
 
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.models import ItemModel, pack, unpack_counts
 
@@ -56,7 +56,7 @@ class Start(NamedTuple):
     counts: FloatArray
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def cross_sums(x: Array, top: Array, rows: Array, left: Array, right: Array, gaps: bool) -> Sums:
     """Multiply points and mask by ``left`` (two, subjects) and ``right`` (items, two).
 
@@ -116,7 +116,7 @@ def _points(x: Array, gaps: bool, dtype: np.dtype) -> tuple[Array, Array | None]
     return jnp.maximum(x, 0).astype(dtype), (x >= 0).astype(dtype)
 
 
-@functools.partial(jax.jit, static_argnames=("n_categories",))
+@functools.partial(jit, static_argnames=("n_categories",))
 def category_counts(x: Array, weights: Array, rows: Array, n_categories: int) -> Array:
     """How many subjects gave each category, categories x items."""
     n_subjects, n_items = x.shape
@@ -136,13 +136,13 @@ def _biserial_slopes(
     """Slope of a logistic curve from the biserial correlation of responses with abilities."""
     share = np.clip(share, 0.002, 0.998)
     point = (cross - share * mean) / np.sqrt(np.maximum(variance * share * (1 - share), 1e-12))
-    height = norm.pdf(ndtri(share))
+    height = np.exp(-0.5 * ndtri(share) ** 2) / np.sqrt(2 * np.pi)
     biserial = np.clip(point * np.sqrt(share * (1 - share)) / height, -0.92, 0.92)
     slope = 1.7 * biserial / np.sqrt(1 - biserial**2)
     return np.where(np.abs(slope) < 0.2, np.where(slope < 0, -0.2, 0.2), slope)
 
 
-@jax.jit
+@jit
 def _start_params(template: ItemModel, shares: Array, slope: Array) -> Array:
     """The model's own starting values, compiled as one."""
     return pack(template.start(shares, slope))
@@ -202,7 +202,9 @@ def starting_point(
     score = (first.by_subject[:, 0] - expected) / np.sqrt(np.maximum(variance, 1e-6))
     used = weights > 0
     theta = np.zeros(len(score))
-    theta[used] = ndtri((rankdata(score[used]) - 0.5) / used.sum())
+    _, place, count = np.unique(score[used], return_inverse=True, return_counts=True)
+    middle = np.cumsum(count) - 0.5 * count  # of the ranks that equal scores share, less 1/2
+    theta[used] = ndtri(middle[place] / used.sum())
     third = sums(np.stack([weights * theta, weights * theta**2]), np.stack([spread, spread], -1))
     n = np.maximum(item_n, 1)
     mean = third.mask_by_item[0] / n
@@ -218,7 +220,10 @@ def starting_point(
         used = np.arange(len(counts))[:, None] < categories
         shares = np.where(used, counts + 1 / categories, 0) / (item_n + 1)
     params = _start_params(template, jnp.asarray(shares.T, dtype), jnp.asarray(slope, dtype))
-    information = third.mask_by_subject[:, 0] * float(np.clip(np.median(slope) ** 2, 0.2, 4.0))
+    # A subject's sum of p (1 - p) is below its number right, and below its number wrong.
+    right, n_answered = first.by_subject[:, 0], first.mask_by_subject[:, 0]
+    spreads = np.minimum(third.mask_by_subject[:, 0], np.minimum(right, n_answered - right))
+    information = np.maximum(spreads, 0) * float(np.clip(np.median(slope) ** 2, 0.2, 4.0))
     return Start(
         np.asarray(params, np.float64),
         theta,

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from irtcat._checks import argument_error
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
@@ -180,11 +181,11 @@ def _on_device(chunk: np.ndarray) -> jax.Array:
     return jax.device_put(chunk, may_alias=True)
 
 
-_add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b))
-_update = functools.partial(jax.jit, static_argnames=("tied", "scaled"))(em_update)
+_add = jit(lambda a, b: jax.tree.map(jnp.add, a, b))
+_update = functools.partial(jit, static_argnames=("tied", "scaled"))(em_update)
 
 
-@functools.partial(jax.jit, static_argnames=("window", "gaps"))
+@functools.partial(jit, static_argnames=("window", "gaps"))
 def _chunk_sums(
     point, template, x, weights, item_weights, group, wide, narrow, held, *, window, gaps
 ):

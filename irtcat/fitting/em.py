@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints, log_prior, m_step
 from irtcat.models import ItemModel, pack, unpack
@@ -94,9 +95,7 @@ class EMProblem(NamedTuple):
 
     def start(self, params: FloatArray | Array) -> EMPoint:
         """The point with these item parameters and standard populations."""
-        return EMPoint(
-            jnp.asarray(params, self.dtype), jnp.asarray(np.zeros((2, len(self.held)), self.dtype))
-        )
+        return EMPoint(np.asarray(params, self.dtype), np.zeros((2, len(self.held)), self.dtype))
 
 
 class EMState(NamedTuple):
@@ -266,7 +265,7 @@ def em_update(
     return EMUpdate(EMPoint(image, population), plain, step, new.gain, metric, prior)
 
 
-@functools.partial(jax.jit, static_argnames=("tied", "window", "gaps", "scaled"))
+@functools.partial(jit, static_argnames=("tied", "window", "gaps", "scaled"))
 def em_map(
     point: EMPoint,
     template: ItemModel,

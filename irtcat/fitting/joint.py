@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._checks import InputError
+from irtcat._compile import jit
 from irtcat._precision import choose_precision, precision
 from irtcat.fitting._evaluate import Calibrated, finish, used_rows
 from irtcat.fitting._options import Options
@@ -143,7 +144,7 @@ def _settled(point: JointPoint, penalty: Penalty) -> JointPoint:
     return jax.tree.map(lambda new, old: jnp.where(inside, new, old), best, point)
 
 
-@functools.partial(jax.jit, static_argnames=("gaps", "tied"))
+@functools.partial(jit, static_argnames=("gaps", "tied"))
 def joint_step(
     point: JointPoint,
     x: Array,
@@ -275,7 +276,7 @@ def _penalty(options: Options, n_items: int, tied: bool, dtype: np.dtype) -> tup
     return Penalty(*parts), {k: pair for k, pair in stated.items() if pair is not None}
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def _information(
     point: JointPoint, x: Array, blocks: Array, penalty: Penalty, *, gaps: bool
 ) -> tuple[Array, Array]:

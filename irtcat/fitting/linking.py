@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Array
-from scipy.optimize import minimize
 
 from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
@@ -158,10 +158,12 @@ def _by_curves(
     task: _Task, criterion: Callable[..., Array], method: str
 ) -> tuple[float, float, float]:
     """A and B that minimise a criterion, from several starts."""
+    from scipy.optimize import minimize  # slow to import
+
     with precision("float64"):
         models = task.bank.model, task.reference.model
         nodes, weights = jnp.asarray(task.nodes), jnp.asarray(task.weights)
-        both = jax.jit(jax.value_and_grad(criterion))
+        both = jit(jax.value_and_grad(criterion))
 
         def loss(place: FloatArray) -> tuple[float, FloatArray]:
             full = np.r_[0.0, place] if task.fixed_unit else place

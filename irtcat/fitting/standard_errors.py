@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints, penalised_terms, prior_information, prior_slopes
 from irtcat.fitting._terms import LINEAR
@@ -75,7 +76,7 @@ class Covariance(NamedTuple):
     latent: FloatArray | None
 
 
-@jax.jit
+@jit
 def complete_information(
     template: ItemModel,
     params: Array,
@@ -126,7 +127,7 @@ def _population_scores(population: Population, rows: Array, theta: Array) -> Arr
     return jnp.concatenate([own * by_mean[:, None], own * (z**2 - 1)[:, None]], axis=1)
 
 
-@functools.partial(jax.jit, static_argnames=("window", "gaps"))
+@functools.partial(jit, static_argnames=("window", "gaps"))
 def lost_information(
     template: ItemModel,
     params: Array,

@@ -10,6 +10,7 @@ import pandas as pd
 from jaxtyping import Array, Float
 
 from irtcat._checks import argument_error
+from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, one_ability
@@ -72,7 +73,7 @@ def headroom(
     return table.sort_values("headroom", ascending=False, kind="stable")
 
 
-@jax.jit
+@jit
 def _slopes(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, "2 items"]:
     """Expected score of each item, 0 to 1, and its derivative in ability."""
     top = jnp.maximum(model.n_categories - 1, 1)

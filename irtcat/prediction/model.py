@@ -3,13 +3,12 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
 
+from irtcat._compile import jit
 from irtcat._matrix import row_blocks
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
@@ -135,6 +134,8 @@ def _several(task: Task) -> Points:
     """Quasi-random draws from the Normal posterior of several abilities."""
     belief = score(task.bank.subset(task.chosen), task.answers)
     mean, covariance = np.asarray(belief.theta), np.asarray(belief.covariance)
+    from scipy.stats import qmc  # slow to import
+
     sobol = qmc.Sobol(mean.shape[1], scramble=True, seed=task.seed).random(N_DRAWS)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
@@ -184,7 +185,7 @@ def _rest_at(task: Task, theta: FloatArray, seen: BoolArray) -> tuple[FloatArray
     return mean.reshape(shape) - less, variance.reshape(shape) - narrower
 
 
-@jax.jit
+@jit
 def _score_moments(
     model: ItemModel, nodes: Float[Array, " nodes"]
 ) -> tuple[Float[Array, "items nodes"], Float[Array, "items nodes"]]:

@@ -16,8 +16,8 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 from scipy.special import ndtri
-from scipy.stats import qmc
 
+from irtcat._compile import jit
 from irtcat.models import ItemModel
 from irtcat.scoring._kernel import item_curves
 
@@ -67,6 +67,8 @@ def own_rule(dims: int, n: int | None = None, seed: int = 0) -> Own:
         points, log_p = points[keep], log_p[keep]
     else:
         half = 2 ** max(4, int(np.ceil(np.log2((n or SOBOL_POINTS) / 2))))
+        from scipy.stats import qmc  # slow to import
+
         draw = ndtri(qmc.Sobol(dims, seed=seed).random(half) * (1 - 2e-9) + 1e-9)
         points = np.concatenate([draw, -draw])  # odd moments vanish as they should
         log_p = np.full(len(points), -np.log(len(points)))
@@ -105,7 +107,7 @@ def own_block(
     return z, jnp.exp(log_post - log_z[:, None]), log_z
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def own_posterior(
     model: ItemModel,
     x: Array,
@@ -155,7 +157,7 @@ class Modes(NamedTuple):
     gradient: Float[Array, " subjects"]
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def posterior_modes(
     model: ItemModel, x: Array, chunks: Int[Array, "blocks rows"], unit: Array, *, gaps: bool
 ) -> Modes:

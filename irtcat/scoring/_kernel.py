@@ -22,6 +22,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
+from irtcat._compile import jit
 from irtcat.models import ItemModel
 from irtcat.scoring._likelihood import (
     LIMIT,
@@ -338,7 +339,7 @@ def posterior_on_grid(
     return _grid_block(hot, mask, curves, nodes, prior)[0]
 
 
-@functools.partial(jax.jit, static_argnames=("window", "gaps", "condense"))
+@functools.partial(jit, static_argnames=("window", "gaps", "condense"))
 def e_step(
     model: ItemModel,
     x: Array,

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from irtcat.scoring._kernel import LIMIT, N_NODES, SPACING, STENCIL, Blocks
@@ -15,6 +14,12 @@ WIDE_SD = SPACING
 
 REACH = 6.0
 """Posterior SDs on either side of the mean that a window must hold."""
+
+ROW_COST, CELL_COST, BLOCK_COST = 5e-6, 2e-9, 2e-5
+"""Roughly the seconds that a row, a response and a block take."""
+
+FEWEST_ROWS, MANY = 32, 200
+"""Rows of a block at least; blocks of rows that fill themselves."""
 
 BLOCK_BYTES = 2**23
 """A block of responses in working precision is kept to about this size (stays in cache)."""
@@ -39,6 +44,7 @@ class LayoutPlan:
         fit = max(32, BLOCK_BYTES // max(1, n_items * itemsize))
         self.rows = int(min(n_subjects, 2 ** int(np.log2(fit))))
         self.window = 28
+        self.n_items = n_items
         self.n_wide = 0
         self.n_narrow = 0
 
@@ -67,6 +73,8 @@ class LayoutPlan:
         Returns:
             One layout a part.
         """
+        if self.n_wide + self.n_narrow == 0:
+            self._choose_rows(parts, slack)
         wide, narrow = [], []
         for mean, sd in parts:
             is_wide = sd >= WIDE_SD
@@ -74,16 +82,39 @@ class LayoutPlan:
             wide.append([(rows[i : i + self.rows], 0) for i in range(0, len(rows), self.rows)])
             narrow.append(self._windows(np.flatnonzero(~is_wide), mean, sd, slack))
         n_wide = max(map(len, wide))
-        if self.n_wide + self.n_narrow == 0 and any((sd >= WIDE_SD / 2).any() for _, sd in parts):
-            # First guesses of the SD are rough: room for one block of wide ones from the start
+        if self.n_wide + self.n_narrow == 0:
+            # First guesses of the SD are rough: room for blocks of wide ones from the start
             # costs less than compiling again when they turn up.
-            n_wide = max(1, n_wide)
+            maybe = max(int((sd >= WIDE_SD / 2).sum()) for _, sd in parts)
+            n_wide = max(-(-maybe // self.rows), n_wide)
         self.n_wide = _grow(self.n_wide, n_wide)
         self.n_narrow = _grow(self.n_narrow, max(map(len, narrow)))
         return [
             Layout(self._stack(w, self.n_wide), self._stack(n, self.n_narrow), self.window)
             for w, n in zip(wide, narrow, strict=True)
         ]
+
+    def _choose_rows(self, parts: Sequence[tuple[np.ndarray, np.ndarray]], slack: float) -> None:
+        """Rows of a block that promise the least work.
+
+        Wide posteriors of few subjects leave blocks of many rows almost empty: only so many
+        abilities fit one window.
+        """
+        narrow = [np.flatnonzero(sd < WIDE_SD) for _, sd in parts]
+        if not 0 < sum(map(len, narrow)) <= MANY * self.rows:
+            return
+
+        def cost(rows: int) -> float:
+            self.rows = rows
+            blocks = sum(
+                len(self._windows(members, *part, slack))
+                for members, part in zip(narrow, parts, strict=True)
+            )
+            cells = (rows + self.window) * self.n_items
+            return blocks * (BLOCK_COST + rows * ROW_COST + cells * CELL_COST)
+
+        halves = [self.rows >> k for k in range(8) if self.rows >> k >= FEWEST_ROWS]
+        self.rows = min(halves or [self.rows], key=cost)
 
     def _windows(
         self, members: np.ndarray, mean: np.ndarray, sd: np.ndarray, slack: float
@@ -115,7 +146,7 @@ class LayoutPlan:
         for i, (members, at) in enumerate(blocks):
             rows[i, : len(members)] = members
             first[i] = at
-        return Blocks(jnp.asarray(rows), jnp.asarray(first))
+        return Blocks(rows, first)
 
 
 def _grow(capacity: int, needed: int) -> int:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.models import CategoricalModel, ItemModel, in_precision
 from irtcat.scoring._posterior import row_blocks
@@ -85,7 +86,7 @@ def _channels(
     return jnp.moveaxis(jnp.concatenate([mask[None], hot]), 0, -1)
 
 
-@functools.partial(jax.jit, static_argnames=("kind",))
+@functools.partial(jit, static_argnames=("kind",))
 def _estimate(
     model: ItemModel,
     x: Array,

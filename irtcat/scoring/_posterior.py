@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.models import ItemModel, in_precision
 from irtcat.scoring._kernel import (
@@ -75,7 +76,7 @@ def _support(log_lik: Array, nodes: Array) -> tuple[Array, Array, Array]:
     return (low + high) / 2, (high - low) / 12, sd >= WIDE_SD
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def _posterior(
     model: ItemModel, x: Array, rows: Array, gaps: bool, like: Float[Array, ""]
 ) -> tuple[Array, Array, Array]:

@@ -19,6 +19,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
+from irtcat._compile import jit
 from irtcat.models import ItemModel
 from irtcat.scoring._kernel import Curves, item_curves, log_likelihood
 
@@ -157,7 +158,7 @@ def grid_posterior(
     return jnp.exp(log_post - log_z[:, None]), log_z
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def grid_step(
     model: ItemModel,
     x: Array,
@@ -231,7 +232,7 @@ def group_items(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return group, members, valid
 
 
-@functools.partial(jax.jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("gaps",))
 def group_step(
     model: ItemModel,
     x: Array,

@@ -9,6 +9,7 @@ import pandas as pd
 from jaxtyping import Array, Float
 
 from irtcat._checks import argument_error
+from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, one_ability
@@ -20,7 +21,7 @@ LIMIT = 6.4
 FINEST = 1601
 
 
-@functools.partial(jax.jit, static_argnames=("n_scores",))
+@functools.partial(jit, static_argnames=("n_scores",))
 def _log_score_probabilities(
     p: Float[Array, "items nodes categories"], n_scores: int
 ) -> Float[Array, "scores nodes"]:
