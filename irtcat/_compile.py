@@ -7,19 +7,18 @@ EM iteration, which runs in 20 ms either way; measured with jaxlib 0.10.2).
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import jax
 
 __all__ = ["jit"]
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 QUICK = {"xla_cpu_use_fusion_emitters": False}
 
 
-def jit(function: Callable[P, T], **settings: Any) -> Callable[P, T]:
+def jit(function: Callable[..., T], **settings: Any) -> Callable[..., T]:
     """`jax.jit` of the function; within another compiled function, plainly a part of it.
 
     Args:
@@ -33,7 +32,7 @@ def jit(function: Callable[P, T], **settings: Any) -> Callable[P, T]:
     quick = jax.jit(function, compiler_options=QUICK, **settings)
 
     @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+    def call(*args: Any, **kwargs: Any) -> T:
         # XLA takes options with a whole program only.
         traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
         if traced or not _takes_options():

@@ -72,7 +72,9 @@ def _covariance(
 ) -> tuple[Covariance | None, str]:
     """Covariance of the estimates, and how it was computed."""
     point = ended.point
-    n_params = int(np.asarray(problem.constraints.free).sum()) + 2 * int((~problem.held).sum())
+    n_params = int(np.asarray(problem.constraints.free).sum()) + 2 * int(
+        (~np.asarray(problem.held)).sum()
+    )
     if which == "none":
         return None, "none"
     sandwich = which == "sandwich"
@@ -144,15 +146,15 @@ def _problem(
     return EMProblem(
         template,
         x,
-        rows.weights.astype(dtype),
-        (~prior.aside).astype(dtype),
+        jax.device_put(rows.weights.astype(dtype)),
+        jax.device_put((~prior.aside).astype(dtype)),
         rows.gaps,
         prior.constraints,
         tied,
         plan,
         dtype,
-        None if n_groups is None else np.asarray(rows.group),
-        np.full(n_groups or 1, n_groups is None),
+        None if n_groups is None else jax.device_put(rows.group),
+        jax.device_put(np.full(n_groups or 1, n_groups is None)),
         prior.scaled,
         engine,
     )
@@ -293,7 +295,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         log_likelihood + float(ended.update.log_prior),
         ended.converged,
         ended.n_iterations,
-        n_parameters(prior.constraints, problem.tied) + 2 * int((~problem.held).sum()),
+        n_parameters(prior.constraints, problem.tied) + problem.n_latent,
         " ".join([ended.message, *([QUASI] if QUASI in notes.values() else [])]),
         *check,
         prior.description,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -229,7 +230,8 @@ def place_start(
     Returns:
         Both; a problem without groups and anchors is left as it is.
     """
-    params = np.where(np.isnan(fixed), start.params, fixed).astype(problem.dtype)
+    first = np.where(np.isnan(fixed), start.params, fixed)
+    params = jax.device_put(first.astype(problem.dtype))
     if problem.group is None:
         return problem, EMState(problem.start(params), start.mean, start.sd)
     weights, group = np.asarray(problem.weights, float), np.asarray(problem.group)
@@ -238,7 +240,7 @@ def place_start(
     if free_scale:
         return problem, EMState(point, start.mean, start.sd)
     if known is None:
-        problem = problem._replace(held=np.arange(len(problem.held)) == 0)
+        problem = problem._replace(held=jax.device_put(np.arange(len(problem.held)) == 0))
         mean, log_sd = population[:, 0]
         problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
     else:
@@ -277,7 +279,7 @@ def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
         return problem, ended
     mean, log_sd = (float(value) for value in ended.point.population[:, 0])
     problem, point = _moved(problem, ended.point, ScaleMap(mean, float(np.exp(log_sd))))
-    held = np.arange(len(problem.held)) == 0
+    held = jax.device_put(np.arange(len(problem.held)) == 0)
     return problem._replace(held=held), ended._replace(point=point)
 
 

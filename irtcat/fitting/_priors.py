@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import device_put
 from jaxtyping import Array
 
 from irtcat._checks import InputError, argument_error
@@ -86,11 +87,13 @@ class PriorTable(NamedTuple):
     def without(self, known: BoolArray) -> "PriorTable":
         """The same with the parameters ``known`` fixed, and no prior on them."""
         old = self.constraints
-        precision = np.where(known, 0, old.prior_precision).astype(old.prior_precision.dtype)
-        constraints = old._replace(free=old.free & ~known, prior_precision=precision)
+        free, precision = np.array(old.free), np.array(old.prior_precision)
+        free[known], precision[known] = False, 0
+        constraints = old._replace(free=device_put(free), prior_precision=device_put(precision))
         if old.family is not None:
-            family = np.where(known, np.int32(0), old.family)
-            constraints = constraints._replace(family=family)
+            family = np.array(old.family)
+            family[known] = 0
+            constraints = constraints._replace(family=device_put(family))
         some = ~known.all(axis=1)
         return self._replace(
             constraints=constraints, sparse=self.sparse & some, aside=self.aside & some
@@ -272,12 +275,12 @@ def prior_table(
     ):  # one slope for all points upwards
         bounds[slopes, 0] = SMALLEST_POSITIVE_SLOPE
     constraints = Constraints(
-        mean.astype(dtype),
-        precision.astype(dtype),
-        free,
-        bounds[:, 0].astype(dtype),
-        bounds[:, 1].astype(dtype),
-        family if family.any() else None,
+        device_put(mean.astype(dtype)),
+        device_put(precision.astype(dtype)),
+        device_put(free),
+        device_put(bounds[:, 0].astype(dtype)),
+        device_put(bounds[:, 1].astype(dtype)),
+        device_put(family) if family.any() else None,
     )
     # Weak priors on many items would pull the latent scale of few subjects their way.
     aside = sparse & (sparse.mean() < 0.5)

@@ -93,9 +93,17 @@ class EMProblem(NamedTuple):
     engine: Any = None
     place: Place | None = None
 
+    @property
+    def n_latent(self) -> int:
+        """How many means and SDs of groups are estimated."""
+        return 2 * int((~np.asarray(self.held)).sum())
+
     def start(self, params: FloatArray | Array) -> EMPoint:
         """The point with these item parameters and standard populations."""
-        return EMPoint(np.asarray(params, self.dtype), np.zeros((2, len(self.held)), self.dtype))
+        return EMPoint(
+            jax.device_put(np.asarray(params, self.dtype)),
+            jax.device_put(np.zeros((2, len(self.held)), self.dtype)),
+        )
 
 
 class EMState(NamedTuple):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from irtcat.scoring._kernel import LIMIT, N_NODES, SPACING, STENCIL, Blocks
@@ -146,7 +147,7 @@ class LayoutPlan:
         for i, (members, at) in enumerate(blocks):
             rows[i, : len(members)] = members
             first[i] = at
-        return Blocks(rows, first)
+        return Blocks(jax.device_put(rows), jax.device_put(first))
 
 
 def _grow(capacity: int, needed: int) -> int:
