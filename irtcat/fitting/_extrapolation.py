@@ -20,6 +20,9 @@ CONTRACTING = 0.98
 LONGEST = 8.0
 """How far beyond the image of EM a step may be stretched, in steps."""
 
+FARTHEST = 5.0
+"""How far from the image of EM mixed steps may lead, in lengths of the newest step."""
+
 RIDGE = {"float64": 1e-10, "float32": 1e-5}
 """Relative to the steps' lengths: what keeps steps that repeat each other apart."""
 
@@ -78,8 +81,10 @@ class Extrapolation:
             new = there + self.length * residual
             self.length = min(2 * self.length, LONGEST)
         else:
-            new = there - self._coefficients(weight, image.params.dtype.name) @ moves
-        self.damping *= 0.1
+            jump = -self._coefficients(weight, image.params.dtype.name) @ moves
+            length = float(np.sqrt(weight @ jump**2))
+            most = FARTHEST * float(np.sqrt(weight @ residual**2))
+            new = there + jump * min(1.0, most / max(length, 1e-300))
         return self._point(new, image), True
 
     def _coefficients(self, weight: FloatArray, dtype: str) -> FloatArray:
@@ -101,6 +106,10 @@ class Extrapolation:
         population = vector[size:].reshape(like.population.shape)
         dtype = like.params.dtype
         return EMPoint(jnp.asarray(params, dtype), jnp.asarray(population, dtype))
+
+    def accepted(self) -> None:
+        """The last proposal raised the objective: keep less to the image."""
+        self.damping *= 0.1
 
     def rejected(self) -> None:
         """The last proposal lowered the objective: keep closer to the image."""

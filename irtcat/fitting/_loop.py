@@ -117,6 +117,8 @@ class _Guard:
         """The next point after an accepted one."""
         self.trace.append(value)
         self.best, self.update = value, update
+        if self.kind == "jump":
+            self.jump.accepted()
         if self.is_flat and self.expand:
             self.expand, self.kind = False, "plain"
             self.jump.restart()
