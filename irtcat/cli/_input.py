@@ -3,7 +3,7 @@
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -89,23 +89,57 @@ def subject_column(path: Path, column: str) -> "pd.Series":
     return table_column(path, column, "subjects")
 
 
+def read_table(path: Path, what: str) -> "pd.DataFrame":
+    """A CSV table of subjects or items, their ids in its first column."""
+    import pandas as pd
+
+    from irtcat._checks import InputError
+
+    try:
+        return pd.read_csv(path, dtype={0: str})
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a CSV table of {what} ({error}).") from None
+
+
 def table_column(path: Path, column: str, what: str) -> "pd.Series":
     """A column of a CSV table of subjects or items, by the ids in its first column."""
     import pandas as pd
 
     from irtcat._checks import InputError
 
-    try:
-        frame = pd.read_csv(path, dtype={0: str})
-    except pd.errors.EmptyDataError:
-        raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a CSV table of {what} ({error}).") from None
+    frame = read_table(path, what)
     names = [str(name) for name in frame.columns[1:]]
     if column not in names:
         have = ", ".join(names) or "none"
         raise InputError(f"{path}: no column {column!r} beside the {what}' ids (has {have}).")
     return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
+
+
+def fixed_parameters(given: str) -> dict[str, Any]:
+    """Fixed values by parameter name: for all items, or {item: value} from a CSV table.
+
+    Empty cells of the table are parameters that are estimated.
+    """
+    import pandas as pd
+
+    from irtcat._checks import InputError
+
+    if not Path(given).is_file():
+        if "=" not in given:
+            must = f"{given!r} is neither NAME=NUMBER nor a file."
+            raise typer.BadParameter(must, param_hint="--fixed")
+        return dict(split_numbers("--fixed", given))
+    frame = read_table(Path(given), "items")
+    values = frame.set_index(frame.columns[0])
+    out: dict[str, Any] = {}
+    for name in values.columns:
+        numbers = pd.to_numeric(values[name], errors="coerce")
+        for item, text in values.loc[numbers.isna(), name].dropna().items():
+            raise InputError(f"{given}: {name} of item {item!r} is not a number. Got {text!r}.")
+        out[str(name)] = numbers.dropna().to_dict()
+    return out
 
 
 def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":

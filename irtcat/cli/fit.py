@@ -40,6 +40,19 @@ def command(
         Path | None,
         typer.Option(help="Known abilities: CSV, ids first, a column theta (of irtcat score)."),
     ] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(help="CSV table of items, ids first, a column model; --model is the others'."),
+    ] = None,
+    fixed: Annotated[
+        str | None,
+        typer.Option(
+            help="Parameters not estimated: NAME=NUMBER,... or a CSV table of items, ids first."
+        ),
+    ] = None,
+    equal: Annotated[
+        list[str] | None, typer.Option(help="A parameter that all items share, such as slope.")
+    ] = None,
     subjects: Annotated[
         Path | None,
         typer.Option(help="CSV table of subjects, ids first; default: that of a saved npz."),
@@ -97,10 +110,14 @@ def command(
         how |= {"groups": named, "reference": reference}
     if anchors is not None:
         how["anchors"] = ItemBank.load(anchors)
+    if fixed is not None:
+        how["fixed"] = arguments.fixed_parameters(fixed)
+    if equal:
+        how["equal"] = equal
     if abilities is not None:
         how["abilities"] = arguments.subject_column(abilities, "theta")
     try:
-        fitted = _fit(data, model, how)
+        fitted = _fit(data, model if models is None else _by_item(models, model), how)
     except KeyboardInterrupt:
         if checkpoint is not None and checkpoint.exists():
             warn(f"Interrupted. The state is in {checkpoint}: go on from it with --resume.")
@@ -120,7 +137,13 @@ def command(
     _report(fitted, out, table)
 
 
-def _fit(data: "Responses | ResponseSource", model: str, how: dict[str, Any]) -> "Fit":
+def _by_item(path: Path, model: str) -> dict[str, str]:
+    """The items' own models, and the one for those that the table does not name."""
+    named = arguments.table_column(path, "model", "items").dropna()
+    return {"default": model, **{str(item): str(name) for item, name in named.items()}}
+
+
+def _fit(data: "Responses | ResponseSource", model: Any, how: dict[str, Any]) -> "Fit":
     """Fit with its progress shown."""
     import irtcat
 

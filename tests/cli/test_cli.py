@@ -410,6 +410,26 @@ def test_fit_with_known_abilities(bank, bank_file):
     assert document["log_likelihood"] == pytest.approx(theirs.log_likelihood, rel=1e-9)
 
 
+def test_fit_with_fixed_and_equal_parameters_and_models_by_item(bank):
+    data = irtcat.datasets.load("lsat7")
+    one, two = data.item_ids[:2].tolist()
+    Path("fixed.csv").write_text(f"item,a,c\n{one},1.2,\n{two},,0.1\n")
+    run_ok("fit", LSAT7, "--model", "3pl", "--fixed", "fixed.csv", "--table", "items.csv")
+    items = pd.read_csv("items.csv", index_col="item")
+    want = irtcat.fit(data, "3pl", fixed={"a": {one: 1.2}, "c": {two: 0.1}}).bank.to_frame()
+    np.testing.assert_allclose(items[["a", "b", "c"]], want[["a", "b", "c"]], atol=1e-8)
+    assert items.loc[one, "a"] == 1.2
+    run_ok("fit", LSAT7, "--fixed", "a=1.5", "--table", "items.csv")
+    assert (pd.read_csv("items.csv")["a"] == 1.5).all()
+    run_ok("fit", LSAT7, "--equal", "slope", "--table", "items.csv")
+    assert np.ptp(pd.read_csv("items.csv")["a"]) == 0
+    Path("models.csv").write_text(f"item,model\n{two},graded\n")
+    run_ok("fit", LSAT7, "--models", "models.csv", "--table", "items.csv")
+    models = pd.read_csv("items.csv", index_col="item")["model"]
+    assert models[two] == "graded"
+    assert (models.drop(two) == "2pl").all()
+
+
 def test_link_writes_the_bank_and_says_how(bank, bank_file):
     bank.rescale(2.0, 1.0).save("other.npz")
     line = ("link", "other.npz", bank_file, "--method", "haebara")
@@ -487,6 +507,11 @@ BAD_INPUT = [
     (f"fit {LSAT7} --abilities other.csv", "theta"),
     (f"fit {LSAT7} --abilities nowhere.csv", "nowhere.csv"),
     (f"fit {LSAT7} --abilities folder", "folder"),
+    (f"fit {LSAT7} --fixed other.csv", "z1"),
+    (f"fit {LSAT7} --fixed text.csv", "yes please"),
+    (f"fit {LSAT7} --fixed nix=1", "nix"),
+    (f"fit {LSAT7} --equal nix", "nix"),
+    (f"fit {LSAT7} --models other.csv", "model"),
     ("link bank.npz cut.npz", "cut.npz"),
     ("link bank.npz bank.npz --out folder", "folder"),
     (f"score nowhere.npz {LSAT7}", "nowhere.npz"),
