@@ -34,11 +34,12 @@ LEAST_SUBJECTS = 8
 MOST_SUBJECTS = 1500
 """Items are chosen anew in the cross-validation on so many calibrated subjects at most."""
 
-PRIORS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.003)
+PRIORS = (0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003)
 """Prior probability of a subject beyond the calibrated range: the largest affordable one."""
 
 AFFORDABLE = 1.03
-"""By so much it may raise the cross-validated error of subjects within."""
+"""By so much it may raise the cross-validated error of subjects within, or by what may be chance:
+one standard error of the rise."""
 
 WIDER = 1.2, 2.0
 """Least and most by which sampling errors of strangers are taken to exceed those by formula."""
@@ -285,12 +286,14 @@ def _nearby(told: Parts, at: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _prior(told: Parts, within: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
-    """The largest prior of being outside that costs subjects within at most 3 %; their scores."""
+    """The largest prior of being outside that subjects within can afford; their scores."""
     plain = np.mean(np.abs(within - y))
     for prior in PRIORS:
         outside = probability_outside(told, told, prior)
         mixed = (1 - outside) * within + outside * told.equated
-        if np.mean(np.abs(mixed - y)) <= AFFORDABLE * plain:
+        rise = np.abs(mixed - y) - np.abs(within - y)
+        chance = rise.std() / np.sqrt(len(y))
+        if rise.mean() <= max((AFFORDABLE - 1) * plain, chance):
             break
     return prior, mixed
 

@@ -11,7 +11,8 @@ from irtcat.responses import Responses
 __all__ = ["Scores", "centred_scores"]
 
 SWEEPS = 10
-PSEUDO_ANSWERS = 5.0
+PSEUDO_ANSWERS, PSEUDO_SUBJECTS = 5.0, 2.0
+"""Answers at the mean that count with a subject's own, and with an item's."""
 
 
 class Scores(NamedTuple):
@@ -42,8 +43,9 @@ def centred_scores(responses: Responses) -> Scores:
     """Make the matrix of scores: category / highest category, or the fraction.
 
     Gaps are filled by the additive model ``item mean + subject effect`` (alternating least
-    squares; a subject's effect is shrunk as by five answers at the mean), cut to [0, 1]. Filled
-    cells lie on their expectation and would understate an item's variance: ``noise`` is the share
+    squares; a subject's effect is shrunk as by five answers at the mean, an item's mean as by two),
+    cut to [0, 1]. Filled cells lie on their expectation and would understate an item's variance:
+    ``noise`` is the share
     of its cells that is missing times its residual variance. An item without answers is constant.
     """
     top = 1.0 if responses.is_fractional else max(responses.n_categories - 1, 1)
@@ -79,7 +81,8 @@ def _fill(x: FloatArray, values: np.ndarray) -> tuple[IntArray, FloatArray]:
         lifted = np.zeros(x.shape[1])
         for rows in blocks:
             lifted += effect[rows] @ observed(values[rows])
-        mean = (item_sum - lifted) / np.maximum(answers, 1)
+        middle = (item_sum - lifted).sum() / max(answers.sum(), 1)
+        mean = (item_sum - lifted + PSEUDO_SUBJECTS * middle) / (answers + PSEUDO_SUBJECTS)
         for rows in blocks:
             expected = observed(values[rows]) @ mean
             effect[rows] = (total[rows] - expected) / (given[rows] + PSEUDO_ANSWERS)
@@ -89,4 +92,7 @@ def _fill(x: FloatArray, values: np.ndarray) -> tuple[IntArray, FloatArray]:
         fitted = np.clip(mean + effect[rows, None], 0.0, 1.0).astype(np.float32)
         residual += np.where(seen, (x[rows] - fitted) ** 2, 0.0).sum(axis=0, dtype=float)
         np.copyto(x[rows], fitted, where=~seen)
-    return answers, (1 - answers / len(x)) * residual / np.maximum(answers, 1)
+    # An item's own residuals say little where it has few answers: the others' count as well.
+    typical = residual.sum() / max(answers.sum(), 1)
+    residual = (residual + PSEUDO_ANSWERS * typical) / (answers + PSEUDO_ANSWERS)
+    return answers, (1 - answers / len(x)) * residual

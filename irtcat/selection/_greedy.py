@@ -11,11 +11,15 @@ from irtcat.selection._constraints import Constraints, Ledger
 __all__ = ["Criterion", "Fixed", "grow", "run"]
 
 
+LEVEL = 1e-6
+"""Gains that differ by less, relatively, are equal."""
+
+
 class Criterion(Protocol):
     """What is to be made great: gains that depend on the items chosen so far."""
 
     def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """The item with the greatest gain (per cost where given), the first of equals; its gain."""
+        """The item with the greatest gain (per cost where given); its gain."""
         ...
 
     def add(self, item: int) -> None:
@@ -39,10 +43,22 @@ class Fixed:
 
 def argbest(gains: FloatArray, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
     """The item with the greatest gain, or gain per cost; free items come first by their gain."""
-    if costs is None:
-        at = int(np.argmax(gains))
-    else:
-        at = int(np.argmax(gains / np.maximum(costs[items], 1e-12)))
+    at = int(np.argmax(gains if costs is None else gains / np.maximum(costs[items], 1e-12)))
+    return int(items[at]), float(gains[at])
+
+
+def argbest_anywhere(
+    gains: FloatArray, items: IntArray, costs: FloatArray | None
+) -> tuple[int, float]:
+    """The same, but of equals no place in the table is favoured.
+
+    Tables are often sorted by date or topic, and items that few subjects answered are often equal.
+    """
+    value = gains if costs is None else gains / np.maximum(costs[items], 1e-12)
+    best = value.max()
+    equal = np.flatnonzero(value >= best - LEVEL * abs(best))
+    mixed = (items[equal].astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    at = int(equal[np.argmin(mixed)])
     return int(items[at]), float(gains[at])
 
 

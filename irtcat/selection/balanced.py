@@ -43,7 +43,8 @@ def choose_balanced(task: Task) -> Choice:
     for whom freely picked items are all too easy or too hard. The criterion is that of
     "score-optimal".
 
-    Places are shared out over quota groups first. Under costs this is "robust".
+    Places are shared out over quota groups first, and in each over the items that at least half of
+    the subjects answered and the others, as these are in it. Under costs this is "robust".
     """
     if task.limits.costs is not None:
         return choose_robust(task)
@@ -99,10 +100,21 @@ def _cells(task: Task) -> tuple[IntArray, IntArray]:
     if limits.k >= HALVES_FROM:
         slope = score_curves(np.clip(scores.centred + scores.means, 0, 1), 1.0).slope
     shares = allocate(limits.k, limits.sizes, limits.lower, limits.upper)
+    # Items that few subjects answered tell little, so they are seldom picked; but they may be
+    # another kind of item (newer ones, say), and each kind gets its share.
+    rare = scores.answers < len(scores.centred) / 2
     cell = np.full(len(task.item_ids), -1)
     places: list[int] = []
+    kinds = []
     for g, n in enumerate(round_at_random(shares, task.rng)):
-        items = np.flatnonzero(limits.allowed & (limits.group == g))
+        own = limits.allowed & (limits.group == g)
+        sizes = np.array([(own & ~rare).sum(), (own & rare).sum()])
+        each = np.array([n, 0])
+        if sizes[1] > 0:
+            each = round_at_random(n * sizes / sizes.sum(), task.rng)
+        kinds += [(own & ~rare, int(each[0])), (own & rare, int(each[1]))]
+    for kind, n in kinds:
+        items = np.flatnonzero(kind)
         if not len(items) or n == 0:
             continue
         tie = task.rng.random(len(items))
@@ -115,9 +127,9 @@ def _cells(task: Task) -> tuple[IntArray, IntArray]:
                 for half in np.array_split(part[np.argsort(slope[part], kind="stable")], n_parts)
             ]  # fmt: skip
         sizes = np.array([len(part) for part in parts])
-        for part, own in zip(parts, _rounded(n * sizes / sizes.sum()), strict=True):
+        for part, m in zip(parts, _rounded(n * sizes / sizes.sum()), strict=True):
             cell[part] = len(places)
-            places.append(own)
+            places.append(int(m))
     return cell, np.array(places, int)
 
 

@@ -21,7 +21,7 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints
 from irtcat.selection._dense import Scores, centred_scores
-from irtcat.selection._greedy import argbest, grow, run
+from irtcat.selection._greedy import argbest_anywhere, grow, run
 from irtcat.selection._task import Choice, Task
 from irtcat.selection.sampling import choose_stratified, difficulty_strata, draw
 
@@ -91,7 +91,7 @@ class Conditioning:
     def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
         """See `Criterion`."""
         gains = self.gains[items]
-        item, gain = argbest(gains, items, costs)
+        item, gain = argbest_anywhere(gains, items, costs)
         if gain > 0 and item not in self._columns:
             order = gains if costs is None else gains / np.maximum(costs[items], 1e-12)
             top = items[np.argsort(-order, kind="stable")[:BLOCK]]
