@@ -19,14 +19,9 @@ from irtcat.fitting._priors import PriorTable, prior_table
 from irtcat.fitting._record import item_flags, item_statistics
 from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import Rows, categories_of, distinct_rows
-from irtcat.fitting._several import (
-    SeveralProblem,
-    correlation_root,
-    free_correlations,
-    pair_template,
-    run_several,
-)
+from irtcat.fitting._several import SeveralProblem, pair_template, run_several
 from irtcat.fitting._several_errors import several_covariance
+from irtcat.fitting._several_population import Ways, correlation_root, free_correlations
 from irtcat.fitting._start import Start, starting_point
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.models import (
@@ -59,8 +54,8 @@ __all__ = ["fit_several"]
 
 REFINEMENTS = 3
 CHECK_WORK = 4e9
-OWN_NOISE = 1e-8
-"""Nodes of their own move with the posteriors, and the objective by their error."""
+OWN_NOISE = 1e-6
+"""Nodes of their own move with the posteriors, and the objective by their error (relative)."""
 
 
 def _factor_start(x: np.ndarray, weights: FloatArray, dims: int) -> FloatArray:
@@ -144,7 +139,14 @@ class _Work:
         """The nodes themselves, in working precision."""
         return as_rule(chosen, self.design.pattern, self.bifactor, self.dtype)
 
-    def problem(self, rule: Grid | Groups | Own, prior: PriorTable) -> SeveralProblem:
+    def ways(self, prior: PriorTable, options: Options) -> Ways:
+        """How the steps of EM are made into points."""
+        lengthen = options.accelerate and not self.bifactor
+        rescale = options.expand and not prior.scaled
+        design = self.design
+        return Ways(lengthen, rescale, design.exploratory, design.correlated, self.rows.gaps)
+
+    def problem(self, rule: Grid | Groups | Own, prior: PriorTable, ways: Ways) -> SeveralProblem:
         """All that stays the same during the iterations."""
         n_points = n_nodes(rule)
         if isinstance(rule, Own):
@@ -158,8 +160,7 @@ class _Work:
             self.reduced(prior).constraints,
             rule,
             jnp.asarray(row_chunks(len(self.rows.x), n_points)),
-            self.design.exploratory,
-            self.design.correlated,
+            ways,
             jnp.asarray(self.group, jnp.int32) if self.bifactor else None,
         )
 
@@ -241,12 +242,12 @@ def _iterate(
     rule = work.choose(spread, _steepest(template, params), options.nodes)
     point = EMPoint(jnp.asarray(work.shrink(params), work.dtype), jnp.zeros(n_pairs, work.dtype))
     state = EMState(point, np.asarray(modes.mode, float), np.asarray(modes.covariance, float))
+    ways = work.ways(prior, options)
     traces, used = [], 0
     for turn in range(REFINEMENTS):
-        problem = work.problem(rule, prior)
+        problem = work.problem(rule, prior, ways)
         least = OWN_NOISE if isinstance(rule, Own) else 0.0
-        expand = options.expand and not prior.scaled
-        settings = loop_settings(options, str(work.dtype), expand, least)
+        settings = loop_settings(options, str(work.dtype), ways.lengthen or ways.rescale, least)
         left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
         ended = run_em(problem, state, left, options.progress, step_map=run_several)
         traces.append(ended.trace)
@@ -318,12 +319,13 @@ def _evaluate(
     return ended._replace(point=state.point, update=update, belief=belief)
 
 
-def _finer_log_likelihood(work: _Work, problem: SeveralProblem, ended: Ended) -> float:
+def _finer_log_likelihood(
+    work: _Work, problem: SeveralProblem, ended: Ended, nodes: int | None
+) -> float:
     """The log-likelihood by a rule twice as fine (NaN where that would take long)."""
     rule, dims = problem.rule, work.design.dims
     if isinstance(rule, Own):
-        each = round(len(rule.points) ** (1 / dims))
-        finer: Any = own_rule(dims, each + 2 if dims <= 6 else 2 * len(rule.points))
+        finer: Any = own_rule(dims, nodes, finer=True)
     else:
         line = rule.general.nodes if isinstance(rule, Groups) else rule.nodes
         inner = np.unique(np.asarray(line, float)[:, 0].round(6))
@@ -343,22 +345,23 @@ def _finer_log_likelihood(work: _Work, problem: SeveralProblem, ended: Ended) ->
     return float(work.rows.weights @ np.asarray(belief.log_z, float))
 
 
-def _check(responses: Any, options: Options) -> None:
+def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
     must = "left out for a model of several abilities"
     if not isinstance(responses, Responses):
         raise argument_error("responses", "Responses for a model of several abilities", "a source")
     for name in ("positive", "checkpoint", "devices", "groups", "anchors", "fixed", "equal"):
         if getattr(options, name) not in (None, False, ()):
             raise argument_error(name, must, type(getattr(options, name)).__name__)
-    if options.standard_errors == "sandwich":
-        raise argument_error("standard_errors", "auto, full, block or none", "sandwich")
+    if options.standard_errors == "sandwich" and cls.key == "bifactor":
+        must = "auto, full, block or none for the bifactor model"
+        raise argument_error("standard_errors", must, "sandwich")
     if options.nodes is not None:
         check_count("nodes", options.nodes, least=3)
 
 
 def fit_several(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
     """Marginal maximum likelihood of a model with several abilities (see `irtcat.fit`)."""
-    _check(responses, options)
+    _check(responses, cls, options)
     design = latent_design(responses, cls, options.dims, options.pattern, options.correlated)
     rows = distinct_rows(responses, cls, None)
     name = choose_precision(options.precision, rows.x.size)
@@ -384,7 +387,7 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
         root = np.asarray(correlation_root(ended.point.population, design.dims), float)
         params, correlations, pattern = _identified(work, template, params, root @ root.T)
         ended = _evaluate(problem, work.shrink(params), correlations, ended)
-        finer = _finer_log_likelihood(work, problem, ended)
+        finer = _finer_log_likelihood(work, problem, ended, options.nodes)
         free = np.array(prior.constraints.free)
         free[:, list(field_columns(template, ["slope"]))] = pattern != 0
         inner = np.take_along_axis(free, work.columns, axis=1) if work.bifactor else free

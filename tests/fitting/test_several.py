@@ -10,7 +10,7 @@ from scipy.special import expit, logsumexp
 
 from irtcat import MODELS, InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
 from irtcat.fitting._pattern import latent_design
-from irtcat.fitting._several import correlation_root, free_correlations
+from irtcat.fitting._several_population import correlation_root, free_correlations
 
 EXACT = {"tolerance": 1e-6, "precision": "float64", "max_iterations": 20000}
 NO_ERRORS = {"standard_errors": "none"}
