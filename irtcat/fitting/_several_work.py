@@ -36,7 +36,7 @@ __all__ = ["Work", "iterate", "state_of"]
 
 REFINEMENTS = 3
 
-OWN_NOISE = 1e-6
+OWN_NOISE = 5e-6
 """Nodes of their own move with the posteriors, and the objective by their error (relative)."""
 
 
