@@ -1,10 +1,12 @@
 """Standard errors with several abilities.
 
-On a grid the observed information of all parameters together (item parameters and correlations of
-the abilities) is what complete data would hold less the posterior covariance of the score (Louis
-1982). In the bifactor model and on subjects' own nodes it is the slope of the score, by central
-differences. On tests too long for either, each item's block comes from the outer products of the
-subjects' expected scores.
+The observed information of all parameters together (item parameters and correlations of the
+abilities) is what complete data would hold less the posterior covariance of the score (Louis 1982).
+In the bifactor model, and on subjects' own nodes where items have a lower asymptote, it is the
+slope of the score, by central differences. On tests too long for either, each item's block comes
+from the outer products of the subjects' expected scores.
+
+The sandwich is ``I^-1 (sum_i s_i s_i') I^-1``, s_i the subject's expected score (White 1982).
 """
 
 import functools
@@ -16,16 +18,23 @@ from jaxtyping import Array, Float
 
 from irtcat._compile import jit
 from irtcat._types import FloatArray
-from irtcat.fitting._mstep import Constraints, penalised_terms
-from irtcat.fitting._several import (
-    SeveralProblem,
-    correlation_root,
-    own_sums,
-    pairs_of,
-)
+from irtcat.fitting._mstep import Constraints, penalised_terms, prior_slopes
+from irtcat.fitting._several import SeveralProblem, pairs_of
+from irtcat.fitting._several_own import OwnSums, own_sums
+from irtcat.fitting._several_own_errors import own_scores
+from irtcat.fitting._several_population import correlation_root
 from irtcat.fitting.em import EMPoint
 from irtcat.models import PLANES, ItemModel, as_points, unpack
-from irtcat.scoring import Grid, Groups, Several, grid_posterior, group_step, item_curves
+from irtcat.scoring import (
+    Grid,
+    Groups,
+    Own,
+    Several,
+    grid_posterior,
+    group_step,
+    item_curves,
+    row_chunks,
+)
 
 __all__ = ["several_covariance"]
 
@@ -92,7 +101,10 @@ def _lost(
     gaps: bool,
     whole: bool,
 ) -> tuple[Array, Array]:
-    """Posterior covariance of the score summed over subjects, and each item's outer products."""
+    """Posterior covariance of the score, and outer products of its mean, summed over subjects.
+
+    The second is of all parameters if ``whole``, else of each item's on their own.
+    """
     params = point_params
     n, n_items = x.shape
     n_params, dtype = params.shape[1], params.dtype
@@ -114,10 +126,9 @@ def _lost(
             for p in range(n_params)
         ]
         average = jnp.stack(mean, -1)
-        weighted = average * row_weight[:, None, None]
-        cross = cross + jnp.einsum("rjp,rjq->jpq", weighted, average)
         if not whole:
-            return (lost, cross), None
+            weighted = average * row_weight[:, None, None]
+            return (lost, cross + jnp.einsum("rjp,rjq->jpq", weighted, average)), None
 
         def node(carry: Array, at: tuple[Array, ...]) -> tuple[Array, None]:
             p, mu, slope, r = at
@@ -133,20 +144,78 @@ def _lost(
 
         lost = jax.lax.scan(node, lost, (post.T, right, slopes, score_r))[0]
         everything = jnp.concatenate([average.reshape(len(rows), -1), post @ score_r], axis=1)
-        return (lost - everything.T @ (row_weight[:, None] * everything), cross), None
+        products = everything.T @ (row_weight[:, None] * everything)
+        return (lost - products, cross + products), None
 
     size = total if whole else 0
-    empty = (
-        jnp.zeros((size, size), dtype),
-        jnp.zeros((n_items, n_params, n_params), dtype),
-    )
+    each = (total, total) if whole else (n_items, n_params, n_params)
+    empty = jnp.zeros((size, size), dtype), jnp.zeros(each, dtype)
     return jax.lax.scan(body, empty, chunks)[0]
+
+
+def _own_information(
+    problem: SeveralProblem, point: EMPoint, belief: Several, free: np.ndarray, whole: bool
+) -> tuple[FloatArray | None, FloatArray]:
+    """Observed information (None unless ``whole``), and the outer products of the scores."""
+    dims, params = problem.template.dims, point.params
+    root = correlation_root(point.population, dims)
+    n_rows = len(problem.x)
+    assert isinstance(problem.rule, Own)
+    cells = len(problem.rule.points) * len(free)
+    plane = isinstance(problem.template, PLANES)
+    lost, outer = own_scores(
+        params, root, problem.template, problem.x, problem.weights, problem.rule, belief.mean,
+        belief.covariance, jnp.asarray(row_chunks(n_rows, cells)), gaps=problem.gaps,
+        whole=whole and plane, correlated=problem.correlated,
+    )  # fmt: skip
+    if not whole:
+        return None, np.asarray(outer, float)
+    if not plane:
+        return _differenced_information(problem, point, belief, free), np.asarray(outer, float)
+    sums = _own_sums(problem, params, root, belief)
+    prior = prior_slopes(params, problem.constraints)[1]
+    information = -np.asarray(lost, float)
+    _add_blocks(
+        information, np.asarray(sums.information, float) + _diagonals(np.asarray(prior, float))
+    )
+    if problem.correlated:
+        pairs = (root @ root.T)[np.tril_indices(dims, -1)]
+        information[params.size :, params.size :] += _pair_information(
+            pairs, sums.second, float(problem.weights.sum())
+        )
+    return information, np.asarray(outer, float)
+
+
+def _pair_information(pairs: Array, second: Array, n: float) -> FloatArray:
+    """Complete-data information of the correlations."""
+    dims = second.shape[0]
+
+    def value(at: Array) -> Array:
+        rows, columns = np.tril_indices(dims, -1)
+        matrix = jnp.eye(dims, dtype=second.dtype).at[rows, columns].set(at)
+        inverse = jnp.linalg.inv(matrix.at[columns, rows].set(at))
+        return 0.5 * n * jnp.linalg.slogdet(inverse)[1] - 0.5 * (inverse * second).sum()
+
+    return -np.asarray(jax.hessian(value)(pairs), float)
+
+
+def _diagonals(values: FloatArray) -> FloatArray:
+    """Rows of numbers as diagonal matrices."""
+    return values[..., None] * np.eye(values.shape[1])
+
+
+def _add_blocks(matrix: FloatArray, blocks: FloatArray) -> None:
+    """Add the items' blocks on the diagonal, in place."""
+    size = blocks.shape[1]
+    for j, block in enumerate(blocks):
+        at = slice(j * size, (j + 1) * size)
+        matrix[at, at] += block
 
 
 def _grid_information(
     problem: SeveralProblem, point: EMPoint, belief: Several, whole: bool
 ) -> tuple[FloatArray | None, FloatArray]:
-    """Observed information (None unless ``whole``), and the items' blocks."""
+    """Observed information (None unless ``whole``), and the outer products of the scores."""
     rule = problem.rule
     assert isinstance(rule, Grid)
     dims = rule.nodes.shape[1]
@@ -161,22 +230,17 @@ def _grid_information(
         point.params, root, score_r, problem.template, problem.x, problem.weights,
         rule, problem.chunks, gaps=problem.gaps, whole=whole,
     )  # fmt: skip
-    prior = np.asarray(problem.constraints.prior_precision, float)
-    blocks = np.asarray(cross, float) + prior[..., None] * np.eye(prior.shape[1])
     if not whole:
-        return None, blocks
+        return None, np.asarray(cross, float)
     complete = np.asarray(
         _complete(problem.template, point.params, belief, problem.constraints, theta), float
     )
     information = -np.asarray(lost, float)
-    n_params = complete.shape[1]
-    for j, block in enumerate(complete):
-        at = slice(j * n_params, (j + 1) * n_params)
-        information[at, at] += block
+    _add_blocks(information, complete)
     if n_pairs:
         hessian = jax.hessian(lambda r: belief.mass @ _log_density(r, theta))(pairs)
         information[-n_pairs:, -n_pairs:] -= np.asarray(hessian, float)
-    return information, blocks
+    return information, np.asarray(cross, float)
 
 
 @functools.partial(jit, static_argnames=("gaps",))
@@ -205,22 +269,18 @@ def _score(
     problem: SeveralProblem, params: Array, pairs: FloatArray, belief: Several
 ) -> FloatArray:
     """Gradient of the marginal log-posterior by all parameters, correlations last."""
-    everyone = jnp.ones_like(problem.item_weights)
     if isinstance(problem.rule, Groups):
         gradient = _group_score(
-            params, problem.template, problem.x, problem.weights, everyone, problem.rule,
-            problem.chunks, problem.constraints, gaps=problem.gaps,
+            params, problem.template, problem.x, problem.weights,
+            jnp.ones_like(problem.item_weights), problem.rule, problem.chunks,
+            problem.constraints, gaps=problem.gaps,
         )  # fmt: skip
         return np.asarray(gradient, float).ravel()
     dims = problem.template.dims
     matrix = _correlation_matrix(pairs, dims)
     root = jnp.asarray(np.linalg.cholesky(matrix), params.dtype)
-    sums = own_sums(
-        params, root, problem.template, problem.x, problem.weights, everyone, problem.rule,
-        belief.mean, belief.covariance, problem.chunks, gaps=problem.gaps,
-    )  # fmt: skip
-    precision = problem.constraints.prior_precision
-    gradient = sums.gradient - precision * (params - problem.constraints.prior_mean)
+    sums = _own_sums(problem, params, root, belief)
+    gradient = sums.gradient + prior_slopes(params, problem.constraints)[0]
     parts = [np.asarray(gradient, float).ravel()]
     if problem.correlated:
         inverse = np.linalg.inv(matrix)
@@ -228,6 +288,16 @@ def _score(
         by_entry = inverse @ np.asarray(sums.second, float) @ inverse - n * inverse
         parts.append(by_entry[np.tril_indices(dims, -1)])
     return np.concatenate(parts)
+
+
+def _own_sums(problem: SeveralProblem, params: Array, root: Array, belief: Several) -> OwnSums:
+    """The sums of an E-step with all items, nodes placed by ``belief``."""
+    assert isinstance(problem.rule, Own)
+    return own_sums(
+        params, root, problem.template, problem.x, problem.weights,
+        jnp.ones_like(problem.item_weights), problem.rule, belief.mean, belief.covariance,
+        problem.chunks, gaps=problem.gaps,
+    )  # fmt: skip
 
 
 def _correlation_matrix(pairs: FloatArray, dims: int) -> FloatArray:
@@ -284,6 +354,8 @@ def _work(problem: SeveralProblem, n_free: int) -> float:
     if isinstance(problem.rule, Groups):
         n_nodes = len(problem.rule.general.nodes) * len(problem.rule.specific.nodes)
         return 2.0 * n_free * 8 * n_rows * n_nodes * n_items
+    if isinstance(problem.template, PLANES):
+        return 2.0 * n_rows * len(problem.rule.points) * n_free**2
     return 2.0 * n_free * 60 * n_rows * len(problem.rule.points) * n_items
 
 
@@ -297,7 +369,7 @@ def several_covariance(
         point: the estimates.
         belief: the E-step there.
         free: items x params, the parameters that are identified.
-        which: "auto", "full", "block" or "none".
+        which: "auto", "full", "block", "sandwich" or "none".
 
     Returns:
         items x params x params (NaN where not free), the standard errors of the correlations (dims
@@ -311,45 +383,37 @@ def several_covariance(
     every = np.concatenate([free.ravel(), np.ones(n_pairs, bool)])
     exact = isinstance(problem.rule, Grid) or point.params.dtype == np.float64
     whole = exact and (
-        which == "full" or (which == "auto" and _work(problem, int(every.sum())) <= FULL_WORK)
+        which in ("full", "sandwich")
+        or (which == "auto" and _work(problem, int(every.sum())) <= FULL_WORK)
     )
-    blocks: FloatArray | None = None
+    outer: FloatArray | None = None
     information: FloatArray | None = None
     if isinstance(problem.rule, Grid):
-        information, blocks = _grid_information(problem, point, belief, whole)
+        information, outer = _grid_information(problem, point, belief, whole)
+    elif isinstance(problem.rule, Own):
+        information, outer = _own_information(problem, point, belief, every, whole)
     elif whole:
         information = _differenced_information(problem, point, belief, every)
+    at = np.arange(n_items * n_params).reshape(n_items, n_params)
     if information is not None:
         covariance = _inverse(information, every)
         if covariance is not None:
-            at = np.arange(n_items * n_params).reshape(n_items, n_params)
+            if which == "sandwich" and outer is not None:
+                inner = np.where(np.outer(every, every), covariance, 0.0)
+                covariance = np.where(np.isnan(covariance), np.nan, inner @ outer @ inner)
             items = covariance[at[:, :, None], at[:, None, :]]
             errors = None
             if n_pairs:
                 variance = np.diagonal(covariance)[-n_pairs:]
                 errors = _correlation_matrix(np.sqrt(variance), dims) - np.eye(dims)
-            return items, errors, "full"
-    if blocks is None:
-        blocks = _own_blocks(problem, point, belief)
-    if blocks is None:
+            return items, errors, "full sandwich" if which == "sandwich" else "full"
+    if outer is None:
         return None, None, "none"
+    blocks = outer if outer.ndim == 3 else outer[at[:, :, None], at[:, None, :]]
+    blocks = blocks + _diagonals(np.asarray(problem.constraints.prior_precision, float))
     out = np.full_like(blocks, np.nan)
     for j, block in enumerate(blocks):
         inverse = _inverse(block, free[j])
         if inverse is not None:
             out[j] = inverse
     return out, None, "block"
-
-
-def _own_blocks(problem: SeveralProblem, point: EMPoint, belief: Several) -> FloatArray | None:
-    """Outer products of the expected scores of each item, on subjects' own nodes."""
-    if isinstance(problem.rule, Groups):
-        return None
-    root = correlation_root(point.population, problem.template.dims)
-    sums = own_sums(
-        point.params, root, problem.template, problem.x, problem.weights,
-        jnp.ones_like(problem.item_weights), problem.rule, belief.mean, belief.covariance,
-        problem.chunks, gaps=problem.gaps,
-    )  # fmt: skip
-    prior = np.asarray(problem.constraints.prior_precision, float)
-    return np.asarray(sums.cross, float) + prior[..., None] * np.eye(prior.shape[1])

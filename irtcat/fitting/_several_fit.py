@@ -12,21 +12,17 @@ from irtcat._checks import argument_error, check_count
 from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.fitting._loop import Ended, run_em
-from irtcat.fitting._options import Options, loop_settings
+from irtcat.fitting._loop import Ended
+from irtcat.fitting._options import Options
 from irtcat.fitting._pattern import LatentDesign, latent_design
 from irtcat.fitting._priors import PriorTable, prior_table
 from irtcat.fitting._record import item_flags, item_statistics
 from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import Rows, categories_of, distinct_rows
-from irtcat.fitting._several import (
-    SeveralProblem,
-    correlation_root,
-    free_correlations,
-    pair_template,
-    run_several,
-)
+from irtcat.fitting._several import SeveralProblem, run_several
 from irtcat.fitting._several_errors import several_covariance
+from irtcat.fitting._several_population import correlation_root, free_correlations
+from irtcat.fitting._several_work import Work, iterate, state_of
 from irtcat.fitting._start import Start, starting_point
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.models import (
@@ -43,12 +39,8 @@ from irtcat.scoring import (
     Grid,
     Groups,
     Own,
-    Several,
-    as_rule,
-    choose_nodes,
-    group_items,
     n_nodes,
-    narrowest_sd,
+    own_posterior,
     own_rule,
     posterior_modes,
     row_blocks,
@@ -57,10 +49,7 @@ from irtcat.scoring import (
 
 __all__ = ["fit_several"]
 
-REFINEMENTS = 3
 CHECK_WORK = 4e9
-OWN_NOISE = 1e-8
-"""Nodes of their own move with the posteriors, and the objective by their error."""
 
 
 def _factor_start(x: np.ndarray, weights: FloatArray, dims: int) -> FloatArray:
@@ -123,149 +112,8 @@ def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -
     return prior._replace(constraints=held)
 
 
-class _Work:
-    """One fit on its way: the problem, and the ways to put another rule into it."""
-
-    def __init__(self, rows: Rows, design: LatentDesign, template: ItemModel, dtype: np.dtype):
-        self.rows, self.design, self.dtype = rows, design, dtype
-        self.bifactor = template.key == "bifactor"
-        self.group = group_items(design.pattern)[0]
-        self.template = (
-            pair_template(template, design.pattern, self.group) if self.bifactor else template
-        )
-        self.x = jax.device_put(rows.x, may_alias=True)
-
-    def choose(self, narrowest: float, steepest: float, nodes: int | None) -> Any:
-        """The rule for posteriors of this SD and items of this slope."""
-        chosen = choose_nodes(self.design.dims, self.bifactor, narrowest, steepest, nodes)
-        return self.rule(chosen)
-
-    def rule(self, chosen: float | Own) -> Grid | Groups | Own:
-        """The nodes themselves, in working precision."""
-        return as_rule(chosen, self.design.pattern, self.bifactor, self.dtype)
-
-    def problem(self, rule: Grid | Groups | Own, prior: PriorTable) -> SeveralProblem:
-        """All that stays the same during the iterations."""
-        n_points = n_nodes(rule)
-        if isinstance(rule, Own):
-            n_points *= self.rows.x.shape[1] * 4  # curves of every subject's own points
-        return SeveralProblem(
-            self.template,
-            self.x,
-            jnp.asarray(self.rows.weights, self.dtype),
-            jnp.asarray(~prior.aside, self.dtype),
-            self.rows.gaps,
-            self.reduced(prior).constraints,
-            rule,
-            jnp.asarray(row_chunks(len(self.rows.x), n_points)),
-            self.design.exploratory,
-            self.design.correlated,
-            jnp.asarray(self.group, jnp.int32) if self.bifactor else None,
-        )
-
-    def reduced(self, prior: PriorTable) -> PriorTable:
-        """The constraints of the parameters as they are iterated (bifactor: pairs of slopes)."""
-        if not self.bifactor:
-            return prior
-        c = prior.constraints
-        columns = self.columns
-        row = np.arange(len(columns))[:, None]
-        three = [0, 1, self.design.dims]
-        free = np.asarray(c.free)[row, columns]
-        return prior._replace(
-            constraints=c._replace(
-                prior_mean=jnp.asarray(np.asarray(c.prior_mean)[row, columns]),
-                prior_precision=jnp.asarray(np.asarray(c.prior_precision)[row, columns]),
-                free=jnp.asarray(free),
-                lower=jnp.asarray(np.asarray(c.lower)[three]),
-                upper=jnp.asarray(np.asarray(c.upper)[three]),
-            )
-        )
-
-    @property
-    def columns(self) -> np.ndarray:
-        """Columns of the general slope, the item's own specific slope, and the intercept."""
-        dims = self.design.dims
-        own = np.minimum(self.group + 1, dims - 1)
-        return np.column_stack([np.zeros_like(own), own, np.full_like(own, dims)])
-
-    def shrink(self, params: FloatArray) -> FloatArray:
-        """Parameters as they are iterated."""
-        if not self.bifactor:
-            return params
-        out = np.take_along_axis(params, self.columns, axis=1)
-        out[:, 1] *= (self.design.pattern[:, 1:] != 0).any(1)
-        return out
-
-    def widen(self, params: FloatArray) -> FloatArray:
-        """Undo `shrink`."""
-        if not self.bifactor:
-            return params
-        out = np.zeros((len(params), self.design.dims + 1))
-        np.put_along_axis(out, self.columns, params, axis=1)
-        return out
-
-    def widen_covariance(self, covariance: FloatArray) -> FloatArray:
-        """Blocks of all parameters from those of the iterated ones, NaN elsewhere."""
-        if not self.bifactor:
-            return covariance
-        n_params = self.design.dims + 1
-        out = np.full((len(covariance), n_params, n_params), np.nan)
-        row = np.arange(len(covariance))[:, None, None]
-        out[row, self.columns[:, :, None], self.columns[:, None, :]] = covariance
-        return out
-
-
-def _steepest(template: ItemModel, params: FloatArray) -> float:
-    slopes = params[:, list(field_columns(template, ["slope"]))]
-    return float(np.quantile(np.abs(slopes).max(axis=1), 0.9))
-
-
-def _first_covariance(work: _Work, template: ItemModel, params: FloatArray) -> Any:
-    """Posterior modes and widths at the start."""
-    model = unpack(template, jnp.asarray(params, work.dtype))
-    n_cells = work.rows.x.shape[1] * (work.design.dims + 2) ** 2
-    chunks = jnp.asarray(row_chunks(len(work.rows.x), n_cells))
-    return posterior_modes(model, work.x, chunks, jnp.zeros((), work.dtype), gaps=work.rows.gaps)
-
-
-def _iterate(
-    work: _Work, template: ItemModel, params: FloatArray, prior: PriorTable, options: Options
-) -> tuple[SeveralProblem, Ended]:
-    """Run EM; refine the grid and go on where it proves too coarse for the posteriors."""
-    design = work.design
-    dims = design.dims
-    n_pairs = dims * (dims - 1) // 2 if design.correlated else 0
-    modes = _first_covariance(work, template, params)
-    spread = narrowest_sd(np.asarray(modes.covariance))
-    rule = work.choose(spread, _steepest(template, params), options.nodes)
-    point = EMPoint(jnp.asarray(work.shrink(params), work.dtype), jnp.zeros(n_pairs, work.dtype))
-    state = EMState(point, np.asarray(modes.mode, float), np.asarray(modes.covariance, float))
-    traces, used = [], 0
-    for turn in range(REFINEMENTS):
-        problem = work.problem(rule, prior)
-        least = OWN_NOISE if isinstance(rule, Own) else 0.0
-        expand = options.expand and not prior.scaled
-        settings = loop_settings(options, str(work.dtype), expand, least)
-        left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
-        ended = run_em(problem, state, left, options.progress, step_map=run_several)
-        traces.append(ended.trace)
-        used += ended.n_iterations
-        now = np.asarray(ended.point.params, float)
-        spread = narrowest_sd(np.asarray(ended.belief.covariance))
-        finer = work.choose(spread, _steepest(work.template, now), options.nodes)
-        good = isinstance(rule, Own) or (
-            not isinstance(finer, Own) and n_nodes(finer) <= n_nodes(rule)
-        )
-        if good or turn + 1 == REFINEMENTS or used >= options.max_iterations:
-            break
-        rule = finer
-        state = _state(ended.point, ended.belief)
-    return problem, ended._replace(n_iterations=used, trace=traces[-1])
-
-
 def _identified(
-    work: _Work, template: ItemModel, params: FloatArray, correlations: FloatArray
+    work: Work, template: ItemModel, params: FloatArray, correlations: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Axes that are defined: echelon without a pattern, pointing to more right answers.
 
@@ -290,11 +138,6 @@ def _identified(
     return params, correlations * np.outer(sign, sign), pattern
 
 
-def _state(point: EMPoint, belief: Several) -> EMState:
-    """Where to go on, with the posteriors as they were found."""
-    return EMState(point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
-
-
 def _evaluate(
     problem: SeveralProblem, params: FloatArray, correlations: FloatArray, ended: Ended
 ) -> Ended:
@@ -304,7 +147,7 @@ def _evaluate(
     if problem.correlated:
         free = free_correlations(jnp.asarray(correlations, dtype))
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
-    state = _state(EMPoint(jnp.asarray(params, dtype), free), ended.belief)
+    state = state_of(EMPoint(jnp.asarray(params, dtype), free), ended.belief)
     if isinstance(problem.rule, Own):  # the axes may have turned: place the nodes again
         root = correlation_root(free, problem.template.dims)
         zero = jnp.zeros(problem.template.dims, dtype)
@@ -313,17 +156,18 @@ def _evaluate(
             model, problem.x, problem.chunks, jnp.zeros((), dtype), gaps=problem.gaps
         )
         state = EMState(state.point, np.asarray(modes.mode), np.asarray(modes.covariance))
-        state = _state(state.point, run_several(everyone, state, 0.0, 0, False)[1])
+        state = state_of(state.point, run_several(everyone, state, 0.0, 0, False)[1])
     update, belief = run_several(everyone, state, 0.0, 0, False)
     return ended._replace(point=state.point, update=update, belief=belief)
 
 
-def _finer_log_likelihood(work: _Work, problem: SeveralProblem, ended: Ended) -> float:
+def _finer_log_likelihood(
+    work: Work, problem: SeveralProblem, ended: Ended, nodes: int | None
+) -> float:
     """The log-likelihood by a rule twice as fine (NaN where that would take long)."""
     rule, dims = problem.rule, work.design.dims
     if isinstance(rule, Own):
-        each = round(len(rule.points) ** (1 / dims))
-        finer: Any = own_rule(dims, each + 2 if dims <= 6 else 2 * len(rule.points))
+        finer: Any = own_rule(dims, nodes, finer=True)
     else:
         line = rule.general.nodes if isinstance(rule, Groups) else rule.nodes
         inner = np.unique(np.asarray(line, float)[:, 0].round(6))
@@ -338,27 +182,34 @@ def _finer_log_likelihood(work: _Work, problem: SeveralProblem, ended: Ended) ->
         chunks=jnp.asarray(row_chunks(len(work.rows.x), n_points)),
         item_weights=jnp.ones_like(problem.item_weights),
     )
-    state = _state(ended.point, ended.belief)
-    belief = run_several(other, state, 0.0, 0, False)[1]
-    return float(work.rows.weights @ np.asarray(belief.log_z, float))
+    state = state_of(ended.point, ended.belief)
+    if isinstance(fine, Own):
+        root = correlation_root(state.point.population, dims)
+        model = unpack(problem.template, state.point.params).rescale(jnp.zeros(dims), root)
+        placed = ended.belief.mean, ended.belief.covariance
+        log_z = own_posterior(model, work.x, *placed, fine, other.chunks, gaps=problem.gaps)[2]
+    else:
+        log_z = run_several(other, state, 0.0, 0, False)[1].log_z
+    return float(work.rows.weights @ np.asarray(log_z, float))
 
 
-def _check(responses: Any, options: Options) -> None:
+def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
     must = "left out for a model of several abilities"
     if not isinstance(responses, Responses):
         raise argument_error("responses", "Responses for a model of several abilities", "a source")
-    for name in ("positive", "checkpoint", "devices", "groups", "anchors", "fixed", "equal"):
+    for name in ("positive", "devices", "groups", "anchors", "fixed", "equal"):
         if getattr(options, name) not in (None, False, ()):
             raise argument_error(name, must, type(getattr(options, name)).__name__)
-    if options.standard_errors == "sandwich":
-        raise argument_error("standard_errors", "auto, full, block or none", "sandwich")
+    if options.standard_errors == "sandwich" and cls.key == "bifactor":
+        must = "auto, full, block or none for the bifactor model"
+        raise argument_error("standard_errors", must, "sandwich")
     if options.nodes is not None:
         check_count("nodes", options.nodes, least=3)
 
 
 def fit_several(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
     """Marginal maximum likelihood of a model with several abilities (see `irtcat.fit`)."""
-    _check(responses, options)
+    _check(responses, cls, options)
     design = latent_design(responses, cls, options.dims, options.pattern, options.correlated)
     rows = distinct_rows(responses, cls, None)
     name = choose_precision(options.precision, rows.x.size)
@@ -377,14 +228,14 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
             responses.item_ids,
         )  # fmt: skip
         prior = _constraints(table, design, template)
-        work = _Work(rows, design, template, dtype)
+        work = Work(rows, design, template, dtype)
         params = _start_params(template, rows, start, design, dtype)
-        problem, ended = _iterate(work, template, params, prior, options)
+        problem, ended = iterate(work, template, params, prior, options)
         params = work.widen(np.asarray(ended.point.params, float))
         root = np.asarray(correlation_root(ended.point.population, design.dims), float)
         params, correlations, pattern = _identified(work, template, params, root @ root.T)
         ended = _evaluate(problem, work.shrink(params), correlations, ended)
-        finer = _finer_log_likelihood(work, problem, ended)
+        finer = _finer_log_likelihood(work, problem, ended, options.nodes)
         free = np.array(prior.constraints.free)
         free[:, list(field_columns(template, ["slope"]))] = pattern != 0
         inner = np.take_along_axis(free, work.columns, axis=1) if work.bifactor else free

@@ -2,10 +2,11 @@
 
 from irtcat.scoring._adaptive import (
     Own,
+    Plane,
+    moments_of,
     own_block,
     own_posterior,
     own_rule,
-    posterior_modes,
     root_of,
 )
 from irtcat.scoring._cells import Cells, cells_of
@@ -24,6 +25,7 @@ from irtcat.scoring._kernel import (
     row_priors,
 )
 from irtcat.scoring._layout import Layout, LayoutPlan
+from irtcat.scoring._modes import posterior_modes
 from irtcat.scoring._posterior import Posterior, posterior, row_blocks
 from irtcat.scoring._rules import as_rule, choose_nodes, n_nodes, narrowest_sd
 from irtcat.scoring._score import METHODS, match, plausible_values, score, standardised
@@ -56,6 +58,7 @@ __all__ = [
     "LayoutPlan",
     "Own",
     "Place",
+    "Plane",
     "Population",
     "Posterior",
     "Several",
@@ -72,6 +75,7 @@ __all__ = [
     "item_curves",
     "line_rule",
     "match",
+    "moments_of",
     "n_nodes",
     "narrowest_sd",
     "own_block",

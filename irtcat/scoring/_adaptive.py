@@ -1,10 +1,9 @@
 """Integration on nodes of each subject's own, where one grid for all would be too large.
 
-The nodes are ``mean + root x``, with the mean and a root of the covariance of the subject's
-posterior as last known, and x from a rule for the standard Normal: a product of Gauss-Hermite
-rules, or quasi-random points (Sobol) in many dimensions. The weights correct for what the posterior
-differs from that Normal (importance sampling), so that where the nodes lie changes the accuracy
-and not the answer.
+The nodes are ``mean + root turn x``, with the mean and a root of the covariance of the subject's
+posterior as last known, x from a rule for the standard Normal, and a random rotation that depends
+on the subject's responses. The weights correct for what the posterior differs from that Normal
+(importance sampling), so that where the nodes lie changes the accuracy and not the answer.
 """
 
 import functools
@@ -15,20 +14,27 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
-from scipy.special import ndtri
 
 from irtcat._compile import jit
 from irtcat.models import ItemModel
-from irtcat.scoring._kernel import item_curves
+from irtcat.scoring._spherical import rotations, spherical_rule
 
-__all__ = ["Modes", "Own", "own_block", "own_posterior", "own_rule", "posterior_modes", "root_of"]
+__all__ = [
+    "Own",
+    "Plane",
+    "moments_of",
+    "own_block",
+    "own_posterior",
+    "own_rule",
+    "plane_of",
+    "root_of",
+]
 
-MOST_POINTS = 1100
-"""Points of a product rule at most; past that, or below 3 a dimension, quasi-random ones."""
+POINTS_2D = 15
+RADII = 3
+TURNS = 256
+"""Rotations that subjects share."""
 
-SOBOL_POINTS = 1024
-FEWEST, MOST = 3, 15
-STEPS = 40
 LOG_2PI = float(np.log(2 * np.pi))
 
 
@@ -38,42 +44,46 @@ class Own(NamedTuple):
     Attributes:
         points: the points x.
         log_weight: log of (probability of the point / standard Normal density there).
+        turns: rotations; which one a subject's points take depends on its responses.
     """
 
     points: Float[Any, "points dims"]
     log_weight: Float[Any, " points"]
+    turns: Float[Any, "turns dims dims"]
 
 
-def own_rule(dims: int, n: int | None = None, seed: int = 0) -> Own:
+def _product_rule(dims: int, each: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Hermite in every dimension, without the corners of next to no weight."""
+    x, w = np.polynomial.hermite_e.hermegauss(each)
+    points = np.stack(np.meshgrid(*[x] * dims, indexing="ij"), -1).reshape(-1, dims)
+    logs = np.log(w / w.sum())
+    log_p = np.stack(np.meshgrid(*[logs] * dims, indexing="ij")).sum(0).ravel()
+    keep = log_p > log_p.max() - 30
+    return points[keep], log_p[keep]
+
+
+def own_rule(dims: int, n: int | None = None, finer: bool = False) -> Own:
     """Choose the points.
 
     Args:
         dims: number of abilities.
-        n: points a dimension of the product rule (past six dimensions: quasi-random points in
-            all); as many as is affordable by default.
-        seed: of the scrambling.
+        n: points a dimension of a product of Gauss-Hermite rules; by default 15 in two dimensions,
+            and beyond a rule by direction and length (`irtcat.scoring._spherical`).
+        finer: a second rule to judge the first by: more points, in other directions.
 
     Returns:
         The rule.
     """
-    product = dims <= 6
-    if product:
-        each = n or int(np.clip(MOST_POINTS ** (1 / dims) + 1e-9, FEWEST, MOST))
-        x, w = np.polynomial.hermite_e.hermegauss(each)
-        points = np.stack(np.meshgrid(*[x] * dims, indexing="ij"), -1).reshape(-1, dims)
-        logs = np.log(w / w.sum())
-        log_p = np.stack(np.meshgrid(*[logs] * dims, indexing="ij")).sum(0).ravel()
-        keep = log_p > log_p.max() - 30
-        points, log_p = points[keep], log_p[keep]
+    if n is not None or dims == 2:
+        points, log_p = _product_rule(dims, (n or POINTS_2D) + 2 * finer)
     else:
-        half = 2 ** max(4, int(np.ceil(np.log2((n or SOBOL_POINTS) / 2))))
-        from scipy.stats import qmc  # slow to import
-
-        draw = ndtri(qmc.Sobol(dims, seed=seed).random(half) * (1 - 2e-9) + 1e-9)
-        points = np.concatenate([draw, -draw])  # odd moments vanish as they should
-        log_p = np.full(len(points), -np.log(len(points)))
+        points, log_p = spherical_rule(dims, RADII + finer, seed=int(finer))
+        if finer:
+            turned = points @ rotations(dims, 1, seed=2)[0]
+            points = np.concatenate([points, turned])
+            log_p = np.concatenate([log_p, log_p]) - np.log(2)
     density = -0.5 * ((points**2).sum(1) + dims * LOG_2PI)
-    return Own(points, log_p - density)
+    return Own(points, log_p - density, rotations(dims, TURNS, seed=int(finer)))
 
 
 def root_of(covariance: Float[Array, "*rows dims dims"]) -> Float[Array, "*rows dims dims"]:
@@ -82,29 +92,108 @@ def root_of(covariance: Float[Array, "*rows dims dims"]) -> Float[Array, "*rows 
     return jnp.linalg.cholesky(covariance + 1e-6 * jnp.eye(dims, dtype=covariance.dtype))
 
 
+class Plane(NamedTuple):
+    """Items ``P = c + (1 - c) * sigmoid(slope . z + intercept)``; ``logit_lower`` None: c = 0."""
+
+    slope: Float[Array, "items dims"]
+    intercept: Float[Array, " items"]
+    logit_lower: Float[Array, " items"] | None
+
+
+def plane_of(model: ItemModel) -> Plane:
+    """The numbers of a model of several abilities."""
+    lower = getattr(model, "logit_lower", None)
+    return Plane(model.slope, model.intercept, lower)  # type: ignore[attr-defined]
+
+
+class OwnBlock(NamedTuple):
+    """Some subjects on their own nodes.
+
+    Attributes:
+        z: the nodes.
+        weight: their posterior probabilities.
+        log_z: log of the normaliser.
+        s: sigmoid(slope . z + intercept).
+        t: 1 - s.
+    """
+
+    z: Float[Array, "rows points dims"]
+    weight: Float[Array, "rows points"]
+    log_z: Float[Array, " rows"]
+    s: Float[Array, "rows points items"]
+    t: Float[Array, "rows points items"]
+
+
+def _turns(right: Array, mask: Array | None, turns: Array) -> Array:
+    """The rotation of each row: the same for the same responses, wherever they stand."""
+    n = len(turns)
+    number = np.arange(right.shape[1], dtype=np.int64)
+    # Whole numbers small enough to be added exactly in either precision.
+    code = right @ jnp.asarray((31 * number**2 + 151 * number + 17) % n, right.dtype)
+    if mask is not None:
+        code = code + mask @ jnp.asarray((57 * number**2 + 101 * number + 5) % n, right.dtype)
+    return turns[jnp.mod(jnp.round(code), n).astype(jnp.int32)]
+
+
+def _log_product(factors: Float[Array, "rows points items"]) -> Float[Array, "rows points"]:
+    """Sum over items the logarithms of numbers from 1 to 2: few of them, and no overflow."""
+    most = 1000 if factors.dtype == np.float64 else 120
+    n = factors.shape[2]
+    parts = [jnp.log(factors[:, :, i : i + most].prod(2)) for i in range(0, n, most)]
+    return functools.reduce(jnp.add, parts)
+
+
 def own_block(
-    model: ItemModel,
-    hot: Float[Array, "contrasts rows items"],
+    items: Plane,
+    right: Float[Array, "rows items"],
     mask: Float[Array, "rows items"] | None,
     mean: Float[Array, "rows dims"],
     root: Float[Array, "rows dims dims"],
     rule: Own,
     item_weights: Float[Array, " items"],
-) -> tuple[Float[Array, "rows points dims"], Float[Array, "rows points"], Float[Array, " rows"]]:
-    """Points (z scale), posterior weights and the log of the normaliser of each row."""
-    n_rows, dims = mean.shape
-    z = mean[:, None] + jnp.einsum("rde,qe->rqd", root, rule.points)
-    curves = item_curves(model, z.reshape(-1, dims))
-    shape = (n_rows, -1, curves.base.shape[1])
-    base = (curves.base * item_weights).reshape(shape)
-    log_lik = base.sum(2) if mask is None else jnp.einsum("rqj,rj->rq", base, mask)
-    for part, h in zip(curves.contrast, hot, strict=True):
-        log_lik = log_lik + jnp.einsum("rqj,rj->rq", part.reshape(shape), h * item_weights)
+) -> OwnBlock:
+    """Nodes (z scale), posterior weights and the log of the normaliser of each row.
+
+    One exponential a response and node: with e = exp(-|eta|) all else is arithmetic, as
+
+        log-likelihood = sum_j x_j eta_j - max(eta_j, 0) - log(1 + e_j),
+
+    of which the first term needs no pass over the items and the last is the logarithm of a product.
+    """
+    dims = mean.shape[1]
+    turned = jnp.einsum("rde,ref->rdf", root, _turns(right, mask, rule.turns))
+    z = mean[:, None] + jnp.einsum("rde,qe->rqd", turned, rule.points)
+    shape = (*z.shape[:2], -1)
+    eta = (z.reshape(-1, dims) @ items.slope.T + items.intercept).reshape(shape)
+    e = jnp.exp(-jnp.abs(eta))
+    d = 1 / (1 + e)
+    s, t = jnp.where(eta >= 0, d, e * d), jnp.where(eta >= 0, e * d, d)
+    counted = None if mask is None else (mask * item_weights)[:, None]
+    told = right * item_weights
+    if items.logit_lower is None:
+        seen = item_weights if counted is None else counted
+        given = jnp.einsum("rqd,rd->rq", z, told @ items.slope) + (told @ items.intercept)[:, None]
+        high = (jnp.maximum(eta, 0) * seen).sum(2)
+        log_lik = given - high - _log_product(1 + e * seen)
+    else:
+        c = jax.nn.sigmoid(items.logit_lower)
+        p = jnp.where(right[:, None] > 0.5, c + (1 - c) * s, (1 - c) * t)
+        logs = jnp.log(jnp.maximum(p, jnp.finfo(p.dtype).tiny))
+        log_lik = (logs * (item_weights if counted is None else counted)).sum(2)
     log_det = jnp.log(jnp.diagonal(root, axis1=1, axis2=2)).sum(1)
     log_density = -0.5 * ((z**2).sum(2) + dims * LOG_2PI)
     log_post = log_lik + log_density + rule.log_weight + log_det[:, None]
     log_z = logsumexp(log_post, axis=1)
-    return z, jnp.exp(log_post - log_z[:, None]), log_z
+    return OwnBlock(z, jnp.exp(log_post - log_z[:, None]), log_z, s, t)
+
+
+def moments_of(
+    weight: Float[Array, "rows points"], z: Float[Array, "rows points dims"]
+) -> tuple[Float[Array, "rows dims"], Float[Array, "rows dims dims"]]:
+    """Posterior means and covariances."""
+    mean = jnp.einsum("rq,rqd->rd", weight, z)
+    centred = z - mean[:, None]
+    return mean, jnp.einsum("rqd,rqe->rde", centred * weight[:, :, None], centred)
 
 
 @functools.partial(jit, static_argnames=("gaps",))
@@ -123,16 +212,14 @@ def own_posterior(
     """Posterior mean and covariance and marginal log-likelihood of each subject (z scale)."""
     n, n_items = x.shape
     ones = jnp.ones(n_items, mean.dtype)
-    n_contrasts = model.n_categories - 1
+    items = plane_of(model)
 
     def body(carry: None, rows: Array) -> tuple[None, tuple[Array, ...]]:
         safe = jnp.minimum(rows, n - 1)
-        hot, mask = model.channels(x[safe], n_contrasts, gaps, mean.dtype)
+        hot, mask = model.channels(x[safe], 1, gaps, mean.dtype)
         root = root_of(covariance[safe])
-        z, weight, log_z = own_block(model, hot, mask, mean[safe], root, rule, ones)
-        new = jnp.einsum("rq,rqd->rd", weight, z)
-        centred = z - new[:, None]
-        return None, (new, jnp.einsum("rq,rqd,rqe->rde", weight, centred, centred), log_z)
+        block = own_block(items, hot[0], mask, mean[safe], root, rule, ones)
+        return None, (*moments_of(block.weight, block.z), block.log_z)
 
     new, spread, log_z = jax.lax.scan(body, None, chunks)[1]
     dims = mean.shape[1]
@@ -140,81 +227,4 @@ def own_posterior(
         new.reshape(-1, dims)[:n],
         spread.reshape(-1, dims, dims)[:n],
         log_z.reshape(-1)[:n],
-    )
-
-
-class Modes(NamedTuple):
-    """Posterior modes on the z scale, and the inverse curvature there.
-
-    Attributes:
-        mode: where the posterior is highest.
-        covariance: inverse of the expected information there, the prior's included.
-        gradient: largest slope of the log-posterior left.
-    """
-
-    mode: Float[Array, "subjects dims"]
-    covariance: Float[Array, "subjects dims dims"]
-    gradient: Float[Array, " subjects"]
-
-
-@functools.partial(jit, static_argnames=("gaps",))
-def posterior_modes(
-    model: ItemModel, x: Array, chunks: Int[Array, "blocks rows"], unit: Array, *, gaps: bool
-) -> Modes:
-    """Posterior modes under a standard Normal prior, by damped Fisher scoring.
-
-    Args:
-        model: stacked items on the z scale.
-        x: responses.
-        chunks: row numbers in blocks.
-        unit: an array of the working precision (says which it is).
-        gaps: whether any response is missing.
-
-    Returns:
-        The modes.
-    """
-    n = x.shape[0]
-    dtype, dims = unit.dtype, model.dims
-    eye = jnp.eye(dims, dtype=dtype)
-
-    def natural(item: ItemModel, z: Array) -> Array:
-        return item.natural(z)
-
-    over_items = functools.partial(jax.vmap, in_axes=(0, None))
-
-    def terms(z: Array, hot: Array, seen: Array) -> tuple[Array, Array, Array]:
-        curve = over_items(natural)(model, z)
-        slope = over_items(jax.jacfwd(natural, 1))(model, z)
-        table = jnp.concatenate([seen[:, None], hot], axis=1)
-        variance = over_items(lambda item, at: item.variance(at))(model, z)
-        information = jnp.einsum("jcd,jce,jef,j->df", slope[:, 1:], variance, slope[:, 1:], seen)
-        value = (table * curve).sum() - 0.5 * z @ z
-        return value, jnp.einsum("jc,jcd->d", table, slope) - z, information + eye
-
-    def one(hot: Array, seen: Array) -> tuple[Array, Array, Array]:
-        def body(_: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-            z, value, gradient, information, damping = state
-            lifted = information + damping * jnp.diag(jnp.diagonal(information))
-            new = z + jnp.linalg.solve(lifted, gradient)
-            there = terms(new, hot, seen)
-            up = there[0] >= value - 1e-12
-            keep = [jnp.where(up, a, b) for a, b in zip((new, *there), state[:4], strict=True)]
-            return (*keep, jnp.where(up, 0.2 * damping, 5 * damping + 0.5))
-
-        zero = jnp.zeros(dims, dtype)
-        start = (zero, *terms(zero, hot, seen), jnp.zeros((), dtype))
-        z, _, gradient, information, _ = jax.lax.fori_loop(0, STEPS, body, start)
-        return z, jnp.linalg.inv(information), jnp.abs(gradient).max()
-
-    def block(_: None, rows: Array) -> tuple[None, tuple[Array, ...]]:
-        safe = jnp.minimum(rows, n - 1)
-        hot, mask = model.channels(x[safe], model.n_categories - 1, gaps, dtype)
-        seen = jnp.ones_like(hot[0]) if mask is None else mask
-        return None, jax.vmap(one)(jnp.moveaxis(hot, 0, 2), seen)
-
-    mode, covariance, gradient = jax.lax.scan(block, None, chunks)[1]
-    return Modes(
-        mode.reshape(-1, dims)[:n],
-        covariance.reshape(-1, dims, dims)[:n],
-        gradient.reshape(-1)[:n],
     )

@@ -12,7 +12,8 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.models import ItemModel, MTwoPL
 from irtcat.responses import Responses
-from irtcat.scoring._adaptive import own_posterior, posterior_modes
+from irtcat.scoring._adaptive import own_posterior
+from irtcat.scoring._modes import posterior_modes
 from irtcat.scoring._rules import as_rule, choose_nodes, n_nodes, narrowest_sd
 from irtcat.scoring._several import Grid, Groups, grid_step, group_items, group_step, row_chunks
 from irtcat.scoring.ability import Ability, population_percentile

@@ -6,11 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logsumexp, ndtri
+from scipy.stats import qmc
 
 from irtcat import MODELS, InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
 from irtcat.fitting._pattern import latent_design
-from irtcat.fitting._several import correlation_root, free_correlations
+from irtcat.fitting._several_population import correlation_root, free_correlations
+from irtcat.scoring._spherical import rotations, spherical_rule
 
 EXACT = {"tolerance": 1e-6, "precision": "float64", "max_iterations": 20000}
 NO_ERRORS = {"standard_errors": "none"}
@@ -319,6 +321,145 @@ def test_guessing():
     errors = np.sqrt(np.diagonal(result.bank.covariance, axis1=1, axis2=2))
     z = (result.bank.parameters() - bank.parameters()) / errors
     assert np.nanmax(np.abs(z)) < 4
+
+
+@pytest.mark.parametrize("dims", [3, 5, 8])
+def test_points_by_direction_and_length(dims):
+    """All moments of the standard Normal up to degree 7 (here: of one or two coordinates)."""
+    points, log_p = spherical_rule(dims, 3)
+    weight = np.exp(log_p)
+    assert (weight > 0).all()
+    turned = points @ rotations(dims, 1, seed=0)[0]
+    moment = {0: 1, 2: 1, 4: 3, 6: 15}
+    for i, j in itertools.product(range(8), repeat=2):
+        if i + j <= 7:
+            expected = moment.get(i, 0) * moment.get(j, 0)
+            found = weight @ (turned[:, 0] ** i * turned[:, 1] ** j)
+            assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_fraction_of_plain_ems_iterations(data, exploratory):
+    """The missing information tells how long a step is to be; the answer stays."""
+    plain = fit(data, "m2pl", dims=2, accelerate=False, expand=False, **NO_ERRORS)
+    assert plain.converged
+    assert 3 * exploratory.n_iterations <= plain.n_iterations
+    assert exploratory.log_likelihood == pytest.approx(plain.log_likelihood, abs=1e-4)
+
+
+class Stop:
+    """Ctrl-C in the n-th iteration told of."""
+
+    def __init__(self, at):
+        self.left = at
+
+    def __call__(self, iteration, value, step):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch):
+    X, pattern = small(correlation=0.5)
+    responses = Responses.from_array(X)
+    arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-6, **NO_ERRORS}
+    if own:
+        monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: None)
+    else:  # a first grid too coarse, so that there is a second turn
+        spacings = iter([0.5] + [0.3] * 99)
+        monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: next(spacings))
+    whole = fit(responses, "m2pl", **arguments)
+    for k in range(2, whole.n_iterations, 3):
+        if not own:
+            spacings = iter([0.5] + [0.3] * 99)
+            monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: next(spacings))  # noqa: B023
+        file = tmp_path / f"{k}.npz"
+        with pytest.raises(KeyboardInterrupt):
+            fit(responses, "m2pl", checkpoint=file, progress=Stop(k), **arguments)
+        with pytest.raises(InputError, match="resume"):
+            fit(responses, "m2pl", checkpoint=file, **arguments)
+        again = fit(responses, "m2pl", checkpoint=file, resume=True, **arguments)
+        assert again.n_iterations == whole.n_iterations
+        assert again.converged
+        assert again.log_likelihood == whole.log_likelihood
+        np.testing.assert_array_equal(again.bank.parameters(), whole.bank.parameters())
+        np.testing.assert_array_equal(again.trace, whole.trace)
+    with pytest.raises(InputError, match="other responses"):
+        fit(Responses.from_array(X[1:]), "m2pl", checkpoint=file, resume=True, **arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [False, True])
+def test_full_errors_and_the_sandwich(own, monkeypatch):
+    """Information and scores by differences of the plain integral, subject by subject."""
+    X, pattern = small(correlation=0.5)
+    arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-6}
+    if own:
+        monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: None)
+    responses = Responses.from_array(X)
+    full, robust = (
+        fit(responses, "m2pl", standard_errors=how, **arguments) for how in ("full", "sandwich")
+    )
+    assert robust.bank.provenance["standard_errors"] == "full sandwich"
+    slopes, intercepts = parts(full.bank)
+    at = np.nonzero(pattern)
+    top = np.concatenate([slopes[at], intercepts, [full.bank.correlations[0, 1]]])
+
+    def each(vector):
+        a = np.zeros_like(pattern)
+        a[at] = vector[:8]
+        r = vector[16]
+        brute = Brute(X, np.array([[1, r], [r, 1]]), n=41)
+        return logsumexp(brute.joint(a, vector[8:16]), axis=1)
+
+    step = 1e-3
+    moves = step * np.eye(17)
+    ends = np.array([[each(top + m), each(top - m)] for m in moves])
+    scores = (ends[:, 0] - ends[:, 1]) / (2 * step)
+    twice = np.array([[each(top + m + n).sum() for m in moves] for n in moves])
+    plus, here = ends[:, 0].sum(1), each(top).sum()
+    minus = np.array([[each(top - m - n).sum() for m in moves] for n in moves])
+    less = ends[:, 1].sum(1)
+    curved = twice + minus - plus[:, None] - plus - less[:, None] - less + 2 * here
+    covariance = np.linalg.inv(-curved / (2 * step**2))
+    for result, expected in (
+        (full, covariance),
+        (robust, covariance @ scores @ scores.T @ covariance),
+    ):
+        blocks = result.bank.covariance
+        ours = np.concatenate([blocks[at[0], at[1], at[1]], blocks[:, 2, 2]])
+        np.testing.assert_allclose(ours, np.diagonal(expected)[:16], rtol=0.01)
+        error = result.bank.provenance["se_correlations"][0][1]
+        assert error**2 == pytest.approx(expected[16, 16], rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dims", [4, 5])
+def test_many_abilities_without_a_pattern(dims):
+    """The log-likelihood is that of plain importance sampling with a great many points."""
+    rng = np.random.default_rng(dims)
+    n_items = 6 * dims
+    slopes = rng.uniform(0.9, 1.8, (n_items, 1)) * (
+        np.arange(n_items)[:, None] % dims == range(dims)
+    )
+    bank = ItemBank.from_slopes(slopes, rng.normal(0, 0.7, n_items))
+    responses = bank.simulate(rng.standard_normal((300, dims)), seed=1)
+    result = fit(responses, "m2pl", dims=dims, standard_errors="block")
+    assert result.converged
+    assert abs(result.bank.provenance["integration_error"]) < 0.1
+    X, found = responses.to_numpy().astype(float), result.abilities
+    a, b = parts(result.bank)
+    draws = 2**13
+    x = ndtri(qmc.Sobol(dims, seed=3).random(draws) * (1 - 2e-9) + 1e-9)
+    total = 0.0
+    for row, mean, covariance in zip(X, found.theta, found.covariance, strict=True):
+        root = 1.15 * np.linalg.cholesky(covariance)
+        z = mean + x @ root.T
+        eta = z @ a.T + b
+        log_lik = eta @ row - np.logaddexp(0, eta).sum(1)
+        ratio = 0.5 * (x**2).sum(1) - 0.5 * (z**2).sum(1) + np.log(np.diagonal(root)).sum()
+        total += logsumexp(log_lik + ratio) - np.log(draws)
+    assert result.log_likelihood == pytest.approx(total, abs=0.1)
 
 
 def test_echelon_form(exploratory):

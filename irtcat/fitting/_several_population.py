@@ -1,0 +1,239 @@
+"""The population of several abilities: its correlations, its scale, and how far to step.
+
+An M-step for the items and the correlations is made an EM map here: the step is lengthened by the
+missing information (`irtcat.fitting._several_step`), or the scale of the abilities is removed
+(parameter expansion), or it is left as it is.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat.fitting._mstep import Constraints, log_prior
+from irtcat.fitting._several_step import Displacement, item_scores, whole_way
+from irtcat.fitting.em import EMPoint, EMUpdate
+from irtcat.models import ItemModel, pack, unpack
+
+__all__ = [
+    "Image",
+    "Seen",
+    "Ways",
+    "correlation_root",
+    "finish",
+    "free_correlations",
+]
+
+NEAR = 1.0
+"""Steps of items with a lower asymptote are made longer from here on (in standard errors)."""
+
+STEP_CELLS = 4e6
+"""Responses that the missing information is had from, at most: of more, every k-th row."""
+
+
+def correlation_root(free: Float[Array, " pairs"], dims: int) -> Float[Array, "dims dims"]:
+    """Lower root of a correlation matrix: rows of (free numbers, 1), made of length 1."""
+    rows, columns = np.tril_indices(dims, -1)
+    lower = jnp.eye(dims, dtype=free.dtype)
+    if free.shape[0]:
+        lower = lower.at[rows, columns].set(free)
+    return lower / jnp.sqrt((lower**2).sum(1, keepdims=True))
+
+
+def free_correlations(correlations: Float[Array, "dims dims"]) -> Float[Array, " pairs"]:
+    """Undo `correlation_root`: any numbers make a correlation matrix."""
+    root = jnp.linalg.cholesky(correlations)
+    rows, columns = np.tril_indices(correlations.shape[0], -1)
+    return (root / jnp.diagonal(root)[:, None])[rows, columns]
+
+
+def _symmetric_root(matrix: Float[Array, "dims dims"]) -> Float[Array, "dims dims"]:
+    values, vectors = jnp.linalg.eigh(matrix)
+    return (vectors * jnp.sqrt(jnp.maximum(values, 1e-8))) @ vectors.T
+
+
+def _agreement(free: Float[Array, " pairs"], second: Float[Array, "dims dims"]) -> Array:
+    """Mean log-density of abilities with these second moments (mean 0, SD 1), but a constant."""
+    root = correlation_root(free, second.shape[0])
+    half = jax.scipy.linalg.solve_triangular(root, second, lower=True)
+    whole = jax.scipy.linalg.solve_triangular(root, half.T, lower=True)
+    return -jnp.log(jnp.diagonal(root)).sum() - 0.5 * jnp.trace(whole)
+
+
+def _positive(matrix: Float[Array, "n n"]) -> tuple[Array, Array]:
+    """Eigenvalues made positive, and the vectors."""
+    values, vectors = jnp.linalg.eigh(matrix)
+    return jnp.maximum(jnp.abs(values), 0.05), vectors
+
+
+def _best_correlations(
+    free: Float[Array, " pairs"], second: Float[Array, "dims dims"]
+) -> Float[Array, " pairs"]:
+    """A step towards the correlations that fit second moments best, with mean 0 and SD 1 held."""
+    for _ in range(3):
+        values, vectors = _positive(-jax.hessian(_agreement)(free, second))
+        move = vectors @ ((vectors.T @ jax.grad(_agreement)(free, second)) / values)
+        lengths = jnp.array([1.0, 0.5, 0.2, 0.05, 0.0], free.dtype)
+        tries = free + lengths[:, None] * move
+        scores = jax.vmap(_agreement, (0, None))(tries, second)
+        free = tries[jnp.argmax(scores)]
+    return free
+
+
+class Image(NamedTuple):
+    """What the M-step gives for the items: new parameters, and how far they moved."""
+
+    params: Array
+    step: Array
+    gain: Array
+    information: Array
+
+
+class Seen(NamedTuple):
+    """The responses behind an E-step, and what it found of the subjects.
+
+    Attributes:
+        x: responses.
+        weights: how many subjects each row stands for.
+        item_weights: 1 for the items that abilities are estimated from, 0 for the others.
+        mean: posterior means on the z scale.
+        covariance: posterior covariances.
+        moments: number of subjects, mean of E[theta], mean of E[theta theta'].
+    """
+
+    x: Array
+    weights: Array
+    item_weights: Array
+    mean: Array
+    covariance: Array
+    moments: tuple[Array, Array, Array]
+
+
+class Ways(NamedTuple):
+    """How a step of EM is made into the next point (static).
+
+    Attributes:
+        lengthen: by the missing information.
+        rescale: else, whether the latent scale is removed.
+        full: whether the whole covariance is removed by that (no loading pattern).
+        correlated: whether the abilities' correlations are estimated.
+        gaps: whether any response is missing.
+    """
+
+    lengthen: bool
+    rescale: bool
+    full: bool
+    correlated: bool
+    gaps: bool
+
+
+def _lengthened(
+    point: EMPoint,
+    plain: EMPoint,
+    information: Array,
+    template: ItemModel,
+    seen: Seen,
+    constraints: Constraints,
+    ways: Ways,
+) -> EMPoint:
+    """The step of EM from ``point`` to ``plain`` as long as it should be."""
+    n, _, second = seen.moments
+    n_rows, n_items = seen.x.shape
+    # The length of a step needs no more than a sample of the rows.
+    pick = slice(None, None, max(1, int(n_rows * n_items / STEP_CELLS)))
+    weights = seen.weights[pick]
+    weights = weights * (n / weights.sum())
+    dims = second.shape[0]
+    root = correlation_root(point.population, dims)
+    mean = seen.mean[pick] @ root.T
+    covariance = root @ seen.covariance[pick] @ root.T
+    hot, mask = template.channels(seen.x[pick], 1, ways.gaps, weights.dtype)
+    counted = seen.item_weights if mask is None else mask * seen.item_weights
+    slopes, intercept = point.params[:, :dims], point.params[:, dims]
+    lower = point.params[:, -1] if point.params.shape[1] > dims + 1 else None
+    scores = item_scores(slopes, intercept, lower, mean, covariance, hot[0], counted)
+    by_free = jnp.zeros((0, dims, dims), root.dtype)
+    information_free = jnp.zeros((0, 0), root.dtype)
+    if ways.correlated:
+
+        def precision_of(free: Array) -> Array:
+            other = correlation_root(free, dims)
+            return jnp.linalg.inv(other @ other.T)
+
+        by_free = jnp.moveaxis(jax.jacfwd(precision_of)(point.population), -1, 0)
+        values, vectors = _positive(-jax.hessian(_agreement)(point.population, second))
+        information_free = n * (vectors * values) @ vectors.T
+    inside = (plain.params > constraints.lower) & (plain.params < constraints.upper)
+    active = constraints.free & inside
+    step = Displacement(
+        plain.params - point.params, (plain.population - point.population)[: len(by_free)]
+    )
+    way = whole_way(
+        step, information, information_free, active, scores, slopes, mean, covariance, weights,
+        by_free,
+    )  # fmt: skip
+    params = jnp.clip(point.params + way.params, constraints.lower, constraints.upper)
+    free = point.population + way.free if ways.correlated else plain.population
+    return EMPoint(jnp.where(active, params, plain.params), free)
+
+
+def finish(
+    point: EMPoint,
+    new: Any,
+    template: ItemModel,
+    seen: Seen,
+    constraints: Constraints,
+    expand: Array,
+    ways: Ways,
+) -> EMUpdate:
+    """Estimate the correlations, and make the step that ``ways`` asks for.
+
+    Args:
+        point: where the E-step was done.
+        new: what the M-step gives for the items.
+        template: the items.
+        seen: the E-step.
+        constraints: priors, fixed parameters, bounds.
+        expand: whether to do other than take the plain step.
+        ways: what, then.
+
+    Returns:
+        The update; its ``step`` is that of EM, in standard errors of the complete data.
+    """
+    n, mean, second = seen.moments
+    dims = mean.shape[0]
+    root_n = jnp.sqrt(n)
+    plain_free = point.population
+    if ways.correlated:
+        plain_free = _best_correlations(point.population, second)
+    plain = EMPoint(new.params, plain_free)
+    image, step, free = plain, new.step, plain_free
+    if ways.lengthen:
+        image = _lengthened(point, plain, new.information, template, seen, constraints, ways)
+        if point.params.shape[1] > dims + 1:  # far from the top, c bends the likelihood too much
+            near = new.step < NEAR
+            image = jax.tree.map(lambda a, b: jnp.where(near, a, b), image, plain)
+    elif ways.rescale:
+        eye = jnp.eye(dims, dtype=mean.dtype)
+        covariance = second - jnp.outer(mean, mean)
+        sd = jnp.sqrt(jnp.diagonal(covariance))
+        spread = _symmetric_root(covariance) if ways.full else jnp.diag(sd)
+        params = pack(unpack(template, new.params).rescale(mean, spread))
+        params = jnp.clip(params, constraints.lower, constraints.upper)
+        if ways.correlated:
+            free = free_correlations(covariance / jnp.outer(sd, sd))
+        image = EMPoint(params, free)
+        shift = jnp.maximum(jnp.abs(mean).max(), jnp.sqrt(2.0) * jnp.abs(spread - eye).max())
+        step = jnp.where(expand, jnp.maximum(step, root_n * shift), step)
+    if ways.correlated:
+        free = jnp.where(expand, free, plain_free)
+        moved = correlation_root(free, dims) - correlation_root(point.population, dims)
+        step = jnp.maximum(step, root_n * jnp.abs(moved).max())
+    image = jax.tree.map(lambda a, b: jnp.where(expand, a, b), image, plain)
+    metric = EMPoint(
+        jnp.diagonal(new.information, axis1=1, axis2=2), jnp.full_like(point.population, n)
+    )
+    prior = (seen.item_weights * log_prior(point.params, constraints)).sum()
+    return EMUpdate(image, plain, step, new.gain, metric, prior)

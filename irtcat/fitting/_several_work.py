@@ -1,0 +1,218 @@
+"""The iterations of a fit with several abilities: which nodes, from where, and kept where."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._types import FloatArray
+from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
+from irtcat.fitting._loop import Ended, run_em
+from irtcat.fitting._options import Options, loop_settings
+from irtcat.fitting._pattern import LatentDesign
+from irtcat.fitting._priors import PriorTable
+from irtcat.fitting._rows import Rows
+from irtcat.fitting._several import SeveralProblem, pair_template, run_several
+from irtcat.fitting._several_population import Ways
+from irtcat.fitting.em import EMPoint, EMState
+from irtcat.models import ItemModel, field_columns, unpack
+from irtcat.scoring import (
+    Grid,
+    Groups,
+    Own,
+    Several,
+    as_rule,
+    choose_nodes,
+    group_items,
+    n_nodes,
+    narrowest_sd,
+    own_rule,
+    posterior_modes,
+    row_chunks,
+)
+
+__all__ = ["Work", "iterate", "state_of"]
+
+REFINEMENTS = 3
+
+OWN_NOISE = 5e-6
+"""Nodes of their own move with the posteriors, and the objective by their error (relative)."""
+
+
+class Work:
+    """One fit on its way: the problem, and the ways to put another rule into it."""
+
+    def __init__(self, rows: Rows, design: LatentDesign, template: ItemModel, dtype: np.dtype):
+        self.rows, self.design, self.dtype = rows, design, dtype
+        self.bifactor = template.key == "bifactor"
+        self.group = group_items(design.pattern)[0]
+        self.template = (
+            pair_template(template, design.pattern, self.group) if self.bifactor else template
+        )
+        self.x = jax.device_put(rows.x, may_alias=True)
+
+    def choose(self, narrowest: float, steepest: float, nodes: int | None) -> Any:
+        """What makes the rule for posteriors of this SD and items of this slope."""
+        return choose_nodes(self.design.dims, self.bifactor, narrowest, steepest, nodes)
+
+    def rule(self, chosen: float | Own) -> Grid | Groups | Own:
+        """The nodes themselves, in working precision."""
+        return as_rule(chosen, self.design.pattern, self.bifactor, self.dtype)
+
+    def ways(self, prior: PriorTable, options: Options) -> Ways:
+        """How the steps of EM are made into points."""
+        lengthen = options.accelerate and not self.bifactor
+        rescale = options.expand and not prior.scaled
+        design = self.design
+        return Ways(lengthen, rescale, design.exploratory, design.correlated, self.rows.gaps)
+
+    def problem(self, rule: Grid | Groups | Own, prior: PriorTable, ways: Ways) -> SeveralProblem:
+        """All that stays the same during the iterations."""
+        n_points = n_nodes(rule)
+        if isinstance(rule, Own):
+            n_points *= self.rows.x.shape[1] * 4  # curves of every subject's own points
+        return SeveralProblem(
+            self.template,
+            self.x,
+            jnp.asarray(self.rows.weights, self.dtype),
+            jnp.asarray(~prior.aside, self.dtype),
+            self.rows.gaps,
+            self.reduced(prior).constraints,
+            rule,
+            jnp.asarray(row_chunks(len(self.rows.x), n_points)),
+            ways,
+            jnp.asarray(self.group, jnp.int32) if self.bifactor else None,
+        )
+
+    def reduced(self, prior: PriorTable) -> PriorTable:
+        """The constraints of the parameters as they are iterated (bifactor: pairs of slopes)."""
+        if not self.bifactor:
+            return prior
+        c = prior.constraints
+        columns = self.columns
+        row = np.arange(len(columns))[:, None]
+        three = [0, 1, self.design.dims]
+        free = np.asarray(c.free)[row, columns]
+        return prior._replace(
+            constraints=c._replace(
+                prior_mean=jnp.asarray(np.asarray(c.prior_mean)[row, columns]),
+                prior_precision=jnp.asarray(np.asarray(c.prior_precision)[row, columns]),
+                free=jnp.asarray(free),
+                lower=jnp.asarray(np.asarray(c.lower)[three]),
+                upper=jnp.asarray(np.asarray(c.upper)[three]),
+            )
+        )
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Columns of the general slope, the item's own specific slope, and the intercept."""
+        dims = self.design.dims
+        own = np.minimum(self.group + 1, dims - 1)
+        return np.column_stack([np.zeros_like(own), own, np.full_like(own, dims)])
+
+    def shrink(self, params: FloatArray) -> FloatArray:
+        """Parameters as they are iterated."""
+        if not self.bifactor:
+            return params
+        out = np.take_along_axis(params, self.columns, axis=1)
+        out[:, 1] *= (self.design.pattern[:, 1:] != 0).any(1)
+        return out
+
+    def widen(self, params: FloatArray) -> FloatArray:
+        """Undo `shrink`."""
+        if not self.bifactor:
+            return params
+        out = np.zeros((len(params), self.design.dims + 1))
+        np.put_along_axis(out, self.columns, params, axis=1)
+        return out
+
+    def widen_covariance(self, covariance: FloatArray) -> FloatArray:
+        """Blocks of all parameters from those of the iterated ones, NaN elsewhere."""
+        if not self.bifactor:
+            return covariance
+        n_params = self.design.dims + 1
+        out = np.full((len(covariance), n_params, n_params), np.nan)
+        row = np.arange(len(covariance))[:, None, None]
+        out[row, self.columns[:, :, None], self.columns[:, None, :]] = covariance
+        return out
+
+
+def _steepest(template: ItemModel, params: FloatArray) -> float:
+    slopes = params[:, list(field_columns(template, ["slope"]))]
+    return float(np.quantile(np.abs(slopes).max(axis=1), 0.9))
+
+
+def _first_covariance(work: Work, template: ItemModel, params: FloatArray) -> Any:
+    """Posterior modes and widths at the start."""
+    model = unpack(template, jnp.asarray(params, work.dtype))
+    n_cells = work.rows.x.shape[1] * (work.design.dims + 2) ** 2
+    chunks = jnp.asarray(row_chunks(len(work.rows.x), n_cells))
+    return posterior_modes(model, work.x, chunks, jnp.zeros((), work.dtype), gaps=work.rows.gaps)
+
+
+def state_of(point: EMPoint, belief: Several) -> EMState:
+    """Where to go on, with the posteriors as they were found."""
+    return EMState(point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
+
+
+def _checkpoint(work: Work, problem: SeveralProblem, options: Options) -> Checkpoint | None:
+    """Where the state is kept, if it is; `iterate` completes its settings in every turn."""
+    if options.checkpoint is None:
+        return None
+    given = (problem.template, problem.item_weights, problem.constraints, work.design.pattern)
+    data = digest(work.rows.x, work.rows.weights)
+    return Checkpoint(options.checkpoint, options.resume, Identity(data, digest(given), {}))
+
+
+def iterate(
+    work: Work, template: ItemModel, params: FloatArray, prior: PriorTable, options: Options
+) -> tuple[SeveralProblem, Ended]:
+    """Run EM; refine the grid and go on where it proves too coarse for the posteriors.
+
+    Each grid is a turn of its own for the checkpoint, which says what turn it is of.
+    """
+    design = work.design
+    dims = design.dims
+    n_pairs = dims * (dims - 1) // 2 if design.correlated else 0
+    modes = _first_covariance(work, template, params)
+    spread = narrowest_sd(np.asarray(modes.covariance))
+    chosen = work.choose(spread, _steepest(template, params), options.nodes)
+    point = EMPoint(jnp.asarray(work.shrink(params), work.dtype), jnp.zeros(n_pairs, work.dtype))
+    state = EMState(point, np.asarray(modes.mode, float), np.asarray(modes.covariance, float))
+    ways = work.ways(prior, options)
+    first, used = 0, 0
+    problem = work.problem(work.rule(chosen), prior, ways)
+    kept = _checkpoint(work, problem, options)
+    if kept is not None and kept.saved is not None and "turn" in kept.saved[0]["settings"]:
+        saved = kept.saved[0]["settings"]
+        first, used = saved["turn"], saved["used"]
+        chosen = own_rule(dims, options.nodes) if saved["spacing"] is None else saved["spacing"]
+    for turn in range(first, REFINEMENTS):
+        rule = work.rule(chosen)
+        problem = work.problem(rule, prior, ways)
+        least = OWN_NOISE if isinstance(rule, Own) else 0.0
+        settings = loop_settings(options, str(work.dtype), ways.lengthen or ways.rescale, least)
+        left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
+        if kept is not None:
+            stated = settings._asdict() | ways._asdict()
+            del stated["max_iterations"]
+            place = {"turn": turn, "used": used, "nodes": options.nodes}
+            place["spacing"] = None if isinstance(chosen, Own) else chosen
+            named = {"model": template.key, "precision": str(work.dtype)}
+            kept.identity = kept.identity._replace(settings={**stated, **place, **named})
+        ended = run_em(problem, state, left, options.progress, kept, run_several)
+        used += ended.n_iterations
+        if kept is not None:
+            kept.saved = None  # the next turn begins anew
+        now = np.asarray(ended.point.params, float)
+        spread = narrowest_sd(np.asarray(ended.belief.covariance))
+        finer = work.choose(spread, _steepest(work.template, now), options.nodes)
+        good = isinstance(rule, Own) or (
+            not isinstance(finer, Own) and n_nodes(work.rule(finer)) <= n_nodes(rule)
+        )
+        if good or turn + 1 == REFINEMENTS or used >= options.max_iterations:
+            break
+        chosen = finer
+        state = state_of(ended.point, ended.belief)
+    return problem, ended._replace(n_iterations=used)
