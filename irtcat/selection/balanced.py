@@ -44,27 +44,45 @@ def choose_balanced(task: Task) -> Choice:
     "score-optimal".
 
     Places are shared out over quota groups first, and in each over the items that at least half of
-    the subjects answered and the others, as these are in it. Under costs this is "robust".
+    the subjects answered and the others, as these are in it. Under a cost budget there are as many
+    places as items of mean cost that it buys (fewer where even the cheapest of the cells' eligible
+    items cost more), and the greedy choice is the better of two, by gain and by gain per cost.
     """
-    if task.limits.costs is not None:
-        return choose_robust(task)
-    cell, places = _cells(task)
+    limits = task.limits
+    n = limits.k
+    if limits.costs is not None and np.isfinite(limits.budget):
+        each = float(limits.costs[limits.allowed].mean())
+        n = int(min(n, max(limits.budget / max(each, 1e-12), limits.lower.sum(), 1)))
+    cell, inner = _laid_out(task, n)
+    while limits.costs is not None and inner.open().reserve > limits.budget:
+        if n <= limits.lower.sum() + 1:  # no room for cells: the quotas alone take the budget
+            return choose_robust(task)
+        n = max(int(0.9 * n), int(limits.lower.sum()) + 1)
+        cell, inner = _laid_out(task, n)
+    filler = task.rng.permutation(len(cell))
+    ledger, gains = grow(lambda: by_score(task), inner, filler)
+    chosen = np.array(ledger.chosen, int)
+    n_cells = len(inner.names)
+    size, used = (np.bincount(at, minlength=n_cells) for at in (cell[cell >= 0], cell[chosen]))
+    return Choice(chosen, gains, None, (size / np.maximum(used, 1))[cell[chosen]])
+
+
+def _laid_out(task: Task, n: int) -> tuple[IntArray, Constraints]:
+    """Cell of each item, and what n items in the cells' proportions have to keep to."""
+    cell, places = _cells(task, n)
     n_cells = len(places)
-    share = eligible_share(task.limits.k, len(task.scores.centred))
+    share = eligible_share(n, len(task.scores.centred))
     allowed = np.zeros(len(cell), bool)
     for c in range(n_cells):
         items = np.flatnonzero(cell == c)
-        n = max(np.ceil(share * len(items)), np.ceil(SPARE * places[c]))
-        allowed[task.rng.permutation(items)[: int(n)]] = True
-    limits = Constraints(
+        some = max(np.ceil(share * len(items)), np.ceil(SPARE * places[c]))
+        allowed[task.rng.permutation(items)[: int(some)]] = True
+    costs = task.limits.costs
+    least = np.zeros(n_cells, int) if costs is None else places
+    return cell, Constraints(
         int(places.sum()), allowed, np.maximum(cell, 0), tuple(map(str, range(n_cells))),
-        np.zeros(n_cells, int), places,
+        least, places, costs, task.limits.budget,
     )  # fmt: skip
-    filler = task.rng.permutation(len(cell))
-    ledger, gains = grow(lambda: by_score(task), limits, filler)
-    chosen = np.array(ledger.chosen, int)
-    size, used = (np.bincount(at, minlength=n_cells) for at in (cell[cell >= 0], cell[chosen]))
-    return Choice(chosen, gains, None, (size / np.maximum(used, 1))[cell[chosen]])
 
 
 def layout(n: int) -> tuple[int, int]:
@@ -92,14 +110,14 @@ def balanced_weights(responses: Responses, item_ids: np.ndarray) -> FloatArray:
     return weights / weights.sum()
 
 
-def _cells(task: Task) -> tuple[IntArray, IntArray]:
+def _cells(task: Task, n_places: int) -> tuple[IntArray, IntArray]:
     """Cell of each item (-1: not allowed), and the places of each cell."""
     limits = task.limits
     scores = task.scores
     slope: FloatArray = np.ones(len(task.item_ids))
-    if limits.k >= HALVES_FROM:
+    if n_places >= HALVES_FROM:
         slope = score_curves(np.clip(scores.centred + scores.means, 0, 1), 1.0).slope
-    shares = allocate(limits.k, limits.sizes, limits.lower, limits.upper)
+    shares = allocate(n_places, limits.sizes, limits.lower, limits.upper)
     # Items that few subjects answered tell little, so they are seldom picked; but they may be
     # another kind of item (newer ones, say), and each kind gets its share.
     rare = scores.answers < len(scores.centred) / 2
