@@ -2,9 +2,9 @@
 
 `balanced` picks the best items of a part of each cell drawn at random. With a small part it is a
 stratified sample, with all items eligible it is "score-optimal" within cells. Error within the
-calibrated range (interp) against error beyond it (extrap), averaged over ARC-C, IFEval and metabench
-after division by the stratified mean's error in the same runs; a point for each share, a line for
-each k.
+calibrated range (interp) against error beyond it (extrap), averaged over ARC-C, IFEval and
+metabench after division by the stratified mean's error in the same runs; a point for each share, a
+line for each k.
 
     python experiments/subset_selection/frontier.py --data FOLDER [--sets arc,ifeval] [--seeds 5]
 """
