@@ -24,11 +24,12 @@ from irtcat.selection import select
 
 __all__ = ["Demo", "run"]
 
-STRATEGIES = ("random", "stratified", "fisher", "information", "discrimination")
+STRATEGIES = ("random", "stratified", "fisher", "balanced")
+ESTIMATORS = ("mean", "irt", "auto")
 KS = (10, 30, 60, 100)
 SEEDS = (0, 1, 2)
 SHARE = 0.25
-METRICS = ("kendall", "spearman", "mae")
+METRICS = ("kendall", "mae")
 ITEMS_DRAWN = 5
 
 
@@ -49,7 +50,7 @@ class Demo:
     files: Mapping[str, Path]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per strategy and k: Kendall's tau-b, Spearman and MAE by estimator.
+        """One row per strategy and k: Kendall's tau-b and MAE by estimator.
 
         Means over the seeds; ``irt_kendall`` is the tau-b of the estimator "irt", and so on.
         """
@@ -83,7 +84,7 @@ def run(
     Returns:
         The results and the files: ``bank`` (bank.npz) and ``items`` (its table), ``leaderboard``
         (long table), ``summary``, ``held_out`` (score and rank of each subject held out, told
-        from k stratified items, beside the full ones), and the figures ``rank_correlation``,
+        from k items by default, beside the full ones), and the figures ``rank_correlation``,
         ``information`` and ``item_curves``.
 
     Raises:
@@ -106,7 +107,14 @@ def run(
     data = load("digits_crowd") if responses is None else responses
     data = data.without_duplicate_subjects()  # as `leaderboard.evaluate` does
     board = leaderboard.evaluate(
-        data, strategies, ks, "random", seeds, share=SHARE, progress=progress
+        data,
+        strategies,
+        ks,
+        "random",
+        seeds,
+        estimators=ESTIMATORS,
+        share=SHARE,
+        progress=progress,
     )
     calibration, held_out = leaderboard.split_subjects(data, "random", seeds[0], SHARE)
     fitted = fit(calibration, "2pl")
@@ -136,8 +144,8 @@ def _folder(out: str | os.PathLike[str]) -> Path:
 def _closer_look(fitted: Fit, held_out: Responses, k: int) -> pd.DataFrame:
     """Score and rank of each held-out subject told from k items, beside the full ones."""
     calibration = fitted.responses
-    subset = select(fitted.bank, k, "stratified", calibration)
-    told = predict(calibration, subset, held_out, fitted.bank, "irt").to_frame()
+    subset = select(fitted.bank, k, responses=calibration)
+    told = predict(calibration, subset, held_out).to_frame()
     score, others = full_scores(held_out), full_scores(calibration)
     rank = 1 + (others > score[:, None]).sum(axis=1)
     return told.assign(full_score=score, full_rank=rank, k=k)
