@@ -60,6 +60,23 @@ def test_better_than_means_for_subjects_like_the_calibrated_ones(calibration, al
     assert ((told.lower <= truth) & (truth <= told.upper)).mean() >= 0.8
 
 
+def test_everyone_with_items_of_its_own(calibration, alike):
+    """As an adaptive test leaves them: hard items for the strong, easy ones for the weak."""
+    rng = np.random.default_rng(8)
+    easiness = np.argsort(np.argsort(-calibration.to_numpy().mean(0))) / N_ITEMS
+    answers = alike.to_numpy().astype(int)
+    truth = full_scores(alike)
+    for row, score in enumerate(truth):
+        near = np.argsort(np.abs(easiness - score) + rng.uniform(0, 0.2, N_ITEMS))
+        answers[row, near[25:]] = -1
+    asked = Responses.from_array(answers, item_ids=alike.item_ids)
+    every = select(None, N_ITEMS, "random", calibration)
+    told = predict(calibration, every, asked, interval=0.9)
+    assert error(told, alike) < 0.6 * error(predict(calibration, every, asked, None, "mean"), alike)
+    assert ((told.lower <= truth) & (truth <= told.upper)).mean() >= 0.8
+    assert np.mean(told.upper - told.lower) < 0.35
+
+
 def test_no_collapse_beyond_the_calibrated_subjects(calibration, beyond):
     subset = select(None, 60, responses=calibration)
     told = predict(calibration, subset, beyond, interval=0.9)

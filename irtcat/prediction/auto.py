@@ -9,6 +9,7 @@ by cross-validation in which the items are chosen anew each time; how far a new 
 taken for one of them is decided from its own answers.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,10 @@ SLOPE_SDS = (0.25, SLOPE_SD, 1.0)
 
 GRID = np.linspace(-9, 9, 541)
 FOLDS = 5
+FEWEST_NEAR = 20
+FEW_GAPS = 0.1
+"""Share of the chosen items that a subject may leave out and still be judged with the others."""
+
 LEAST_SUBJECTS = 8
 MOST_SUBJECTS = 1500
 """Items are chosen anew in the cross-validation on so many calibrated subjects at most."""
@@ -70,7 +75,9 @@ def predict_auto(task: Task) -> Estimate:
 
     The cross-validation chooses the items anew with the subset's own strategy, where that needs
     only responses; for items that came about otherwise it takes them as chosen without
-    regard to the calibrated subjects. With fewer than 8 calibrated subjects the weighted
+    regard to the calibrated subjects. A new subject that answered but a part of the items (its own,
+    in an adaptive test) is judged by that part alone, and so is the quarter of the calibrated
+    ones nearest to it. With fewer than 8 calibrated subjects the weighted
     mean is all there is.
 
     References:
@@ -103,20 +110,80 @@ def _pooled(new: Parts, told: Parts, prior: float, outside: FloatArray) -> Float
     return outside
 
 
+class Calibrated:
+    """What the calibrated subjects tell whatever the new ones answered.
+
+    Attributes:
+        x: their scores on all items, gaps filled.
+        y: their full scores.
+        fold: the fold in which each is left out.
+        curves: the items' curves, for each of `SLOPE_SDS`.
+        inner: the curves without each fold.
+    """
+
+    def __init__(self, task: Task):
+        self.x = filled_scores(task.calibration)[task.usable]
+        self.y = task.targets
+        self.fold = np.random.default_rng(12345).permutation(len(self.y)) % FOLDS
+        self.curves = [score_curves(self.x, sd) for sd in SLOPE_SDS]
+        self.inner = [score_curves(self.x[self.fold != f]) for f in range(FOLDS)]
+
+
 def _estimate(task: Task, pooled: bool) -> Estimate:
-    """Both estimators of this module."""
+    """Both estimators of this module; subjects with gaps by the items that they answered."""
     if len(task.usable) < LEAST_SUBJECTS:
         simple = predict_weighted(task)
         how = np.full(len(task.x), "weighted mean", dtype=object)
         note = np.full(len(task.x), f"fewer than {LEAST_SUBJECTS} calibrated subjects", object)
         return simple._replace(flags=note, how=how)
-    x = filled_scores(task.calibration)[task.usable]
-    y, t = task.targets, task.item_weights
-    told, penalty, blend = _learn(task, x, y)
+    calibrated = Calibrated(task)
+    seen = ~np.isnan(task.x)
+    share = seen.mean(axis=1)
+    own = (share > 0) & (share < 1 - FEW_GAPS)
+    if not own.any():
+        return _together(task, calibrated, pooled)
+    parts, rows = [], []
+    if not own.all():
+        rows.append(np.flatnonzero(~own))
+        parts.append(_together(_part(task, rows[0]), calibrated, pooled))
+    for pattern, at in patterns(task.x[own]):
+        rows.append(np.flatnonzero(own)[at])
+        some = _part(task, rows[-1], np.flatnonzero(pattern))
+        parts.append(_together(some, calibrated, pooled, own=True))
+    order = np.argsort(np.concatenate(rows))
+    return Estimate(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+
+
+def _part(task: Task, rows: IntArray, items: IntArray | None = None) -> Task:
+    """The same for some of the new subjects, and by some of the chosen items."""
+    if items is None:
+        return replace(task, answers=task.answers.subset(subjects=rows))
+    weights = task.weights[items]
+    weights = weights / weights.sum() if weights.sum() > 0 else np.full(len(items), 1 / len(items))
+    return replace(
+        task,
+        answers=task.answers.subset(subjects=rows, items=items),
+        weights=weights,
+        probabilities=task.probabilities[items],
+        again=None,
+    )
+
+
+def _together(task: Task, calibrated: Calibrated, pooled: bool, own: bool = False) -> Estimate:
+    """The estimate of subjects who answered (all but) the same items.
+
+    Items of a subject's ``own`` were chosen for its ability, and say less of other subjects.
+    """
+    x, y, t = calibrated.x, calibrated.y, task.item_weights
+    curves = calibrated.curves
+    each = [equate(c, task.chosen, task.weights, t, task.x) for c in curves]
+    among = np.arange(len(y))
+    if own:
+        gap = np.abs(y - each[1][0].mean())
+        among = np.argsort(gap, kind="stable")[: max(FEWEST_NEAR, len(y) // 4)]
+    told, penalty, blend = _learn(task, calibrated, among)
     within = blend * told.regression + (1 - blend) * told.equated
     prior, mixed = _prior(told, within, y)
-    curves = [score_curves(x, sd) for sd in SLOPE_SDS]
-    each = [equate(c, task.chosen, task.weights, t, task.x) for c in curves]
     equated, sd = each[1]
     spread = np.ptp([part[0] for part in each], axis=0) / 2
     at = logit(np.clip(equated, 0.005, 0.995))
@@ -130,11 +197,11 @@ def _estimate(task: Task, pooled: bool) -> Estimate:
     inner = blend * regression + (1 - blend) * equated
     score = (1 - outside) * inner + outside * equated
     z = ndtri(0.5 + task.interval / 2)
-    errors = np.abs(mixed - y)
+    errors = np.abs(mixed - y)[among]
     n = len(errors)
     near = float(np.quantile(errors, min(1.0, np.ceil((n + 1) * task.interval) / n))) / z
-    sampling = max(float(np.mean(told.sd**2)), 1e-12)
-    wider = np.sqrt(np.mean((told.equated - y) ** 2) / sampling)
+    sampling = max(float(np.mean(told.sd[among] ** 2)), 1e-12)
+    wider = np.sqrt(np.mean((told.equated - y)[among] ** 2) / sampling)
     far = np.maximum(np.sqrt((np.clip(wider, *WIDER) * sd) ** 2 + (spread / z) ** 2), near)
     lower, upper = mixture_interval(inner, near, equated, far, outside, task.interval)
     how = np.where(outside > 0.5, "equating", "regression").astype(object)
@@ -164,24 +231,24 @@ def _reasons(
     return reasons
 
 
-def _learn(task: Task, x: FloatArray, y: FloatArray) -> tuple[Parts, int, float]:
-    """Cross-validated estimates, the best penalty (its number) and the best blend."""
+def _learn(task: Task, calibrated: Calibrated, among: IntArray) -> tuple[Parts, int, float]:
+    """Cross-validated estimates; the penalty (its number) and the blend best ``among`` some."""
+    x, y, fold = calibrated.x, calibrated.y, calibrated.fold
     rows = np.arange(len(y))
     if len(rows) > MOST_SUBJECTS:
         rows = np.sort(np.random.default_rng(0).permutation(len(y))[:MOST_SUBJECTS])
-    fold = np.random.default_rng(12345).permutation(len(y)) % FOLDS
     path, equated, sd = np.zeros((len(PENALTIES), len(y))), np.zeros(len(y)), np.zeros(len(y))
     for f in range(FOLDS):
         out = fold == f
         inner = rows[~out[rows]]
         chosen, weights = _chosen_anew(task, inner)
         path[:, out] = ridge_path(x[~out][:, chosen], y[~out], x[out][:, chosen], PENALTIES)
-        curves = score_curves(x[~out])
         equated[out], sd[out] = equate(
-            curves, chosen, weights, task.item_weights, x[out][:, chosen]
+            calibrated.inner[f], chosen, weights, task.item_weights, x[out][:, chosen]
         )
     blends = np.linspace(0, 1, 21)
-    loss = np.array([[np.mean((w * r + (1 - w) * equated - y) ** 2) for w in blends] for r in path])
+    off, out_by = path[:, among] - y[among], (equated - y)[among]
+    loss = np.array([[np.mean((w * r + (1 - w) * out_by) ** 2) for w in blends] for r in off])
     penalty, at = np.unravel_index(loss.argmin(), loss.shape)
     return Parts(path[penalty], equated, sd), int(penalty), float(blends[at])
 
