@@ -1,0 +1,36 @@
+"""Adaptive tests: one engine for a live session and a hundred thousand simulated ones."""
+
+from irtcat.cat._parts import Part, part
+from irtcat.cat._pool import Counts, Pool
+from irtcat.cat._prepare import prepare
+from irtcat.cat._state import CatState, Look
+from irtcat.cat.config import Config
+from irtcat.cat.content import CONTENT
+from irtcat.cat.criteria import CRITERIA
+from irtcat.cat.engine import start, step
+from irtcat.cat.estimators import CONSTANT, ESTIMATORS
+from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.starting import START
+from irtcat.cat.stopping import STOPPING, all_of, any_of
+
+__all__ = [
+    "CONSTANT",
+    "CONTENT",
+    "CRITERIA",
+    "ESTIMATORS",
+    "EXPOSURE",
+    "START",
+    "STOPPING",
+    "CatState",
+    "Config",
+    "Counts",
+    "Look",
+    "Part",
+    "Pool",
+    "all_of",
+    "any_of",
+    "part",
+    "prepare",
+    "start",
+    "step",
+]
