@@ -3,6 +3,7 @@
 from irtcat.cat._parts import Part, part
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
+from irtcat.cat._report import Report
 from irtcat.cat._state import CatState, Look
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT
@@ -10,6 +11,7 @@ from irtcat.cat.criteria import CRITERIA
 from irtcat.cat.engine import start, step
 from irtcat.cat.estimators import CONSTANT, ESTIMATORS
 from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.simulation import calibrate_exposure, replay, simulate
 from irtcat.cat.starting import START
 from irtcat.cat.stopping import STOPPING, all_of, any_of
 
@@ -27,10 +29,14 @@ __all__ = [
     "Look",
     "Part",
     "Pool",
+    "Report",
     "all_of",
     "any_of",
+    "calibrate_exposure",
     "part",
     "prepare",
+    "replay",
+    "simulate",
     "start",
     "step",
 ]

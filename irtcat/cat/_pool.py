@@ -1,7 +1,7 @@
 """Pool: the items of a bank as an adaptive test sees them, their curves tabulated once."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.information import item_information
 from irtcat.models import ItemModel, LinkModel, OnePL, Rasch, TwoPL
+from irtcat.models._links import Asymptotes
 
 __all__ = [
     "Counts",
@@ -35,10 +36,10 @@ class Counts(NamedTuple):
         sessions: number of sessions.
     """
 
-    limit: Array
-    given: Array
-    eligible: Array
-    sessions: Array
+    limit: Any
+    given: Any
+    eligible: Any
+    sessions: Any
 
 
 class Pool(NamedTuple):
@@ -129,13 +130,16 @@ def information_at(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, " 
     if not isinstance(model, LinkModel):
         return item_information(model, theta[None])[:, 0]
     coefficients, gaps = jax.vmap(lambda item: item.predictors())(model)
-    z = [c[None, :, 0] + c[None, :, 1] * theta for c in jnp.moveaxis(coefficients, 1, 0)]
-    slopes = list(jnp.moveaxis(coefficients[..., 1], 1, 0))
-    none = jnp.zeros_like(jnp.stack(z))
-    terms = model.link.terms(z, list(gaps.T), none, jnp.ones_like(z[0]))
+    intercepts, slopes = (list(jnp.moveaxis(coefficients[..., i], 1, 0)) for i in (0, 1))
+    # The asymptotes do not depend on ability: computed once where abilities are many.
+    moving = 1 if isinstance(model.link, Asymptotes) else len(slopes)
+    z = [d[None] + a * theta for d, a in zip(intercepts[:moving], slopes[:moving], strict=True)]
+    z += [d[None] for d in intercepts[moving:]]
+    terms = model.link.terms(z, list(gaps.T), jnp.zeros_like(jnp.stack(z)), jnp.ones_like(z[0]))
     total = jnp.zeros_like(slopes[0])
     for (m, n), weight in terms.weight.items():
-        total = total + (1 if m == n else 2) * slopes[m] * slopes[n] * weight[0]
+        if max(m, n) < moving:
+            total = total + (1 if m == n else 2) * slopes[m] * slopes[n] * weight[0]
     return total
 
 

@@ -319,7 +319,7 @@ def score_optimal(look: Look) -> Values:
     before = w @ whole**2 + w @ spread
     own = pool.score_weights[:, None] * pool.mean
     m0 = pool.p @ w
-    m1 = pool.p @ (w * whole) - jnp.einsum("ikq,iq,q->ik", pool.p, own, w)
+    m1 = pool.p @ (w * whole) - (pool.p * own[:, None]) @ w
     second = before - w @ spread - 2 * own @ (w * whole) + own**2 @ w
     rest = w @ spread - (pool.score_weights**2)[:, None] * pool.variance @ w
     explained = jnp.where(m0 > 0, m1**2 / jnp.maximum(m0, TINY), 0).sum(axis=1)
