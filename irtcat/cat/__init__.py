@@ -1,5 +1,6 @@
 """Adaptive tests: one engine for a live session and a hundred thousand simulated ones."""
 
+from irtcat.cat._explain import explain
 from irtcat.cat._parts import Part, part
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
@@ -8,12 +9,15 @@ from irtcat.cat._state import CatState, Look
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT
 from irtcat.cat.criteria import CRITERIA
+from irtcat.cat.driving import run, run_async
 from irtcat.cat.engine import start, step
 from irtcat.cat.estimators import CONSTANT, ESTIMATORS
 from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.session import Session
 from irtcat.cat.simulation import calibrate_exposure, replay, simulate
 from irtcat.cat.starting import START
 from irtcat.cat.stopping import STOPPING, all_of, any_of
+from irtcat.cat.store import Store, StoreError
 
 __all__ = [
     "CONSTANT",
@@ -30,12 +34,18 @@ __all__ = [
     "Part",
     "Pool",
     "Report",
+    "Session",
+    "Store",
+    "StoreError",
     "all_of",
     "any_of",
     "calibrate_exposure",
+    "explain",
     "part",
     "prepare",
     "replay",
+    "run",
+    "run_async",
     "simulate",
     "start",
     "step",

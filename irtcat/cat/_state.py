@@ -13,7 +13,7 @@ from irtcat.cat._pool import Pool, information_at, probabilities_at
 if TYPE_CHECKING:
     from irtcat.cat.config import Config
 
-__all__ = ["NONE", "CatState", "Look", "log_prior", "uniforms"]
+__all__ = ["NONE", "CatState", "Look", "log_prior", "lottery", "uniforms"]
 
 NONE = -1
 """Stands for "no item" and "no answer"."""
@@ -89,9 +89,17 @@ def log_prior(kind: str, prior: Array, information: Array, theta: Array) -> Arra
 
 def uniforms(state: CatState, purpose: int, step: Any, shape: tuple[int, ...]) -> Array:
     """Uniform numbers in [0, 1) of the session for one purpose at one step."""
-    key = jax.random.wrap_key_data(state.seed)
-    key = jax.random.fold_in(jax.random.fold_in(key, purpose), step)
-    return jax.random.uniform(key, shape, state.log_like.dtype)
+    return _uniform(state.seed, purpose, step, shape, state.log_like.dtype)
+
+
+def _uniform(seed: Array, purpose: int, step: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+    key = jax.random.fold_in(jax.random.wrap_key_data(seed), purpose)
+    return jax.random.uniform(jax.random.fold_in(key, step), shape, dtype)
+
+
+def lottery(seed: Array, n_items: int, dtype: Any) -> Array:
+    """A number for each item, the same throughout a session."""
+    return _uniform(seed, LOTTERY, 0, (n_items,), dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,4 +172,4 @@ class Look:
     @cached_property
     def lot(self) -> Float[Array, " items"]:
         """A uniform random number for each item, the same throughout the session."""
-        return uniforms(self.state, LOTTERY, 0, (self.pool.n_items,))
+        return lottery(self.state.seed, self.pool.n_items, self.log_like.dtype)

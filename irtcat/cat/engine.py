@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat.cat._pool import Pool
-from irtcat.cat._state import NONE, CatState, Look
+from irtcat.cat._state import NONE, CatState, Look, lottery
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT, without_enemies
 from irtcat.cat.criteria import CRITERIA, expected_variance
@@ -273,6 +273,12 @@ step_compiled = functools.partial(jit, static_argnames=("config",))(_step)
 def seed_words(seed: int, stream: int = 0) -> np.ndarray:
     """The two words that all randomness of one session comes from."""
     return np.random.SeedSequence([seed, stream]).generate_state(2).astype(np.uint32)
+
+
+def lots(seed: int, n_items: int) -> np.ndarray:
+    """The numbers by which a lottery let items into the session of a seed (float64)."""
+    with precision("float64"):
+        return np.asarray(lottery(jnp.asarray(seed_words(seed)), n_items, jnp.float64))
 
 
 def start(
