@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -58,8 +59,7 @@ def explain(
         asked = asked[asked >= 0]
         given = np.array(state.given)
         given[asked] = False
-
-        values, chosen_by, stages = _told(pool, config, state._replace(given=given))
+        values, chosen_by, stages = _told(pool, config, state._replace(given=jnp.asarray(given)))
     value = np.asarray(values, float)
     order = np.argsort(-value, kind="stable")
     rank = np.empty(len(value), int)

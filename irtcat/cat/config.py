@@ -22,6 +22,7 @@ __all__ = ["PRIORS", "Config"]
 
 PRIORS = ("normal", "uniform", "jeffreys")
 MOST_NODES = 2001
+LENGTH = 30
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Config:
         start: a name of `START`, or a part with options: how the first items are chosen.
         prior: "normal" (by default the bank's population), "uniform" within the fences, or
             "jeffreys" (the root of the test information).
-        max_items: no session is longer.
+        max_items: no session is longer; 0 (the default) for the longest that a length rule says, or
+            30 where none does.
         min_items: no stopping rule acts before.
         batch: number of items that are asked at a time, chosen jointly.
         fences: lowest and highest ability that estimates may take, on the bank's scale; by default
@@ -76,7 +78,7 @@ class Config:
     content: Any = ()
     start: Any = "criterion"
     prior: str = "normal"
-    max_items: int = 30
+    max_items: int = 0
     min_items: int = 0
     batch: int = 1
     fences: tuple[float, float] | None = None
@@ -100,14 +102,14 @@ class Config:
         check_choice("estimator", self.estimator, ESTIMATORS)
         check_choice("prior", self.prior, PRIORS)
         check_choice("constant", self.constant, CONSTANT)
-        check_count("max_items", self.max_items)
+        check_count("max_items", self.max_items, 0)
+        self._set("stopping", self._stopping())
         check_count("min_items", self.min_items, 0, self.max_items)
         check_count("batch", self.batch, 1, self.max_items)
         check_positive("constant_step", self.constant_step)
         check_positive("acceleration", self.acceleration)
         if self.nodes is not None:
             check_count("nodes", self.nodes, 5, MOST_NODES)
-        self._set("stopping", self._stopping())
         self._set("exposure", _known("exposure", self.exposure, EXPOSURE, 2))
         self._set("start", _known("start", self.start, START, 2))
         several = self.content if isinstance(self.content, (list, tuple)) else (self.content,)
@@ -141,6 +143,10 @@ class Config:
         if isinstance(given, str) and given not in STOPPING:
             given = parse_stopping(given)
         rule = as_part("stopping", given)
+        lengths = [leaf.get("at") for leaf in leaves(rule) if leaf.name == "length"]
+        if self.max_items == 0:
+            known = [at for at in lengths if isinstance(at, int) and at > 0]
+            self._set("max_items", max(known, default=LENGTH))
         if rule == Part("length"):
             rule = Part("length", (("at", self.max_items),))
         for leaf in leaves(rule):

@@ -276,7 +276,7 @@ class Session:
         with precision("float64"):
             look = look_at(self._pool, self.config, self.state)
             score, variance = score_moments(look)
-            out = {
+            out: dict[str, Any] = {
                 "theta": float(self.state.theta),
                 "se": float(self.state.se),
                 "n_items": int(self.state.n),
