@@ -124,6 +124,7 @@ def _expected_information(look: Look, observed: bool) -> Values:
     """Information of each item at the estimate that each of its answers would lead to."""
     pool = look.pool
     n_categories = pool.log_p.shape[1]
+    p = look.p
 
     def after(item: Array, answer: Array) -> Array:
         """Information at the estimate after this answer to this item."""
@@ -149,7 +150,7 @@ def _expected_information(look: Look, observed: bool) -> Values:
     def both(item: Array) -> Array:
         answers = jnp.arange(n_categories, dtype=jnp.int32)
         value = jax.vmap(after, (None, 0))(item, answers)
-        return (look.p[item] * jnp.where(look.p[item] > 0, value, 0)).sum()
+        return (p[item] * jnp.where(p[item] > 0, value, 0)).sum()
 
     return jax.lax.map(both, jnp.arange(pool.n_items, dtype=jnp.int32), batch_size=64)
 

@@ -12,6 +12,7 @@ from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat.cat import (
     CONTENT,
+    CRITERIA,
     EXPOSURE,
     START,
     STOPPING,
@@ -277,6 +278,35 @@ def test_several_maxima(bank30):
     own = bank.probability(theta)
     found = (right * np.log(own.T) + (seen - right) * np.log1p(-own.T)).sum(axis=1)
     assert (found >= best - 1e-10).all()
+
+
+@pytest.mark.parametrize("model", ["3pl", "graded", "nominal"])
+def test_every_criterion_values_every_item(model):
+    """Each from a fresh look: finite, and as many as there are items."""
+    rng = np.random.default_rng(2)
+    if model == "3pl":
+        bank = ItemBank.from_parameters(rng.uniform(0.5, 2, 9), rng.normal(size=9), 0.2)
+    else:
+        b = np.sort(rng.normal(size=(9, 3)), axis=1)
+        b[::2, 2] = np.nan  # items with fewer categories among them
+        a = np.where(np.isnan(b), np.nan, [0.0, 1.0, 2.0]) if model == "nominal" else 1.2
+        bank = ItemBank.from_thresholds(a, b, model)
+    config = Config(criterion="thopt", max_items=9)
+    pool = prepare(bank, config)
+
+    @jit
+    def values(pool, items, answers):
+        state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
+        return {name: f(engine.look_at(pool, config, state)) for name, f in CRITERIA.items()}
+
+    items = np.array([3, 0, *[-1] * 7], np.int32)
+    found = values(pool, items, np.array([1, 0, *[-1] * 7], np.int32))
+    for name, value in found.items():
+        assert value.shape == (9,), name
+        assert np.isfinite(value).all(), name
+    for name in ("mfi", "mpwi", "klp", "gdip", "mutual-information", "score-optimal"):
+        assert (np.asarray(found[name]) >= -1e-12).all(), name
+    assert (np.asarray(found["mepv"]) < 0).all()
 
 
 def sample(rule):
