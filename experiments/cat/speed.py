@@ -17,9 +17,6 @@ import pandas as pd
 
 from irtcat import ItemBank
 from irtcat.cat import CRITERIA, Config, Session, Store, prepare, simulate, start, step
-from irtcat.cat.engine import look_at
-from irtcat._compile import jit
-from irtcat._precision import precision
 
 HERE = Path(__file__).parent
 N, ITEMS, LENGTH = 5000, 500, 30
@@ -27,7 +24,11 @@ N, ITEMS, LENGTH = 5000, 500, 30
 
 def make(n_items, seed=0):
     rng = np.random.default_rng(seed)
-    a, b, c = rng.uniform(0.7, 2, n_items), rng.normal(size=n_items), rng.uniform(0.1, 0.25, n_items)
+    a, b, c = (
+        rng.uniform(0.7, 2, n_items),
+        rng.normal(size=n_items),
+        rng.uniform(0.1, 0.25, n_items),
+    )
     return a, b, c
 
 

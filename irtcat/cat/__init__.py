@@ -13,7 +13,9 @@ from irtcat.cat.driving import run, run_async
 from irtcat.cat.engine import start, step
 from irtcat.cat.estimators import CONSTANT, ESTIMATORS
 from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.forms import Forms, assemble
 from irtcat.cat.session import Session
+from irtcat.cat.several import SEVERAL, next_several, simulate_several
 from irtcat.cat.simulation import calibrate_exposure, replay, simulate
 from irtcat.cat.starting import START
 from irtcat.cat.stopping import STOPPING, all_of, any_of
@@ -25,11 +27,13 @@ __all__ = [
     "CRITERIA",
     "ESTIMATORS",
     "EXPOSURE",
+    "SEVERAL",
     "START",
     "STOPPING",
     "CatState",
     "Config",
     "Counts",
+    "Forms",
     "Look",
     "Part",
     "Pool",
@@ -39,14 +43,17 @@ __all__ = [
     "StoreError",
     "all_of",
     "any_of",
+    "assemble",
     "calibrate_exposure",
     "explain",
+    "next_several",
     "part",
     "prepare",
     "replay",
     "run",
     "run_async",
     "simulate",
+    "simulate_several",
     "start",
     "step",
 ]
