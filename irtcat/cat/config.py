@@ -18,7 +18,7 @@ from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.starting import START
 from irtcat.cat.stopping import STOPPING, leaves, parse_stopping
 
-__all__ = ["PRIORS", "Config"]
+__all__ = ["PRIORS", "Config", "document_hash"]
 
 PRIORS = ("normal", "uniform", "jeffreys")
 MOST_NODES = 2001
@@ -196,8 +196,12 @@ class Config:
 
     def hash(self) -> str:
         """SHA-256 of the configuration, in hexadecimal: what a session is frozen by."""
-        text = json.dumps(self.to_json(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return document_hash(self.to_json())
+
+
+def document_hash(document: Mapping[str, Any]) -> str:
+    """SHA-256 of a JSON document, whatever the order of its fields."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _combined(value: Any) -> Any:

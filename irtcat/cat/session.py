@@ -23,7 +23,7 @@ from irtcat.cat._explain import explain
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._state import NONE, CatState
-from irtcat.cat.config import Config
+from irtcat.cat.config import Config, document_hash
 from irtcat.cat.engine import look_at, start, step
 from irtcat.cat.stopping import CLASSIFIERS, classify, leaves, score_moments
 from irtcat.models import item_categories
@@ -328,9 +328,9 @@ class Session:
             raise argument_error("document", f"of version {VERSION} or before", document["version"])
         if bank_hash(bank) != document["bank"]:
             raise argument_error("bank", "the bank the session was begun on", bank)
-        config = Config.from_json(document["config"])
-        if config.hash() != document["config_hash"]:
+        if document_hash(document["config"]) != document["config_hash"]:
             raise argument_error("document", "with the configuration it was begun with", "another")
+        config = Config.from_json(document["config"])
         session = cls(bank, config, {k: v for k, v in document.items() if k != "events"}, pool)
         session.take_events(document["events"])
         return session

@@ -26,7 +26,7 @@ from irtcat._checks import InputError, argument_error
 from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
-from irtcat.cat.config import Config
+from irtcat.cat.config import Config, document_hash
 from irtcat.cat.engine import lots
 from irtcat.cat.exposure import UPDATES, updated
 from irtcat.cat.session import Event, Session, bank_hash, head_of
@@ -227,9 +227,9 @@ class Store:
             events = self._events(str(session_id))
         digest, head = row[0], json.loads(row[1])
         bank = self._bank(digest)
-        config = Config.from_json(head["config"])
-        if config.hash() != head["config_hash"]:
+        if document_hash(head["config"]) != head["config_hash"]:
             raise StoreError(f"{self.path}: the configuration of {session_id} was changed.")
+        config = Config.from_json(head["config"])
         session = Session(bank, config, head, self._pool_of(bank, config, digest))
         session.take_events(events)
         session._store = self
