@@ -62,14 +62,14 @@ def catsim_run(a, b, c, theta):
     from catsim.initialization import FixedPointInitializer
     from catsim.selection import MaxInfoSelector
     from catsim.simulation import Simulator
-    from catsim.stopping import MaxItemStopper
+    from catsim.stopping import TestLengthStopper
 
     items = np.column_stack([a, b, c, np.ones(len(a))])
-    simulator = Simulator(items, theta)
-    simulator.simulate(
-        FixedPointInitializer(0), MaxInfoSelector(), NumericalSearchEstimator(),
-        MaxItemStopper(LENGTH),
+    simulator = Simulator(
+        items, theta, FixedPointInitializer(0), MaxInfoSelector(), NumericalSearchEstimator(),
+        TestLengthStopper(max_items=LENGTH),
     )  # fmt: skip
+    simulator.simulate()
     return np.array([each[-1] for each in simulator.estimations])
 
 

@@ -137,7 +137,7 @@ def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array]]:
         values = CONTENT[rule.name](look, values, **rule.kwargs())
         note(f"content rule {rule.name}", values)
     if config.content:  # a rule that would close everything is passed over
-        values = jnp.where(slot | ~(values > -jnp.inf).any(), plain, values)
+        values = jnp.where(slot | (values.max() == -jnp.inf), plain, values)
     values = START[config.start.name](look, values, **config.start.kwargs())
     return values, stages
 
@@ -146,6 +146,7 @@ def _next_item(look: Look, values: Array) -> Array:
     """The next item, by all rules; `NONE` where none is left."""
     pool, config, state = look.pool, look.config, look.state
     values, _ = open_values(look, values)
+    values = jax.lax.optimization_barrier(values)  # computed once, not in every pass over it
     item = EXPOSURE[config.exposure.name](look, values, **config.exposure.kwargs())
     item = item.astype(jnp.int32)
     n_first = pool.first.shape[0]
@@ -154,8 +155,8 @@ def _next_item(look: Look, values: Array) -> Array:
         first = pool.first[jnp.minimum(place, n_first - 1)]
         here = (place < n_first) & state.open[first] & ~state.given[first]
         item = jnp.where(here, first, item)
-        return jnp.where(here | (values > -jnp.inf).any(), item, NONE)
-    return jnp.where((values > -jnp.inf).any(), item, NONE)
+        return jnp.where(here | (values.max() > -jnp.inf), item, NONE)
+    return jnp.where(values.max() > -jnp.inf, item, NONE)
 
 
 def _split(mass: Array, pool: Pool, item: Array) -> Array:

@@ -28,10 +28,14 @@ def check_rate(rate: float) -> None:
 
 
 def first_best(values: Array) -> Array:
-    """The place of the greatest value; of equal ones the first. Ten times as fast as argmax."""
-    places = jnp.arange(len(values), dtype=values.dtype)
-    found = jnp.where(values == values.max(), places, len(values) - 1.0)
-    return found.min().astype(jnp.int32)
+    """The place of the greatest value; of equal ones the first.
+
+    In passes that the processor does several elements at a time, which argmax is not.
+    """
+    n = len(values)
+    places = jnp.arange(n, 0, -1).astype(values.dtype)
+    held = jax.lax.optimization_barrier(jnp.where(values == values.max(), places, 0))
+    return jnp.int32(n) - held.max().astype(jnp.int32)
 
 
 def best(look: Look, values: Array) -> Array:
@@ -61,7 +65,7 @@ def randomesque(look: Look, values: Array, *, k: int = 5) -> Array:
 def _through(look: Look, values: Array, passed: Array) -> Array:
     """The best of the items let through; where there is none, the best of all."""
     kept = jnp.where(passed, values, -jnp.inf)
-    return first_best(jnp.where((kept > -jnp.inf).any(), kept, values))
+    return first_best(jnp.where(kept.max() > -jnp.inf, kept, values))
 
 
 def sympson_hetter(look: Look, values: Array, *, rate: float = 0.2) -> Array:
