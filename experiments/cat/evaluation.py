@@ -64,6 +64,10 @@ def one(data, kind, seed, ks):
             config = Config(criterion=criterion, max_items=k)
             report = replay(bank, held, config, seed, precision="float32")
             rows.append({"k": k, "way": f"adaptive {criterion}", **figures(report.score, full)})
+        config = Config(criterion="mutual-information", max_items=k, fences=(-8, 8))
+        report = replay(bank, held, config, seed, prior=(0, 3), precision="float32")
+        way = "adaptive mutual-information, prior N(0, 3)"
+        rows.append({"k": k, "way": way, **figures(report.score, full)})
         for strategy, estimator in (("balanced", "auto"), ("random", "mean"), ("fisher", "irt")):
             subset = irtcat.select(bank, k, strategy, known, seed)
             answers = held.subset(items=subset.item_ids)

@@ -8,7 +8,9 @@ import pandas as pd
 
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import kendall_tau_b
+from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts
+from irtcat.cat._prepare import prepare
 from irtcat.cat.config import Config
 from irtcat.cat.stopping import leaves
 
@@ -37,6 +39,7 @@ class Report:
         score: predicted mean score on the whole bank, 0 to 1.
         score_sd: its standard deviation.
         full_score: the actual score on the whole bank, where it is known.
+        priors: mean and SD of each subject's prior.
         counts: exposure after all sessions.
     """
 
@@ -55,6 +58,7 @@ class Report:
     score: FloatArray
     score_sd: FloatArray
     full_score: FloatArray | None
+    priors: FloatArray
     counts: Counts
 
     def __len__(self) -> int:
@@ -166,6 +170,34 @@ class Report:
                 }
             )
         return pd.DataFrame(rows).set_index("items")
+
+    def scores(self, bank: ItemBank) -> FloatArray:
+        """Predicted mean score on the whole bank after each item, subjects x items.
+
+        The answers seen count as they are, the others as expected under the posterior (a Normal or
+        uniform prior). NaN after the last item.
+
+        Args:
+            bank: the bank of the sessions.
+        """
+        pool = prepare(bank, self.config)
+        nodes, log_p, mean = (np.asarray(x) for x in (pool.nodes, pool.log_p, pool.mean))
+        t = np.asarray(pool.score_weights)
+        top = np.maximum((log_p.max(axis=2) > -1e3).sum(axis=1) - 1, 1)
+        z = (nodes - self.priors[:, :1]) / self.priors[:, 1:]
+        log_post = np.asarray(pool.log_weights) - 0.5 * z**2 * (self.config.prior == "normal")
+        rest, known = np.tile(t @ mean, (len(self), 1)), np.zeros(len(self))
+        out = np.full(self.items.shape, np.nan)
+        for k in range(self.items.shape[1]):
+            rows = np.flatnonzero(self.items[:, k] >= 0)
+            item, answer = self.items[rows, k], self.answers[rows, k]
+            rest[rows] -= t[item, None] * mean[item]
+            known[rows] += t[item] * np.maximum(answer, 0) / top[item]
+            scored = (t[item] > 0) & (answer >= 0)
+            log_post[rows] += np.where(scored[:, None], log_p[item, answer], 0)
+            weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))
+            out[rows, k] = known[rows] + (weight * rest[rows]).sum(axis=1) / weight.sum(axis=1)
+        return out
 
     def to_frame(self) -> pd.DataFrame:
         """One row a session: truth, theta, se, n_items, stop, score, score_sd."""

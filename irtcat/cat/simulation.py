@@ -262,10 +262,9 @@ def simulate(
         pool = pool._replace(counts=_in_width(counts, dtype))
     plan = _Plan(len(truth), _block_size(pool, config, len(truth), block), _simulated, tick)
     with in_width(dtype) as width:
-        kept, after = plan.run(
-            pool, config, _priors(bank, prior, len(truth)), None, truth.astype(width), seed
-        )
-    return _report(bank, config, pool, kept, after, truth, None)
+        priors = _priors(bank, prior, len(truth))
+        kept, after = plan.run(pool, config, priors, None, truth.astype(width), seed)
+    return _report(bank, config, pool, kept, after, truth, priors, None)
 
 
 def replay(
@@ -320,11 +319,10 @@ def replay(
     pool = prepare(bank, config, dtype)
     plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, tick)
     with in_width(dtype):
-        kept, after = plan.run(
-            pool, config, _priors(bank, prior, len(values)), matched.observed, values, seed
-        )
+        priors = _priors(bank, prior, len(values))
+        kept, after = plan.run(pool, config, priors, matched.observed, values, seed)
     truth = np.asarray(score(bank, matched).theta)
-    return _report(bank, config, pool, kept, after, truth, matched)
+    return _report(bank, config, pool, kept, after, truth, priors, matched)
 
 
 def _in_width(counts: Counts, dtype: str) -> Counts:
@@ -334,7 +332,7 @@ def _in_width(counts: Counts, dtype: str) -> Counts:
 
 def _report(
     bank: ItemBank, config: Config, pool: Pool, kept: Sessions, counts: Counts,
-    truth: FloatArray, responses: Responses | None,
+    truth: FloatArray, priors: FloatArray, responses: Responses | None,
 ) -> Report:  # fmt: skip
     """The report of finished sessions."""
     top = np.maximum((np.asarray(pool.log_p).max(axis=2) > -1e3).sum(axis=1) - 1, 1)
@@ -363,6 +361,7 @@ def _report(
         score=np.asarray(kept.score, float),
         score_sd=np.asarray(kept.score_sd, float),
         full_score=full,
+        priors=priors,
         counts=Counts(*(np.asarray(leaf) for leaf in counts)),
     )
 

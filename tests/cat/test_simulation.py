@@ -45,6 +45,10 @@ def test_one_session_is_a_live_one():
         assert report.theta[row] == pytest.approx(float(state.theta), abs=1e-12)
         assert int(state.stop) == report.stop[row]
     assert report.reasons().sum() == 40
+    scores = report.scores(BANK)
+    last = scores[np.arange(40), report.n_items - 1]
+    assert last == pytest.approx(report.score, abs=1e-9)
+    assert (np.isnan(scores) == np.isnan(report.thetas)).all()
 
 
 def test_blocks_and_seeds():
