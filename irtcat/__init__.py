@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from irtcat import datasets, leaderboard, plot
+    from irtcat import cat, datasets, leaderboard, plot
     from irtcat._checks import InputError
     from irtcat.bank import ItemBank
     from irtcat.fitting import Fit, Link, fit, link
@@ -41,6 +41,7 @@ __all__ = [
     "Link",
     "Responses",
     "Subset",
+    "cat",
     "compare",
     "datasets",
     "factor_loadings",
@@ -86,7 +87,7 @@ _HOME = {
     "sum_score_table": "scoring",
     "test_information": "information",
 }
-_MODULES = ("datasets", "leaderboard", "plot")
+_MODULES = ("cat", "datasets", "leaderboard", "plot")
 
 
 def __getattr__(name: str) -> Any:

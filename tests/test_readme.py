@@ -20,6 +20,7 @@ def test_commands_are_those_of_the_program():
     from irtcat.cli._app import app
 
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    known |= {group.name for group in app.registered_groups}
     shown = set(re.findall(r"^irtcat (\w+)", README.read_text(), re.M))
     assert shown == known
 

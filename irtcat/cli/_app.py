@@ -1,8 +1,9 @@
 """The commands in one table, and the app that parses for them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from irtcat import __version__
 from irtcat.cli import (
@@ -17,6 +18,8 @@ from irtcat.cli import (
     predict,
     score,
     select,
+    session,
+    simulate,
 )
 from irtcat.cli._session import guarded
 
@@ -32,12 +35,25 @@ COMMANDS = {
     "plan": plan,
     "compare": compare,
     "headroom": headroom,
+    "simulate": simulate,
+    "session": session,
     "describe": describe,
     "demo": demo,
 }
-"""Commands by name; to add one, write a module with ``command`` and ``EXAMPLE``, and a row."""
+"""Commands by name; to add one, write a module with ``command`` (or ``COMMANDS``, commands of its
+own by name) and ``EXAMPLE``, and a row."""
+
+
+class _InOrder(TyperGroup):
+    """Commands in the order of the table, whether they have commands of their own or not."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names."""
+        return [name for name in COMMANDS if name in self.commands]
+
 
 app = typer.Typer(
+    cls=_InOrder,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -64,4 +80,11 @@ def _root(
 
 for _name, _module in COMMANDS.items():
     _lines = "\n".join(f"  {line}" for line in _module.EXAMPLE)
-    app.command(_name, epilog=f"\b\nExample:\n{_lines}")(guarded(_module.command))
+    _epilog = f"\b\nExample:\n{_lines}"
+    if not hasattr(_module, "COMMANDS"):
+        app.command(_name, epilog=_epilog)(guarded(_module.command))
+        continue
+    _group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    for _action, _command in _module.COMMANDS.items():
+        _group.command(_action)(guarded(_command))
+    app.add_typer(_group, name=_name, epilog=_epilog, help=_module.HELP)

@@ -1,0 +1,59 @@
+"""Adaptive tests: one engine for a live session and a hundred thousand simulated ones."""
+
+from irtcat.cat._explain import explain
+from irtcat.cat._parts import Part, part
+from irtcat.cat._pool import Counts, Pool
+from irtcat.cat._prepare import prepare
+from irtcat.cat._report import Report
+from irtcat.cat._state import CatState, Look
+from irtcat.cat.config import Config
+from irtcat.cat.content import CONTENT
+from irtcat.cat.criteria import CRITERIA
+from irtcat.cat.driving import run, run_async
+from irtcat.cat.engine import start, step
+from irtcat.cat.estimators import CONSTANT, ESTIMATORS
+from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.forms import Forms, assemble
+from irtcat.cat.session import Session
+from irtcat.cat.several import SEVERAL, next_several, simulate_several
+from irtcat.cat.simulation import calibrate_exposure, replay, simulate
+from irtcat.cat.starting import START
+from irtcat.cat.stopping import STOPPING, all_of, any_of
+from irtcat.cat.store import Store, StoreError
+
+__all__ = [
+    "CONSTANT",
+    "CONTENT",
+    "CRITERIA",
+    "ESTIMATORS",
+    "EXPOSURE",
+    "SEVERAL",
+    "START",
+    "STOPPING",
+    "CatState",
+    "Config",
+    "Counts",
+    "Forms",
+    "Look",
+    "Part",
+    "Pool",
+    "Report",
+    "Session",
+    "Store",
+    "StoreError",
+    "all_of",
+    "any_of",
+    "assemble",
+    "calibrate_exposure",
+    "explain",
+    "next_several",
+    "part",
+    "prepare",
+    "replay",
+    "run",
+    "run_async",
+    "simulate",
+    "simulate_several",
+    "start",
+    "step",
+]

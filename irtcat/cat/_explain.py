@@ -1,0 +1,84 @@
+"""Why this item: the candidates' values, their ranks, and what kept better ones out."""
+
+import functools
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import check_count
+from irtcat._compile import jit
+from irtcat._precision import precision
+from irtcat.bank import ItemBank
+from irtcat.cat._pool import Pool
+from irtcat.cat._state import CatState
+from irtcat.cat.config import Config
+from irtcat.cat.criteria import CRITERIA
+from irtcat.cat.engine import look_at, open_values
+
+__all__ = ["explain"]
+
+
+@functools.partial(jit, static_argnames=("config",))
+def _told(pool: Pool, config: Config, state: CatState) -> tuple[Any, Any, dict[str, Any]]:
+    """Values by the criterion, those the item is chosen by, and what each rule left open."""
+    look = look_at(pool, config, state)
+    values = CRITERIA[config.criterion](look)
+    return values, *open_values(look, values)
+
+
+def explain(
+    bank: ItemBank, pool: Pool, config: Config, state: CatState, n: int = 10
+) -> pd.DataFrame:
+    """Say why the items now asked were chosen.
+
+    Args:
+        bank: the bank.
+        pool: what `prepare` made of it.
+        config: the configuration.
+        state: the session, its next items asked.
+        n: number of candidates to list.
+
+    Returns:
+        The ``n`` items of the greatest value, and the items asked, indexed by id: ``value`` by
+        the criterion; ``rank`` among all items, from 1; ``asked``; ``excluded_by``, the first rule
+        that kept the item out (empty where it could have been asked).
+
+    Example:
+        >>> from irtcat.cat import Config, prepare, start
+        >>> bank = ItemBank.from_parameters(a=[1.0, 2.0, 1.0], b=[-1.0, 0.1, 1.0])
+        >>> config = Config(max_items=2, enemies=[["i1", "i2"]])
+        >>> pool = prepare(bank, config)
+        >>> explain(bank, pool, config, start(pool, config), 2)["rank"].tolist()
+        [1, 2]
+    """
+    check_count("n", n)
+    with precision(str(pool.nodes.dtype)):
+        asked = np.asarray(state.asked)
+        asked = asked[asked >= 0]
+        given = np.array(state.given)
+        given[asked] = False
+        values, chosen_by, stages = _told(pool, config, state._replace(given=jnp.asarray(given)))
+    value = np.asarray(values, float)
+    order = np.argsort(-value, kind="stable")
+    rank = np.empty(len(value), int)
+    rank[order] = np.arange(1, len(value) + 1)
+    excluded = np.full(len(value), "", dtype=object)
+    for name, open_ in reversed(stages.items()):
+        excluded[~np.asarray(open_)] = name
+    usable = excluded == ""
+    out = np.flatnonzero(usable & ~np.isin(np.arange(len(value)), asked))
+    if len(asked) and len(out) and config.exposure.name != "none":
+        best = np.asarray(chosen_by, float)
+        better = out[best[out] > best[asked[0]]]
+        excluded[better] = f"exposure rule {config.exposure.name}"
+    shown = np.unique(np.concatenate([order[:n], asked]))
+    shown = shown[np.argsort(rank[shown])]
+    columns = {
+        "value": value[shown],
+        "rank": rank[shown],
+        "asked": np.isin(shown, asked),
+        "excluded_by": excluded[shown],
+    }
+    return pd.DataFrame(columns, index=pd.Index(bank.item_ids[shown], dtype=object, name="item"))

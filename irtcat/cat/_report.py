@@ -1,0 +1,217 @@
+"""Report: how well simulated or replayed sessions went."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat.agreement import kendall_tau_b
+from irtcat.bank import ItemBank
+from irtcat.cat._pool import Counts
+from irtcat.cat._prepare import prepare
+from irtcat.cat.config import Config
+from irtcat.cat.stopping import leaves
+
+__all__ = ["Report"]
+
+BINS = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What came of many sessions; arrays have subjects first.
+
+    Attributes:
+        subject_ids: one id a subject.
+        item_ids: the bank's.
+        config: the configuration.
+        truth: true abilities; of replayed subjects the estimates from all their answers.
+        theta: final estimates.
+        se: their standard errors.
+        n_items: number of items answered.
+        stop: 1 + the number of the rule that ended the session (see `reasons`).
+        items: positions of the items in order, -1 after them.
+        answers: their answers, as category codes.
+        thetas: estimate after each item, NaN after the last.
+        ses: its standard error.
+        score: predicted mean score on the whole bank, 0 to 1.
+        score_sd: its standard deviation.
+        full_score: the actual score on the whole bank, where it is known.
+        priors: mean and SD of each subject's prior.
+        counts: exposure after all sessions.
+    """
+
+    subject_ids: np.ndarray
+    item_ids: np.ndarray
+    config: Config
+    truth: FloatArray
+    theta: FloatArray
+    se: FloatArray
+    n_items: IntArray
+    stop: IntArray
+    items: IntArray
+    answers: IntArray
+    thetas: FloatArray
+    ses: FloatArray
+    score: FloatArray
+    score_sd: FloatArray
+    full_score: FloatArray | None
+    priors: FloatArray
+    counts: Counts
+
+    def __len__(self) -> int:
+        return len(self.subject_ids)
+
+    def __repr__(self) -> str:
+        about = f"{len(self)} sessions, {self.n_items.mean():.1f} items"
+        return f"Report({about}, RMSE {self.summary()['rmse']:.3f})"
+
+    @property
+    def error(self) -> FloatArray:
+        """Estimate less truth."""
+        return self.theta - self.truth
+
+    def reasons(self) -> pd.Series:
+        """How many sessions each rule ended."""
+        names = [leaf.name for leaf in leaves(self.config.stopping)]
+        names += ["max_items", "no item left"]
+        counted = np.bincount(self.stop, minlength=len(names) + 1)[1 : len(names) + 1]
+        return pd.Series(counted, index=pd.Index(names, name="rule"), name="sessions")
+
+    def summary(self) -> dict[str, float]:
+        """The whole in a few numbers.
+
+        Returns:
+            ``rmse``, ``bias`` (of theta), ``correlation`` with the truth, ``mean_se``,
+            ``mean_items``, ``sd_items``, ``coverage`` (share of theta +- 1.96 SE that hold the
+            truth), ``max_exposure``, ``overlap`` (expected share of items that two sessions have
+            in common), ``unused`` (share of the bank never given); where the full scores are
+            known ``score_mae`` (in percentage points) and ``score_tau`` (Kendall's tau-b).
+        """
+        error = self.error
+        exposure = self.exposure()["rate"].to_numpy()
+        constant = np.ptp(self.truth) == 0 or np.ptp(self.theta) == 0
+        out = {
+            "sessions": float(len(self)),
+            "rmse": float(np.sqrt((error**2).mean())),
+            "bias": float(error.mean()),
+            "correlation": np.nan if constant else np.corrcoef(self.theta, self.truth)[0, 1],
+            "mean_se": float(self.se[np.isfinite(self.se)].mean()),
+            "mean_items": float(self.n_items.mean()),
+            "sd_items": float(self.n_items.std()),
+            "coverage": float((np.abs(error) <= 1.959964 * self.se).mean()),
+            "max_exposure": float(exposure.max()),
+            "overlap": self.overlap(),
+            "unused": float((exposure == 0).mean()),
+        }
+        if self.full_score is not None:
+            out["score_mae"] = float(100 * np.abs(self.score - self.full_score).mean())
+            out["score_tau"] = kendall_tau_b(self.score, self.full_score)
+        return out
+
+    def overlap(self) -> float:
+        """Expected share of items that two sessions have in common.
+
+        ``sum_i m_i (m_i - 1) / (N (N - 1) L)`` with m_i sessions of item i, N sessions and mean
+        length L.
+
+        References:
+            Chen, Ankenmann & Spray (2003), Journal of Educational Measurement 40, 129-145, eq. 6.
+        """
+        m = self.exposure()["sessions"].to_numpy(float)
+        n = len(self)
+        if n < 2:
+            return float("nan")
+        return float((m * (m - 1)).sum() / (n * (n - 1) * max(self.n_items.mean(), 1e-12)))
+
+    def exposure(self) -> pd.DataFrame:
+        """Sessions and rate of every item of the bank."""
+        flat = self.items[self.items >= 0]
+        sessions = np.bincount(flat, minlength=len(self.item_ids))
+        index = pd.Index(self.item_ids, dtype=object, name="item")
+        return pd.DataFrame({"sessions": sessions, "rate": sessions / len(self)}, index=index)
+
+    def by_theta(self, bins: int = BINS) -> pd.DataFrame:
+        """Sessions, bias, RMSE, SE and length by true ability, in bins of equal counts."""
+        edges = np.unique(np.quantile(self.truth, np.linspace(0, 1, bins + 1)))
+        where = np.clip(np.searchsorted(edges, self.truth, side="right") - 1, 0, len(edges) - 2)
+        rows = []
+        for b in range(max(len(edges) - 1, 1)):
+            rows.append({"theta": self.truth[where == b].mean(), **self._figures(where == b)})
+        return pd.DataFrame(rows)
+
+    def _figures(self, here: BoolArray) -> dict[str, Any]:
+        error = self.error[here]
+        return {
+            "sessions": int(here.sum()),
+            "bias": error.mean(),
+            "rmse": np.sqrt((error**2).mean()),
+            "se": self.se[here].mean(),
+            "items": self.n_items[here].mean(),
+        }
+
+    def by_length(self) -> pd.DataFrame:
+        """Sessions still going, RMSE, bias and mean SE after each number of items."""
+        error = self.thetas - self.truth[:, None]
+        going = ~np.isnan(self.thetas)
+        rows = []
+        for k in np.flatnonzero(going.any(axis=0)):
+            e = error[going[:, k], k]
+            ses = self.ses[going[:, k], k]
+            rows.append(
+                {
+                    "items": k + 1,
+                    "sessions": len(e),
+                    "rmse": np.sqrt((e**2).mean()),
+                    "bias": e.mean(),
+                    "se": ses[np.isfinite(ses)].mean() if np.isfinite(ses).any() else np.nan,
+                }
+            )
+        return pd.DataFrame(rows).set_index("items")
+
+    def scores(self, bank: ItemBank) -> FloatArray:
+        """Predicted mean score on the whole bank after each item, subjects x items.
+
+        The answers seen count as they are, the others as expected under the posterior (a Normal or
+        uniform prior). NaN after the last item.
+
+        Args:
+            bank: the bank of the sessions.
+        """
+        pool = prepare(bank, self.config)
+        nodes, log_p, mean = (np.asarray(x) for x in (pool.nodes, pool.log_p, pool.mean))
+        t = np.asarray(pool.score_weights)
+        top = np.maximum((log_p.max(axis=2) > -1e3).sum(axis=1) - 1, 1)
+        z = (nodes - self.priors[:, :1]) / self.priors[:, 1:]
+        log_post = np.asarray(pool.log_weights) - 0.5 * z**2 * (self.config.prior == "normal")
+        rest, known = np.tile(t @ mean, (len(self), 1)), np.zeros(len(self))
+        out = np.full(self.items.shape, np.nan)
+        for k in range(self.items.shape[1]):
+            rows = np.flatnonzero(self.items[:, k] >= 0)
+            item, answer = self.items[rows, k], self.answers[rows, k]
+            rest[rows] -= t[item, None] * mean[item]
+            known[rows] += t[item] * np.maximum(answer, 0) / top[item]
+            scored = (t[item] > 0) & (answer >= 0)
+            log_post[rows] += np.where(scored[:, None], log_p[item, answer], 0)
+            weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))
+            out[rows, k] = known[rows] + (weight * rest[rows]).sum(axis=1) / weight.sum(axis=1)
+        return out
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a session: truth, theta, se, n_items, stop, score, score_sd."""
+        names = [leaf.name for leaf in leaves(self.config.stopping)]
+        names = ["", *names, "max_items", "no item left"]
+        columns = {
+            "truth": self.truth,
+            "theta": self.theta,
+            "se": self.se,
+            "n_items": self.n_items,
+            "stop": np.array(names, dtype=object)[self.stop],
+            "score": self.score,
+            "score_sd": self.score_sd,
+        }
+        if self.full_score is not None:
+            columns["full_score"] = self.full_score
+        return pd.DataFrame(columns, index=pd.Index(self.subject_ids, dtype=object, name="subject"))

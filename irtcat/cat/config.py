@@ -1,0 +1,250 @@
+"""Config: how an adaptive test starts, chooses, estimates and stops."""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import argument_error, check_choice, check_count, check_positive
+from irtcat.cat._parts import Part, as_part
+from irtcat.cat.content import CONTENT
+from irtcat.cat.criteria import CRITERIA
+from irtcat.cat.estimators import CONSTANT, ESTIMATORS
+from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.starting import START
+from irtcat.cat.stopping import STOPPING, leaves, parse_stopping
+
+__all__ = ["PRIORS", "Config", "document_hash"]
+
+PRIORS = ("normal", "uniform", "jeffreys")
+MOST_NODES = 2001
+LENGTH = 30
+
+
+@dataclass(frozen=True)
+class Config:
+    """All rules of an adaptive test; frozen, hashable, and JSON in `to_json` / `from_json`.
+
+    Attributes:
+        criterion: what an item is worth; a name of `CRITERIA`.
+        stopping: when a session is over: a name of `STOPPING`, a part, `any_of` / `all_of` of
+            them, or words such as "se<0.3 or n>=30".
+        estimator: "eap", "map", "ml" or "wle".
+        exposure: a name of `EXPOSURE`, or a part with options.
+        content: a name of `CONTENT`, a part, or several of them, applied in order.
+        start: a name of `START`, or a part with options: how the first items are chosen.
+        prior: "normal" (by default the bank's population), "uniform" within the fences, or
+            "jeffreys" (the root of the test information).
+        max_items: no session is longer; 0 (the default) for the longest that a length rule says, or
+            30 where none does.
+        min_items: no stopping rule acts before.
+        batch: number of items that are asked at a time, chosen jointly.
+        fences: lowest and highest ability that estimates may take, on the bank's scale; by default
+            the population's mean +- 5 SDs.
+        nodes: number of nodes of the grid between the fences; by default as many as the narrowest
+            posterior that ``max_items`` of the bank can give needs, and at least 81.
+        constant: what "ml" gives while all answers are right or all wrong: "fence" (the fence),
+            "step" (``constant_step`` from the last estimate), "halfway" (to the hardest or easiest
+            item), or another estimator.
+        constant_step: length of those steps.
+        group: column of the bank's metadata with the content group of each item.
+        targets: group -> its share of the test, or (least, greatest) share.
+        enemies: sets of ids, of each of which a test holds at most one.
+        testlet: column of the metadata with the testlet of each item; missing: on its own.
+        pretest: column of the metadata that marks the items that are tried out and not scored.
+        pretest_at: places in the test (from 1) at which such an item is asked.
+        first: ids of items that are always given first, in this order.
+        strata: number of strata of "a-stratified", or their sizes.
+        acceleration: exponent of "progressive" and "proportional".
+        seconds: column of the metadata with the time that an answer takes, for simulations.
+
+    Raises:
+        InputError: for an unknown name or option, or a number out of range.
+
+    Example:
+        >>> config = Config(criterion="mpwi", stopping="se<0.3 or n>=20", max_items=20)
+        >>> Config.from_json(config.to_json()) == config
+        True
+    """
+
+    criterion: str = "mfi"
+    stopping: Any = "length"
+    estimator: str = "eap"
+    exposure: Any = "none"
+    content: Any = ()
+    start: Any = "criterion"
+    prior: str = "normal"
+    max_items: int = 0
+    min_items: int = 0
+    batch: int = 1
+    fences: tuple[float, float] | None = None
+    nodes: int | None = None
+    constant: str = "map"
+    constant_step: float = 0.7
+    group: str | None = None
+    targets: Any = ()
+    enemies: tuple[tuple[str, ...], ...] = ()
+    testlet: str | None = None
+    pretest: str | None = None
+    pretest_at: tuple[int, ...] = ()
+    first: tuple[str, ...] = ()
+    strata: Any = 4
+    acceleration: float = 1.0
+    seconds: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the parts, and bring them to their one form."""
+        check_choice("criterion", self.criterion, CRITERIA)
+        check_choice("estimator", self.estimator, ESTIMATORS)
+        check_choice("prior", self.prior, PRIORS)
+        check_choice("constant", self.constant, CONSTANT)
+        check_count("max_items", self.max_items, 0)
+        self._set("stopping", self._stopping())
+        check_count("min_items", self.min_items, 0, self.max_items)
+        check_count("batch", self.batch, 1, self.max_items)
+        check_positive("constant_step", self.constant_step)
+        check_positive("acceleration", self.acceleration)
+        if self.nodes is not None:
+            check_count("nodes", self.nodes, 5, MOST_NODES)
+        self._set("exposure", _known("exposure", self.exposure, EXPOSURE, 2))
+        self._set("start", _known("start", self.start, START, 2))
+        several = self.content if isinstance(self.content, (list, tuple)) else (self.content,)
+        self._set("content", tuple(_known("content", each, CONTENT, 2) for each in several))
+        self._set("fences", None if self.fences is None else _fences(self.fences))
+        self._set("targets", _targets(self.targets))
+        for name in ("first", "pretest_at"):
+            self._set(name, tuple(getattr(self, name)))
+        self._set("enemies", tuple(tuple(map(str, each)) for each in self.enemies))
+        if any(len(set(each)) < 2 for each in self.enemies):
+            raise argument_error("enemies", "sets of at least two ids each", self.enemies)
+        for place in self.pretest_at:
+            check_count("pretest_at", place, 1, self.max_items)
+        if isinstance(self.strata, (list, tuple)):
+            self._set("strata", tuple(self.strata))
+        for number in self.strata if isinstance(self.strata, tuple) else (self.strata,):
+            check_count("strata", number)
+        self._check_needs()
+
+    @property
+    def n_strata(self) -> int:
+        """Number of strata of "a-stratified"."""
+        return len(self.strata) if isinstance(self.strata, tuple) else self.strata
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _stopping(self) -> Part:
+        """The stopping rule, with a length at ``max_items`` where it says none of its own."""
+        given = self.stopping
+        if isinstance(given, str) and given not in STOPPING:
+            given = parse_stopping(given)
+        rule = as_part("stopping", given)
+        lengths = [leaf.get("at") for leaf in leaves(rule) if leaf.name == "length"]
+        if self.max_items == 0:
+            known = [at for at in lengths if isinstance(at, int) and at > 0]
+            self._set("max_items", max(known, default=LENGTH))
+        if rule == Part("length"):
+            rule = Part("length", (("at", self.max_items),))
+        for leaf in leaves(rule):
+            _known("stopping", leaf, STOPPING, 1)
+        return rule
+
+    def _check_needs(self) -> None:
+        """Rules that need content groups, targets or testlets say so."""
+        names = {each.name for each in self.content}
+        if names & {"kingsbury-zara", "penalties", "bounds", "shadow"}:
+            if self.group is None:
+                raise argument_error("group", "a column of the bank's metadata", None)
+            if not self.targets:
+                raise argument_error("targets", "the share of each content group", None)
+        if "testlets" in names and self.testlet is None:
+            raise argument_error("testlet", "a column of the bank's metadata", None)
+        if self.pretest_at and self.pretest is None:
+            raise argument_error("pretest", "a column of the bank's metadata", None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The configuration in types that JSON knows."""
+        out: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Part):
+                value = value.to_json()
+            elif field.name == "content":
+                value = [each.to_json() for each in value]
+            out[field.name] = json.loads(json.dumps(value))
+        return out
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> "Config":
+        """A configuration from what `to_json` gave.
+
+        Raises:
+            InputError: naming an unknown field.
+        """
+        known = {field.name for field in fields(Config)}
+        if not isinstance(document, Mapping) or set(document) - known:
+            unknown = sorted(set(document) - known) if isinstance(document, Mapping) else document
+            raise argument_error("config", "a mapping of the fields of Config", unknown)
+        values = dict(document)
+        if values.get("stopping") is not None:
+            values["stopping"] = _combined(values["stopping"])
+        return Config(**values)
+
+    def hash(self) -> str:
+        """SHA-256 of the configuration, in hexadecimal: what a session is frozen by."""
+        return document_hash(self.to_json())
+
+
+def document_hash(document: Mapping[str, Any]) -> str:
+    """SHA-256 of a JSON document, whatever the order of its fields."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _combined(value: Any) -> Any:
+    """A stopping rule from JSON, its inner rules included."""
+    if isinstance(value, Mapping) and "rules" in value:
+        inner = tuple(as_part("stopping", _combined(each)) for each in value["rules"])
+        return Part(str(value.get("name")), (("rules", inner),))
+    return value
+
+
+def _known(argument: str, value: Any, table: Mapping[str, Callable[..., Any]], skip: int) -> Part:
+    """A part whose name is in the table, with options that its function takes."""
+    made = as_part(argument, value)
+    check_choice(argument, made.name, table)
+    takes = list(inspect.signature(table[made.name]).parameters)[skip:]
+    unknown = sorted(set(made.kwargs()) - set(takes))
+    if unknown:
+        options = ", ".join(takes) or "no options"
+        raise argument_error(argument, f"{made.name!r} with {options}", unknown)
+    return made
+
+
+def _fences(value: Any) -> tuple[float, float]:
+    low, high = (float(value[0]), float(value[1])) if np.shape(value) == (2,) else (np.nan, 0.0)
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise argument_error("fences", "two finite numbers in rising order", value)
+    return low, high
+
+
+def _targets(value: Any) -> tuple[tuple[str, float, float], ...]:
+    """Group, least and greatest share."""
+    given = value.items() if isinstance(value, Mapping) else value
+    out = []
+    for each in given:
+        group, *shares = each
+        if len(shares) == 1 and isinstance(shares[0], (list, tuple)):
+            shares = list(shares[0])
+        low, high = float(shares[0]), float(shares[-1])
+        if not 0 <= low <= high <= 1:
+            raise argument_error("targets", "shares from 0 to 1, the least first", {group: shares})
+        out.append((str(group), low, high))
+    if len({group for group, *_ in out}) < len(out):
+        raise argument_error("targets", "each group once", [group for group, *_ in out])
+    if sum(low for _, low, _ in out) > 1 + 1e-9:
+        raise argument_error("targets", "shares that sum to at most 1", value)
+    return tuple(out)

@@ -1,0 +1,350 @@
+"""The engine: `start` and `step`, pure functions of arrays for one session or, mapped, for many."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from irtcat._compile import jit
+from irtcat._precision import precision
+from irtcat.cat._pool import Pool
+from irtcat.cat._state import NONE, CatState, Look, lottery
+from irtcat.cat.config import Config
+from irtcat.cat.content import CONTENT, without_enemies
+from irtcat.cat.criteria import CRITERIA, expected_variance
+from irtcat.cat.estimators import estimate
+from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.starting import START, given_theta
+from irtcat.cat.stopping import leaves, stops
+
+__all__ = ["blank", "look_at", "open_values", "record", "select_items", "start", "step"]
+
+BRANCHES = 16
+"""Outcomes of the items of a batch that are told apart while the next one is chosen."""
+
+
+def look_at(pool: Pool, config: Config, state: CatState) -> Look:
+    """What the rules see of a session."""
+    return Look(pool, config, state, state.log_like, state.theta, state.se)
+
+
+def blank(
+    pool: Pool, config: Config, prior: Float[Array, " two"], allowed: Array, seed: Array
+) -> CatState:
+    """A session before its first item is chosen."""
+    dtype = pool.nodes.dtype
+    most = config.max_items
+    zero = jnp.zeros_like(pool.nodes)
+    given = given_theta(config.start.kwargs())
+    theta = prior[0] if given is None else jnp.asarray(given, dtype)
+    infinite = jnp.asarray(jnp.inf, dtype)
+    return CatState(
+        log_like=zero,
+        information=zero,
+        warm=zero,
+        prior=prior,
+        open=allowed,
+        given=jnp.zeros(pool.n_items, bool),
+        items=jnp.full(most, NONE, jnp.int32),
+        answers=jnp.full(most, NONE, jnp.int32),
+        thetas=jnp.full(most, jnp.nan, dtype),
+        ses=jnp.full(most, jnp.nan, dtype),
+        n=jnp.asarray(0, jnp.int32),
+        scored=jnp.asarray(0, jnp.int32),
+        asked=jnp.full(config.batch, NONE, jnp.int32),
+        theta=jnp.clip(theta, pool.nodes[0], pool.nodes[-1]).astype(dtype),
+        se=prior[1] if config.prior == "normal" else infinite,
+        gain=infinite,
+        seconds=jnp.asarray(0.0, dtype),
+        stop=jnp.asarray(0, jnp.int32),
+        seed=seed,
+    )
+
+
+def record(
+    pool: Pool, config: Config, state: CatState, responses: Int[Array, " batch"], seconds: Any = 0.0
+) -> CatState:
+    """Take the answers to the items asked into the state, and estimate anew.
+
+    An answer of `NONE` (-1) leaves the item out of the likelihood: it was skipped.
+    """
+    for j in range(config.batch):
+        item, answer = state.asked[j], responses[j]
+        asked = item >= 0
+        at = jnp.maximum(item, 0)
+        counts = asked & (answer >= 0) & ~pool.pretest[at]
+        own = pool.log_p[at, jnp.maximum(answer, 0)]
+        place = jnp.where(asked, state.n, config.max_items)
+        extra = jnp.where(counts, 1, 0)
+        state = state._replace(
+            log_like=state.log_like + jnp.where(counts, own, 0),
+            information=state.information + jnp.where(counts, pool.information[at], 0),
+            warm=state.warm
+            if pool.warm is None
+            else state.warm + jnp.where(counts, pool.warm[at], 0),
+            items=state.items.at[place].set(item, mode="drop"),
+            answers=state.answers.at[place].set(answer, mode="drop"),
+            n=state.n + jnp.where(asked, 1, 0).astype(state.n.dtype),
+            scored=state.scored + extra.astype(state.scored.dtype),
+        )
+    found = estimate(look_at(pool, config, state))
+    moved = state.scored > 0
+    theta = jnp.where(moved, found.theta, state.theta)
+    se = jnp.where(moved, found.se, state.se)
+    at = jnp.maximum(state.n - 1, 0)
+    return state._replace(
+        theta=theta,
+        se=se,
+        thetas=state.thetas.at[at].set(theta),
+        ses=state.ses.at[at].set(se),
+        seconds=state.seconds + jnp.asarray(seconds, state.seconds.dtype),
+        asked=jnp.full(config.batch, NONE, jnp.int32),
+    )
+
+
+def _slot(config: Config, place: Array) -> Array:
+    """Whether this place in the test is one for an item that is tried out."""
+    return (jnp.asarray(config.pretest_at, jnp.int32) == place + 1).any()
+
+
+def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array]]:
+    """The values with closed items at minus infinity, and after each rule which are still open."""
+    pool, config, state = look.pool, look.config, look.state
+    stages: dict[str, Array] = {}
+
+    def note(name: str, values: Array) -> Array:
+        stages[name] = values > -jnp.inf
+        return values
+
+    values = jnp.where(jnp.isnan(values), -jnp.inf, jnp.maximum(values, -1e30))
+    values = note("not open to this subject", jnp.where(state.open, values, -jnp.inf))
+    values = note("asked before", jnp.where(state.given, -jnp.inf, values))
+    scored = jnp.where(pool.pretest, -jnp.inf, values)
+    if config.pretest_at:
+        tried = jnp.where(pool.pretest & (values > -jnp.inf), look.noise, -jnp.inf)
+        slot = _slot(config, state.given.sum()) & (tried > -jnp.inf).any()
+        values = note("pretest", jnp.where(slot, tried, scored))
+    else:
+        slot = jnp.asarray(False)
+        values = note("pretest", scored)
+    if config.enemies:
+        values = note("enemy of an item given", without_enemies(look, values))
+    plain = values
+    for rule in config.content:
+        values = CONTENT[rule.name](look, values, **rule.kwargs())
+        note(f"content rule {rule.name}", values)
+    if config.content:  # a rule that would close everything is passed over
+        values = jnp.where(slot | (values.max() == -jnp.inf), plain, values)
+    values = START[config.start.name](look, values, **config.start.kwargs())
+    return values, stages
+
+
+def _next_item(look: Look, values: Array) -> Array:
+    """The next item, by all rules; `NONE` where none is left."""
+    pool, config, state = look.pool, look.config, look.state
+    values, _ = open_values(look, values)
+    values = jax.lax.optimization_barrier(values)  # computed once, not in every pass over it
+    item = EXPOSURE[config.exposure.name](look, values, **config.exposure.kwargs())
+    item = item.astype(jnp.int32)
+    n_first = pool.first.shape[0]
+    if n_first:
+        place = state.given.sum()
+        first = pool.first[jnp.minimum(place, n_first - 1)]
+        here = (place < n_first) & state.open[first] & ~state.given[first]
+        item = jnp.where(here, first, item)
+        return jnp.where(here | (values.max() > -jnp.inf), item, NONE)
+    return jnp.where(values.max() > -jnp.inf, item, NONE)
+
+
+def _split(mass: Array, pool: Pool, item: Array) -> Array:
+    """Outcomes after one more item: every branch by every answer, neighbours merged to as many.
+
+    Branches are joined in order of their posterior means, so that what is lost is little; merged
+    outcomes are a mixture, as if one were told only that one of them came about.
+    """
+    n, q = mass.shape
+    k = pool.p.shape[1]
+    every = (mass[:, None, :] * pool.p[item][None]).reshape(n * k, q)
+    total = every.sum(axis=1)
+    mean = jnp.where(total > 0, every @ pool.nodes / jnp.where(total > 0, total, 1), jnp.inf)
+    return every[jnp.argsort(mean)].reshape(n, k, q).sum(axis=1)
+
+
+def _joint_values(look: Look, mass: Array, criterion: Any) -> Array:
+    """The criterion's values averaged over the outcomes of the items chosen so far."""
+    pool = look.pool
+    total = mass.sum(axis=1)
+    share = mass / jnp.where(total > 0, total, 1)[:, None]
+    prior = jnp.log(jnp.maximum(look.posterior, 1e-30)) - look.log_like - pool.log_weights
+
+    def one(branch: Array) -> Array:
+        mean = branch @ pool.nodes
+        se = jnp.sqrt(jnp.maximum(branch @ (pool.nodes - mean) ** 2, 1e-12))
+        log_like = jnp.log(jnp.maximum(branch, 1e-30)) - prior - pool.log_weights
+        return criterion(Look(pool, look.config, look.state, log_like, mean, se))
+
+    values = jax.vmap(one)(share)
+    return jnp.where(total[:, None] > 0, values * total[:, None], 0).sum(axis=0)
+
+
+def select_items(pool: Pool, config: Config, state: CatState) -> CatState:
+    """Choose the next item, or the next batch jointly, and ask it.
+
+    The items of a batch are chosen one after the other, each for its expected value over the
+    answers to those before it.
+    """
+    criterion = CRITERIA[config.criterion]
+    look = look_at(pool, config, state)
+    values = criterion(look)
+    item = _next_item(look, values)
+    if any(leaf.name == "pser" for leaf in leaves(config.stopping)):
+        after = expected_variance(look, plug_in=False)[jnp.maximum(item, 0)]
+        gain = jnp.sqrt(look.variance) - jnp.sqrt(jnp.maximum(after, 0))
+        state = state._replace(gain=jnp.where(item >= 0, gain, 0))
+
+    def ask(state: CatState, j: Any, item: Array) -> CatState:
+        room = state.n + j < config.max_items
+        item = jnp.where(room, item, NONE)
+        return state._replace(
+            asked=state.asked.at[j].set(item),
+            given=state.given.at[jnp.where(item >= 0, item, pool.n_items)].set(True, mode="drop"),
+        )
+
+    state = ask(state, 0, item)
+    if config.batch == 1:
+        return state
+    mass = jnp.zeros((BRANCHES, pool.nodes.shape[0]), pool.nodes.dtype).at[0].set(look.posterior)
+
+    def add(carry: tuple[CatState, Array], j: Array) -> tuple[tuple[CatState, Array], None]:
+        state, mass = carry
+        mass = _split(mass, pool, jnp.maximum(state.asked[j - 1], 0))
+        then = look_at(pool, config, state)
+        item = _next_item(then, _joint_values(then, mass, criterion))
+        return (ask(state, j, item), mass), None
+
+    return jax.lax.scan(add, (state, mass), jnp.arange(1, config.batch))[0][0]
+
+
+def _finish(pool: Pool, config: Config, state: CatState) -> CatState:
+    """End the session where a rule, the greatest length or a lack of items says so."""
+    look = look_at(pool, config, state)
+    over, rule = stops(look, config.stopping)
+    n_rules = len(leaves(config.stopping))
+    over = over & (state.scored >= config.min_items)
+    reason = jnp.where(over, rule, 0)
+    full = (state.n >= config.max_items) & (reason == 0)
+    empty = (state.asked[0] < 0) & ~full & (reason == 0)
+    reason = jnp.where(full, n_rules + 1, jnp.where(empty, n_rules + 2, reason))
+    ended = reason > 0
+    withdrawn = jnp.zeros_like(state.given)
+    for j in range(config.batch):
+        item = state.asked[j]
+        withdrawn = withdrawn.at[jnp.where(item >= 0, item, pool.n_items)].set(True, mode="drop")
+    return state._replace(
+        stop=reason.astype(jnp.int32),
+        asked=jnp.where(ended, NONE, state.asked),
+        given=jnp.where(ended, state.given & ~withdrawn, state.given),
+    )
+
+
+def _start(
+    pool: Pool, config: Config, prior: Float[Array, " two"], allowed: Array, seed: Array
+) -> CatState:
+    """A session with its first item asked."""
+    return select_items(pool, config, blank(pool, config, prior, allowed, seed))
+
+
+def _step(
+    pool: Pool, config: Config, state: CatState, responses: Int[Array, " batch"], seconds: Any = 0.0
+) -> CatState:
+    """Answers in, next items out; a session that is over stays as it is."""
+    new = record(pool, config, state, responses, seconds)
+    new = _finish(pool, config, select_items(pool, config, new))
+    over = state.stop > 0
+    return jax.tree.map(lambda a, b: jnp.where(over, a, b), state, new)
+
+
+start_compiled = functools.partial(jit, static_argnames=("config",))(_start)
+step_compiled = functools.partial(jit, static_argnames=("config",))(_step)
+
+
+def seed_words(seed: int, stream: int = 0) -> np.ndarray:
+    """The two words that all randomness of one session comes from."""
+    return np.random.SeedSequence([seed, stream]).generate_state(2).astype(np.uint32)
+
+
+def lots(seed: int, n_items: int) -> np.ndarray:
+    """The numbers by which a lottery let items into the session of a seed (float64)."""
+    with precision("float64"):
+        return np.asarray(lottery(jnp.asarray(seed_words(seed)), n_items, jnp.float64))
+
+
+def start(
+    pool: Pool,
+    config: Config,
+    prior: tuple[float, float] = (0.0, 1.0),
+    allowed: Any = None,
+    seed: int = 0,
+) -> CatState:
+    """Begin a session: an empty state with the first item (or batch) asked.
+
+    Args:
+        pool: what `prepare` made of the bank.
+        config: the same configuration.
+        prior: mean and SD of this subject's Normal prior, on the bank's scale.
+        allowed: mask of the items that this subject may be asked; all by default.
+        seed: seed of the session's randomness.
+
+    Returns:
+        The state; ``asked`` holds positions in the bank.
+
+    Example:
+        >>> from irtcat import ItemBank
+        >>> from irtcat.cat import Config, prepare
+        >>> bank = ItemBank.from_parameters(a=[1.0, 2.0, 1.0], b=[-1.0, 0.1, 1.0])
+        >>> config = Config(max_items=2)
+        >>> pool = prepare(bank, config)
+        >>> state = start(pool, config)
+        >>> state.asked.tolist()
+        [1]
+        >>> state = step(pool, config, state, [1])
+        >>> state.asked.tolist(), round(float(state.theta), 2)
+        ([2], 0.64)
+    """
+    with precision(str(pool.nodes.dtype)) as dtype:
+        mask = np.ones(pool.n_items, bool) if allowed is None else np.asarray(allowed, bool)
+        return start_compiled(
+            pool,
+            config,
+            jnp.asarray(prior, dtype),
+            jnp.asarray(mask),
+            jnp.asarray(seed_words(seed)),
+        )
+
+
+def step(
+    pool: Pool, config: Config, state: CatState, responses: Any, seconds: float = 0.0
+) -> CatState:
+    """Take the answers to the items asked, and ask the next.
+
+    Pure: nothing is kept but in the state. Compiled once for a configuration and the shapes of a
+    bank; `jax.vmap` of it runs many sessions.
+
+    Args:
+        pool: what `prepare` made of the bank.
+        config: the same configuration.
+        state: the session so far.
+        responses: category codes (from 0) of the answers to ``state.asked``, in order; -1 where
+            an item was skipped, which leaves it out of the likelihood.
+        seconds: time taken since the last answers.
+
+    Returns:
+        The new state. Its ``stop`` is 0 while the session goes on, else 1 + the number of the
+        stopping rule that ended it (after them: the greatest length, no item left).
+    """
+    with precision(str(pool.nodes.dtype)) as dtype:
+        answers = jnp.asarray(np.broadcast_to(np.asarray(responses, np.int32), (config.batch,)))
+        return step_compiled(pool, config, state, answers, jnp.asarray(seconds, dtype))

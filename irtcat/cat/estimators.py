@@ -1,0 +1,250 @@
+"""Estimators of ability within a session: one table, each a function of a `Look`.
+
+The likelihood of items with asymptotes can have several maxima, and a root finder finds any of
+them. So the objective is looked up on the grid first; its two highest peaks (their heights by the
+parabola through three nodes) are both polished by Newton steps kept inside a bracket, on the exact
+curves of the items answered, and the higher one is taken.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from irtcat.cat._pool import category_terms
+from irtcat.cat._state import Look, log_prior
+from irtcat.models import take
+
+__all__ = ["CONSTANT", "ESTIMATORS", "Estimate", "answered_terms", "estimate", "is_constant"]
+
+Carry = tuple[Array, Array, Array, Array, Array]
+"""Estimate, ends of its bracket, whether it is done, and number of steps."""
+
+PEAKS = 2
+MOST_STEPS = 60
+TOLERANCE = 1e-12
+
+
+class Estimate(NamedTuple):
+    """An estimate of ability and its standard error."""
+
+    theta: Float[Array, ""]
+    se: Float[Array, ""]
+
+
+def answered_terms(look: Look, theta: Array) -> tuple[Array, Array, Array, Array]:
+    """Log-likelihood of the scored answers at any ability, its slope, information and Warm's J."""
+    state = look.state
+    model = take(look.pool.model, jnp.maximum(state.items, 0))
+    log_p, d1, information, warm = jax.vmap(category_terms, (0, None))(model, theta)
+    seen = (state.items >= 0) & ~look.pool.pretest[state.items]
+    answer = jnp.maximum(state.answers, 0)[:, None]
+    own = [jnp.take_along_axis(part, answer, axis=1)[:, 0] for part in (log_p, d1)]
+    return tuple(jnp.where(seen, part, 0).sum() for part in (*own, information, warm))  # type: ignore[return-value]
+
+
+def eap(look: Look) -> Estimate:
+    """Posterior mean and SD: ``sum_q theta_q w_q``, over the grid by the trapezoid rule.
+
+    References:
+        Bock & Mislevy (1982), Applied Psychological Measurement 6, 431-444.
+    """
+    return Estimate(look.mean, jnp.sqrt(look.variance))
+
+
+def _information_of_prior(look: Look, theta: Array) -> Array:
+    """Minus the second derivative of the log-prior."""
+    if look.config.prior == "normal":
+        return 1 / look.state.prior[1] ** 2
+    if look.config.prior == "uniform":
+        return jnp.zeros_like(theta)
+
+    def half_log(t: Array) -> Array:
+        return 0.5 * jnp.log(answered_terms(look, t)[2] + 1e-300)
+
+    def rate(t: Array) -> Array:
+        return jax.jvp(half_log, (t,), (jnp.ones_like(t),))[1]
+
+    return -jax.jvp(rate, (theta,), (jnp.ones_like(theta),))[1]
+
+
+def ml(look: Look) -> Estimate:
+    """Maximum of the likelihood within the fences; SE ``1 / sqrt(I(theta))``.
+
+    References:
+        Lord (1980), Applications of Item Response Theory, section 4.13; Samejima (1973),
+        Psychometrika 38, 221-233 (several maxima under the 3PL).
+    """
+    theta = _highest(look, look.log_like, "ml")
+    return _with_error(look, theta, jnp.zeros_like(theta))
+
+
+def map_(look: Look) -> Estimate:
+    """Mode of the posterior; SE ``1 / sqrt(I(theta) + 1/sd^2)`` under a Normal prior.
+
+    Under another prior minus its own second derivative takes the place of ``1/sd^2``.
+
+    References:
+        Samejima (1969), Psychometrika Monograph 17; Jeffreys prior: Magis & Raiche (2012),
+        Journal of Statistical Software 48(8), section 2.3.
+    """
+    prior = log_prior(look.config.prior, look.state.prior, look.state.information, look.pool.nodes)
+    theta = _highest(look, look.log_like + prior, "map")
+    return _with_error(look, theta, _information_of_prior(look, theta))
+
+
+def wle(look: Look) -> Estimate:
+    """Warm's weighted likelihood: the root of ``score + J / (2 I)``; SE ``1 / sqrt(I(theta))``.
+
+    It is finite for patterns all right or all wrong.
+
+    References:
+        Warm (1989), Psychometrika 54, 427-450, eq. 8.
+    """
+    nodes, state = look.pool.nodes, look.state
+    slope = state.warm / (2 * jnp.maximum(state.information, 1e-300))
+    cells = 0.5 * (nodes[1] - nodes[0]) * (slope[1:] + slope[:-1])
+    weight = jnp.concatenate([jnp.zeros_like(cells[:1]), jnp.cumsum(cells)])
+    theta = _highest(look, look.log_like + weight, "wle")
+    return _with_error(look, theta, jnp.zeros_like(theta))
+
+
+def _with_error(look: Look, theta: Array, extra: Array) -> Estimate:
+    information = answered_terms(look, theta)[2] + extra
+    known = information > 0
+    return Estimate(
+        theta, jnp.where(known, 1 / jnp.sqrt(jnp.where(known, information, 1)), jnp.inf)
+    )
+
+
+def _highest(look: Look, objective: Array, kind: str) -> Array:
+    """The global maximum of an objective: from the grid, polished."""
+    nodes = look.pool.nodes
+    n, step = nodes.shape[0], nodes[1] - nodes[0]
+    padded = jnp.concatenate([objective[:1], objective, objective[-1:]])
+    left, right = padded[:-2], padded[2:]
+    bend = jnp.minimum(left - 2 * objective + right, -1e-30)
+    move = jnp.clip(0.5 * (left - right) / bend, -1.0, 1.0)
+    height = objective + 0.25 * (right - left) * move
+    is_peak = (objective >= left) & (objective >= right)
+    height = jnp.where(is_peak, height, -jnp.inf)
+    _, best = jax.lax.top_k(height, PEAKS)
+    found = jax.vmap(lambda q: _polished(look, kind, q, nodes[q] + move[q] * step))(best)
+    if kind == "wle":
+        return found[jnp.argmax(height[best])]
+
+    def value(theta: Array) -> Array:
+        log_like, _, information, _ = answered_terms(look, theta)
+        if kind == "ml":
+            return log_like
+        return log_like + log_prior(look.config.prior, look.state.prior, information, theta)
+
+    values = jnp.where(jnp.isfinite(height[best]), jax.vmap(value)(found), -jnp.inf)
+    return jnp.clip(found[jnp.argmax(values)], nodes[0], nodes[n - 1])
+
+
+def _polished(look: Look, kind: str, q: Array, start: Array) -> Array:
+    """Newton steps on the exact slope of the objective, between the neighbours of a node."""
+    nodes = look.pool.nodes
+    last = nodes.shape[0] - 1
+
+    def slope(theta: Array) -> Array:
+        _, score, information, warm = answered_terms(look, theta)
+        if kind == "wle":
+            return score + warm / (2 * jnp.maximum(information, 1e-300))
+        if kind == "ml" or look.config.prior == "uniform":
+            return score
+        if look.config.prior == "normal":
+            return score - (theta - look.state.prior[0]) / look.state.prior[1] ** 2
+
+        def half_log(t: Array) -> Array:
+            return 0.5 * jnp.log(answered_terms(look, t)[2] + 1e-300)
+
+        return score + jax.jvp(half_log, (theta,), (jnp.ones_like(theta),))[1]
+
+    tolerance = jnp.asarray(max(TOLERANCE, 4 * float(jnp.finfo(nodes.dtype).eps)), nodes.dtype)
+    low, high = nodes[jnp.maximum(q - 1, 0)], nodes[jnp.minimum(q + 1, last)]
+    at_low = (q == 0) & (slope(nodes[0]) <= 0)
+    at_high = (q == last) & (slope(nodes[last]) >= 0)
+    start = jnp.where(at_low, nodes[0], jnp.where(at_high, nodes[last], start))
+
+    def going(carry: Carry) -> Array:
+        return ~carry[3] & (carry[4] < MOST_STEPS)
+
+    def newton(carry: Carry) -> Carry:
+        theta, low, high, _, n = carry
+        g, h = jax.jvp(slope, (theta,), (jnp.ones_like(theta),))
+        low, high = jnp.where(g > 0, theta, low), jnp.where(g > 0, high, theta)
+        new = theta - g / jnp.where(h < 0, h, -1e-30)
+        inside = (new >= low) & (new <= high) & (h < 0)
+        new = jnp.where(inside, new, 0.5 * (low + high))
+        done = jnp.abs(new - theta) <= tolerance
+        return new, low, high, done, n + 1
+
+    carry = (jnp.clip(start, low, high), low, high, at_low | at_high, jnp.asarray(0))
+    return jax.lax.while_loop(going, newton, carry)[0]
+
+
+ESTIMATORS: dict[str, Callable[[Look], Estimate]] = {
+    "eap": eap,
+    "map": map_,
+    "ml": ml,
+    "wle": wle,
+}
+"""Estimators by name; to add one, write a function of a `Look` and add a row."""
+
+
+def is_constant(look: Look) -> tuple[Array, Array]:
+    """Whether all scored answers are the lowest category, and whether all are the highest."""
+    state, pool = look.state, look.pool
+    seen = (state.items >= 0) & ~pool.pretest[state.items]
+    item = jnp.maximum(state.items, 0)
+    highest = (pool.log_p[item].max(axis=2) > -1e3).sum(axis=1) - 1
+    lowest = jnp.where(seen, state.answers == 0, True).all()
+    return lowest & seen.any(), jnp.where(seen, state.answers == highest, True).all() & seen.any()
+
+
+def _fence(look: Look, up: Array) -> Array:
+    """The fence on the side of the answers."""
+    return jnp.where(up, look.pool.nodes[-1], look.pool.nodes[0])
+
+
+def _step(look: Look, up: Array) -> Array:
+    """A fixed step from the last estimate."""
+    size = look.config.constant_step
+    return jnp.clip(
+        look.theta + jnp.where(up, size, -size), look.pool.nodes[0], look.pool.nodes[-1]
+    )
+
+
+def _halfway(look: Look, up: Array) -> Array:
+    """Halfway from the last estimate to the hardest or easiest item of the pool."""
+    return 0.5 * (look.theta + jnp.where(up, look.pool.b.max(), look.pool.b.min()))
+
+
+CONSTANT: dict[str, Callable[[Look, Array], Array] | str] = {
+    "fence": _fence,
+    "step": _step,
+    "halfway": _halfway,
+    "eap": "eap",
+    "map": "map",
+    "wle": "wle",
+}
+"""What "ml" gives while all answers are right, or all wrong: a function or another estimator."""
+
+
+def estimate(look: Look) -> Estimate:
+    """The configured estimate; of a constant pattern, where ML has none, by the stated rule."""
+    name = look.config.estimator
+    if name != "ml":
+        return ESTIMATORS[name](look)
+    low, high = is_constant(look)
+    plain, rule = ml(look), CONSTANT[look.config.constant]
+    if isinstance(rule, str):
+        other = ESTIMATORS[rule](look)
+    else:
+        theta = rule(look, high)
+        other = _with_error(look, theta, jnp.zeros_like(theta))
+    return Estimate(*(jnp.where(low | high, b, a) for a, b in zip(plain, other, strict=True)))

@@ -1,0 +1,197 @@
+"""`assemble`: fixed and parallel forms to an information target, by integer programming."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import block_diag, csr_matrix, hstack
+
+from irtcat._checks import InputError, argument_error, check_count, check_positive, finite_vector
+from irtcat._types import BoolArray, FloatArray
+from irtcat.bank import ItemBank, one_ability
+from irtcat.information import fisher_information
+
+__all__ = ["Forms", "assemble"]
+
+REACH = 1.5
+"""Default targets lie this many SDs around the population's mean."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forms:
+    """Assembled forms.
+
+    Attributes:
+        item_ids: ids of each form's items, in the bank's order.
+        theta: abilities at which information was aimed at.
+        information: information of each form there, forms x abilities.
+        target: what was aimed at: given, or the greatest common level by the weights.
+        gap: how far the solution may be from the best, relative; 0 where it is proved best.
+    """
+
+    item_ids: tuple[np.ndarray, ...]
+    theta: FloatArray
+    information: FloatArray
+    target: FloatArray
+    gap: float
+
+    def __len__(self) -> int:
+        return len(self.item_ids)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row an item and form, forms counted from 1."""
+        rows = [(f + 1, item) for f, ids in enumerate(self.item_ids) for item in ids]
+        return pd.DataFrame(rows, columns=["form", "item"])
+
+
+def assemble(
+    bank: ItemBank,
+    length: int,
+    forms: int = 1,
+    *,
+    theta: Any = None,
+    target: Any = None,
+    weights: Any = None,
+    group: str | None = None,
+    bounds: Any = None,
+    enemies: Any = (),
+    reuse: int = 1,
+    seconds: float = 60.0,
+) -> Forms:
+    """Assemble forms of equal length that follow a target information curve.
+
+    Without a target the forms are as informative as they can be: the greatest y is found for which
+    every form has ``sum_i I_i(theta_k) >= w_k y`` at every theta_k (maximin). With one, the
+    smallest y for which every form is within y of it at every theta_k (minimax).
+
+    Args:
+        bank: calibrated items of one ability.
+        length: items of each form.
+        forms: number of forms, parallel to each other.
+        theta: abilities aimed at; by default the population's mean and 1.5 SDs around it.
+        target: information wanted at each of them.
+        weights: how the information is to be shared out over them, without a target; equal by
+            default.
+        group: column of the bank's metadata with the content groups.
+        bounds: group -> number of its items, or (fewest, most).
+        enemies: sets of ids of which a form holds at most one.
+        reuse: number of forms that an item may be in.
+        seconds: longest that the solver may take.
+
+    Returns:
+        The forms.
+
+    Raises:
+        InputError: where no forms keep to the rules, or none were found in time.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=1.0, b=np.linspace(-2, 2, 12))
+        >>> made = assemble(bank, 3, forms=2)
+        >>> [len(ids) for ids in made.item_ids], made.information.shape
+        ([3, 3], (2, 3))
+
+    References:
+        van der Linden (2005), Linear Models for Optimal Test Design, chapters 5 and 6.
+    """
+    one_ability(bank, "form assembly")
+    check_count("length", length, 1, bank.n_items)
+    check_count("forms", forms)
+    check_count("reuse", reuse, 1, forms)
+    check_positive("seconds", seconds)
+    middle, sd = bank.population_mean, bank.population_sd
+    points = finite_vector(
+        "theta", [middle - REACH * sd, middle, middle + REACH * sd] if theta is None else theta
+    )
+    information = fisher_information(bank, points)
+    aim = None if target is None else _positive("target", target, len(points))
+    share = _positive("weights", np.ones(len(points)) if weights is None else weights, len(points))
+    rules = _rules(bank, length, group, bounds, enemies)
+    solved = _solve(information, rules, forms, reuse, aim, share, seconds)
+    if solved.x is None:
+        advice = "Widen the bounds, allow reuse, or give it more seconds."
+        raise InputError(f"No forms were found that keep to the rules ({solved.message}) {advice}")
+    x = solved.x[: forms * bank.n_items].reshape(forms, bank.n_items) > 0.5
+    level = share * solved.x[-1] if aim is None else aim
+    return Forms(
+        tuple(bank.item_ids[row] for row in x),
+        points,
+        x @ information,
+        level,
+        float(getattr(solved, "mip_gap", 0.0) or 0.0),
+    )
+
+
+def _positive(name: str, value: Any, n: int) -> FloatArray:
+    vector = finite_vector(name, value)
+    if len(vector) != n or (vector <= 0).any():
+        raise argument_error(name, f"{n} numbers above 0, one for each theta", value)
+    return vector
+
+
+def _rules(
+    bank: ItemBank, length: int, group: str | None, bounds: Any, enemies: Any
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Matrix, lower and upper ends of what every form keeps to."""
+    rows = [np.ones(bank.n_items)]
+    low, high = [float(length)], [float(length)]
+    if (group is None) != (bounds is None):
+        raise argument_error("bounds", "given together with group", bounds)
+    if group is not None:
+        if group not in bank.items:
+            have = ", ".join(map(str, bank.items.columns)) or "none"
+            raise argument_error("group", f"a column of the metadata (has {have})", group)
+        names = bank.items[group].astype(str).to_numpy()
+        for name, limits in dict(bounds).items():
+            fewest, most = np.broadcast_to(np.asarray(limits, float), (2,))
+            rows.append((names == str(name)).astype(float))
+            low.append(float(fewest))
+            high.append(float(most))
+    for ids in enemies:
+        mask: BoolArray = np.zeros(bank.n_items, bool)
+        mask[bank.positions(list(ids))] = True
+        rows.append(mask.astype(float))
+        low.append(0.0)
+        high.append(1.0)
+    return np.array(rows), np.array(low), np.array(high)
+
+
+def _solve(
+    information: FloatArray,
+    rules: tuple[FloatArray, FloatArray, FloatArray],
+    forms: int,
+    reuse: int,
+    target: FloatArray | None,
+    weights: FloatArray,
+    seconds: float,
+) -> Any:
+    """The integer programme: binaries by form and item, then y."""
+    n = len(information)
+    matrix, low, high = rules
+    nothing = csr_matrix((forms * len(matrix), 1))
+    made = [
+        LinearConstraint(
+            hstack([block_diag([csr_matrix(matrix)] * forms), nothing]),
+            np.tile(low, forms),
+            np.tile(high, forms),
+        )
+    ]
+    if forms > 1:
+        each = hstack([csr_matrix(np.eye(n))] * forms + [csr_matrix((n, 1))])
+        made.append(LinearConstraint(each, 0, reuse))
+    curves = block_diag([csr_matrix(information.T)] * forms)
+    if target is None:
+        drop = csr_matrix(np.tile(weights, forms)[:, None])
+        made.append(LinearConstraint(hstack([curves, -drop]), 0, np.inf))
+    else:
+        wanted = np.tile(target, forms)
+        one = csr_matrix(np.ones((len(wanted), 1)))
+        above = LinearConstraint(hstack([curves, one]), wanted, np.inf)
+        made += [above, LinearConstraint(hstack([curves, -one]), -np.inf, wanted)]
+    cost = np.zeros(forms * n + 1)
+    cost[-1] = -1.0 if target is None else 1.0
+    limits = Bounds(np.zeros(forms * n + 1), np.append(np.ones(forms * n), np.inf))
+    whole = np.append(np.ones(forms * n), 0)
+    options = {"time_limit": seconds, "mip_rel_gap": 1e-4}
+    return milp(cost, integrality=whole, bounds=limits, constraints=made, options=options)

@@ -1,0 +1,289 @@
+"""Adaptive testing of several abilities at once: a Normal belief, and D-, T- and A-optimal items.
+
+The belief after the answers is the mode of the posterior and, as its precision, that of the prior
+plus the Fisher information of the items answered, at the mode (Laplace's method with expected
+information). Pure functions of arrays: the same step runs one session and, mapped, many.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Array, Float
+
+from irtcat._checks import ability_points, argument_error, check_choice, check_count
+from irtcat._compile import jit
+from irtcat._precision import precision
+from irtcat._types import FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.cat._state import NONE
+from irtcat.models import CategoricalModel, ItemModel, take
+
+__all__ = ["SEVERAL", "Belief", "SeveralReport", "next_several", "simulate_several"]
+
+SCORING_STEPS = 25
+HALVINGS = 6
+BLOCK = 500
+
+Values = Float[Array, " items"]
+Matrices = Float[Array, "items dims dims"]
+
+
+class Belief(NamedTuple):
+    """What is believed of several abilities.
+
+    Attributes:
+        theta: mode of the posterior.
+        precision: inverse of its covariance.
+    """
+
+    theta: Float[Array, " dims"]
+    precision: Float[Array, "dims dims"]
+
+
+def d_optimal(belief: Belief, information: Matrices) -> Values:
+    """Gain in the log-determinant of the precision: ``ln det(L + I_i) - ln det L``.
+
+    References:
+        Segall (1996), Psychometrika 61, 331-354, eq. 18.
+    """
+    after = jnp.linalg.slogdet(belief.precision + information)[1]
+    return after - jnp.linalg.slogdet(belief.precision)[1]
+
+
+def t_optimal(belief: Belief, information: Matrices) -> Values:
+    """Trace of the item's information: ``tr I_i``.
+
+    References:
+        Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
+    """
+    return jnp.trace(information, axis1=1, axis2=2)
+
+
+def a_optimal(belief: Belief, information: Matrices) -> Values:
+    """Reduction of the sum of the variances: ``tr L^-1 - tr (L + I_i)^-1``.
+
+    References:
+        Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
+    """
+    after = jnp.linalg.inv(belief.precision + information)
+    return jnp.trace(jnp.linalg.inv(belief.precision)) - jnp.trace(after, axis1=1, axis2=2)
+
+
+def random(belief: Belief, information: Matrices) -> Values:
+    """No preference: chance decides."""
+    return jnp.zeros(information.shape[0], information.dtype)
+
+
+SEVERAL: dict[str, Callable[[Belief, Matrices], Values]] = {
+    "d-optimal": d_optimal,
+    "t-optimal": t_optimal,
+    "a-optimal": a_optimal,
+    "random": random,
+}
+"""Criteria for several abilities by name; to add one, write a function and add a row."""
+
+
+def _matrices(model: ItemModel, theta: Array) -> Matrices:
+    """Information matrices of items at one ability vector."""
+
+    def one(item: ItemModel) -> Array:
+        slope = jax.jacfwd(lambda at: item.natural(at)[1:])(theta)
+        return slope.T @ item.variance(theta) @ slope
+
+    return jax.vmap(one)(model)
+
+
+def _belief(model: ItemModel, items: Array, answers: Array, prior: Array, start: Array) -> Belief:
+    """Mode and precision after answers, by Fisher scoring with halved steps."""
+    own = take(model, jnp.maximum(items, 0))
+    seen = (items >= 0) & (answers >= 0)
+    code = jnp.maximum(answers, 0)[:, None]
+
+    def objective(theta: Array) -> Array:
+        log_p = jax.vmap(lambda item: item.log_probs(theta))(own)
+        chosen = jnp.take_along_axis(log_p, code, axis=1)[:, 0]
+        return jnp.where(seen, chosen, 0).sum() - 0.5 * theta @ prior @ theta
+
+    def curvature(theta: Array) -> Array:
+        return prior + jnp.where(seen[:, None, None], _matrices(own, theta), 0).sum(axis=0)
+
+    sizes = 0.5 ** jnp.arange(HALVINGS, dtype=prior.dtype)
+
+    def move(_: Any, theta: Array) -> Array:
+        step = jnp.linalg.solve(curvature(theta), jax.grad(objective)(theta))
+        tried = theta + sizes[:, None] * step
+        values = jax.vmap(objective)(tried)
+        best = jnp.argmax(values)
+        return jnp.where(values[best] >= objective(theta), tried[best], theta)
+
+    theta = jax.lax.fori_loop(0, SCORING_STEPS, move, start)
+    return Belief(theta, curvature(theta))
+
+
+def _prior(bank: ItemBank) -> FloatArray:
+    """Inverse of the population's covariance."""
+    dims = bank.model.dims
+    return np.linalg.inv(np.eye(dims) if bank.correlations is None else bank.correlations)
+
+
+def _check(bank: ItemBank, criterion: str) -> None:
+    if bank.model.dims < 2 or not isinstance(bank.model, CategoricalModel):
+        raise argument_error("bank", "of several abilities", bank)
+    check_choice("criterion", criterion, SEVERAL)
+
+
+@functools.partial(jit, static_argnames=("criterion",))
+def _told(
+    model: ItemModel, items: Array, answers: Array, prior: Array, criterion: str
+) -> tuple[Belief, Array]:
+    belief = _belief(model, items, answers, prior, jnp.zeros(prior.shape[0], prior.dtype))
+    return belief, SEVERAL[criterion](belief, _matrices(model, belief.theta))
+
+
+def next_several(
+    bank: ItemBank,
+    answers: Mapping[str, int],
+    criterion: str = "d-optimal",
+    n: int = 5,
+    most: int = 60,
+) -> tuple[Belief, pd.DataFrame]:
+    """The belief after some answers, and the items most worth asking next.
+
+    Stateless: the answers are all there is to keep.
+
+    Args:
+        bank: calibrated items of several abilities.
+        answers: item id -> category code from 0, as given so far.
+        criterion: a name of `SEVERAL`.
+        n: number of candidates to list.
+        most: room for answers (the program is compiled once for it).
+
+    Returns:
+        The belief, and the ``n`` best items not yet answered with their ``value``, best first.
+
+    Raises:
+        InputError: for a bank of one ability, an unknown item or criterion, or too many answers.
+
+    Example:
+        >>> bank = ItemBank.from_slopes([[1.5, 0.0], [0.0, 1.5], [1.0, 1.0]], [0.0, 0.0, 0.0])
+        >>> belief, table = next_several(bank, {"i3": 1})
+        >>> belief.theta.round(2).tolist(), table.index.tolist()
+        ([0.34, 0.34], ['i1', 'i2'])
+    """
+    _check(bank, criterion)
+    check_count("n", n)
+    at = bank.positions(list(answers))
+    if len(at) > most:
+        raise argument_error("most", f"at least {len(at)}, the number of answers", most)
+    items, codes = np.full(most, NONE, np.int32), np.full(most, NONE, np.int32)
+    items[: len(at)], codes[: len(at)] = at, list(answers.values())
+    with precision("float64"):
+        belief, value = _told(
+            bank.model, jnp.asarray(items), jnp.asarray(codes), jnp.asarray(_prior(bank)), criterion
+        )
+    worth = np.array(value)
+    worth[at] = -np.inf
+    order = np.argsort(-worth, kind="stable")[: min(n, bank.n_items - len(at))]
+    index = pd.Index(bank.item_ids[order], dtype=object, name="item")
+    known = Belief(np.asarray(belief.theta), np.asarray(belief.precision))  # type: ignore[arg-type]
+    return known, pd.DataFrame({"value": worth[order]}, index=index)
+
+
+class SeveralReport(NamedTuple):
+    """What came of simulated sessions of several abilities, subjects first.
+
+    Attributes:
+        truth: true abilities, subjects x dims.
+        theta: final estimates.
+        se: their standard errors.
+        items: positions of the items in order.
+    """
+
+    truth: FloatArray
+    theta: FloatArray
+    se: FloatArray
+    items: IntArray
+
+    def rmse(self) -> FloatArray:
+        """Root mean squared error of each ability."""
+        return np.sqrt(((self.theta - self.truth) ** 2).mean(axis=0))
+
+
+@functools.partial(jit, static_argnames=("criterion", "length"))
+def _sessions(
+    model: ItemModel, prior: Array, theta: Array, keys: Array, criterion: str, length: int
+) -> tuple[Array, Array, Array]:
+    n_items = jax.tree.leaves(model)[0].shape[0]
+
+    def one(truth: Array, seed: Array) -> tuple[Array, Array, Array]:
+        key = jax.random.wrap_key_data(seed)
+        noise = jax.random.uniform(jax.random.fold_in(key, 0), (n_items,), prior.dtype)
+        luck = jax.random.uniform(jax.random.fold_in(key, 1), (n_items,), prior.dtype)
+
+        def advance(carry: Any, j: Array) -> tuple[Any, None]:
+            items, answers, used, belief = carry
+            value = SEVERAL[criterion](belief, _matrices(model, belief.theta))
+            value = jnp.where(used, -jnp.inf, value + 1e-9 * noise)
+            item = jnp.argmax(value).astype(jnp.int32)
+            log_p = take(model, item).log_probs(truth)  # type: ignore[attr-defined]
+            answer = (luck[item] > jnp.cumsum(jnp.exp(log_p))[:-1]).sum().astype(jnp.int32)
+            items = items.at[j].set(item)  # noqa: PD008
+            answers = answers.at[j].set(answer)  # noqa: PD008
+            used = used.at[item].set(True)  # noqa: PD008
+            belief = _belief(model, items, answers, prior, belief.theta)
+            return (items, answers, used, belief), None
+
+        empty = jnp.full(length, NONE, jnp.int32)
+        begin = Belief(jnp.zeros_like(truth), prior)
+        carry = (empty, empty, jnp.zeros(n_items, bool), begin)
+        (items, _, _, belief), _ = jax.lax.scan(advance, carry, jnp.arange(length))
+        return belief.theta, jnp.sqrt(jnp.diagonal(jnp.linalg.inv(belief.precision))), items
+
+    return jax.vmap(one)(theta, keys)
+
+
+def simulate_several(
+    bank: ItemBank, theta: Any, criterion: str = "d-optimal", length: int = 30, seed: int = 0
+) -> SeveralReport:
+    """Run adaptive sessions of fixed length for subjects of several known abilities.
+
+    Args:
+        bank: calibrated items of several abilities.
+        theta: true abilities, subjects x dims.
+        criterion: a name of `SEVERAL`.
+        length: items of each session.
+        seed: seed of the answers.
+
+    Returns:
+        The report.
+
+    Raises:
+        InputError: for a bank of one ability, or a length beyond the bank's.
+
+    Example:
+        >>> bank = ItemBank.from_slopes(np.tile([[1.5, 0.0], [0.0, 1.5]], (10, 1)))
+        >>> simulate_several(bank, np.zeros((5, 2)), length=6).items.shape
+        (5, 6)
+    """
+    _check(bank, criterion)
+    check_count("length", length, 1, bank.n_items)
+    check_count("seed", seed, 0)
+    points = ability_points(theta, bank.model.dims)
+    words = np.random.SeedSequence(seed).generate_state(2 * len(points)).reshape(-1, 2)
+    size = min(BLOCK, len(points))
+    parts = []
+    with precision("float64"):
+        prior = jnp.asarray(_prior(bank))
+        for begin in range(0, len(points), size):
+            rows = np.minimum(np.arange(begin, begin + size), len(points) - 1)
+            keys = jnp.asarray(words[rows].astype(np.uint32))
+            out = _sessions(bank.model, prior, jnp.asarray(points[rows]), keys, criterion, length)
+            real = min(size, len(points) - begin)
+            parts.append([np.asarray(part)[:real] for part in out])
+    estimate, se, items = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return SeveralReport(points, estimate, se, items)

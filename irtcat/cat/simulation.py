@@ -1,0 +1,421 @@
+"""`simulate` and `replay`: many sessions at once, in blocks of bounded memory."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from irtcat._checks import argument_error, check_count, finite_vector
+from irtcat._compile import jit
+from irtcat._precision import choose_precision
+from irtcat._precision import precision as in_width
+from irtcat._types import BoolArray, FloatArray
+from irtcat.bank import ItemBank
+from irtcat.cat._pool import Counts, Pool
+from irtcat.cat._prepare import prepare
+from irtcat.cat._report import Report
+from irtcat.cat._state import ANSWERS, CatState, uniforms
+from irtcat.cat.config import Config
+from irtcat.cat.engine import _start, _step, look_at
+from irtcat.cat.exposure import UPDATES, eligible_items, updated
+from irtcat.cat.stopping import score_moments
+from irtcat.models import take
+from irtcat.responses import Responses
+
+__all__ = ["calibrate_exposure", "replay", "simulate"]
+
+BLOCK = 2000
+"""Subjects that are simulated at a time."""
+
+SMALL_BLOCK = 50
+"""The same where an exposure rule goes by the counts so far."""
+
+BLOCK_BYTES = 2**28
+"""Memory that one block's largest array may take."""
+
+Tick = Callable[[int, int], None]
+"""Called with the subjects done and the subjects in all."""
+
+
+class Sessions(NamedTuple):
+    """What is kept of simulated sessions, subjects first."""
+
+    items: Any
+    answers: Any
+    thetas: Any
+    ses: Any
+    n: Any
+    stop: Any
+    theta: Any
+    se: Any
+    score: Any
+    score_sd: Any
+
+
+def _answer(pool: Pool, config: Config, state: CatState, theta: Array) -> Array:
+    """Answers to the items asked, drawn at the true ability.
+
+    The number that decides is the subject's own for each item, whenever it is asked: the same
+    subject gives the same answer to an item under any configuration.
+    """
+
+    def one(item: Array) -> Array:
+        log_p = take(pool.model, jnp.maximum(item, 0)).log_probs(theta[None])  # type: ignore[attr-defined]
+        u = uniforms(state, ANSWERS, jnp.maximum(item, 0), ())
+        return (u > jnp.cumsum(jnp.exp(log_p))[:-1]).sum().astype(jnp.int32)
+
+    return jax.vmap(one)(state.asked)
+
+
+def _run(
+    pool: Pool,
+    config: Config,
+    priors: Array,
+    allowed: Array,
+    seeds: Array,
+    respond: Callable[[CatState, Any], Array],
+    facts: Array,
+) -> tuple[Sessions, Array]:
+    """A block of sessions from start to end: what is kept, and the items eligible in each."""
+    # Where all may be asked everything one row serves them all.
+    rows = 0 if allowed.shape[0] == priors.shape[0] else None
+    mask = allowed if rows == 0 else allowed[0]
+    state = jax.vmap(lambda p, a, s: _start(pool, config, p, a, s), (0, rows, 0))(
+        priors, mask, seeds
+    )
+
+    def going(state: CatState) -> Array:
+        return (state.stop == 0).any()
+
+    def advance(state: CatState) -> CatState:
+        def one(state: CatState, fact: Any) -> CatState:
+            answers = respond(state, fact)
+            taken = pool.seconds[jnp.maximum(state.asked, 0)]
+            seconds = jnp.where(state.asked >= 0, taken, 0).sum()
+            return _step(pool, config, state, answers, seconds)
+
+        return jax.vmap(one)(state, facts)
+
+    state = jax.lax.while_loop(going, advance, state)
+    score = jax.vmap(lambda s: score_moments(look_at(pool, config, s)))(state)
+    kept = Sessions(
+        state.items, state.answers, state.thetas, state.ses, state.n, state.stop,
+        state.theta, state.se, score[0], jnp.sqrt(jnp.maximum(score[1], 0)),
+    )  # fmt: skip
+    if config.exposure.name not in UPDATES:
+        return kept, jnp.zeros((0, pool.n_items), bool)
+    rate = config.exposure.get("rate", 0.2)
+
+    def may(state: CatState) -> Array:
+        return eligible_items(look_at(pool, config, state), config.exposure.name, rate)
+
+    return kept, jax.vmap(may)(state)
+
+
+@functools.partial(jit, static_argnames=("config",))
+def _simulated(
+    pool: Pool, config: Config, priors: Array, allowed: Array, seeds: Array, theta: Array
+) -> tuple[Sessions, Array]:
+    def respond(state: CatState, theta: Array) -> Array:
+        return _answer(pool, config, state, theta)
+
+    return _run(pool, config, priors, allowed, seeds, respond, theta)
+
+
+@functools.partial(jit, static_argnames=("config",))
+def _replayed(
+    pool: Pool, config: Config, priors: Array, allowed: Array, seeds: Array, x: Array
+) -> tuple[Sessions, Array]:
+    def respond(state: CatState, row: Array) -> Array:
+        return row[jnp.maximum(state.asked, 0)].astype(jnp.int32)
+
+    return _run(pool, config, priors, allowed, seeds, respond, x)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a simulation is cut into blocks."""
+
+    n: int
+    block: int
+    program: Callable[..., tuple[Sessions, Array]]
+    tick: Tick | None
+
+    def run(
+        self, pool: Pool, config: Config, priors: FloatArray, allowed: BoolArray | None,
+        facts: np.ndarray, seed: int,
+    ) -> tuple[Sessions, Counts]:  # fmt: skip
+        """All blocks, with the counts of exposure carried along; every block has the same shape."""
+        parts: list[Sessions] = []
+        words = np.random.SeedSequence(seed).generate_state(2 * self.n).reshape(-1, 2)
+        everybody = np.ones((1, pool.n_items), bool)
+        for begin in range(0, self.n, self.block):
+            rows = np.minimum(np.arange(begin, begin + self.block), self.n - 1)
+            real = int(min(self.block, self.n - begin))
+            mask = everybody if allowed is None else allowed[rows]
+            kept, eligible = self.program(
+                pool, config, jnp.asarray(priors[rows], pool.nodes.dtype), jnp.asarray(mask),
+                jnp.asarray(words[rows].astype(np.uint32)), jnp.asarray(facts[rows]),
+            )  # fmt: skip
+            part = Sessions(*(np.asarray(leaf)[:real] for leaf in kept))
+            parts.append(part)
+            given = _given(part.items, pool.n_items)
+            may = np.asarray(eligible)[:real]
+            if not len(may):
+                may = np.ones((real, pool.n_items), bool)
+            rate = config.exposure.get("rate", 0.2)
+            counts = updated(pool.counts, config.exposure.name, rate, given, may)
+            pool = pool._replace(
+                counts=Counts(*(jnp.asarray(leaf, pool.nodes.dtype) for leaf in counts))
+            )
+            if self.tick is not None:
+                self.tick(begin + real, self.n)
+        return Sessions(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True))), (
+            pool.counts
+        )
+
+
+def _given(items: Any, n_items: int) -> BoolArray:
+    """Which items each session gave."""
+    out = np.zeros((len(items), n_items + 1), bool)
+    out[np.arange(len(items))[:, None], np.asarray(items)] = True  # -1: the last, left out
+    return out[:, :-1]
+
+
+def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
+    if block is not None:
+        check_count("block", block)
+        return min(block, n)
+    if config.exposure.name in UPDATES:
+        return min(SMALL_BLOCK, n)
+    width = pool.n_items * pool.p.shape[1] * (16 if config.batch > 1 else 1)
+    width = max(width, pool.nodes.shape[0] * 4) * pool.nodes.dtype.itemsize
+    most = max(16, min(BLOCK, BLOCK_BYTES // width))
+    return -(-n // -(-n // most))  # blocks of equal size
+
+
+def _priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
+    """Mean and SD of each subject's prior."""
+    given = (bank.population_mean, bank.population_sd) if prior is None else prior
+    try:
+        out = np.broadcast_to(np.asarray(given, float), (n, 2))
+    except (TypeError, ValueError):
+        out = np.full((1, 2), np.nan)
+    if not np.isfinite(out).all() or (out[:, 1] <= 0).any():
+        raise argument_error("prior", f"(mean, SD), or {n} rows of them, SD above 0", prior)
+    return out
+
+
+def simulate(
+    bank: ItemBank,
+    theta: Any,
+    config: Config,
+    seed: int = 0,
+    *,
+    prior: Any = None,
+    counts: Counts | None = None,
+    block: int | None = None,
+    precision: str = "auto",
+    tick: Tick | None = None,
+) -> Report:
+    """Run adaptive sessions of subjects of known ability, and report how well they go.
+
+    The subjects are run in blocks, each by the same compiled step as a live session; memory is
+    that of one block and of the answers. A subject's answer to an item depends on the seed, the
+    subject and the item only: configurations compared under one seed see the same answers.
+
+    Args:
+        bank: calibrated items of one ability.
+        theta: the subjects' true abilities.
+        config: the configuration.
+        seed: seed of the answers and of all rules that draw.
+        prior: mean and SD of the prior, for all or for each; by default the bank's population.
+        counts: exposure so far (of `calibrate_exposure`, or an earlier report's ``counts``).
+        block: subjects at a time; by default 2,000 or what fits in 256 MB, and 50 where an
+            exposure rule goes by the counts so far (a rate then exceeds its maximum by at most
+            50 over the number of subjects).
+        precision: "float64", "float32", or "auto" (float32 from a million cells on).
+        tick: called with the subjects done and in all, after every block.
+
+    Returns:
+        The report.
+
+    Raises:
+        InputError: as `prepare` does, or for abilities that are not finite.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
+        >>> report = simulate(bank, [-1.0, 0.0, 1.0], Config(max_items=10), seed=1)
+        >>> report.n_items.tolist(), report.theta.shape
+        ([10, 10, 10], (3,))
+    """
+    truth = finite_vector("theta", theta)
+    check_count("seed", seed, 0)
+    dtype = choose_precision(precision, len(truth) * bank.n_items)
+    pool = prepare(bank, config, dtype)
+    if counts is not None:
+        pool = pool._replace(counts=_in_width(counts, dtype))
+    plan = _Plan(len(truth), _block_size(pool, config, len(truth), block), _simulated, tick)
+    with in_width(dtype) as width:
+        priors = _priors(bank, prior, len(truth))
+        kept, after = plan.run(pool, config, priors, None, truth.astype(width), seed)
+    return _report(bank, config, pool, kept, after, truth, priors, None)
+
+
+def replay(
+    bank: ItemBank,
+    responses: Responses,
+    config: Config,
+    seed: int = 0,
+    *,
+    prior: Any = None,
+    block: int | None = None,
+    precision: str = "auto",
+    tick: Tick | None = None,
+) -> Report:
+    """Run adaptive sessions of real subjects, each answering as it once did.
+
+    An item that a subject did not answer is not asked of it.
+
+    Args:
+        bank: calibrated items of one ability.
+        responses: who answered what; its items must include the bank's.
+        config: the configuration.
+        seed: seed of the rules that draw.
+        prior: as for `simulate`.
+        block: as for `simulate`.
+        precision: as for `simulate`.
+        tick: as for `simulate`.
+
+    Returns:
+        The report, whose ``truth`` is the estimate from all answers (by `irtcat.score`) and whose
+        ``full_score`` is the mean over all answers.
+
+    Raises:
+        InputError: as `prepare` and `irtcat.score` do.
+
+    Example:
+        >>> from irtcat.datasets import load
+        >>> from irtcat import fit
+        >>> data = load("lsat7")
+        >>> bank = fit(data, "2pl", standard_errors="none").bank
+        >>> report = replay(bank, data, Config(max_items=3))
+        >>> report.n_items.max().item()
+        3
+    """
+    from irtcat.scoring import match, score
+
+    bank, matched = match(bank, responses)
+    check_count("seed", seed, 0)
+    values = matched.values
+    if matched.is_fractional:
+        raise argument_error("responses", "answers in categories", "fractions")
+    dtype = choose_precision(precision, values.size)
+    pool = prepare(bank, config, dtype)
+    plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, tick)
+    with in_width(dtype):
+        priors = _priors(bank, prior, len(values))
+        kept, after = plan.run(pool, config, priors, matched.observed, values, seed)
+    truth = np.asarray(score(bank, matched).theta)
+    return _report(bank, config, pool, kept, after, truth, priors, matched)
+
+
+def _in_width(counts: Counts, dtype: str) -> Counts:
+    with in_width(dtype) as width:
+        return Counts(*(jnp.asarray(np.asarray(leaf), width) for leaf in counts))
+
+
+def _report(
+    bank: ItemBank, config: Config, pool: Pool, kept: Sessions, counts: Counts,
+    truth: FloatArray, priors: FloatArray, responses: Responses | None,
+) -> Report:  # fmt: skip
+    """The report of finished sessions."""
+    top = np.maximum((np.asarray(pool.log_p).max(axis=2) > -1e3).sum(axis=1) - 1, 1)
+    full = None
+    if responses is not None:
+        seen = responses.observed
+        share = np.where(seen, responses.values, 0) / top
+        with np.errstate(invalid="ignore"):
+            full = share.sum(axis=1) / seen.sum(axis=1)
+        ids = responses.subject_ids
+    else:
+        ids = np.array([f"s{i + 1}" for i in range(len(truth))])
+    return Report(
+        subject_ids=ids,
+        item_ids=bank.item_ids,
+        config=config,
+        truth=truth,
+        theta=np.asarray(kept.theta, float),
+        se=np.asarray(kept.se, float),
+        n_items=np.asarray(kept.n),
+        stop=np.asarray(kept.stop),
+        items=np.asarray(kept.items),
+        answers=np.asarray(kept.answers),
+        thetas=np.asarray(kept.thetas, float),
+        ses=np.asarray(kept.ses, float),
+        score=np.asarray(kept.score, float),
+        score_sd=np.asarray(kept.score_sd, float),
+        full_score=full,
+        priors=priors,
+        counts=Counts(*(np.asarray(leaf) for leaf in counts)),
+    )
+
+
+def calibrate_exposure(
+    bank: ItemBank,
+    theta: Any,
+    config: Config,
+    rounds: int = 20,
+    seed: int = 0,
+    precision: str = "auto",
+) -> Counts:
+    """Find the probabilities of the Sympson-Hetter rule by simulation.
+
+    In every round all subjects are simulated; an item selected for a share S of them gets
+    ``K = rate / S`` where S is above ``rate``, else 1. At least ``max_items`` items keep K = 1, so
+    that no session runs dry. The best round (the smallest greatest rate) is kept.
+
+    Args:
+        bank: the items.
+        theta: abilities of simulated subjects, drawn as those of the test takers will be.
+        config: a configuration with the exposure rule "sympson-hetter".
+        rounds: at most this many.
+        seed: seed of the simulations.
+        precision: as for `simulate`.
+
+    Returns:
+        Counts to pass to `simulate` or `Session`, with the K in ``limit``.
+
+    Raises:
+        InputError: where the configuration has another exposure rule.
+
+    References:
+        Sympson & Hetter (1985); Hetter & Sympson (1997), in Computerized Adaptive Testing: From
+        Inquiry to Operation, 141-144.
+    """
+    if config.exposure.name != "sympson-hetter":
+        raise argument_error(
+            "config", "with the exposure rule sympson-hetter", config.exposure.name
+        )
+    check_count("rounds", rounds)
+    rate = config.exposure.get("rate", 0.2)
+    n = bank.n_items
+    limit, best, smallest = np.ones(n), np.ones(n), np.inf
+    for number in range(rounds):
+        counts = Counts(limit, np.zeros(n), np.zeros(n), np.zeros(()))
+        report = simulate(bank, theta, config, seed + number, counts=counts, precision=precision)
+        given = report.exposure()["rate"].to_numpy()
+        if given.max() < smallest:
+            best, smallest = limit.copy(), given.max()
+        if number and smallest <= rate * 1.02:
+            break
+        selected = given / limit  # P(A) = K P(S)
+        limit = np.where(selected > rate, rate / np.maximum(selected, 1e-12), 1.0)
+        if (limit < 1).sum() > n - config.max_items:
+            limit[np.argsort(limit)[-config.max_items :]] = 1.0
+    return Counts(best, np.zeros(n), np.zeros(n), np.zeros(()))

@@ -1,0 +1,289 @@
+"""Stopping rules: one table, each a function that says whether a session is over.
+
+A rule is given a `Look` after the last answer and its own options. Rules combine with `any_of` and
+`all_of`; no rule acts before ``min_items`` answers, and every session ends when ``max_items`` are
+answered or no item is left.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from scipy.special import ndtri
+
+from irtcat._checks import argument_error, check_count, check_interval, check_positive
+from irtcat.cat._parts import Part, as_part, part
+from irtcat.cat._state import Look
+from irtcat.cat.estimators import answered_terms
+
+__all__ = [
+    "STOPPING",
+    "all_of",
+    "any_of",
+    "classify",
+    "leaves",
+    "parse_stopping",
+    "score_moments",
+    "stops",
+]
+
+
+def length(look: Look, *, at: int = 30) -> Array:
+    """``at`` scored items are answered."""
+    check_count("at", at)
+    return look.state.scored >= at
+
+
+def se(look: Look, *, below: float = 0.3) -> Array:
+    """The standard error is at most ``below``."""
+    check_positive("below", below)
+    return look.se <= below
+
+
+def pser(look: Look, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03) -> Array:
+    """Predicted standard error reduction: the next item would bring too little.
+
+    The next item is predicted to reduce the posterior SD by less than ``hyper`` while this is at
+    most ``se``, or by less than ``hypo`` while it is above.
+
+    References:
+        Choi, Grady & Dodd (2011), Educational and Psychological Measurement 71, 37-53.
+    """
+    for name, value in (("se", se), ("hypo", hypo), ("hyper", hyper)):
+        check_positive(name, value)
+    return look.state.gain < jnp.where(jnp.sqrt(look.variance) <= se, hyper, hypo)
+
+
+def information(look: Look, *, below: float = 0.1) -> Array:
+    """No open item has information of ``below`` or more at the estimate."""
+    check_positive("below", below)
+    usable = look.state.open & ~look.state.given & ~look.pool.pretest
+    return ~(usable & (look.information >= below)).any()
+
+
+def _cuts(cuts: Any) -> tuple[float, ...]:
+    try:
+        values = tuple(float(c) for c in (cuts if isinstance(cuts, Sequence) else (cuts,)))
+    except (TypeError, ValueError):
+        values = ()
+    if not values or any(b <= a for a, b in itertools.pairwise(values)):
+        raise argument_error("cuts", "one number, or several in rising order", cuts)
+    return values
+
+
+def _ratio_decided(ratios: Array, alpha: float, beta: float) -> Array:
+    """Category above the cuts that are passed, or -1 while some cut is undecided."""
+    above = ratios >= jnp.log((1 - beta) / alpha)
+    below = ratios <= jnp.log(beta / (1 - alpha))
+    return jnp.where((above | below).all(), above.sum(), -1)
+
+
+def _check_errors(delta: float, alpha: float, beta: float) -> None:
+    check_positive("delta", delta)
+    check_interval("alpha", alpha)
+    check_interval("beta", beta)
+
+
+def sprt_ratios(look: Look, cuts: tuple[float, ...], delta: float) -> Array:
+    """``ln L(c + delta) - ln L(c - delta)`` of every cut, on the exact curves."""
+    points = jnp.asarray([[c + delta, c - delta] for c in cuts], look.theta.dtype)
+    values = jax.vmap(jax.vmap(lambda t: answered_terms(look, t)[0]))(points)
+    return values[:, 0] - values[:, 1]
+
+
+def glr_ratios(look: Look, cuts: tuple[float, ...], delta: float) -> Array:
+    """The same with each side's likelihood at its greatest: generalised likelihood ratios.
+
+    The greatest likelihood at or above c + delta against that at or below c - delta, over the
+    grid's nodes refined by parabolas and the two points themselves.
+    """
+    edges = jnp.asarray([[c + delta, c - delta] for c in cuts], look.theta.dtype)
+    at_edges = jax.vmap(jax.vmap(lambda t: answered_terms(look, t)[0]))(edges)
+    nodes, ll = look.pool.nodes, look.log_like
+    left, right = jnp.roll(ll, 1).at[0].set(ll[0]), jnp.roll(ll, -1).at[-1].set(ll[-1])
+    bend = jnp.minimum(left - 2 * ll + right, -1e-30)
+    move = jnp.clip(0.5 * (left - right) / bend, -0.5, 0.5)
+    inner = (ll >= left) & (ll >= right)
+    height = jnp.where(inner, ll + 0.25 * (right - left) * move, ll)
+    place = jnp.where(inner, nodes + move * (nodes[1] - nodes[0]), nodes)
+    up = jnp.where(place >= edges[:, :1], height, -jnp.inf).max(axis=1)
+    down = jnp.where(place <= edges[:, 1:], height, -jnp.inf).max(axis=1)
+    return jnp.maximum(up, at_edges[:, 0]) - jnp.maximum(down, at_edges[:, 1])
+
+
+def sprt(
+    look: Look, *, cuts: Any = 0.0, delta: float = 0.5, alpha: float = 0.05, beta: float = 0.05
+) -> Array:
+    """Wald's sequential probability ratio test against every cut.
+
+    A cut c is decided when ``ln L(c + delta) - ln L(c - delta)`` is at least
+    ``ln((1 - beta) / alpha)`` (above) or at most ``ln(beta / (1 - alpha))`` (below); the session
+    ends when all cuts are.
+
+    References:
+        Wald (1947), Sequential Analysis; Reckase (1983), in New Horizons in Testing, 237-255;
+        several cuts: Eggen & Straetmans (2000).
+    """
+    _check_errors(delta, alpha, beta)
+    return _ratio_decided(sprt_ratios(look, _cuts(cuts), delta), alpha, beta) >= 0
+
+
+def glr(
+    look: Look, *, cuts: Any = 0.0, delta: float = 0.5, alpha: float = 0.05, beta: float = 0.05
+) -> Array:
+    """The generalised likelihood ratio against every cut, with the limits of "sprt".
+
+    References:
+        Bartroff, Finkelman & Lai (2008), Psychometrika 73, 473-486; Thompson (2009).
+    """
+    _check_errors(delta, alpha, beta)
+    return _ratio_decided(glr_ratios(look, _cuts(cuts), delta), alpha, beta) >= 0
+
+
+def ci(look: Look, *, cuts: Any = 0.0, level: float = 0.95) -> Array:
+    """The confidence interval ``theta +- z se`` holds no cut.
+
+    References:
+        Kingsbury & Weiss (1983), in New Horizons in Testing, 257-283.
+    """
+    check_interval("level", level)
+    return _interval_category(look, _cuts(cuts), level) >= 0
+
+
+def _interval_category(look: Look, cuts: tuple[float, ...], level: float) -> Array:
+    half = ndtri(0.5 + level / 2) * look.se
+    points = jnp.asarray(cuts, look.theta.dtype)
+    above, below = look.theta - half > points, look.theta + half < points
+    return jnp.where((above | below).all(), above.sum(), -1)
+
+
+def classify(look: Look, rule: str, options: dict[str, Any]) -> Array:
+    """The category (0 below the first cut, ...) that "sprt", "glr" or "ci" tell; -1: undecided."""
+    cuts = _cuts(options.get("cuts", 0.0))
+    if rule == "ci":
+        return _interval_category(look, cuts, options.get("level", 0.95))
+    ratios = {"sprt": sprt_ratios, "glr": glr_ratios}[rule](look, cuts, options.get("delta", 0.5))
+    return _ratio_decided(ratios, options.get("alpha", 0.05), options.get("beta", 0.05))
+
+
+def score_moments(look: Look) -> tuple[Array, Array]:
+    """Mean and variance of the score on the whole bank given the answers so far, on 0 to 1."""
+    pool, state = look.pool, look.state
+    item = jnp.maximum(state.items, 0)
+    top = (pool.log_p[item].max(axis=2) > -1e3).sum(axis=1) - 1
+    share = state.answers / jnp.maximum(top, 1)
+    known = jnp.where(state.items >= 0, pool.score_weights[item] * share, 0.0).sum()
+    seen = jnp.zeros(pool.n_items + 1, bool).at[state.items].set(True)[:-1]
+    t = jnp.where(seen, 0.0, pool.score_weights)
+    mean, spread = t @ pool.mean, t**2 @ pool.variance
+    centre = look.posterior @ mean
+    return known + centre, look.posterior @ ((mean - centre) ** 2 + spread)
+
+
+def score_width(look: Look, *, below: float = 0.1, level: float = 0.95) -> Array:
+    """The interval of the predicted score on the whole bank is at most ``below`` wide.
+
+    Normal, with the posterior predictive variance of the score; scores run from 0 to 1.
+    """
+    check_positive("below", below)
+    check_interval("level", level)
+    return 2 * ndtri(0.5 + level / 2) * jnp.sqrt(score_moments(look)[1]) <= below
+
+
+def time(look: Look, *, seconds: float = 3600.0) -> Array:
+    """``seconds`` have been taken."""
+    check_positive("seconds", seconds)
+    return look.state.seconds >= seconds
+
+
+STOPPING: dict[str, Callable[..., Array]] = {
+    "length": length,
+    "se": se,
+    "pser": pser,
+    "information": information,
+    "sprt": sprt,
+    "glr": glr,
+    "ci": ci,
+    "score-width": score_width,
+    "time": time,
+}
+"""Stopping rules by name; to add one, write a function and add a row."""
+
+CLASSIFIERS = ("sprt", "glr", "ci")
+
+
+def any_of(*rules: Any) -> Part:
+    """Stop when one of the rules says so.
+
+    Example:
+        >>> any_of(part("se", below=0.3), part("length", at=30)).name
+        'any-of'
+    """
+    return part("any-of", rules=tuple(as_part("stopping", rule) for rule in rules))
+
+
+def all_of(*rules: Any) -> Part:
+    """Stop when all of the rules say so."""
+    return part("all-of", rules=tuple(as_part("stopping", rule) for rule in rules))
+
+
+def leaves(rule: Part) -> list[Part]:
+    """The single rules of a combination, from left to right."""
+    if rule.name in ("any-of", "all-of"):
+        return [leaf for each in rule.get("rules") for leaf in leaves(each)]
+    return [rule]
+
+
+def stops(look: Look, rule: Part) -> tuple[Array, Array]:
+    """Whether a rule says stop, and 1 + the number of the first single rule that does."""
+    fired = [STOPPING[leaf.name](look, **leaf.kwargs()) for leaf in leaves(rule)]
+    position = iter(range(len(fired)))
+
+    def holds(each: Part) -> Array:
+        if each.name not in ("any-of", "all-of"):
+            return fired[next(position)]
+        parts = jnp.stack([holds(inner) for inner in each.get("rules")])
+        return parts.any() if each.name == "any-of" else parts.all()
+
+    over = holds(rule)
+    return over, jnp.argmax(jnp.stack(fired)) + 1
+
+
+ATOM = re.compile(r"\s*(n|se|seconds|score-width|information)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
+
+
+def parse_stopping(text: str) -> Part:
+    """A stopping rule from words: conditions on n, se, score-width, information, seconds.
+
+    ``and`` binds before ``or``; no brackets.
+
+    Raises:
+        InputError: for text that is not of this kind.
+
+    Example:
+        >>> parse_stopping("se<0.3 or n>=30").get("rules")[1].kwargs()
+        {'at': 30}
+    """
+    made = []
+    for clause in re.split(r"\s+or\s+", text.strip()):
+        rules = [_atom(condition, text) for condition in re.split(r"\s+and\s+", clause)]
+        made.append(rules[0] if len(rules) == 1 else all_of(*rules))
+    return made[0] if len(made) == 1 else any_of(*made)
+
+
+def _atom(condition: str, text: str) -> Part:
+    found = ATOM.fullmatch(condition)
+    upward = {"n", "seconds"}
+    if found is None or (found[1] in upward) != (found[2][0] == ">"):
+        must = 'conditions such as "se<0.3 or n>=30", of n, se, score-width, information, seconds'
+        raise argument_error("stopping", must, text)
+    name, value = found[1], float(found[3])
+    if name == "n":
+        return part("length", at=int(value))
+    if name == "seconds":
+        return part("time", seconds=value)
+    return part(name, below=value)

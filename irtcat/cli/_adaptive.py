@@ -1,0 +1,84 @@
+"""The options of an adaptive test, and the configuration they stand for."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from irtcat.cat import Config
+
+CRITERIA_HELP = (
+    "mfi, mlwi, mpwi, kl, klp, kl-interval, gdi, gdip, mei, mei-fisher, mepv, mepv-plug-in, "
+    "mutual-information, bopt, thopt, a-stratified, progressive, proportional, random, "
+    "sequential or score-optimal"
+)
+
+Criterion = Annotated[str | None, typer.Option(help=f"{CRITERIA_HELP}; by default mfi.")]
+Stop = Annotated[
+    str | None,
+    typer.Option("--stop", help='Such as "se<0.3 or n>=30"; by default after 30 items.'),
+]
+Estimator = Annotated[str | None, typer.Option(help="eap, map, ml or wle; by default eap.")]
+Exposure = Annotated[
+    str | None,
+    typer.Option(
+        help="none, randomesque:k=5, restricted:rate=0.2, eligibility:rate=0.2 or "
+        "sympson-hetter:rate=0.2."
+    ),
+]
+MaxItems = Annotated[int | None, typer.Option(min=1, help="No session is longer.")]
+MinItems = Annotated[int | None, typer.Option(min=0, help="No session is shorter.")]
+Batch = Annotated[int | None, typer.Option(min=1, help="Items asked at a time.")]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="JSON file of the fields of irtcat.cat.Config; options go over."),
+]
+
+
+def read_config(
+    path: Path | None,
+    criterion: str | None,
+    stop: str | None,
+    estimator: str | None,
+    exposure: str | None,
+    max_items: int | None,
+    min_items: int | None,
+    batch: int | None,
+) -> "Config":
+    """The configuration of a file and of options, which go over the file."""
+    from irtcat._checks import InputError
+    from irtcat.cat import Config
+
+    document: Any = {}
+    if path is not None:
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            raise InputError(f"{path}: not a JSON file of a configuration.") from None
+        if not isinstance(document, dict):
+            raise InputError(f"{path}: not a JSON object with the fields of a configuration.")
+    given = {
+        "criterion": criterion, "stopping": stop, "estimator": estimator, "max_items": max_items,
+        "min_items": min_items, "batch": batch,
+        "exposure": None if exposure is None else read_part("--exposure", exposure),
+    }  # fmt: skip
+    if stop is not None and max_items is None:
+        document.pop("max_items", None)
+    return Config.from_json({**document, **{k: v for k, v in given.items() if v is not None}})
+
+
+def read_part(option: str, text: str) -> dict[str, Any]:
+    """A rule and its options, of NAME or NAME:OPTION=NUMBER,..."""
+    name, _, rest = text.partition(":")
+    out: dict[str, Any] = {"name": name.strip()}
+    for pair in rest.split(",") if rest else []:
+        key, _, value = pair.partition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            must = f"{text!r} is not NAME or NAME:OPTION=NUMBER, such as randomesque:k=5."
+            raise typer.BadParameter(must, param_hint=option) from None
+        out[key.strip()] = int(number) if number == int(number) and "." not in value else number
+    return out

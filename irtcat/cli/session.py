@@ -1,0 +1,147 @@
+"""``irtcat session``: live adaptive tests, each command one step."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from irtcat.cli import _adaptive as adaptive
+from irtcat.cli import _input as arguments
+from irtcat.cli._output import emit_json, records, show
+from irtcat.cli._session import use_compilation_cache
+
+if TYPE_CHECKING:
+    from irtcat.cat import Session
+
+EXAMPLE = (
+    "irtcat fit dataset:lsat7 --out bank.npz",
+    'irtcat session start bank.npz --store tests.db --id anna --stop "n>=3"',
+    "irtcat session answer anna item3 1 --store tests.db",
+    "irtcat session next anna --store tests.db --why",
+    "irtcat session status anna --store tests.db",
+    "irtcat session list --store tests.db",
+)
+
+HELP = "Run live adaptive tests, step by step, kept in one file."
+
+StoreFile = Annotated[Path, typer.Option("--store", help="The file the sessions are kept in.")]
+Name = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+
+
+def start(
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="What irtcat fit wrote.")],
+    store: StoreFile,
+    id: Annotated[str | None, typer.Option("--id", help="The session's id.")] = None,
+    subject: Annotated[str, typer.Option(help="Who is tested.")] = "",
+    prior: Annotated[
+        tuple[float, float] | None, typer.Option(help="Mean and SD of this subject's prior.")
+    ] = None,
+    criterion: adaptive.Criterion = None,
+    stop: adaptive.Stop = None,
+    estimator: adaptive.Estimator = None,
+    exposure: adaptive.Exposure = None,
+    max_items: adaptive.MaxItems = None,
+    min_items: adaptive.MinItems = None,
+    batch: adaptive.Batch = None,
+    config: adaptive.ConfigFile = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Drawn by default.")] = None,
+    as_json: arguments.Json = False,
+) -> None:
+    """Begin a session; print its id and the first items."""
+    import irtcat
+    from irtcat.cat import Store
+
+    rules = adaptive.read_config(
+        config, criterion, stop, estimator, exposure, max_items, min_items, batch
+    )
+    use_compilation_cache()
+    with Store(store) as opened:
+        _say(opened.begin(irtcat.ItemBank.load(bank), rules, id, seed, prior, subject), as_json)
+
+
+def next_(
+    session: Name,
+    store: StoreFile,
+    why: Annotated[bool, typer.Option("--why", help="Also print the candidates.")] = False,
+    as_json: arguments.Json = False,
+) -> None:
+    """Print the items to be answered now."""
+    from irtcat.cat import Store
+
+    use_compilation_cache()
+    with Store(store, create=False) as opened:
+        resumed = opened.resume(session)
+        table = resumed.explain() if why and not resumed.is_over else None
+        _say(resumed, as_json, {} if table is None else {"candidates": records(table)})
+        if table is not None and not as_json:
+            show(table)
+
+
+def answer(
+    session: Name,
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item that was asked.")],
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE", help="The answer (0 or 1, a category), or skip.")
+    ],
+    store: StoreFile,
+    seconds: Annotated[float, typer.Option(min=0, help="Time taken.")] = 0.0,
+    as_json: arguments.Json = False,
+) -> None:
+    """Give an answer; print the items to be answered next. The same again changes nothing."""
+    from irtcat.cat import Store
+
+    try:
+        code = None if value == "skip" else int(value)
+    except ValueError:
+        must = f"{value!r} is not a whole number, nor skip."
+        raise typer.BadParameter(must, param_hint="VALUE") from None
+    use_compilation_cache()
+    with Store(store, create=False) as opened:
+        resumed = opened.resume(session)
+        resumed.answer(item, code, seconds)
+        _say(resumed, as_json)
+
+
+def status(session: Name, store: StoreFile, as_json: arguments.Json = False) -> None:
+    """Print what is known: estimate, answers, what is asked."""
+    from irtcat.cat import Store
+
+    use_compilation_cache()
+    with Store(store, create=False) as opened:
+        resumed = opened.resume(session)
+        table = resumed.to_frame()
+        _say(resumed, as_json, {**resumed.estimate(), "answers": records(table)})
+        if not as_json:
+            known = resumed.estimate()
+            print(f"theta {known['theta']:.3f} (SE {known['se']:.3f}), ", end="")
+            print(f"score {known['score']:.3f} (SD {known['score_sd']:.3f})")
+            show(table)
+
+
+def list_(store: StoreFile, as_json: arguments.Json = False) -> None:
+    """List the sessions of a store."""
+    from irtcat.cat import Store
+
+    with Store(store, create=False) as opened:
+        table = opened.sessions()
+    if as_json:
+        emit_json({"sessions": records(table)})
+    else:
+        show(table)
+
+
+COMMANDS = {"start": start, "next": next_, "answer": answer, "status": status, "list": list_}
+"""Actions by name."""
+
+
+def _say(session: "Session", as_json: bool, more: dict[str, Any] | None = None) -> None:
+    """Where the session stands, on a line or as JSON."""
+    if as_json:
+        about = {"session": session.id, "asked": session.asked, "over": session.is_over}
+        emit_json({**about, "reason": session.reason, **(more or {})})
+    elif session.is_over:
+        print(f"{session.id}: over ({session.reason})")
+    else:
+        print(f"{session.id}: {' '.join(session.asked)}")
+    sys.stdout.flush()

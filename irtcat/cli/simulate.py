@@ -1,0 +1,98 @@
+"""``irtcat simulate``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from irtcat.cli import _adaptive as adaptive
+from irtcat.cli import _input as arguments
+from irtcat.cli._output import emit_json, show, write_csv
+from irtcat.cli._session import progress, use_compilation_cache
+
+EXAMPLE = (
+    "irtcat fit dataset:lsat7 --out bank.npz",
+    'irtcat simulate bank.npz --n 500 --criterion mfi --stop "se<0.7 or n>=4" --out simulated',
+    'irtcat simulate bank.npz --responses dataset:lsat7 --stop "n>=3"',
+)
+
+
+def command(
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="What irtcat fit wrote.")],
+    n: Annotated[
+        int, typer.Option("--n", min=1, help="Subjects, drawn from the bank's population.")
+    ] = 1000,
+    criterion: adaptive.Criterion = None,
+    stop: adaptive.Stop = None,
+    estimator: adaptive.Estimator = None,
+    exposure: adaptive.Exposure = None,
+    max_items: adaptive.MaxItems = None,
+    min_items: adaptive.MinItems = None,
+    batch: adaptive.Batch = None,
+    config: adaptive.ConfigFile = None,
+    responses: arguments.ResponsesOption = None,
+    seed: arguments.Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the tables to this folder.")
+    ] = None,
+    as_json: arguments.Json = False,
+    format: arguments.Format = None,
+    subject: arguments.SubjectColumn = "subject",
+    item: arguments.ItemColumn = "item",
+    response: arguments.ResponseColumn = "response",
+    duplicates: arguments.Duplicates = "refuse",
+) -> None:
+    """Try an adaptive test out on simulated or real subjects."""
+    import numpy as np
+    import pandas as pd
+
+    import irtcat
+    from irtcat._checks import InputError
+    from irtcat.cat import replay
+    from irtcat.cat import simulate as run
+
+    rules = adaptive.read_config(
+        config, criterion, stop, estimator, exposure, max_items, min_items, batch
+    )
+    if out is not None:
+        if out.exists() and not out.is_dir():
+            raise InputError(f"{out}: this is a file. Give the name of a folder.")
+        out.mkdir(parents=True, exist_ok=True)
+    use_compilation_cache()
+    loaded = irtcat.ItemBank.load(bank)
+    with progress("Compiling") as tick:
+
+        def told(done: int, of: int) -> None:
+            if tick is not None:
+                tick(done, of, f"{done} of {of} subjects")
+
+        if responses is not None:
+            how = arguments.Reading(format, subject, item, response, duplicates)
+            report = replay(loaded, arguments.read(responses, how), rules, seed, tick=told)
+        else:
+            drawn = np.random.default_rng(seed).normal(size=n)
+            theta = loaded.population_mean + loaded.population_sd * drawn
+            report = run(loaded, theta, rules, seed, tick=told)
+    tables = {
+        "sessions": report.to_frame(),
+        "by_theta": report.by_theta(),
+        "by_length": report.by_length(),
+        "exposure": report.exposure(),
+    }
+    summary = report.summary()
+    if out is not None:
+        tables["summary"] = pd.DataFrame([summary])
+        for name, table in tables.items():
+            write_csv(table, out / f"{name}.csv")
+    ended = report.reasons()
+    if as_json:
+        emit_json({
+            "config": rules.to_json(), "seed": seed, "out": out, "summary": summary,
+            "ended_by": dict(ended),
+        })  # fmt: skip
+        return
+    show(pd.DataFrame({"value": summary}).rename_axis("figure"))
+    show(tables["by_theta"], "By true ability")
+    show(pd.DataFrame(ended[ended > 0]), "Ended by")
+    if out is not None:
+        print(f"Wrote {', '.join(f'{name}.csv' for name in tables)} to {out}")

@@ -1,0 +1,56 @@
+"""The commands for adaptive tests; their examples run with those of all commands."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from irtcat import ItemBank
+from irtcat.cat import CRITERIA, Config, run
+from irtcat.cli._adaptive import CRITERIA_HELP, read_part
+from irtcat.cli._app import app
+
+BANK = ItemBank.from_parameters(a=1.5, b=[-1.0, -0.5, 0.0, 0.5, 1.0])
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IRTCAT_CACHE", "")
+    BANK.save("bank.npz")
+
+    def run_command(*arguments, code=0):
+        result = CliRunner().invoke(app, ["session", *map(str, arguments)])
+        assert result.exit_code == code, result.output
+        return result
+
+    return run_command
+
+
+def test_a_session_by_commands(call):
+    """Each command is a process of its own; together they are `run`."""
+    say = ("--store", "s.db", "--json")
+    at = json.loads(
+        call("start", "bank.npz", "--id", "a", "--stop", "n>=3", "--seed", 1, *say).stdout
+    )
+    while not at["over"]:
+        value = int(at["asked"][0] != "i4")
+        at = json.loads(call("answer", "a", at["asked"][0], value, *say).stdout)
+    known = json.loads(call("status", "a", *say).stdout)
+    plain = run(BANK, Config(stopping="n>=3"), lambda item: int(item != "i4"))
+    assert known["theta"] == plain.estimate()["theta"]
+    assert [row["item"] for row in known["answers"]] == plain.to_frame().index.tolist()
+    assert at["reason"] == "length"
+    assert json.loads(call("list", *say).stdout)["sessions"][0]["answers"] == 3
+    refused = call("answer", "a", "i5", 1, *say, code=1)
+    assert refused.stderr.startswith("Error: The `item` argument must be an item that was asked")
+    assert refused.stderr.count("\n") == 1
+    call("status", "b", *say, code=1)
+    call("status", "a", "--store", "none.db", code=1)
+
+
+def test_words():
+    assert set(re.split(r", | or ", CRITERIA_HELP)) == set(CRITERIA)
+    assert read_part("--exposure", "randomesque:k=5") == {"name": "randomesque", "k": 5}
+    assert read_part("--exposure", "restricted:rate=0.2")["rate"] == 0.2

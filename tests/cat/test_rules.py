@@ -1,0 +1,343 @@
+"""Stopping, content and start rules, and the rule for constant patterns, against references."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from irtcat import InputError, ItemBank
+from irtcat._compile import jit
+from irtcat._precision import precision
+from irtcat.cat import (
+    CONTENT,
+    CRITERIA,
+    EXPOSURE,
+    START,
+    STOPPING,
+    Config,
+    all_of,
+    any_of,
+    engine,
+    part,
+    prepare,
+    start,
+    step,
+)
+from irtcat.cat._prepare import strata_of
+from irtcat.cat.assembly import Rules, best_form
+from irtcat.cat.content import kingsbury_zara
+from irtcat.cat.estimators import estimate
+from irtcat.cat.stopping import classify, glr_ratios, parse_stopping, sprt_ratios, stops
+from irtcat.information import fisher_information
+
+from . import helpers as ref
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with precision("float64"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def rules(reference):
+    return reference("catr_rules")
+
+
+def grouped(bank30, reference, **changes):
+    """The 30 items in their three content groups."""
+    bank = bank30()
+    bank.items["topic"] = reference("catr_items")["bank"]["group"]
+    return bank, ref.catr_config(group="topic", **changes)
+
+
+def test_classification(rules, bank30):
+    """24 decisions of catIrt by SPRT, GLR and confidence interval, with one and two cuts."""
+    bank = bank30().subset(np.arange(25))
+    bank = ItemBank.from_parameters(**{k: bank.to_frame()[k].to_numpy() for k in "abc"})
+    config = ref.catr_config(max_items=25, fences=(-6, 6), nodes=121)
+    pool = prepare(bank, config)
+
+    def told(n_cuts):
+        @jit
+        def one(items, answers, cuts, theta, se):
+            prior = jnp.asarray([0.0, 1.0])
+            state = ref.state_after(pool, config, items, answers, prior)
+            look = replace(ref.look_with(pool, config, state, theta), se=se)
+            sprt, glr = (f(look, cuts, 0.5) for f in (sprt_ratios, glr_ratios))
+            return sprt, glr, engine.look_at(pool, config, state).mean
+
+        return one
+
+    compiled = {n: told(n) for n in (1, 2)}
+    worst = []
+    for case in rules["classification"]:
+        cuts = np.atleast_1d(np.asarray(case["bounds"], float))
+        items, answers = ref.padded(np.array(case["items"]) - 1, 25), ref.padded(case["x"], 25)
+        theta, se = (jnp.asarray(float(case[k])) for k in ("eap_theta", "eap_sem"))
+        sprt, glr, mean = compiled[len(cuts)](items, answers, list(cuts), theta, se)
+        assert np.allclose(sprt, case["logLR_sprt"], rtol=0, atol=1e-9)
+        # catIrt looks for the greatest likelihood in steps of .01 and leaves the edges out.
+        worst.append(np.abs(np.asarray(glr) - case["logLR_glr_grid01"]).max())
+        limits = np.log(0.9 / 0.1), np.log(0.1 / 0.9)
+        for ratios, expected in ((sprt, case["sprt"]), (glr, case["glr"])):
+            decided = all(r >= limits[0] or r <= limits[1] for r in np.asarray(ratios))
+            category = sum(r >= limits[0] for r in np.asarray(ratios)) + 1 if decided else None
+            assert category == expected
+        assert abs(float(mean) - float(theta)) < 5e-3  # catIrt integrates adaptively
+    assert max(worst) < 0.15
+
+
+def test_classify_reads_the_ratios(bank30):
+    config = ref.catr_config()
+    pool = prepare(bank30(), config)
+    state = ref.state_after(
+        pool, config, np.arange(30, dtype=np.int32), np.ones(30, np.int32), jnp.asarray([0.0, 1.0])
+    )
+    look = replace(engine.look_at(pool, config, state), theta=jnp.asarray(2.0), se=jnp.asarray(0.3))
+    for rule in ("sprt", "glr", "ci"):
+        assert int(classify(look, rule, {"cuts": (-1.0, 0.5)})) == 2
+    assert int(classify(look, "ci", {"cuts": (0.5, 1.9)})) == -1
+
+
+def test_stopping_like_catr(rules, bank30):
+    config = ref.catr_config()
+    pool = prepare(bank30(), config)
+    empty = engine.blank(
+        pool, config, jnp.asarray([0.0, 1.0]), jnp.ones(30, bool), jnp.zeros(2, "uint32")
+    )
+    for case in rules["stop"]:
+        names, limits = case["stop"]["rule"], case["stop"]["thr"]
+        names, limits = np.atleast_1d(names), np.atleast_1d(np.asarray(limits, float))
+        alpha = case["stop"].get("alpha")
+        made = {
+            "precision": lambda x: part("se", below=x),
+            "length": lambda x: part("length", at=int(x)),
+            "classification": lambda x, alpha=alpha: part("ci", cuts=x, level=1 - alpha),
+            "minInfo": lambda x: part("information", below=x),
+        }
+        rule = any_of(*(made[n](float(x)) for n, x in zip(names, limits, strict=True)))
+        state = empty._replace(
+            theta=jnp.asarray(float(case["th"])), se=jnp.asarray(case["se"]),
+            scored=jnp.asarray(case["N"]),
+        )  # fmt: skip
+        over, which = stops(engine.look_at(pool, config, state), rule)
+        assert bool(over) == case["decision"]
+        if over:
+            assert names[int(which) - 1] == case["rule_fired"]
+
+
+def test_rules_combine(bank30):
+    config = ref.catr_config()
+    pool = prepare(bank30(), config)
+    state = engine.blank(
+        pool, config, jnp.asarray([0.0, 1.0]), jnp.ones(30, bool), jnp.zeros(2, "uint32")
+    )._replace(se=jnp.asarray(0.2), scored=jnp.asarray(5))
+    look = engine.look_at(pool, config, state)
+    short, precise = part("length", at=10), part("se", below=0.3)
+    assert [bool(stops(look, r)[0]) for r in (any_of(short, precise), all_of(short, precise))] == [
+        True,
+        False,
+    ]
+    assert int(stops(look, any_of(short, precise))[1]) == 2
+    nested = parse_stopping("se<0.3 and n>=5 or n>=30")
+    assert nested == any_of(all_of(precise, part("length", at=5)), part("length", at=30))
+    assert bool(stops(look, nested)[0])
+    for text in ("se>0.3", "n<=3", "theta<1", ""):
+        with pytest.raises(InputError, match="conditions such as"):
+            parse_stopping(text)
+
+
+def test_strata(rules, bank30):
+    a = bank30().to_frame()["a"].to_numpy()
+    for strata, names in ((3, rules["strata"]["K3"]), ((5, 10, 15), rules["strata"]["K_5_10_15"])):
+        assert (strata_of(a, strata) + 1).tolist() == [int(n.removeprefix("Group")) for n in names]
+
+
+def test_kingsbury_zara(rules, bank30, reference):
+    targets = {"alg": 0.5, "geo": 0.3, "num": 0.2}
+    bank, config = grouped(bank30, reference, targets=targets, content="kingsbury-zara")
+    pool = prepare(bank, config)
+    for case in rules["content"]:
+        given = np.array(case["out"]) - 1
+        state = engine.blank(
+            pool, config, jnp.asarray([0.0, 1.0]), jnp.ones(30, bool), jnp.zeros(2, "uint32")
+        )._replace(given=jnp.zeros(30, bool).at[given].set(True))
+        values = np.array(fisher_information(bank, case["theta"])[:, 0])
+        values[given] = -np.inf
+        kept = kingsbury_zara(engine.look_at(pool, config, state), jnp.asarray(values))
+        assert int(jnp.argmax(kept)) + 1 == case["item"]
+
+
+def test_constant_patterns(rules, bank30):
+    names = {"fixed4": "step", "fixed7": "step", "var": "halfway", "BM": "map", "EAP": "eap"}
+    names["WL"] = "wle"
+    programs = {}
+    for case in rules["constant"]:
+        mixed = case["x"] == [1, 0, 1]
+        if case["constantPatt"] == "fixed7" or (mixed and case["constantPatt"] != "fixed4"):
+            continue  # the same rule, or the same ML estimate whatever the rule
+        config = ref.catr_config(
+            estimator="ml",
+            constant=names[case["constantPatt"]],
+            constant_step=0.4,
+        )
+
+        def after(pool, items, answers, theta, config=config):
+            state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
+            return estimate(ref.look_with(pool, config, state, theta)).theta
+
+        if config not in programs:
+            programs[config] = prepare(bank30(), config), jit(after)
+        pool, program = programs[config]
+        pool = pool._replace(b=jnp.linspace(*map(float, case["bRange"]), 30))
+        items, answers = ref.padded(np.array(case["items"]) - 1, 30), ref.padded(case["x"], 30)
+        theta = program(pool, items, answers, jnp.asarray(case["current_th"]))
+        assert float(theta) == pytest.approx(case["theta"], abs=1e-9)
+
+
+def test_the_best_form(rules, bank30, reference):
+    """Nine shadow tests of lpSolve: the same items and the same total."""
+    limits = rules["shadow"]["constraints"]
+    bank, _ = grouped(bank30, reference)
+    groups = ["alg", "geo", "num"]
+    number = np.array([groups.index(g) for g in bank.items["topic"]])
+    enemies = np.zeros((30, 2), bool)
+    for column, pair in enumerate(limits["enemies"]):
+        enemies[np.array(pair) - 1, column] = True
+    low, high = np.array([limits[g] for g in groups], float).T
+    form = Rules(limits["length"], number, low, high, enemies)
+    for case in rules["shadow"]["results"]:
+        given = np.zeros(30, bool)
+        given[np.atleast_1d(np.array(case["administered"], int)) - 1] = True
+        values = fisher_information(bank, case["theta"])[:, 0]
+        found = best_form(values, form, given)
+        assert (found + 1).tolist() == case["shadow_test"]
+        assert values[found].sum() == pytest.approx(case["objective"], abs=1e-9)
+
+
+def test_the_shadow_test_in_a_session(rules, bank30, reference):
+    """Content bounds and enemies hold in every session, and nothing else is lost."""
+    limits = rules["shadow"]["constraints"]
+    groups = {g: tuple(np.array(limits[g]) / limits["length"]) for g in ("alg", "geo", "num")}
+    bank, config = grouped(
+        bank30,
+        reference,
+        content="shadow",
+        targets=groups,
+        max_items=limits["length"],
+        enemies=[[f"i{i}" for i in pair] for pair in limits["enemies"]],
+    )
+    pool = prepare(bank, config)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        state = start(pool, config)
+        assert int(state.asked[0]) + 1 == 11  # the reference's first item at theta 0
+        while int(state.stop) == 0:
+            state = step(pool, config, state, [rng.integers(0, 2)])
+        topics = bank.items["topic"].iloc[np.asarray(state.items)].value_counts()
+        for group in groups:
+            assert limits[group][0] <= topics.get(group, 0) <= limits[group][1]
+        for pair in limits["enemies"]:
+            assert np.isin(np.array(pair) - 1, state.items).sum() <= 1
+
+
+@pytest.mark.parametrize("n_patterns", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_several_maxima(n_patterns):
+    """ML finds the global maximum on random patterns of 3PL items."""
+    rng = np.random.default_rng(1)
+    n = 12
+    bank = ItemBank.from_parameters(
+        rng.uniform(0.6, 2.5, n), rng.normal(0, 1.2, n), rng.uniform(0.05, 0.35, n)
+    )
+    config = Config(estimator="ml", constant="fence", fences=(-4, 4), max_items=n)
+    pool = prepare(bank, config)
+    X = rng.integers(0, 2, (n_patterns, n)).astype(np.int32)
+    short = rng.integers(3, n + 1, n_patterns)
+    keep = np.arange(n) < short[:, None]
+    items = np.where(keep, np.arange(n), -1).astype(np.int32)
+
+    @jit
+    def estimates(pool, items, answers):
+        def one(items, answers):
+            state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
+            return estimate(engine.look_at(pool, config, state)).theta
+
+        return jax.vmap(one)(items, answers)
+
+    theta = np.asarray(estimates(pool, items, np.where(keep, X, -1).astype(np.int32)))
+    fine = np.linspace(-4, 4, 8001)
+    p = bank.probability(fine)
+    right, seen = np.where(keep, X, 0).astype(float), keep.astype(float)
+    best = np.concatenate(
+        [
+            (r @ np.log(p) + (s - r) @ np.log1p(-p)).max(axis=1)
+            for r, s in zip(np.split(right, 20), np.split(seen, 20), strict=True)
+        ]
+    )
+    own = bank.probability(theta)
+    found = (right * np.log(own.T) + (seen - right) * np.log1p(-own.T)).sum(axis=1)
+    assert (found >= best - 1e-10).all()
+
+
+@pytest.mark.parametrize("model", ["3pl", "graded", "nominal"])
+def test_every_criterion_values_every_item(model):
+    """Each from a fresh look: finite, and as many as there are items."""
+    rng = np.random.default_rng(2)
+    if model == "3pl":
+        bank = ItemBank.from_parameters(rng.uniform(0.5, 2, 9), rng.normal(size=9), 0.2)
+    else:
+        b = np.sort(rng.normal(size=(9, 3)), axis=1)
+        b[::2, 2] = np.nan  # items with fewer categories among them
+        a = np.where(np.isnan(b), np.nan, [0.0, 1.0, 2.0]) if model == "nominal" else 1.2
+        bank = ItemBank.from_thresholds(a, b, model)
+    config = Config(criterion="thopt", max_items=9)
+    pool = prepare(bank, config)
+
+    @jit
+    def values(pool, items, answers):
+        state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
+        return {name: f(engine.look_at(pool, config, state)) for name, f in CRITERIA.items()}
+
+    items = np.array([3, 0, *[-1] * 7], np.int32)
+    found = values(pool, items, np.array([1, 0, *[-1] * 7], np.int32))
+    for name, value in found.items():
+        assert value.shape == (9,), name
+        assert np.isfinite(value).all(), name
+    for name in ("mfi", "mpwi", "klp", "gdip", "mutual-information", "score-optimal"):
+        assert (np.asarray(found[name]) >= -1e-12).all(), name
+    assert (np.asarray(found["mepv"]) < 0).all()
+
+
+def sample(rule):
+    """A configuration with one row of a table, and what it needs."""
+    return dict(max_items=6, batch=1, stopping="length") | rule
+
+
+CASES = [
+    *(sample({"exposure": name}) for name in EXPOSURE),
+    *(sample({"start": name}) for name in START),
+    *(sample({"stopping": name}) for name in STOPPING),
+    *(
+        sample({"content": name, "group": "topic", "testlet": "passage"})
+        | {"targets": {"alg": (0.3, 0.7), "geo": (0.0, 1.0), "num": (0.0, 0.5)}}
+        for name in CONTENT
+    ),
+]
+
+
+@pytest.mark.parametrize("rule", CASES, ids=lambda c: "-".join(map(str, list(c.values())[2:4])))
+def test_every_rule_runs_a_session(bank30, reference, rule):
+    """Every row of every table: items differ, and the session ends."""
+    bank, _ = grouped(bank30, reference)
+    bank.items["passage"] = [f"p{i // 3}" if i < 15 else None for i in range(30)]
+    config = Config(**rule)
+    pool = prepare(bank, config)
+    state = start(pool, config, seed=3)
+    while int(state.stop) == 0:
+        state = step(pool, config, state, [1], seconds=2000.0)
+    items = np.asarray(state.items)[: int(state.n)]
+    assert len(set(items.tolist())) == len(items) > 0
+    assert np.isfinite(state.thetas[: len(items)]).all()
