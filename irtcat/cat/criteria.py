@@ -237,7 +237,8 @@ def a_stratified(look: Look) -> Values:
 
     The K strata rise in discrimination; the test is cut into K stages of equal length (of
     ``max_items``), and stage s takes items of stratum s, or where it has none left of the
-    nearest one that has.
+    nearest one that has. (catR takes the strata in turn, one item each; catsim leaves theta out,
+    so that everyone gets the same items.)
 
     References:
         Chang & Ying (1999), Applied Psychological Measurement 23, 211-222.

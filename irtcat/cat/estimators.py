@@ -4,6 +4,11 @@ The likelihood of items with asymptotes can have several maxima, and a root find
 them. So the objective is looked up on the grid first; its two highest peaks (their heights by the
 parabola through three nodes) are both polished by Newton steps kept inside a bracket, on the exact
 curves of the items answered, and the higher one is taken.
+
+Conventions, where packages differ: D is folded into the slopes. Standard errors use expected
+(Fisher) information, catR's "classic" ones; `irtcat.score` uses observed information. Under a
+Jeffreys prior the mode's SE adds minus the second derivative of ``ln I / 2`` (catR does so too, but
+leaves D out of it). Integrals are sums over the grid with trapezoid weights, within the fences.
 """
 
 from collections.abc import Callable
