@@ -12,7 +12,8 @@ README = Path(__file__).parent.parent / "README.md"
 def test_python_blocks_run(block, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {})
-    assert "converged" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "converged" in told or (".fit(" not in block and told)
     assert (tmp_path / "bank.npz").is_file()
 
 
