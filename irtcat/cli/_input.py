@@ -96,11 +96,15 @@ def read_table(path: Path, what: str) -> "pd.DataFrame":
     from irtcat._checks import InputError
 
     try:
-        return pd.read_csv(path, dtype={0: str})
+        frame = pd.read_csv(path, converters={0: str})  # an id may be "NA"
     except pd.errors.EmptyDataError:
         raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a CSV table of {what} ({error}).") from None
+    if frame.iloc[:, 0].duplicated().any():
+        twice = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
+        raise InputError(f"{path}: {twice!r} stands in it twice.")
+    return frame
 
 
 def table_column(path: Path, column: str, what: str) -> "pd.Series":
@@ -247,6 +251,9 @@ def split_numbers(option: str, text: str) -> dict[str, float]:
     found = {}
     for part in text.split(","):
         name, _, number = part.strip().rpartition("=")
+        if name.strip() in found:
+            must = f"{name.strip()!r} is given twice."
+            raise typer.BadParameter(must, param_hint=option)
         try:
             found[name.strip()] = float(number)
         except ValueError:

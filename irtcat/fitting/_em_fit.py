@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from irtcat._checks import argument_error
 from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
@@ -42,7 +43,7 @@ from irtcat.fitting._record import (
 from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import Rows, grouping_of, rows_of
 from irtcat.fitting._start import starting_point
-from irtcat.fitting._stated import fixed_values
+from irtcat.fitting._stated import check_fixed, fixed_values
 from irtcat.fitting.em import EMProblem, EMState, run_e_step
 from irtcat.fitting.standard_errors import Covariance, full_covariance, is_affordable
 from irtcat.io.source import ResponseSource
@@ -65,6 +66,8 @@ from irtcat.scoring import LayoutPlan, row_blocks
 __all__ = ["fit_em"]
 
 POPULATION_ROUNDS = 30
+NARROWEST, FARTHEST = 0.05, 5.0
+"""Populations beyond are no estimates, but what is left where all subjects answered alike."""
 
 
 def _covariance(
@@ -101,7 +104,7 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
     EM for the mean and SD of the abilities with the items as they are: each round rescales the
     items to the population found so far. Also gives the E-step under that population.
     """
-    latent = Latent()
+    latent, first = Latent(), ended
     model = unpack(problem.template, ended.point.params)
     state = EMState(ended.point, np.asarray(ended.belief.mean), np.asarray(ended.belief.sd))
     for _ in range(POPULATION_ROUNDS):
@@ -111,10 +114,11 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
         ended = ended._replace(belief=belief)
         state = EMState(moved, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
         shift, factor = best_latent(problem, ended)
-        if not np.isfinite([shift, factor]).all():
-            break
         factor = float(np.clip(factor, 0.5, 2.0))
-        latent = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
+        found = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
+        if not np.isfinite(found).all() or found.sd < NARROWEST or abs(found.mean) > FARTHEST:
+            return Latent(), first  # all but equal subjects tell of no population
+        latent = found
         if abs(shift) < 1e-4 and abs(factor - 1) < 1e-4:
             break
     return latent, ended
@@ -161,12 +165,17 @@ def _problem(
 
 
 def _checkpoint(
-    problem: EMProblem, cls: type[ItemModel], settings: Settings, options: Options, rows: Rows
+    problem: EMProblem,
+    cls: type[ItemModel],
+    settings: Settings,
+    options: Options,
+    rows: Rows,
+    known: FloatArray,
 ) -> Checkpoint | None:
     """Where the state is kept, if it is."""
     if options.checkpoint is None:
         return None
-    given = (problem.template, problem.item_weights, problem.constraints, problem.held)
+    given = (problem.template, problem.item_weights, problem.constraints, problem.held, known)
     stated = settings._asdict() | {"model": cls.key, "precision": problem.dtype.name}
     del stated["max_iterations"]
     data = problem.engine.data if problem.engine else digest(rows.x, rows.weights)
@@ -177,6 +186,8 @@ def _checkpoint(
 def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options: Options) -> Fit:
     """Marginal maximum likelihood by EM (see `irtcat.fit`)."""
     grouping = grouping_of(responses, options)
+    if options.anchors is not None and options.equal:
+        raise argument_error("equal", "left out with anchors, which keep their own", options.equal)
     rows, categories, engine = rows_of(responses, cls, options, grouping)
     known_bank = None
     if options.anchors is not None and isinstance(responses, Responses):
@@ -219,7 +230,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         if known_bank is not None and isinstance(responses, Responses):
             anchors = anchor_items(known_bank, responses, template)
             known = first_population(anchors.bank, responses, dtype)
-        held = fixed_values(options.fixed or {}, template, parameter_names(cls), responses.item_ids)
+        held = fixed_values(
+            options.fixed or {}, template, parameter_names(cls), responses.item_ids, options.equal
+        )
+        check_fixed(held, prior.constraints, template, responses.item_ids)
         if anchors is not None:
             held = np.where(anchors.known, anchors.params, held)
         prior = prior.without(~np.isnan(held))
@@ -232,14 +246,14 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         free_scale = options.expand and (grouping is None or not prior.scaled) and not minds
         problem, state = place_start(problem, start, held, free_scale, known)
         settings = loop_settings(options, name, free_scale)
-        checkpoint = _checkpoint(problem, cls, settings, options, rows)
+        checkpoint = _checkpoint(problem, cls, settings, options, rows, held)
         problem, ended = run_covered(problem, state, settings, options.progress, checkpoint)
         latent = Latent()
         told = anchors is not None or not (prior.scaled or minds)
         check = best_latent(problem, ended) if told else (np.nan, np.nan)
         if prior.aside.any():
             ended = _count_aside(problem, ended)
-        elif problem.group is None and prior.scaled and prior.sparse.any():
+        elif problem.group is None and prior.scaled and prior.sparse.any() and not minds:
             latent, ended = _population(problem, ended)
         most = blank.trials if isinstance(blank, Binomial) else 1.0
         share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))

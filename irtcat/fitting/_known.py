@@ -275,7 +275,9 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
             template, start.counts, start.item_n, options.priors, options.weak_priors,
             options.positive, dtype, responses.item_ids, options.equal,
         )  # fmt: skip
-        held = fixed_values(options.fixed or {}, template, parameter_names(cls), responses.item_ids)
+        held = fixed_values(
+            options.fixed or {}, template, parameter_names(cls), responses.item_ids, options.equal
+        )
         if cls in STANDARD_FORM:  # the abilities have their unit already: the slopes are 1
             held[:, list(field_columns(template, ["slope"]))] = 1.0
         prior = prior.without(~np.isnan(held))

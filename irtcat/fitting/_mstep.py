@@ -181,6 +181,10 @@ def _direction(
     if not tied:
         return _solve(matrix, vector)
     own = [i for i in range(n) if i not in tied]
+    if not own:
+        weight = item_weights[:, None]
+        shared = _solve((weight[..., None] * matrix).sum(0), (weight * vector).sum(0))
+        return jnp.broadcast_to(shared, vector.shape)
     t, o = jnp.array(tied), jnp.array(own)
     cross = matrix[:, o][:, :, t]
     block = matrix[:, o][:, :, o]

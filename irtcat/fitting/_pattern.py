@@ -55,6 +55,8 @@ def _from_labels(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
     if len(labels) != len(ids):
         raise argument_error("pattern", f"of {len(ids)} labels, one an item", len(labels))
     names = list(dict.fromkeys(labels[labels.notna()]))
+    if not names:
+        raise argument_error("pattern", "of labels of at least one factor", "none")
     marks = np.stack([(labels == name).to_numpy(float) for name in names], axis=1)
     return marks, [str(name) for name in names]
 

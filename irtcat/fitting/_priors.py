@@ -75,6 +75,7 @@ class PriorTable(NamedTuple):
             the other items tell, and have no say in these. All False otherwise.
         scaled: whether priors on slope or intercept have a say in the latent scale.
         description: parameter name -> (mean, SD), as stated in the result.
+        tied: columns of parameters that all items share; their one prior is in the row of one item.
     """
 
     constraints: Constraints
@@ -83,15 +84,28 @@ class PriorTable(NamedTuple):
     aside: BoolArray
     scaled: bool
     description: dict[str, Any]
+    tied: tuple[int, ...] = ()
 
     def without(self, known: BoolArray) -> "PriorTable":
         """The same with the parameters ``known`` fixed, and no prior on them."""
         old = self.constraints
         free, precision = np.array(old.free), np.array(old.prior_precision)
+        mean = np.array(old.prior_mean)
+        family = None if old.family is None else np.array(old.family)
+        for column in self.tied:  # the prior of a shared parameter is that of the items left
+            here = np.flatnonzero(precision[:, column] > 0)
+            left = np.flatnonzero(free[:, column] & ~known[:, column] & ~self.aside)
+            if len(here) and known[here[0], column] and len(left):
+                for table in (mean, precision, family):
+                    if table is not None:
+                        table[left[0], column] = table[here[0], column]
         free[known], precision[known] = False, 0
-        constraints = old._replace(free=device_put(free), prior_precision=device_put(precision))
-        if old.family is not None:
-            family = np.array(old.family)
+        constraints = old._replace(
+            free=device_put(free),
+            prior_precision=device_put(precision),
+            prior_mean=device_put(mean),
+        )
+        if family is not None:
             family[known] = 0
             constraints = constraints._replace(family=device_put(family))
         some = ~known.all(axis=1)
@@ -193,6 +207,28 @@ def ties_mind_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
     return bool((off > 1e-9).any())
 
 
+def _keep_one(
+    column: int,
+    mean: FloatArray,
+    precision: FloatArray,
+    family: np.ndarray,
+    counting: BoolArray,
+    names: tuple[str, ...],
+) -> None:
+    """Leave the prior of a parameter that all items share with one that counts (in place)."""
+    have = np.flatnonzero(precision[:, column] > 0)
+    if not len(have):
+        return
+    stated = np.stack([table[have, column] for table in (mean, precision, family)])
+    if (stated != stated[:, :1]).any():
+        raise argument_error(
+            f"priors[{names[column]!r}]", "one for a parameter that all items share", "several"
+        )
+    first = np.flatnonzero(counting)[:1] if counting.any() else have[:1]
+    precision[:, column], family[:, column] = 0.0, 0
+    mean[first, column], precision[first, column], family[first, column] = stated[:, 0]
+
+
 def prior_table(
     template: ItemModel,
     counts: FloatArray,
@@ -245,9 +281,6 @@ def prior_table(
         for column in field_columns(template, [name]):
             mean[on, column], precision[on, column] = prior.first[on], second[on]
             family[on, column] = prior.family[on]
-            if column in tied:  # one shared parameter has one prior
-                precision[np.arange(n_items) != on.argmax(), column] = 0.0
-                family[np.arange(n_items) != on.argmax(), column] = 0
     free = free_parameters(template)
     if template.members and not free[:, list(tied)].all():
         must = "of parameters that every item has"
@@ -264,6 +297,10 @@ def prior_table(
     if weak_priors and template.n_categories > 2:
         _hold_empty(template, empty, ~sparse, mean, precision)
     precision[~free], family[~free] = 0.0, 0
+    # Weak priors on many items would pull the latent scale of few subjects their way.
+    aside = sparse & (sparse.mean() < 0.5)
+    for column in tied:
+        _keep_one(column, mean, precision, family, free[:, column] & ~aside, names)
     bounds = np.full((len(names), 2), (-np.inf, np.inf))
     for name, pair in BOUNDS.items():
         bounds[list(field_columns(template, [name]))] = pair
@@ -282,9 +319,7 @@ def prior_table(
         device_put(bounds[:, 1].astype(dtype)),
         device_put(family) if family.any() else None,
     )
-    # Weak priors on many items would pull the latent scale of few subjects their way.
-    aside = sparse & (sparse.mean() < 0.5)
     counting = precision[~aside] > 0
     scaled = bool(counting.any() and counting[:, list(scale_columns(template, mean))].any())
     description = {name: prior.description for name, prior in stated.items()}
-    return PriorTable(constraints, sparse, empty, aside, scaled, description)
+    return PriorTable(constraints, sparse, empty, aside, scaled, description, tuple(tied))

@@ -90,6 +90,28 @@ def rows_of(
     return Rows(rows.x, engine.weights, engine.gaps, rows.group), engine.categories, engine
 
 
+def _check_connected(responses: Responses, grouping: Grouping) -> None:
+    """Raise where no items connect some groups: nothing would tell their populations apart."""
+    codes = grouping.codes
+    seen = np.stack([responses.observed[codes == g].any(axis=0) for g in range(codes.max() + 1)])
+    reached = np.zeros(len(seen), bool)
+    reached[0] = True
+    while True:
+        more = seen[:, seen[reached].any(axis=0)].any(axis=1) & ~reached
+        if not more.any():
+            break
+        reached |= more
+    apart = np.flatnonzero(~reached & seen.any(axis=1))
+    if len(apart):
+        label = grouping.labels[apart[0]]
+        raise argument_error(
+            "groups",
+            "connected by items that subjects of both answered",
+            f"none between {grouping.labels[0]!r} and {label!r}",
+            "Give the known items as anchors, or fit the groups apart.",
+        )
+
+
 def grouping_of(responses: Responses | ResponseSource, options: Options) -> Grouping | None:
     """The groups, where populations are estimated; with anchors one for all at least."""
     if options.groups is None and options.anchors is None:
@@ -102,5 +124,7 @@ def grouping_of(responses: Responses | ResponseSource, options: Options) -> Grou
             "Read them into memory, and fit on one device.",
         )
     if options.groups is not None:
+        if options.anchors is None:
+            _check_connected(responses, options.groups)
         return options.groups
     return Grouping(("all",), np.zeros(responses.n_subjects, np.int32))

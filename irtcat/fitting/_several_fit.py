@@ -97,10 +97,10 @@ def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -
     free[:, slopes] = design.pattern != 0
     mean = np.array(c.prior_mean)
     if design.exploratory:
-        stated = prior.description.get("slope")
-        if stated is not None and stated[0] != 0:
+        if "slope" in prior.description and (mean[:, slopes][free[:, slopes]] != 0).any():
+            given = prior.description["slope"]
             raise argument_error(
-                "priors['slope']", "of mean 0 where the axes are free to turn", stated
+                "priors['slope']", "of mean 0 where the axes are free to turn", given
             )
         mean[:, slopes] = 0.0
     weights = np.where(free, np.asarray(c.prior_precision), 0.0)
@@ -266,7 +266,9 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
             "factors": design.factors,
             "converged": ended.converged,
             "n_iterations": ended.n_iterations,
-            "priors": {k: list(v) for k, v in prior.description.items()},
+            "priors": {
+                k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()
+            },
             "n_sparse": int(prior.sparse.sum()),
             "standard_errors": how,
             "se_correlations": None if errors is None else errors.tolist(),

@@ -215,4 +215,6 @@ def iterate(
             break
         chosen = finer
         state = state_of(ended.point, ended.belief)
-    return problem, ended._replace(n_iterations=used)
+    last = f"after {ended.n_iterations} iterations"
+    message = ended.message.replace(last, f"after {used} iterations")
+    return problem, ended._replace(n_iterations=used, message=message)

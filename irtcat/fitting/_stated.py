@@ -10,7 +10,7 @@ from irtcat._checks import argument_error
 from irtcat._types import FloatArray, IntArray
 from irtcat.models import ItemModel, column_names, field_columns, free_parameters
 
-__all__ = ["FAMILIES", "StatedPrior", "check_equal", "fixed_values", "stated_prior"]
+__all__ = ["FAMILIES", "StatedPrior", "check_equal", "check_fixed", "fixed_values", "stated_prior"]
 
 FAMILIES = ("normal", "lognormal", "beta")
 """Families of priors; their numbers are those in `Constraints.family`."""
@@ -120,7 +120,11 @@ def check_equal(equal: Any, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def fixed_values(
-    fixed: Mapping[str, Any], template: ItemModel, names: tuple[str, ...], item_ids: np.ndarray
+    fixed: Mapping[str, Any],
+    template: ItemModel,
+    names: tuple[str, ...],
+    item_ids: np.ndarray,
+    equal: tuple[str, ...] = (),
 ) -> FloatArray:
     """Fixed unconstrained parameters, items x params; NaN where a parameter is free.
 
@@ -133,13 +137,18 @@ def fixed_values(
     out = np.full((len(item_ids), len(columns)), np.nan)
     at = {str(item): j for j, item in enumerate(item_ids)}
     has = free_parameters(template)
+    seen: dict[str, str] = {}
     for name, value in fixed.items():
         parameter = canonical("fixed", name, names)
         where = list(field_columns(template, [parameter]))
         each = value if isinstance(value, Mapping) else dict.fromkeys(at, value)
-        if parameter in template.tied and len(each) < len(at):
+        if parameter in seen:
+            raise argument_error("fixed", f"of {parameter} once", [seen[parameter], name])
+        seen[parameter] = name
+        shared = parameter in (*template.tied, *equal)
+        if shared and (len(each) < len(at) or len(set(each.values())) > 1):
             raise argument_error(
-                f"fixed[{name!r}]", "one number: all items share it in this model", value
+                f"fixed[{name!r}]", "one number: all items share the parameter", value
             )
         for item, number in each.items():
             if str(item) not in at:
@@ -150,6 +159,18 @@ def fixed_values(
                 raise argument_error("fixed", f"about items that have {name}", item, advice)
             out[row, where] = _number(f"fixed[{name!r}]", name, number)
     return np.where(has, out, np.nan) if template.members else out
+
+
+def check_fixed(
+    fixed: FloatArray, constraints: Any, template: ItemModel, item_ids: np.ndarray
+) -> None:
+    """Raise for slopes steeper than any that is estimated: too steep for the grid."""
+    most = np.asarray(constraints.upper, float)
+    for column in field_columns(template, ["slope"]):
+        steep = np.flatnonzero(np.abs(fixed[:, column]) > most[column])
+        if len(steep):
+            got = f"{fixed[steep[0], column]:g} for {item_ids[steep[0]]}"
+            raise argument_error("fixed['slope']", f"at most {most[column]:g}", got)
 
 
 def _number(argument: str, name: str, value: Any) -> float:

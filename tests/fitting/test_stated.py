@@ -7,6 +7,7 @@ from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import expit
 
+import irtcat
 from irtcat import InputError, ItemBank, fit
 from irtcat.datasets import load
 
@@ -131,3 +132,70 @@ def test_bad_input(case, lsat):
     arguments = {"model": "2pl", **arguments}
     with pytest.raises(InputError, match=words):
         fit(lsat, **arguments)
+
+
+# --- shared parameters
+
+
+def shared_data():
+    rng = np.random.default_rng(0)
+    theta, a, b = rng.normal(size=(300, 1)), rng.uniform(0.7, 1.8, 12), rng.normal(size=12)
+    return (rng.random((300, 12)) < 1 / (1 + np.exp(-a * (theta - b)))).astype(int)
+
+
+def test_the_prior_of_a_shared_parameter_does_not_depend_on_the_items_order():
+    x = shared_data()
+    x[:, 0] = 1  # constant: set aside
+    fits = [
+        irtcat.fit(irtcat.Responses.from_array(z), "1pl", priors={"slope": (3.0, 0.01)})
+        for z in (x, np.roll(x, -1, axis=1))
+    ]
+    slopes = [f.bank.to_frame()["a"].iloc[0] for f in fits]
+    assert slopes[0] == pytest.approx(slopes[1], abs=1e-4)
+    assert slopes[0] == pytest.approx(3, abs=0.02)
+    assert fits[0].log_posterior == pytest.approx(fits[1].log_posterior, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"equal": ["slope"], "fixed": {"slope": {"i1": 2.0}}}, "share"),
+        ({"equal": ["slope"], "priors": {"slope": {"i1": (1, 1), "i2": (3, 1)}}}, "share"),
+        ({"fixed": {"slope": 50.0}}, "25"),
+        ({"fixed": {"a": 1.0, "slope": 2.0}}, "once"),
+    ],
+)
+def test_what_cannot_be_shared_or_fixed(arguments, named):
+    with pytest.raises(irtcat.InputError, match=named):
+        irtcat.fit(irtcat.Responses.from_array(shared_data()), "2pl", **arguments)
+
+
+def test_all_parameters_shared():
+    r = irtcat.Responses.from_array(shared_data())
+    best = irtcat.fit(r, "2pl", equal=["slope", "intercept"])
+    assert (np.ptp(best.bank.parameters(), axis=0) == 0).all()
+    slope, intercept = best.bank.parameters()[0]
+    for step in ((0.05, 0), (-0.05, 0), (0, 0.05), (0, -0.05)):
+        moved = {"slope": slope + step[0], "intercept": intercept + step[1]}
+        assert irtcat.fit(r, "2pl", fixed=moved).log_likelihood < best.log_likelihood
+
+
+def test_a_checkpoint_of_other_fixed_values_is_refused(tmp_path):
+    r = irtcat.Responses.from_array(shared_data())
+    file = tmp_path / "state.npz"
+    irtcat.fit(r, "2pl", fixed={"slope": 1.0}, checkpoint=file)
+    with pytest.raises(irtcat.InputError, match="other"):
+        irtcat.fit(r, "2pl", fixed={"slope": 2.0}, checkpoint=file, resume=True)
+
+
+def test_groups_without_common_items_are_refused():
+    x = shared_data()
+    x[:150, :6] = -1
+    x[150:, 6:] = -1
+    with pytest.raises(irtcat.InputError, match="connected"):
+        irtcat.fit(irtcat.Responses.from_array(x), "2pl", groups=["A"] * 150 + ["B"] * 150)
+
+
+def test_subjects_all_alike_tell_of_no_population():
+    bank = irtcat.fit(irtcat.Responses.from_array(np.ones((50, 6), int)), "2pl").bank
+    assert (bank.population_mean, bank.population_sd) == (0, 1)
