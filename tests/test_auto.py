@@ -318,3 +318,14 @@ def test_second_stage_wants_a_subset_and_items_that_are_left(calibration, alike)
         select_next(None, list(first.item_ids), answers, 5, responses=calibration)
     with pytest.raises(InputError, match="280 items that are left"):
         select_next(None, first, answers, 281, responses=calibration)
+
+
+def test_items_that_cannot_be_chosen_anew_are_taken_as_chosen(calibration, alike):
+    subset = select(None, 20, responses=calibration)
+
+    def refuse(others):
+        raise InputError("No such choice.")
+
+    told = predict(calibration, dataclasses.replace(subset, again=refuse), alike)
+    as_chosen = predict(calibration, dataclasses.replace(subset, again=None), alike)
+    np.testing.assert_array_equal(told.score, as_chosen.score)

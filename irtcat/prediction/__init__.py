@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_interval
-from irtcat._matrix import observed
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.prediction._result import Prediction
-from irtcat.prediction._task import Estimate, Task, full_scores
+from irtcat.prediction._task import Estimate, Task, full_scores, is_sample, recode
 from irtcat.prediction._weights import item_groups, item_weights
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
 from irtcat.prediction.design import predict_mean, predict_weighted
@@ -187,9 +186,7 @@ def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, Float
     weights = np.asarray(getattr(subset, "weights", np.full(k, 1 / k)), dtype=float)
     if weights.shape != (k,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
         raise argument_error("subset", "weighted by numbers of at least 0, not all 0", weights)
-    probabilities = getattr(subset, "probabilities", None)
-    sampled = None if probabilities is None else bool(np.isfinite(probabilities).all())
-    return item_ids, weights / weights.sum(), sampled
+    return item_ids, weights / weights.sum(), is_sample(subset, calibration.n_items)
 
 
 def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Responses:
@@ -206,7 +203,7 @@ def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Resp
     values = np.full((new.n_subjects, len(item_ids)), empty, dtype=new.values.dtype)
     values[:, found] = new.values[:, at[found]]
     if not new.is_fractional:
-        values = _recode(values, new, calibration)
+        values = recode(values, new, calibration)
     trials = None
     if new.trials is not None:
         trials = np.zeros(values.shape, new.trials.dtype)
@@ -221,21 +218,6 @@ def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Resp
         pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
         trials,
     )
-
-
-def _recode(values: np.ndarray, new: Responses, calibration: Responses) -> np.ndarray:
-    """Count categories from the calibration's lowest code (1-4 may have come without a 1)."""
-    seen = observed(values)
-    moved = values.astype(np.int64) + (new.codes[0] - calibration.codes[0])
-    wrong = seen & ((moved < 0) | (moved >= calibration.n_categories))
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        code = int(moved[row, column]) + calibration.codes[0]
-        must = f"in the codes of calibration_responses ({calibration.codes[0]}"
-        must += f" to {calibration.codes[-1]})"
-        advice = f"It is subject {new.subject_ids[row]}'s."
-        raise argument_error("new_responses", must, code, advice)
-    return np.where(seen, moved, -1).astype(np.int8)
 
 
 def _finish(task: Task, estimate: Estimate, estimator: str) -> Prediction:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit, ndtr, ndtri
 
+from irtcat._checks import InputError
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._task import Estimate, Task, filled_scores, patterns
 from irtcat.prediction.design import predict_weighted
@@ -257,7 +258,10 @@ def _chosen_anew(task: Task, rows: IntArray) -> tuple[IntArray, FloatArray]:
     """The items, and their weights, that would have been chosen by these subjects."""
     if task.again is None:
         return task.chosen, task.weights
-    subset = task.again(task.calibration.subset(subjects=task.usable[rows]))
+    try:
+        subset = task.again(task.calibration.subset(subjects=task.usable[rows]))
+    except InputError:  # a filter or a quota that these fewer subjects do not meet
+        return task.chosen, task.weights
     index = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
     return index.get_indexer(pd.Index(subset.item_ids)), subset.weights
 

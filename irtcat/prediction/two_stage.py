@@ -104,4 +104,5 @@ def _extended(
         strategy=f"two-stage: {'score-optimal' if alike else 'stratified'}",
         seed=seed,
         again=again,
+        reach=None,
     )
