@@ -675,3 +675,23 @@ def test_aipw_is_not_certain_where_it_knows_least(calibration, new, chosen):
     lacking = told[told["group"] == "not run"]
     assert (lacking["lower"] == 0).all()
     assert (lacking["upper"] == 1).all()
+
+
+def test_weights_and_groups_go_by_item_and_by_text(calibration, new, chosen):
+    number = np.arange(N_ITEMS) % 2 + 1
+    told = [
+        predict(calibration, chosen, new, estimator="ridge", groups=number, weights=weights)
+        for weights in ({1: 3, 2: 1}, {"1": 3, "2": 1})
+    ]
+    np.testing.assert_array_equal(told[0].score, told[1].score)
+    turned = pd.Series(number, calibration.item_ids).iloc[::-1]
+    by_id = [
+        predict(calibration, chosen, new, estimator="ridge", groups=turned, weights=weights)
+        for weights in ({1: 3, 2: 1}, turned.map({1: 3.0, 2: 1.0}))
+    ]
+    for one in by_id:
+        np.testing.assert_allclose(one.score, told[0].score)
+    twice = pd.concat([turned, turned.iloc[:1]])
+    for name in ("groups", "weights"):
+        with pytest.raises(InputError, match=f"`{name}` argument must be one value for each item"):
+            predict(calibration, chosen, new, **{name: twice})

@@ -97,9 +97,10 @@ def predict(
         estimator: one of the above.
         interval: probability of the intervals, in (0, 1).
         groups: groups of items, for scores by group as well (`Prediction.groups`): a column of
-            ``calibration_responses.items``, or one label an item.
+            ``calibration_responses.items``, a Series by item id, or one label an item.
         weights: weight of each item in the score, or with ``groups`` of each group (a mapping):
-            a group's weight is shared equally by its items. They are made to sum to 1.
+            a group's weight is shared equally by its items. A Series goes by item id. They are
+            made to sum to 1.
         seed: of whatever an estimator draws.
 
     Returns:
@@ -147,7 +148,7 @@ def predict(
         float(interval),
         bank,
         np.asarray(getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float),
-        item_weights(calibration_responses.n_items, weights, labels),
+        item_weights(calibration_responses.item_ids, weights, labels),
         seed,
         getattr(subset, "again", None),
     )
