@@ -695,3 +695,10 @@ def test_weights_and_groups_go_by_item_and_by_text(calibration, new, chosen):
     for name in ("groups", "weights"):
         with pytest.raises(InputError, match=f"`{name}` argument must be one value for each item"):
             predict(calibration, chosen, new, **{name: twice})
+
+
+def test_no_score_without_a_flag(calibration, new, chosen):
+    weights = np.where(np.isin(calibration.item_ids, chosen), 0.0, 1.0)
+    told = predict(calibration, chosen, new, estimator="mean", weights=weights)
+    assert np.isnan(told.score).all()
+    assert all("no answer that counts in the score" in flag for flag in told.flags)

@@ -263,6 +263,8 @@ def _flags(task: Task, estimate: Estimate, n_seen: np.ndarray) -> np.ndarray:
     for row in np.flatnonzero(n_seen < k):
         missing = k - n_seen[row]
         flags[row] = "no responses" if missing == k else f"{missing} of {k} responses missing"
+    for row in np.flatnonzero(np.isnan(estimate.score) & (n_seen > 0)):
+        flags[row] = "; ".join(filter(None, (flags[row], "no answer that counts in the score")))
     if estimate.flags is None:
         return flags
     pairs = zip(flags, estimate.flags, strict=True)

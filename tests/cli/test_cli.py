@@ -774,3 +774,9 @@ def test_options_that_the_file_does_not_hold_leave_no_recipe(option):
     assert run(*line, *option, "--out", "other.csv").exit_code == 0
     assert _input.read_subset("plain.csv").again is not None
     assert _input.read_subset("other.csv").again is None
+
+
+def test_a_gap_is_refused_in_points():
+    told = run("plan", LSAT7, "--gap", "200")
+    assert told.exit_code == 2
+    assert "200 is not a number of points" in told.output
