@@ -318,3 +318,39 @@ def test_second_stage_wants_a_subset_and_items_that_are_left(calibration, alike)
         select_next(None, list(first.item_ids), answers, 5, responses=calibration)
     with pytest.raises(InputError, match="280 items that are left"):
         select_next(None, first, answers, 281, responses=calibration)
+
+
+def test_items_that_cannot_be_chosen_anew_are_taken_as_chosen(calibration, alike):
+    subset = select(None, 20, responses=calibration)
+
+    def refuse(others):
+        raise InputError("No such choice.")
+
+    told = predict(calibration, dataclasses.replace(subset, again=refuse), alike)
+    as_chosen = predict(calibration, dataclasses.replace(subset, again=None), alike)
+    np.testing.assert_array_equal(told.score, as_chosen.score)
+
+
+@pytest.mark.parametrize("most", [1500, 40])
+def test_the_order_of_the_calibrated_subjects_does_not_matter(
+    calibration, alike, monkeypatch, most
+):
+    monkeypatch.setattr(auto, "MOST_SUBJECTS", most)
+    subset = select(None, 20, "score-optimal", calibration)
+    rows = np.random.default_rng(0).permutation(calibration.n_subjects)
+    told = predict(calibration, subset, alike)
+    turned = predict(calibration.subset(subjects=rows), subset, alike)
+    np.testing.assert_allclose(turned.score, told.score, atol=1e-6)
+    np.testing.assert_allclose(turned.lower, told.lower, atol=1e-5)
+
+
+def test_select_next_refuses_what_it_cannot_use(calibration, alike):
+    first = select(None, 20, "stratified", calibration)
+    run = alike.subset(items=first.item_ids)
+    for allowed, must in (([True] * 5, "a mask of 300 items"), (["nobody"], "ids of items")):
+        with pytest.raises(InputError, match=must):
+            select_next(None, first, run, 5, responses=calibration, allowed=allowed)
+    empty = np.vstack([np.full(N_ITEMS, -1), np.arange(N_ITEMS) % 2])
+    empty = Responses.from_array(empty, item_ids=calibration.item_ids).subset(subjects=["s1"])
+    with pytest.raises(InputError, match="answers to the subset"):
+        select_next(None, first, empty, 5, responses=calibration)

@@ -14,6 +14,7 @@ from irtcat.prediction import ESTIMATORS, full_scores, model, predict, regressio
 from irtcat.prediction.design import wilson_interval
 from irtcat.responses import Responses
 from irtcat.scoring import score
+from irtcat.selection import select
 
 N_ITEMS, N_NEW, K = 60, 40, 12
 
@@ -633,3 +634,71 @@ def test_bad_groups_and_weights(case, calibration, new, chosen):
     arguments, words = WEIGHTS[case]
     with pytest.raises(InputError, match=words):
         predict(calibration, chosen, new, estimator="mean", **arguments)
+
+
+def test_samples_under_quotas_weigh_by_their_probabilities(calibration, new):
+    groups = np.where(np.arange(N_ITEMS) < 45, "a", "b")
+    options = {"groups": groups, "quotas": {"b": 10}}
+    for strategy in ("random", "stratified"):
+        subset = select(None, 20, strategy, calibration, **options)
+        p = subset.probabilities
+        np.testing.assert_allclose(subset.weights, 1 / p / (1 / p).sum())
+        told = predict(calibration, subset, new, estimator="weighted")
+        assert not told.flags.any()
+        plain = predict(calibration, subset, new, estimator="mean").score
+        raw = new.subset(items=subset.item_ids).to_numpy().mean(axis=1)
+        np.testing.assert_allclose(plain, raw)
+
+
+def test_a_sample_of_some_items_is_no_sample_of_all(calibration, new):
+    allowed = np.arange(N_ITEMS) < 40
+    some = select(None, 12, "random", calibration, allowed=allowed)
+    every = select(None, 12, "random", calibration)
+    for subset, flag in ((some, "items not drawn at random"), (every, "")):
+        read = subset_of(subset.item_ids, probability=subset.probabilities[0])
+        for source in (subset, read):
+            assert set(predict(calibration, source, new, estimator="mean").flags) == {flag}
+
+
+def test_aipw_is_not_certain_where_it_knows_least(calibration, new, chosen):
+    one = predict(calibration, chosen[:1], new, estimator="aipw")
+    np.testing.assert_allclose(one.upper - one.lower, 1 - 1 / N_ITEMS)
+    right = Responses.from_array(np.ones((1, N_ITEMS)), ["all"], calibration.item_ids)
+    same = Responses.from_array(np.ones((9, N_ITEMS)), item_ids=calibration.item_ids)
+    mixed = Responses.from_array(
+        np.vstack([same.to_numpy(), np.zeros((9, N_ITEMS))]), item_ids=calibration.item_ids
+    )
+    alike = predict(mixed, chosen, right, estimator="aipw")
+    assert (alike.upper - alike.lower > 0).all()
+    groups = np.where(np.isin(calibration.item_ids, chosen), "run", "not run")
+    told = predict(calibration, chosen, new, estimator="aipw", groups=groups).groups
+    lacking = told[told["group"] == "not run"]
+    assert (lacking["lower"] == 0).all()
+    assert (lacking["upper"] == 1).all()
+
+
+def test_weights_and_groups_go_by_item_and_by_text(calibration, new, chosen):
+    number = np.arange(N_ITEMS) % 2 + 1
+    told = [
+        predict(calibration, chosen, new, estimator="ridge", groups=number, weights=weights)
+        for weights in ({1: 3, 2: 1}, {"1": 3, "2": 1})
+    ]
+    np.testing.assert_array_equal(told[0].score, told[1].score)
+    turned = pd.Series(number, calibration.item_ids).iloc[::-1]
+    by_id = [
+        predict(calibration, chosen, new, estimator="ridge", groups=turned, weights=weights)
+        for weights in ({1: 3, 2: 1}, turned.map({1: 3.0, 2: 1.0}))
+    ]
+    for one in by_id:
+        np.testing.assert_allclose(one.score, told[0].score)
+    twice = pd.concat([turned, turned.iloc[:1]])
+    for name in ("groups", "weights"):
+        with pytest.raises(InputError, match=f"`{name}` argument must be one value for each item"):
+            predict(calibration, chosen, new, **{name: twice})
+
+
+def test_no_score_without_a_flag(calibration, new, chosen):
+    weights = np.where(np.isin(calibration.item_ids, chosen), 0.0, 1.0)
+    told = predict(calibration, chosen, new, estimator="mean", weights=weights)
+    assert np.isnan(told.score).all()
+    assert all("no answer that counts in the score" in flag for flag in told.flags)

@@ -167,7 +167,7 @@ def read_subset(path: str) -> "Subset":
     from irtcat._checks import InputError
 
     try:
-        frame = pd.read_csv(path, dtype={"item": str})
+        frame = pd.read_csv(path, dtype={"item": str}, keep_default_na=False)  # NA may be an id
     except pd.errors.EmptyDataError:
         raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
@@ -185,9 +185,20 @@ def read_subset(path: str) -> "Subset":
     columns = (numbers("weight", 1 / k), numbers("probability", np.nan), np.full(k, np.nan))
     strategy, seed, again = "file", 0, None
     if {"strategy", "seed"} <= set(frame):
-        strategy, seed = str(frame["strategy"].iloc[0]), int(frame["seed"].iloc[0])
+        strategy, seed = str(frame["strategy"].iloc[0]), _seed(path, frame["seed"].iloc[0])
         again = irtcat.selection.rechoice(strategy, k, seed)
-    return irtcat.Subset(frame["item"].to_numpy(str), *columns, strategy, seed, again)
+    item_ids = np.asarray(frame["item"].tolist(), dtype=str)
+    return irtcat.Subset(item_ids, *columns, strategy, seed, again)
+
+
+def _seed(path: str, value: Any) -> int:
+    """The seed in a table of chosen items."""
+    from irtcat._checks import InputError
+
+    if not str(value).isdecimal():
+        must = "the column 'seed' must hold a whole number of at least 0"
+        raise InputError(f"{path}: {must}. Got {str(value)!r}.")
+    return int(value)
 
 
 def is_bank(path: str) -> bool:

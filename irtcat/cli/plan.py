@@ -35,6 +35,9 @@ def command(
     from irtcat._files import check_target
     from irtcat.leaderboard.planning import DESIGNS
 
+    if not 0 < gap < 100:
+        must = f"{gap:g} is not a number of points between 0 and 100."
+        raise typer.BadParameter(must, param_hint="--gap")
     names = arguments.split_names("--designs", designs, DESIGNS)
     if out is not None:
         check_target(out)

@@ -113,7 +113,8 @@ def command(
     )
     frame = subset.to_frame()
     if out is not None:
-        plain = not (allowed or quotas or costs)
+        # The file says how to choose anew only where strategy and seed are all there is to say.
+        plain = not (allowed or quotas or costs) and tau is None and share == 0.5
         write_csv(frame.assign(strategy=subset.strategy, seed=seed) if plain else frame, out)
     if as_json:
         about = {"strategy": subset.strategy, "k": k, "seed": seed, "theta": theta, "tau": tau}

@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 
 from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._types import FloatArray, IntArray
+from irtcat.prediction._task import is_sample, recode
 from irtcat.responses import Responses
 from irtcat.selection import Subset
 
@@ -315,23 +316,23 @@ def _read(
         if not isinstance(value, Responses):
             advice = "Build them with Responses.from_array."
             raise argument_error(name, "Responses", type(value).__name__, advice)
-    item_ids = pd.Index(np.asarray(getattr(subset, "item_ids", subset)).astype(str))
-    if item_ids.ndim != 1 or not len(item_ids) or item_ids.has_duplicates:
+    given = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
+    if given.ndim != 1 or not len(given) or len(np.unique(given)) < len(given):
         raise argument_error("subset", "a Subset or a list of different item ids", subset)
+    item_ids = pd.Index(given)
     every = pd.Index(np.asarray(calibration.item_ids, dtype=str))
     at = every.get_indexer(item_ids)
     if (at < 0).any():
         must = "items of calibration_responses"
         raise argument_error("subset", must, item_ids[at < 0].tolist())
     weights = np.asarray(getattr(subset, "weights", np.full(len(at), 1 / len(at))), float)
-    probabilities = getattr(subset, "probabilities", None)
-    sampled = probabilities is not None and bool(np.isfinite(probabilities).all())
+    sampled = bool(is_sample(subset, len(every)))
     new_id = str(responses.subject_ids[-1] if new is None else new)
     old_id = str(responses.subject_ids[0] if old is None else old)
     if new_id == old_id:
         raise argument_error("new", "another model than old", new_id)
-    new_row = _row(responses, new_id, every, "new", None)
-    old_row = _row(responses, old_id, every, "old", calibration)
+    new_row = _row([responses], new_id, calibration, "new")
+    old_row = _row([responses, calibration], old_id, calibration, "old")
     both = ~np.isnan(new_row[at]) & ~np.isnan(old_row[at])
     flags = (
         [] if both.all() else [f"{np.count_nonzero(~both)} of {len(at)} items not answered by both"]
@@ -346,18 +347,30 @@ def _read(
     return (new_id, old_id), pair, sampled, flags
 
 
-def _row(
-    responses: Responses, name: str, every: pd.Index, which: str, calibration: Responses | None
-) -> FloatArray:
-    """A model's answers to all items, 0 to 1, NaN where it has none."""
-    for source in (responses, calibration):
-        if source is None or name not in set(source.subject_ids):
-            continue
-        one = source.subset(subjects=[name])
-        values = one.to_numpy()[0] / max(one.n_categories - 1, 1)
-        return pd.Series(values, index=np.asarray(source.item_ids, str)).reindex(every).to_numpy()
-    have = list(responses.subject_ids) + ([] if calibration is None else ["or a calibrated model"])
+def _row(sources: Sequence[Responses], name: str, calibration: Responses, which: str) -> FloatArray:
+    """A model's answers to all items of the calibration, from the first source that has it."""
+    for source in sources:
+        if name in set(source.subject_ids):
+            return _scores(source.subset(subjects=[name]), calibration)
+    have = list(sources[0].subject_ids) + ["or a calibrated model"] * (len(sources) - 1)
     raise argument_error(which, f"one of {', '.join(map(str, have[:6]))}", name)
+
+
+def _scores(one: Responses, calibration: Responses) -> FloatArray:
+    """One subject's answers to the calibration's items, 0 to 1 by its codes, NaN where none."""
+    every = pd.Index(np.asarray(calibration.item_ids, str))
+    at = pd.Index(np.asarray(one.item_ids, str)).get_indexer(every)
+    found = at >= 0
+    scores = np.full(len(every), np.nan)
+    if one.is_fractional:
+        if calibration.n_categories != 2:
+            must = f"in {calibration.n_categories} categories, as calibration_responses are"
+            raise argument_error("responses", must, one.kind)
+        scores[found] = one.to_numpy()[0, at[found]]
+        return scores
+    codes = recode(one.values[:, at[found]], one, calibration, "responses")[0]
+    scores[found] = np.where(codes < 0, np.nan, codes / max(calibration.n_categories - 1, 1))
+    return scores
 
 
 def _field(calibration: Responses, names: tuple[str, str]) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
-from irtcat._checks import argument_error
+from irtcat._checks import argument_error, finite_vector
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray
@@ -152,9 +152,10 @@ def _best(bank: Any, theta: Any, abilities: Any) -> tuple[float, str]:
     if (theta is None) == (abilities is None):
         raise argument_error("theta", "given, or abilities in its place", theta)
     if theta is not None:
-        if not np.isfinite(theta):
-            raise argument_error("theta", "a finite number", theta)
-        return float(theta), ""
+        values = finite_vector("theta", theta)
+        if len(values) != 1:
+            raise argument_error("theta", "one number", theta)
+        return float(values[0]), ""
     if isinstance(abilities, Responses):
         if not isinstance(bank, ItemBank):
             raise argument_error("abilities", "scored already where there are several banks", "")

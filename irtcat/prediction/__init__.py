@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_interval
-from irtcat._matrix import observed
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.prediction._result import Prediction
-from irtcat.prediction._task import Estimate, Task, full_scores
+from irtcat.prediction._task import Estimate, Task, full_scores, is_sample, recode
 from irtcat.prediction._weights import item_groups, item_weights
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
 from irtcat.prediction.design import predict_mean, predict_weighted
@@ -98,9 +97,10 @@ def predict(
         estimator: one of the above.
         interval: probability of the intervals, in (0, 1).
         groups: groups of items, for scores by group as well (`Prediction.groups`): a column of
-            ``calibration_responses.items``, or one label an item.
+            ``calibration_responses.items``, a Series by item id, or one label an item.
         weights: weight of each item in the score, or with ``groups`` of each group (a mapping):
-            a group's weight is shared equally by its items. They are made to sum to 1.
+            a group's weight is shared equally by its items. A Series goes by item id. They are
+            made to sum to 1.
         seed: of whatever an estimator draws.
 
     Returns:
@@ -148,7 +148,7 @@ def predict(
         float(interval),
         bank,
         np.asarray(getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float),
-        item_weights(calibration_responses.n_items, weights, labels),
+        item_weights(calibration_responses.item_ids, weights, labels),
         seed,
         getattr(subset, "again", None),
     )
@@ -187,9 +187,7 @@ def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, Float
     weights = np.asarray(getattr(subset, "weights", np.full(k, 1 / k)), dtype=float)
     if weights.shape != (k,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
         raise argument_error("subset", "weighted by numbers of at least 0, not all 0", weights)
-    probabilities = getattr(subset, "probabilities", None)
-    sampled = None if probabilities is None else bool(np.isfinite(probabilities).all())
-    return item_ids, weights / weights.sum(), sampled
+    return item_ids, weights / weights.sum(), is_sample(subset, calibration.n_items)
 
 
 def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Responses:
@@ -206,7 +204,7 @@ def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Resp
     values = np.full((new.n_subjects, len(item_ids)), empty, dtype=new.values.dtype)
     values[:, found] = new.values[:, at[found]]
     if not new.is_fractional:
-        values = _recode(values, new, calibration)
+        values = recode(values, new, calibration)
     trials = None
     if new.trials is not None:
         trials = np.zeros(values.shape, new.trials.dtype)
@@ -221,21 +219,6 @@ def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Resp
         pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
         trials,
     )
-
-
-def _recode(values: np.ndarray, new: Responses, calibration: Responses) -> np.ndarray:
-    """Count categories from the calibration's lowest code (1-4 may have come without a 1)."""
-    seen = observed(values)
-    moved = values.astype(np.int64) + (new.codes[0] - calibration.codes[0])
-    wrong = seen & ((moved < 0) | (moved >= calibration.n_categories))
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        code = int(moved[row, column]) + calibration.codes[0]
-        must = f"in the codes of calibration_responses ({calibration.codes[0]}"
-        must += f" to {calibration.codes[-1]})"
-        advice = f"It is subject {new.subject_ids[row]}'s."
-        raise argument_error("new_responses", must, code, advice)
-    return np.where(seen, moved, -1).astype(np.int8)
 
 
 def _finish(task: Task, estimate: Estimate, estimator: str) -> Prediction:
@@ -280,6 +263,8 @@ def _flags(task: Task, estimate: Estimate, n_seen: np.ndarray) -> np.ndarray:
     for row in np.flatnonzero(n_seen < k):
         missing = k - n_seen[row]
         flags[row] = "no responses" if missing == k else f"{missing} of {k} responses missing"
+    for row in np.flatnonzero(np.isnan(estimate.score) & (n_seen > 0)):
+        flags[row] = "; ".join(filter(None, (flags[row], "no answer that counts in the score")))
     if estimate.flags is None:
         return flags
     pairs = zip(flags, estimate.flags, strict=True)

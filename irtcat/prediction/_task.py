@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,15 @@ from irtcat.fitting import fit
 from irtcat.responses import Responses
 from irtcat.selection import Subset, centred_scores
 
-__all__ = ["Estimate", "Task", "filled_scores", "full_scores", "patterns"]
+__all__ = [
+    "Estimate",
+    "Task",
+    "filled_scores",
+    "full_scores",
+    "is_sample",
+    "patterns",
+    "recode",
+]
 
 
 class Estimate(NamedTuple):
@@ -157,6 +165,43 @@ class Task:
             must = f"for {self.calibration.n_categories} categories, as calibration_responses have"
             raise argument_error("bank", must, f"{bank.model.n_categories} categories")
         return bank
+
+
+def recode(
+    values: np.ndarray, new: Responses, calibration: Responses, name: str = "new_responses"
+) -> np.ndarray:
+    """Count categories from the calibration's lowest code (1-4 may have come without a 1)."""
+    seen = observed(values)
+    moved = values.astype(np.int64) + (new.codes[0] - calibration.codes[0])
+    wrong = seen & ((moved < 0) | (moved >= calibration.n_categories))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        code = int(moved[row, column]) + calibration.codes[0]
+        must = f"in the codes of calibration_responses ({calibration.codes[0]}"
+        must += f" to {calibration.codes[-1]})"
+        advice = f"It is subject {new.subject_ids[row]}'s."
+        raise argument_error(name, must, code, advice)
+    return np.where(seen, moved, -1).astype(np.int8)
+
+
+def is_sample(subset: Any, n_items: int) -> bool | None:
+    """Whether every one of n items had a known chance to be in the subset; None: nothing is told.
+
+    A `Subset` that was drawn says how many items had one. Of any other the sum of 1 / probability
+    is to be n: exactly where all are equal, else up to the rounding of each group's share.
+    """
+    probabilities = getattr(subset, "probabilities", None)
+    if probabilities is None:
+        return None
+    chance = np.asarray(probabilities, float)
+    if not np.isfinite(chance).all() or not (chance > 0).all():
+        return False
+    reach = getattr(subset, "reach", None)
+    if reach is not None:
+        return bool(reach == n_items)
+    kinds = np.unique(np.round(chance, 9))
+    slack = 1e-6 * n_items if len(kinds) == 1 else (1 / kinds).sum()
+    return bool(abs((1 / chance).sum() - n_items) <= slack)
 
 
 def patterns(x: FloatArray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -1,5 +1,6 @@
 """Groups of items, and how much each item weighs in the score."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ def item_groups(responses: Responses, groups: Any) -> np.ndarray | None:
             raise argument_error("groups", must, groups)
         labels = responses.items[groups].to_numpy(dtype=object)
     elif isinstance(groups, pd.Series):
-        labels = groups.reindex(responses.item_ids).to_numpy(dtype=object)
+        labels = _by_item("groups", groups, responses.item_ids).to_numpy(dtype=object)
     else:
         labels = np.asarray(groups, dtype=object)
     if labels.shape != (responses.n_items,):
@@ -35,26 +36,58 @@ def item_groups(responses: Responses, groups: Any) -> np.ndarray | None:
     return labels
 
 
-def item_weights(n_items: int, weights: Any, labels: np.ndarray | None) -> FloatArray:
+def item_weights(item_ids: np.ndarray, weights: Any, labels: np.ndarray | None) -> FloatArray:
     """Weight of each item in the score; they sum to 1."""
+    n_items = len(item_ids)
     if weights is None:
         return np.full(n_items, 1 / n_items)
     if isinstance(weights, Mapping):
-        if labels is None:
-            raise argument_error("weights", "an array where no groups are given", weights)
-        strangers = [key for key in weights if key not in set(labels)]
-        lacking = [key for key in pd.unique(labels) if key not in weights]
-        if strangers or lacking:
-            advice = "A group that is not to count has weight 0."
-            got = f"{lacking or strangers}"
-            must = f"given for the groups {pd.unique(labels).tolist()}"
-            raise argument_error("weights", must, f"no or other ones: {got}", advice)
-        size = pd.Series(labels).value_counts()
-        values = np.array([float(weights[key]) / size[key] for key in labels])
+        values = _of_groups(weights, labels)
     else:
-        values = np.asarray(weights, float)
+        if isinstance(weights, pd.Series):
+            weights = _by_item("weights", weights, item_ids)
+        values = _numbers(weights)
         if values.shape != (n_items,):
             raise argument_error("weights", f"one number for {n_items} items", values.shape)
     if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
         raise argument_error("weights", "finite numbers of at least 0, not all 0", weights)
     return values / values.sum()
+
+
+def _of_groups(weights: Mapping[Any, Any], labels: np.ndarray | None) -> FloatArray:
+    """Each group's weight, shared equally by its items; groups are told apart as text."""
+    if labels is None:
+        raise argument_error("weights", "an array where no groups are given", weights)
+    names = [str(label) for label in labels]
+    by_name = {str(key): weight for key, weight in weights.items()}
+    groups = list(dict.fromkeys(names))
+    strangers = [key for key in by_name if key not in set(names)]
+    lacking = [name for name in groups if name not in by_name]
+    if strangers or lacking or len(by_name) < len(weights):
+        advice = "A group that is not to count has weight 0."
+        got = f"no or other ones: {lacking or strangers}"
+        if not (strangers or lacking):
+            got = f"some twice: {list(weights)}"
+        raise argument_error("weights", f"given for the groups {groups}", got, advice)
+    size = Counter(names)
+    return _numbers([by_name[name] for name in names]) / [size[name] for name in names]
+
+
+def _numbers(weights: Any) -> FloatArray:
+    try:
+        return np.asarray(weights, float)
+    except (TypeError, ValueError):
+        raise argument_error("weights", "finite numbers of at least 0", weights) from None
+
+
+def _by_item(name: str, values: pd.Series, item_ids: np.ndarray) -> pd.Series:
+    """The values of these items, in their order, by the ids in the index."""
+    index = pd.Index([str(key) for key in values.index])
+    wanted = pd.Index(np.asarray(item_ids, dtype=str))
+    repeated = index[index.duplicated()].intersection(wanted)
+    if len(repeated):
+        raise argument_error(name, "one value for each item", f"several for item {repeated[0]}")
+    lacking = wanted.difference(index, sort=False)
+    if len(lacking):
+        raise argument_error(name, "a value for every item", f"none for item {lacking[0]}")
+    return values.set_axis(index).loc[wanted]

@@ -10,12 +10,14 @@ taken for one of them is decided from its own answers.
 """
 
 from dataclasses import replace
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit, logit, ndtr, ndtri
 
+from irtcat._checks import InputError
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._task import Estimate, Task, filled_scores, patterns
 from irtcat.prediction.design import predict_weighted
@@ -113,18 +115,31 @@ def _pooled(new: Parts, told: Parts, prior: float, outside: FloatArray) -> Float
 class Calibrated:
     """What the calibrated subjects tell whatever the new ones answered.
 
+    They are put in an order of their own, by full score and then by a hash of the id, so that
+    nothing hangs on the order of the calibration's rows; the folds are drawn by the hash.
+
     Attributes:
+        order: their rows in the calibration.
         x: their scores on all items, gaps filled.
         y: their full scores.
         fold: the fold in which each is left out.
         curves: the items' curves, for each of `SLOPE_SDS`.
         inner: the curves without each fold.
+        some: at most `MOST_SUBJECTS` of them, picked by the hash.
     """
 
     def __init__(self, task: Task):
-        self.x = filled_scores(task.calibration)[task.usable]
-        self.y = task.targets
-        self.fold = np.random.default_rng(12345).permutation(len(self.y)) % FOLDS
+        ids = np.asarray(task.calibration.subject_ids, dtype=str)[task.usable]
+        mixed = np.array(
+            [blake2b(name.encode(), digest_size=8).hexdigest() for name in ids.tolist()]
+        )
+        order = np.lexsort((ids, mixed, np.round(task.targets, 12)))
+        self.order = task.usable[order]
+        self.x = filled_scores(task.calibration)[self.order]
+        self.y = task.targets[order]
+        drawn = np.lexsort((ids[order], mixed[order]))
+        self.fold = np.argsort(drawn) % FOLDS
+        self.some = np.sort(drawn[:MOST_SUBJECTS])
         self.curves = [score_curves(self.x, sd) for sd in SLOPE_SDS]
         self.inner = [score_curves(self.x[self.fold != f]) for f in range(FOLDS)]
 
@@ -234,14 +249,11 @@ def _reasons(
 def _learn(task: Task, calibrated: Calibrated, among: IntArray) -> tuple[Parts, int, float]:
     """Cross-validated estimates; the penalty (its number) and the blend best ``among`` some."""
     x, y, fold = calibrated.x, calibrated.y, calibrated.fold
-    rows = np.arange(len(y))
-    if len(rows) > MOST_SUBJECTS:
-        rows = np.sort(np.random.default_rng(0).permutation(len(y))[:MOST_SUBJECTS])
     path, equated, sd = np.zeros((len(PENALTIES), len(y))), np.zeros(len(y)), np.zeros(len(y))
     for f in range(FOLDS):
         out = fold == f
-        inner = rows[~out[rows]]
-        chosen, weights = _chosen_anew(task, inner)
+        inner = calibrated.some[~out[calibrated.some]]
+        chosen, weights = _chosen_anew(task, calibrated.order[inner])
         path[:, out] = ridge_path(x[~out][:, chosen], y[~out], x[out][:, chosen], PENALTIES)
         equated[out], sd[out] = equate(
             calibrated.inner[f], chosen, weights, task.item_weights, x[out][:, chosen]
@@ -257,7 +269,10 @@ def _chosen_anew(task: Task, rows: IntArray) -> tuple[IntArray, FloatArray]:
     """The items, and their weights, that would have been chosen by these subjects."""
     if task.again is None:
         return task.chosen, task.weights
-    subset = task.again(task.calibration.subset(subjects=task.usable[rows]))
+    try:
+        subset = task.again(task.calibration.subset(subjects=rows))
+    except InputError:  # a filter or a quota that these fewer subjects do not meet
+        return task.chosen, task.weights
     index = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
     return index.get_indexer(pd.Index(subset.item_ids)), subset.weights
 

@@ -195,7 +195,9 @@ def predict_aipw(task: Task) -> Estimate:
 
     with item weights t (1/N) and inclusion probabilities pi; the score is the mean over the folds.
     Unbiased over the draw of the items whatever the regression is worth; precise where it is good.
-    The interval is Normal, with the variance of the corrections under independent draws.
+    The interval is Normal, with the variance of the corrections under independent draws, and no
+    less than the regressions leave of the calibrated subjects' scores; with one answer, or none
+    that counts in the score, anything that is possible.
 
     References:
         Saerndal, Swensson & Wretman (1992), Model Assisted Survey Sampling, section 6.5; Robins,
@@ -213,17 +215,23 @@ def predict_aipw(task: Task) -> Estimate:
         x, old = task.x[np.ix_(rows, at)], task.features[:, at]
         n_folds = min(FOLDS, len(at))
         fold = np.arange(len(at)) % n_folds
-        score, left = np.zeros(len(rows)), np.zeros_like(x)
+        score, left, least = np.zeros(len(rows)), np.zeros_like(x), 0.0
         for f in range(n_folds):
             out = fold == f
-            told = fit_ridge(old[:, ~out], np.column_stack([task.targets, old]))(x[:, ~out])
+            model = fit_ridge(old[:, ~out], np.column_stack([task.targets, old]))
+            least += float(np.mean(model.residuals[:, 0] ** 2)) / n_folds
+            told = model(x[:, ~out])
             error = x - told[:, 1:]
             factor = np.where(out, n_folds / own - n_folds + 1, 1.0)
             score += (told[:, 0] + error @ (share * factor)) / n_folds
             left[:, out] = error[:, out]
         spread = share**2 * np.maximum(1 - own, 0) / own**2
         centred = left - left.mean(axis=1, keepdims=True)
-        half = z * np.sqrt(centred**2 @ spread * len(at) / max(len(at) - 1, 1))
+        if len(at) < 2 or not share.any():
+            unknown = np.full(len(rows), np.nan)
+            return score, unknown, unknown
+        variance = centred**2 @ spread * len(at) / (len(at) - 1)
+        half = z * np.sqrt(np.maximum(variance, least))
         return score, score - half, score + half
 
     return _by_pattern(task, rule)._replace(flags=task.note_of_design())

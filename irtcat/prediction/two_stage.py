@@ -11,6 +11,7 @@ from irtcat.bank import ItemBank
 from irtcat.prediction import predict
 from irtcat.responses import Responses
 from irtcat.selection import Subset, select
+from irtcat.selection._request import read_allowed
 from irtcat.selection.balanced import balanced_weights
 from irtcat.selection.gaussian import continued
 
@@ -67,7 +68,11 @@ def select_next(
         responses = responses.subset(items=bank.item_ids)
     told = predict(responses, subset, new_responses, estimator="auto")
     assert told.how is not None
-    alike = bool(np.mean(told.how == "regression") > 0.5)
+    known = ~np.isnan(told.score)
+    if not known.any():
+        advice = "Run the subset's items first."
+        raise argument_error("new_responses", "answers to the subset", "none", advice)
+    alike = bool(np.mean(told.how[known] == "regression") > 0.5)
     return _extended(subset, responses, k, alike, seed, allowed)
 
 
@@ -78,8 +83,7 @@ def _extended(
     item_ids = np.asarray(responses.item_ids, dtype=str)
     left = ~np.isin(item_ids, subset.item_ids)
     if allowed is not None:
-        mask = np.asarray(allowed)
-        left &= mask if mask.dtype == bool else np.isin(item_ids, mask.astype(str))
+        left &= read_allowed(item_ids, allowed)
     if left.sum() < k:
         raise argument_error("k", f"at most the {left.sum()} items that are left", k)
     first: IntArray = np.flatnonzero(np.isin(item_ids, subset.item_ids))
@@ -92,7 +96,7 @@ def _extended(
 
     def again(others: Responses) -> Subset:
         start = subset if subset.again is None else subset.again(others)
-        return _extended(start, others, k, alike, seed, allowed)
+        return _extended(start, others.subset(items=item_ids), k, alike, seed, allowed)
 
     nothing = np.full(len(chosen), np.nan)
     return replace(
@@ -104,4 +108,5 @@ def _extended(
         strategy=f"two-stage: {'score-optimal' if alike else 'stratified'}",
         seed=seed,
         again=again,
+        reach=None,
     )

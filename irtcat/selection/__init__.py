@@ -271,4 +271,5 @@ def _finish(task: Task, choice: Choice, seed: int) -> Subset:
         choice.criterion,
         task.strategy,
         seed,
+        reach=choice.reach,
     )

@@ -21,7 +21,9 @@ def read_allowed(item_ids: np.ndarray, allowed: Any) -> BoolArray:
     """Mask of the items that may be chosen, of ids or of a mask."""
     if allowed is None:
         return np.ones(len(item_ids), bool)
-    wanted = np.asarray(allowed)
+    wanted = np.asarray(sorted(allowed) if isinstance(allowed, (set, frozenset)) else allowed)
+    if wanted.ndim != 1 or wanted.size == 0:
+        raise argument_error("allowed", "a list of ids, or a mask, of at least one item", allowed)
     if wanted.dtype == bool:
         if wanted.shape != item_ids.shape:
             raise argument_error("allowed", f"a mask of {len(item_ids)} items", wanted.shape)
@@ -137,7 +139,11 @@ def read_constraints(
     if costs is not None and budget is not None:
         money = float(budget)
         limits = Constraints(k, allowed, group, tuple(names), lower, upper, _costs(costs), money)
-    return limits.checked()
+    found = limits.checked()
+    if found.k == 0:
+        must = "wide enough for one item that the budget pays for"
+        raise argument_error("quotas", must, "room for none")
+    return found
 
 
 def as_range(value: Any) -> tuple[float, float] | None:

@@ -26,12 +26,14 @@ class Choice(NamedTuple):
         criterion: value of the strategy's criterion for each (NaN where it has none).
         probabilities: inclusion probability of each; None where the choice is deterministic.
         weights: weight of each in a mean; None for equal weights.
+        reach: how many items had a positive inclusion probability; None where none is told.
     """
 
     chosen: IntArray
     criterion: FloatArray
     probabilities: FloatArray | None = None
     weights: FloatArray | None = None
+    reach: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +134,7 @@ class Subset:
         strategy: how they were chosen.
         seed: seed of the choice.
         again: makes the same choice by other responses, where that needs no bank; else None.
+        reach: of a probability sample, how many items had a chance to be in it; else None.
     """
 
     item_ids: np.ndarray
@@ -141,6 +144,7 @@ class Subset:
     strategy: str
     seed: int
     again: Callable[[Responses], "Subset"] | None = field(default=None, repr=False)
+    reach: int | None = None
 
     def __len__(self) -> int:
         return len(self.item_ids)

@@ -87,7 +87,8 @@ def draw(limits: Constraints, rng: np.random.Generator, strata: Strata | None = 
 
     Under quotas the k places are first shared out over the groups in proportion to their size
     within the limits (`allocate`), randomly rounded (`round_at_random`), and each group is sampled
-    on its own: ``f_g / n_g`` is exactly the inclusion probability of its items. Under a cost
+    on its own: ``f_g / n_g`` is exactly the inclusion probability of its items, and the weights
+    are in proportion to its inverse. Under a cost
     budget items are ordered by cost within the strata, so that samples cost about the same, and
     the largest size is taken at which no possible sample costs more than the budget; the
     probabilities stay exact, and items that cost more than the whole budget are out of reach.
@@ -105,8 +106,11 @@ def draw(limits: Constraints, rng: np.random.Generator, strata: Strata | None = 
     for order, n, share in zip(orders, round_at_random(shares, rng), shares, strict=True):
         chosen.append(order[:n] if shuffled else _every(order, n, rng))
         probabilities.append(np.full(n, share / max(len(order), 1)))
-    found = np.concatenate(chosen)
-    return Choice(found, np.full(len(found), np.nan), np.concatenate(probabilities))
+    found, chance = np.concatenate(chosen), np.concatenate(probabilities)
+    # Equal weights stay equal to the last digit where nothing asks for others.
+    weights = None if len(found) == 0 or np.ptp(chance) < 1e-12 else 1 / chance
+    reach = sum(len(order) for order, share in zip(orders, shares, strict=True) if share > 0)
+    return Choice(found, np.full(len(found), np.nan), chance, weights, reach)
 
 
 def _order(

@@ -753,3 +753,30 @@ def test_fit_goes_on_from_its_checkpoint(monkeypatch):
     assert again["log_likelihood"] == pytest.approx(whole["log_likelihood"], rel=1e-12)
     assert again["n_iterations"] == whole["n_iterations"]
     assert run("fit", LSAT7, "--resume").exit_code == 2
+
+
+def test_subset_files_keep_ids_that_look_like_gaps():
+    Path("items.csv").write_text("item,weight\nNA,1\nnull,\nNone,1\n007,1\n")
+    assert _input.read_subset("items.csv").item_ids.tolist() == ["NA", "null", "None", "007"]
+
+
+def test_a_seed_that_is_no_number_is_a_sentence():
+    Path("items.csv").write_text("item,strategy,seed\na,random,soon\n")
+    with pytest.raises(irtcat.InputError, match="a whole number of at least 0"):
+        _input.read_subset("items.csv")
+
+
+@pytest.mark.parametrize("option", [("--share", "0.2"), ("--tau", "0.1")])
+def test_options_that_the_file_does_not_hold_leave_no_recipe(option):
+    strategy = "robust" if option[0] == "--share" else "pclb"
+    line = ["select", "-k", "3", "--responses", LSAT7, "--strategy", strategy]
+    assert run(*line, "--out", "plain.csv").exit_code == 0
+    assert run(*line, *option, "--out", "other.csv").exit_code == 0
+    assert _input.read_subset("plain.csv").again is not None
+    assert _input.read_subset("other.csv").again is None
+
+
+def test_a_gap_is_refused_in_points():
+    told = run("plan", LSAT7, "--gap", "200")
+    assert told.exit_code == 2
+    assert "200 is not a number of points" in told.output

@@ -183,3 +183,24 @@ def test_refused(calibration, both, given, words):
     start = {"calibration_responses": calibration, "subset": ["i1", "i2"], "responses": both}
     with pytest.raises(InputError, match=words):
         compare(**{**start, **given})
+
+
+def test_graded_answers_are_read_in_the_calibrations_codes():
+    rng = np.random.default_rng(0)
+    grades = rng.integers(1, 5, (30, 60))
+    grades[:, :2] = 1, 4
+    calibration = Responses.from_array(grades)
+    pair = np.vstack([rng.integers(1, 3, 60), rng.integers(2, 4, 60)])
+    both = Responses.from_array(pair, ["old", "new"], calibration.item_ids)
+    subset = select(None, 30, "random", calibration)
+    at = np.isin(calibration.item_ids, subset.item_ids)
+    found = compare(calibration, subset, both, "new", "old", method="paired")
+    assert found.difference == pytest.approx(np.diff(pair[:, at], axis=0).mean() / 3)
+    high = Responses.from_array(pair + 2, ["old", "new"], calibration.item_ids)
+    with pytest.raises(InputError, match=r"codes of calibration_responses \(1 to 4\). Got 5"):
+        compare(calibration, subset, high, "new", "old")
+
+
+def test_a_single_id_is_no_subset(calibration, both):
+    with pytest.raises(InputError, match="a Subset or a list of different item ids"):
+        compare(calibration, "i1", both)

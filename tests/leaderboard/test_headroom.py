@@ -116,3 +116,10 @@ def test_figure_of_gaps_shows_the_table():
 def test_refused(bank, given):
     with pytest.raises(InputError):
         headroom(**{"bank": bank, **given})
+
+
+def test_an_ability_that_is_no_number_is_a_sentence():
+    bank = ItemBank.from_parameters(b=[0.0, 1.0])
+    for theta in ("a", float("nan"), [0.0, 1.0]):
+        with pytest.raises(InputError, match="`theta` argument must be"):
+            headroom(bank, theta=theta)

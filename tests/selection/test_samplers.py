@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from irtcat import Responses
+from irtcat import InputError, Responses
 from irtcat.selection import select
 
 N = 20
@@ -100,3 +100,19 @@ def test_strata_get_their_shares():
         assert counts[0] in (5, 6)
         assert counts[1] == 3
         assert counts[2] in (1, 2)
+
+
+def test_quotas_without_room_under_a_budget_are_a_sentence():
+    quotas = {"a": 0, "b": 0, "c": 0}
+    for strategy in ("random", "balanced", "pcub"):
+        with pytest.raises(InputError, match="wide enough for one item"):
+            select(None, 5, strategy, DATA, groups=GROUPS, quotas=quotas, costs=COSTS, budget=9.0)
+
+
+def test_allowed_items_may_be_a_set_and_not_none():
+    names = DATA.item_ids[:4].tolist()
+    from_set = select(None, 3, "pcub", DATA, allowed=set(names)).item_ids
+    assert from_set.tolist() == select(None, 3, "pcub", DATA, allowed=names).item_ids.tolist()
+    for allowed in ([], set(), "i1"):
+        with pytest.raises(InputError, match="of at least one item"):
+            select(None, 3, "pcub", DATA, allowed=allowed)
