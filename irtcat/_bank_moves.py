@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from irtcat._checks import argument_error
+from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.models import (
@@ -150,23 +151,29 @@ def common_codes(one: Any, other: Any) -> dict[str, list[int]]:
     return {"codes": max(codes, key=len)}
 
 
-def irt_values(
-    model: ItemModel, covariance: FloatArray | None
-) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """a, b, c, d of all items and their standard errors by the delta method."""
+@jit
+def _values_and_slopes(model: ItemModel) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The published parameters of all items, and their slopes in the unconstrained ones."""
 
     def one(vector: Any, item: ItemModel) -> dict[str, Any]:
         return unpack(item, vector).irt_parameters()
 
+    matrix = pack(model)
+    return jax.vmap(one)(matrix, model), jax.vmap(jax.jacfwd(one))(matrix, model)
+
+
+def irt_values(
+    model: ItemModel, covariance: FloatArray | None
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """a, b, c, d of all items and their standard errors by the delta method."""
     with precision("float64"):
-        matrix = pack(model)
-        values = {k: np.asarray(v) for k, v in jax.vmap(one)(matrix, model).items()}
-        slopes = {k: np.asarray(v) for k, v in jax.vmap(jax.jacfwd(one))(matrix, model).items()}
+        values, slopes = jax.tree.map(np.asarray, _values_and_slopes(model))
+    n_items = len(next(iter(slopes.values())))
     errors = {}
     for name, slope in slopes.items():
         used = (slope != 0).any(axis=1)
         if covariance is None or not used.any():
-            errors[name] = np.full(len(matrix), np.nan)
+            errors[name] = np.full(n_items, np.nan)
             continue
         # A parameter that is held (NaN) is known: the rest of its item still has errors.
         estimated = ~np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
