@@ -602,6 +602,19 @@ def test_groups_and_weights(bank, calibration, new, chosen, estimator):
         np.testing.assert_allclose(told.score, mixed, atol=1e-6)
 
 
+@pytest.mark.parametrize("estimator", ["mean", "weighted", "gpirt", "auto"])
+def test_a_group_is_a_population_of_its_own(bank, calibration, new, estimator):
+    """All its items answered: nothing is left to doubt; none but its own count as seen."""
+    labels = np.where(np.arange(N_ITEMS) < 20, "easy", "hard")
+    run = [*bank.item_ids[:20], *bank.item_ids[20:26]]
+    told = predict(calibration, run, new, bank=bank, estimator=estimator, groups=labels).groups
+    width = (told.upper - told.lower).groupby(told.group).mean()
+    assert width["easy"] == pytest.approx(0, abs=1e-9)
+    assert width["hard"] > 0.1
+    easy = told[told.group == "easy"].score
+    np.testing.assert_allclose(easy, new.to_numpy()[:, :20].mean(1), atol=1e-9)
+
+
 def test_probability_of_being_better(bank, calibration, new, chosen):
     told = predict(calibration, chosen, new, bank=bank, estimator="irt")
     table = told.beats()

@@ -70,13 +70,13 @@ class _Fold(NamedTuple):
 
 def evaluate(
     responses: Responses,
-    strategies: Sequence[str] | str = ("random", "stratified", "fisher"),
+    strategies: Sequence[str] | str = ("balanced", "stratified", "random"),
     ks: Sequence[int] = (10, 30, 60, 100),
     split: str = "random",
     seeds: Iterable[int] = range(5),
     *,
     model: str = "2pl",
-    estimators: Sequence[str] | str = ("mean", "irt"),
+    estimators: Sequence[str] | str = ("auto", "mean"),
     share: float = 0.25,
     tau: float | None = None,
     interval: float = 0.95,

@@ -44,9 +44,12 @@ MOST_SUBJECTS = 1500
 PRIORS = (0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003)
 """Prior probability of a subject beyond the calibrated range: the largest affordable one."""
 
-AFFORDABLE = 1.03
+AFFORDABLE, CHANCE = 1.03, 2.0
 """By so much it may raise the cross-validated error of subjects within, or by what may be chance:
-one standard error of the rise."""
+two standard errors of the rise."""
+
+AT_THE_WEAK_END = 0.1
+"""Share of that prior for subjects among the weakest: new ones are seldom weaker than all."""
 
 WIDER = 1.2, 2.0
 """Least and most by which sampling errors of strangers are taken to exceed those by formula."""
@@ -299,8 +302,8 @@ def equate(
 
     With ``g(t) = sum_S w_j p_j(t)`` and ``s(t) = sum_U t_j p_j(t)`` the score is ``s(t)`` at the t
     where g is the weighted mean of the answers, and its SD
-    ``sqrt((1 - m / N) sum w_j^2 p_j (1 - p_j)) ds / dg``. Means are kept a quarter of an answer
-    from 0 and 1: nobody is known to be perfect.
+    ``sqrt((1 - f) sum w_j^2 p_j (1 - p_j)) ds / dg`` with f the answered items' share of s. Means
+    are kept a quarter of an answer from 0 and 1: nobody is known to be perfect.
     """
     p = curves(GRID, chosen)
     whole = np.zeros(len(GRID))
@@ -321,26 +324,28 @@ def equate(
         raw = np.where(seen, x[rows], 0) @ w
         score[rows] = np.interp(np.clip(raw, 0.25 / size, 1 - 0.25 / size), g, whole)
         slope = np.clip(np.gradient(whole) / np.maximum(np.gradient(g), 1e-6), 0.2, 3)
-        variance = (w**2) @ (p * (1 - p)) * max(1 - seen.sum() / len(target), 0)
+        variance = (w**2) @ (p * (1 - p)) * max(1 - target[chosen][seen].sum() / target.sum(), 0)
         # At a mean pulled inwards a little: a sheet of right answers is not certain.
         sd[rows] = np.interp((raw * size + 0.5) / (size + 1), g, np.sqrt(variance) * slope)
     return score, sd
 
 
-def probability_outside(new: Parts, told: Parts, prior: float) -> FloatArray:
+def probability_outside(new: Parts, told: Parts, prior: FloatArray | float) -> FloatArray:
     """Posterior probability that subjects do not resemble the calibrated ones.
 
     From two numbers: the share u of calibrated subjects beyond the regression in its nearer tail
     (doubled), and z, the difference E - R against that of the calibrated subjects nearby. A subject
     like them has u uniform and z ~ N(0, 1); one beyond their range (``prior``) has u ~ Beta(.3, 6)
     and z a half-normal of SD 4 outwards plus N(0, 1); an odd one (a tenth of the prior) has u
-    uniform and z ~ N(0, 17).
+    uniform and z ~ N(0, 17). At the weak end a tenth of the prior is taken: what is new is mostly
+    stronger, and every suspicion costs accuracy where it is wrong.
     """
     n = len(told.regression)
     order = np.sort(told.regression)
     above = (n - np.searchsorted(order, new.regression, "left") + 0.5) / (n + 1)
     below = (np.searchsorted(order, new.regression, "right") + 0.5) / (n + 1)
     u = np.minimum(2 * np.minimum(above, below), 1.0)
+    prior = np.where(above < below, prior, AT_THE_WEAK_END * prior)
     centre, unit = _nearby(told, new.regression)
     z = (new.equated - new.regression - centre) / unit
     wide = np.sqrt(17.0)
@@ -374,7 +379,7 @@ def _prior(told: Parts, within: FloatArray, y: FloatArray) -> tuple[float, Float
         outside = probability_outside(told, told, prior)
         mixed = (1 - outside) * within + outside * told.equated
         rise = np.abs(mixed - y) - np.abs(within - y)
-        chance = rise.std() / np.sqrt(len(y))
+        chance = CHANCE * rise.std() / np.sqrt(len(y))
         if rise.mean() <= max((AFFORDABLE - 1) * plain, chance):
             break
     return prior, mixed

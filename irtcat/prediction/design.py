@@ -35,7 +35,9 @@ def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:
     mean = np.clip(mean, 0, 1)  # weights of 1/3 may sum to more than 1 by rounding
     effective = np.zeros(len(total))
     np.divide(total**2, seen @ weights**2, out=effective, where=usable)
-    n = _corrected_size(effective, seen.sum(axis=1), task.n_items)
+    counts = task.item_weights > 0  # of a group's score the group is the population
+    n_seen = seen[:, counts[task.chosen]].sum(axis=1)
+    n = _corrected_size(effective, n_seen, int(counts.sum()))
     lower, upper = wilson_interval(mean, n, task.interval)
     return Estimate(mean, lower, upper, task.note_of_design())
 

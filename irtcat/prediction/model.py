@@ -103,7 +103,8 @@ def predict_gpirt(task: Task) -> Estimate:
     share = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
     spread = (share**2 * np.where(seen, task.x - mean[:, None], 0) ** 2).sum(axis=1)
     floor = (share**2).sum(axis=1) * 0.25 / np.maximum(m + 2, 1)  # all right tells of no variance
-    v = np.maximum(spread, floor) * np.maximum(1 - m / task.n_items, 0)
+    unseen = np.maximum(1 - seen @ task.weights_of_chosen, 0)
+    v = np.maximum(spread, floor) * unseen
     part = np.where(np.isnan(mean), 0.0, bias / np.maximum(bias + v, 1e-12))
     score = part * np.nan_to_num(mean) + (1 - part) * pirt
     half = ndtri(0.5 + task.interval / 2) * np.sqrt(part**2 * v + (1 - part) ** 2 * bias)

@@ -18,6 +18,8 @@ STRATA, ITEMS_A_STRATUM = 10, 3
 HALVES_FROM = 100
 ALL_ELIGIBLE_BELOW = 20
 ELIGIBLE, SUBJECTS_FOR_HALF, SPARE = 0.7, 30, 1.5
+ENOUGH, MORE_PLACES = 0.9, 6
+"""More places are tried, so many times at most, until so much of a budget is spent."""
 
 
 def eligible_share(k: int, n_subjects: int) -> float:
@@ -47,24 +49,43 @@ def choose_balanced(task: Task) -> Choice:
     the subjects answered and the others, as these are in it. Under a cost budget there are as many
     places as items of mean cost that it buys (fewer where even the cheapest of the cells' eligible
     items cost more), and the greedy choice is the better of two, by gain and by gain per cost.
+    Where that leaves more than a tenth of the budget, more places are tried and the best kept.
     """
     limits = task.limits
-    n = limits.k
-    if limits.costs is not None and np.isfinite(limits.budget):
-        each = float(limits.costs[limits.allowed].mean())
-        n = int(min(n, max(limits.budget / max(each, 1e-12), limits.lower.sum(), 1)))
+    if limits.costs is None or not np.isfinite(limits.budget):
+        cell, inner = _laid_out(task, limits.k)
+        return _picked(task, cell, inner)[0]
+    fewest = int(limits.lower.sum())
+    each = float(limits.costs[limits.allowed].mean())
+    n = int(min(limits.k, max(limits.budget / max(each, 1e-12), fewest, 1)))
     cell, inner = _laid_out(task, n)
-    while limits.costs is not None and inner.open().reserve > limits.budget:
-        if n <= limits.lower.sum() + 1:  # no room for cells: the quotas alone take the budget
+    while inner.open().reserve > limits.budget:
+        if n <= fewest + 1:  # no room for cells: the quotas alone take the budget
             return choose_robust(task)
-        n = max(int(0.9 * n), int(limits.lower.sum()) + 1)
+        n = max(int(0.9 * n), fewest + 1)
         cell, inner = _laid_out(task, n)
+    best, spent = _picked(task, cell, inner)
+    for _ in range(MORE_PLACES):
+        if spent > ENOUGH * limits.budget or n == limits.k:
+            break
+        n = min(limits.k, int(np.ceil(n * min(limits.budget / max(spent, 1e-12), 1.5))))
+        cell, inner = _laid_out(task, n)
+        if inner.open().reserve > limits.budget:
+            break
+        other, spent = _picked(task, cell, inner)
+        best = max(best, other, key=lambda choice: choice.criterion.sum())
+    return best
+
+
+def _picked(task: Task, cell: IntArray, inner: Constraints) -> tuple[Choice, float]:
+    """The score-optimal items within the cells, and what they cost."""
     filler = task.rng.permutation(len(cell))
     ledger, gains = grow(lambda: by_score(task), inner, filler)
     chosen = np.array(ledger.chosen, int)
     n_cells = len(inner.names)
     size, used = (np.bincount(at, minlength=n_cells) for at in (cell[cell >= 0], cell[chosen]))
-    return Choice(chosen, gains, None, (size / np.maximum(used, 1))[cell[chosen]])
+    weights = (size / np.maximum(used, 1))[cell[chosen]]
+    return Choice(chosen, gains, None, weights), ledger.spent
 
 
 def _laid_out(task: Task, n: int) -> tuple[IntArray, Constraints]:

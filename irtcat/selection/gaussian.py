@@ -16,6 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import ndtr
 
+from irtcat._checks import InputError
 from irtcat._matrix import row_blocks
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.responses import Responses
@@ -241,10 +242,13 @@ def choose_robust(task: Task) -> Choice:
     n_first = limits.k - n_sampled
     ledger, gains = grow(lambda: by_score(task), first, filler, purse, n_first)
     chosen = np.array(ledger.chosen, int)
-    rest = limits.after(chosen)
-    if n_sampled == 0 or rest is None:
-        return Choice(chosen, gains)
-    sample = draw(rest, task.rng, difficulty_strata(task))
+    try:
+        rest = limits.after(chosen)
+        if n_sampled == 0 or rest is None:
+            return Choice(chosen, gains)
+        sample = draw(rest, task.rng, difficulty_strata(task))
+    except InputError:  # what is left of the budget pays for no sample: all of it on one
+        return choose_stratified(task)
     assert sample.probabilities is not None
     inverse = 1 / sample.probabilities
     left = int(limits.allowed.sum()) - len(chosen)

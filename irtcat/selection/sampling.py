@@ -116,10 +116,15 @@ def draw(limits: Constraints, rng: np.random.Generator, strata: Strata | None = 
 def _order(
     items: IntArray, costs: FloatArray | None, rng: np.random.Generator, strata: Strata | None
 ) -> IntArray:
-    """Items by stratum, shuffled within each and then, where they have costs, sorted by cost."""
+    """Items by stratum, shuffled within each and then, where they have costs, sorted by cost.
+
+    Upwards and downwards in turn, so that where one stratum gives a dear item the next gives a
+    cheap one.
+    """
     parts = [rng.permutation(part) for part in (strata(items) if strata else [items])]
     if costs is not None:
-        parts = [part[np.argsort(costs[part], kind="stable")] for part in parts]
+        sorted_ = [part[np.argsort(costs[part], kind="stable")] for part in parts]
+        parts = [part[:: 1 if number % 2 == 0 else -1] for number, part in enumerate(sorted_)]
     return np.concatenate(parts) if parts else items
 
 
@@ -154,11 +159,23 @@ def _affordable(limits: Constraints, orders: list[IntArray]) -> int:
 
 
 def _dearest(costs: FloatArray, n: int) -> float:
-    """What n items at even distances from the least lucky start cost at most."""
-    if n == 0:
+    """What n items at even distances (`_every`) cost with the least lucky start.
+
+    As the start moves up, one item after another gives way to the next in order: the costs of all
+    the samples there are follow from the first by adding up these changes.
+    """
+    size = len(costs)
+    if n == 0 or size == 0:
         return 0.0
-    edges = np.arange(n + 1) * len(costs) / n
-    first = np.floor(edges[:-1] + 1e-9).astype(int)
-    last = np.maximum(np.ceil(edges[1:] - 1e-9).astype(int), first + 1)
-    bounds = np.column_stack([first, last]).ravel()
-    return float(np.maximum.reduceat(np.append(costs, 0.0), bounds)[::2].sum())
+    if n >= size:
+        return float(costs.sum())
+    follows = np.arange(1, size)
+    place = np.ceil(follows * n / size - 1e-9).astype(int) - 1  # the place which passes on to it
+    start = follows * n / size - place
+    order = np.argsort(start, kind="stable")
+    moves = follows[order]
+    first = costs[np.minimum((np.arange(n) * size / n + 1e-9).astype(int), size - 1)].sum()
+    change = costs[moves] - costs[moves - 1]
+    start = start[order]
+    settled = np.append(np.diff(start) > 1e-9, True) & (start < 1 - 1e-9)  # all of equal starts
+    return float(first + np.cumsum(change)[settled].max(initial=0.0))

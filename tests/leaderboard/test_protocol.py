@@ -34,7 +34,13 @@ def responses():
 
 @pytest.fixture(scope="module")
 def board(responses):
-    return evaluate(responses, ["random", "stratified", "fisher"], ks=[10, 30, 100], seeds=range(4))
+    return evaluate(
+        responses,
+        ["random", "stratified", "fisher"],
+        ks=[10, 30, 100],
+        seeds=range(4),
+        estimators=["mean", "irt"],
+    )
 
 
 # --- protocol -----------------------------------------------------------------------------------
@@ -108,7 +114,7 @@ def test_held_out_subjects_are_unseen(responses, monkeypatch):
         return select(bank, k, strategy, r, *rest, **named)
 
     monkeypatch.setattr(module, "select", spy)
-    evaluate(responses, ["fisher", "random"], ks=[10, 30], seeds=[0])
+    evaluate(responses, ["fisher", "random"], ks=[10, 30], seeds=[0], estimators=["mean", "irt"])
     assert len(given) == 5  # one calibration serves every strategy and k
     assert all(not set(r.subject_ids) & set(high.subject_ids) for r in given)
 
@@ -166,7 +172,9 @@ def test_true_model_intervals_cover(board):
 
 
 def test_all_items_are_perfect(responses):
-    table = evaluate(responses, ["random"], [ITEMS], seeds=[0]).to_frame()
+    table = evaluate(
+        responses, ["random"], [ITEMS], seeds=[0], estimators=["mean", "irt"]
+    ).to_frame()
     np.testing.assert_allclose(table["mae"], 0, atol=1e-9)
     np.testing.assert_allclose(table["kendall"], 1)
     np.testing.assert_allclose(table["coverage"], 1)
@@ -174,13 +182,19 @@ def test_all_items_are_perfect(responses):
 
 def test_the_same_twice(responses, board):
     again = evaluate(
-        responses, ["random", "stratified", "fisher"], ks=[10, 30, 100], seeds=range(4)
+        responses,
+        ["random", "stratified", "fisher"],
+        ks=[10, 30, 100],
+        seeds=range(4),
+        estimators=["mean", "irt"],
     )
     pd.testing.assert_frame_equal(board.to_frame(), again.to_frame())
 
 
 def test_ability_split_repeats_what_does_not_draw(responses):
-    table = evaluate(responses, ["random", "fisher"], [10], "ability", seeds=[0, 1]).to_frame()
+    table = evaluate(
+        responses, ["random", "fisher"], [10], "ability", seeds=[0, 1], estimators=["mean", "irt"]
+    ).to_frame()
     assert (table["n_calibration"] == 51).all()
     assert (table["n_held_out"] == 30).all()
     by = table.groupby(["strategy", "estimator"])["mae"].nunique()
@@ -204,19 +218,28 @@ def test_metadata_split_and_filters(responses):
 
 def test_fractions(responses):
     X = 0.8 * responses.to_numpy() + 0.1
-    table = evaluate(Responses.from_array(X), ["fisher"], [10], seeds=[0]).to_frame()
+    table = evaluate(
+        Responses.from_array(X), ["fisher"], [10], seeds=[0], estimators=["mean", "irt"]
+    ).to_frame()
     assert not table[list(METRICS)].isna().any(axis=None)
 
 
 def test_no_recompilation_at_the_same_shapes(responses, board):
     before = _posterior._posterior._cache_size()
-    evaluate(responses, ["discrimination"], ks=[10, 30], seeds=[7, 8])
+    evaluate(responses, ["discrimination"], ks=[10, 30], seeds=[7, 8], estimators=["mean", "irt"])
     assert _posterior._posterior._cache_size() == before
 
 
 def test_progress(responses):
     calls = []
-    evaluate(responses, ["random"], [10, 20], seeds=[0, 5], progress=lambda *a: calls.append(a))
+    evaluate(
+        responses,
+        ["random"],
+        [10, 20],
+        seeds=[0, 5],
+        estimators=["mean", "irt"],
+        progress=lambda *a: calls.append(a),
+    )
     assert calls[0] == (0, 4, "seed 0: splitting and calibrating")
     assert [done for done, _, _ in calls] == [0, 1, 2, 2, 3, 4]
     assert calls[-1] == (4, 4, "seed 5: random, k = 20")
@@ -259,7 +282,7 @@ def test_nobody_left_to_compare(responses):
 
 def test_calibration_that_did_not_converge_is_flagged(responses, monkeypatch):
     monkeypatch.setattr(module, "fit", lambda *a, **k: fit(*a, **k, max_iterations=1))
-    table = evaluate(responses, ["random"], [10], seeds=[0]).to_frame()
+    table = evaluate(responses, ["random"], [10], seeds=[0], estimators=["mean", "irt"]).to_frame()
     assert set(table["flags"]) == {"calibration not converged"}
 
 

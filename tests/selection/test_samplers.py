@@ -5,6 +5,7 @@ import pytest
 
 from irtcat import InputError, Responses
 from irtcat.selection import select
+from irtcat.selection.sampling import _dearest
 
 N = 20
 RNG = np.random.default_rng(7)
@@ -116,3 +117,34 @@ def test_allowed_items_may_be_a_set_and_not_none():
     for allowed in ([], set(), "i1"):
         with pytest.raises(InputError, match="of at least one item"):
             select(None, 3, "pcub", DATA, allowed=allowed)
+
+
+def test_dearest_sample_is_the_dearest_start():
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        size = int(rng.integers(1, 40))
+        n = int(rng.integers(1, size + 1))
+        costs = rng.lognormal(size=size)
+        starts = (np.arange(2000) + 0.5) / 2000
+        places = ((starts[:, None] + np.arange(n)) * size / n).astype(int)
+        assert _dearest(costs, n) == pytest.approx(costs[places].sum(axis=1).max())
+
+
+@pytest.mark.parametrize("strategy", ["balanced", "stratified", "robust"])
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_most_of_a_budget_is_spent(strategy, share):
+    rng = np.random.default_rng(4)
+    data = Responses.from_array((rng.random((40, 300)) < rng.uniform(0.1, 0.9, 300)).astype(int))
+    costs = rng.lognormal(0, 0.5, 300)
+    budget = share * costs.sum()
+    for seed in range(4):
+        subset = select(None, 300, strategy, data, seed, costs=costs, budget=budget)
+        spent = costs[np.isin(data.item_ids, subset.item_ids)].sum()
+        assert 0.8 * budget < spent <= budget + 1e-9
+
+
+def test_robust_draws_all_where_the_rest_pays_for_no_sample():
+    costs = np.r_[np.ones(3), np.full(N - 3, 5.0)]
+    subset = select(None, 4, "robust", DATA, costs=costs, budget=1.5, share=0.3)
+    assert len(subset.item_ids) == 1
+    assert costs[np.isin(DATA.item_ids, subset.item_ids)].sum() == 1
