@@ -1,0 +1,162 @@
+"""What the checks of fit share: the data as codes, the population's nodes, misfit per degree."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import gammaincc
+
+from irtcat._checks import argument_error
+from irtcat._compile import jit
+from irtcat._precision import precision
+from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.models import CategoricalModel, as_points, item_categories, probabilities
+from irtcat.responses import Responses
+from irtcat.scoring import match
+
+__all__ = [
+    "Coded",
+    "chi_square_p",
+    "coded",
+    "curves",
+    "population_nodes",
+    "rmsea",
+]
+
+LIMIT = 6.4
+FINEST = 1601
+PER_AXIS = {2: 49, 3: 21}
+N_SOBOL = 2**13
+
+
+class Coded(NamedTuple):
+    """Responses to items with categories.
+
+    Attributes:
+        bank: the items that the responses share.
+        responses: the responses to them, in the bank's codes.
+        values: subjects x items, codes 0..K-1, -1 where missing.
+        categories: number of categories of each item.
+    """
+
+    bank: ItemBank
+    responses: Responses
+    values: np.ndarray
+    categories: IntArray
+
+    @property
+    def complete(self) -> BoolArray:
+        """Subjects who answered all the items."""
+        return (self.values >= 0).all(axis=1)
+
+    def constant(self) -> BoolArray:
+        """Items of whose categories one only was used, or none."""
+        lowest = np.where(self.values >= 0, self.values, 127).min(axis=0)
+        return lowest >= self.values.max(axis=0)
+
+
+def coded(bank: Any, responses: Any, least_items: int = 1) -> Coded:
+    """The responses to items of the bank, as category codes.
+
+    Raises:
+        InputError: for a bank whose items have no categories, fractions, responses that fit not
+            the bank, too few items, or no response at all.
+    """
+    if not isinstance(bank, ItemBank):
+        raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
+    if not isinstance(responses, Responses):
+        got = type(responses).__name__
+        raise argument_error("responses", "Responses", got, "Use Responses.from_array.")
+    if not isinstance(bank.model, CategoricalModel):
+        must = "of items that are right/wrong or graded"
+        raise argument_error("bank", must, f"a {bank.model.key} bank")
+    if responses.is_fractional:
+        raise argument_error("responses", "right/wrong or graded", "fractions")
+    bank, matched = match(bank, responses)
+    if bank.n_items < least_items:
+        must = f"answers to at least {least_items} items of the bank"
+        raise argument_error("responses", must, bank.n_items)
+    values = np.asarray(matched.values)
+    if not (values >= 0).any():
+        raise argument_error("responses", "answers to items of the bank", "none: all are missing")
+    return Coded(bank, matched, values, item_categories(bank.model))
+
+
+def complete_values(data: Coded, what: str) -> np.ndarray:
+    """The rows without gaps.
+
+    Raises:
+        InputError: when there are fewer than 2.
+    """
+    whole = data.complete
+    if whole.sum() < 2:
+        must = f"of at least 2 subjects without gaps: {what} needs complete rows"
+        advice = "Pass the items that most subjects answered: responses.subset(items=...)."
+        raise argument_error("responses", must, f"{int(whole.sum())} of {len(whole)}", advice)
+    return data.values[whole]
+
+
+def population_nodes(bank: ItemBank) -> tuple[FloatArray, FloatArray]:
+    """Abilities (nodes x dims) and their weights (sum 1) in the bank's population.
+
+    One ability: a rectangle rule, fine against the posterior of a test of this length. Two or
+    three: the product of such rules. More: Sobol points.
+    """
+    dims = bank.model.dims
+    if dims == 1:
+        count = int(np.clip(129 * np.ceil(np.sqrt(bank.n_items) / 8), 129, FINEST)) | 1
+        z = np.linspace(-LIMIT, LIMIT, count)[:, None]
+    elif dims in PER_AXIS:
+        line = np.linspace(-6.0, 6.0, PER_AXIS[dims])
+        z = np.stack(np.meshgrid(*[line] * dims, indexing="ij"), -1).reshape(-1, dims)
+    else:
+        return _spread(bank, _sobol(dims)), np.full(N_SOBOL, 1 / N_SOBOL)
+    weights = np.exp(-0.5 * (z**2).sum(axis=1))
+    return _spread(bank, z), weights / weights.sum()
+
+
+def _sobol(dims: int) -> FloatArray:
+    """Independent standard normal points that fill space evenly."""
+    from scipy.special import ndtri
+    from scipy.stats import qmc  # here, because scipy.stats is slow to import
+
+    points = qmc.Sobol(dims, seed=0).random(N_SOBOL)
+    return ndtri(np.clip(points, 1e-9, 1 - 1e-9))
+
+
+def _spread(bank: ItemBank, z: FloatArray) -> FloatArray:
+    """Independent standard normal points as abilities of the population."""
+    if bank.correlations is not None:
+        z = z @ np.linalg.cholesky(np.asarray(bank.correlations)).T
+    return bank.population_mean + bank.population_sd * z
+
+
+_probabilities = jit(probabilities)
+
+
+def curves(bank: ItemBank, points: FloatArray) -> FloatArray:
+    """Probabilities of all categories, items x nodes x categories."""
+    with precision("float64"):
+        nodes = as_points(jnp.asarray(points, float))
+        return np.asarray(_probabilities(bank.model, nodes))
+
+
+def chi_square_p(statistic: Any, df: Any) -> FloatArray:
+    """Upper tail of the chi-square distribution; NaN where there is no degree of freedom."""
+    x, degrees = np.broadcast_arrays(np.asarray(statistic, float), np.asarray(df, float))
+    good = (degrees > 0) & np.isfinite(x)
+    p = gammaincc(np.where(good, degrees, 1.0) / 2, np.where(good, np.maximum(x, 0.0), 0.0) / 2)
+    return np.where(good, p, np.nan)
+
+
+def rmsea(statistic: Any, df: Any, n: Any) -> FloatArray:
+    """``sqrt(max(X2 / df - 1, 0) / (n - 1))``: misfit per degree of freedom, free of n.
+
+    NaN without degrees of freedom.
+    """
+    x, degrees, n = np.broadcast_arrays(*(np.asarray(v, float) for v in (statistic, df, n)))
+    good = (degrees > 0) & (n > 1)
+    ratio = x / np.where(good, degrees, 1.0)
+    value = np.sqrt(np.maximum(ratio - 1, 0.0) / np.where(good, n - 1, 1.0))
+    return np.where(good, value, np.nan)

@@ -1,0 +1,435 @@
+"""Item fit: S-X2, X2 and G2 on groups of ability, infit and outfit."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error, check_choice, check_count, check_positive
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.diagnose._corrections import benjamini_hochberg, holm
+from irtcat.diagnose._free import free_of
+from irtcat.diagnose._groups import GroupedCells, grouped_cells
+from irtcat.diagnose._parts import (
+    Coded,
+    chi_square_p,
+    coded,
+    complete_values,
+    curves,
+    population_nodes,
+    rmsea,
+)
+from irtcat.diagnose._residuals import Sums, abilities_of, blocks, mean_squares, sums
+from irtcat.diagnose._score_tables import ScoreTable, expected_shares, merged, score_tables
+from irtcat.responses import Responses
+
+__all__ = [
+    "grouped_fit",
+    "grouped_fit_table",
+    "infit_outfit",
+    "item_fit",
+    "s_x2",
+    "s_x2_table",
+]
+
+CENTERS = ("mean", "median")
+
+
+def s_x2(
+    bank: ItemBank,
+    responses: Responses,
+    min_expected: float = 1.0,
+    estimated: str = "auto",
+) -> pd.DataFrame:
+    """Test each item's fit within groups of the same total score (Orlando & Thissen).
+
+    ``S-X2_i = sum_s sum_k (O_sk - E_sk)^2 / E_sk`` over total scores s and categories k, where E is
+    the number of subjects with score s times the share that the model expects to answer k among
+    them, by the recursion of Lord & Wingersky over the population (for items with several
+    categories after Kang & Chen). Cells expected fewer than ``min_expected`` times are merged as
+    mirt merges them: categories within a score first, then scores. The lowest and the highest
+    possible score are left out: all subjects there answer alike. df = cells - scores - estimated
+    parameters of the item - estimated parameters of the population.
+
+    Args:
+        bank: the calibrated items (right/wrong or graded, of one or several abilities).
+        responses: who answered what. Subjects with a gap in the bank's items are left out (``n``
+            counts the others), since their total scores do not compare.
+        min_expected: least expected count of a cell, above 0.
+        estimated: which parameters count as estimated from these responses: "auto" (what the
+            bank's covariance says; none of a bank built from known parameters), "all" or "none".
+
+    Returns:
+        Indexed by item: s_x2, df, p, p_holm, p_bh (adjusted over the items), rmsea, n and flags.
+        s_x2, p and rmsea are NaN where nothing can be tested, and ``flags`` says why.
+
+    Raises:
+        InputError: for fewer than 2 items or 2 subjects without gaps, or items that are neither
+            right/wrong nor graded.
+
+    Example:
+        >>> from irtcat import fit
+        >>> from irtcat.datasets import load
+        >>> r = load("lsat7")
+        >>> s_x2(fit(r, "2pl").bank, r)[["s_x2", "df", "p"]].round(2).head(2)
+               s_x2  df     p
+        item
+        item1  4.75   2  0.09
+        item2  3.44   2  0.18
+
+    References:
+        Orlando & Thissen (2000), Applied Psychological Measurement 24, 50-64; Kang & Chen (2008),
+        Journal of Educational Measurement 45, 391-406; Lord & Wingersky (1984), Applied
+        Psychological Measurement 8, 453-461.
+    """
+    data, tables = _score_tables(bank, responses, min_expected)
+    free = free_of(data.bank, estimated)
+    n = int(data.complete.sum())
+    statistic = np.array([np.nan if t is None else t.statistic for t in tables])
+    df = np.array([0 if t is None else t.df for t in tables]) - free.by_item - free.n_population
+    constant = _constant(data, data.values[data.complete])
+    flags = np.where(constant, "constant", np.where(df <= 0, "too few cells", ""))
+    df = np.where(constant, 0, np.maximum(df, 0))
+    statistic = np.where(df > 0, statistic, np.nan)
+    return _tested(data, {"s_x2": statistic}, df, n, flags)
+
+
+def s_x2_table(
+    bank: ItemBank, responses: Responses, min_expected: float | None = 1.0
+) -> pd.DataFrame:
+    """The observed and expected counts behind `s_x2`, a row a cell.
+
+    Args:
+        bank: the calibrated items.
+        responses: who answered what.
+        min_expected: as for `s_x2`; None leaves the cells unmerged.
+
+    Returns:
+        Columns item, score (the lowest of the merged ones), category, observed, expected. After
+        merging, categories are numbered anew within each score. An item's observed counts sum to
+        the subjects without gaps less those with the lowest or highest possible score, and so do
+        the expected.
+
+    Raises:
+        InputError: as `s_x2`.
+
+    Example:
+        >>> from irtcat import fit
+        >>> from irtcat.datasets import load
+        >>> r = load("lsat7")
+        >>> table = s_x2_table(fit(r, "2pl").bank, r)
+        >>> int(table[table["item"] == "item1"].observed.sum())  # less 12 with 0, 308 with 5
+        680
+    """
+    data, tables = _score_tables(bank, responses, min_expected)
+    rows = []
+    for item, table in zip(data.bank.item_ids, tables, strict=True):
+        if table is None:
+            continue
+        for at, category in np.argwhere(np.nan_to_num(table.expected) > 0):
+            counts = (table.observed[at, category], table.expected[at, category])
+            rows.append((str(item), int(table.scores[at]), int(category), *counts))
+    return pd.DataFrame(rows, columns=["item", "score", "category", "observed", "expected"])
+
+
+def _score_tables(
+    bank: ItemBank, responses: Responses, least: float | None
+) -> tuple[Coded, list[ScoreTable | None]]:
+    """Tables by total score of all items, merged unless ``least`` is None."""
+    if least is not None:
+        check_positive("min_expected", least)
+    data = coded(bank, responses, least_items=2)
+    values = complete_values(data, "S-X2")
+    points, weights = population_nodes(data.bank)
+    p = curves(data.bank, points)
+    shares = expected_shares(p, weights, data.categories)
+    tables = score_tables(values, shares, data.categories)
+    if least is None:
+        return data, list(tables)
+    return data, [merged(table, least) for table in tables]
+
+
+def _constant(data: Coded, values: np.ndarray) -> np.ndarray:
+    """Items with one category used among these rows."""
+    return data._replace(values=values).constant()
+
+
+def _tested(
+    data: Coded, statistic: dict[str, FloatArray], df: Any, n: Any, flags: np.ndarray
+) -> pd.DataFrame:
+    """A table of chi-square tests, an item a row."""
+    (name, value), index = next(iter(statistic.items())), _index(data)
+    p = chi_square_p(value, df)
+    columns = {
+        name: value,
+        "df": df,
+        "p": p,
+        "p_holm": holm(p),
+        "p_bh": benjamini_hochberg(p),
+        "rmsea": rmsea(value, df, n),
+        "n": n,
+        "flags": flags,
+    }
+    return pd.DataFrame(columns, index=index)
+
+
+def _index(data: Coded) -> pd.Index:
+    return pd.Index(data.bank.item_ids, dtype=object, name="item")
+
+
+def grouped_fit(
+    bank: ItemBank,
+    responses: Responses,
+    n_groups: int = 10,
+    center: str = "mean",
+    min_expected: float = 2.0,
+    method: str = "eap",
+    abilities: Any = None,
+    estimated: str = "auto",
+) -> pd.DataFrame:
+    """X2 and G2 of each item on groups of subjects of similar ability (Bock; Yen's Q1).
+
+    Subjects are sorted by estimated ability and cut into groups of one size; the model's
+    probabilities at the group's mean (Yen) or median ability (Bock) give the expected counts.
+    ``X2 = sum (O - E)^2 / E``, ``G2 = 2 sum O log(O / E)``. Since abilities are estimates, both
+    are too large on short tests, however good the item (use `s_x2`): on tests of fewer than some
+    50 items take them as descriptions.
+
+    Args:
+        bank: the calibrated items, of one ability.
+        responses: who answered what; gaps are left out item by item.
+        n_groups: number of groups, at least 2.
+        center: "mean" or "median".
+        min_expected: a category expected fewer times in a group is merged with its neighbour; a
+            group with one category left is left out.
+        method: how abilities are estimated (as for `irtcat.score`), unless given.
+        abilities: an `Ability` of the same subjects, or a number each (NaN leaves one out).
+        estimated: as for `s_x2`.
+
+    Returns:
+        Indexed by item: x2, g2, df (of both), p_x2, p_g2, rmsea_x2, rmsea_g2, n_groups (used), n
+        and flags. df counts every cell, also those nobody is in, for G2 too (mirt leaves these
+        out of the df of G2). NaN where nothing can be tested, see ``flags``.
+
+    Raises:
+        InputError: for a bank of several abilities, an unknown method or center, or abilities
+            that are not the subjects'.
+
+    Example:
+        >>> from irtcat import fit
+        >>> from irtcat.datasets import load
+        >>> r = load("lsat7")
+        >>> grouped_fit(fit(r, "2pl").bank, r, n_groups=5)[["df", "n_groups"]].head(1)
+               df  n_groups
+        item
+        item1   3         5
+
+    References:
+        Bock (1972), Psychometrika 37, 29-51; Yen (1981), Applied Psychological Measurement 5,
+        245-262; McKinley & Mills (1985), Applied Psychological Measurement 9, 49-57 (G2).
+    """
+    data, cells = _grouped(
+        bank, responses, n_groups, center, min_expected, method, abilities
+    )
+    free, n_items = free_of(data.bank, estimated), data.bank.n_items
+    x2, g2, df, used, n = np.zeros((5, n_items))
+    for cell in cells:
+        x2[cell.item] += cell.x2
+        g2[cell.item] += cell.g2
+        df[cell.item] += len(cell.observed) - 1
+        used[cell.item] += 1
+        n[cell.item] += cell.observed.sum()
+    constant = data.constant()
+    df = df.astype(int) - free.by_item
+    flags = np.where(constant, "constant", np.where(df <= 0, "too few cells", ""))
+    df = np.where(constant, 0, np.maximum(df, 0))
+    columns: dict[str, Any] = {"x2": np.where(df > 0, x2, np.nan), "g2": np.where(df > 0, g2, np.nan)}
+    columns["df"] = df
+    total = int((data.values >= 0).any(axis=1).sum())
+    for name in ("x2", "g2"):
+        columns[f"p_{name}"] = chi_square_p(columns[name], df)
+        columns[f"rmsea_{name}"] = rmsea(columns[name], df, total)
+    columns |= {"n_groups": used.astype(int), "n": n.astype(int), "flags": flags}
+    return pd.DataFrame(columns, index=_index(data))
+
+
+def grouped_fit_table(
+    bank: ItemBank,
+    responses: Responses,
+    n_groups: int = 10,
+    center: str = "mean",
+    min_expected: float = 2.0,
+    method: str = "eap",
+    abilities: Any = None,
+) -> pd.DataFrame:
+    """The observed and expected counts behind `grouped_fit`, a row a cell.
+
+    Args:
+        bank: the calibrated items, of one ability.
+        responses: who answered what.
+        n_groups: number of groups.
+        center: "mean" or "median".
+        min_expected: as for `grouped_fit`.
+        method: how abilities are estimated.
+        abilities: as for `grouped_fit`.
+
+    Returns:
+        Columns item, group, theta, category (numbered anew after merging), observed, expected.
+
+    Raises:
+        InputError: as `grouped_fit`.
+
+    Example:
+        >>> from irtcat import fit
+        >>> from irtcat.datasets import load
+        >>> r = load("lsat7")
+        >>> table = grouped_fit_table(fit(r, "2pl").bank, r, n_groups=5)
+        >>> float(table[table["item"] == "item1"].observed.sum())
+        1000.0
+    """
+    data, cells = _grouped(
+        bank, responses, n_groups, center, min_expected, method, abilities
+    )
+    ids = data.bank.item_ids
+    rows = [
+        (str(ids[cell.item]), cell.group, cell.theta, k, o, e)
+        for cell in cells
+        for k, (o, e) in enumerate(zip(cell.observed, cell.expected, strict=True))
+    ]
+    names = ["item", "group", "theta", "category", "observed", "expected"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _grouped(
+    bank: ItemBank,
+    responses: Responses,
+    n_groups: int,
+    center: str,
+    min_expected: float,
+    method: str,
+    abilities: Any,
+) -> tuple[Coded, list[GroupedCells]]:
+    """Cells of all items on groups of ability."""
+    check_choice("center", center, CENTERS)
+    check_positive("min_expected", min_expected)
+    data = coded(bank, responses)
+    if data.bank.model.dims != 1:
+        raise argument_error("bank", "one with one ability", f"{data.bank.model.dims} abilities")
+    theta = abilities_of(data, abilities, method)
+    check_count("n_groups", n_groups, 2)
+    known = int(np.isfinite(theta).sum())
+    if known < n_groups:
+        raise argument_error("n_groups", f"at most the {known} subjects with an ability", n_groups)
+    return data, grouped_cells(data, theta, n_groups, center, float(min_expected))
+
+
+def infit_outfit(
+    bank: ItemBank,
+    responses: Responses,
+    method: str = "eap",
+    abilities: Any = None,
+) -> pd.DataFrame:
+    """Infit and outfit mean squares of each item, and their normal deviates.
+
+    ``outfit = mean_j r_j^2 / v_j`` and ``infit = sum_j r_j^2 / sum_j v_j``, with
+    ``r_j = x_j - E(x | theta_j)`` and ``v_j = Var(x | theta_j)`` at the estimated abilities. 1 is
+    expected; above it answers are more random than the model says, below it less. The deviates z
+    are by Wilson and Hilferty's cube root. EAP estimates are drawn to the mean and lower the mean
+    squares on short tests; ML estimates raise them.
+
+    Args:
+        bank: the calibrated items (right/wrong or graded).
+        responses: who answered what; gaps are left out item by item.
+        method: how abilities are estimated (as for `irtcat.score`), unless given.
+        abilities: an `Ability` of the same subjects, or a number each (NaN leaves one out).
+
+    Returns:
+        Indexed by item: outfit, outfit_z, infit, infit_z, n and flags. NaN without answers; z also
+        where the mean square cannot vary. Unlike in mirt no lower bound is put on v, so that one
+        answer against all odds shows in outfit at its full size.
+
+    Raises:
+        InputError: for an unknown method or abilities that are not the subjects'.
+
+    Example:
+        >>> from irtcat import fit
+        >>> from irtcat.datasets import load
+        >>> r = load("lsat7")
+        >>> infit_outfit(fit(r, "2pl").bank, r)[["outfit", "infit"]].round(2).head(2)
+               outfit  infit
+        item
+        item1    0.84   0.92
+        item2    0.79   0.83
+
+    References:
+        Wright & Masters (1982), Rating Scale Analysis, chapter 5.
+    """
+    data = coded(bank, responses)
+    theta = abilities_of(data, abilities, method)
+    total: Sums | None = None
+    for block in blocks(data, theta):
+        part = sums(block, axis=0)
+        total = part if total is None else Sums(*map(np.add, total, part))
+    assert total is not None  # at least one subject has an ability
+    constant = np.where(data.constant(), "constant", "")
+    flags = np.where(total.n == 0, "no responses", constant)
+    columns = mean_squares(total) | {"n": total.n.astype(int), "flags": flags}
+    return pd.DataFrame(columns, index=_index(data))
+
+
+def item_fit(
+    bank: ItemBank,
+    responses: Responses,
+    method: str = "eap",
+    abilities: Any = None,
+    min_expected: float = 1.0,
+    n_groups: int = 10,
+    estimated: str = "auto",
+) -> pd.DataFrame:
+    """All measures of item fit in one table: `s_x2`, `grouped_fit` and `infit_outfit`.
+
+    Args:
+        bank: the calibrated items.
+        responses: who answered what.
+        method: how abilities are estimated, unless given.
+        abilities: an `Ability` of the same subjects, or a number each.
+        min_expected: of `s_x2`.
+        n_groups: of `grouped_fit`; 0 leaves it out. So does a bank of several abilities.
+        estimated: which parameters count as estimated, see `s_x2`.
+
+    Returns:
+        Indexed by item: s_x2, df, p, p_holm, p_bh, rmsea, n_complete (subjects without gaps, on
+        whom S-X2 rests), x2, g2, df_x2, p_x2, p_g2, outfit, outfit_z, infit, infit_z, n (answers)
+        and flags. Where no two subjects are without gaps, or there is one item, the columns of
+        S-X2 are NaN and flagged.
+
+    Raises:
+        InputError: as the three.
+
+    Example:
+        >>> from irtcat import fit
+        >>> from irtcat.datasets import load
+        >>> r = load("lsat7")
+        >>> item_fit(fit(r, "2pl").bank, r)[["s_x2", "infit"]].round(2).head(1)
+               s_x2  infit
+        item
+        item1  4.75   0.92
+    """
+    data = coded(bank, responses)
+    theta = abilities_of(data, abilities, method)
+    squares = infit_outfit(bank, responses, abilities=theta)
+    if data.bank.n_items > 1 and data.complete.sum() > 1:
+        tested = s_x2(bank, responses, min_expected, estimated)
+    else:
+        tested = pd.DataFrame(np.nan, squares.index, ["s_x2", "df", "p", "p_holm", "p_bh", "rmsea"])
+        tested = tested.assign(df=0, n=0, flags="no complete rows")
+    parts = [tested.drop(columns="flags").rename(columns={"n": "n_complete"})]
+    if n_groups and data.bank.model.dims == 1:
+        grouped = grouped_fit(
+            bank, responses, n_groups, abilities=theta, estimated=estimated
+        ).rename(columns={"df": "df_x2"})
+        parts.append(grouped[["x2", "g2", "df_x2", "p_x2", "p_g2"]])
+    parts.append(squares.drop(columns="flags"))
+    flags = squares["flags"].where(squares["flags"] != "", tested["flags"])
+    return pd.concat([*parts, flags.rename("flags")], axis=1)

@@ -1,0 +1,330 @@
+"""Fit of the whole model from its moments of first and second order: M2, C2 and what they give."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import chndtr
+
+from irtcat._checks import InputError, argument_error, check_choice, check_interval
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.diagnose._free import Free, free_of
+from irtcat.diagnose._limited import (
+    Conditional,
+    conditional,
+    derivatives,
+    independent,
+    model_moments,
+    moment_covariance,
+    observed_moments,
+    probability_derivatives,
+    projected,
+)
+from irtcat.diagnose._parts import (
+    Coded,
+    chi_square_p,
+    coded,
+    complete_values,
+    curves,
+    population_nodes,
+    rmsea,
+)
+from irtcat.models import Nominal
+from irtcat.responses import Responses
+
+__all__ = ["ModelFit", "model_fit"]
+
+KINDS = ("auto", "M2", "C2")
+LARGEST = 12_000
+"""Moments whose covariance is formed: 1.2 GB, and its factor as much."""
+
+STEP = 1e-4
+
+
+@dataclass(frozen=True)
+class ModelFit:
+    """How far the first two orders of moments are from what the model says.
+
+    Attributes:
+        kind: "M2", "M2*" or "C2".
+        statistic: chi-square distributed with ``df`` degrees of freedom where the model is right.
+        df: moments less estimated parameters.
+        p: its upper tail.
+        rmsea: ``sqrt(max(statistic / df - 1, 0) / (n - 1))``; .05 and less is close fit.
+        rmsea_lower: lower end of its interval.
+        rmsea_upper: upper end.
+        interval: probability of that interval.
+        srmsr: root mean square of the differences of observed and expected correlations of the
+            codes; NaN for nominal items, whose codes have no order.
+        tli: Tucker-Lewis index against independent items; may exceed 1.
+        cfi: comparative fit index against independent items, in [0, 1].
+        null_statistic: the same statistic of independent items.
+        null_df: its degrees of freedom.
+        n_moments: number of moments.
+        n_parameters: estimated parameters, shared ones once.
+        n_subjects: subjects without gaps, on whom all this rests.
+        n_left_out: subjects with a gap.
+        flags: what is to be said of it.
+    """
+
+    kind: str
+    statistic: float
+    df: int
+    p: float
+    rmsea: float
+    rmsea_lower: float
+    rmsea_upper: float
+    interval: float
+    srmsr: float
+    tli: float
+    cfi: float
+    null_statistic: float
+    null_df: int
+    n_moments: int
+    n_parameters: int
+    n_subjects: int
+    n_left_out: int
+    flags: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        return dict(self.__dict__)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The figures as a table of one row."""
+        return pd.DataFrame([self.to_dict()])
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind}({self.df}) = {self.statistic:.2f}, p = {self.p:.4f}; RMSEA "
+            f"{self.rmsea:.3f} [{self.rmsea_lower:.3f}, {self.rmsea_upper:.3f}], SRMSR "
+            f"{self.srmsr:.3f}, TLI {self.tli:.3f}, CFI {self.cfi:.3f}"
+        )
+
+
+def model_fit(
+    bank: ItemBank,
+    responses: Responses,
+    kind: str = "auto",
+    interval: float = 0.9,
+    estimated: str = "auto",
+) -> ModelFit:
+    """Test the model as a whole on the means and cross products of the answers.
+
+    ``M2 = n e' [S - S D (D' S D)^-1 D' S] e``: e the gap between the observed and the expected
+    moments, S the inverse of their covariance under the model, D their derivatives by the
+    estimated parameters. Unlike the full table of answers the first two moments are well filled
+    at any test length. Of items with several categories, "M2" takes the moments of their codes
+    (M2*: means and cross products), "C2" the shares of all categories and the cross products of
+    the codes: for few items with many categories C2 alone has degrees of freedom.
+
+    Args:
+        bank: the calibrated items (right/wrong or graded, of one or several abilities).
+        responses: who answered what. Subjects with a gap in the bank's items are left out.
+        kind: "M2", "C2", or "auto": M2 for right/wrong items, else C2.
+        interval: probability of the interval of RMSEA.
+        estimated: which parameters count as estimated from these responses, as for `s_x2`: fixed
+            ones do not, those all items share count once, and of an exploratory bank the turns
+            of its axes are taken off.
+
+    Returns:
+        The statistic, its degrees of freedom and p, RMSEA with its interval, SRMSR, TLI, CFI.
+
+    Raises:
+        InputError: for fewer than 2 items or 2 subjects without gaps, a constant item, no degree
+            of freedom, more than 12,000 moments (about 150 items: pass a part of them), or items
+            that are neither right/wrong nor graded.
+
+    Example:
+        >>> from irtcat import fit
+        >>> from irtcat.datasets import load
+        >>> r = load("lsat7")
+        >>> print(model_fit(fit(r, "2pl").bank, r))  # doctest: +ELLIPSIS
+        M2(5) = 11.9..., p = 0.0356; RMSEA 0.037 [0.009, 0.065], SRMSR 0.032, TLI 0.94..., CFI 0.97...
+
+    References:
+        Maydeu-Olivares & Joe (2006), Psychometrika 71, 713-732 (M2); Cai & Hansen (2013), British
+        Journal of Mathematical and Statistical Psychology 66, 245-276 (M2*); Cai & Monroe (2014),
+        CRESST report 839 (C2); Maydeu-Olivares & Joe (2014), Multivariate Behavioral Research 49,
+        305-328 (RMSEA).
+    """
+    check_choice("kind", kind, KINDS)
+    check_interval("interval", interval)
+    data = coded(bank, responses, least_items=2)
+    values = complete_values(data, "model fit")
+    graded = bool((data.categories > 2).any())
+    kind = ("C2" if graded else "M2") if kind == "auto" else kind
+    if not graded:
+        kind = "M2"  # the two are one there
+    _check_usable(data, values, kind)
+    free = free_of(data.bank, estimated)
+    c, jacobian = _model_parts(data, free, kind)
+    observed = observed_moments(values, data.categories, kind)
+    df = len(observed) - free.total
+    if df <= 0:
+        advice = 'Use kind="C2".' if graded and kind == "M2" else "More items are needed."
+        got = f"{len(observed)} moments and {free.total} parameters"
+        raise argument_error("bank", "one with fewer parameters than moments", got, advice)
+    n = len(values)
+    statistic, clear = _statistic(observed - model_moments(c), c, jacobian, free.total, n)
+    null, null_jacobian = independent(values, data.categories, kind)
+    gap = observed - model_moments(null)
+    null_df = len(observed) - null_jacobian.shape[1]
+    null_statistic = np.nan
+    if null_df > 0:
+        null_statistic = _statistic(gap, null, null_jacobian, null_jacobian.shape[1], n)[0]
+    lower, upper = _rmsea_interval(statistic, df, n, interval)
+    return ModelFit(
+        kind="M2*" if graded and kind == "M2" else kind,
+        statistic=statistic,
+        df=df,
+        p=float(chi_square_p(statistic, df)),
+        rmsea=float(rmsea(statistic, df, n)),
+        rmsea_lower=lower,
+        rmsea_upper=upper,
+        interval=float(interval),
+        srmsr=_srmsr(data, values, c),
+        tli=_tli(statistic, df, null_statistic, null_df),
+        cfi=_cfi(statistic, df, null_statistic, null_df),
+        null_statistic=null_statistic,
+        null_df=max(null_df, 0),
+        n_moments=len(observed),
+        n_parameters=free.total,
+        n_subjects=n,
+        n_left_out=len(data.values) - n,
+        flags="" if clear else "parameters cannot be told apart by the moments",
+    )
+
+
+def _check_usable(data: Coded, values: np.ndarray, kind: str) -> None:
+    """Raise for constant items and for more moments than fit."""
+    constant = data._replace(values=values).constant()
+    if constant.any():
+        names = data.bank.item_ids[constant].tolist()
+        advice = "Leave them out: responses.subset(items=...)."
+        must = "without constant items (among the subjects without gaps)"
+        raise argument_error("responses", must, names, advice)
+    if kind == "C2":
+        unused = [
+            f"{item} category {k + 1}"
+            for item, x, n in zip(data.bank.item_ids, values.T, data.categories, strict=True)
+            for k in range(n)
+            if not (x == k).any()
+        ]
+        if unused:
+            raise argument_error(
+                "responses", "ones that use every category", unused, "Merge the categories."
+            )
+    n = data.bank.n_items
+    single = int((data.categories - 1).sum()) if kind == "C2" else n
+    moments = single + n * (n - 1) // 2
+    if moments > LARGEST:
+        advice = "Take part of the items: responses.subset(items=...)."
+        raise argument_error("responses", f"of at most {LARGEST} moments", moments, advice)
+
+
+def _model_parts(data: Coded, free: Free, kind: str) -> tuple[Conditional, FloatArray]:
+    """The moments under the model, and their derivatives by the estimated parameters."""
+    bank = data.bank
+    points, weights = population_nodes(bank)
+    c = conditional(curves(bank, points), weights, data.categories, kind)
+    columns = []
+    if free.own.any():
+        dp = probability_derivatives(bank, points)
+        columns.append(derivatives(dp, c, data.categories, kind) @ free.spread())
+    columns += [_slope(data, kind, moved)[:, None] for moved in _population_moves(bank, free)]
+    n_moments = len(model_moments(c))
+    return c, np.concatenate([np.zeros((n_moments, 0)), *columns], axis=1)
+
+
+def _population_moves(bank: ItemBank, free: Free) -> list[Callable[[float], ItemBank]]:
+    """For each estimated parameter of the population the bank with that parameter moved."""
+    moves: list[Callable[[float], ItemBank]] = []
+    if free.sd:
+        moves.append(lambda by: replace(bank, population_sd=bank.population_sd + by))
+    if free.n_correlations:
+        base = np.asarray(bank.correlations, float)
+        for i, j in zip(*np.triu_indices(len(base), 1), strict=True):
+
+            def turned(by: float, i: int = i, j: int = j) -> ItemBank:
+                moved = base.copy()
+                moved[i, j] = moved[j, i] = base[i, j] + by
+                return replace(bank, correlations=moved)
+
+            moves.append(turned)
+    return moves
+
+
+def _slope(data: Coded, kind: str, moved: Callable[[float], ItemBank]) -> FloatArray:
+    """Derivative of the moments by a parameter of the population, by a central difference."""
+    each = []
+    for by in (STEP, -STEP):
+        bank = moved(by)
+        points, weights = population_nodes(bank)
+        each.append(model_moments(conditional(curves(bank, points), weights, data.categories, kind)))
+    return (each[0] - each[1]) / (2 * STEP)
+
+
+def _statistic(
+    gap: FloatArray, c: Conditional, jacobian: FloatArray, n_free: int, n: int
+) -> tuple[float, bool]:
+    """The chi-square of a gap between moments."""
+    try:
+        value, clear = projected(gap, moment_covariance(c), jacobian, n_free)
+    except np.linalg.LinAlgError:
+        raise InputError(
+            "The `responses` argument must be of items that the model does not make constant or "
+            "copies of one another. Got moments whose covariance is singular."
+        ) from None
+    return n * value, clear
+
+
+def _rmsea_interval(statistic: float, df: int, n: int, interval: float) -> tuple[float, float]:
+    """Ends of the interval of RMSEA, from those of the noncentrality."""
+    tails = (0.5 + interval / 2, 0.5 - interval / 2)
+    lower, upper = (_noncentrality(statistic, df, tail) for tail in tails)
+    return float(np.sqrt(lower / (df * (n - 1)))), float(np.sqrt(upper / (df * (n - 1))))
+
+
+def _noncentrality(statistic: float, df: int, tail: float) -> float:
+    """The noncentrality at which the statistic is exceeded with probability 1 - tail; 0 if none."""
+    from scipy.optimize import brentq
+
+    if chndtr(statistic, df, 0.0) <= tail:
+        return 0.0
+    high = max(statistic, 1.0)
+    while chndtr(statistic, df, high) > tail:
+        high *= 2
+    return float(brentq(lambda value: chndtr(statistic, df, value) - tail, 0.0, high))
+
+
+def _srmsr(data: Coded, values: np.ndarray, c: Conditional) -> float:
+    """Root mean square difference of observed and expected correlations of the codes."""
+    if isinstance(data.bank.model, Nominal) or Nominal in data.bank.model.members:
+        return float("nan")
+    mean = c.mean @ c.weights
+    cross = (c.mean * c.weights) @ c.mean.T
+    cross[np.diag_indices(len(cross))] = c.square @ c.weights
+    covariance = cross - np.outer(mean, mean)
+    sd = np.sqrt(np.diagonal(covariance))
+    expected = covariance / np.outer(sd, sd)
+    observed = np.corrcoef(values.T.astype(float))
+    gap = (observed - expected)[np.triu_indices(len(mean), 1)]
+    return float(np.sqrt((gap**2).mean()))
+
+
+def _tli(statistic: float, df: int, null: float, null_df: int) -> float:
+    """Tucker-Lewis index; NaN where independent items leave nothing to explain."""
+    if null_df <= 0 or null <= null_df:
+        return float("nan")
+    return float((null / null_df - statistic / df) / (null / null_df - 1))
+
+
+def _cfi(statistic: float, df: int, null: float, null_df: int) -> float:
+    """Comparative fit index; NaN where independent items leave nothing to explain."""
+    if null_df <= 0 or null <= null_df:
+        return float("nan")
+    return float(np.clip(1 - (statistic - df) / (null - null_df), 0.0, 1.0))
