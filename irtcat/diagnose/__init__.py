@@ -1,5 +1,6 @@
 """Diagnosis: whether items, subjects and the model are what the scale takes them for."""
 
+from irtcat.diagnose.dif import DIF, find_dif
 from irtcat.diagnose.dimension import (
     Correlations,
     Factors,
@@ -12,12 +13,14 @@ from irtcat.diagnose.dimension import (
 )
 
 __all__ = [
+    "DIF",
     "Correlations",
     "Factors",
     "ParallelAnalysis",
     "compare_factors",
     "correlations",
     "factors",
+    "find_dif",
     "nearest_correlation",
     "parallel_analysis",
 ]
