@@ -1,5 +1,26 @@
-"""Whether a calibrated model fits: items, pairs of items, the whole, subjects, reliability."""
+"""Diagnosis: whether items, subjects and the model are what the scale takes them for."""
 
-from irtcat.diagnose._corrections import benjamini_hochberg, holm
+from irtcat.diagnose.dif import DIF, find_dif
+from irtcat.diagnose.dimension import (
+    Correlations,
+    Factors,
+    ParallelAnalysis,
+    compare_factors,
+    correlations,
+    factors,
+    nearest_correlation,
+    parallel_analysis,
+)
 
-__all__ = ["benjamini_hochberg", "holm"]
+__all__ = [
+    "DIF",
+    "Correlations",
+    "Factors",
+    "ParallelAnalysis",
+    "compare_factors",
+    "correlations",
+    "factors",
+    "find_dif",
+    "nearest_correlation",
+    "parallel_analysis",
+]

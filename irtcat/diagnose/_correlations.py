@@ -1,0 +1,259 @@
+"""Correlations between items: of the tendencies beneath the answers, or of the answers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, check_choice, shorten
+from irtcat._types import FloatArray, IntArray
+from irtcat.diagnose._tetrachoric import PairCorrelations, correlate_tables, pair_tables
+from irtcat.responses import Responses
+
+__all__ = ["KINDS", "Correlations", "correlations", "nearest_correlation"]
+
+KINDS = ("auto", "tetrachoric", "polychoric", "pearson")
+FLOOR = 1e-6
+"""Smallest eigenvalue of a smoothed matrix."""
+
+
+@dataclass(frozen=True, eq=False)
+class Correlations:
+    """Correlations between items, with their standard errors.
+
+    Attributes:
+        matrix: items x items, positive definite where ``smoothed`` was asked for; only items
+            that have a correlation with every other.
+        raw: the same before it was smoothed.
+        se: standard errors of ``raw`` (thresholds' uncertainty included); NaN for +-1.
+        n_pairs: subjects who answered both items; on the diagonal, who answered the item.
+        kind: "tetrachoric", "polychoric" or "pearson".
+        smoothed: whether ``matrix`` is not ``raw``.
+        excluded: item id -> why it is not in the matrix.
+        pairs: one row per pair: n, r, se, flags ("half a subject added" where one cell of the
+            two-way table was empty, "perfect" where r is +-1).
+    """
+
+    matrix: pd.DataFrame
+    raw: pd.DataFrame
+    se: pd.DataFrame
+    n_pairs: pd.DataFrame
+    kind: str
+    smoothed: bool
+    excluded: dict[str, str]
+    pairs: pd.DataFrame
+
+    @property
+    def eigenvalues(self) -> FloatArray:
+        """Eigenvalues of ``raw``, greatest first (some are negative where it was smoothed)."""
+        return np.linalg.eigvalsh(self.raw.to_numpy())[::-1]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The pairs as a table, indexed by both items."""
+        return self.pairs.copy()
+
+    def __repr__(self) -> str:
+        note = ", smoothed" if self.smoothed else ""
+        out = f", {len(self.excluded)} excluded" if self.excluded else ""
+        return f"Correlations({self.kind}, {len(self.raw)} items{out}{note})"
+
+
+def nearest_correlation(matrix: Any, floor: float = FLOOR) -> FloatArray:
+    """The correlation matrix nearest to a symmetric one, all eigenvalues at ``floor`` or above.
+
+    Alternating projections with Dykstra's correction on matrices without negative eigenvalues and
+    on those with unit diagonal.
+
+    Args:
+        matrix: symmetric, finite, 1 on the diagonal.
+        floor: smallest eigenvalue of the result, above 0 and below 1.
+
+    Example:
+        >>> odd = np.array([[1, 0.9, 0.1], [0.9, 1, 0.9], [0.1, 0.9, 1]])
+        >>> nearest_correlation(odd).round(3).tolist()
+        [[1.0, 0.77, 0.185], [0.77, 1.0, 0.77], [0.185, 0.77, 1.0]]
+
+    References:
+        Higham (2002), IMA Journal of Numerical Analysis 22, 329-343.
+    """
+    given = np.asarray(matrix, float)
+    near, change = given.copy(), np.zeros_like(given)
+    for _ in range(200):
+        shifted = near - change
+        clipped = _clipped(shifted, floor)
+        change, before = clipped - shifted, near
+        near = clipped.copy()
+        np.fill_diagonal(near, 1.0)
+        if np.abs(near - before).max() < 1e-9:
+            break
+    # The last projection may leave an eigenvalue a little below the floor.
+    out = _clipped(near, floor)
+    scale = 1 / np.sqrt(np.diagonal(out))
+    out = out * np.outer(scale, scale)
+    np.fill_diagonal(out, 1.0)
+    return (out + out.T) / 2
+
+
+def _clipped(matrix: FloatArray, floor: float) -> FloatArray:
+    """The nearest symmetric matrix with all eigenvalues at the floor or above."""
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.maximum(values, floor)) @ vectors.T
+
+
+def check_codes(responses: Any, kind: str = "auto") -> tuple[IntArray, str]:
+    """Category codes of the responses, and which correlation is meant."""
+    if not isinstance(responses, Responses):
+        raise argument_error("responses", "Responses", type(responses).__name__)
+    check_choice("kind", kind, KINDS)
+    if kind == "auto":
+        kind = "tetrachoric" if responses.n_categories == 2 else "polychoric"
+    if responses.is_fractional and kind != "pearson":
+        raise argument_error("responses", "in categories", responses.kind, 'Use kind="pearson".')
+    if kind == "tetrachoric" and responses.n_categories != 2:
+        advice = 'Use kind="polychoric".'
+        raise argument_error("responses", "right/wrong for tetrachorics", responses.kind, advice)
+    return responses.values, kind
+
+
+def _pearson(values: np.ndarray, rows: IntArray, columns: IntArray) -> PairCorrelations:
+    """Pearson's correlation of the codes or fractions of each pair, over shared subjects."""
+    seen = (values >= 0) if values.dtype.kind != "f" else ~np.isnan(values)
+    mask = seen.astype(float)
+    x = np.where(seen, values, 0).astype(float)
+    centre = x.sum(axis=0) / np.maximum(mask.sum(axis=0), 1)
+    x = np.where(seen, x - centre, 0.0)  # so that sums of squares keep their digits
+    n = np.maximum(mask.T @ mask, 1)
+    first, second = x.T @ mask / n, (x * x).T @ mask / n
+    spread = second - first**2
+    spread = np.where(spread > 1e-12 * np.maximum(second, 1e-300), spread, 0.0)
+    product = x.T @ x / n - first * first.T
+    scale = np.sqrt(spread * spread.T)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r = np.where(scale > 0, np.clip(product / scale, -1, 1), np.nan)[rows, columns]
+    perfect = np.abs(r) > 1 - 1e-12
+    se = np.where(perfect, np.nan, (1 - r**2) / np.sqrt(np.maximum(n[rows, columns] - 1, 1)))
+    no = np.zeros(len(r), bool)
+    return PairCorrelations(np.where(perfect, np.sign(r), r), se, np.isnan(r), no, perfect)
+
+
+def correlate_codes(
+    codes: np.ndarray, kind: str, n_categories: int, correction: float, errors: bool = True
+) -> PairCorrelations:
+    """Correlations of all pairs of columns, in the order of ``np.triu_indices(n, 1)``."""
+    rows, columns = np.triu_indices(codes.shape[1], 1)
+    if kind == "pearson":
+        return _pearson(codes, rows, columns)
+    return correlate_tables(pair_tables(codes, rows, columns, n_categories), correction, errors)
+
+
+def square(values: FloatArray, n: int, diagonal: float = 1.0) -> FloatArray:
+    """The symmetric matrix with these values above its diagonal."""
+    out = np.full((n, n), diagonal)
+    rows, columns = np.triu_indices(n, 1)
+    out[rows, columns] = out[columns, rows] = values
+    return out
+
+
+def _complete(matrix: FloatArray, ids: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
+    """Items that have a correlation with every other: those with most gaps go first."""
+    kept = np.arange(len(ids))
+    why: dict[str, str] = {}
+    while True:
+        gaps = np.isnan(matrix[np.ix_(kept, kept)]).sum(axis=1)
+        if not len(kept) or not gaps.any():
+            return kept, why
+        worst = kept[int(gaps.argmax())]
+        why[str(ids[worst])] = f"no correlation with {gaps.max()} of {len(kept) - 1} items"
+        kept = kept[kept != worst]
+
+
+def correlations(
+    responses: Responses, kind: str = "auto", *, correction: float = 0.5, smooth: bool = True
+) -> Correlations:
+    """Correlations of all pairs of items.
+
+    Tetrachoric (right/wrong) and polychoric (categories) ones are of the Normal tendencies that
+    two answers are cut from: thresholds from the margins of the pair's two-way table, then r by
+    maximum likelihood, for all pairs at once.
+
+    A pair's table holds the subjects who answered both; missing answers are left out. Where one
+    cell of a right/wrong table is empty, up to half a subject is moved into it, with the margins
+    kept (r would be +-1); where two opposite ones are (equal items), r is +-1. Empty cells of
+    larger tables stay. Items with one answer alone, or without a correlation with some item
+    (nobody answered both, or an item is constant among those who did), are left out and named in
+    ``excluded``. Pairwise correlations need not fit together: a matrix with an eigenvalue below
+    1e-6 is replaced by the nearest correlation matrix (Higham 2002) and marked ``smoothed``.
+
+    Args:
+        responses: at least 2 items that are not constant.
+        kind: "tetrachoric", "polychoric", "pearson" (of codes or fractions), or "auto" for the
+            first two as the responses are.
+        correction: how much of a subject is moved, from 0 (r is then +-1) to 0.5.
+        smooth: whether to make the matrix positive definite.
+
+    Returns:
+        The correlations.
+
+    Raises:
+        InputError: for fractions (but with "pearson"), or fewer than two items to correlate.
+
+    Example:
+        >>> from irtcat.datasets import load
+        >>> correlations(load("lsat7")).matrix.round(2).iloc[0].tolist()
+        [1.0, 0.23, 0.29, 0.3, 0.29]
+
+    References:
+        Olsson (1979), Psychometrika 44, 443-460; Brown & Benedetti (1977), Psychometrika 42,
+        347-355 (empty cells).
+    """
+    codes, kind = check_codes(responses, kind)
+    if isinstance(correction, bool) or not 0 <= correction <= 0.5:
+        raise argument_error("correction", "a number from 0 to 0.5", correction)
+    ids = responses.item_ids
+    some, excluded = _varying(responses)
+    if len(some) < 2:
+        raise InputError(
+            "The `responses` argument must hold at least 2 items with different answers. "
+            f"Got {len(some)} ({shorten(list(excluded))} left out)."
+        )
+    found = correlate_codes(codes[:, some], kind, responses.n_categories, correction)
+    n = len(some)
+    raw, se = square(found.r, n), square(found.se, n, 0.0)
+    seen = responses.observed[:, some].astype(float)
+    pairs = _pair_table(found, seen.T @ seen, ids[some])
+    kept, gone = _complete(raw, ids[some])
+    if len(kept) < 2:
+        advice = "Nobody answered two items of which both have different answers."
+        raise argument_error("responses", "of 2 items that correlate", f"{len(kept)}", advice)
+    raw, se, both = (m[np.ix_(kept, kept)] for m in (raw, se, seen.T @ seen))
+    smoothed = smooth and bool(np.linalg.eigvalsh(raw)[0] < FLOOR)
+    matrix, raw_, se_, n_pairs = (
+        pd.DataFrame(m, index=pd.Index(ids[some][kept], name="item"), columns=ids[some][kept])
+        for m in (nearest_correlation(raw) if smoothed else raw.copy(), raw, se, both.astype(int))
+    )
+    left_out = {**excluded, **gone}
+    return Correlations(matrix, raw_, se_, n_pairs, kind, smoothed, left_out, pairs)
+
+
+def _varying(responses: Responses) -> tuple[np.ndarray, dict[str, str]]:
+    """Positions of items with different answers, and why the others are left out."""
+    values = responses.to_numpy()
+    low = np.fmin.reduce(values, axis=0, initial=np.inf)
+    high = np.fmax.reduce(values, axis=0, initial=-np.inf)
+    reason = np.where(low > high, "no answers", np.where(low == high, "constant", ""))
+    out = {str(i): str(why) for i, why in zip(responses.item_ids, reason, strict=True) if why != ""}
+    return np.flatnonzero(reason == ""), out
+
+
+def _pair_table(found: PairCorrelations, n: FloatArray, ids: np.ndarray) -> pd.DataFrame:
+    """The pairs as a table."""
+    rows, columns = np.triu_indices(len(ids), 1)
+    flags = np.full(len(rows), "", dtype=object)
+    flags[found.corrected] = "half a subject added"
+    flags[found.perfect] = "perfect"
+    flags[found.constant] = "an item is constant here"
+    flags[n[rows, columns] == 0] = "nobody answered both"
+    index = pd.MultiIndex.from_arrays([ids[rows], ids[columns]], names=["item", "other"])
+    table = {"n": n[rows, columns].astype(int), "r": found.r, "se": found.se, "flags": flags}
+    return pd.DataFrame(table, index=index)

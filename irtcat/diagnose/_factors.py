@@ -1,0 +1,253 @@
+"""Factors of a test: models of one, two, ... abilities compared, and rotated loadings."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error, check_choice, check_count
+from irtcat._types import FloatArray
+from irtcat.diagnose._correlations import correlations
+from irtcat.diagnose._minres import minres
+from irtcat.fitting import Fit, fit
+from irtcat.responses import Responses
+from irtcat.rotation import LOGISTIC_SCALE, factor_loadings, rotate, rotate_loadings
+
+__all__ = ["Factors", "compare_factors", "factors"]
+
+METHODS = ("minres", "mml")
+TURNS = ("none", "varimax", "quartimax", "oblimin", "promax", "target")
+
+
+def compare_factors(
+    responses: Responses, most: int = 2, *, guessing: bool = False, **options: Any
+) -> pd.DataFrame:
+    """Exploratory models of 1, 2, ... abilities fitted and compared.
+
+    With log-likelihood L, p free parameters and n subjects: AIC = -2 L + 2 p, BIC = -2 L + p ln n,
+    SABIC = -2 L + p ln((n + 2) / 24), CAIC = -2 L + p (ln n + 1). Of J items and m factors p is
+    J (m + 1) - m (m - 1) / 2 (J more with guessing): slopes less the rotations that change
+    nothing.
+
+    Args:
+        responses: right/wrong.
+        most: largest number of abilities, at least 1.
+        guessing: fit the models with lower asymptotes (3PL), under their default prior.
+        options: passed on to `irtcat.fit`.
+
+    Returns:
+        One row per number of abilities: log_likelihood, n_parameters, aic, bic, sabic, caic, and
+        against the row before it x2 (twice the gain), df and p, then converged. The p is rough:
+        with one factor too few the larger model is not identified, so that x2 is not exactly
+        chi-squared, and for real data the test finds ever more factors as n grows. Go by BIC and
+        by what the factors mean.
+
+    Raises:
+        InputError: for graded responses, or more factors than items allow.
+
+    Example:
+        >>> from irtcat.datasets import load
+        >>> compare_factors(load("lsat7"), 1)["n_parameters"].tolist()
+        [10]
+
+    References:
+        Bock, Gibbons & Muraki (1988), Applied Psychological Measurement 12, 261-280; Bozdogan
+        (1987), Psychometrika 52, 345-370 (CAIC); Sclove (1987), ibid. 333-343 (SABIC); Hayashi,
+        Bentler & Yuan (2007), Structural Equation Modeling 14, 505-526 (the test's flaw).
+    """
+    _check_right_wrong(responses)
+    check_count("most", most, 1, max(1, responses.n_items - 1))
+    rows = []
+    for dims in range(1, most + 1):
+        found = _fit_dims(responses, dims, guessing, options)
+        rows.append(_criteria(found))
+    table = pd.DataFrame(rows, index=pd.RangeIndex(1, most + 1, name="n_factors"))
+    from scipy.stats import chi2  # slow to import
+
+    gain, df = 2 * table["log_likelihood"].diff(), table["n_parameters"].diff()
+    table["x2"], table["df"], table["p"] = gain, df, chi2.sf(gain, df.where(df > 0))
+    table["converged"] = table.pop("converged")
+    return table
+
+
+def _check_right_wrong(responses: Any) -> None:
+    if not isinstance(responses, Responses):
+        raise argument_error("responses", "Responses", type(responses).__name__)
+    if responses.n_categories != 2:
+        advice = "Models of several abilities are for right/wrong items; factors() takes others."
+        raise argument_error("responses", "right/wrong", responses.kind, advice)
+
+
+def _fit_dims(responses: Responses, dims: int, guessing: bool, options: dict[str, Any]) -> Fit:
+    """The exploratory model of so many abilities."""
+    options = {"standard_errors": "none", **options}
+    name = "3pl" if guessing else "2pl"
+    if dims == 1:
+        options.pop("nodes", None)
+        return fit(responses, name, **options)
+    return fit(responses, f"m{name}", dims=dims, **options)
+
+
+def _criteria(found: Fit) -> dict[str, Any]:
+    """Figures of a fit that models are compared by."""
+    p, n, deviance = found.n_parameters, found.n_subjects, -2 * found.log_likelihood
+    return {
+        "log_likelihood": found.log_likelihood,
+        "n_parameters": p,
+        "aic": found.aic,
+        "bic": found.bic,
+        "sabic": deviance + p * float(np.log((n + 2) / 24)),
+        "caic": deviance + p * float(np.log(n) + 1),
+        "converged": found.converged,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """The result of `factors`.
+
+    Attributes:
+        loadings: one row per item: F1, F2, ..., h2 (communality), flags.
+        correlations: of the factors.
+        explained: share of all items' variance that each factor explains (of correlated factors:
+            loadings times correlations with the items, which add up to the mean of h2).
+        rmsr: root mean square of the residual correlations ("minres"); NaN for "mml".
+        method: "minres" or "mml".
+        rotation: as asked.
+        converged: whether both the extraction and the rotation did.
+        excluded: item id -> why it was left out.
+        fit: the fitted model of "mml", rotated; None for "minres".
+    """
+
+    loadings: pd.DataFrame
+    correlations: pd.DataFrame
+    explained: pd.Series
+    rmsr: float
+    method: str
+    rotation: str
+    converged: bool
+    excluded: dict[str, str]
+    fit: Fit | None = None
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of loadings."""
+        return self.loadings.copy()
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{100 * share:.0f} %" for share in self.explained)
+        return f"Factors({self.method}, {self.rotation}, {len(self.loadings)} items: {shares})"
+
+
+def factors(
+    responses: Responses,
+    n_factors: int,
+    rotation: str = "oblimin",
+    *,
+    method: str = "minres",
+    kind: str = "auto",
+    guessing: bool = False,
+    fit_options: dict[str, Any] | None = None,
+    **rotation_options: Any,
+) -> Factors:
+    """Factor loadings of the items, rotated, with communalities.
+
+    "minres" factors the tetrachoric or polychoric correlations by least squares: limited
+    information, a fraction of a second. "mml" fits the exploratory item response model of so many
+    abilities by marginal maximum likelihood (`irtcat.fit` with "m2pl") and turns its slopes into
+    loadings: full information, the better estimate and the one with a likelihood, but slow beyond
+    three factors.
+
+    Args:
+        responses: right/wrong; in categories as well for "minres".
+        n_factors: how many, below half the number of items or so.
+        rotation: "none", "varimax", "quartimax", "oblimin", "promax" or "target".
+        method: "minres" or "mml".
+        kind: of the correlations (see `correlations`), for "minres".
+        guessing: lower asymptotes ("m3pl"), for "mml".
+        fit_options: passed on to `irtcat.fit`, for "mml".
+        rotation_options: of `irtcat.rotate`, such as ``target`` (items x factors, NaN where free:
+            a partly specified target) or ``seed``.
+
+    Returns:
+        The loadings. Flags: "unique variance at its bound" (Heywood case).
+
+    Raises:
+        InputError: for too many factors, an unknown method or rotation, or responses of a kind
+            that the method is not for.
+
+    Example:
+        >>> from irtcat.datasets import load
+        >>> factors(load("lsat7"), 1).loadings["F1"].round(2).tolist()
+        [0.52, 0.51, 0.68, 0.44, 0.39]
+
+    References:
+        Harman & Jones (1966), Psychometrika 31, 351-368; Bock, Gibbons & Muraki (1988), Applied
+        Psychological Measurement 12, 261-280; Browne (2001), Multivariate Behavioral Research 36,
+        111-150.
+    """
+    check_choice("method", method, METHODS)
+    check_choice("rotation", rotation, TURNS)
+    if not isinstance(responses, Responses):
+        raise argument_error("responses", "Responses", type(responses).__name__)
+    check_count("n_factors", n_factors, 1, max(1, responses.n_items - 1))
+    if method == "mml":
+        options = fit_options or {}
+        return _by_likelihood(responses, n_factors, rotation, guessing, options, rotation_options)
+    matrix = correlations(responses, kind)
+    size = len(matrix.raw)
+    check_count("n_factors", n_factors, 1, size - 1)
+    found = minres(matrix.matrix.to_numpy(), n_factors)
+    loadings, turned = found.loadings, True
+    between: FloatArray = np.eye(n_factors)
+    if n_factors > 1 and rotation != "none":
+        out = rotate_loadings(loadings, rotation, **rotation_options)
+        loadings, between, turned = out.loadings, out.correlations, out.converged
+    flags = np.where(found.heywood, "unique variance at its bound", "")
+    table = _loading_table(loadings, between, matrix.raw.index, flags)
+    return _factors(
+        table, between, found.residual, method, rotation, found.converged and turned,
+        matrix.excluded,
+    )  # fmt: skip
+
+
+def _loading_table(
+    loadings: FloatArray, between: FloatArray, items: pd.Index, flags: Any
+) -> pd.DataFrame:
+    columns = {f"F{i + 1}": loadings[:, i] for i in range(loadings.shape[1])}
+    h2 = np.einsum("ji,ik,jk->j", loadings, between, loadings)
+    return pd.DataFrame({**columns, "h2": h2, "flags": flags}, index=items.rename("item"))
+
+
+def _factors(table: pd.DataFrame, between: FloatArray, rmsr: float, *rest: Any) -> Factors:
+    names = list(table.columns[: len(between)])
+    loadings = table[names].to_numpy()
+    explained = pd.Series((loadings * (loadings @ between)).mean(axis=0), index=names)
+    correlated = pd.DataFrame(between, index=names, columns=names)
+    return Factors(table, correlated, explained, rmsr, *rest)
+
+
+def _by_likelihood(
+    responses: Responses,
+    n_factors: int,
+    rotation: str,
+    guessing: bool,
+    fit_options: dict[str, Any],
+    rotation_options: dict[str, Any],
+) -> Factors:
+    """Factors from the slopes of an exploratory fit."""
+    _check_right_wrong(responses)
+    found = _fit_dims(responses, n_factors, guessing, fit_options)
+    bank = found.bank
+    if n_factors == 1:
+        slope = bank.to_frame()["a"].to_numpy()
+        loadings = (slope / np.sqrt(LOGISTIC_SCALE**2 + slope**2))[:, None]
+    else:
+        bank = bank if rotation == "none" else rotate(bank, rotation, **rotation_options)
+        loadings = factor_loadings(bank).to_numpy()[:, :n_factors]
+    between = np.eye(n_factors) if bank.correlations is None else bank.correlations
+    flags = bank.statistics.get("flags", pd.Series("", bank.statistics.index))
+    table = _loading_table(loadings, between, bank.statistics.index, flags.to_numpy())
+    converged = found.converged and bool(bank.provenance.get("rotation_converged", True))
+    found = replace(found, bank=bank)
+    return _factors(table, between, np.nan, "mml", rotation, converged, {}, found)
