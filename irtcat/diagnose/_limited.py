@@ -4,7 +4,7 @@ Moments are those of the items' codes, ``E x_i`` and ``E x_i x_j`` ("M2*", which
 items is M2), or the shares of all categories and ``E x_i x_j`` ("C2").
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,18 +50,14 @@ class Conditional(NamedTuple):
     single_code: FloatArray
 
 
-def conditional(
-    p: FloatArray, weights: FloatArray, categories: IntArray, kind: str
-) -> Conditional:
+def conditional(p: FloatArray, weights: FloatArray, categories: IntArray, kind: str) -> Conditional:
     """The curves of the statistics from the probabilities, items x nodes x categories."""
     codes = np.arange(p.shape[2], dtype=float)
     mean, square = p @ codes, p @ codes**2
     if kind == "C2":
         item, category = _categories(categories)
         single = p[item, :, category]
-        return Conditional(
-            weights, mean, square, single, item, single, single * category[:, None]
-        )
+        return Conditional(weights, mean, square, single, item, single, single * category[:, None])
     item = np.arange(len(p))
     return Conditional(weights, mean, square, mean, item, square, square)
 
@@ -130,7 +126,7 @@ def moment_covariance(c: Conditional) -> FloatArray:
 def _derivatives(model: ItemModel, params: jax.Array, nodes: jax.Array) -> jax.Array:
     """Derivatives of all category probabilities, items x params x nodes x categories."""
 
-    def one(phi: jax.Array, item: ItemModel) -> jax.Array:
+    def one(phi: jax.Array, item: Any) -> jax.Array:
         return jnp.exp(jax.vmap(unpack(item, phi).log_probs)(nodes))
 
     return jnp.moveaxis(jax.vmap(jax.jacfwd(one))(params, model), -1, 1)

@@ -48,12 +48,12 @@ class Coded(NamedTuple):
     @property
     def complete(self) -> BoolArray:
         """Subjects who answered all the items."""
-        return (self.values >= 0).all(axis=1)
+        return np.asarray((self.values >= 0).all(axis=1))
 
     def constant(self) -> BoolArray:
         """Items of whose categories one only was used, or none."""
         lowest = np.where(self.values >= 0, self.values, 127).min(axis=0)
-        return lowest >= self.values.max(axis=0)
+        return np.asarray(lowest >= self.values.max(axis=0))
 
 
 def coded(bank: Any, responses: Any, least_items: int = 1) -> Coded:

@@ -70,9 +70,7 @@ def _rest_scores(
         yield from _rest_scores(own, _with_items(dist, others, p, top), p, top)
 
 
-def expected_shares(
-    p: FloatArray, weights: FloatArray, categories: IntArray
-) -> list[FloatArray]:
+def expected_shares(p: FloatArray, weights: FloatArray, categories: IntArray) -> list[FloatArray]:
     """Share of each category of an item among those with a total score, for all items.
 
     ``E_ik(s) = sum_q w_q P_ik(q) S^(-i)_{s-k}(q) / sum_q w_q S_s(q)``, S^(-i) the distribution of
@@ -112,9 +110,7 @@ def score_tables(
         counts = np.bincount(cell, minlength=(top + 1) * n_categories)
         observed = counts.reshape(top + 1, n_categories).astype(float)
         inner = slice(1, top)
-        tables.append(
-            ScoreTable(np.arange(1, top), observed[inner], (shares[i] * n_with)[inner])
-        )
+        tables.append(ScoreTable(np.arange(1, top), observed[inner], (shares[i] * n_with)[inner]))
     return tables
 
 

@@ -116,8 +116,8 @@ def ld_statistics(bank: ItemBank, responses: Responses, estimated: str = "auto")
         >>> pairs = ld_statistics(fit(r, "2pl").bank, r)
         >>> pairs.to_frame()[["item_1", "item_2", "x2", "p", "v"]].round(3).head(2)
           item_1 item_2     x2      p      v
-        0  item1  item2  0.437  0.509 -0.021
-        1  item1  item3  0.853  0.356 -0.029
+        0  item1  item2  0.451  0.502 -0.021
+        1  item1  item3  0.856  0.355 -0.029
 
     References:
         Chen & Thissen (1997), Journal of Educational and Behavioral Statistics 22, 265-289.
@@ -259,7 +259,7 @@ def q3(
         >>> from irtcat.datasets import load
         >>> r = load("lsat7")
         >>> q3(fit(r, "2pl").bank, r).matrix().round(2).iloc[0].tolist()
-        [nan, -0.09, -0.18, -0.09, -0.09]
+        [nan, -0.13, -0.21, -0.01, 0.01]
 
     References:
         Yen (1984), Applied Psychological Measurement 8, 125-145; Christensen, Makransky & Horton

@@ -70,7 +70,7 @@ def person_fit(
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
         >>> r = Responses.from_array([[1] * 6 + [0] * 6, [0] * 6 + [1] * 6])
         >>> person_fit(bank, r)[["lz", "lz_star", "outfit"]].round(1).values.tolist()
-        [[1.6, 1.7, 0.4], [-4.3, -4.5, 2.9]]
+        [[1.6, 1.6, 0.4], [-6.5, -6.5, 3.6]]
 
     References:
         Drasgow, Levine & Williams (1985), British Journal of Mathematical and Statistical
@@ -90,9 +90,11 @@ def person_fit(
     found["lz_star"][at_bound] = np.nan
     p = ndtr(found["lz_star"])
     points = theta.reshape(len(theta), -1)
-    names = ["theta"] if data.bank.model.dims == 1 else [
-        f"theta_{i + 1}" for i in range(points.shape[1])
-    ]
+    names = (
+        ["theta"]
+        if data.bank.model.dims == 1
+        else [f"theta_{i + 1}" for i in range(points.shape[1])]
+    )
     columns: dict[str, Any] = dict(zip(names, points.T, strict=True))
     columns |= {"n_items": n_items, "lz": found.pop("lz"), "lz_star": found.pop("lz_star")}
     columns |= {"p": p, "p_bh": benjamini_hochberg(p), **found}
@@ -154,7 +156,7 @@ def _one_subject(
     """Gap, variance, c, Warm's r_0 and the variance left, of one subject."""
     seen = x >= 0
 
-    def log_p_of(item: ItemModel, at: jax.Array) -> jax.Array:
+    def log_p_of(item: Any, at: jax.Array) -> jax.Array:
         return item.log_probs(at)
 
     log_p = jax.vmap(log_p_of, (0, None))(model, theta)
