@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from irtcat import cat, datasets, leaderboard, plot
+    from irtcat import agreement, cat, datasets, diagnose, leaderboard, plot, scale
     from irtcat._checks import InputError
     from irtcat.bank import ItemBank
     from irtcat.fitting import Fit, Link, fit, link
@@ -41,9 +41,11 @@ __all__ = [
     "Link",
     "Responses",
     "Subset",
+    "agreement",
     "cat",
     "compare",
     "datasets",
+    "diagnose",
     "factor_loadings",
     "fisher_information",
     "fit",
@@ -54,6 +56,7 @@ __all__ = [
     "predict",
     "read_responses",
     "rotate",
+    "scale",
     "score",
     "select",
     "select_next",
@@ -87,7 +90,7 @@ _HOME = {
     "sum_score_table": "scoring",
     "test_information": "information",
 }
-_MODULES = ("cat", "datasets", "leaderboard", "plot")
+_MODULES = ("agreement", "cat", "datasets", "diagnose", "leaderboard", "plot", "scale")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from irtcat.cli import (
     link,
     plan,
     predict,
+    scale,
     score,
     select,
     session,
@@ -28,6 +29,7 @@ __all__ = ["COMMANDS", "app"]
 COMMANDS = {
     "fit": fit,
     "link": link,
+    "scale": scale,
     "score": score,
     "select": select,
     "predict": predict,

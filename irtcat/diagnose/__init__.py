@@ -1,8 +1,19 @@
-"""Whether a calibrated model fits: items, pairs of items, the whole, subjects, reliability."""
+"""Whether a model holds: items, pairs of items, the whole, subjects, dimension, groups."""
 
 from irtcat.diagnose._corrections import benjamini_hochberg, holm
-from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
+from irtcat.diagnose.dif import DIF, find_dif
+from irtcat.diagnose.dimension import (
+    Correlations,
+    Factors,
+    ParallelAnalysis,
+    compare_factors,
+    correlations,
+    factors,
+    nearest_correlation,
+    parallel_analysis,
+)
+from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
 from irtcat.diagnose.item_fit import (
     grouped_fit,
     grouped_fit_table,
@@ -22,13 +33,21 @@ from irtcat.diagnose.reliability import (
 )
 
 __all__ = [
+    "DIF",
     "SMOOTHERS",
+    "Correlations",
+    "Factors",
     "ModelFit",
     "Pairs",
+    "ParallelAnalysis",
     "benjamini_hochberg",
     "coefficient_alpha",
+    "compare_factors",
+    "correlations",
     "empirical_curves",
     "empirical_reliability",
+    "factors",
+    "find_dif",
     "grouped_fit",
     "grouped_fit_table",
     "holm",
@@ -38,7 +57,9 @@ __all__ = [
     "ld_statistics",
     "marginal_reliability",
     "model_fit",
+    "nearest_correlation",
     "omega",
+    "parallel_analysis",
     "person_fit",
     "q3",
     "s_x2",

@@ -1,0 +1,124 @@
+"""``irtcat scale``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from irtcat.cli import _input as arguments
+from irtcat.cli._output import emit_json, records, show
+from irtcat.cli._session import progress, use_compilation_cache
+
+if TYPE_CHECKING:
+    from irtcat.scale import Scales
+
+EXAMPLE = ("irtcat scale dataset:lsat7 --out scale --two-factors skip",)
+
+Level = Annotated[float, typer.Option(min=0, help="Level of the test; 0 leaves it out.")]
+
+
+def command(
+    responses: arguments.ResponsesArgument,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for banks, tables, figures and report.md.")
+    ],
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column of the items' metadata (or of --items) that says which scale."),
+    ] = None,
+    items: Annotated[
+        Path | None, typer.Option(help="CSV of the items, ids first, with that column.")
+    ] = None,
+    n_factors: Annotated[
+        int | None, typer.Option(min=1, help="Split by so many factors (default: as found).")
+    ] = None,
+    rotation: Annotated[str, typer.Option(help="Rotation of the factors.")] = "oblimin",
+    two_factors: Annotated[
+        str, typer.Option(help="Parts that two abilities fit better: flag, refuse or skip (test).")
+    ] = "flag",
+    criterion: Annotated[str, typer.Option(help="Better by: bic, aic, sabic or caic.")] = "bic",
+    alpha_guessing: Level = 0.05,
+    alpha_fit: Level = 0.05,
+    alpha_dependence: Level = 0.05,
+    least_communality: Annotated[float, typer.Option(help="Drop items with less.")] = 0.15,
+    least_dependence: Annotated[
+        float, typer.Option(help="Pairs count as dependent from this Cramer's V on.")
+    ] = 0.0,
+    least_share: Annotated[
+        float, typer.Option(help="No scale where fewer of a part's items are left.")
+    ] = 0.5,
+    least_items: Annotated[int, typer.Option(min=3, help="No scale of fewer items.")] = 4,
+    figures: Annotated[bool, typer.Option(help="Draw figures (needs matplotlib).")] = True,
+    seed: arguments.Seed = 0,
+    as_json: arguments.Json = False,
+    format: arguments.Format = None,
+    subject: arguments.SubjectColumn = "subject",
+    item: arguments.ItemColumn = "item",
+    response: arguments.ResponseColumn = "response",
+    duplicates: arguments.Duplicates = "refuse",
+) -> None:
+    """Build evaluation scales: split, test, drop, refit, with a record of each decision."""
+    from irtcat import plot
+    from irtcat._checks import InputError
+    from irtcat.scale import build
+
+    if items is not None and groups is None:
+        raise typer.BadParameter("say which column of --items.", param_hint="--groups")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: this is a file. Give the name of a folder.")
+    if not out.exists() and not out.parent.is_dir():
+        raise InputError(f"{out}: the folder {out.parent} does not exist. Make it first.")
+    if figures:
+        plot.check_figure_path("figure.png")
+    use_compilation_cache()
+    how = arguments.Reading(format, subject, item, response, duplicates)
+    data = arguments.read(responses, how)
+    labels: str | list[object] | None = groups
+    if items is not None and groups is not None:
+        column = arguments.table_column(items, groups, "items")
+        labels = column[~column.index.duplicated()].reindex(data.item_ids.astype(str)).tolist()
+    with progress("Finding factors") as tell:
+        found = build(
+            data, labels, n_factors=n_factors, rotation=rotation, two_factors=two_factors,
+            criterion=criterion, alpha_guessing=alpha_guessing, alpha_fit=alpha_fit,
+            alpha_dependence=alpha_dependence, least_communality=least_communality,
+            least_dependence=least_dependence, least_share=least_share, least_items=least_items,
+            seed=seed, progress=tell,
+        )  # fmt: skip
+    written = found.save(out)
+    if figures:
+        written += _draw(found, out)
+    if as_json:
+        scales = records(found.to_frame())
+        emit_json({"out": out, "files": [str(path) for path in written], "scales": scales})
+        return
+    columns = ["status", "items", "retained", "rounds"]
+    table = found.to_frame()
+    more = [c for c in ("reliability_marginal", "rmsea") if c in table]
+    show(table[columns + more].reset_index())
+    print(f"Wrote {len(written)} files to {out}; read {out / 'report.md'} first")
+
+
+def _draw(found: "Scales", out: Path) -> list[Path]:
+    """The figures of each scale."""
+    from irtcat import plot
+    from irtcat.scale import file_name
+
+    written = []
+    for name, scale in found.scales.items():
+        if scale.bank is None:
+            continue
+        stem = file_name(name)
+        retained = scale.curves[scale.curves["status"] == "retained"]
+        removed = scale.curves[scale.curves["status"] == "removed"]
+        figures = {
+            "retained": plot.empirical_curves(retained),
+            "information": plot.information_curve(scale.bank),
+            "abilities": plot.ability_against_correct(scale.abilities),
+        }
+        if len(removed):
+            figures["removed"] = plot.empirical_curves(removed)
+        for what, figure in figures.items():
+            written.append(out / f"{stem}_{what}.png")
+            plot.save(figure, written[-1])
+    return written

@@ -1,0 +1,22 @@
+"""Figures of what others computed: item curves, information, rank correlation against k, scales.
+
+Every function returns a matplotlib ``Figure`` that belongs to no window and to no global state;
+`save` writes it. Needs the extra ``plot``.
+"""
+
+from irtcat.plot._style import check_figure_path, save
+from irtcat.plot.banks import headroom, information_curve, item_curves
+from irtcat.plot.boards import rank_correlation, reliable_gaps
+from irtcat.plot.scales import ability_against_correct, empirical_curves
+
+__all__ = [
+    "ability_against_correct",
+    "check_figure_path",
+    "empirical_curves",
+    "headroom",
+    "information_curve",
+    "item_curves",
+    "rank_correlation",
+    "reliable_gaps",
+    "save",
+]

@@ -1,0 +1,88 @@
+"""What all figures share: colours that tell apart, a tidy frame, writing files."""
+
+import os
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from irtcat._checks import InputError, argument_error
+from irtcat._files import check_target, replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "GREY", "check_figure_path", "line_style", "new_figure", "save", "tidy"]
+
+# Okabe & Ito's colours that tell apart on white, also for the colour-blind; never colour alone.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", ":")
+GREY = "#666666"
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure, or a sentence where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError(
+            "Figures need matplotlib, which is not installed. "
+            "Install it with pip install 'irtcat[plot]'."
+        ) from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def tidy(axes: "Axes") -> None:
+    """Leave what carries the data: no frame, a light grid."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Colour, marker and dashes of the n-th line, all different for 21 lines."""
+    n = len(COLOURS)
+    return {
+        "color": COLOURS[number % n],
+        "marker": MARKERS[number % n],
+        "linestyle": DASHES[number // n % len(DASHES)],
+    }
+
+
+def check_figure_path(path: str | os.PathLike[str]) -> None:
+    """Raise where `save` could not write a figure to ``path``; for use before long work.
+
+    Raises:
+        InputError: when matplotlib is not installed, the suffix is not one of .png, .svg and
+            .pdf, or the folder does not exist.
+    """
+    new_figure(1, 1)
+    check_target(path)
+    if os.path.splitext(path)[1].lower() not in FORMATS:
+        raise argument_error("path", f"a file name that ends in {', '.join(FORMATS)}", str(path))
+
+
+def save(figure: "Figure", path: str | os.PathLike[str], dpi: int = 150) -> None:
+    """Write a figure, whole or not at all; the suffix says the format.
+
+    The same figure gives the same bytes: no date is written.
+
+    Args:
+        figure: what a function of this module returned.
+        path: ends in .png, .svg or .pdf; an existing file is replaced.
+        dpi: dots per inch of a PNG.
+
+    Raises:
+        InputError: see `check_figure_path`.
+    """
+    check_figure_path(path)
+    import matplotlib
+
+    suffix = os.path.splitext(path)[1].lower().removeprefix(".")
+    undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[suffix]
+    image = BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "irtcat"}):
+        figure.savefig(image, format=suffix, dpi=dpi, metadata=undated)
+    with replacing(path) as file:
+        file.write(image.getvalue())

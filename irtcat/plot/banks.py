@@ -1,0 +1,195 @@
+"""Figures of item banks: item curves, information, headroom of test sets."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error
+from irtcat.bank import ItemBank, one_ability
+from irtcat.information import expected_se, test_information
+from irtcat.plot._style import COLOURS, GREY, line_style, new_figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["headroom", "information_curve", "item_curves"]
+
+NAMED_CURVES = 8
+
+
+def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
+    """The abilities to draw at: those given, or four population SDs either side of the mean."""
+    one_ability(bank, "plots")
+    if theta is None:
+        return bank.population_mean + bank.population_sd * np.linspace(-4, 4, 201)
+    vector = np.atleast_1d(np.asarray(theta, float))
+    if vector.ndim != 1 or len(vector) < 2 or not np.isfinite(vector).all():
+        raise argument_error("theta", "a vector of at least two finite numbers", theta)
+    return vector
+
+
+def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure":
+    """Item characteristic curves: probability of a right answer against ability.
+
+    Of counts and continuous scores the expected share or score.
+
+    Up to eight items are named in a legend; more are told apart by the colour of their
+    difficulty.
+
+    Args:
+        bank: the calibrated items.
+        items: ids, positions or a mask of the items drawn; all by default.
+        theta: abilities on the bank's scale; by default four SDs of its population either side.
+
+    Returns:
+        The figure; one line per item, in the order asked.
+
+    Raises:
+        InputError: naming an unknown item, or when matplotlib is not installed.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=[1.0, 2.0], b=[0.0, 1.0])
+        >>> figure = item_curves(bank)
+        >>> [line.get_label() for line in figure.axes[0].lines]
+        ['i1', 'i2']
+    """
+    figure = new_figure(6.8, 4.2)
+    chosen = bank if items is None else bank.subset(items)
+    if len(chosen) == 0:
+        raise argument_error("items", "at least one item", items)
+    at = _abilities(bank, theta)
+    axes = figure.subplots()
+    curves = chosen.probability(at)
+    if len(chosen) <= NAMED_CURVES:
+        apart = max(len(at) // 4, 1)
+        for number, (name, curve) in enumerate(zip(chosen.item_ids, curves, strict=True)):
+            places = (number * apart // NAMED_CURVES, apart)
+            axes.plot(at, curve, label=name, markevery=places, **line_style(number))
+        figure.legend(loc="outside right upper", title="Item", frameon=False)
+    else:
+        _draw_by_difficulty(figure, axes, chosen, at, curves)
+    right = chosen.model.takes in ("right/wrong", "graded")
+    label = "Probability of a right answer" if right else "Expected score"
+    axes.set(xlabel="Ability θ", ylabel=label, ylim=(-0.02, 1.02))
+    axes.set_xlim(at.min(), at.max())
+    tidy(axes)
+    return figure
+
+
+def _draw_by_difficulty(
+    figure: "Figure", axes: "Axes", bank: ItemBank, at: np.ndarray, curves: np.ndarray
+) -> None:
+    """One thin line per item, coloured by difficulty within the range drawn."""
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    difficulty = bank.to_frame()["b"].to_numpy(float)
+    shown = np.nan_to_num(np.clip(difficulty, at.min(), at.max()))
+    scale = Normalize(shown.min(), shown.max())
+    mappable = ScalarMappable(scale, colormaps["viridis"])
+    alpha = 0.9 if len(bank) <= 40 else 0.35
+    for name, b, curve in zip(bank.item_ids, shown, curves, strict=True):
+        axes.plot(at, curve, label=name, color=mappable.to_rgba(b), linewidth=0.9, alpha=alpha)
+    figure.colorbar(mappable, ax=axes, label="Difficulty b (on the scale of θ)", fraction=0.05)
+
+
+def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":
+    """Test information and the standard error it implies, against ability.
+
+    Args:
+        bank: the calibrated items.
+        theta: abilities on the bank's scale; by default four SDs of its population either side.
+
+    Returns:
+        The figure: information above, 1 / sqrt(information) below; the shaded band is where
+        95 % of the calibration population lie if it is normal.
+
+    Raises:
+        InputError: when matplotlib is not installed.
+
+    Example:
+        >>> figure = information_curve(ItemBank.from_parameters(b=[-1.0, 0.0, 1.0]), [-1, 0, 1])
+        >>> figure.axes[0].lines[0].get_ydata().round(3).tolist()
+        [0.552, 0.643, 0.552]
+    """
+    figure = new_figure(6.8, 5.0)
+    from matplotlib.ticker import LogLocator
+
+    at = _abilities(bank, theta)
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    upper.plot(at, test_information(bank, at), color=COLOURS[0])
+    upper.set_ylabel("Information (1/θ²)")
+    upper.set_ylim(bottom=0)
+    lower.plot(at, expected_se(bank, at), color=COLOURS[1])
+    lower.set(xlabel="Ability θ", ylabel="Standard error of θ", yscale="log")
+    lower.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    lower.yaxis.set_major_formatter("{x:g}")
+    lower.minorticks_off()
+    half = 1.96 * bank.population_sd
+    for axes in (upper, lower):
+        low, high = bank.population_mean - half, bank.population_mean + half
+        axes.axvspan(low, high, color="#EEEEEE", zorder=0, linewidth=0)
+        axes.set_xlim(at.min(), at.max())
+        tidy(axes)
+    upper.set_title(
+        f"{bank.n_items} items; shaded: 95 % of the calibration population",
+        fontsize="medium",
+        loc="left",
+    )
+    return figure
+
+
+def headroom(table: pd.DataFrame) -> "Figure":
+    """Test sets beside each other: difficulty, discrimination, and headroom at the best subject.
+
+    Args:
+        table: what `irtcat.leaderboard.headroom` gave.
+
+    Returns:
+        The figure: one row per test set, in the table's order, the first on top. Lines reach from
+        the 5th to the 95th percentile of the items, thick ones from the 25th to the 75th, dots are
+        medians; the dashed line is the best subject's ability. Headroom has its 95 % interval.
+
+    Raises:
+        InputError: when the table lacks a column or has no rows, or matplotlib is missing.
+
+    Example:
+        >>> from irtcat import leaderboard
+        >>> bank = ItemBank.from_parameters(b=[-1.0, 0.0, 1.0, 2.0])
+        >>> table = leaderboard.headroom(bank, ["x", "x", "y", "y"], theta=1.0)
+        >>> [text.get_text() for text in headroom(table).axes[0].get_yticklabels()]
+        ['y', 'x']
+    """
+    wanted = ["headroom", "headroom_se", "theta"]
+    wanted += [f"{name}_{q}" for name in ("b", "a") for q in ("p05", "p25", "p50", "p75", "p95")]
+    absent = set(wanted) - set(table.columns)
+    if absent or not len(table):
+        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
+        raise argument_error("table", "what leaderboard.headroom gives", got)
+    figure = new_figure(8.4, 1.6 + 0.34 * len(table))
+    row = figure.subplots(1, 3, sharey=True)
+    place = np.arange(len(table))
+    for axes, name, colour in zip(row, ("b", "a"), COLOURS, strict=False):
+        low, first, middle, third, high = (
+            table[f"{name}_{q}"].to_numpy(float) for q in ("p05", "p25", "p50", "p75", "p95")
+        )
+        axes.hlines(place, low, high, color=colour, linewidth=1)
+        axes.hlines(place, first, third, color=colour, linewidth=4)
+        axes.plot(middle, place, "o", color="white", markeredgecolor=colour, markersize=5)
+    row[0].axvline(float(table["theta"].iloc[0]), color=GREY, linestyle="--", linewidth=1)
+    row[0].set_xlabel("Difficulty b (on the scale of θ)")
+    row[1].set_xlabel("Discrimination a")
+    score, error = (table[name].to_numpy(float) for name in ("headroom", "headroom_se"))
+    row[2].errorbar(
+        score, place, xerr=1.96 * np.nan_to_num(error), fmt="s", color=COLOURS[2], markersize=5
+    )
+    row[2].set_xlabel("Headroom: mean slope at the best θ")
+    row[2].set_xlim(left=min(0.0, float(np.nanmin(score))))
+    row[0].set_yticks(place, [str(name) for name in table.index])
+    row[0].invert_yaxis()
+    for axes in row:
+        tidy(axes)
+    return figure

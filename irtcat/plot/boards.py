@@ -1,0 +1,183 @@
+"""Figures of leaderboards: rank correlation against k, smallest gaps ranked right."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error, check_choice
+from irtcat.plot._style import line_style, new_figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["rank_correlation", "reliable_gaps"]
+
+METRICS = {
+    "kendall": "Kendall's tau-b",
+    "spearman": "Spearman's rho",
+    "pearson": "Pearson's r",
+    "mae": "Mean absolute error (percentage points)",
+    "rmse": "Root mean squared error (percentage points)",
+    "pairwise_under_2": "Pairs ranked right, true gap under 2 points (share)",
+    "pairwise_2_to_5": "Pairs ranked right, true gap of 2 to 5 points (share)",
+    "pairwise_over_5": "Pairs ranked right, true gap over 5 points (share)",
+    "top_overlap": "Best subjects told to be the best (share)",
+    "coverage": "Full scores within their interval (share)",
+    "width": "Width of the intervals (percentage points)",
+}
+ESTIMATORS = {
+    "mean": "Mean of the chosen items",
+    "weighted": "Weighted mean of the chosen items",
+    "irt": "IRT prediction of the full score",
+}
+
+
+def rank_correlation(
+    table: pd.DataFrame, metric: str = "kendall", estimator: str | None = None
+) -> "Figure":
+    """How well k items keep the full ranking: one line per strategy, a panel per estimator.
+
+    Args:
+        table: `Leaderboard.summary()`, or `Leaderboard.to_frame()`, which is averaged here.
+        metric: one of `irtcat.leaderboard.METRICS`.
+        estimator: draw this estimator only; by default each has its panel.
+
+    Returns:
+        The figure; the line is the mean over seeds, the band one standard deviation either side.
+
+    Raises:
+        InputError: when the table lacks a column or the estimator, holds several splits, or
+            when matplotlib is not installed.
+
+    Example:
+        >>> table = pd.DataFrame({
+        ...     "strategy": "random", "estimator": "mean", "k": [10, 10, 30, 30],
+        ...     "seed": [0, 1, 0, 1], "kendall": [0.7, 0.8, 0.8, 0.9],
+        ... })
+        >>> rank_correlation(table).axes[0].lines[0].get_xydata().round(2).tolist()
+        [[10.0, 0.75], [30.0, 0.85]]
+    """
+    check_choice("metric", metric, METRICS)
+    table = _summarised(table, metric)
+    present = table["estimator"].unique().tolist()
+    if estimator is not None:
+        check_choice("estimator", estimator, present)
+    panels = present if estimator is None else [estimator]
+    strategies = table["strategy"].unique().tolist()
+    figure = new_figure(2.4 + 3.6 * len(panels), 4.2)
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, name in zip(row, panels, strict=True):
+        _draw_strategies(axes, table[table["estimator"] == name], strategies)
+        axes.set_title(ESTIMATORS.get(name, name), fontsize="medium", loc="left")
+        axes.set_xlabel("Items run, k")
+    row[0].set_ylabel(METRICS[metric] + _with_what(metric))
+    handles, labels = row[0].get_legend_handles_labels()
+    title = "Strategy" + _band_text(table)
+    figure.legend(handles, labels, loc="outside right upper", title=title, frameon=False)
+    return figure
+
+
+def _summarised(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Mean and SD over the seeds per strategy, estimator and k, as columns."""
+    keys = ["strategy", "estimator", "k"]
+    flat = table.reset_index() if set(keys) & set(table.index.names) else table
+    absent = {*keys, metric} - set(flat.columns)
+    if absent or not len(flat):
+        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
+        raise argument_error("table", "what Leaderboard.summary() gives", got)
+    if f"{metric}_sd" in flat:
+        return flat.assign(mean=flat[metric], spread=flat[f"{metric}_sd"])
+    splits = flat["split"].unique().tolist() if "split" in flat else []
+    if len(splits) > 1:
+        raise argument_error("table", "of one split", splits, "Choose its rows first.")
+    groups = flat.groupby(keys, sort=False)[metric]
+    parts = {"mean": groups.mean(), "spread": groups.std(), "n_seeds": groups.size()}
+    return pd.DataFrame(parts).reset_index()
+
+
+def _band_text(table: pd.DataFrame) -> str:
+    """What line and band are, where there is more than one seed."""
+    n = int(table["n_seeds"].max()) if "n_seeds" in table else 1
+    return f"\n(mean ± SD, {n} seeds)" if n > 1 else ""
+
+
+def _with_what(metric: str) -> str:
+    """What a correlation is with; an error says it in its name."""
+    return " with the full ranking" if metric in ("kendall", "spearman", "pearson") else ""
+
+
+def _draw_strategies(axes: "Axes", table: pd.DataFrame, strategies: list[str]) -> None:
+    """The mean over seeds of each strategy against k, with a band."""
+    for number, strategy in enumerate(strategies):
+        rows = table[table["strategy"] == strategy].sort_values("k")
+        at, mean, spread = (rows[name].to_numpy(float) for name in ("k", "mean", "spread"))
+        style = line_style(number)
+        axes.plot(at, mean, label=strategy, markersize=5, **style)
+        if (spread > 0).any():
+            low, high = mean - spread, mean + spread
+            axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
+    ticks = np.unique(table["k"].to_numpy(float))
+    if ticks[-1] / ticks[0] > 30:
+        axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
+    axes.minorticks_off()
+    tidy(axes)
+
+
+def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure":
+    """The smallest gap that k items rank right: one line per strategy, a panel per estimator.
+
+    Args:
+        table: what `irtcat.leaderboard.reliable_gaps` gave.
+        estimator: draw this estimator only; by default each has its panel.
+
+    Returns:
+        The figure, both axes logarithmic; the band is the bootstrap interval. Gaps that are not
+        finite are left out.
+
+    Raises:
+        InputError: when the table lacks a column or the estimator, or matplotlib is missing.
+
+    Example:
+        >>> index = pd.MultiIndex.from_product([["random"], ["mean"], [25, 100]],
+        ...     names=["strategy", "estimator", "k"])
+        >>> table = pd.DataFrame({"gap": [8.0, 4.0], "lower": [7.0, 3.0], "upper": 9.0}, index)
+        >>> reliable_gaps(table).axes[0].lines[0].get_xydata().tolist()
+        [[25.0, 8.0], [100.0, 4.0]]
+    """
+    flat = table.reset_index()
+    absent = {"strategy", "estimator", "k", "gap", "lower", "upper"} - set(flat.columns)
+    if absent or not len(flat):
+        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
+        raise argument_error("table", "what leaderboard.reliable_gaps gives", got)
+    present = flat["estimator"].unique().tolist()
+    if estimator is not None:
+        check_choice("estimator", estimator, present)
+    panels = present if estimator is None else [estimator]
+    figure = new_figure(2.4 + 3.6 * len(panels), 4.2)
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    strategies = flat["strategy"].unique().tolist()
+    for axes, name in zip(row, panels, strict=True):
+        part = flat[flat["estimator"] == name]
+        for number, strategy in enumerate(strategies):
+            rows = part[(part["strategy"] == strategy) & np.isfinite(part["gap"])].sort_values("k")
+            at, gap, low, high = (
+                rows[column].to_numpy(float) for column in ("k", "gap", "lower", "upper")
+            )
+            style = line_style(number)
+            axes.plot(at, gap, label=strategy, markersize=5, **style)
+            high = np.where(np.isfinite(high), high, gap)
+            axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
+        axes.set(xscale="log", yscale="log", xlabel="Items run, k")
+        ticks = np.unique(part["k"].to_numpy(float))
+        axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
+        axes.minorticks_off()
+        axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+        axes.set_title(ESTIMATORS.get(name, name), fontsize="medium", loc="left")
+        tidy(axes)
+    row[0].set_ylabel("Smallest gap ranked right (points)")
+    handles, labels = row[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", title="Strategy", frameon=False)
+    return figure

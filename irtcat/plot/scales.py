@@ -1,0 +1,119 @@
+"""Figures of evaluation scales: the model's curves beside the empirical ones, ability and score."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error
+from irtcat.plot._style import COLOURS, GREY, new_figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["ability_against_correct", "empirical_curves"]
+
+COLUMNS = 4
+MOST_PANELS = 40
+
+
+def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
+    """One small panel an item: the model's curve and the smoothed share of right answers.
+
+    Args:
+        table: what `irtcat.diagnose.empirical_curves` returns, or `irtcat.scale.Scale.curves`,
+            whose column ``status`` tells removed items (drawn in another colour and dashed).
+        items: ids of the items drawn; by default the first 40.
+
+    Returns:
+        The figure; the model's curve is solid, the empirical one dotted in its band.
+
+    Raises:
+        InputError: for a table without these columns, naming an unknown item, or when matplotlib
+            is not installed.
+
+    Example:
+        >>> from irtcat import fit
+        >>> from irtcat.datasets import load
+        >>> from irtcat.diagnose import empirical_curves as table_of
+        >>> r = load("lsat7")
+        >>> figure = empirical_curves(table_of(fit(r, "2pl").bank, r, smoother="spline"))
+        >>> [axes.get_title() for axes in figure.axes]
+        ['item1', 'item2', 'item3', 'item4', 'item5']
+
+    References:
+        Lalor, Wu & Yu (2016), figures 2 and 3.
+    """
+    need = {"item", "theta", "observed", "lower", "upper", "expected"}
+    if not isinstance(table, pd.DataFrame) or not need <= set(table.columns):
+        raise argument_error("table", f"one with the columns {', '.join(sorted(need))}", table)
+    names = list(dict.fromkeys(table["item"].astype(str)))
+    wanted = names[:MOST_PANELS] if items is None else [str(item) for item in items]
+    unknown = [name for name in wanted if name not in set(names)]
+    if unknown or not wanted:
+        raise argument_error("items", "ids of items in the table", unknown or items)
+    n_rows = -(-len(wanted) // COLUMNS)
+    figure = new_figure(2.2 * COLUMNS, 1.9 * n_rows)
+    grid = figure.subplots(n_rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes, name in zip(grid, wanted, strict=False):
+        _draw_item(axes, table[table["item"].astype(str) == name], name)
+    for axes in grid[len(wanted) :]:
+        axes.remove()
+    figure.supxlabel("Ability θ")
+    figure.supylabel("Probability of a right answer")
+    return figure
+
+
+def _draw_item(axes: "Axes", rows: pd.DataFrame, name: str) -> None:
+    """One item's panel; of items in categories a line each."""
+    gone = "status" in rows and (rows["status"] == "removed").any()
+    for number, (_, part) in enumerate(
+        rows.groupby("category") if "category" in rows else [(1, rows)]
+    ):
+        colour = COLOURS[(1 if gone else 0) if number == 0 else (number + 1) % len(COLOURS)]
+        theta = part["theta"].to_numpy(float)
+        axes.fill_between(
+            theta, part["lower"], part["upper"], color=colour, alpha=0.15, linewidth=0
+        )
+        axes.plot(theta, part["expected"], "--" if gone else "-", color=colour, linewidth=1.4)
+        axes.plot(theta, part["observed"], ":", color="black", linewidth=1.2)
+    axes.set_title(f"{name} (removed)" if gone else name, fontsize=8)
+    axes.set_ylim(-0.02, 1.02)
+    tidy(axes)
+
+
+def ability_against_correct(abilities: pd.DataFrame) -> "Figure":
+    """Each subject's ability against its number of right answers.
+
+    Args:
+        abilities: `irtcat.scale.Scale.abilities`: columns theta and number_correct.
+
+    Returns:
+        The figure: subjects with the same number of right answers differ by which they got right.
+
+    Raises:
+        InputError: for a table without these columns, or when matplotlib is not installed.
+
+    Example:
+        >>> table = pd.DataFrame({"theta": [-1.0, 0.2, 0.4], "number_correct": [2, 5, 5]})
+        >>> len(ability_against_correct(table).axes)
+        1
+
+    References:
+        Lalor, Wu & Yu (2016), figure 4.
+    """
+    need = {"theta", "number_correct"}
+    if not isinstance(abilities, pd.DataFrame) or not need <= set(abilities.columns):
+        raise argument_error(
+            "abilities", "one with the columns number_correct and theta", abilities
+        )
+    figure = new_figure(6.0, 4.0)
+    axes = figure.subplots()
+    right = abilities["number_correct"].to_numpy(float)
+    jitter = np.random.default_rng(0).uniform(-0.25, 0.25, len(right))  # of equal ones, to be seen
+    axes.plot(right + jitter, abilities["theta"], "o", markersize=3, alpha=0.35, color=COLOURS[0])
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.set(xlabel="Number of right answers", ylabel="Ability θ")
+    tidy(axes)
+    return figure

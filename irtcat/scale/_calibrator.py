@@ -1,0 +1,86 @@
+"""Refitting with fewer and fewer items without compiling for every number of them."""
+
+from typing import Any
+
+import numpy as np
+
+from irtcat._types import BoolArray
+from irtcat.bank import ItemBank
+from irtcat.fitting import Fit, fit
+from irtcat.responses import Responses
+
+__all__ = ["Calibrator", "one_model"]
+
+LOG_2 = float(np.log(2.0))
+
+
+class Calibrator:
+    """Fits of any of a table's items, for right/wrong ones always in the same shape.
+
+    An item that does not take part has its slope and intercept fixed at 0: whatever was answered,
+    it multiplies the likelihood by 1/2 an answer, tells nothing of abilities, and is taken off the
+    log-likelihood again. An item without guessing is a 3PL item with c fixed at 0. So the same
+    compiled program serves all rounds (and all scales, once they are filled up to one width), and
+    log-likelihoods of nested models differ by nothing but their parameters.
+
+    Args:
+        responses: right/wrong, or in categories (which take the graded model, compiled anew).
+        width: fill up to so many items.
+    """
+
+    def __init__(self, responses: Responses, width: int | None = None):
+        self.responses = responses
+        self.item_ids = [str(name) for name in responses.item_ids]
+        self.right_wrong = responses.n_categories == 2 and responses.trials is None
+        self._filled = responses
+        spare = 0 if width is None or not self.right_wrong else width - responses.n_items
+        if spare > 0:
+            values = np.asarray(responses.values)
+            extra = np.zeros((responses.n_subjects, spare), values.dtype)
+            extra[::2] = 1  # never constant; its parameters are fixed all the same
+            names = self.item_ids + [f"(filler {number})" for number in range(spare)]
+            X = np.hstack([values, extra])
+            X = X if responses.is_fractional else np.where(X < 0, -1, X)
+            self._filled = Responses.from_array(X, responses.subject_ids, names)
+
+    def fit(self, kept: BoolArray, guessing: BoolArray, errors: str = "none") -> tuple[Fit, float]:
+        """The calibration of the kept items, and its log-likelihood without the others'."""
+        if not self.right_wrong:
+            found = fit(
+                self.responses.subset(items=np.flatnonzero(kept)), "graded", standard_errors=errors
+            )
+            return found, found.log_likelihood
+        names = [str(name) for name in self._filled.item_ids]
+        out = np.ones(len(names), bool)
+        out[: len(kept)] = ~kept
+        sharp = np.ones(len(names), bool)
+        sharp[: len(kept)] = ~(kept & guessing)
+        zero: dict[str, Any] = {"c": {names[j]: 0.0 for j in np.flatnonzero(sharp)}}
+        if out.any():
+            idle = {names[j]: 0.0 for j in np.flatnonzero(out)}
+            zero |= {"slope": idle, "intercept": idle}
+        found = fit(
+            self._filled, "3pl", fixed=zero, priors={"c": None}, standard_errors=errors,
+            precision="float64",
+        )  # fmt: skip
+        idle_answers = self._filled.observed[:, out].sum()
+        return found, found.log_likelihood + LOG_2 * float(idle_answers)
+
+    def bank(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
+        """The kept items, calibrated, with standard errors; whether the fit converged."""
+        found, _ = self.fit(kept, guessing, errors="block")
+        return found.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)]), found.converged
+
+
+def one_model(responses: Responses, guessing: BoolArray) -> Fit:
+    """The final calibration: 2PL, 3PL or both; graded where answers are in categories."""
+    if responses.n_categories != 2:
+        return fit(responses, "graded")
+    if not guessing.any():
+        return fit(responses, "2pl")
+    priors = {"c": None}
+    if guessing.all():
+        return fit(responses, "3pl", priors=priors)
+    ids = np.asarray(responses.item_ids)
+    split = {"2pl": ids[~guessing].tolist(), "3pl": ids[guessing].tolist()}
+    return fit(responses, split, priors=priors)

@@ -1,0 +1,114 @@
+"""Which items go into which scale: by the factors that were found, or by groups that are given."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error
+from irtcat.diagnose import ParallelAnalysis, factors, parallel_analysis
+from irtcat.responses import Responses
+from irtcat.scale._rules import Record
+
+__all__ = ["Split", "item_labels", "split_items"]
+
+ALL = "all"
+
+
+class Split(NamedTuple):
+    """The parts of the table that become scales.
+
+    Attributes:
+        parts: name of the scale -> positions of its items.
+        n_factors: how many factors the parallel analysis found; None where it was not run.
+        analysis: the parallel analysis, or None.
+        loadings: rotated loadings, where there are several factors; or None.
+        how: "factors", "groups" or "one".
+    """
+
+    parts: dict[str, np.ndarray]
+    n_factors: int | None
+    analysis: ParallelAnalysis | None
+    loadings: pd.DataFrame | None
+    how: str
+
+
+def item_labels(responses: Responses, groups: Any) -> np.ndarray:
+    """The group of each item, as text; None stands for no group.
+
+    Args:
+        responses: with the items' metadata, where ``groups`` names a column of it.
+        groups: a column, a mapping or Series by item id, or one label an item.
+
+    Raises:
+        InputError: for an unknown column, labels that do not fit the items, or no label at all.
+    """
+    ids = [str(name) for name in responses.item_ids]
+    if isinstance(groups, str):
+        if groups not in responses.items.columns:
+            have = ", ".join(map(str, responses.items.columns)) or "none"
+            raise argument_error("groups", f"a column of the items' metadata ({have})", groups)
+        values = responses.items[groups].tolist()
+    elif isinstance(groups, (Mapping, pd.Series)):
+        table = {str(name): label for name, label in dict(groups).items()}
+        unknown = [name for name in table if name not in set(ids)]
+        if unknown:
+            raise argument_error("groups", "a mapping of items of the responses", unknown[0])
+        values = [table.get(name) for name in ids]
+    else:
+        values = list(groups)
+        if len(values) != len(ids):
+            raise argument_error("groups", f"one label for each of {len(ids)} items", len(values))
+    labels = np.array([None if pd.isna(v) else str(v) for v in values], dtype=object)
+    if all(label is None for label in labels):
+        raise argument_error("groups", "such that an item has one", "none")
+    return labels
+
+
+def split_items(
+    responses: Responses,
+    usable: np.ndarray,
+    groups: Any,
+    n_factors: int | None,
+    rotation: str,
+    seed: int,
+    record: Record,
+) -> Split:
+    """The parts, by given groups or by the factor on which an item loads most."""
+    analysis = None
+    found = n_factors
+    if n_factors is None and len(usable) > 2:
+        analysis = parallel_analysis(responses.subset(items=usable), seed=seed)
+        found = analysis.n_factors
+        first = float(analysis.to_frame()["eigenvalue"].iloc[0])
+        record.add(
+            "", 0, "", "factors by parallel analysis", found, np.nan, np.nan,
+            f"eigenvalues above the 95th percentile of shuffled data (largest {first:.2f})", "note",
+        )  # fmt: skip
+    if groups is not None:
+        labels = item_labels(responses, groups)
+        parts = {
+            str(label): usable[labels[usable] == label]
+            for label in dict.fromkeys(labels[usable])
+            if label is not None
+        }
+        for item in usable[[labels[j] is None for j in usable]]:
+            name = str(responses.item_ids[item])
+            record.add("", 0, name, "group", np.nan, np.nan, np.nan, "none given", "drop")
+        return Split(parts, found, analysis, None, "groups")
+    if found is None or found <= 1:
+        return Split({ALL: usable}, found, analysis, None, "one")
+    table = factors(responses.subset(items=usable), found, rotation).loadings
+    names = [column for column in table.columns if column.startswith("F")]
+    strongest = table[names].abs().to_numpy().argmax(axis=1)
+    at = pd.Index([str(name) for name in responses.item_ids]).get_indexer(table.index.astype(str))
+    parts = {name: at[strongest == number] for number, name in enumerate(names)}
+    for item, number in zip(table.index, strongest, strict=True):
+        value = float(table.loc[item, names[number]])
+        record.add(
+            names[number], 0, str(item), "loading", value, np.nan, np.nan,
+            f"largest of {found} ({rotation})", "assign",
+        )  # fmt: skip
+    return Split({name: part for name, part in parts.items() if len(part)}, found, analysis, table,
+                 "factors")  # fmt: skip

@@ -1,0 +1,100 @@
+"""The report of the scale pipeline, as Markdown."""
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from irtcat.scale._result import Scale, Scales
+
+__all__ = ["report"]
+
+
+def report(scales: "Scales") -> str:
+    """What was done and what came of it, in the order it happened."""
+    lines = ["# Evaluation scales", ""]
+    items = sum(len(scale.items) for scale in scales.scales.values())
+    kept = sum(len(scale.retained) for scale in scales.scales.values())
+    lines += [
+        f"{kept} of {items} items were retained, on the answers of {scales.n_subjects} subjects.",
+        "",
+    ]
+    lines += [_factor_text(scales), ""]
+    table = scales.to_frame().reset_index()
+    columns = ["scale", "items", "retained", "with_guessing", "a_min", "a_max", "b_min", "b_max"]
+    columns += [c for c in ("reliability_marginal", "rmsea") if c in table]
+    lines += [*markdown(table[[c for c in columns if c in table]]), ""]
+    for scale in scales.scales.values():
+        lines += _one(scales, scale)
+    rules = ", ".join(f"{name} = {value}" for name, value in vars(scales.rules).items())
+    lines += ["## Thresholds", "", rules, ""]
+    return "\n".join(lines)
+
+
+def _factor_text(scales: "Scales") -> str:
+    how = {
+        "groups": "The items were split by the groups given.",
+        "factors": "The items were split by the factor on which they load most.",
+        "one": "All items make one scale.",
+    }[scales.split]
+    if scales.n_factors is None:
+        return how
+    plural = "factor" if scales.n_factors == 1 else "factors"
+    return f"Parallel analysis of the correlations finds {scales.n_factors} {plural}. {how}"
+
+
+def _one(scales: "Scales", scale: "Scale") -> list[str]:
+    lines = [f"## {scale.name}", "", f"Status: {scale.status}.", ""]
+    if scale.factors is not None:
+        lines += ["One ability or two (3PL):", ""]
+        shown = scale.factors.reset_index()
+        wanted = ["n_factors", "log_likelihood", "n_parameters", "aic", "bic", "x2", "df", "p"]
+        lines += [*markdown(shown[[c for c in wanted if c in shown]]), ""]
+    own = scales.decisions[scales.decisions["scale"] == scale.name]
+    dropped = own[own["action"] == "drop"]
+    if len(dropped):
+        lines += [f"Dropped in {scale.n_rounds} rounds:", ""]
+        lines += [*markdown(dropped.drop(columns=["scale", "action"])), ""]
+    else:
+        lines += ["No item was dropped.", ""]
+    if scale.bank is None:
+        return lines
+    lines += ["Retained:", ""]
+    kept = scale.items[scale.items["status"] == "retained"].reset_index()
+    wanted = [
+        "item",
+        "model",
+        "proportion_correct",
+        "a",
+        "b",
+        "c",
+        "communality",
+        "s_x2",
+        "df",
+        "p",
+    ]
+    lines += [*markdown(kept[[c for c in wanted if c in kept]]), ""]
+    if scale.fit is not None:
+        lines += [f"Fit of the whole: {scale.fit}.", ""]
+    told = ", ".join(f"{name} {value:.3f}" for name, value in scale.reliability.items())
+    best = scale.information.sort_values("information").iloc[-1]
+    lines += [
+        f"Reliability: {told}. Most information at ability {best['theta']:.2f} "
+        f"(standard error {best['se']:.2f}).",
+        "",
+    ]
+    return lines
+
+
+def markdown(table: pd.DataFrame) -> list[str]:
+    """A table's lines; numbers to three decimals, nothing where there is no number."""
+
+    def text(value: object) -> str:
+        if isinstance(value, float):
+            return "" if value != value else f"{value:.3f}".rstrip("0").rstrip(".")
+        return str(value).replace("|", "\\|")
+
+    head = "| " + " | ".join(map(str, table.columns)) + " |"
+    rule = "|" + " --- |" * table.shape[1]
+    rows = ["| " + " | ".join(map(text, row)) + " |" for row in table.itertuples(index=False)]
+    return [head, rule, *rows]
