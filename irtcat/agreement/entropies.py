@@ -176,7 +176,7 @@ def mutual_information(
         >>> round(mutual_information(joint), 4), round(mutual_information(merged), 4)
         (0.0836, 0.0574)
         >>> round(mutual_information(joint, normalise="gold"), 4)
-        0.0586
+        0.0585
 
     References:
         Bergmair (2009), TextInfer workshop, section 5 and Figure 2 (which gives H(G | L) = 1.3703

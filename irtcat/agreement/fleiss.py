@@ -57,8 +57,8 @@ def fleiss_kappa_test(
     questions. ``null_se`` holds if raters label at random (Fleiss, Nee & Landis 1979): ``2 / (N n
     (n - 1)) * (s^2 - sum p_j q_j (q_j - p_j)) / s^2`` with ``s = sum p_j q_j``, for N units with n
     ratings each; it gives z and the p-value of kappa = 0. ``se`` is that of units drawn from a
-    population, by linearisation, and gives the interval; it is Gwet's (2014) where numbers of ratings
-    are equal.
+    population, by linearisation, and gives the interval; it is Gwet's (2014) where numbers of
+    ratings are equal.
 
     Args:
         ratings: as in `fleiss_kappa`.
