@@ -1,5 +1,6 @@
 """Rank and product-moment correlation of two lists of numbers, with p-values and intervals."""
 
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -227,7 +228,9 @@ def p_value(method: str, x: FloatArray, y: FloatArray) -> float:
     return float(2 * student.sf(abs(r) * np.sqrt((n - 2) / ((1 - r) * (1 + r))), n - 2))
 
 
+@functools.cache
 def _orders(n: int) -> np.ndarray:
+    """All orders of n things, a row each; kept for the next pair of columns."""
     return np.array(list(itertools.permutations(range(n))))
 
 
