@@ -171,7 +171,7 @@ def correlation_test(
             list that is constant.
 
     Example:
-        >>> found = correlation_test([1, 2, 3, 4, 5, 6], [1, 3, 2, 4, 6, 5], "kendall")
+        >>> found = correlation_test([1, 2, 3, 4, 5, 6], [1, 3, 2, 4, 6, 5], resamples=200)
         >>> round(found.value, 4), round(found.p_value, 4)
         (0.7333, 0.0556)
 

@@ -180,7 +180,7 @@ def test_weights_are_repetitions(pair, seed):
         assert measure(x, y, weights=times) == pytest.approx(measure(*long), abs=1e-12)
 
 
-@few
+@settings(max_examples=20, deadline=None)
 @given(lists)
 def test_tables_are_lists(pair):
     x, y = pair

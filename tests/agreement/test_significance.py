@@ -77,7 +77,7 @@ def test_interval_is_that_of_scipys_bootstrap():
             lambda a, b: stats.pearsonr(a, b).statistic,
             paired=True,
             vectorized=False,
-            n_resamples=1000,
+            n_resamples=500,
             method=method,
             rng=np.random.default_rng(2),
         )
