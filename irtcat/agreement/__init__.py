@@ -1,0 +1,92 @@
+"""How far labels, raters, rankings and scores agree; arrays in, numbers out.
+
+| question | functions |
+|---|---|
+| is a labelling right? | `accuracy`, `conditioned_accuracies`, `balanced_accuracy`, `joint_table` |
+| what does it tell, in bits? | `entropy`, `conditional_entropy`, `mutual_information` |
+| all of that at once | `label_agreement` |
+| do two raters agree beyond chance? | `cohen_kappa`, `cohen_kappa_test` |
+| do many? | `fleiss_kappa`, `fleiss_kappa_test`, `krippendorff_alpha`, `majority_labels` |
+| is confidence well placed? | `confidence_weighted_score`, `confidence_weights` |
+| is a ranking right? | `average_precision`, `top_overlap` |
+| are scores in the same order? | `kendall_tau_b`, `spearman`, `pearson`, `pairwise_accuracy` |
+| is that chance? | `correlation_test`, `correlation_matrix`, `holm`, `benjamini_hochberg` |
+| how sure is any of it? | `bootstrap_interval` |
+"""
+
+from irtcat.agreement._corrections import benjamini_hochberg, holm
+from irtcat.agreement.accuracies import (
+    accuracy,
+    balanced_accuracy,
+    conditioned_accuracies,
+    joint_table,
+)
+from irtcat.agreement.confidences import (
+    average_precision,
+    confidence_weighted_score,
+    confidence_weights,
+)
+from irtcat.agreement.correlations import (
+    Correlation,
+    correlation_test,
+    kendall_tau_b,
+    pearson,
+    spearman,
+)
+from irtcat.agreement.entropies import (
+    conditional_entropies,
+    conditional_entropy,
+    entropy,
+    label_agreement,
+    mutual_information,
+)
+from irtcat.agreement.fleiss import fleiss_kappa, fleiss_kappa_test
+from irtcat.agreement.kappas import Kappa, cohen_kappa, cohen_kappa_test
+from irtcat.agreement.krippendorff import krippendorff_alpha
+from irtcat.agreement.majorities import majority_labels, majority_share
+from irtcat.agreement.matrices import CorrelationMatrix, correlation_matrix
+from irtcat.agreement.orderings import (
+    mean_absolute_error,
+    pairwise_accuracy,
+    root_mean_squared_error,
+    top_overlap,
+)
+from irtcat.agreement.resampling import BootstrapInterval, bootstrap_interval
+
+__all__ = [
+    "BootstrapInterval",
+    "Correlation",
+    "CorrelationMatrix",
+    "Kappa",
+    "accuracy",
+    "average_precision",
+    "balanced_accuracy",
+    "benjamini_hochberg",
+    "bootstrap_interval",
+    "cohen_kappa",
+    "cohen_kappa_test",
+    "conditional_entropies",
+    "conditional_entropy",
+    "conditioned_accuracies",
+    "confidence_weighted_score",
+    "confidence_weights",
+    "correlation_matrix",
+    "correlation_test",
+    "entropy",
+    "fleiss_kappa",
+    "fleiss_kappa_test",
+    "holm",
+    "joint_table",
+    "kendall_tau_b",
+    "krippendorff_alpha",
+    "label_agreement",
+    "majority_labels",
+    "majority_share",
+    "mean_absolute_error",
+    "mutual_information",
+    "pairwise_accuracy",
+    "pearson",
+    "root_mean_squared_error",
+    "spearman",
+    "top_overlap",
+]

@@ -1,0 +1,101 @@
+"""P-values of many tests at once: Holm's and Benjamini and Hochberg's adjustments."""
+
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import argument_error, check_choice
+from irtcat._types import FloatArray
+
+__all__ = ["CORRECTIONS", "adjust", "benjamini_hochberg", "holm"]
+
+
+def holm(p: Any) -> FloatArray:
+    """Holm's step-down p-values, which bound the chance of any false rejection.
+
+    With the m p-values in rising order, ``adjusted_(i) = max over j <= i of min(1, (m + 1 - j)
+    p_(j))``. Valid whatever the dependence between the tests.
+
+    Args:
+        p: p-values in [0, 1], of any shape; NaN where there was no test, which is kept and not
+            counted in m.
+
+    Returns:
+        Adjusted p-values in the same shape.
+
+    Raises:
+        InputError: for a value outside [0, 1].
+
+    Example:
+        >>> holm([0.01, 0.04, float("nan"), 0.03]).round(3).tolist()
+        [0.03, 0.06, nan, 0.06]
+
+    References:
+        Holm (1979), Scandinavian Journal of Statistics 6, 65-70.
+    """
+    values, order = _tests(p)
+    steps = np.arange(len(order), 0, -1) * values.ravel()[order]
+    return _placed(values, order, np.maximum.accumulate(steps))
+
+
+def benjamini_hochberg(p: Any) -> FloatArray:
+    """Benjamini and Hochberg's p-values, which bound the share of false rejections.
+
+    With the m p-values in rising order, ``adjusted_(i) = min over j >= i of min(1, m p_(j) / j)``.
+    Valid for tests that are independent or positively dependent.
+
+    Args:
+        p: p-values in [0, 1], of any shape; NaN where there was no test, which is kept and not
+            counted in m.
+
+    Returns:
+        Adjusted p-values in the same shape.
+
+    Raises:
+        InputError: for a value outside [0, 1].
+
+    Example:
+        >>> benjamini_hochberg([0.01, 0.04, float("nan"), 0.03]).round(3).tolist()
+        [0.03, 0.04, nan, 0.04]
+
+    References:
+        Benjamini & Hochberg (1995), Journal of the Royal Statistical Society B 57, 289-300.
+    """
+    values, order = _tests(p)
+    steps = values.ravel()[order] * (len(order) / np.arange(1, len(order) + 1))
+    return _placed(values, order, np.minimum.accumulate(steps[::-1])[::-1])
+
+
+def adjust(p: Any, correction: str) -> FloatArray:
+    """P-values adjusted as ``correction`` names it: one of `CORRECTIONS`."""
+    check_choice("correction", correction, CORRECTIONS)
+    return CORRECTIONS[correction](p)
+
+
+def _unadjusted(p: Any) -> FloatArray:
+    """The p-values as they are, checked."""
+    return _tests(p)[0]
+
+
+CORRECTIONS = {"none": _unadjusted, "holm": holm, "benjamini-hochberg": benjamini_hochberg}
+
+
+def _tests(p: Any) -> tuple[FloatArray, np.ndarray]:
+    """The p-values, checked, and the flat positions of those that are not NaN, in rising order."""
+    try:
+        values = np.array(p, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise argument_error("p", "p-values", p) from None
+    bad = (values < 0) | (values > 1)
+    if bad.any():
+        raise argument_error("p", "p-values between 0 and 1", values[bad][0])
+    flat = values.ravel()
+    order = np.argsort(flat, kind="stable")  # NaN last
+    return values, order[: np.count_nonzero(~np.isnan(flat))]
+
+
+def _placed(values: FloatArray, order: np.ndarray, adjusted: FloatArray) -> FloatArray:
+    """The adjusted p-values at their places, NaN elsewhere."""
+    out = np.full(values.size, np.nan)
+    out[order] = np.minimum(adjusted, 1.0)
+    return out.reshape(values.shape)

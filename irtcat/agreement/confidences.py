@@ -1,0 +1,175 @@
+"""Confidence: weights from its ranks, the confidence-weighted score, average precision."""
+
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import argument_error, check_choice
+from irtcat._types import FloatArray
+from irtcat.agreement._labels import code_labels, label_list, read_joint
+from irtcat.agreement._lists import number_vector
+
+__all__ = ["SCHEMES", "average_precision", "confidence_weighted_score", "confidence_weights"]
+
+
+def confidence_weights(confidence: Any, scheme: str = "linear") -> FloatArray:
+    """Weights of the observations from the ranks of a system's confidence in its answers.
+
+    With rank 1 for the most confident of N answers, ``P(X = x_i)`` is ``(N + 1 - rank) / (N (N +
+    1) / 2)`` (linear) or ``sum of 1 / r for r from rank to N, over N`` (harmonic). Answers with the
+    same confidence share the mean weight of their ranks. A system can rank its answers, and not
+    put all of the weight on one. Under harmonic weights `accuracy` is the
+    `confidence_weighted_score`.
+
+    Args:
+        confidence: a finite number per observation, greater is more confident.
+        scheme: ``"linear"`` or ``"harmonic"``.
+
+    Returns:
+        Weights above 0 that sum to 1, to be passed as ``weights`` to `accuracy`, `cohen_kappa`,
+        `entropy`, `mutual_information` and others. Confidence weights that a system tells itself
+        are passed to these directly.
+
+    Raises:
+        InputError: for an empty list or a value not finite, or another scheme.
+
+    Example:
+        >>> weights = confidence_weights([0.9, 0.2, 0.6])
+        >>> weights.round(4).tolist()
+        [0.5, 0.1667, 0.3333]
+        >>> confidence_weights([0.9, 0.2, 0.6], "harmonic").round(4).tolist()
+        [0.6111, 0.1111, 0.2778]
+
+    References:
+        Bergmair (2009), TextInfer workshop, section 5.3 (weights that fall with the rank).
+    """
+    check_choice("scheme", scheme, SCHEMES)
+    vector = _confidences(confidence)
+    by_rank = SCHEMES[scheme](len(vector))
+    order = np.argsort(-vector, kind="stable")
+    _, block = np.unique(-vector[order], return_inverse=True)
+    shared = np.bincount(block, by_rank) / np.bincount(block)
+    weights = np.empty(len(vector))
+    weights[order] = shared[block]
+    return weights / weights.sum()
+
+
+def confidence_weighted_score(
+    gold: Any, system: Any, confidence: Any, *, labels: Any = None
+) -> float:
+    """Mean over i of the accuracy on the i answers of highest confidence.
+
+    ``(1 / N) sum_i (right among the first i) / i``: being right counts more where the system is
+    confident. Over answers of the same confidence it is the mean of all their orders.
+
+    Args:
+        gold: labels.
+        system: as many labels.
+        confidence: a finite number per answer, greater is more confident.
+        labels: the labels in order.
+
+    Returns:
+        From 0 to 1.
+
+    Raises:
+        InputError: as `accuracy`, and for unusable confidences.
+
+    Example:
+        >>> round(confidence_weighted_score(["E", "C", "U"], ["E", "C", "C"], [0.9, 0.8, 0.1]), 4)
+        0.8889
+
+    References:
+        Dagan, Glickman & Magnini (2006), The PASCAL Recognising Textual Entailment Challenge.
+    """
+    weights = confidence_weights(confidence, "harmonic")
+    joint = read_joint(gold, system, labels, weights)
+    return float(np.clip(np.trace(joint.p), 0.0, 1.0))
+
+
+def average_precision(
+    gold: Any, confidence: Any, positive: Any = 1, cutoffs: str = "positives"
+) -> float:
+    """Mean precision of the cut-offs of a ranking by confidence that the label is positive.
+
+    The precision at rank r is the share of positives among the first r. Its mean is over the ranks
+    of the positives, as in information retrieval, so that 1 is a perfect ranking; or over all
+    ranks (Bergmair's definition). Over equal confidences it is the mean of all their orders.
+
+    Args:
+        gold: labels.
+        confidence: a finite number per observation that its label is ``positive``, not that an
+            answer is right.
+        positive: the label that is to be ranked first.
+        cutoffs: ``"positives"`` or ``"all"``.
+
+    Returns:
+        From 0 to 1.
+
+    Raises:
+        InputError: where no label is positive; lists are empty, of different length or with a
+            value not finite.
+
+    Example:
+        >>> round(average_precision(["E", "C", "E"], [0.9, 0.8, 0.1], positive="E"), 4)
+        0.8333
+        >>> round(average_precision(["E", "C", "E"], [0.9, 0.8, 0.1], "E", cutoffs="all"), 4)
+        0.7222
+
+    References:
+        Voorhees & Harman (1999), TREC-7; Giampiccolo et al. (2007), the third PASCAL challenge
+        (over positives). Bergmair (2009), TextInfer workshop, section 4 (over all; and why not to
+        report it for labellings).
+    """
+    check_choice("cutoffs", cutoffs, ("positives", "all"))
+    vector = _confidences(confidence)
+    values = label_list("gold", gold)
+    if len(values) != len(vector):
+        must = f"as long as gold ({len(values)} labels)"
+        raise argument_error("confidence", must, f"{len(vector)} numbers")
+    codes, order = code_labels(values, None, ("gold",), len(values))
+    if (codes < 0).any():
+        at = int((codes < 0).argmax())
+        raise argument_error("gold", "a label everywhere", f"none at position {at + 1}")
+    if positive not in order:
+        raise argument_error("positive", "a label that occurs in gold", repr(positive))
+    return _mean_precision(vector, codes == order.index(positive), cutoffs)
+
+
+def _mean_precision(confidence: FloatArray, positive: np.ndarray, cutoffs: str) -> float:
+    """Block by block of equal confidences, the mean of all orders within each.
+
+    With m before the block, C of them positive, and c of the block's t positive: the i-th place of
+    the block is positive with probability c / t, with C + (i - 1) (c - 1) / (t - 1) + 1 positives
+    up to it where it is, and C + i c / t on the whole.
+    """
+    levels, block = np.unique(-confidence, return_inverse=True)
+    size = np.bincount(block, minlength=len(levels))
+    hits = np.bincount(block, positive, minlength=len(levels))
+    before = np.repeat(size.cumsum() - size, size)
+    hits_before = np.repeat(hits.cumsum() - hits, size)
+    t, c = np.repeat(size, size), np.repeat(hits, size)
+    rank = np.arange(1, len(confidence) + 1)
+    place = rank - before
+    if cutoffs == "all":
+        return float(((hits_before + place * c / t) / rank).mean())
+    others = (place - 1) * np.divide(c - 1, t - 1, out=np.zeros(len(t)), where=t > 1)
+    return float((c / t * (hits_before + 1 + others) / rank).sum() / hits.sum())
+
+
+def _confidences(confidence: Any) -> FloatArray:
+    vector = number_vector("confidence", confidence)
+    if len(vector) == 0:
+        raise argument_error("confidence", "a list of numbers", "nothing")
+    return vector
+
+
+def _linear(n: int) -> FloatArray:
+    return np.arange(n, 0, -1.0)
+
+
+def _harmonic(n: int) -> FloatArray:
+    return (1.0 / np.arange(n, 0, -1.0)).cumsum()[::-1]
+
+
+SCHEMES = {"linear": _linear, "harmonic": _harmonic}
+"""Weights by rank, the most confident first, up to a factor."""

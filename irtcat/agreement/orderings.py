@@ -1,0 +1,128 @@
+"""How well one list of scores keeps the order of another, and how far apart the two are."""
+
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import check_count
+from irtcat._types import FloatArray
+from irtcat.agreement._lists import number_pairs
+
+__all__ = [
+    "mean_absolute_error",
+    "pairwise_accuracy",
+    "root_mean_squared_error",
+    "top_overlap",
+]
+
+
+def mean_absolute_error(x: Any, y: Any) -> float:
+    """Mean of ``|x - y|``, in the units of the inputs; 0 is perfect.
+
+    Args:
+        x: at least 2 finite numbers.
+        y: as many.
+
+    Returns:
+        At least 0, never NaN.
+
+    Raises:
+        InputError: for lists of different length, fewer than 2 pairs, or a value not finite.
+
+    Example:
+        >>> mean_absolute_error([1, 2, 3], [1, 4, 4])
+        1.0
+    """
+    first, second = number_pairs(x, y)
+    return float(np.abs(first - second).mean())
+
+
+def root_mean_squared_error(x: Any, y: Any) -> float:
+    """Square root of the mean of ``(x - y)^2``, in the units of the inputs; 0 is perfect.
+
+    Args:
+        x: at least 2 finite numbers.
+        y: as many.
+
+    Returns:
+        At least the mean absolute error, never NaN.
+
+    Raises:
+        InputError: for lists of different length, fewer than 2 pairs, or a value not finite.
+
+    Example:
+        >>> root_mean_squared_error([0, 0], [3, 4])
+        3.5355339059327378
+    """
+    first, second = number_pairs(x, y)
+    return float(np.sqrt(np.square(first - second).mean()))
+
+
+def pairwise_accuracy(x: Any, y: Any, low: float = 0.0, high: float = float("inf")) -> float:
+    """Share of pairs that ``x`` orders as ``y`` does, among those ``y`` sets some way apart.
+
+    The mean, over pairs i, j with ``low <= |y_i - y_j| < high`` and ``y_i != y_j``, of 1 where
+    ``x`` has the same order, 1/2 where it ties, 0 where it has the other.
+
+    Args:
+        x: at least 2 finite numbers, such as predicted scores.
+        y: as many, such as full scores.
+        low: smallest distance in ``y`` that counts.
+        high: distances in ``y`` from here on do not count.
+
+    Returns:
+        From 0 to 1, 1/2 for guessing; NaN when there is no such pair.
+
+    Raises:
+        InputError: for lists of different length, fewer than 2 pairs, or a value not finite.
+
+    Example:
+        >>> pairwise_accuracy([1, 1, 3], [1, 2, 3])
+        0.8333333333333334
+        >>> pairwise_accuracy([1, 1, 3], [1, 2, 3], low=2)
+        1.0
+    """
+    first, second = number_pairs(x, y)
+    total = right = 0.0
+    for row in range(len(first) - 1):  # a row at a time, so that memory stays O(n)
+        gap = second[row + 1 :] - second[row]
+        far = np.abs(gap)
+        counts = (far >= low) & (far < high) & (far > 0)
+        agrees = np.sign(first[row + 1 :] - first[row]) * np.sign(gap)
+        total += np.count_nonzero(counts)
+        right += float((0.5 + 0.5 * agrees[counts]).sum())
+    return float(right / total) if total else float("nan")
+
+
+def top_overlap(x: Any, y: Any, n: int) -> float:
+    """Share of the n best by ``y`` that are among the n best by ``x``.
+
+    Values that tie at the n-th place share the places that are left: of three that tie for the last
+    one each has a third of it. The overlap is ``sum_i min(place_i(x), place_i(y)) / n``.
+
+    Args:
+        x: at least 2 finite numbers, greater is better.
+        y: as many.
+        n: how many are the best, from 1 to all.
+
+    Returns:
+        From 0 to 1.
+
+    Raises:
+        InputError: for lists of different length, fewer than 2 pairs, a value not finite, or n
+            out of range.
+
+    Example:
+        >>> top_overlap([1, 2, 3, 4], [1, 4, 2, 3], 2)
+        0.5
+    """
+    first, second = number_pairs(x, y)
+    check_count("n", n, 1, len(first))
+    return float(np.minimum(_places(first, n), _places(second, n)).sum() / n)
+
+
+def _places(values: FloatArray, n: int) -> FloatArray:
+    """Share of one of the n top places that each value has."""
+    above = len(values) - np.searchsorted(np.sort(values), values, side="right")
+    _, group, size = np.unique(values, return_inverse=True, return_counts=True)
+    return np.clip((n - above) / size[group], 0.0, 1.0)
