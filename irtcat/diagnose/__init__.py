@@ -11,13 +11,16 @@ from irtcat.diagnose.dimension import (
     nearest_correlation,
     parallel_analysis,
 )
+from irtcat.diagnose.populations import Populations, compare_populations
 
 __all__ = [
     "DIF",
     "Correlations",
     "Factors",
     "ParallelAnalysis",
+    "Populations",
     "compare_factors",
+    "compare_populations",
     "correlations",
     "factors",
     "find_dif",
