@@ -106,6 +106,7 @@ def test_flags_of_the_banks(people):
     assert "in systems" in found.table.loc["i1", "flags"]
 
 
+@pytest.mark.slow
 def test_thresholds():
     b = np.sort(RNG.normal(size=(6, 3)), axis=1)
     one = ItemBank.from_thresholds(a=1.2, b=b)
