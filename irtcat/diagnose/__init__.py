@@ -1,6 +1,6 @@
 """Whether a model holds: items, pairs of items, the whole, subjects, dimension, groups."""
 
-from irtcat.diagnose._corrections import benjamini_hochberg, holm
+from irtcat.diagnose import labels
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
 from irtcat.diagnose.dimension import (
@@ -22,8 +22,10 @@ from irtcat.diagnose.item_fit import (
     s_x2,
     s_x2_table,
 )
+from irtcat.diagnose.labels import LabelRanking
 from irtcat.diagnose.model_fit import ModelFit, model_fit
 from irtcat.diagnose.person_fit import person_fit
+from irtcat.diagnose.populations import Populations, compare_populations
 from irtcat.diagnose.reliability import (
     coefficient_alpha,
     empirical_reliability,
@@ -37,12 +39,14 @@ __all__ = [
     "SMOOTHERS",
     "Correlations",
     "Factors",
+    "LabelRanking",
     "ModelFit",
     "Pairs",
     "ParallelAnalysis",
-    "benjamini_hochberg",
+    "Populations",
     "coefficient_alpha",
     "compare_factors",
+    "compare_populations",
     "correlations",
     "empirical_curves",
     "empirical_reliability",
@@ -50,10 +54,10 @@ __all__ = [
     "find_dif",
     "grouped_fit",
     "grouped_fit_table",
-    "holm",
     "infit_outfit",
     "item_analysis",
     "item_fit",
+    "labels",
     "ld_statistics",
     "marginal_reliability",
     "model_fit",

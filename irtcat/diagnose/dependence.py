@@ -9,8 +9,8 @@ from scipy.special import ndtr, xlogy
 
 from irtcat._checks import check_choice
 from irtcat._types import FloatArray, IntArray
+from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.bank import ItemBank
-from irtcat.diagnose._corrections import benjamini_hochberg, holm
 from irtcat.diagnose._free import free_of
 from irtcat.diagnose._parts import Coded, chi_square_p, coded, curves, population_nodes
 from irtcat.diagnose._residuals import abilities_of, blocks

@@ -9,7 +9,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
 from irtcat._matrix import positions
-from irtcat.diagnose._corrections import benjamini_hochberg, holm
+from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.diagnose._split import SplitFits, item_effects, item_tables, wald, why_untested
 from irtcat.fitting._groups import check_groups
 from irtcat.responses import Responses

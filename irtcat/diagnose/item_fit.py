@@ -7,8 +7,8 @@ import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_count, check_positive
 from irtcat._types import FloatArray
+from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.bank import ItemBank
-from irtcat.diagnose._corrections import benjamini_hochberg, holm
 from irtcat.diagnose._free import free_of
 from irtcat.diagnose._groups import GroupedCells, grouped_cells
 from irtcat.diagnose._parts import (

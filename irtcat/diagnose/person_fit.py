@@ -12,8 +12,8 @@ from irtcat._checks import check_choice, check_count
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
+from irtcat.agreement import benjamini_hochberg
 from irtcat.bank import ItemBank
-from irtcat.diagnose._corrections import benjamini_hochberg
 from irtcat.diagnose._parts import Coded, coded
 from irtcat.diagnose._residuals import abilities_of, blocks, mean_squares, row_chunks, sums
 from irtcat.models import ItemModel

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._types import BoolArray
-from irtcat.diagnose import holm
+from irtcat.agreement import holm
 from irtcat.scale._calibrator import Calibrator
 
 __all__ = ["guessing_table", "needed"]

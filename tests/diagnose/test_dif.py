@@ -150,6 +150,7 @@ def test_three_groups():
     assert found.table.loc["i1", "signed"] == found.effects.loc[("i1", "g0"), "signed"]
 
 
+@pytest.mark.slow
 def test_the_other_reference():
     """Which group is the reference changes no statistic and turns the signs."""
     responses, labels = simulated(n_dif=1, n_items=5)
@@ -242,6 +243,7 @@ def test_fractions_are_refused():
         find_dif(Responses.from_array(np.full((4, 2), 0.5)), ["a", "a", "b", "b"])
 
 
+@pytest.mark.slow
 def test_labels_in_the_responses():
     responses, labels = simulated(n=100, n_dif=0, n_items=4)
     who = pd.DataFrame({"country": labels}, index=responses.subject_ids)

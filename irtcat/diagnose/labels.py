@@ -1,0 +1,204 @@
+"""Wrong labels: items whose key, or whose question, is suspect."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit, logsumexp
+
+from irtcat._checks import InputError, argument_error, check_count, check_interval
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.diagnose._label_evidence import Evidence, item_evidence, top_subjects
+from irtcat.fitting import fit
+from irtcat.responses import Responses
+from irtcat.scoring import score
+
+__all__ = ["LabelRanking", "rank"]
+
+FEW = 5
+Z = 1.645
+
+
+@dataclass(frozen=True, eq=False)
+class LabelRanking:
+    """The result of `rank`.
+
+    Attributes:
+        table: one row per item, the most suspect first; see `rank`.
+        bank: the items as they were calibrated.
+        prior: probability beforehand of a wrong key, and of an item that ability does not decide.
+    """
+
+    table: pd.DataFrame
+    bank: ItemBank
+    prior: tuple[float, float]
+
+    def first(self, n: int = 10) -> pd.DataFrame:
+        """The n most suspect items."""
+        check_count("n", n)
+        return self.table.head(n)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of items."""
+        return self.table.copy()
+
+    def __repr__(self) -> str:
+        n = int((self.table["suspicion"] > 0.5).sum())
+        return f"LabelRanking({len(self.table)} items, {n} more likely bad than not)"
+
+
+def rank(
+    responses: Responses,
+    bank: ItemBank | None = None,
+    *,
+    prior: tuple[float, float] = (0.05, 0.05),
+    top: float = 0.25,
+    misfit: Any = None,
+) -> LabelRanking:
+    """Rank items by how suspect their labels are, with the reasons in words.
+
+    Three accounts of each item's answers are weighed by Bayes' rule, abilities being those that
+    the other items tell (above 100 items: all items): the item is sound (the abler, the more
+    often right), another answer than the right one is the key (the abler, the less often
+    "right"), or ability has nothing to do with it (an ambiguous item, a coin flip). Parameters
+    are averaged over, so that ten subjects give cautious numbers and a thousand clear ones. A very
+    hard item and a wrong key look alike where nobody is right; what tells them apart is who is.
+
+    Args:
+        responses: right/wrong, of at least 3 items.
+        bank: the calibrated items, of one ability; by default a 2PL of these responses is fitted,
+            whose slopes may be negative. A bank whose slopes were kept positive hides the sign.
+        prior: probabilities beforehand of a wrong key and of an unrelated item; both above 0,
+            together below 1.
+        top: share of the subjects that counts as the best.
+        misfit: p-values of a test of item fit, by item id (a Series or mapping), told among the
+            reasons.
+
+    Returns:
+        Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1, by
+        which the items are ordered), p_wrong_key, p_unrelated (its parts), log_odds (of not
+        sound against sound: tells items with a suspicion near 0 or 1 apart), a and se_a, share
+        (right), n (answers), feasibility (upper asymptote; NaN where the model has none),
+        top_right of top_n best subjects, top_expected (of an item of usual slope and this share
+        right), top_z, and reasons (empty where there is nothing to say). An item without answers
+        has the prior as its suspicion.
+
+    Raises:
+        InputError: for graded responses, a bank without some of the items, or a prior or share out
+            of range.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(b=np.linspace(-1, 1, 20))
+        >>> X = bank.simulate(np.linspace(-2, 2, 100)).to_numpy()
+        >>> X[:, 4] = 1 - X[:, 4]  # a wrong key
+        >>> rank(Responses.from_array(X)).first(1).index.tolist()
+        ['i5']
+
+    References:
+        Rodriguez et al. (2021), ACL, and Lalor et al. (2024), EACL tutorial (negative and low
+        discrimination, feasibility); Kass & Raftery (1995), Journal of the American Statistical
+        Association 90, 773-795 (weighing accounts).
+    """
+    _check(responses, prior)
+    check_interval("top", top)
+    p_fit = _misfit(misfit, responses.item_ids)
+    bank = _bank_of(responses, bank)
+    ability = score(bank, responses)
+    evidence = item_evidence(bank, responses, ability)
+    table = _posterior(evidence, prior).set_axis(pd.Index(responses.item_ids, name="item"))
+    frame, X = bank.to_frame(), responses.to_numpy()
+    a = frame["a"].to_numpy(float)
+    table["a"], table["se_a"] = a, frame["se_a"].to_numpy(float)
+    table["n"] = (~np.isnan(X)).sum(axis=0)
+    table["share"] = np.nansum(X, axis=0) / np.where(table["n"] > 0, table["n"], np.nan)
+    d = frame["d"].to_numpy(float)
+    table["feasibility"] = d if (d < 1).any() else np.nan
+    usual = float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population_sd
+    n, right, expected, sd = top_subjects(responses, ability, usual, top)
+    table["top_n"], table["top_right"], table["top_expected"] = n.astype(int), right, expected
+    table["top_z"] = np.where(sd > 0.1, (right - expected) / np.where(sd > 0, sd, 1), np.nan)
+    rows = zip(table.to_dict("records"), p_fit, strict=True)
+    table["reasons"] = ["; ".join(_reasons(row, usual, p)) for row, p in rows]
+    order = table["log_odds"].sort_values(ascending=False, kind="stable").index
+    return LabelRanking(table.loc[order], bank, (float(prior[0]), float(prior[1])))
+
+
+def _check(responses: Any, prior: Any) -> None:
+    if not isinstance(responses, Responses):
+        raise argument_error("responses", "Responses", type(responses).__name__)
+    if not responses.is_binary or responses.trials is not None:
+        raise argument_error("responses", "right/wrong", responses.kind)
+    if responses.n_items < 3:
+        raise argument_error("responses", "of at least 3 items", f"{responses.n_items}")
+    numbers = np.asarray(prior, float) if np.ndim(prior) == 1 else np.zeros(0)
+    if numbers.shape != (2,) or not (numbers > 0).all() or not numbers.sum() < 1:
+        raise argument_error("prior", "two numbers above 0 with a sum below 1", prior)
+
+
+def _bank_of(responses: Responses, bank: Any) -> ItemBank:
+    """The items of the responses, calibrated."""
+    if bank is None:
+        return fit(responses, "2pl").bank
+    if not isinstance(bank, ItemBank):
+        raise argument_error("bank", "an ItemBank", type(bank).__name__)
+    if bank.model.dims != 1 or bank.model.takes != "right/wrong":
+        raise argument_error("bank", "of right/wrong items of one ability", bank)
+    missing = np.setdiff1d(responses.item_ids.astype(str), bank.item_ids)
+    if len(missing):
+        raise InputError(
+            f"The `bank` argument must hold all items of the responses. It has no {missing[0]}."
+        )
+    return bank.subset(responses.item_ids.astype(str))
+
+
+def _posterior(evidence: Evidence, prior: tuple[float, float]) -> pd.DataFrame:
+    """Bayes' rule over the three accounts."""
+    beforehand = np.log([1 - prior[0] - prior[1], *prior])
+    log_joint = np.stack(evidence) + beforehand[:, None]
+    p = np.exp(log_joint - logsumexp(log_joint, axis=0))
+    odds = logsumexp(log_joint[1:], axis=0) - log_joint[0]
+    columns = {"suspicion": expit(odds), "p_wrong_key": p[1], "p_unrelated": p[2]}
+    return pd.DataFrame({**columns, "log_odds": odds})
+
+
+def _misfit(misfit: Any, ids: np.ndarray) -> FloatArray:
+    """P-values of item fit in the items' order; NaN where there is none."""
+    if misfit is None:
+        return np.full(len(ids), np.nan)
+    series = pd.Series(misfit, dtype=float)
+    values = series.set_axis(series.index.astype(str)).reindex(ids.astype(str)).to_numpy(float)
+    if np.isnan(values).all() or (values < 0).any() or (values > 1).any():
+        raise argument_error("misfit", "p-values from 0 to 1 by item id", misfit)
+    return values
+
+
+def _reasons(row: dict[Any, Any], usual: float, p_fit: float) -> Iterator[str]:
+    """What speaks against an item, in words."""
+    if row["n"] == 0:
+        yield "no answers"
+        return
+    if row["n"] < FEW:
+        yield f"only {row['n']} answers"
+    if row["share"] in (0.0, 1.0):
+        yield "nobody is right" if row["share"] == 0 else "everybody is right"
+    a, se = row["a"], row["se_a"]
+    known = np.isfinite(se)
+    size = f"(a = {a:.2f}, SE {se:.2f})" if known else f"(a = {a:.2f})"
+    if a < 0:
+        yield f"{'clearly ' if known and a + Z * se < 0 else ''}negative discrimination {size}"
+    elif known and a + Z * se < usual / 2:
+        yield f"hardly discriminates {size}"
+    if row["feasibility"] < 0.7:
+        yield f"even the best are right {100 * row['feasibility']:.0f} % of the time at most"
+    if row["top_z"] < -Z:
+        of = f"{row['top_right']:.0f} of the best {row['top_n']} are right"
+        yield f"{of}, where {row['top_expected']:.1f} would be expected"
+    if row["p_wrong_key"] > 0.5:
+        yield "answers are those to another key"
+    elif row["p_unrelated"] > 0.5:
+        yield "ability does not decide the answers"
+    if p_fit < 0.01:
+        yield f"does not fit the model (p = {p_fit:.2g})"
