@@ -2,6 +2,6 @@
 
 from irtcat.scale._build import build
 from irtcat.scale._result import Scale, Scales, file_name
-from irtcat.scale._rules import Rules
+from irtcat.scale._rules import COLUMNS, Rules
 
-__all__ = ["Rules", "Scale", "Scales", "build", "file_name"]
+__all__ = ["COLUMNS", "Rules", "Scale", "Scales", "build", "file_name"]
