@@ -1,16 +1,10 @@
 """Whether a calibrated model fits: items, pairs of items, the whole, subjects, reliability."""
 
 from irtcat.diagnose._corrections import benjamini_hochberg, holm
-from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
-from irtcat.diagnose.item_fit import (
-    grouped_fit,
-    grouped_fit_table,
-    infit_outfit,
-    item_fit,
-    s_x2,
-    s_x2_table,
-)
+from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
+from irtcat.diagnose.groups import grouped_fit, grouped_fit_table
+from irtcat.diagnose.item_fit import infit_outfit, item_fit, s_x2, s_x2_table
 from irtcat.diagnose.model_fit import ModelFit, model_fit
 from irtcat.diagnose.person_fit import person_fit
 from irtcat.diagnose.reliability import (
