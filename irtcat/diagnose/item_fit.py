@@ -47,7 +47,9 @@ def s_x2(
     categories after Kang & Chen). Cells expected fewer than ``min_expected`` times are merged as
     mirt merges them: categories within a score first, then scores. The lowest and the highest
     possible score are left out: all subjects there answer alike. df = cells - scores - estimated
-    parameters of the item - estimated parameters of the population.
+    parameters of the item - estimated parameters of the population, as in mirt: a slope or SD that
+    all items share counts in full for each, which makes the test somewhat eager for Rasch and 1PL
+    items (7.6 % of 20 right ones have p < .05; 2PL 4.6 %, graded 5.6 %).
 
     Args:
         bank: the calibrated items (right/wrong or graded, of one or several abilities).
