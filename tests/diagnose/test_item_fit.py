@@ -66,7 +66,9 @@ def test_science_is_mirts(diagnostics, shared, model):
     df = np.array(theirs["item"]["df"])
     # mirt's rating scale fixes the first item's location and frees all three steps; ours has a
     # location an item and two steps: 3 parameters an item, and the SD.
-    np.testing.assert_array_equal(found["df"], df + [0, 1, 1, 1] if model == "rsm" else df)
+    np.testing.assert_array_equal(
+        found["df"], df + np.array([0, 1, 1, 1]) if model == "rsm" else df
+    )
     for name in SQUARES:
         np.testing.assert_allclose(found[name], theirs["mean_squares"][name], atol=2e-3)
 
