@@ -14,14 +14,8 @@ from irtcat.diagnose.dimension import (
     parallel_analysis,
 )
 from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
-from irtcat.diagnose.item_fit import (
-    grouped_fit,
-    grouped_fit_table,
-    infit_outfit,
-    item_fit,
-    s_x2,
-    s_x2_table,
-)
+from irtcat.diagnose.groups import grouped_fit, grouped_fit_table
+from irtcat.diagnose.item_fit import infit_outfit, item_fit, s_x2, s_x2_table
 from irtcat.diagnose.labels import LabelRanking
 from irtcat.diagnose.model_fit import ModelFit, model_fit
 from irtcat.diagnose.person_fit import person_fit

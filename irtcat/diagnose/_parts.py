@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from scipy.special import gammaincc
 
 from irtcat._checks import argument_error
@@ -19,7 +20,9 @@ __all__ = [
     "Coded",
     "chi_square_p",
     "coded",
+    "complete_values",
     "curves",
+    "item_index",
     "population_nodes",
     "rmsea",
 ]
@@ -95,6 +98,11 @@ def complete_values(data: Coded, what: str) -> np.ndarray:
         advice = "Pass the items that most subjects answered: responses.subset(items=...)."
         raise argument_error("responses", must, f"{int(whole.sum())} of {len(whole)}", advice)
     return data.values[whole]
+
+
+def item_index(data: Coded) -> pd.Index:
+    """The items as the index of a table."""
+    return pd.Index(data.bank.item_ids, dtype=object, name="item")
 
 
 def population_nodes(bank: ItemBank) -> tuple[FloatArray, FloatArray]:

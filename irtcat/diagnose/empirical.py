@@ -166,7 +166,8 @@ def _kernel(
     enough = (n >= FEWEST) & (total > 1e-8)
     safe = np.where(enough, total, 1.0)[:, None]
     curve = np.where(enough[:, None], weight @ hot / safe, np.nan)
-    half = ndtri(0.5 + interval / 2) * np.sqrt(curve * (1 - curve) * square[:, None]) / safe
+    spread = np.maximum(curve * (1 - curve), 0.0) * square[:, None]
+    half = ndtri(0.5 + interval / 2) * np.sqrt(spread) / safe
     return points, n, curve, np.clip(np.stack([curve - half, curve + half]), 0.0, 1.0)
 
 

@@ -232,7 +232,7 @@ def _model_parts(data: Coded, free: Free, kind: str) -> tuple[Conditional, Float
     bank = data.bank
     points, weights = population_nodes(bank)
     c = conditional(curves(bank, points), weights, data.categories, kind)
-    columns = []
+    columns: list[FloatArray] = []
     if free.own.any():
         dp = probability_derivatives(bank, points)
         columns.append(derivatives(dp, c, data.categories, kind) @ free.spread())
