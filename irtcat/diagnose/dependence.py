@@ -249,8 +249,8 @@ def q3(
     Returns:
         Pairs with item_1, item_2, n, q3, q3_star, p, p_holm, p_bh and flags. p is two-sided, of
         ``(atanh(q3) - atanh(mean q3)) sqrt(n - 3)`` as a normal deviate: approximate (on 20 items 6
-        to 9 % of right pairs have p < .05), since pairs differ in what is expected of them. NaN (flagged) where fewer than 4 subjects answered both, or the
-        residuals of one are constant.
+        to 9 % of right pairs have p < .05), since pairs differ in what is expected of them. NaN
+        (flagged) where fewer than 4 subjects answered both, or the residuals of one are constant.
 
     Raises:
         InputError: for fewer than 2 items, an unknown method, or abilities that are not the

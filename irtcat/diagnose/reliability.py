@@ -10,7 +10,7 @@ from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.diagnose._parts import curves, population_nodes
 from irtcat.information import fisher_information
-from irtcat.models import CategoricalModel, is_bifactor, take
+from irtcat.models import Bifactor, CategoricalModel, take
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
 
@@ -280,19 +280,13 @@ def omega(bank: ItemBank) -> dict[str, float]:
     if not isinstance(bank.model, CategoricalModel):
         must = "of items that are right/wrong or graded"
         raise argument_error("bank", must, f"a {bank.model.key} bank")
-    pattern = getattr(bank.model, "pattern", None)
-    if pattern is not None and bank.correlations is None and _has_general(np.asarray(pattern)):
-        return _bifactor_omega(bank, np.asarray(pattern))
+    if isinstance(bank.model, Bifactor):
+        return _bifactor_omega(bank, np.asarray(bank.model.pattern))
     points, weights = population_nodes(bank)
     mean, variance = _moments(bank, points)
     true = _variance(mean.sum(axis=0), weights)
     share = true / (true + float(variance.sum(axis=0) @ weights))
     return {"total": share, "hierarchical": share if bank.model.dims == 1 else float("nan")}
-
-
-def _has_general(pattern: IntArray) -> bool:
-    """Whether the first ability is general; not so where all items call on both of two."""
-    return is_bifactor(pattern) and not pattern.all()
 
 
 def _moments(bank: ItemBank, points: FloatArray) -> tuple[FloatArray, FloatArray]:

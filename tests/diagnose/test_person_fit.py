@@ -1,4 +1,4 @@
-"""Person fit against mirt's numbers, by hand, by its law under the model, and degenerate subjects."""
+"""Person fit against mirt's numbers, by hand, by its law, and degenerate subjects."""
 
 import numpy as np
 import pytest

@@ -106,7 +106,7 @@ def test_omega_of_a_bifactor_bank_is_that_of_simulated_sums():
 
 
 def test_what_has_none(small):
-    bank, responses = small
+    _, responses = small
     X = responses.to_numpy()
     X[:, 1] = 1
     table = item_analysis(Responses.from_array(X))
@@ -127,10 +127,11 @@ def test_refused(small):
     bank, responses = small
     with pytest.raises(InputError, match="at least 2 items"):
         coefficient_alpha(responses.subset(items=[0]))
+    X = responses.to_numpy()
+    X[np.arange(60), np.arange(60) % 8] = np.nan
+    gappy = Responses.from_array(X)
     with pytest.raises(InputError, match='Pass missing="pairwise"'):
-        X = responses.to_numpy()
-        X[np.arange(60), np.arange(60) % 8] = np.nan
-        coefficient_alpha(Responses.from_array(X))
+        coefficient_alpha(gappy)
     with pytest.raises(InputError, match="The `missing` argument"):
         item_analysis(responses, "drop")
     with pytest.raises(InputError, match="one with one ability"):
