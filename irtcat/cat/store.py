@@ -166,6 +166,7 @@ class Store:
         prior: tuple[float, float] | None = None,
         subject: str = "",
         counts: Counts | None = None,
+        pool: Pool | None = None,
     ) -> Session:
         """Begin a session and write it down.
 
@@ -178,6 +179,7 @@ class Store:
             subject: who is tested.
             counts: exposure so far; by default, where the exposure rule goes by them, those of
                 the store's sessions with the same bank and configuration.
+            pool: what `prepare` made of the bank, to spare the time.
 
         Returns:
             The session, its first item asked.
@@ -190,6 +192,8 @@ class Store:
         drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
         digest = bank_hash(bank)
         self._banks.setdefault(digest, bank)
+        if pool is not None:
+            self._pools.setdefault((digest, config.hash()), pool)
         if counts is None and config.exposure.name in UPDATES:
             counts = self.counts(bank, config)
         head = head_of(bank, config, drawn, prior, name, subject, counts)

@@ -50,6 +50,24 @@ def test_a_session_by_commands(call):
     call("status", "a", "--store", "none.db", code=1)
 
 
+def test_nothing_is_made_of_what_cannot_be_used(call, tmp_path):
+    """An unusable bank or configuration is said before the store's file is made."""
+    (tmp_path / "noise.npz").write_bytes(b"x" * 100)
+    (tmp_path / "rules.json").write_text(json.dumps({"group": "topic", "max_items": 2}))
+    for wrong in (
+        ("none.npz",),
+        ("noise.npz",),
+        ("bank.npz", "--max-items", 99),
+        ("bank.npz", "--config", "rules.json"),
+        ("bank.npz", "--stop", "n>=2", "--exposure", "restricted:rate=5"),
+        ("bank.npz", "--stop", "n>=2", "--prior", 0, -1),
+    ):
+        told = call("start", *wrong, "--store", "s.db", code=1)
+        assert told.stderr.startswith("Error: ")
+        assert told.stderr.count("\n") == 1
+        assert not list(tmp_path.glob("s.db*"))
+
+
 def test_words():
     assert set(re.split(r", | or ", CRITERIA_HELP)) == set(CRITERIA)
     assert read_part("--exposure", "randomesque:k=5") == {"name": "randomesque", "k": 5}
