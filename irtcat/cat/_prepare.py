@@ -11,6 +11,7 @@ from irtcat._checks import argument_error, check_choice
 from irtcat._precision import precision as in_width
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
+from irtcat.cat._contenders import contenders
 from irtcat.cat._pool import Counts, Pool, tabulate, trapezoid
 from irtcat.cat._state import NONE
 from irtcat.cat.config import MOST_NODES, Config
@@ -53,13 +54,14 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         must = f"at most {bank.n_items}, the number of items in the bank"
         raise argument_error("max_items", must, config.max_items)
     low, high = fences_of(bank, config)
-    b = _difficulties(bank)
     with in_width("float64"):
+        known = {name: np.asarray(x, float) for name, x in bank.model.irt_parameters().items()}
         nodes = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
         peaks = config.criterion in NEEDS_PEAKS
         curves = jax.tree.map(np.asarray, tabulate(bank.model, jnp.asarray(nodes), peaks=peaks))
     model = bank.model
-    top = np.maximum(item_categories(model) - 1, 1)[:, None]
+    highest = item_categories(model) - 1
+    top = np.maximum(highest, 1)[:, None]
     codes = np.arange(curves.p.shape[1])
     mean = np.einsum("k,ikq->iq", codes, curves.p) / top
     square = np.einsum("k,ikq->iq", codes**2, curves.p) / top**2
@@ -73,6 +75,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         def real(value: Any) -> Any:
             return jnp.asarray(value, dtype)
 
+        near = contenders(model, known, config, pretest, (low, high), real)
         return Pool(
             in_precision(model, dtype),
             real(nodes),
@@ -86,8 +89,8 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             real(np.maximum(square - mean**2, 0)),
             real(weights / max(weights.sum(), 1)),
             real(curves.best_theta),
-            real(np.where(np.isfinite(b), b, curves.best_theta)),
-            jnp.asarray(strata_of(_slopes(bank), config.strata), jnp.int32),
+            real(np.where(np.isfinite(known["b"]), known["b"], curves.best_theta)),
+            jnp.asarray(strata_of(known["a"], config.strata), jnp.int32),
             jnp.asarray(group, jnp.int32),
             real(targets),
             jnp.asarray(_enemies(bank, config)),
@@ -96,6 +99,8 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             jnp.asarray(_first(bank, config), jnp.int32),
             real(_column(bank, config.seconds, 0.0).astype(float)),
             Counts(real(np.ones(n)), real(np.zeros(n)), real(np.zeros(n)), real(0.0)),
+            jnp.asarray(highest, jnp.int32),
+            near,
         )
 
 
@@ -118,17 +123,6 @@ def _n_nodes(bank: ItemBank, config: Config, low: float, high: float) -> int:
 
 def _needs_warm(config: Config) -> bool:
     return "wle" in (config.estimator, config.constant)
-
-
-def _difficulties(bank: ItemBank) -> FloatArray:
-    """Difficulty of every item; NaN where the model has none."""
-    with in_width("float64"):
-        return np.asarray(bank.model.irt_parameters()["b"], float)
-
-
-def _slopes(bank: ItemBank) -> FloatArray:
-    with in_width("float64"):
-        return np.asarray(bank.model.irt_parameters()["a"], float)
 
 
 def strata_of(a: FloatArray, strata: int | tuple[int, ...]) -> IntArray:

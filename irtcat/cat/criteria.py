@@ -270,7 +270,7 @@ def progressive(look: Look) -> Values:
         Revuelta & Ponsoda (1998), Journal of Educational Measurement 35, 311-327; Barrada et al.
         (2008), British Journal of Mathematical and Statistical Psychology 61, 493-513.
     """
-    usable = jnp.where(look.state.open & ~look.state.given, look.information, 0.0)
+    usable = jnp.where(look.open, look.information, 0.0)
     w = _progress(look)
     return (1 - w) * look.noise * usable.max() + w * look.information
 

@@ -206,9 +206,8 @@ def is_constant(look: Look) -> tuple[Array, Array]:
     state, pool = look.state, look.pool
     seen = (state.items >= 0) & ~pool.pretest[state.items]
     item = jnp.maximum(state.items, 0)
-    highest = (pool.log_p[item].max(axis=2) > -1e3).sum(axis=1) - 1
     lowest = jnp.where(seen, state.answers == 0, True).all()
-    return lowest & seen.any(), jnp.where(seen, state.answers == highest, True).all() & seen.any()
+    return lowest & seen.any(), jnp.where(seen, state.answers == pool.top[item], True).all() & seen.any()
 
 
 def _fence(look: Look, up: Array) -> Array:

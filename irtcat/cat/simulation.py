@@ -76,18 +76,13 @@ def _run(
     pool: Pool,
     config: Config,
     priors: Array,
-    allowed: Array,
+    allowed: Array | None,
     seeds: Array,
     respond: Callable[[CatState, Any], Array],
     facts: Array,
 ) -> tuple[Sessions, Array]:
     """A block of sessions from start to end: what is kept, and the items eligible in each."""
-    # Where all may be asked everything one row serves them all.
-    rows = 0 if allowed.shape[0] == priors.shape[0] else None
-    mask = allowed if rows == 0 else allowed[0]
-    state = jax.vmap(lambda p, a, s: _start(pool, config, p, a, s), (0, rows, 0))(
-        priors, mask, seeds
-    )
+    state = jax.vmap(lambda p, a, s: _start(pool, config, p, a, s))(priors, allowed, seeds)
 
     def going(state: CatState) -> Array:
         return (state.stop == 0).any()
@@ -119,7 +114,7 @@ def _run(
 
 @functools.partial(jit, static_argnames=("config",))
 def _simulated(
-    pool: Pool, config: Config, priors: Array, allowed: Array, seeds: Array, theta: Array
+    pool: Pool, config: Config, priors: Array, allowed: Array | None, seeds: Array, theta: Array
 ) -> tuple[Sessions, Array]:
     def respond(state: CatState, theta: Array) -> Array:
         return _answer(pool, config, state, theta)
@@ -129,7 +124,7 @@ def _simulated(
 
 @functools.partial(jit, static_argnames=("config",))
 def _replayed(
-    pool: Pool, config: Config, priors: Array, allowed: Array, seeds: Array, x: Array
+    pool: Pool, config: Config, priors: Array, allowed: Array | None, seeds: Array, x: Array
 ) -> tuple[Sessions, Array]:
     def respond(state: CatState, row: Array) -> Array:
         return row[jnp.maximum(state.asked, 0)].astype(jnp.int32)
@@ -153,13 +148,12 @@ class _Plan:
         """All blocks, with the counts of exposure carried along; every block has the same shape."""
         parts: list[Sessions] = []
         words = np.random.SeedSequence(seed).generate_state(2 * self.n).reshape(-1, 2)
-        everybody = np.ones((1, pool.n_items), bool)
         for begin in range(0, self.n, self.block):
             rows = np.minimum(np.arange(begin, begin + self.block), self.n - 1)
             real = int(min(self.block, self.n - begin))
-            mask = everybody if allowed is None else allowed[rows]
+            mask = None if allowed is None else jnp.asarray(allowed[rows])
             kept, eligible = self.program(
-                pool, config, jnp.asarray(priors[rows], pool.nodes.dtype), jnp.asarray(mask),
+                pool, config, jnp.asarray(priors[rows], pool.nodes.dtype), mask,
                 jnp.asarray(words[rows].astype(np.uint32)), jnp.asarray(facts[rows]),
             )  # fmt: skip
             part = Sessions(*(np.asarray(leaf)[:real] for leaf in kept))
@@ -320,7 +314,8 @@ def replay(
     plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, tick)
     with in_width(dtype):
         priors = _priors(bank, prior, len(values))
-        kept, after = plan.run(pool, config, priors, matched.observed, values, seed)
+        seen = None if matched.observed.all() else matched.observed
+        kept, after = plan.run(pool, config, priors, seen, values, seed)
     truth = np.asarray(score(bank, matched).theta)
     return _report(bank, config, pool, kept, after, truth, priors, matched)
 
@@ -335,7 +330,7 @@ def _report(
     truth: FloatArray, priors: FloatArray, responses: Responses | None,
 ) -> Report:  # fmt: skip
     """The report of finished sessions."""
-    top = np.maximum((np.asarray(pool.log_p).max(axis=2) > -1e3).sum(axis=1) - 1, 1)
+    top = np.maximum(np.asarray(pool.top), 1)
     full = None
     if responses is not None:
         seen = responses.observed
