@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from irtcat._checks import argument_error, check_count
@@ -128,26 +129,27 @@ def eligible_items(look: Look, rule: str, rate: float) -> Array:
     return look.lot < counts.limit
 
 
-def updated(counts: Counts, rule: str, rate: float, given: Any, eligible: Any) -> Counts:
+def updated(
+    counts: Counts, rule: str, rate: float, given: Any, eligible: Any, sessions: int
+) -> Counts:
     """The counts after further sessions.
 
     Args:
         counts: those before.
         rule: name of the exposure rule.
         rate: its maximum.
-        given: sessions x items, administered or not.
-        eligible: sessions x items, eligible or not.
+        given: number of the further sessions in which each item was administered.
+        eligible: number of them in which it was eligible.
+        sessions: how many they are.
 
     Returns:
         The counts; for "eligibility" with the new probabilities.
     """
+    before = Counts(*(np.asarray(part, float) for part in counts))
     new = Counts(
-        counts.limit,
-        counts.given + given.sum(axis=0),
-        counts.eligible + eligible.sum(axis=0),
-        counts.sessions + given.shape[0],
+        before.limit, before.given + given, before.eligible + eligible, before.sessions + sessions
     )
     if rule != "eligibility":
         return new
-    ratio = rate * new.eligible / jnp.maximum(new.given, 1e-9)
-    return new._replace(limit=jnp.where(new.given > 0, jnp.minimum(ratio, 1.0), 1.0))
+    ratio = rate * new.eligible / np.maximum(new.given, 1e-9)
+    return new._replace(limit=np.where(new.given > 0, np.minimum(ratio, 1.0), 1.0))

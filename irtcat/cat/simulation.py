@@ -1,6 +1,7 @@
 """`simulate` and `replay`: many sessions at once, in blocks of bounded memory."""
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,6 +35,9 @@ BLOCK = 2000
 
 SMALL_BLOCK = 50
 """The same where an exposure rule goes by the counts so far."""
+
+AHEAD = 2
+"""Blocks that are worked on at a time."""
 
 BLOCK_BYTES = 2**28
 """Memory that one block's largest array may take."""
@@ -148,22 +152,30 @@ class _Plan:
         """All blocks, with the counts of exposure carried along; every block has the same shape."""
         parts: list[Sessions] = []
         words = np.random.SeedSequence(seed).generate_state(2 * self.n).reshape(-1, 2)
-        for begin in range(0, self.n, self.block):
-            rows = np.minimum(np.arange(begin, begin + self.block), self.n - 1)
+        begins = range(0, self.n, self.block)
+        # Blocks that do not wait for each other's counts are worked on two at a time.
+        ahead = 1 if config.exposure.name in UPDATES else AHEAD
+        running: deque[tuple[Sessions, Array]] = deque()
+        sent = 0
+        for begin in begins:
+            while sent < len(begins) and len(running) < ahead:
+                rows = np.minimum(begins[sent] + np.arange(self.block), self.n - 1)
+                mask = None if allowed is None else jnp.asarray(allowed[rows])
+                running.append(self.program(
+                    pool, config, jnp.asarray(priors[rows], pool.nodes.dtype), mask,
+                    jnp.asarray(words[rows].astype(np.uint32)), jnp.asarray(facts[rows]),
+                ))  # fmt: skip
+                sent += 1
+            kept, eligible = running.popleft()
             real = int(min(self.block, self.n - begin))
-            mask = None if allowed is None else jnp.asarray(allowed[rows])
-            kept, eligible = self.program(
-                pool, config, jnp.asarray(priors[rows], pool.nodes.dtype), mask,
-                jnp.asarray(words[rows].astype(np.uint32)), jnp.asarray(facts[rows]),
-            )  # fmt: skip
             part = Sessions(*(np.asarray(leaf)[:real] for leaf in kept))
             parts.append(part)
-            given = _given(part.items, pool.n_items)
             may = np.asarray(eligible)[:real]
-            if not len(may):
-                may = np.ones((real, pool.n_items), bool)
-            rate = config.exposure.get("rate", 0.2)
-            counts = updated(pool.counts, config.exposure.name, rate, given, may)
+            given = np.bincount(part.items[part.items >= 0], minlength=pool.n_items)
+            counts = updated(
+                pool.counts, config.exposure.name, config.exposure.get("rate", 0.2), given,
+                may.sum(axis=0) if len(may) else real, real,
+            )  # fmt: skip
             pool = pool._replace(
                 counts=Counts(*(jnp.asarray(leaf, pool.nodes.dtype) for leaf in counts))
             )
@@ -172,13 +184,6 @@ class _Plan:
         return Sessions(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True))), (
             pool.counts
         )
-
-
-def _given(items: Any, n_items: int) -> BoolArray:
-    """Which items each session gave."""
-    out = np.zeros((len(items), n_items + 1), bool)
-    out[np.arange(len(items))[:, None], np.asarray(items)] = True  # -1: the last, left out
-    return out[:, :-1]
 
 
 def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:

@@ -309,7 +309,9 @@ class Store:
                     eligible[row] = lots(head["seed"], n) < np.asarray(head["counts"][0])
         blank = Counts(np.ones(n), np.zeros(n), np.zeros(n), np.asarray(0.0))
         rate = config.exposure.get("rate", 0.2)
-        counts = updated(blank, config.exposure.name, rate, given, eligible)
+        counts = updated(
+            blank, config.exposure.name, rate, given.sum(axis=0), eligible.sum(axis=0), len(rows)
+        )
         return Counts(*(np.asarray(part, float) for part in counts))
 
     def close(self) -> None:
