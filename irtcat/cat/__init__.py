@@ -12,6 +12,7 @@ from irtcat.cat.criteria import CRITERIA
 from irtcat.cat.driving import run, run_async
 from irtcat.cat.engine import start, step
 from irtcat.cat.estimators import CONSTANT, ESTIMATORS
+from irtcat.cat.exact import exact_distribution, exact_error
 from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.forms import Forms, assemble
 from irtcat.cat.session import Session
@@ -45,6 +46,8 @@ __all__ = [
     "any_of",
     "assemble",
     "calibrate_exposure",
+    "exact_distribution",
+    "exact_error",
     "explain",
     "next_several",
     "part",

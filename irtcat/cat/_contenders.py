@@ -97,7 +97,7 @@ def contenders(
         return None
     a, c, d = (known[name] for name in "acd")
     (low, high) = fences
-    intercept = np.asarray(model.intercept, float)  # type: ignore[attr-defined]
+    intercept: FloatArray = np.array(getattr(model, "intercept"), np.float64)  # noqa: B009
     n_cells = int(np.clip(WORK // len(a), LEAST_CELLS, MOST_CELLS))
     if len(a) < 2 * (config.max_items + SPARE):
         return None
@@ -163,9 +163,8 @@ def _peaks(a: FloatArray, intercept: FloatArray, c: FloatArray, d: FloatArray) -
         return np.where(a == 0, np.nan, (np.log(s / (1 - s)) - intercept) / a)
 
 
-def contending(look: Look) -> tuple[Array, Array]:
+def contending(look: Look, near: Contenders) -> tuple[Array, Array]:
     """The contenders at the estimate, and their information; closed ones at minus infinity."""
-    near = look.pool.near
     place = ((look.theta - near.start) * near.per_unit).astype(jnp.int32)
     cell = jnp.clip(place, 0, near.items.shape[0] - 1)
     items = near.items[cell]

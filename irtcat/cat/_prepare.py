@@ -12,7 +12,8 @@ from irtcat._precision import precision as in_width
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.cat._contenders import contenders
-from irtcat.cat._pool import Counts, Pool, tabulate, trapezoid
+from irtcat.cat._parts import as_part
+from irtcat.cat._pool import Counts, Pool, has_logistic_information, tabulate, trapezoid
 from irtcat.cat._state import NONE
 from irtcat.cat.config import MOST_NODES, Config
 from irtcat.cat.criteria import NEEDS_PEAKS
@@ -49,6 +50,9 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     one_ability(bank, "adaptive testing")
     if not isinstance(bank.model, CategoricalModel):
         raise argument_error("bank", "of items with categories", bank.model.key)
+    robust = as_part("estimator", config.estimator).name == "robust"
+    if robust and not has_logistic_information(bank.model):
+        raise argument_error("bank", "of right/wrong items for robust estimates", bank.model.key)
     check_choice("precision", precision, ("float64", "float32"))
     if bank.n_items < config.max_items:
         must = f"at most {bank.n_items}, the number of items in the bank"

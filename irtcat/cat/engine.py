@@ -150,15 +150,15 @@ def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array]]:
 def _next_item(look: Look, values: Array | None = None) -> Array:
     """The next item, by all rules; `NONE` where none is left."""
     pool, config, state = look.pool, look.config, look.state
-    few = pool.near is not None and state.open is None
-    if few:
-        items, values = contending(look)
+    items = None
+    if pool.near is not None and state.open is None:
+        items, values = contending(look, pool.near)
     else:
         values = CRITERIA[config.criterion](look) if values is None else values
         values, _ = open_values(look, values)
     values = jax.lax.optimization_barrier(values)  # computed once, not in every pass over it
     item = EXPOSURE[config.exposure.name](look, values, **config.exposure.kwargs())
-    item = items[item] if few else item.astype(jnp.int32)
+    item = item.astype(jnp.int32) if items is None else items[item]
     n_first = pool.first.shape[0]
     if n_first:
         place = state.given.sum()

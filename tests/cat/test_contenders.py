@@ -60,7 +60,7 @@ def test_the_best_is_among_them(dtype):
             order = jnp.argsort(-at.information)
             given = jnp.zeros(N, bool).at[order[: LENGTH + 4]].set(lots)
             look = ref.look_with(pool, config, blank._replace(given=given), theta)
-            items, values = contending(look)
+            items, values = contending(look, pool.near)
             return items[first_best(values)], first_best(jnp.where(given, -1.0, at.information))
 
         lots = np.argsort(RNG.uniform(size=(n, LENGTH + 4)), axis=1) < LENGTH - 1
