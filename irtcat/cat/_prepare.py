@@ -17,6 +17,7 @@ from irtcat.cat._pool import Counts, Pool, has_logistic_information, tabulate, t
 from irtcat.cat._state import NONE
 from irtcat.cat.config import MOST_NODES, Config
 from irtcat.cat.criteria import NEEDS_PEAKS
+from irtcat.cat.exposure import blank_counts
 from irtcat.information import fisher_information
 from irtcat.models import CategoricalModel, in_precision, item_categories
 
@@ -102,7 +103,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             jnp.asarray(pretest),
             jnp.asarray(_first(bank, config), jnp.int32),
             real(_column(bank, config.seconds, 0.0).astype(float)),
-            Counts(real(np.ones(n)), real(np.zeros(n)), real(np.zeros(n)), real(0.0)),
+            Counts(*(real(part) for part in blank_counts(config.exposure, n))),
             jnp.asarray(highest, jnp.int32),
             near,
         )

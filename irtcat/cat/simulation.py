@@ -15,7 +15,7 @@ from irtcat._checks import argument_error, check_count, finite_vector
 from irtcat._compile import jit
 from irtcat._precision import choose_precision
 from irtcat._precision import precision as in_width
-from irtcat._types import BoolArray, FloatArray
+from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
@@ -23,7 +23,8 @@ from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
 from irtcat.cat.config import Config
 from irtcat.cat.engine import _start, _step, look_at
-from irtcat.cat.exposure import UPDATES, eligible_items, updated
+from irtcat.cat.exposure import UPDATES, cell_of, cuts_in, eligible_items, tally, updated
+from irtcat.cat.starting import given_theta
 from irtcat.cat.stopping import score_moments
 from irtcat.models import take
 from irtcat.responses import Responses
@@ -108,10 +109,9 @@ def _run(
     )  # fmt: skip
     if config.exposure.name not in UPDATES:
         return kept, jnp.zeros((0, pool.n_items), bool)
-    rate = config.exposure.get("rate", 0.2)
 
     def may(state: CatState) -> Array:
-        return eligible_items(look_at(pool, config, state), config.exposure.name, rate)
+        return eligible_items(look_at(pool, config, state), config.exposure)
 
     return kept, jax.vmap(may)(state)
 
@@ -170,12 +170,10 @@ class _Plan:
             real = int(min(self.block, self.n - begin))
             part = Sessions(*(np.asarray(leaf)[:real] for leaf in kept))
             parts.append(part)
-            may = np.asarray(eligible)[:real]
-            given = np.bincount(part.items[part.items >= 0], minlength=pool.n_items)
-            counts = updated(
-                pool.counts, config.exposure.name, config.exposure.get("rate", 0.2), given,
-                may.sum(axis=0) if len(may) else real, real,
-            )  # fmt: skip
+            may = np.asarray(eligible)[:real] if config.exposure.name in UPDATES else None
+            cells = _cells(pool, config, part, priors[begin : begin + real])
+            added = tally(config.exposure, pool.n_items, part.items, cells, may)
+            counts = updated(pool.counts, config.exposure, *added)
             pool = pool._replace(
                 counts=Counts(*(jnp.asarray(leaf, pool.nodes.dtype) for leaf in counts))
             )
@@ -184,6 +182,18 @@ class _Plan:
         return Sessions(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True))), (
             pool.counts
         )
+
+
+def _cells(pool: Pool, config: Config, kept: Sessions, priors: FloatArray) -> IntArray:
+    """The cell of the estimate by which each item was chosen; 0 where the rule has no cells."""
+    cuts = cuts_in(config.exposure)
+    if not cuts:
+        return np.zeros(kept.items.shape, int)
+    given = given_theta(config.start.kwargs())
+    first = np.clip(priors[:, 0] if given is None else given, pool.nodes[0], pool.nodes[-1])
+    before = np.concatenate([np.broadcast_to(first, len(priors))[:, None], kept.thetas], axis=1)
+    steps = np.arange(kept.items.shape[1]) // config.batch * config.batch
+    return np.asarray(cell_of(before[:, steps], cuts))
 
 
 def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:

@@ -19,22 +19,23 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error
 from irtcat.bank import ItemBank
+from irtcat.cat._exposed import EXPOSURE_TABLES, Tally, read_counts
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat.config import Config, document_hash
-from irtcat.cat.engine import lots
-from irtcat.cat.exposure import UPDATES, updated
+from irtcat.cat.exposure import UPDATES
 from irtcat.cat.session import Event, Session, bank_hash, head_of
 
 __all__ = ["Store", "StoreError"]
 
 FORMAT = "irtcat-store"
-VERSION = 1
+VERSION = 2
+"""2 added the tables of exposure; stores of version 1 get them when they are opened."""
+
 WAIT = 60.0
 """Seconds to wait while another process writes."""
 
@@ -103,7 +104,7 @@ class Store:
         with self._writing():
             names = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
             if not names:
-                for statement in SCHEMA.split(";\n"):
+                for statement in (SCHEMA + EXPOSURE_TABLES).split(";\n"):
                     if statement.strip():
                         self._db.execute(statement)
                 self._db.execute("INSERT INTO meta VALUES (?, ?)", (FORMAT, VERSION))
@@ -115,6 +116,28 @@ class Store:
             raise StoreError(f"{self.path}: this is a database of something else. Name another.")
         if found[1] > VERSION:
             raise StoreError(f"{self.path}: made by a newer irtcat (version {found[1]}). Update.")
+        if found[1] < VERSION:
+            self._add_exposure()
+
+    def _add_exposure(self) -> None:
+        """The tables of exposure of a store of version 1, from its logs."""
+        with self._writing():
+            if self._db.execute("SELECT version FROM meta").fetchone()[0] == VERSION:
+                return  # another process was quicker
+            for statement in EXPOSURE_TABLES.split(";\n"):
+                if statement.strip():
+                    self._db.execute(statement)
+            self._tally().write(self._db)
+            self._db.execute("UPDATE meta SET version = ?", (VERSION,))
+
+    def _tally(self) -> Tally:
+        """The counts of exposure by the logs."""
+        tally = Tally()
+        for name, text in self._db.execute("SELECT id, head FROM sessions").fetchall():
+            head, events = json.loads(text), self._events(name)
+            for number, event in enumerate(events):
+                tally.add(head, events[:number], event)
+        return tally
 
     def check(self) -> None:
         """Read the whole file and every log's digests.
@@ -126,8 +149,12 @@ class Store:
             told = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if told != "ok":
                 raise StoreError(f"{self.path}: damaged ({told}). Restore a copy.")
-            for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
-                self._events(name)
+            with self._writing():  # nothing is added meanwhile
+                if not self._tally().equals(self._db):
+                    raise StoreError(
+                        f"{self.path}: the counts of exposure are not those of the logs. "
+                        "Restore a copy."
+                    )
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -198,7 +225,7 @@ class Store:
             counts = self.counts(bank, config)
         head = head_of(bank, config, drawn, prior, name, subject, counts)
         session = Session(bank, config, head, self._pool_of(bank, config, digest))
-        first = {"kind": "ask", "items": session._ids(session.state)}
+        first = session.asking(session.state)
         with self._told(), self._writing():
             taken = self._db.execute("SELECT 1 FROM sessions WHERE id = ?", (name,)).fetchone()
             if taken:
@@ -210,7 +237,7 @@ class Store:
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
                 (name, digest, json.dumps(head), datetime.now(UTC).isoformat()),
             )
-            self._append(name, 0, _first_digest(head), [first])
+            self._append(session, 0, _first_digest(head), [first])
         session._take(first)
         session._store = self
         return session
@@ -250,7 +277,7 @@ class Store:
                     with self._writing():
                         last = self._last(session.id)
                         if last[0] + 1 == len(session.events):
-                            self._append(session.id, last[0] + 1, last[1], made)
+                            self._append(session, last[0] + 1, last[1], made)
                             made_here = True
                         else:
                             made_here = False
@@ -291,28 +318,8 @@ class Store:
 
     def counts(self, bank: ItemBank, config: Config) -> Counts:
         """Exposure over the store's sessions with this bank and configuration."""
-        n = bank.n_items
-        place = {name: i for i, name in enumerate(bank.item_ids.tolist())}
         with self._told():
-            rows = self._db.execute(
-                "SELECT id, head FROM sessions WHERE bank = ? "
-                "AND json_extract(head, '$.config_hash') = ?",
-                (bank_hash(bank), config.hash()),
-            ).fetchall()
-            given = np.zeros((len(rows), n), bool)
-            eligible = np.ones((len(rows), n), bool)
-            for row, (name, text) in enumerate(rows):
-                for event in self._events(name):
-                    given[row, [place[i] for i in event.get("items", ())]] = True
-                head = json.loads(text)
-                if "counts" in head:
-                    eligible[row] = lots(head["seed"], n) < np.asarray(head["counts"][0])
-        blank = Counts(np.ones(n), np.zeros(n), np.zeros(n), np.asarray(0.0))
-        rate = config.exposure.get("rate", 0.2)
-        counts = updated(
-            blank, config.exposure.name, rate, given.sum(axis=0), eligible.sum(axis=0), len(rows)
-        )
-        return Counts(*(np.asarray(part, float) for part in counts))
+            return read_counts(self._db, bank, bank_hash(bank), config)
 
     def close(self) -> None:
         """Close the file."""
@@ -373,12 +380,18 @@ class Store:
             last = digest
         return [json.loads(text) for _, text, _ in rows]
 
-    def _append(self, name: str, number: int, last: str, events: list[Event]) -> None:
+    def _append(self, session: Session, number: int, last: str, events: list[Event]) -> None:
+        """Add events to a log, and what they add to the counts of exposure."""
+        tally, before = Tally(), list(session.events)
         for event in events:
             text = json.dumps(event, sort_keys=True)
             last = _digest(last, text)
-            self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (name, number, text, last))
+            row = (session.id, number, text, last)
+            self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", row)
+            tally.add(session.head, before, event)
+            before.append(event)
             number += 1
+        tally.write(self._db)
 
 
 def _digest(last: str, text: str) -> str:

@@ -251,42 +251,51 @@ def test_the_shadow_test_in_a_session(rules, bank30, reference):
             assert np.isin(np.array(pair) - 1, state.items).sum() <= 1
 
 
-@pytest.mark.parametrize("n_patterns", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_several_maxima(n_patterns):
-    """ML finds the global maximum on random patterns of 3PL items."""
+@pytest.mark.parametrize("upper", [False, True], ids=["3pl", "4pl"])
+def test_several_maxima(upper):
+    """ML and MAP find the global maximum on random patterns (10,000: experiments/cat)."""
     rng = np.random.default_rng(1)
-    n = 12
+    n, n_patterns = 12, 1000
     bank = ItemBank.from_parameters(
-        rng.uniform(0.6, 2.5, n), rng.normal(0, 1.2, n), rng.uniform(0.05, 0.35, n)
+        rng.uniform(0.6, 2.5, n),
+        rng.normal(0, 1.2, n),
+        rng.uniform(0.05, 0.35, n),
+        rng.uniform(0.75, 0.98, n) if upper else 1.0,
     )
     config = Config(estimator="ml", constant="fence", fences=(-4, 4), max_items=n)
     pool = prepare(bank, config)
     X = rng.integers(0, 2, (n_patterns, n)).astype(np.int32)
-    short = rng.integers(3, n + 1, n_patterns)
-    keep = np.arange(n) < short[:, None]
+    keep = np.arange(n) < rng.integers(3, n + 1, n_patterns)[:, None]
     items = np.where(keep, np.arange(n), -1).astype(np.int32)
+    modes = estimates_of_both(config)(pool, items, np.where(keep, X, -1).astype(np.int32))
+    fine = np.linspace(-4, 4, 4001)
+    right, seen = np.where(keep, X, 0).astype(float), keep.astype(float)
+    p = bank.probability(fine)
+    curves = right @ np.log(p) + (seen - right) @ np.log1p(-p)
+    for prior, theta in zip((0, 1 / 3**2), map(np.asarray, modes), strict=True):
+        values = curves - prior * fine**2 / 2
+        own = bank.probability(theta).T
+        found = (right * np.log(own) + (seen - right) * np.log1p(-own)).sum(axis=1)
+        assert (found - prior * theta**2 / 2 >= values.max(axis=1) - 1e-10).all()
+        inner = values[:, 1:-1]
+        peaks = ((inner > values[:, :-2]) & (inner > values[:, 2:])).sum(axis=1)
+        ends = (values[:, 0] > values[:, 1]).astype(int) + (values[:, -1] > values[:, -2])
+        assert prior or (peaks + ends > 1).any()
+
+
+def estimates_of_both(config):
+    """ML and MAP of many patterns in one program."""
 
     @jit
     def estimates(pool, items, answers):
         def one(items, answers):
-            state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
-            return estimate(engine.look_at(pool, config, state)).theta
+            state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 3.0]))
+            both = (config, replace(config, estimator="map"))
+            return [estimate(engine.look_at(pool, c, state)).theta for c in both]
 
         return jax.vmap(one)(items, answers)
 
-    theta = np.asarray(estimates(pool, items, np.where(keep, X, -1).astype(np.int32)))
-    fine = np.linspace(-4, 4, 8001)
-    p = bank.probability(fine)
-    right, seen = np.where(keep, X, 0).astype(float), keep.astype(float)
-    best = np.concatenate(
-        [
-            (r @ np.log(p) + (s - r) @ np.log1p(-p)).max(axis=1)
-            for r, s in zip(np.split(right, 20), np.split(seen, 20), strict=True)
-        ]
-    )
-    own = bank.probability(theta)
-    found = (right * np.log(own.T) + (seen - right) * np.log1p(-own.T)).sum(axis=1)
-    assert (found >= best - 1e-10).all()
+    return estimates
 
 
 @pytest.mark.parametrize("model", ["3pl", "graded", "nominal"])

@@ -15,6 +15,7 @@ import pytest
 
 from irtcat import InputError, ItemBank
 from irtcat.cat import Config, Session, Store, StoreError, part, run, run_async
+from irtcat.cat.engine import lots
 
 RNG = np.random.default_rng(8)
 BANK = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, 20), RNG.normal(size=20))
@@ -186,9 +187,9 @@ def test_damage_and_a_full_disk(tmp_path):
 WORKER = """
 import sys
 from irtcat import ItemBank
-from irtcat.cat import Config, Store
+from irtcat.cat import Config, Store, part
 bank = ItemBank.load(sys.argv[2])
-config = Config(stopping="n>=6", max_items=8)
+config = Config(stopping="n>=6", max_items=8, exposure=part("restricted", rate=0.5))
 store = Store(sys.argv[1])
 number = 0
 print("ready", flush=True)
@@ -271,3 +272,69 @@ def test_classes_are_told():
     session = run(BANK, config, lambda item: 1)
     assert session.estimate()["category"] in (None, 2)
     assert 0 <= session.estimate()["score"] <= 1
+
+
+RULES = [
+    part("restricted", rate=0.4),
+    part("eligibility", rate=0.4),
+    part("conditional-eligibility", rate=0.4, cuts=(-0.3, 0.4)),
+    part("overlap", target=0.4),
+]
+
+
+def from_logs(store, config):
+    """Given, eligible and sessions by reading every log."""
+    n_cells = 3 if config.exposure.name.startswith("conditional") else 1
+    given, eligible = np.zeros((n_cells, 20)), np.zeros((n_cells, 20))
+    sessions = np.zeros(n_cells)
+    for name in store.sessions().index:
+        session = store.resume(name)
+        if session.config != config:
+            continue
+        asks = [e for e in session.events if e["kind"] == "ask"]
+        for event in asks:
+            for item in event["items"]:
+                given[event.get("cell", 0), session._place[item]] += 1
+        limit = np.atleast_2d(session.head["counts"][0])
+        for cell in {event.get("cell", 0) for event in asks}:
+            sessions[cell] += 1
+            eligible[cell] += lots(session.head["seed"], 20) < limit[cell]
+    return given, eligible, sessions
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_counts_of_exposure_are_those_of_the_logs(tmp_path, rule):
+    config = Config(max_items=5, exposure=rule)
+    with Store(tmp_path / "s.db") as store, Store(tmp_path / "s.db") as other:
+        store.begin(BANK, CONFIG, session_id="another configuration")
+        for number in range(8):
+            opened = store if number % 2 else other
+            session = opened.begin(BANK, config, session_id=str(number), seed=number)
+            while not session.is_over and number != 5:
+                session.answer(session.asked[0], (number + len(session.events)) % 3 > 0)
+        told = store.counts(BANK, config)
+        for mine, logged in zip(told[1:], from_logs(store, config), strict=True):
+            np.testing.assert_array_equal(np.reshape(mine, logged.shape), logged)
+        store.check()
+        assert told.given.sum() > 35
+        if "eligibility" in rule.name:
+            assert (told.limit < 1).any()
+        store._db.execute("UPDATE exposure SET given = given + 1")
+        with pytest.raises(StoreError, match="not those of the logs"):
+            store.check()
+
+
+def test_a_store_of_version_1_gets_its_counts(tmp_path):
+    config = Config(max_items=5, exposure=RULES[1])
+    with Store(tmp_path / "s.db") as store:
+        for number in range(4):
+            session = store.begin(BANK, config, session_id=str(number), seed=number)
+            while not session.is_over:
+                session.answer(session.asked[0], 1)
+        counts = store.counts(BANK, config)
+        for statement in ("DROP TABLE exposure", "DROP TABLE visits", "UPDATE meta SET version=1"):
+            store._db.execute(statement)
+    with Store(tmp_path / "s.db") as store:
+        store.check()
+        for mine, before in zip(store.counts(BANK, config), counts, strict=True):
+            np.testing.assert_array_equal(mine, before)
