@@ -2,6 +2,7 @@
 
 import json
 import re
+import sqlite3
 
 import pytest
 from typer.testing import CliRunner
@@ -66,6 +67,30 @@ def test_nothing_is_made_of_what_cannot_be_used(call, tmp_path):
         assert told.stderr.startswith("Error: ")
         assert told.stderr.count("\n") == 1
         assert not list(tmp_path.glob("s.db*"))
+
+
+def test_faults_of_a_store(call, tmp_path):
+    """A damaged store or another program's file: one sentence on stderr, the file untouched."""
+    call("start", "bank.npz", "--id", "a", "--stop", "n>=3", "--store", "s.db")
+    db = sqlite3.connect(tmp_path / "s.db")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    whole = (tmp_path / "s.db").read_bytes()
+    head = whole.index(b'"format": "irtcat-session"')
+    sqlite3.connect(tmp_path / "theirs.db").execute("CREATE TABLE t (x)").connection.close()
+    faults = {
+        "cut.db": whole[: len(whole) // 2],
+        "noise.db": b"x" * 5000,
+        "overwritten.db": whole[:head] + b"\0" * 40 + whole[head + 40 :],
+        "theirs.db": (tmp_path / "theirs.db").read_bytes(),
+        "empty.db": b"",
+    }
+    for name, data in faults.items():
+        (tmp_path / name).write_bytes(data)
+        told = call("status", "a", "--store", name, code=1)
+        assert told.stderr.startswith(f"Error: {name}: ")
+        assert told.stderr.count("\n") == 1
+        assert (tmp_path / name).read_bytes() == data
 
 
 def test_words():
