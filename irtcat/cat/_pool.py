@@ -182,23 +182,52 @@ class Curves(NamedTuple):
     log_p: Array
     p: Array
     information: Array
-    warm: Array
+    entropy: Array
+    warm: Array | None
+    mean: Array
+    variance: Array
     best_theta: Array
 
 
-@functools.partial(jit, static_argnames=("peaks",))
-def tabulate(model: ItemModel, nodes: Float[Array, " nodes"], peaks: bool = True) -> Curves:
+@functools.partial(jit, static_argnames=("peaks", "warm"))
+def tabulate(
+    model: ItemModel,
+    nodes: Float[Array, " nodes"],
+    top: Float[Array, " items"],
+    peaks: bool = True,
+    warm: bool = True,
+) -> Curves:
     """Curves of all items on the grid, and where each informs most.
 
     Args:
         model: the items.
         nodes: the grid.
+        top: highest category of each item, at least 1.
         peaks: whether the ability of the greatest information is wanted to machine precision;
             otherwise it is the best node.
+        warm: whether Warm's J is wanted.
 
     Returns:
         The curves.
     """
+    curves = _logistic_curves if has_logistic_information(model) else _any_curves
+    log_p, information, bias = curves(model, nodes)
+    best = jnp.argmax(information, axis=1)
+    theta = nodes[best]
+    if peaks:
+        low = nodes[jnp.maximum(best - 1, 0)]
+        high = nodes[jnp.minimum(best + 1, len(nodes) - 1)]
+        theta = jax.vmap(_peak)(model, low, high)
+    p = jnp.exp(log_p)
+    entropy = -(p * jnp.where(p > 0, log_p, 0)).sum(axis=1)
+    share = jnp.arange(p.shape[1], dtype=p.dtype) / top[:, None]
+    mean, square = ((p * power[:, :, None]).sum(axis=1) for power in (share, share**2))
+    variance = jnp.maximum(square - mean**2, 0)
+    return Curves(log_p, p, information, entropy, bias if warm else None, mean, variance, theta)
+
+
+def _any_curves(model: ItemModel, nodes: Array) -> tuple[Array, Array, Array]:
+    """Log-probabilities, information and Warm's J by derivatives."""
 
     def one(item: ItemModel) -> tuple[Array, Array, Array]:
         def at(t: Array) -> tuple[Array, Array, Array]:
@@ -207,14 +236,21 @@ def tabulate(model: ItemModel, nodes: Float[Array, " nodes"], peaks: bool = True
 
         return jax.vmap(at, out_axes=-1)(nodes)
 
-    log_p, information, warm = jax.lax.map(one, model, batch_size=64)
-    best = jnp.argmax(information, axis=1)
-    theta = nodes[best]
-    if peaks:
-        low = nodes[jnp.maximum(best - 1, 0)]
-        high = nodes[jnp.minimum(best + 1, len(nodes) - 1)]
-        theta = jax.vmap(_peak)(model, low, high)
-    return Curves(log_p, jnp.exp(log_p), information, warm, theta)
+    return jax.lax.map(one, model, batch_size=64)
+
+
+def _logistic_curves(model: Any, nodes: Array) -> tuple[Array, Array, Array]:
+    """The same of the logistic family, ten times as fast: ``J = -a tanh(z / 2) I``."""
+
+    def one(item: Any) -> Array:
+        return jax.vmap(lambda t: item.log_probs(t[None]), out_axes=-1)(nodes)
+
+    log_p = jax.vmap(one)(model)
+    known = {name: value[:, None] for name, value in model.irt_parameters().items()}
+    intercept = model.intercept[:, None]
+    information = logistic_information(known["a"], intercept, known["c"], known["d"], nodes)
+    slant = jnp.tanh(0.5 * (known["a"] * nodes + intercept))
+    return log_p, information, -known["a"] * slant * information
 
 
 def _peak(item: ItemModel, low: Array, high: Array) -> Array:

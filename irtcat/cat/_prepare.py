@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -62,15 +61,16 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     with in_width("float64"):
         known = {name: np.asarray(x, float) for name, x in bank.model.irt_parameters().items()}
         nodes = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
-        peaks = config.criterion in NEEDS_PEAKS
-        curves = jax.tree.map(np.asarray, tabulate(bank.model, jnp.asarray(nodes), peaks=peaks))
+        highest = item_categories(bank.model) - 1
+        curves = tabulate(
+            bank.model,
+            jnp.asarray(nodes),
+            jnp.maximum(highest, 1).astype(float),
+            peaks=config.criterion in NEEDS_PEAKS,
+            warm=_needs_warm(config),
+        )
+        best_theta = np.asarray(curves.best_theta)
     model = bank.model
-    highest = item_categories(model) - 1
-    top = np.maximum(highest, 1)[:, None]
-    codes = np.arange(curves.p.shape[1])
-    mean = np.einsum("k,ikq->iq", codes, curves.p) / top
-    square = np.einsum("k,ikq->iq", codes**2, curves.p) / top**2
-    entropy = -(curves.p * np.where(curves.p > 0, curves.log_p, 0)).sum(axis=1)
     group, targets = _groups(bank, config)
     n = bank.n_items
     pretest = _marks(bank, config.pretest)
@@ -88,13 +88,13 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             real(curves.log_p),
             real(curves.p),
             real(curves.information),
-            real(entropy),
-            real(curves.warm) if _needs_warm(config) else None,
-            real(mean),
-            real(np.maximum(square - mean**2, 0)),
+            real(curves.entropy),
+            None if curves.warm is None else real(curves.warm),
+            real(curves.mean),
+            real(curves.variance),
             real(weights / max(weights.sum(), 1)),
-            real(curves.best_theta),
-            real(np.where(np.isfinite(known["b"]), known["b"], curves.best_theta)),
+            real(best_theta),
+            real(np.where(np.isfinite(known["b"]), known["b"], best_theta)),
             jnp.asarray(strata_of(known["a"], config.strata), jnp.int32),
             jnp.asarray(group, jnp.int32),
             real(targets),
