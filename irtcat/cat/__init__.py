@@ -6,6 +6,7 @@ from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._report import Report
 from irtcat.cat._state import CatState, Look
+from irtcat.cat.calibration import calibrate_exposure
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT
 from irtcat.cat.criteria import CRITERIA
@@ -17,7 +18,7 @@ from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.forms import Forms, assemble
 from irtcat.cat.session import Session
 from irtcat.cat.several import SEVERAL, next_several, simulate_several
-from irtcat.cat.simulation import calibrate_exposure, replay, simulate
+from irtcat.cat.simulation import replay, simulate
 from irtcat.cat.starting import START
 from irtcat.cat.stopping import STOPPING, all_of, any_of
 from irtcat.cat.store import Store, StoreError
