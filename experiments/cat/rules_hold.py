@@ -36,6 +36,10 @@ def main():
             base, criterion="progressive", exposure=part("restricted", rate=RATE)
         ),
         "eligibility": replace(base, exposure=part("eligibility", rate=RATE)),
+        "conditional-eligibility": replace(
+            base, exposure=part("conditional-eligibility", rate=RATE)
+        ),
+        "overlap at most .15": replace(base, exposure=part("overlap", target=0.15)),
         "sympson-hetter": replace(base, exposure=part("sympson-hetter", rate=RATE)),
         "a-stratified": replace(base, criterion="a-stratified"),
         "bounds": replace(base, content="bounds", group="topic", targets=bounds),

@@ -6,17 +6,19 @@ from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._report import Report
 from irtcat.cat._state import CatState, Look
+from irtcat.cat.calibration import calibrate_exposure
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT
 from irtcat.cat.criteria import CRITERIA
 from irtcat.cat.driving import run, run_async
 from irtcat.cat.engine import start, step
 from irtcat.cat.estimators import CONSTANT, ESTIMATORS
+from irtcat.cat.exact import exact_distribution, exact_error
 from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.forms import Forms, assemble
 from irtcat.cat.session import Session
 from irtcat.cat.several import SEVERAL, next_several, simulate_several
-from irtcat.cat.simulation import calibrate_exposure, replay, simulate
+from irtcat.cat.simulation import replay, simulate
 from irtcat.cat.starting import START
 from irtcat.cat.stopping import STOPPING, all_of, any_of
 from irtcat.cat.store import Store, StoreError
@@ -45,6 +47,8 @@ __all__ = [
     "any_of",
     "assemble",
     "calibrate_exposure",
+    "exact_distribution",
+    "exact_error",
     "explain",
     "next_several",
     "part",

@@ -1,7 +1,7 @@
 """Pool: the items of a bank as an adaptive test sees them, their curves tabulated once."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,16 @@ from irtcat.information import item_information
 from irtcat.models import ItemModel, LinkModel, OnePL, Rasch, TwoPL
 from irtcat.models._links import Asymptotes
 
+if TYPE_CHECKING:
+    from irtcat.cat._contenders import Contenders
+
 __all__ = [
     "Counts",
     "Pool",
     "category_terms",
+    "has_logistic_information",
     "information_at",
+    "logistic_information",
     "probabilities_at",
     "tabulate",
     "trapezoid",
@@ -68,6 +73,8 @@ class Pool(NamedTuple):
         first: items given first, in order.
         seconds: time that an answer takes on average.
         counts: administrations so far.
+        top: highest category of each item.
+        near: the items that can be chosen, by ability; None where all are looked at.
     """
 
     model: ItemModel
@@ -92,6 +99,8 @@ class Pool(NamedTuple):
     first: Array
     seconds: Array
     counts: Counts
+    top: Array
+    near: "Contenders | None"
 
     @property
     def n_items(self) -> int:
@@ -122,8 +131,10 @@ def information_at(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, " 
 
     By the closed forms of the links where there are (forty times as fast), else by derivatives.
     """
-    if isinstance(model, (Rasch, OnePL, TwoPL)) or _has_asymptotes(model):
-        return _logistic_information(model, theta)
+    if has_logistic_information(model):
+        known: Any = model.irt_parameters()
+        intercept = model.intercept  # type: ignore[attr-defined]
+        return logistic_information(known["a"], intercept, known["c"], known["d"], theta)
     if not isinstance(model, LinkModel):
         return item_information(model, theta[None])[:, 0]
     coefficients, gaps = jax.vmap(lambda item: item.predictors())(model)
@@ -136,23 +147,25 @@ def information_at(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, " 
     return total
 
 
-def _has_asymptotes(model: ItemModel) -> bool:
-    return isinstance(model, LinkModel) and isinstance(model.link, Asymptotes)
+def has_logistic_information(model: ItemModel) -> bool:
+    """Whether items have the logistic family's curves."""
+    asymptotes = isinstance(model, LinkModel) and isinstance(model.link, Asymptotes)
+    return isinstance(model, (Rasch, OnePL, TwoPL)) or asymptotes
 
 
-def _logistic_information(model: Any, theta: Float[Array, ""]) -> Float[Array, " items"]:
+def logistic_information(
+    a: Any, intercept: Any, c: Any, d: Any, theta: Any, np_or_jnp: Any = jnp
+) -> Any:
     """``P'^2 / (P Q)`` by one exponential and one division.
 
     With s = exp(-|z|), and A, B = 1, s where z > 0 or s, 1 where not:
     ``P = (c B + d A) / (1 + s)``, ``Q = ((1 - c) B + (1 - d) A) / (1 + s)``.
     """
-    known = model.irt_parameters()
-    a, c, d = known["a"], known["c"], known["d"]
-    z = a * theta + model.intercept
-    s = jnp.exp(-jnp.abs(z))
-    up, down = jnp.where(z > 0, 1.0, s), jnp.where(z > 0, s, 1.0)
+    z = a * theta + intercept
+    s = np_or_jnp.exp(-abs(z))
+    up, down = np_or_jnp.where(z > 0, 1.0, s), np_or_jnp.where(z > 0, s, 1.0)
     both = (c * down + d * up) * ((1 - c) * down + (1 - d) * up) * (1 + s) ** 2
-    return (a * (d - c) * s) ** 2 / jnp.maximum(both, jnp.finfo(s.dtype).tiny)
+    return (a * (d - c) * s) ** 2 / np_or_jnp.maximum(both, np_or_jnp.finfo(s.dtype).tiny)
 
 
 def probabilities_at(
@@ -169,23 +182,52 @@ class Curves(NamedTuple):
     log_p: Array
     p: Array
     information: Array
-    warm: Array
+    entropy: Array
+    warm: Array | None
+    mean: Array
+    variance: Array
     best_theta: Array
 
 
-@functools.partial(jit, static_argnames=("peaks",))
-def tabulate(model: ItemModel, nodes: Float[Array, " nodes"], peaks: bool = True) -> Curves:
+@functools.partial(jit, static_argnames=("peaks", "warm"))
+def tabulate(
+    model: ItemModel,
+    nodes: Float[Array, " nodes"],
+    top: Float[Array, " items"],
+    peaks: bool = True,
+    warm: bool = True,
+) -> Curves:
     """Curves of all items on the grid, and where each informs most.
 
     Args:
         model: the items.
         nodes: the grid.
+        top: highest category of each item, at least 1.
         peaks: whether the ability of the greatest information is wanted to machine precision;
             otherwise it is the best node.
+        warm: whether Warm's J is wanted.
 
     Returns:
         The curves.
     """
+    curves = _logistic_curves if has_logistic_information(model) else _any_curves
+    log_p, information, bias = curves(model, nodes)
+    best = jnp.argmax(information, axis=1)
+    theta = nodes[best]
+    if peaks:
+        low = nodes[jnp.maximum(best - 1, 0)]
+        high = nodes[jnp.minimum(best + 1, len(nodes) - 1)]
+        theta = jax.vmap(_peak)(model, low, high)
+    p = jnp.exp(log_p)
+    entropy = -(p * jnp.where(p > 0, log_p, 0)).sum(axis=1)
+    share = jnp.arange(p.shape[1], dtype=p.dtype) / top[:, None]
+    mean, square = ((p * power[:, :, None]).sum(axis=1) for power in (share, share**2))
+    variance = jnp.maximum(square - mean**2, 0)
+    return Curves(log_p, p, information, entropy, bias if warm else None, mean, variance, theta)
+
+
+def _any_curves(model: ItemModel, nodes: Array) -> tuple[Array, Array, Array]:
+    """Log-probabilities, information and Warm's J by derivatives."""
 
     def one(item: ItemModel) -> tuple[Array, Array, Array]:
         def at(t: Array) -> tuple[Array, Array, Array]:
@@ -194,14 +236,21 @@ def tabulate(model: ItemModel, nodes: Float[Array, " nodes"], peaks: bool = True
 
         return jax.vmap(at, out_axes=-1)(nodes)
 
-    log_p, information, warm = jax.lax.map(one, model, batch_size=64)
-    best = jnp.argmax(information, axis=1)
-    theta = nodes[best]
-    if peaks:
-        low = nodes[jnp.maximum(best - 1, 0)]
-        high = nodes[jnp.minimum(best + 1, len(nodes) - 1)]
-        theta = jax.vmap(_peak)(model, low, high)
-    return Curves(log_p, jnp.exp(log_p), information, warm, theta)
+    return jax.lax.map(one, model, batch_size=64)
+
+
+def _logistic_curves(model: Any, nodes: Array) -> tuple[Array, Array, Array]:
+    """The same of the logistic family, ten times as fast: ``J = -a tanh(z / 2) I``."""
+
+    def one(item: Any) -> Array:
+        return jax.vmap(lambda t: item.log_probs(t[None]), out_axes=-1)(nodes)
+
+    log_p = jax.vmap(one)(model)
+    known = {name: value[:, None] for name, value in model.irt_parameters().items()}
+    intercept = model.intercept[:, None]
+    information = logistic_information(known["a"], intercept, known["c"], known["d"], nodes)
+    slant = jnp.tanh(0.5 * (known["a"] * nodes + intercept))
+    return log_p, information, -known["a"] * slant * information
 
 
 def _peak(item: ItemModel, low: Array, high: Array) -> Array:

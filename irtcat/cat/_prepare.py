@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -11,10 +10,13 @@ from irtcat._checks import argument_error, check_choice
 from irtcat._precision import precision as in_width
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
-from irtcat.cat._pool import Counts, Pool, tabulate, trapezoid
+from irtcat.cat._contenders import contenders
+from irtcat.cat._parts import as_part
+from irtcat.cat._pool import Counts, Pool, has_logistic_information, tabulate, trapezoid
 from irtcat.cat._state import NONE
 from irtcat.cat.config import MOST_NODES, Config
 from irtcat.cat.criteria import NEEDS_PEAKS
+from irtcat.cat.exposure import blank_counts
 from irtcat.information import fisher_information
 from irtcat.models import CategoricalModel, in_precision, item_categories
 
@@ -48,22 +50,27 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     one_ability(bank, "adaptive testing")
     if not isinstance(bank.model, CategoricalModel):
         raise argument_error("bank", "of items with categories", bank.model.key)
+    robust = as_part("estimator", config.estimator).name == "robust"
+    if robust and not has_logistic_information(bank.model):
+        raise argument_error("bank", "of right/wrong items for robust estimates", bank.model.key)
     check_choice("precision", precision, ("float64", "float32"))
     if bank.n_items < config.max_items:
         must = f"at most {bank.n_items}, the number of items in the bank"
         raise argument_error("max_items", must, config.max_items)
     low, high = fences_of(bank, config)
-    b = _difficulties(bank)
     with in_width("float64"):
+        known = {name: np.asarray(x, float) for name, x in bank.model.irt_parameters().items()}
         nodes = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
-        peaks = config.criterion in NEEDS_PEAKS
-        curves = jax.tree.map(np.asarray, tabulate(bank.model, jnp.asarray(nodes), peaks=peaks))
+        highest = item_categories(bank.model) - 1
+        curves = tabulate(
+            bank.model,
+            jnp.asarray(nodes),
+            jnp.maximum(highest, 1).astype(float),
+            peaks=config.criterion in NEEDS_PEAKS,
+            warm=_needs_warm(config),
+        )
+        best_theta = np.asarray(curves.best_theta)
     model = bank.model
-    top = np.maximum(item_categories(model) - 1, 1)[:, None]
-    codes = np.arange(curves.p.shape[1])
-    mean = np.einsum("k,ikq->iq", codes, curves.p) / top
-    square = np.einsum("k,ikq->iq", codes**2, curves.p) / top**2
-    entropy = -(curves.p * np.where(curves.p > 0, curves.log_p, 0)).sum(axis=1)
     group, targets = _groups(bank, config)
     n = bank.n_items
     pretest = _marks(bank, config.pretest)
@@ -73,6 +80,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         def real(value: Any) -> Any:
             return jnp.asarray(value, dtype)
 
+        near = contenders(model, known, config, pretest, (low, high), real)
         return Pool(
             in_precision(model, dtype),
             real(nodes),
@@ -80,14 +88,14 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             real(curves.log_p),
             real(curves.p),
             real(curves.information),
-            real(entropy),
-            real(curves.warm) if _needs_warm(config) else None,
-            real(mean),
-            real(np.maximum(square - mean**2, 0)),
+            real(curves.entropy),
+            None if curves.warm is None else real(curves.warm),
+            real(curves.mean),
+            real(curves.variance),
             real(weights / max(weights.sum(), 1)),
-            real(curves.best_theta),
-            real(np.where(np.isfinite(b), b, curves.best_theta)),
-            jnp.asarray(strata_of(_slopes(bank), config.strata), jnp.int32),
+            real(best_theta),
+            real(np.where(np.isfinite(known["b"]), known["b"], best_theta)),
+            jnp.asarray(strata_of(known["a"], config.strata), jnp.int32),
             jnp.asarray(group, jnp.int32),
             real(targets),
             jnp.asarray(_enemies(bank, config)),
@@ -95,7 +103,9 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             jnp.asarray(pretest),
             jnp.asarray(_first(bank, config), jnp.int32),
             real(_column(bank, config.seconds, 0.0).astype(float)),
-            Counts(real(np.ones(n)), real(np.zeros(n)), real(np.zeros(n)), real(0.0)),
+            Counts(*(real(part) for part in blank_counts(config.exposure, n))),
+            jnp.asarray(highest, jnp.int32),
+            near,
         )
 
 
@@ -118,17 +128,6 @@ def _n_nodes(bank: ItemBank, config: Config, low: float, high: float) -> int:
 
 def _needs_warm(config: Config) -> bool:
     return "wle" in (config.estimator, config.constant)
-
-
-def _difficulties(bank: ItemBank) -> FloatArray:
-    """Difficulty of every item; NaN where the model has none."""
-    with in_width("float64"):
-        return np.asarray(bank.model.irt_parameters()["b"], float)
-
-
-def _slopes(bank: ItemBank) -> FloatArray:
-    with in_width("float64"):
-        return np.asarray(bank.model.irt_parameters()["a"], float)
 
 
 def strata_of(a: FloatArray, strata: int | tuple[int, ...]) -> IntArray:

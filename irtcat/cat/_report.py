@@ -183,7 +183,7 @@ class Report:
         pool = prepare(bank, self.config)
         nodes, log_p, mean = (np.asarray(x) for x in (pool.nodes, pool.log_p, pool.mean))
         t = np.asarray(pool.score_weights)
-        top = np.maximum((log_p.max(axis=2) > -1e3).sum(axis=1) - 1, 1)
+        top = np.maximum(np.asarray(pool.top), 1)
         z = (nodes - self.priors[:, :1]) / self.priors[:, 1:]
         log_post = np.asarray(pool.log_weights) - 0.5 * z**2 * (self.config.prior == "normal")
         rest, known = np.tile(t @ mean, (len(self), 1)), np.zeros(len(self))

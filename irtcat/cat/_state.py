@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from irtcat.cat._pool import Pool, information_at, probabilities_at
 
@@ -30,7 +30,7 @@ class CatState(NamedTuple):
         information: Fisher information of the scored items on the grid.
         warm: Warm's J of the scored items on the grid.
         prior: mean and SD of the subject's prior.
-        open: items that may be asked of this subject at all.
+        open: items that may be asked of this subject at all; None where all may.
         given: items asked so far, answered or not.
         items: positions of the items answered, in order; `NONE` after them.
         answers: their answers, as category codes from 0.
@@ -51,7 +51,7 @@ class CatState(NamedTuple):
     information: Array
     warm: Array
     prior: Array
-    open: Array
+    open: Array | None
     given: Array
     items: Array
     answers: Array
@@ -144,6 +144,12 @@ class Look:
     def variance(self) -> Float[Array, ""]:
         """Posterior variance."""
         return self.posterior @ (self.pool.nodes - self.mean) ** 2
+
+    @property
+    def open(self) -> Bool[Array, " items"]:
+        """Items that may be asked of this subject and have not been."""
+        given = self.state.given
+        return ~given if self.state.open is None else self.state.open & ~given
 
     @cached_property
     def information(self) -> Float[Array, " items"]:

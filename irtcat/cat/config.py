@@ -33,7 +33,7 @@ class Config:
         criterion: what an item is worth; a name of `CRITERIA`.
         stopping: when a session is over: a name of `STOPPING`, a part, `any_of` / `all_of` of
             them, or words such as "se<0.3 or n>=30".
-        estimator: "eap", "map", "ml" or "wle".
+        estimator: "eap", "map", "ml", "wle" or "robust"; or a part with options (of "robust").
         exposure: a name of `EXPOSURE`, or a part with options.
         content: a name of `CONTENT`, a part, or several of them, applied in order.
         start: a name of `START`, or a part with options: how the first items are chosen.
@@ -73,7 +73,7 @@ class Config:
 
     criterion: str = "mfi"
     stopping: Any = "length"
-    estimator: str = "eap"
+    estimator: Any = "eap"
     exposure: Any = "none"
     content: Any = ()
     start: Any = "criterion"
@@ -99,7 +99,8 @@ class Config:
     def __post_init__(self) -> None:
         """Check the parts, and bring them to their one form."""
         check_choice("criterion", self.criterion, CRITERIA)
-        check_choice("estimator", self.estimator, ESTIMATORS)
+        estimator = _known("estimator", self.estimator, ESTIMATORS, 1)
+        self._set("estimator", estimator if estimator.options else estimator.name)
         check_choice("prior", self.prior, PRIORS)
         check_choice("constant", self.constant, CONSTANT)
         check_count("max_items", self.max_items, 0)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from irtcat.cat._parts import as_part
 from irtcat.cat._pool import category_terms
 from irtcat.cat._state import Look
 from irtcat.cat.estimators import ESTIMATORS
@@ -125,6 +126,7 @@ def _expected_information(look: Look, observed: bool) -> Values:
     pool = look.pool
     n_categories = pool.log_p.shape[1]
     p = look.p
+    rule = as_part("estimator", look.config.estimator)
 
     def after(item: Array, answer: Array) -> Array:
         """Information at the estimate after this answer to this item."""
@@ -137,7 +139,7 @@ def _expected_information(look: Look, observed: bool) -> Values:
         )
         log_like = look.log_like + pool.log_p[item, answer]
         then = Look(pool, look.config, state, log_like, look.theta, look.se)
-        theta = ESTIMATORS[look.config.estimator](then).theta
+        theta = ESTIMATORS[rule.name](then, **rule.kwargs()).theta
         one = jax.tree.map(lambda leaf: leaf[item], pool.model)
         if not observed:
             return category_terms(one, theta)[2]
@@ -270,7 +272,7 @@ def progressive(look: Look) -> Values:
         Revuelta & Ponsoda (1998), Journal of Educational Measurement 35, 311-327; Barrada et al.
         (2008), British Journal of Mathematical and Statistical Psychology 61, 493-513.
     """
-    usable = jnp.where(look.state.open & ~look.state.given, look.information, 0.0)
+    usable = jnp.where(look.open, look.information, 0.0)
     w = _progress(look)
     return (1 - w) * look.noise * usable.max() + w * look.information
 

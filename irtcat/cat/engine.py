@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from irtcat._compile import jit
 from irtcat._precision import precision
+from irtcat.cat._contenders import contending
 from irtcat.cat._pool import Pool
 from irtcat.cat._state import NONE, CatState, Look, lottery
 from irtcat.cat.config import Config
@@ -20,7 +21,7 @@ from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.starting import START, given_theta
 from irtcat.cat.stopping import leaves, stops
 
-__all__ = ["blank", "look_at", "open_values", "record", "select_items", "start", "step"]
+__all__ = ["ask", "blank", "choose", "look_at", "open_values", "record", "start", "step"]
 
 BRANCHES = 16
 """Outcomes of the items of a batch that are told apart while the next one is chosen."""
@@ -32,7 +33,7 @@ def look_at(pool: Pool, config: Config, state: CatState) -> Look:
 
 
 def blank(
-    pool: Pool, config: Config, prior: Float[Array, " two"], allowed: Array, seed: Array
+    pool: Pool, config: Config, prior: Float[Array, " two"], allowed: Array | None, seed: Array
 ) -> CatState:
     """A session before its first item is chosen."""
     dtype = pool.nodes.dtype
@@ -69,38 +70,40 @@ def record(
 ) -> CatState:
     """Take the answers to the items asked into the state, and estimate anew.
 
-    An answer of `NONE` (-1) leaves the item out of the likelihood: it was skipped.
+    An answer of `NONE` (-1) leaves the item out of the likelihood: it was skipped. Where no item
+    is asked, that is after the end, the state stays as it is.
     """
+    steps = jnp.arange(config.max_items)
+    begun = state.asked[0] >= 0
     for j in range(config.batch):
         item, answer = state.asked[j], responses[j]
         asked = item >= 0
         at = jnp.maximum(item, 0)
         counts = asked & (answer >= 0) & ~pool.pretest[at]
         own = pool.log_p[at, jnp.maximum(answer, 0)]
-        place = jnp.where(asked, state.n, config.max_items)
-        extra = jnp.where(counts, 1, 0)
+        here = (steps == state.n) & asked
         state = state._replace(
             log_like=state.log_like + jnp.where(counts, own, 0),
             information=state.information + jnp.where(counts, pool.information[at], 0),
             warm=state.warm
             if pool.warm is None
             else state.warm + jnp.where(counts, pool.warm[at], 0),
-            items=state.items.at[place].set(item, mode="drop"),
-            answers=state.answers.at[place].set(answer, mode="drop"),
-            n=state.n + jnp.where(asked, 1, 0).astype(state.n.dtype),
-            scored=state.scored + extra.astype(state.scored.dtype),
+            items=jnp.where(here, item, state.items),
+            answers=jnp.where(here, answer, state.answers),
+            n=state.n + asked.astype(state.n.dtype),
+            scored=state.scored + counts.astype(state.scored.dtype),
         )
     found = estimate(look_at(pool, config, state))
-    moved = state.scored > 0
+    moved = begun & (state.scored > 0)
     theta = jnp.where(moved, found.theta, state.theta)
     se = jnp.where(moved, found.se, state.se)
-    at = jnp.maximum(state.n - 1, 0)
+    last = (steps == state.n - 1) & begun
     return state._replace(
         theta=theta,
         se=se,
-        thetas=state.thetas.at[at].set(theta),
-        ses=state.ses.at[at].set(se),
-        seconds=state.seconds + jnp.asarray(seconds, state.seconds.dtype),
+        thetas=jnp.where(last, theta, state.thetas),
+        ses=jnp.where(last, se, state.ses),
+        seconds=state.seconds + jnp.where(begun, jnp.asarray(seconds, state.seconds.dtype), 0),
         asked=jnp.full(config.batch, NONE, jnp.int32),
     )
 
@@ -120,7 +123,9 @@ def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array]]:
         return values
 
     values = jnp.where(jnp.isnan(values), -jnp.inf, jnp.maximum(values, -1e30))
-    values = note("not open to this subject", jnp.where(state.open, values, -jnp.inf))
+    if state.open is not None:
+        values = jnp.where(state.open, values, -jnp.inf)
+    values = note("not open to this subject", values)
     values = note("asked before", jnp.where(state.given, -jnp.inf, values))
     scored = jnp.where(pool.pretest, -jnp.inf, values)
     if config.pretest_at:
@@ -142,18 +147,23 @@ def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array]]:
     return values, stages
 
 
-def _next_item(look: Look, values: Array) -> Array:
+def _next_item(look: Look, values: Array | None = None) -> Array:
     """The next item, by all rules; `NONE` where none is left."""
     pool, config, state = look.pool, look.config, look.state
-    values, _ = open_values(look, values)
+    items = None
+    if pool.near is not None and state.open is None:
+        items, values = contending(look, pool.near)
+    else:
+        values = CRITERIA[config.criterion](look) if values is None else values
+        values, _ = open_values(look, values)
     values = jax.lax.optimization_barrier(values)  # computed once, not in every pass over it
     item = EXPOSURE[config.exposure.name](look, values, **config.exposure.kwargs())
-    item = item.astype(jnp.int32)
+    item = item.astype(jnp.int32) if items is None else items[item]
     n_first = pool.first.shape[0]
     if n_first:
         place = state.given.sum()
         first = pool.first[jnp.minimum(place, n_first - 1)]
-        here = (place < n_first) & state.open[first] & ~state.given[first]
+        here = (place < n_first) & look.open[first]
         item = jnp.where(here, first, item)
         return jnp.where(here | (values.max() > -jnp.inf), item, NONE)
     return jnp.where(values.max() > -jnp.inf, item, NONE)
@@ -190,81 +200,83 @@ def _joint_values(look: Look, mass: Array, criterion: Any) -> Array:
     return jnp.where(total[:, None] > 0, values * total[:, None], 0).sum(axis=0)
 
 
-def select_items(pool: Pool, config: Config, state: CatState) -> CatState:
-    """Choose the next item, or the next batch jointly, and ask it.
+def choose(pool: Pool, config: Config, state: CatState) -> tuple[Int[Array, " batch"], Array]:
+    """The next item, or the next batch jointly, and what the first is expected to bring.
 
     The items of a batch are chosen one after the other, each for its expected value over the
-    answers to those before it.
+    answers to those before it. `NONE` where there is no item or no room for it.
     """
-    criterion = CRITERIA[config.criterion]
     look = look_at(pool, config, state)
-    values = criterion(look)
-    item = _next_item(look, values)
+    item = _next_item(look)
+    gain = state.gain
     if any(leaf.name == "pser" for leaf in leaves(config.stopping)):
         after = expected_variance(look, plug_in=False)[jnp.maximum(item, 0)]
         gain = jnp.sqrt(look.variance) - jnp.sqrt(jnp.maximum(after, 0))
-        state = state._replace(gain=jnp.where(item >= 0, gain, 0))
-
-    def ask(state: CatState, j: Any, item: Array) -> CatState:
-        room = state.n + j < config.max_items
-        item = jnp.where(room, item, NONE)
-        return state._replace(
-            asked=state.asked.at[j].set(item),
-            given=state.given.at[jnp.where(item >= 0, item, pool.n_items)].set(True, mode="drop"),
-        )
-
-    state = ask(state, 0, item)
+        gain = jnp.where(item >= 0, gain, 0)
+    room = state.n + jnp.arange(config.batch) < config.max_items
     if config.batch == 1:
-        return state
+        return jnp.where(room, item, NONE), gain
+    criterion = CRITERIA[config.criterion]
     mass = jnp.zeros((BRANCHES, pool.nodes.shape[0]), pool.nodes.dtype).at[0].set(look.posterior)
+    Carry = tuple[Array, Array, Array]
 
-    def add(carry: tuple[CatState, Array], j: Array) -> tuple[tuple[CatState, Array], None]:
-        state, mass = carry
-        mass = _split(mass, pool, jnp.maximum(state.asked[j - 1], 0))
-        then = look_at(pool, config, state)
-        item = _next_item(then, _joint_values(then, mass, criterion))
-        return (ask(state, j, item), mass), None
+    def add(carry: Carry, room: Array) -> tuple[Carry, Array]:
+        item, given, mass = carry
+        given = _marked(given, item)
+        mass = _split(mass, pool, jnp.maximum(item, 0))
+        then = look_at(pool, config, state._replace(given=given))
+        item = jnp.where(room, _next_item(then, _joint_values(then, mass, criterion)), NONE)
+        return (item, given, mass), item
 
-    return jax.lax.scan(add, (state, mass), jnp.arange(1, config.batch))[0][0]
+    first = jnp.where(room[0], item, NONE)
+    _, rest = jax.lax.scan(add, (first, state.given, mass), room[1:])
+    return jnp.concatenate([first[None], rest]), gain
 
 
-def _finish(pool: Pool, config: Config, state: CatState) -> CatState:
-    """End the session where a rule, the greatest length or a lack of items says so."""
-    look = look_at(pool, config, state)
-    over, rule = stops(look, config.stopping)
+def _marked(given: Array, item: Array) -> Array:
+    """The items given, with one more; `NONE` marks nothing."""
+    return given.at[jnp.where(item >= 0, item, given.shape[0])].set(True, mode="drop")
+
+
+def ask(state: CatState, items: Int[Array, " batch"]) -> CatState:
+    """Ask these items."""
+    given = state.given
+    for j in range(items.shape[0]):
+        given = _marked(given, items[j])
+    return state._replace(asked=items, given=given)
+
+
+def _ended(pool: Pool, config: Config, state: CatState, items: Array) -> Array:
+    """Whether a rule, the greatest length or a lack of items ends the session, and which."""
+    over, rule = stops(look_at(pool, config, state), config.stopping)
     n_rules = len(leaves(config.stopping))
     over = over & (state.scored >= config.min_items)
     reason = jnp.where(over, rule, 0)
     full = (state.n >= config.max_items) & (reason == 0)
-    empty = (state.asked[0] < 0) & ~full & (reason == 0)
+    empty = (items[0] < 0) & ~full & (reason == 0)
     reason = jnp.where(full, n_rules + 1, jnp.where(empty, n_rules + 2, reason))
-    ended = reason > 0
-    withdrawn = jnp.zeros_like(state.given)
-    for j in range(config.batch):
-        item = state.asked[j]
-        withdrawn = withdrawn.at[jnp.where(item >= 0, item, pool.n_items)].set(True, mode="drop")
-    return state._replace(
-        stop=reason.astype(jnp.int32),
-        asked=jnp.where(ended, NONE, state.asked),
-        given=jnp.where(ended, state.given & ~withdrawn, state.given),
-    )
+    return jnp.where(state.stop > 0, state.stop, reason.astype(jnp.int32))
 
 
 def _start(
-    pool: Pool, config: Config, prior: Float[Array, " two"], allowed: Array, seed: Array
+    pool: Pool, config: Config, prior: Float[Array, " two"], allowed: Array | None, seed: Array
 ) -> CatState:
     """A session with its first item asked."""
-    return select_items(pool, config, blank(pool, config, prior, allowed, seed))
+    state = blank(pool, config, prior, allowed, seed)
+    items, gain = choose(pool, config, state)
+    return ask(state._replace(gain=gain), items)
 
 
 def _step(
     pool: Pool, config: Config, state: CatState, responses: Int[Array, " batch"], seconds: Any = 0.0
 ) -> CatState:
     """Answers in, next items out; a session that is over stays as it is."""
-    new = record(pool, config, state, responses, seconds)
-    new = _finish(pool, config, select_items(pool, config, new))
-    over = state.stop > 0
-    return jax.tree.map(lambda a, b: jnp.where(over, a, b), state, new)
+    was_over = state.stop > 0
+    state = record(pool, config, state, responses, seconds)
+    items, gain = choose(pool, config, state)
+    state = state._replace(gain=jnp.where(was_over, state.gain, gain))
+    stop = _ended(pool, config, state, items)
+    return ask(state._replace(stop=stop), jnp.where(stop > 0, NONE, items))
 
 
 start_compiled = functools.partial(jit, static_argnames=("config",))(_start)
@@ -315,12 +327,12 @@ def start(
         ([2], 0.64)
     """
     with precision(str(pool.nodes.dtype)) as dtype:
-        mask = np.ones(pool.n_items, bool) if allowed is None else np.asarray(allowed, bool)
+        mask = None if allowed is None else jnp.asarray(np.asarray(allowed, bool))
         return start_compiled(
             pool,
             config,
             jnp.asarray(prior, dtype),
-            jnp.asarray(mask),
+            mask,
             jnp.asarray(seed_words(seed)),
         )
 

@@ -12,17 +12,22 @@ leaves D out of it). Integrals are sums over the grid with trapezoid weights, wi
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from irtcat._checks import check_choice, check_positive
+from irtcat.cat._parts import as_part
 from irtcat.cat._pool import category_terms
 from irtcat.cat._state import Look, log_prior
 from irtcat.models import take
 
 __all__ = ["CONSTANT", "ESTIMATORS", "Estimate", "answered_terms", "estimate", "is_constant"]
+
+Curve = Callable[[Array], Array]
+"""A function of ability."""
 
 Carry = tuple[Array, Array, Array, Array, Array]
 """Estimate, ends of its bracket, whether it is done, and number of steps."""
@@ -39,12 +44,17 @@ class Estimate(NamedTuple):
     se: Float[Array, ""]
 
 
+def _seen(look: Look) -> Array:
+    """Which places of the test hold a scored item."""
+    return (look.state.items >= 0) & ~look.pool.pretest[look.state.items]
+
+
 def answered_terms(look: Look, theta: Array) -> tuple[Array, Array, Array, Array]:
     """Log-likelihood of the scored answers at any ability, its slope, information and Warm's J."""
     state = look.state
     model = take(look.pool.model, jnp.maximum(state.items, 0))
     log_p, d1, information, warm = jax.vmap(category_terms, (0, None))(model, theta)
-    seen = (state.items >= 0) & ~look.pool.pretest[state.items]
+    seen = _seen(look)
     answer = jnp.maximum(state.answers, 0)[:, None]
     own = [jnp.take_along_axis(part, answer, axis=1)[:, 0] for part in (log_p, d1)]
     return tuple(jnp.where(seen, part, 0).sum() for part in (*own, information, warm))  # type: ignore[return-value]
@@ -82,7 +92,7 @@ def ml(look: Look) -> Estimate:
         Lord (1980), Applications of Item Response Theory, section 4.13; Samejima (1973),
         Psychometrika 38, 221-233 (several maxima under the 3PL).
     """
-    theta = _highest(look, look.log_like, "ml")
+    theta = _highest(look, look.log_like, _slope(look, "ml"), _value(look, "ml"))
     return _with_error(look, theta, jnp.zeros_like(theta))
 
 
@@ -96,7 +106,7 @@ def map_(look: Look) -> Estimate:
         Journal of Statistical Software 48(8), section 2.3.
     """
     prior = log_prior(look.config.prior, look.state.prior, look.state.information, look.pool.nodes)
-    theta = _highest(look, look.log_like + prior, "map")
+    theta = _highest(look, look.log_like + prior, _slope(look, "map"), _value(look, "map"))
     return _with_error(look, theta, _information_of_prior(look, theta))
 
 
@@ -108,12 +118,67 @@ def wle(look: Look) -> Estimate:
     References:
         Warm (1989), Psychometrika 54, 427-450, eq. 8.
     """
-    nodes, state = look.pool.nodes, look.state
-    slope = state.warm / (2 * jnp.maximum(state.information, 1e-300))
-    cells = 0.5 * (nodes[1] - nodes[0]) * (slope[1:] + slope[:-1])
-    weight = jnp.concatenate([jnp.zeros_like(cells[:1]), jnp.cumsum(cells)])
-    theta = _highest(look, look.log_like + weight, "wle")
+    state = look.state
+    weight = _integral(look, state.warm / (2 * jnp.maximum(state.information, 1e-300)))
+    theta = _highest(look, look.log_like + weight, _slope(look, "wle"))
     return _with_error(look, theta, jnp.zeros_like(theta))
+
+
+def robust(look: Look, *, weight: str = "huber", tuning: float | None = None) -> Estimate:
+    """Root of the weighted score ``sum_i w(z_i) P_i' (x_i - P_i) / (P_i Q_i)``, z the predictor.
+
+    An item far from the ability, ``z_i = a_i (theta - b_i)``, counts less: by Huber's weight 1
+    for |z| <= k, else k / |z|, with k = 1; or by Tukey's biweight (1 - (z / k)^2)^2, 0 beyond k,
+    with k = 4. Of several roots it is the one that maximises the integral of the score. SE
+    ``sqrt(sum w^2 I) / sum w I``; infinite where all weights are 0. Patterns all right or all
+    wrong give the fence. Only for right/wrong items of the logistic family.
+
+    References:
+        Mislevy & Bock (1982), Educational and Psychological Measurement 42, 725-737; Schuster &
+        Yuan (2011), Journal of Educational and Behavioral Statistics 36, 720-735; Magis (2014),
+        British Journal of Mathematical and Statistical Psychology 67, 430-450 (the error).
+    """
+    check_choice("weight", weight, WEIGHTS)
+    k = DEFAULT_TUNING[weight] if tuning is None else tuning
+    check_positive("tuning", k)
+
+    def terms(theta: Array) -> tuple[Array, Array, Array]:
+        model: Any = take(look.pool.model, jnp.maximum(look.state.items, 0))
+        _, d1, information, _ = jax.vmap(category_terms, (0, None))(model, theta)
+        slope = model.irt_parameters()["a"]
+        w = jnp.where(_seen(look), WEIGHTS[weight](slope * theta + model.intercept, k), 0.0)
+        own = jnp.take_along_axis(d1, jnp.maximum(look.state.answers, 0)[:, None], axis=1)[:, 0]
+        return (w * own).sum(), (w**2 * information).sum(), (w * information).sum()
+
+    def score(theta: Array) -> Array:
+        return terms(theta)[0]
+
+    theta = _highest(look, _integral(look, jax.vmap(score)(look.pool.nodes)), score)
+    _, square, plain = terms(theta)
+    known = plain > 0
+    se = jnp.sqrt(jnp.where(known, square, 1)) / jnp.where(known, plain, 1)
+    return Estimate(theta, jnp.where(known, se, jnp.inf))
+
+
+def _huber(z: Array, k: float) -> Array:
+    return k / jnp.maximum(jnp.abs(z), k)
+
+
+def _tukey(z: Array, k: float) -> Array:
+    return jnp.where(jnp.abs(z) <= k, (1 - (z / k) ** 2) ** 2, 0.0)
+
+
+WEIGHTS: dict[str, Callable[[Array, float], Array]] = {"huber": _huber, "tukey": _tukey}
+"""Weights of "robust" by name."""
+
+DEFAULT_TUNING = {"huber": 1.0, "tukey": 4.0}
+
+
+def _integral(look: Look, slope: Array) -> Array:
+    """An objective on the grid from its slope there, by the trapezoid rule."""
+    nodes = look.pool.nodes
+    cells = 0.5 * (nodes[1] - nodes[0]) * (slope[1:] + slope[:-1])
+    return jnp.concatenate([jnp.zeros_like(cells[:1]), jnp.cumsum(cells)])
 
 
 def _with_error(look: Look, theta: Array, extra: Array) -> Estimate:
@@ -124,8 +189,18 @@ def _with_error(look: Look, theta: Array, extra: Array) -> Estimate:
     )
 
 
-def _highest(look: Look, objective: Array, kind: str) -> Array:
-    """The global maximum of an objective: from the grid, polished."""
+def _highest(
+    look: Look, objective: Array, slope: Curve, value: Curve | None = None
+) -> Float[Array, ""]:
+    """The global maximum of an objective: from the grid, polished.
+
+    Args:
+        look: the session.
+        objective: the objective on the grid.
+        slope: its exact slope at any ability.
+        value: the exact objective, by which the peaks are compared; by default their heights on
+            the grid.
+    """
     nodes = look.pool.nodes
     n, step = nodes.shape[0], nodes[1] - nodes[0]
     padded = jnp.concatenate([objective[:1], objective, objective[-1:]])
@@ -136,9 +211,15 @@ def _highest(look: Look, objective: Array, kind: str) -> Array:
     is_peak = (objective >= left) & (objective >= right)
     height = jnp.where(is_peak, height, -jnp.inf)
     _, best = jax.lax.top_k(height, PEAKS)
-    found = jax.vmap(lambda q: _polished(look, kind, q, nodes[q] + move[q] * step))(best)
-    if kind == "wle":
-        return found[jnp.argmax(height[best])]
+    found = jax.vmap(lambda q: _polished(look, slope, q, nodes[q] + move[q] * step))(best)
+    values = height[best]
+    if value is not None:
+        values = jnp.where(jnp.isfinite(values), jax.vmap(value)(found), -jnp.inf)
+    return jnp.clip(found[jnp.argmax(values)], nodes[0], nodes[n - 1])
+
+
+def _value(look: Look, kind: str) -> Curve:
+    """The log-likelihood ("ml") or log-posterior ("map") at any ability."""
 
     def value(theta: Array) -> Array:
         log_like, _, information, _ = answered_terms(look, theta)
@@ -146,14 +227,11 @@ def _highest(look: Look, objective: Array, kind: str) -> Array:
             return log_like
         return log_like + log_prior(look.config.prior, look.state.prior, information, theta)
 
-    values = jnp.where(jnp.isfinite(height[best]), jax.vmap(value)(found), -jnp.inf)
-    return jnp.clip(found[jnp.argmax(values)], nodes[0], nodes[n - 1])
+    return value
 
 
-def _polished(look: Look, kind: str, q: Array, start: Array) -> Array:
-    """Newton steps on the exact slope of the objective, between the neighbours of a node."""
-    nodes = look.pool.nodes
-    last = nodes.shape[0] - 1
+def _slope(look: Look, kind: str) -> Curve:
+    """The slope of the objective of "ml", "map" or "wle" at any ability."""
 
     def slope(theta: Array) -> Array:
         _, score, information, warm = answered_terms(look, theta)
@@ -169,6 +247,13 @@ def _polished(look: Look, kind: str, q: Array, start: Array) -> Array:
 
         return score + jax.jvp(half_log, (theta,), (jnp.ones_like(theta),))[1]
 
+    return slope
+
+
+def _polished(look: Look, slope: Curve, q: Array, start: Array) -> Array:
+    """Newton steps on the exact slope of the objective, between the neighbours of a node."""
+    nodes = look.pool.nodes
+    last = nodes.shape[0] - 1
     tolerance = jnp.asarray(max(TOLERANCE, 4 * float(jnp.finfo(nodes.dtype).eps)), nodes.dtype)
     low, high = nodes[jnp.maximum(q - 1, 0)], nodes[jnp.minimum(q + 1, last)]
     at_low = (q == 0) & (slope(nodes[0]) <= 0)
@@ -192,21 +277,20 @@ def _polished(look: Look, kind: str, q: Array, start: Array) -> Array:
     return jax.lax.while_loop(going, newton, carry)[0]
 
 
-ESTIMATORS: dict[str, Callable[[Look], Estimate]] = {
+ESTIMATORS: dict[str, Callable[..., Estimate]] = {
     "eap": eap,
     "map": map_,
     "ml": ml,
     "wle": wle,
+    "robust": robust,
 }
-"""Estimators by name; to add one, write a function of a `Look` and add a row."""
+"""Estimators by name; to add one, write a function of a `Look` (and options) and add a row."""
 
 
 def is_constant(look: Look) -> tuple[Array, Array]:
     """Whether all scored answers are the lowest category, and whether all are the highest."""
-    state, pool = look.state, look.pool
-    seen = (state.items >= 0) & ~pool.pretest[state.items]
-    item = jnp.maximum(state.items, 0)
-    highest = (pool.log_p[item].max(axis=2) > -1e3).sum(axis=1) - 1
+    state, pool, seen = look.state, look.pool, _seen(look)
+    highest = pool.top[jnp.maximum(state.items, 0)]
     lowest = jnp.where(seen, state.answers == 0, True).all()
     return lowest & seen.any(), jnp.where(seen, state.answers == highest, True).all() & seen.any()
 
@@ -242,14 +326,14 @@ CONSTANT: dict[str, Callable[[Look, Array], Array] | str] = {
 
 def estimate(look: Look) -> Estimate:
     """The configured estimate; of a constant pattern, where ML has none, by the stated rule."""
-    name = look.config.estimator
-    if name != "ml":
-        return ESTIMATORS[name](look)
+    rule = as_part("estimator", look.config.estimator)
+    if rule.name != "ml":
+        return ESTIMATORS[rule.name](look, **rule.kwargs())
     low, high = is_constant(look)
-    plain, rule = ml(look), CONSTANT[look.config.constant]
-    if isinstance(rule, str):
-        other = ESTIMATORS[rule](look)
+    plain, instead = ml(look), CONSTANT[look.config.constant]
+    if isinstance(instead, str):
+        other = ESTIMATORS[instead](look)
     else:
-        theta = rule(look, high)
+        theta = instead(look, high)
         other = _with_error(look, theta, jnp.zeros_like(theta))
     return Estimate(*(jnp.where(low | high, b, a) for a, b in zip(plain, other, strict=True)))

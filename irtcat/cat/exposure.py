@@ -5,20 +5,34 @@ and its own options, and gives the position of the item. Rates are kept in `Pool
 lottery of a session is drawn once, so that an item that fails stays out for the whole session.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from irtcat._checks import argument_error, check_count
+from irtcat.cat._parts import Part
 from irtcat.cat._pool import Counts
 from irtcat.cat._state import Look
 
-__all__ = ["EXPOSURE", "UPDATES", "check_rate", "eligible_items", "updated"]
+__all__ = [
+    "EXPOSURE",
+    "UPDATES",
+    "blank_counts",
+    "cell_of",
+    "check_rate",
+    "cuts_in",
+    "eligible_items",
+    "tally",
+    "updated",
+]
 
 LARGEST_SET = 50
+DEFAULT_CUTS = (-1.5, -0.5, 0.5, 1.5)
 
 
 def check_rate(rate: float) -> None:
@@ -89,7 +103,7 @@ def restricted(look: Look, values: Array, *, rate: float = 0.2) -> Array:
         Revuelta & Ponsoda (1998), Journal of Educational Measurement 35, 311-327.
     """
     check_rate(rate)
-    return _through(look, values, eligible_items(look, "restricted", rate))
+    return _through(look, values, eligible_items(look, Part("restricted", (("rate", rate),))))
 
 
 def eligibility(look: Look, values: Array, *, rate: float = 0.2) -> Array:
@@ -103,7 +117,48 @@ def eligibility(look: Look, values: Array, *, rate: float = 0.2) -> Array:
         273-291, eq. 24.
     """
     check_rate(rate)
-    return _through(look, values, eligible_items(look, "eligibility", rate))
+    return _through(look, values, look.lot < look.pool.counts.limit)
+
+
+def conditional_eligibility(
+    look: Look, values: Array, *, rate: float = 0.2, cuts: Any = DEFAULT_CUTS
+) -> Array:
+    """The best item that is eligible at the present estimate, with probability P(E | cell).
+
+    The ``cuts`` divide the ability scale into cells; each keeps its own probabilities, updated as
+    those of "eligibility" from the sessions that visited it: those in which an item was chosen
+    while the estimate was in the cell. So in every cell an item is given to at most ``rate`` of
+    the sessions that visit it, and not only to that share of all.
+
+    References:
+        van der Linden & Veldkamp (2007), Journal of Educational and Behavioral Statistics 32,
+        398-418.
+    """
+    check_rate(rate)
+    cell = cell_of(look.theta, cuts_of(cuts))
+    return _through(look, values, look.lot < look.pool.counts.limit[cell])
+
+
+def overlap(look: Look, values: Array, *, target: float = 0.15) -> Array:
+    """The best item that keeps this session's overlap with the earlier ones at ``target``.
+
+    The items that a session has in common with an earlier one are, in the mean over the earlier
+    ones, as many as the sum of its items' rates ``m_i / N``. An item passes when that sum with it
+    is at most ``target`` times the number of items; so the mean overlap of any two sessions (as
+    a share of their items) is at most ``target``. Rarer items earlier in the session leave room
+    for frequent ones. ``target`` cannot be below the length of the test over that of the bank.
+
+    References:
+        Chen, Ankenmann & Spray (2003), Journal of Educational Measurement 40, 129-145 (overlap from
+        the rates); the rule is ours, with the aim of Chen & Lei (2005), Applied Psychological
+        Measurement 29, 204-217.
+    """
+    check_rate(target)
+    counts, given = look.pool.counts, look.state.given
+    rates = counts.given / jnp.maximum(counts.sessions, 1)
+    so_far = jnp.where(given, rates, 0.0).sum()
+    room = target * (given.sum() + 1)
+    return _through(look, values, so_far + rates <= room)
 
 
 EXPOSURE: dict[str, Callable[..., Array]] = {
@@ -112,42 +167,100 @@ EXPOSURE: dict[str, Callable[..., Array]] = {
     "sympson-hetter": sympson_hetter,
     "restricted": restricted,
     "eligibility": eligibility,
+    "conditional-eligibility": conditional_eligibility,
+    "overlap": overlap,
 }
 """Exposure rules by name; to add one, write a function and add a row. The progressive-restricted
 method is the criterion "progressive" with the rule "restricted"."""
 
-UPDATES = frozenset({"restricted", "eligibility"})
+UPDATES = frozenset({"restricted", "eligibility", "conditional-eligibility", "overlap"})
 """Rules that go by the counts of earlier sessions."""
 
 
-def eligible_items(look: Look, rule: str, rate: float) -> Array:
-    """Which items the counts of earlier sessions let into this one."""
+def cuts_of(cuts: Any) -> tuple[float, ...]:
+    """The abilities that part the cells of a conditional rule."""
+    try:
+        values = tuple(float(cut) for cut in cuts)
+    except (TypeError, ValueError):
+        values = ()
+    rising = all(low < high for low, high in itertools.pairwise(values))
+    if not values or not np.isfinite(values).all() or not rising:
+        raise argument_error("cuts", "several finite abilities in rising order", cuts)
+    return values
+
+
+def cell_of(theta: Any, cuts: tuple[float, ...]) -> Any:
+    """Number of the cell of abilities, from 0; an ability at a cut belongs to the upper cell."""
+    return sum((theta >= cut) * 1 for cut in cuts)
+
+
+def cuts_in(rule: Part) -> tuple[float, ...]:
+    """The cuts of a conditional rule; none of another."""
+    conditional = rule.name == "conditional-eligibility"
+    return cuts_of(rule.get("cuts", DEFAULT_CUTS)) if conditional else ()
+
+
+def blank_counts(rule: Part, n_items: int) -> Counts:
+    """The counts before the first session; of a conditional rule cells x items."""
+    n_cells = len(cuts_in(rule)) + 1
+    shape = (n_cells, n_items) if n_cells > 1 else (n_items,)
+    return Counts(np.ones(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape[:-1]))
+
+
+def eligible_items(look: Look, rule: Part) -> Array:
+    """Which items the counts of earlier sessions let into this one; by cells where they do."""
     counts = look.pool.counts
-    if rule == "restricted":
-        return counts.given < rate * jnp.maximum(counts.sessions, 1)
+    if rule.name == "restricted":
+        return counts.given < rule.get("rate", 0.2) * jnp.maximum(counts.sessions, 1)
+    if rule.name == "overlap":
+        return jnp.ones(look.pool.n_items, bool)
     return look.lot < counts.limit
 
 
-def updated(counts: Counts, rule: str, rate: float, given: Any, eligible: Any) -> Counts:
+def tally(rule: Part, n_items: int, items: Any, cells: Any, eligible: Any) -> tuple[Any, Any, Any]:
+    """What finished or begun sessions add to the counts.
+
+    Args:
+        rule: the exposure rule.
+        n_items: number of items.
+        items: positions of the items given, sessions x places, `NONE` for no item.
+        cells: cell of the estimate by which each was chosen; 0 where the rule has no cells.
+        eligible: items eligible in each session, sessions x (cells x) items; None for all.
+
+    Returns:
+        How often each item was given, how often it was eligible, and the number of sessions; of a
+        conditional rule each by cells, where a session counts that visited the cell.
+    """
+    n_cells = len(cuts_in(rule)) + 1
+    real = items >= 0
+    given = np.bincount(cells[real] * n_items + items[real], minlength=n_cells * n_items)
+    if n_cells == 1:
+        may = len(items) if eligible is None else np.asarray(eligible).sum(axis=0)
+        return given, may, len(items)
+    visits = np.zeros((len(items), n_cells), bool)
+    visits[np.nonzero(real)[0], cells[real]] = True
+    may = (np.asarray(eligible) & visits[:, :, None]).sum(axis=0)
+    return given.reshape(n_cells, n_items), may, visits.sum(axis=0)
+
+
+def updated(counts: Counts, rule: Part, given: Any, eligible: Any, sessions: Any) -> Counts:
     """The counts after further sessions.
 
     Args:
         counts: those before.
-        rule: name of the exposure rule.
-        rate: its maximum.
-        given: sessions x items, administered or not.
-        eligible: sessions x items, eligible or not.
+        rule: the exposure rule.
+        given: number of the further sessions in which each item was administered.
+        eligible: number of them in which it was eligible.
+        sessions: how many they are.
 
     Returns:
-        The counts; for "eligibility" with the new probabilities.
+        The counts; for "eligibility" (conditional or not) with the new probabilities.
     """
+    before = Counts(*(np.asarray(part, float) for part in counts))
     new = Counts(
-        counts.limit,
-        counts.given + given.sum(axis=0),
-        counts.eligible + eligible.sum(axis=0),
-        counts.sessions + given.shape[0],
+        before.limit, before.given + given, before.eligible + eligible, before.sessions + sessions
     )
-    if rule != "eligibility":
+    if not rule.name.endswith("eligibility"):
         return new
-    ratio = rate * new.eligible / jnp.maximum(new.given, 1e-9)
-    return new._replace(limit=jnp.where(new.given > 0, jnp.minimum(ratio, 1.0), 1.0))
+    ratio = rule.get("rate", 0.2) * new.eligible / np.maximum(new.given, 1e-9)
+    return new._replace(limit=np.where(new.given > 0, np.minimum(ratio, 1.0), 1.0))

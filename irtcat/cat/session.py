@@ -25,6 +25,7 @@ from irtcat.cat._prepare import prepare
 from irtcat.cat._state import NONE, CatState
 from irtcat.cat.config import Config, document_hash
 from irtcat.cat.engine import look_at, start, step
+from irtcat.cat.exposure import cell_of, cuts_in
 from irtcat.cat.stopping import CLASSIFIERS, classify, leaves, score_moments
 from irtcat.models import item_categories
 
@@ -131,7 +132,7 @@ class Session:
         """
         session = cls(bank, config, head_of(bank, config, seed, prior, session_id, subject, counts),
                       pool)  # fmt: skip
-        session._take({"kind": "ask", "items": session._ids(session.state)})
+        session._take(session.asking(session.state))
         return session
 
     @property
@@ -212,7 +213,13 @@ class Session:
         self._next = state
         if int(state.stop) > 0:
             return {"kind": "stop", "reason": self._reasons()[int(state.stop) - 1]}
-        return {"kind": "ask", "items": self._ids(state)}
+        return self.asking(state)
+
+    def asking(self, state: CatState) -> Event:
+        """The event of asking the items of a state, with the cell of a conditional rule."""
+        event: Event = {"kind": "ask", "items": self._ids(state)}
+        cuts = cuts_in(self.config.exposure)
+        return {**event, "cell": int(cell_of(float(state.theta), cuts))} if cuts else event
 
     def _reasons(self) -> list[str]:
         return [*(rule.name for rule in leaves(self.config.stopping)), "max_items", "no item left"]

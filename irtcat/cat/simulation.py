@@ -1,6 +1,7 @@
 """`simulate` and `replay`: many sessions at once, in blocks of bounded memory."""
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from irtcat._checks import argument_error, check_count, finite_vector
 from irtcat._compile import jit
 from irtcat._precision import choose_precision
 from irtcat._precision import precision as in_width
-from irtcat._types import BoolArray, FloatArray
+from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
@@ -22,18 +23,22 @@ from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
 from irtcat.cat.config import Config
 from irtcat.cat.engine import _start, _step, look_at
-from irtcat.cat.exposure import UPDATES, eligible_items, updated
+from irtcat.cat.exposure import UPDATES, cell_of, cuts_in, eligible_items, tally, updated
+from irtcat.cat.starting import given_theta
 from irtcat.cat.stopping import score_moments
 from irtcat.models import take
 from irtcat.responses import Responses
 
-__all__ = ["calibrate_exposure", "replay", "simulate"]
+__all__ = ["replay", "simulate"]
 
 BLOCK = 2000
 """Subjects that are simulated at a time."""
 
 SMALL_BLOCK = 50
 """The same where an exposure rule goes by the counts so far."""
+
+AHEAD = 2
+"""Blocks that are worked on at a time."""
 
 BLOCK_BYTES = 2**28
 """Memory that one block's largest array may take."""
@@ -76,18 +81,13 @@ def _run(
     pool: Pool,
     config: Config,
     priors: Array,
-    allowed: Array,
+    allowed: Array | None,
     seeds: Array,
     respond: Callable[[CatState, Any], Array],
     facts: Array,
 ) -> tuple[Sessions, Array]:
     """A block of sessions from start to end: what is kept, and the items eligible in each."""
-    # Where all may be asked everything one row serves them all.
-    rows = 0 if allowed.shape[0] == priors.shape[0] else None
-    mask = allowed if rows == 0 else allowed[0]
-    state = jax.vmap(lambda p, a, s: _start(pool, config, p, a, s), (0, rows, 0))(
-        priors, mask, seeds
-    )
+    state = jax.vmap(lambda p, a, s: _start(pool, config, p, a, s))(priors, allowed, seeds)
 
     def going(state: CatState) -> Array:
         return (state.stop == 0).any()
@@ -109,17 +109,16 @@ def _run(
     )  # fmt: skip
     if config.exposure.name not in UPDATES:
         return kept, jnp.zeros((0, pool.n_items), bool)
-    rate = config.exposure.get("rate", 0.2)
 
     def may(state: CatState) -> Array:
-        return eligible_items(look_at(pool, config, state), config.exposure.name, rate)
+        return eligible_items(look_at(pool, config, state), config.exposure)
 
     return kept, jax.vmap(may)(state)
 
 
 @functools.partial(jit, static_argnames=("config",))
 def _simulated(
-    pool: Pool, config: Config, priors: Array, allowed: Array, seeds: Array, theta: Array
+    pool: Pool, config: Config, priors: Array, allowed: Array | None, seeds: Array, theta: Array
 ) -> tuple[Sessions, Array]:
     def respond(state: CatState, theta: Array) -> Array:
         return _answer(pool, config, state, theta)
@@ -129,7 +128,7 @@ def _simulated(
 
 @functools.partial(jit, static_argnames=("config",))
 def _replayed(
-    pool: Pool, config: Config, priors: Array, allowed: Array, seeds: Array, x: Array
+    pool: Pool, config: Config, priors: Array, allowed: Array | None, seeds: Array, x: Array
 ) -> tuple[Sessions, Array]:
     def respond(state: CatState, row: Array) -> Array:
         return row[jnp.maximum(state.asked, 0)].astype(jnp.int32)
@@ -153,23 +152,28 @@ class _Plan:
         """All blocks, with the counts of exposure carried along; every block has the same shape."""
         parts: list[Sessions] = []
         words = np.random.SeedSequence(seed).generate_state(2 * self.n).reshape(-1, 2)
-        everybody = np.ones((1, pool.n_items), bool)
-        for begin in range(0, self.n, self.block):
-            rows = np.minimum(np.arange(begin, begin + self.block), self.n - 1)
+        begins = range(0, self.n, self.block)
+        # Blocks that do not wait for each other's counts are worked on two at a time.
+        ahead = 1 if config.exposure.name in UPDATES else AHEAD
+        running: deque[tuple[Sessions, Array]] = deque()
+        sent = 0
+        for begin in begins:
+            while sent < len(begins) and len(running) < ahead:
+                rows = np.minimum(begins[sent] + np.arange(self.block), self.n - 1)
+                mask = None if allowed is None else jnp.asarray(allowed[rows])
+                running.append(self.program(
+                    pool, config, jnp.asarray(priors[rows], pool.nodes.dtype), mask,
+                    jnp.asarray(words[rows].astype(np.uint32)), jnp.asarray(facts[rows]),
+                ))  # fmt: skip
+                sent += 1
+            kept, eligible = running.popleft()
             real = int(min(self.block, self.n - begin))
-            mask = everybody if allowed is None else allowed[rows]
-            kept, eligible = self.program(
-                pool, config, jnp.asarray(priors[rows], pool.nodes.dtype), jnp.asarray(mask),
-                jnp.asarray(words[rows].astype(np.uint32)), jnp.asarray(facts[rows]),
-            )  # fmt: skip
             part = Sessions(*(np.asarray(leaf)[:real] for leaf in kept))
             parts.append(part)
-            given = _given(part.items, pool.n_items)
-            may = np.asarray(eligible)[:real]
-            if not len(may):
-                may = np.ones((real, pool.n_items), bool)
-            rate = config.exposure.get("rate", 0.2)
-            counts = updated(pool.counts, config.exposure.name, rate, given, may)
+            may = np.asarray(eligible)[:real] if config.exposure.name in UPDATES else None
+            cells = _cells(pool, config, part, priors[begin : begin + real])
+            added = tally(config.exposure, pool.n_items, part.items, cells, may)
+            counts = updated(pool.counts, config.exposure, *added)
             pool = pool._replace(
                 counts=Counts(*(jnp.asarray(leaf, pool.nodes.dtype) for leaf in counts))
             )
@@ -180,11 +184,16 @@ class _Plan:
         )
 
 
-def _given(items: Any, n_items: int) -> BoolArray:
-    """Which items each session gave."""
-    out = np.zeros((len(items), n_items + 1), bool)
-    out[np.arange(len(items))[:, None], np.asarray(items)] = True  # -1: the last, left out
-    return out[:, :-1]
+def _cells(pool: Pool, config: Config, kept: Sessions, priors: FloatArray) -> IntArray:
+    """The cell of the estimate by which each item was chosen; 0 where the rule has no cells."""
+    cuts = cuts_in(config.exposure)
+    if not cuts:
+        return np.zeros(kept.items.shape, int)
+    given = given_theta(config.start.kwargs())
+    first = np.clip(priors[:, 0] if given is None else given, pool.nodes[0], pool.nodes[-1])
+    before = np.concatenate([np.broadcast_to(first, len(priors))[:, None], kept.thetas], axis=1)
+    steps = np.arange(kept.items.shape[1]) // config.batch * config.batch
+    return np.asarray(cell_of(before[:, steps], cuts))
 
 
 def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
@@ -320,7 +329,8 @@ def replay(
     plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, tick)
     with in_width(dtype):
         priors = _priors(bank, prior, len(values))
-        kept, after = plan.run(pool, config, priors, matched.observed, values, seed)
+        seen = None if matched.observed.all() else matched.observed
+        kept, after = plan.run(pool, config, priors, seen, values, seed)
     truth = np.asarray(score(bank, matched).theta)
     return _report(bank, config, pool, kept, after, truth, priors, matched)
 
@@ -335,7 +345,7 @@ def _report(
     truth: FloatArray, priors: FloatArray, responses: Responses | None,
 ) -> Report:  # fmt: skip
     """The report of finished sessions."""
-    top = np.maximum((np.asarray(pool.log_p).max(axis=2) > -1e3).sum(axis=1) - 1, 1)
+    top = np.maximum(np.asarray(pool.top), 1)
     full = None
     if responses is not None:
         seen = responses.observed
@@ -364,58 +374,3 @@ def _report(
         priors=priors,
         counts=Counts(*(np.asarray(leaf) for leaf in counts)),
     )
-
-
-def calibrate_exposure(
-    bank: ItemBank,
-    theta: Any,
-    config: Config,
-    rounds: int = 20,
-    seed: int = 0,
-    precision: str = "auto",
-) -> Counts:
-    """Find the probabilities of the Sympson-Hetter rule by simulation.
-
-    In every round all subjects are simulated; an item selected for a share S of them gets
-    ``K = rate / S`` where S is above ``rate``, else 1. At least ``max_items`` items keep K = 1, so
-    that no session runs dry. The best round (the smallest greatest rate) is kept.
-
-    Args:
-        bank: the items.
-        theta: abilities of simulated subjects, drawn as those of the test takers will be.
-        config: a configuration with the exposure rule "sympson-hetter".
-        rounds: at most this many.
-        seed: seed of the simulations.
-        precision: as for `simulate`.
-
-    Returns:
-        Counts to pass to `simulate` or `Session`, with the K in ``limit``.
-
-    Raises:
-        InputError: where the configuration has another exposure rule.
-
-    References:
-        Sympson & Hetter (1985); Hetter & Sympson (1997), in Computerized Adaptive Testing: From
-        Inquiry to Operation, 141-144.
-    """
-    if config.exposure.name != "sympson-hetter":
-        raise argument_error(
-            "config", "with the exposure rule sympson-hetter", config.exposure.name
-        )
-    check_count("rounds", rounds)
-    rate = config.exposure.get("rate", 0.2)
-    n = bank.n_items
-    limit, best, smallest = np.ones(n), np.ones(n), np.inf
-    for number in range(rounds):
-        counts = Counts(limit, np.zeros(n), np.zeros(n), np.zeros(()))
-        report = simulate(bank, theta, config, seed + number, counts=counts, precision=precision)
-        given = report.exposure()["rate"].to_numpy()
-        if given.max() < smallest:
-            best, smallest = limit.copy(), given.max()
-        if number and smallest <= rate * 1.02:
-            break
-        selected = given / limit  # P(A) = K P(S)
-        limit = np.where(selected > rate, rate / np.maximum(selected, 1e-12), 1.0)
-        if (limit < 1).sum() > n - config.max_items:
-            limit[np.argsort(limit)[-config.max_items :]] = 1.0
-    return Counts(best, np.zeros(n), np.zeros(n), np.zeros(()))

@@ -61,7 +61,7 @@ def pser(look: Look, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03
 def information(look: Look, *, below: float = 0.1) -> Array:
     """No open item has information of ``below`` or more at the estimate."""
     check_positive("below", below)
-    usable = look.state.open & ~look.state.given & ~look.pool.pretest
+    usable = look.open & ~look.pool.pretest
     return ~(usable & (look.information >= below)).any()
 
 
@@ -174,8 +174,7 @@ def score_moments(look: Look) -> tuple[Array, Array]:
     """Mean and variance of the score on the whole bank given the answers so far, on 0 to 1."""
     pool, state = look.pool, look.state
     item = jnp.maximum(state.items, 0)
-    top = (pool.log_p[item].max(axis=2) > -1e3).sum(axis=1) - 1
-    share = state.answers / jnp.maximum(top, 1)
+    share = state.answers / jnp.maximum(pool.top[item], 1)
     known = jnp.where(state.items >= 0, pool.score_weights[item] * share, 0.0).sum()
     seen = jnp.zeros(pool.n_items + 1, bool).at[state.items].set(True)[:-1]
     t = jnp.where(seen, 0.0, pool.score_weights)

@@ -7,7 +7,6 @@ changed or damaged is found out. The bank and the configuration are kept with th
 hash. Any number of processes may work on one store at once.
 """
 
-import hashlib
 import json
 import os
 import sqlite3
@@ -19,43 +18,30 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error
+from irtcat._checks import argument_error
 from irtcat.bank import ItemBank
+from irtcat.cat._exposed import EXPOSURE_TABLES, Tally, read_counts
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
+from irtcat.cat._store_file import (
+    FORMAT,
+    STATEMENTS,
+    VERSION,
+    WAIT,
+    StoreError,
+    as_bytes,
+    digest_after,
+    first_digest,
+    statements,
+    told,
+)
 from irtcat.cat.config import Config, document_hash
-from irtcat.cat.engine import lots
-from irtcat.cat.exposure import UPDATES, updated
+from irtcat.cat.exposure import UPDATES
 from irtcat.cat.session import Event, Session, bank_hash, head_of
 
 __all__ = ["Store", "StoreError"]
-
-FORMAT = "irtcat-store"
-VERSION = 1
-WAIT = 60.0
-"""Seconds to wait while another process writes."""
-
-SCHEMA = """
-CREATE TABLE meta (format TEXT NOT NULL, version INTEGER NOT NULL);
-CREATE TABLE banks (hash TEXT PRIMARY KEY, file BLOB NOT NULL);
-CREATE TABLE sessions (
-  id TEXT PRIMARY KEY, bank TEXT NOT NULL REFERENCES banks(hash), head TEXT NOT NULL,
-  started TEXT NOT NULL
-);
-CREATE TABLE events (
-  session TEXT NOT NULL REFERENCES sessions(id), number INTEGER NOT NULL, event TEXT NOT NULL,
-  digest TEXT NOT NULL, PRIMARY KEY (session, number)
-) WITHOUT ROWID;
-CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER events_last BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-"""
-
-
-class StoreError(InputError):
-    """A store that cannot be read or written; nothing was acknowledged and nothing is repaired."""
 
 
 class Store:
@@ -91,30 +77,70 @@ class Store:
             raise StoreError(f"{path}: there is no such store. Start a session with it first.")
         self._pools: dict[tuple[str, str], Pool] = {}
         self._banks: dict[str, ItemBank] = {}
-        with self._told():
+        with told(self.path):
             self._db = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
+        try:
+            self._open(create)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _open(self, create: bool) -> None:
+        """Look at the file before anything is changed in it, then make what is missing."""
+        with told(self.path):
+            names = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
+            if names:
+                self._check_kind(names)
+            elif not create:
+                raise StoreError(f"{self.path}: the file is empty, no store. Name another.")
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA foreign_keys=ON")
             self._make()
 
     def _make(self) -> None:
-        """The tables, where there are none; else check that the file is a store, and sound."""
+        """The tables, where there are none; those of exposure, where they are missing."""
         with self._writing():
             names = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
             if not names:
-                for statement in SCHEMA.split(";\n"):
-                    if statement.strip():
-                        self._db.execute(statement)
+                for statement in STATEMENTS:
+                    self._db.execute(statement)
                 self._db.execute("INSERT INTO meta VALUES (?, ?)", (FORMAT, VERSION))
                 return
-        if not {"meta", "sessions", "events"} <= names:
-            raise StoreError(f"{self.path}: this is a database of something else. Name another.")
-        found = self._db.execute("SELECT format, version FROM meta").fetchone()
-        if found is None or found[0] != FORMAT:
+        if self._check_kind(names) < VERSION:
+            self._add_exposure()
+
+    def _check_kind(self, names: set[str]) -> int:
+        """The version of the store; raises where the file is something else."""
+        found = None
+        if {"meta", "sessions", "events"} <= names:
+            columns = [row[1] for row in self._db.execute("PRAGMA table_info(meta)")]
+            if columns == ["format", "version"]:
+                found = self._db.execute("SELECT format, version FROM meta").fetchone()
+        if found is None or found[0] != FORMAT or not isinstance(found[1], int):
             raise StoreError(f"{self.path}: this is a database of something else. Name another.")
         if found[1] > VERSION:
             raise StoreError(f"{self.path}: made by a newer irtcat (version {found[1]}). Update.")
+        return found[1]
+
+    def _add_exposure(self) -> None:
+        """The tables of exposure of a store of version 1, from its logs."""
+        with self._writing():
+            if self._db.execute("SELECT version FROM meta").fetchone()[0] == VERSION:
+                return  # another process was quicker
+            for statement in statements(EXPOSURE_TABLES):
+                self._db.execute(statement)
+            self._tally().write(self._db)
+            self._db.execute("UPDATE meta SET version = ?", (VERSION,))
+
+    def _tally(self) -> Tally:
+        """The counts of exposure by the logs."""
+        tally = Tally()
+        for name, text in self._db.execute("SELECT id, head FROM sessions").fetchall():
+            head, events = json.loads(text), self._events(name)
+            for number, event in enumerate(events):
+                tally.add(head, events[:number], event)
+        return tally
 
     def check(self) -> None:
         """Read the whole file and every log's digests.
@@ -122,28 +148,16 @@ class Store:
         Raises:
             StoreError: naming what is damaged.
         """
-        with self._told():
-            told = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if told != "ok":
-                raise StoreError(f"{self.path}: damaged ({told}). Restore a copy.")
-            for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
-                self._events(name)
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """SQLite's errors as sentences."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            text = str(error)
-            advice = "Nothing was acknowledged."
-            if "full" in text:
-                advice = "Nothing was acknowledged. Free some space and send the answer again."
-            elif "malformed" in text or "not a database" in text:
-                advice = "The file is damaged or no store; it is left as it is. Restore a copy."
-            elif "locked" in text:
-                advice = "Another process holds it. Nothing was acknowledged; try again."
-            raise StoreError(f"{self.path}: {text}. {advice}") from None
+        with told(self.path):
+            found = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if found != "ok":
+                raise StoreError(f"{self.path}: damaged ({found}). Restore a copy.")
+            with self._writing():  # nothing is added meanwhile
+                if not self._tally().equals(self._db):
+                    raise StoreError(
+                        f"{self.path}: the counts of exposure are not those of the logs. "
+                        "Restore a copy."
+                    )
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -166,6 +180,7 @@ class Store:
         prior: tuple[float, float] | None = None,
         subject: str = "",
         counts: Counts | None = None,
+        pool: Pool | None = None,
     ) -> Session:
         """Begin a session and write it down.
 
@@ -178,6 +193,7 @@ class Store:
             subject: who is tested.
             counts: exposure so far; by default, where the exposure rule goes by them, those of
                 the store's sessions with the same bank and configuration.
+            pool: what `prepare` made of the bank, to spare the time.
 
         Returns:
             The session, its first item asked.
@@ -190,23 +206,25 @@ class Store:
         drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
         digest = bank_hash(bank)
         self._banks.setdefault(digest, bank)
+        if pool is not None:
+            self._pools.setdefault((digest, config.hash()), pool)
         if counts is None and config.exposure.name in UPDATES:
             counts = self.counts(bank, config)
         head = head_of(bank, config, drawn, prior, name, subject, counts)
         session = Session(bank, config, head, self._pool_of(bank, config, digest))
-        first = {"kind": "ask", "items": session._ids(session.state)}
-        with self._told(), self._writing():
+        first = session.asking(session.state)
+        with told(self.path), self._writing():
             taken = self._db.execute("SELECT 1 FROM sessions WHERE id = ?", (name,)).fetchone()
             if taken:
                 raise argument_error("session_id", "one that is not taken", name)
             known = self._db.execute("SELECT 1 FROM banks WHERE hash = ?", (digest,)).fetchone()
             if not known:
-                self._db.execute("INSERT INTO banks VALUES (?, ?)", (digest, _as_bytes(bank)))
+                self._db.execute("INSERT INTO banks VALUES (?, ?)", (digest, as_bytes(bank)))
             self._db.execute(
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
                 (name, digest, json.dumps(head), datetime.now(UTC).isoformat()),
             )
-            self._append(name, 0, _first_digest(head), [first])
+            self._append(session, 0, first_digest(head), [first])
         session._take(first)
         session._store = self
         return session
@@ -218,14 +236,16 @@ class Store:
             StoreError: for a damaged log or bank.
             InputError: for an unknown id.
         """
-        with self._told():
+        with told(self.path):
             row = self._db.execute(
                 "SELECT bank, head FROM sessions WHERE id = ?", (str(session_id),)
             ).fetchone()
             if row is None:
                 raise argument_error("session_id", "of a session in the store", session_id)
             events = self._events(str(session_id))
-        digest, head = row[0], json.loads(row[1])
+            digest, head = row[0], json.loads(row[1])
+        if head["bank"] != digest:
+            raise StoreError(f"{self.path}: the bank of {session_id} was changed. Restore a copy.")
         bank = self._bank(digest)
         if document_hash(head["config"]) != head["config_hash"]:
             raise StoreError(f"{self.path}: the configuration of {session_id} was changed.")
@@ -237,19 +257,18 @@ class Store:
 
     def answer(self, session: Session, item: str, value: Any, seconds: float) -> list[str]:
         """Take an answer: checked, written, acknowledged (see `Session.answer`)."""
+        made_here = False
         try:
-            with self._told():
-                # What other processes did to this session comes first.
-                session.take_events(self._events(session.id, len(session.events)))
-                made = session.events_of(item, value, seconds)
-                if made:
-                    with self._writing():
-                        last = self._last(session.id)
-                        if last[0] + 1 == len(session.events):
-                            self._append(session.id, last[0] + 1, last[1], made)
-                            made_here = True
-                        else:
-                            made_here = False
+            with told(self.path):
+                news = self._events(session.id, len(session.events))
+            session.take_events(news)  # what other processes did to this session comes first
+            made = session.events_of(item, value, seconds)
+            if made:
+                with told(self.path), self._writing():
+                    last = self._last(session.id)
+                    made_here = last[0] + 1 == len(session.events)
+                    if made_here:
+                        self._append(session, last[0] + 1, last[1], made)
         except BaseException:
             session.__dict__.pop("_next", None)
             raise
@@ -270,43 +289,24 @@ class Store:
                    (SELECT json_extract(e.event, '$.reason') FROM events e WHERE e.session = s.id
                       ORDER BY number DESC LIMIT 1)
             FROM sessions s ORDER BY s.started, s.id"""
-        with self._told():
-            rows = self._db.execute(query).fetchall()
-        table = [
-            {
-                "session": name,
-                "subject": json.loads(head).get("subject", ""),
-                "started": started[:19],
-                "answers": answers,
-                "over": reason or "",
-            }
-            for name, head, started, answers, reason in rows
-        ]
+        with told(self.path):
+            table = [
+                {
+                    "session": name,
+                    "subject": json.loads(head).get("subject", ""),
+                    "started": started[:19],
+                    "answers": answers,
+                    "over": reason or "",
+                }
+                for name, head, started, answers, reason in self._db.execute(query).fetchall()
+            ]
         columns = ["session", "subject", "started", "answers", "over"]
         return pd.DataFrame(table, columns=columns).set_index("session")
 
     def counts(self, bank: ItemBank, config: Config) -> Counts:
         """Exposure over the store's sessions with this bank and configuration."""
-        n = bank.n_items
-        place = {name: i for i, name in enumerate(bank.item_ids.tolist())}
-        with self._told():
-            rows = self._db.execute(
-                "SELECT id, head FROM sessions WHERE bank = ? "
-                "AND json_extract(head, '$.config_hash') = ?",
-                (bank_hash(bank), config.hash()),
-            ).fetchall()
-            given = np.zeros((len(rows), n), bool)
-            eligible = np.ones((len(rows), n), bool)
-            for row, (name, text) in enumerate(rows):
-                for event in self._events(name):
-                    given[row, [place[i] for i in event.get("items", ())]] = True
-                head = json.loads(text)
-                if "counts" in head:
-                    eligible[row] = lots(head["seed"], n) < np.asarray(head["counts"][0])
-        blank = Counts(np.ones(n), np.zeros(n), np.zeros(n), np.asarray(0.0))
-        rate = config.exposure.get("rate", 0.2)
-        counts = updated(blank, config.exposure.name, rate, given, eligible)
-        return Counts(*(np.asarray(part, float) for part in counts))
+        with told(self.path):
+            return read_counts(self._db, bank, bank_hash(bank), config)
 
     def close(self) -> None:
         """Close the file."""
@@ -327,15 +327,21 @@ class Store:
     def _bank(self, digest: str) -> ItemBank:
         """A bank of the store, checked against its hash."""
         if digest not in self._banks:
-            with self._told():
+            with told(self.path):
                 row = self._db.execute("SELECT file FROM banks WHERE hash = ?", (digest,))
                 found = row.fetchone()
+            damaged = StoreError(f"{self.path}: the bank {digest[:12]} is damaged. Restore a copy.")
+            if found is None or not isinstance(found[0], bytes):
+                raise damaged
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "bank.npz"
-                path.write_bytes(b"" if found is None else found[0])
-                bank = ItemBank.load(path)
+                path.write_bytes(found[0])
+                try:
+                    bank = ItemBank.load(path)
+                except Exception:  # whatever a reader makes of such bytes
+                    raise damaged from None
             if bank_hash(bank) != digest:
-                raise StoreError(f"{self.path}: the bank {digest[:12]} is damaged. Restore a copy.")
+                raise damaged
             self._banks[digest] = bank
         return self._banks[digest]
 
@@ -359,32 +365,23 @@ class Store:
             last, rows = rows[0][2], rows[1:]
         else:
             head = self._db.execute("SELECT head FROM sessions WHERE id = ?", (name,)).fetchone()
-            last = _first_digest(json.loads(head[0]))
+            last = first_digest(json.loads(head[0]))
         for number, (stored, text, digest) in enumerate(rows, start=after):
-            if stored != number or _digest(last, text) != digest:
+            if stored != number or digest_after(last, text) != digest:
                 place = f"event {number} of session {name}"
                 raise StoreError(f"{self.path}: {place} is damaged or missing. Restore a copy.")
             last = digest
         return [json.loads(text) for _, text, _ in rows]
 
-    def _append(self, name: str, number: int, last: str, events: list[Event]) -> None:
+    def _append(self, session: Session, number: int, last: str, events: list[Event]) -> None:
+        """Add events to a log, and what they add to the counts of exposure."""
+        tally, before = Tally(), list(session.events)
         for event in events:
             text = json.dumps(event, sort_keys=True)
-            last = _digest(last, text)
-            self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (name, number, text, last))
+            last = digest_after(last, text)
+            row = (session.id, number, text, last)
+            self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", row)
+            tally.add(session.head, before, event)
+            before.append(event)
             number += 1
-
-
-def _digest(last: str, text: str) -> str:
-    """SHA-256 of an event and all before it."""
-    return hashlib.sha256(f"{last}\n{text}".encode()).hexdigest()
-
-
-def _first_digest(head: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
-
-
-def _as_bytes(bank: ItemBank) -> bytes:
-    """The bank's file."""
-    with tempfile.TemporaryDirectory() as folder:
-        return bank.save(Path(folder) / "bank.npz").read_bytes()
+        tally.write(self._db)

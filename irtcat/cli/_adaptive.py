@@ -20,7 +20,7 @@ Stop = Annotated[
     str | None,
     typer.Option("--stop", help='Such as "se<0.3 or n>=30"; by default after 30 items.'),
 ]
-Estimator = Annotated[str | None, typer.Option(help="eap, map, ml or wle; by default eap.")]
+Estimator = Annotated[str | None, typer.Option(help="eap, map, ml, wle or robust; by default eap.")]
 Exposure = Annotated[
     str | None,
     typer.Option(

@@ -2,15 +2,19 @@
 
 import json
 import math
+import os
+import shutil
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["emit_json", "records", "show", "write_csv"]
+__all__ = ["emit_json", "filling", "records", "show", "write_csv"]
 
 ROWS_ON_SCREEN = 60
 LONG_NAME = 6
@@ -23,6 +27,26 @@ def write_csv(frame: "pd.DataFrame", path: Path) -> None:
     text = _with_index(frame).to_csv(index=False, lineterminator="\n")
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[Path]:
+    """A folder to write to, whose files are moved to this one when all are written.
+
+    Where anything goes wrong before, none is, and folders made for it are gone again.
+    """
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=folder))
+    try:
+        yield part
+        for file in sorted(part.iterdir()):
+            os.replace(file, folder / file.name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        for each in made:
+            with suppress(OSError):  # it holds something
+                each.rmdir()
 
 
 def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:

@@ -50,14 +50,18 @@ def start(
 ) -> None:
     """Begin a session; print its id and the first items."""
     import irtcat
-    from irtcat.cat import Store
+    from irtcat.cat import Session, Store, prepare
 
     rules = adaptive.read_config(
         config, criterion, stop, estimator, exposure, max_items, min_items, batch
     )
     use_compilation_cache()
+    loaded = irtcat.ItemBank.load(bank)
+    pool = prepare(loaded, rules)
+    # Begun in memory first: what is wrong with bank, rules or prior is said before a file is made.
+    Session.begin(loaded, rules, seed or 0, prior, pool=pool)
     with Store(store) as opened:
-        _say(opened.begin(irtcat.ItemBank.load(bank), rules, id, seed, prior, subject), as_json)
+        _say(opened.begin(loaded, rules, id, seed, prior, subject, pool=pool), as_json)
 
 
 def next_(

@@ -1,5 +1,6 @@
 """``irtcat simulate``."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, show, write_csv
+from irtcat.cli._output import emit_json, filling, show, write_csv
 from irtcat.cli._session import progress, use_compilation_cache
 
 EXAMPLE = (
@@ -54,36 +55,34 @@ def command(
     rules = adaptive.read_config(
         config, criterion, stop, estimator, exposure, max_items, min_items, batch
     )
-    if out is not None:
-        if out.exists() and not out.is_dir():
-            raise InputError(f"{out}: this is a file. Give the name of a folder.")
-        out.mkdir(parents=True, exist_ok=True)
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"{out}: this is a file. Give the name of a folder.")
     use_compilation_cache()
     loaded = irtcat.ItemBank.load(bank)
-    with progress("Compiling") as tick:
+    with nullcontext() if out is None else filling(out) as folder:
+        with progress("Compiling") as tick:
 
-        def told(done: int, of: int) -> None:
-            if tick is not None:
-                tick(done, of, f"{done} of {of} subjects")
+            def told(done: int, of: int) -> None:
+                if tick is not None:
+                    tick(done, of, f"{done} of {of} subjects")
 
-        if responses is not None:
-            how = arguments.Reading(format, subject, item, response, duplicates)
-            report = replay(loaded, arguments.read(responses, how), rules, seed, tick=told)
-        else:
-            drawn = np.random.default_rng(seed).normal(size=n)
-            theta = loaded.population_mean + loaded.population_sd * drawn
-            report = run(loaded, theta, rules, seed, tick=told)
-    tables = {
-        "sessions": report.to_frame(),
-        "by_theta": report.by_theta(),
-        "by_length": report.by_length(),
-        "exposure": report.exposure(),
-    }
-    summary = report.summary()
-    if out is not None:
-        tables["summary"] = pd.DataFrame([summary])
-        for name, table in tables.items():
-            write_csv(table, out / f"{name}.csv")
+            if responses is not None:
+                how = arguments.Reading(format, subject, item, response, duplicates)
+                report = replay(loaded, arguments.read(responses, how), rules, seed, tick=told)
+            else:
+                drawn = np.random.default_rng(seed).normal(size=n)
+                theta = loaded.population_mean + loaded.population_sd * drawn
+                report = run(loaded, theta, rules, seed, tick=told)
+        tables = {
+            "sessions": report.to_frame(),
+            "by_theta": report.by_theta(),
+            "by_length": report.by_length(),
+            "exposure": report.exposure(),
+        }
+        summary = report.summary()
+        if folder is not None:
+            for name, table in (tables | {"summary": pd.DataFrame([summary])}).items():
+                write_csv(table, folder / f"{name}.csv")
     ended = report.reasons()
     if as_json:
         emit_json({
@@ -95,4 +94,4 @@ def command(
     show(tables["by_theta"], "By true ability")
     show(pd.DataFrame(ended[ended > 0]), "Ended by")
     if out is not None:
-        print(f"Wrote {', '.join(f'{name}.csv' for name in tables)} to {out}")
+        print(f"Wrote {', '.join(f'{name}.csv' for name in [*tables, 'summary'])} to {out}")

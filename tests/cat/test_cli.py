@@ -1,7 +1,12 @@
 """The commands for adaptive tests; their examples run with those of all commands."""
 
 import json
+import os
 import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +16,7 @@ from irtcat.cat import CRITERIA, Config, run
 from irtcat.cli._adaptive import CRITERIA_HELP, read_part
 from irtcat.cli._app import app
 
+ROOT = Path(__file__).parents[2]
 BANK = ItemBank.from_parameters(a=1.5, b=[-1.0, -0.5, 0.0, 0.5, 1.0])
 
 
@@ -48,6 +54,91 @@ def test_a_session_by_commands(call):
     assert refused.stderr.count("\n") == 1
     call("status", "b", *say, code=1)
     call("status", "a", "--store", "none.db", code=1)
+
+
+def test_nothing_is_made_of_what_cannot_be_used(call, tmp_path):
+    """An unusable bank or configuration is said before the store's file is made."""
+    (tmp_path / "noise.npz").write_bytes(b"x" * 100)
+    (tmp_path / "rules.json").write_text(json.dumps({"group": "topic", "max_items": 2}))
+    for wrong in (
+        ("none.npz",),
+        ("noise.npz",),
+        ("bank.npz", "--max-items", 99),
+        ("bank.npz", "--config", "rules.json"),
+        ("bank.npz", "--stop", "n>=2", "--exposure", "restricted:rate=5"),
+        ("bank.npz", "--stop", "n>=2", "--prior", 0, -1),
+    ):
+        told = call("start", *wrong, "--store", "s.db", code=1)
+        assert told.stderr.startswith("Error: ")
+        assert told.stderr.count("\n") == 1
+        assert not list(tmp_path.glob("s.db*"))
+
+
+def test_faults_of_a_store(call, tmp_path):
+    """A damaged store or another program's file: one sentence on stderr, the file untouched."""
+    call("start", "bank.npz", "--id", "a", "--stop", "n>=3", "--store", "s.db")
+    db = sqlite3.connect(tmp_path / "s.db")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    whole = (tmp_path / "s.db").read_bytes()
+    head = whole.index(b'"format": "irtcat-session"')
+    sqlite3.connect(tmp_path / "theirs.db").execute("CREATE TABLE t (x)").connection.close()
+    faults = {
+        "cut.db": whole[: len(whole) // 2],
+        "noise.db": b"x" * 5000,
+        "overwritten.db": whole[:head] + b"\0" * 40 + whole[head + 40 :],
+        "theirs.db": (tmp_path / "theirs.db").read_bytes(),
+        "empty.db": b"",
+    }
+    for name, data in faults.items():
+        (tmp_path / name).write_bytes(data)
+        told = call("status", "a", "--store", name, code=1)
+        assert told.stderr.startswith(f"Error: {name}: ")
+        assert told.stderr.count("\n") == 1
+        assert (tmp_path / name).read_bytes() == data
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from irtcat.cat import _report, simulation
+from irtcat.cli import main
+when, sys.argv[1:] = sys.argv[1], sys.argv[2:]
+plain = simulation._simulated
+def simulated(*a, **k):  # Ctrl-C comes while the second block is computed
+    simulated.calls += 1
+    if when == "computing" and simulated.calls == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    return plain(*a, **k)
+simulated.calls = 0
+simulation._simulated = simulated
+if when == "writing":
+    import irtcat.cli.simulate as command
+    write = command.write_csv
+    def slowly(table, path):
+        write(table, path)
+        if path.name == "by_length.csv":
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+    command.write_csv = slowly
+main()
+"""
+
+
+@pytest.mark.parametrize("when", ["computing", "writing"])
+def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when):
+    """One sentence, exit code 130, and no table: not even those that were written already."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "sessions.csv").write_text("old")
+    for out in ("new/deep", "old"):
+        line = ["simulate", "bank.npz", "--n", "5000", "--stop", "n>=3", "--out", out]
+        done = subprocess.run(
+            [sys.executable, "-c", INTERRUPTED, when, *line], capture_output=True, text=True,
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "IRTCAT_CACHE": ""},
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bank.npz", "old"]
+    assert [p.name for p in (tmp_path / "old").iterdir()] == ["sessions.csv"]
+    assert (tmp_path / "old" / "sessions.csv").read_text() == "old"
 
 
 def test_words():

@@ -20,11 +20,14 @@ from irtcat.cat import (
     all_of,
     any_of,
     engine,
+    exact_distribution,
+    exact_error,
     part,
     prepare,
     start,
     step,
 )
+from irtcat.cat._pool import probabilities_at
 from irtcat.cat._prepare import strata_of
 from irtcat.cat.assembly import Rules, best_form
 from irtcat.cat.content import kingsbury_zara
@@ -86,6 +89,10 @@ def test_classification(rules, bank30):
             decided = all(r >= limits[0] or r <= limits[1] for r in np.asarray(ratios))
             category = sum(r >= limits[0] for r in np.asarray(ratios)) + 1 if decided else None
             assert category == expected
+        blank = engine.blank(pool, config, jnp.asarray([0.0, 1.0]), None, jnp.zeros(2, "uint32"))
+        look = replace(ref.look_with(pool, config, blank, theta), se=se)
+        interval = int(classify(look, "ci", {"cuts": tuple(cuts.tolist()), "level": 0.95}))
+        assert interval == (-1 if case["ci95"] is None else case["ci95"] - 1)
         assert abs(float(mean) - float(theta)) < 5e-3  # catIrt integrates adaptively
     assert max(worst) < 0.15
 
@@ -244,42 +251,51 @@ def test_the_shadow_test_in_a_session(rules, bank30, reference):
             assert np.isin(np.array(pair) - 1, state.items).sum() <= 1
 
 
-@pytest.mark.parametrize("n_patterns", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_several_maxima(n_patterns):
-    """ML finds the global maximum on random patterns of 3PL items."""
+@pytest.mark.parametrize("upper", [False, True], ids=["3pl", "4pl"])
+def test_several_maxima(upper):
+    """ML and MAP find the global maximum on random patterns (10,000: experiments/cat)."""
     rng = np.random.default_rng(1)
-    n = 12
+    n, n_patterns = 12, 1000
     bank = ItemBank.from_parameters(
-        rng.uniform(0.6, 2.5, n), rng.normal(0, 1.2, n), rng.uniform(0.05, 0.35, n)
+        rng.uniform(0.6, 2.5, n),
+        rng.normal(0, 1.2, n),
+        rng.uniform(0.05, 0.35, n),
+        rng.uniform(0.75, 0.98, n) if upper else 1.0,
     )
     config = Config(estimator="ml", constant="fence", fences=(-4, 4), max_items=n)
     pool = prepare(bank, config)
     X = rng.integers(0, 2, (n_patterns, n)).astype(np.int32)
-    short = rng.integers(3, n + 1, n_patterns)
-    keep = np.arange(n) < short[:, None]
+    keep = np.arange(n) < rng.integers(3, n + 1, n_patterns)[:, None]
     items = np.where(keep, np.arange(n), -1).astype(np.int32)
+    modes = estimates_of_both(config)(pool, items, np.where(keep, X, -1).astype(np.int32))
+    fine = np.linspace(-4, 4, 4001)
+    right, seen = np.where(keep, X, 0).astype(float), keep.astype(float)
+    p = bank.probability(fine)
+    curves = right @ np.log(p) + (seen - right) @ np.log1p(-p)
+    for prior, theta in zip((0, 1 / 3**2), map(np.asarray, modes), strict=True):
+        values = curves - prior * fine**2 / 2
+        own = bank.probability(theta).T
+        found = (right * np.log(own) + (seen - right) * np.log1p(-own)).sum(axis=1)
+        assert (found - prior * theta**2 / 2 >= values.max(axis=1) - 1e-10).all()
+        inner = values[:, 1:-1]
+        peaks = ((inner > values[:, :-2]) & (inner > values[:, 2:])).sum(axis=1)
+        ends = (values[:, 0] > values[:, 1]).astype(int) + (values[:, -1] > values[:, -2])
+        assert prior or (peaks + ends > 1).any()
+
+
+def estimates_of_both(config):
+    """ML and MAP of many patterns in one program."""
 
     @jit
     def estimates(pool, items, answers):
         def one(items, answers):
-            state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
-            return estimate(engine.look_at(pool, config, state)).theta
+            state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 3.0]))
+            both = (config, replace(config, estimator="map"))
+            return [estimate(engine.look_at(pool, c, state)).theta for c in both]
 
         return jax.vmap(one)(items, answers)
 
-    theta = np.asarray(estimates(pool, items, np.where(keep, X, -1).astype(np.int32)))
-    fine = np.linspace(-4, 4, 8001)
-    p = bank.probability(fine)
-    right, seen = np.where(keep, X, 0).astype(float), keep.astype(float)
-    best = np.concatenate(
-        [
-            (r @ np.log(p) + (s - r) @ np.log1p(-p)).max(axis=1)
-            for r, s in zip(np.split(right, 20), np.split(seen, 20), strict=True)
-        ]
-    )
-    own = bank.probability(theta)
-    found = (right * np.log(own.T) + (seen - right) * np.log1p(-own.T)).sum(axis=1)
-    assert (found >= best - 1e-10).all()
+    return estimates
 
 
 @pytest.mark.parametrize("model", ["3pl", "graded", "nominal"])
@@ -341,3 +357,79 @@ def test_every_rule_runs_a_session(bank30, reference, rule):
     items = np.asarray(state.items)[: int(state.n)]
     assert len(set(items.tolist())) == len(items) > 0
     assert np.isfinite(state.thetas[: len(items)]).all()
+
+
+def test_robust_estimates(rules, bank30):
+    """56 of catR: by Huber's and Tukey's weights. Its residual ``a (theta - b)`` leaves D out."""
+    programs, roots = {}, 0
+    for case in rules["robust"]:
+        k = case["tuning"] * case["D"]
+        config = ref.catr_config(estimator=part("robust", weight=case["weight"].lower(), tuning=k))
+        if config not in programs:
+
+            def after(pool, items, answers, config=config):
+                state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
+                return estimate(engine.look_at(pool, config, state))
+
+            programs[config] = prepare(bank30(case["D"]), config), jit(after)
+        pool, program = programs[config]
+        items = ref.padded(np.array(case["items"]) - 1, 30)
+        answers = ref.padded(case["x"], 30)
+        theta, se = (float(x) for x in program(pool, items, answers))
+        if case["se"] is None:  # one item alone, whose score fades to 0: anywhere where it has
+            assert 3.5 < theta < 4
+            assert se > 5
+            continue
+        # Where the weighted score has two roots catR keeps its tolerance of 1.2e-4.
+        two_roots = case["weight"] == "Tukey" and len(case["x"]) == 5
+        rough = two_roots and sum(case["x"]) in (2, 3)
+        assert theta == pytest.approx(case["theta"], abs=1e-4 if rough else 1e-8)
+        assert se == pytest.approx(case["se"], rel=1e-4 if rough else 1e-8)
+        roots += 1
+    assert roots == 54
+
+
+def test_robust_is_refused_for_other_items():
+    bank = ItemBank.from_thresholds(a=1.0, b=[[-1.0, 0.0, 1.0]] * 4)
+    with pytest.raises(InputError, match="right/wrong items"):
+        prepare(bank, Config(estimator="robust", max_items=3))
+    config = Config(estimator=part("robust", weight="x"), max_items=3)
+    with pytest.raises(InputError, match="weight"):
+        step(*(session := (prepare(BINARY, config), config)), start(*session), [1])
+
+
+BINARY = ItemBank.from_parameters(a=1.0, b=[-1.0, 0.0, 1.0])
+
+
+def test_exact_errors(rules, bank30):
+    """catR's, and the distribution by brute force."""
+    ids = ["i1", "i5", "i9", "i14", "i28"]
+    for case in rules["exact_sem"]:
+        name = {"ML": "ml", "WL": "wle", "BM": "map"}[case["method"]]
+        config = ref.catr_config(estimator=name, constant="fence")
+        found = exact_error(bank30(), ids, case["theta"], config)
+        # catR finds the estimates of the 32 patterns to its own tolerance of 1.2e-4.
+        assert found == pytest.approx(case["exact_se"], abs=3e-5)
+    table = exact_distribution(bank30(), ids, 0.3)
+    p = bank30().probability([0.3])[[0, 4, 8, 13, 27], 0]
+    x = table[ids].to_numpy()
+    assert len(np.unique(x, axis=0)) == 32
+    np.testing.assert_allclose(table["probability"], np.where(x, p, 1 - p).prod(axis=1), rtol=1e-12)
+    nodes = np.linspace(-5, 5, 2001)
+    curves = bank30().probability(nodes)[[0, 4, 8, 13, 27]]
+    weight = np.exp(-0.5 * nodes**2 + x @ np.log(curves) + (1 - x) @ np.log1p(-curves))
+    np.testing.assert_allclose(table["theta"], weight @ nodes / weight.sum(axis=1), atol=1e-6)
+    with pytest.raises(InputError, match="65536 patterns"):
+        exact_error(bank30(), [f"i{k}" for k in range(1, 20)], 0.0)
+
+
+def test_kullback_leibler_between_two_points(rules, bank30):
+    """catIrt's pointwise information, by the pool's own curves at theta +- delta."""
+    bank = bank30().subset(np.arange(25))
+    bank = ItemBank.from_parameters(**{k: bank.to_frame()[k].to_numpy() for k in "abc"})
+    model = prepare(bank, ref.catr_config(max_items=25)).model
+    for case in rules["kl"]:
+        points = (case["theta"] + case["delta"], case["theta"] - case["delta"])
+        (p1, log1), (_, log0) = (probabilities_at(model, jnp.asarray(float(t))) for t in points)
+        found = (p1 * (log1 - log0)).sum(axis=1)
+        np.testing.assert_allclose(found, case["FP_KL"], rtol=1e-9)

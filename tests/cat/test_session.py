@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from irtcat import InputError, ItemBank
 from irtcat.cat import Config, Session, Store, StoreError, part, run, run_async
+from irtcat.cat.engine import lots
 
 RNG = np.random.default_rng(8)
 BANK = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, 20), RNG.normal(size=20))
@@ -186,9 +188,9 @@ def test_damage_and_a_full_disk(tmp_path):
 WORKER = """
 import sys
 from irtcat import ItemBank
-from irtcat.cat import Config, Store
+from irtcat.cat import Config, Store, part
 bank = ItemBank.load(sys.argv[2])
-config = Config(stopping="n>=6", max_items=8)
+config = Config(stopping="n>=6", max_items=8, exposure=part("restricted", rate=0.5))
 store = Store(sys.argv[1])
 number = 0
 print("ready", flush=True)
@@ -271,3 +273,183 @@ def test_classes_are_told():
     session = run(BANK, config, lambda item: 1)
     assert session.estimate()["category"] in (None, 2)
     assert 0 <= session.estimate()["score"] <= 1
+
+
+RULES = [
+    part("restricted", rate=0.4),
+    part("eligibility", rate=0.4),
+    part("conditional-eligibility", rate=0.4, cuts=(-0.3, 0.4)),
+    part("overlap", target=0.4),
+]
+
+
+def from_logs(store, config):
+    """Given, eligible and sessions by reading every log."""
+    n_cells = 3 if config.exposure.name.startswith("conditional") else 1
+    given, eligible = np.zeros((n_cells, 20)), np.zeros((n_cells, 20))
+    sessions = np.zeros(n_cells)
+    for name in store.sessions().index:
+        session = store.resume(name)
+        if session.config != config:
+            continue
+        asks = [e for e in session.events if e["kind"] == "ask"]
+        for event in asks:
+            for item in event["items"]:
+                given[event.get("cell", 0), session._place[item]] += 1
+        limit = np.atleast_2d(session.head["counts"][0])
+        for cell in {event.get("cell", 0) for event in asks}:
+            sessions[cell] += 1
+            eligible[cell] += lots(session.head["seed"], 20) < limit[cell]
+    return given, eligible, sessions
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_counts_of_exposure_are_those_of_the_logs(tmp_path, rule):
+    config = Config(max_items=5, exposure=rule)
+    with Store(tmp_path / "s.db") as store, Store(tmp_path / "s.db") as other:
+        store.begin(BANK, CONFIG, session_id="another configuration")
+        for number in range(8):
+            opened = store if number % 2 else other
+            session = opened.begin(BANK, config, session_id=str(number), seed=number)
+            while not session.is_over and number != 5:
+                session.answer(session.asked[0], (number + len(session.events)) % 3 > 0)
+        told = store.counts(BANK, config)
+        for mine, logged in zip(told[1:], from_logs(store, config), strict=True):
+            np.testing.assert_array_equal(np.reshape(mine, logged.shape), logged)
+        store.check()
+        assert told.given.sum() > 35
+        if "eligibility" in rule.name:
+            assert (told.limit < 1).any()
+        store._db.execute("UPDATE exposure SET given = given + 1")
+        with pytest.raises(StoreError, match="not those of the logs"):
+            store.check()
+
+
+def test_a_store_of_version_1_gets_its_counts(tmp_path):
+    config = Config(max_items=5, exposure=RULES[1])
+    with Store(tmp_path / "s.db") as store:
+        for number in range(4):
+            session = store.begin(BANK, config, session_id=str(number), seed=number)
+            while not session.is_over:
+                session.answer(session.asked[0], 1)
+        counts = store.counts(BANK, config)
+        for statement in ("DROP TABLE exposure", "DROP TABLE visits", "UPDATE meta SET version=1"):
+            store._db.execute(statement)
+    with Store(tmp_path / "s.db") as store:
+        store.check()
+        for mine, before in zip(store.counts(BANK, config), counts, strict=True):
+            np.testing.assert_array_equal(mine, before)
+
+
+def finished_store(path):
+    """A closed store of three sessions, and what they amount to."""
+    with Store(path) as store:
+        sessions = [store.begin(BANK, CONFIG, session_id=f"s{k}", seed=k) for k in range(3)]
+        for session in sessions:
+            while not session.is_over:
+                session.answer(session.asked[0], right(session.asked[0]))
+        store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return {session.id: told(session) for session in sessions}
+
+
+def read_all_of(path, before):
+    """What is said of a damaged store; None where all sessions are as they were."""
+    try:
+        with Store(path, create=False) as store:
+            found = {name: told(store.resume(name)) for name in before}
+            store.sessions()
+            store.check()
+    except StoreError as error:
+        return str(error)
+    assert found == before
+    return None
+
+
+def test_overwritten_bytes_are_told_and_never_mended(tmp_path):
+    """Noise anywhere in the file: the sessions as they were, or one sentence; no byte changed."""
+    whole = tmp_path / "s.db"
+    before = finished_store(whole)
+    data, outcomes = whole.read_bytes(), []
+    for at in np.linspace(0, len(data) - 64, 45).astype(int):
+        bad = tmp_path / "bad.db"
+        noisy = bytearray(data)
+        noisy[at : at + 64] = bytes(RNG.integers(0, 256, 64, dtype=np.uint8))
+        bad.write_bytes(noisy)
+        outcomes.append(read_all_of(bad, before))
+        # None: the noise fell on nothing that is in use.
+        assert outcomes[-1] is None or outcomes[-1].startswith(f"{bad}: ")
+        assert bad.read_bytes() == bytes(noisy)
+        for rest in tmp_path.glob("bad.db*"):
+            rest.unlink()
+    assert len(outcomes) - outcomes.count(None) > 15
+
+
+def other_program(path):
+    """A database of something else."""
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+        db.execute("CREATE TABLE sessions (id TEXT)")
+        db.execute("CREATE TABLE events (id TEXT)")
+    db.close()
+
+
+def test_other_files_are_left_as_they_are(tmp_path):
+    other_program(tmp_path / "theirs.db")
+    (tmp_path / "text.db").write_text("not a database at all, but long enough to look at" * 20)
+    (tmp_path / "empty.db").write_bytes(b"")
+    for name, says in (
+        ("theirs.db", "a database of something else"),
+        ("text.db", "not a database"),
+        ("empty.db", "empty"),
+    ):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(StoreError, match=says):
+            Store(tmp_path / name, create=False)
+        assert (tmp_path / name).read_bytes() == before
+        assert not list(tmp_path.glob(f"{name}-*"))  # nor was its journal changed
+
+
+LIMITED = """
+import resource, signal, sys
+from irtcat import ItemBank
+from irtcat.cat import Config, Store
+bank = ItemBank.load(sys.argv[2])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+store = Store(sys.argv[1])
+for number in range(1000):
+    try:
+        session = store.begin(bank, Config(stopping="n>=6", max_items=8), f"n{number}", seed=1)
+        while not session.is_over:
+            item = session.asked[0]
+            session.answer(item, int(item[1:]) % 2)
+            print(session.id, item, flush=True)
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+        break
+"""
+
+
+def test_a_disk_that_fills_up(tmp_path):
+    """A file that may not grow: one sentence, and everything acknowledged is there afterwards."""
+    path, bank = tmp_path / "s.db", BANK.save(tmp_path / "bank.npz")
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path), str(bank), "200000"],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()},
+        cwd=Path(__file__).parents[2], check=True,
+    )  # fmt: skip
+    *lines, last = done.stdout.splitlines()
+    assert re.match(r"StoreError .*s\.db: .*Nothing was acknowledged. Free some space", last)
+    assert len(lines) > 5
+    with Store(path, create=False) as store:
+        store.check()
+        acknowledged = {}
+        for line in lines:
+            name, item = line.split()
+            acknowledged.setdefault(name, []).append(item)
+        for name, items in acknowledged.items():
+            assert store.resume(name).to_frame().index.tolist()[: len(items)] == items
+        left = [name for name in store.sessions().index if not store.resume(name).is_over]
+        for name in left:  # there is room again: the session goes on
+            session = store.resume(name)
+            session.answer(session.asked[0], 1)

@@ -274,3 +274,51 @@ def test_replay_asks_only_what_was_answered():
 def test_bad_configurations(changes, says):
     with pytest.raises(InputError, match=says):
         simulate(BANK, THETA[:5], Config(**changes))
+
+
+TEN = Config(max_items=10)
+
+
+def test_overlap_is_kept():
+    """The mean overlap of all pairs of sessions, counted pair by pair, is at most the target."""
+    theta = np.random.default_rng(4).normal(size=1000)
+    free = simulate(BANK, theta, TEN, seed=3)
+    target = 0.75 * free.overlap()
+    rule = part("overlap", target=target)
+    kept = simulate(BANK, theta, replace(TEN, exposure=rule), seed=3, block=20)
+    given = np.zeros((1000, N_ITEMS))
+    given[np.arange(1000)[:, None], kept.items] = 1
+    common = given @ given.T
+    pairs = (common.sum() - np.trace(common)) / (1000 * 999 * TEN.max_items)
+    assert pairs == pytest.approx(kept.overlap(), rel=1e-12)
+    assert pairs <= target + 20 / 1000  # a block does not see its own sessions
+    assert pairs > 0.8 * target
+
+
+def test_conditional_eligibility_holds_in_every_cell():
+    """Of the sessions that choose at abilities of a cell, no item is given to too many there."""
+    theta = np.random.default_rng(4).normal(size=2000)
+    cuts = (-0.6, 0.6)
+    worst = {}
+    for rule in (
+        part("eligibility", rate=0.4),
+        part("conditional-eligibility", rate=0.4, cuts=cuts),
+    ):
+        config = replace(TEN, exposure=rule)
+        report = simulate(BANK, theta, config, seed=3)
+        before = np.concatenate([np.zeros((2000, 1)), report.thetas[:, :-1]], axis=1)
+        rates = []
+        for low, high in ((-9, -0.6), (-0.6, 0.6), (0.6, 9)):
+            here = (before >= low) & (before < high)
+            given = np.bincount(report.items[here], minlength=N_ITEMS)
+            rates.append(given.max() / here.any(axis=1).sum())
+        worst[rule.name] = rates
+        if rule.name == "conditional-eligibility":
+            assert report.counts.given.sum() == report.items.size
+            for cell, (low, high) in enumerate(((-9, -0.6), (-0.6, 0.6), (0.6, 9))):
+                here = (before >= low) & (before < high)
+                assert report.counts.sessions[cell] == here.any(axis=1).sum()
+                counted = np.bincount(report.items[here], minlength=N_ITEMS)
+                assert (report.counts.given[cell] == counted).all()
+    assert max(worst["conditional-eligibility"]) < 0.46
+    assert max(worst["eligibility"]) > 0.5

@@ -1,0 +1,156 @@
+"""The exact standard error of a short test: from the distribution of the estimate over patterns."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Array
+
+from irtcat._checks import argument_error
+from irtcat._compile import jit
+from irtcat._precision import precision
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.cat._pool import Pool
+from irtcat.cat._prepare import prepare
+from irtcat.cat.config import Config
+from irtcat.cat.engine import blank, look_at
+from irtcat.cat.estimators import estimate
+from irtcat.models import item_categories
+
+__all__ = ["exact_distribution", "exact_error"]
+
+MOST_PATTERNS = 2**16
+
+
+@functools.partial(jit, static_argnames=("config",))
+def _estimates(pool: Pool, config: Config, prior: Array, answers: Array) -> Array:
+    """The estimate after each row of answers to all items."""
+    n = pool.n_items
+    items = jnp.arange(n, dtype=jnp.int32)
+    empty = blank(pool, config, prior, None, jnp.zeros(2, jnp.uint32))
+
+    def one(row: Array) -> Array:
+        state = empty._replace(
+            log_like=pool.log_p[items, row].sum(axis=0),
+            information=pool.information.sum(axis=0),
+            warm=empty.warm if pool.warm is None else pool.warm.sum(axis=0),
+            items=items,
+            answers=row,
+            n=jnp.asarray(n, jnp.int32),
+            scored=jnp.asarray(n, jnp.int32),
+        )
+        return estimate(look_at(pool, config, state)).theta
+
+    return jax.lax.map(one, answers, batch_size=256)
+
+
+def exact_distribution(
+    bank: ItemBank,
+    items: Sequence[str],
+    theta: float,
+    config: Config | None = None,
+    prior: tuple[float, float] | None = None,
+) -> pd.DataFrame:
+    """All values that the estimate from a short test can take, and how likely each is.
+
+    Every pattern of answers is scored by the configured estimator; its probability at an ability
+    is the product of those of its answers.
+
+    Args:
+        bank: calibrated items.
+        items: ids of the items of the test; at most 65,536 patterns (16 right/wrong items).
+        theta: the ability.
+        config: its ``estimator``, ``prior``, ``constant``, ``fences`` and ``nodes`` count; by
+            default `Config()`.
+        prior: mean and SD of the prior; by default the bank's population.
+
+    Returns:
+        One row a pattern: one column an item with the category codes from 0, ``theta`` (the
+        estimate) and ``probability``, which sums to 1.
+
+    Raises:
+        InputError: for unknown items, too many patterns, or as `prepare` does.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=1.5, b=[-1.0, 0.0, 1.0])
+        >>> table = exact_distribution(bank, ["i1", "i2", "i3"], theta=0.0)
+        >>> len(table), round(float(table["probability"].sum()), 12)
+        (8, 1.0)
+
+    References:
+        Magis (2014), Applied Psychological Measurement 38, 105-121.
+    """
+    ids = list(items)
+    part = bank.subset(bank.positions(ids))
+    if not ids or not np.isfinite(theta):
+        raise argument_error("items and theta", "ids of items and a finite ability", (ids, theta))
+    config = _for(Config() if config is None else config, len(ids))
+    n_categories = item_categories(part.model)
+    if np.prod(n_categories.astype(float)) > MOST_PATTERNS:
+        raise argument_error("items", f"few enough for {MOST_PATTERNS} patterns", len(ids))
+    patterns = np.stack(
+        [axis.ravel() for axis in np.meshgrid(*map(np.arange, n_categories), indexing="ij")], axis=1
+    ).astype(np.int32)
+    own = (bank.population_mean, bank.population_sd) if prior is None else prior
+    with precision("float64"):
+        pool = prepare(part, config)
+        found = _estimates(pool, config, jnp.asarray(own, float), jnp.asarray(patterns))
+    curves = _curves(part, theta)
+    chance = curves[np.arange(len(ids)), patterns].prod(axis=1)
+    table = pd.DataFrame(patterns, columns=pd.Index(ids, dtype=object))
+    return table.assign(theta=np.asarray(found), probability=chance)
+
+
+def _curves(bank: ItemBank, theta: float) -> FloatArray:
+    """Probabilities of the answers at one ability, items x categories."""
+    return np.asarray(bank.category_probabilities([theta]))[:, 0]
+
+
+def _for(config: Config, length: int) -> Config:
+    """The same estimator for a test of this length, without rules of selection."""
+    kept = ("estimator", "prior", "constant", "constant_step", "fences", "nodes")
+    chosen: dict[str, Any] = {name: getattr(config, name) for name in kept}
+    return Config(**chosen, max_items=length)
+
+
+def exact_error(
+    bank: ItemBank,
+    items: Sequence[str],
+    theta: float,
+    config: Config | None = None,
+    prior: tuple[float, float] | None = None,
+) -> float:
+    """The exact standard error of the estimate: its SD over all patterns at an ability.
+
+    The asymptotic error ``1 / sqrt(I)`` is off in short tests, where patterns all right or all
+    wrong, which end at the fences, are likely.
+
+    Args:
+        bank: calibrated items.
+        items: ids of the items of the test.
+        theta: the ability; an estimate, for its standard error.
+        config: as for `exact_distribution`.
+        prior: as for `exact_distribution`.
+
+    Returns:
+        The standard error.
+
+    Raises:
+        InputError: as `exact_distribution` does.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=1.5, b=[-1.0, 0.0, 1.0])
+        >>> round(exact_error(bank, ["i1", "i2", "i3"], theta=0.0), 3)
+        0.539
+
+    References:
+        Magis (2014), Applied Psychological Measurement 38, 105-121.
+    """
+    table = exact_distribution(bank, items, theta, config, prior)
+    p, value = table["probability"].to_numpy(), table["theta"].to_numpy()
+    return float(np.sqrt(max(p @ value**2 - (p @ value) ** 2, 0.0)))
