@@ -14,6 +14,7 @@ from irtcat.prediction._result import Prediction
 from irtcat.prediction._task import Estimate, Task, full_scores, is_sample, recode
 from irtcat.prediction._weights import item_groups, item_weights
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
+from irtcat.prediction.curves import predict_curves
 from irtcat.prediction.design import predict_mean, predict_weighted
 from irtcat.prediction.model import predict_gpirt, predict_irt, predict_pirt
 from irtcat.prediction.regression import predict_aipw, predict_gp, predict_ridge
@@ -35,6 +36,7 @@ __all__ = [
 ESTIMATORS: dict[str, Callable[[Task], Estimate]] = {
     "auto": predict_auto,
     "auto-pooled": predict_auto_pooled,
+    "curves": predict_curves,
     "mean": predict_mean,
     "weighted": predict_weighted,
     "irt": predict_irt,
@@ -46,7 +48,9 @@ ESTIMATORS: dict[str, Callable[[Task], Estimate]] = {
 }
 """Score estimators by name; to add one, write a function of a `Task` and add a row."""
 
-WITHOUT_BANK = frozenset({"auto", "auto-pooled", "mean", "weighted", "ridge", "gp", "aipw"})
+WITHOUT_BANK = frozenset(
+    {"auto", "auto-pooled", "curves", "mean", "weighted", "ridge", "gp", "aipw"}
+)
 """Estimators that never ask for `Task.bank`, so that nothing need be calibrated for them."""
 
 
@@ -71,6 +75,7 @@ def predict(
     |---|---|---|
     | auto | regression for subjects like the calibrated ones, else equating | mixture of both |
     | auto-pooled | the same, the share of others learnt from all new subjects | the same |
+    | curves | items' curves, less their known errors: each subject's own items | mixture of both |
     | mean | mean of the m answers | Wilson's, as if the m of N items were drawn at random |
     | weighted | the same with the subset's weights | the same for the effective number of items |
     | irt | answers, and the model's expectation for all other items | posterior predictive |

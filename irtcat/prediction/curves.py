@@ -1,0 +1,178 @@
+"""Scores of subjects who answered items of their own: the items' curves, then their known errors.
+
+The way of adaptive tests, where a regression on the answers does not do: each subject has other
+items, and they were picked for what is known of it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logit, ndtri
+
+from irtcat._types import FloatArray, IntArray
+from irtcat.prediction._task import Estimate, Task, filled_scores, patterns
+from irtcat.prediction.auto import mixture_interval
+from irtcat.selection.curves import score_curves
+
+__all__ = ["CurveField", "predict_curves"]
+
+GRID = np.linspace(-7, 7, 211)
+"""Logits of the full score."""
+
+TEMPER = 0.7
+"""What an answer counts: answers hang together by more than the full score."""
+
+FOLDS = 5
+NARROW = 0.5
+"""Width of the kernel, in SDs of the curves' errors."""
+
+STRANGERS = (1.0, 0.5, 0.3)
+"""Strangers for every calibrated subject, spread evenly over all scores: the most affordable."""
+
+AFFORDABLE = 1.03
+FEWEST_NEAR = 20
+LEAST_SUBJECTS = 8
+LEAST_WIDTH = 0.01
+WIDER = 1.0, 3.0
+
+
+def predict_curves(task: Task) -> Estimate:
+    """Posterior under the items' score curves, moved by the errors of calibrated subjects alike.
+
+    With ``p_j(t)`` the items' `score_curves` and t ~ N(m, (2 s + .5)^2), m and s the mean and SD of
+    the calibrated logit scores, the answers give t a posterior (each counts .7 of an answer), and
+
+        E = sum_seen t_j x_j + sum_unseen t_j E[p_j(t) | answers].
+
+    The curves carry on beyond the calibrated scores, but within them they err, the more so on
+    items that were picked. So the same items give each calibrated subject an E_i, by curves without
+    its own fold, and what those near E were off is taken from E. A subject need not be like them:
+    strangers are counted as spread evenly over all scores. With k_i = exp(-(E - E_i)^2 / 2 h^2),
+
+        score = E + sum k_i (y_i - E_i) / (sum k_i + L),    q = L / (sum k_i + L),
+
+    q being the probability of a stranger, near 0 amid the calibrated subjects and 1 beyond. L stands
+    for as many strangers as the calibrated subjects' own errors afford. The interval is that of
+    the mixture of the two cases.
+
+    References:
+        Nadaraya (1964), Theory of Probability and its Applications 9, 141-142 (the kernel);
+        Lord (1980), Applications of Item Response Theory, section 4.1.
+    """
+    n = len(task.x)
+    if len(task.usable) < LEAST_SUBJECTS:
+        nothing = np.full(n, np.nan)
+        note = np.full(n, f"fewer than {LEAST_SUBJECTS} calibrated subjects", dtype=object)
+        return Estimate(nothing, nothing, nothing, note)
+    return CurveField(task).estimate(task.x, task.chosen, task.interval)
+
+
+class Told(NamedTuple):
+    """What the curves tell of some subjects: scores, and the SDs of their posteriors."""
+
+    score: FloatArray
+    sd: FloatArray
+
+
+class Curves:
+    """The curves of all items on the grid, and what they tell of answers."""
+
+    def __init__(self, x: FloatArray, target: FloatArray, prior: tuple[float, float]):
+        self.p = np.clip(score_curves(x)(GRID), 1e-5, 1 - 1e-5)
+        self.target = target
+        self.whole = target @ self.p
+        self.spread = target**2 @ (self.p * (1 - self.p))
+        self.log_prior = -0.5 * ((GRID - prior[0]) / prior[1]) ** 2
+
+    def __call__(self, items: IntArray, x: FloatArray) -> Told:
+        """By answers to these items, without gaps."""
+        p, t = self.p[items], self.target[items]
+        log_post = TEMPER * (x @ np.log(p) + (1 - x) @ np.log1p(-p)) + self.log_prior
+        w = np.exp(log_post - log_post.max(axis=1, keepdims=True))
+        w /= w.sum(axis=1, keepdims=True)
+        rest, spread = self.whole - t @ p, self.spread - t**2 @ (p * (1 - p))
+        mean = w @ rest
+        variance = np.maximum(w @ rest**2 - mean**2, 0) + w @ np.maximum(spread, 0)
+        return Told(x @ t + mean, np.sqrt(variance))
+
+
+class CurveField:
+    """The calibrated subjects, as `predict_curves` sees them whatever the items.
+
+    Attributes:
+        x: their scores on all items, gaps filled.
+        y: their full scores.
+        fold: the fold in which each is left out; the folds take turns along the full score.
+        curves: by all of them.
+        inner: by those outside each fold.
+    """
+
+    def __init__(self, task: Task):
+        y = task.targets
+        # By the answers where scores are equal, so that the order of the rows does not matter.
+        x = filled_scores(task.calibration)[task.usable].astype(float)
+        order = np.lexsort((np.round(x @ np.arange(x.shape[1]), 6), np.round(y, 12)))
+        self.x, self.y = x[order], y[order]
+        self.fold = np.arange(len(y)) % FOLDS
+        level = logit(np.clip(self.y, 0.01, 0.99))
+        prior = float(level.mean()), float(2 * level.std() + 0.5)
+        target = task.item_weights
+        self.curves = Curves(self.x, target, prior)
+        self.inner = [Curves(self.x[self.fold != f], target, prior) for f in range(FOLDS)]
+
+    def estimate(self, x: FloatArray, items: IntArray, interval: float) -> Estimate:
+        """Scores of subjects with NaN where an item was not answered."""
+        out = np.full((3, len(x)), np.nan)
+        flags = np.full(len(x), "", dtype=object)
+        how = np.full(len(x), "curves", dtype=object)
+        for seen, rows in patterns(x):
+            if not seen.any():
+                continue
+            one, outside = self._alike(items[seen], x[np.ix_(rows, np.flatnonzero(seen))], interval)
+            out[:, rows] = one
+            flags[rows[outside > 0.5]] = "unlike the calibrated subjects"
+            how[rows[outside > 0.5]] = "curves alone"
+        return Estimate(*out, flags, how)
+
+    def _alike(self, items: IntArray, x: FloatArray, interval: float) -> tuple[FloatArray, FloatArray]:
+        """Score and interval of subjects who answered the same items; whether they are strangers."""
+        own = np.empty((2, len(self.y)))
+        for f, curves in enumerate(self.inner):
+            own[:, self.fold == f] = curves(items, self.x[np.ix_(self.fold == f, items)])
+        new = self.curves(items, x)
+        off = self.y - own[0]
+        h = max(LEAST_WIDTH, NARROW * float(off.std()))
+        kernel = np.exp(-0.5 * ((own[0][:, None] - own[0]) / h) ** 2)
+        np.fill_diagonal(kernel, 0)
+        total, moved = kernel.sum(axis=1), kernel @ off
+        unit = len(self.y) * h * np.sqrt(2 * np.pi)
+        errors = np.abs([off - moved / (total + share * unit) for share in STRANGERS])
+        at = _affordable(errors)
+        errors, strangers = errors[at], STRANGERS[at] * unit
+        kernel = np.exp(-0.5 * ((new.score[:, None] - own[0]) / h) ** 2)
+        total = kernel.sum(axis=1)
+        outside = strangers / (total + strangers)
+        inner = new.score + kernel @ off / np.maximum(total, 1e-12)
+        z = float(ndtri(0.5 + interval / 2))
+        near = np.array([self._quantile(errors, value, interval) for value in inner]) / z
+        wider = np.sqrt(np.mean(off**2) / max(np.mean(own[1] ** 2), 1e-12))
+        far = np.maximum(np.clip(wider, *WIDER) * new.sd, near)
+        lower, upper = mixture_interval(inner, near, new.score, far, outside, interval)
+        score = (1 - outside) * inner + outside * new.score
+        return np.stack([score, np.minimum(lower, score), np.maximum(upper, score)]), outside
+
+    def _quantile(self, errors: FloatArray, value: float, interval: float) -> float:
+        """Conformal quantile of the errors of the quarter of subjects nearest in full score."""
+        n = max(min(FEWEST_NEAR, len(errors)), len(errors) // 4)
+        near = errors[np.argsort(np.abs(self.y - value), kind="stable")[:n]]
+        return float(np.quantile(near, min(1.0, np.ceil((n + 1) * interval) / n)))
+
+
+def _affordable(errors: FloatArray) -> int:
+    """The most strangers that raise the calibrated subjects' error by 3 %, or by chance, at most."""
+    best = errors[errors.mean(axis=1).argmin()]
+    for at, own in enumerate(errors):
+        rise = own - best
+        if rise.mean() <= max((AFFORDABLE - 1) * best.mean(), rise.std() / np.sqrt(len(rise))):
+            break
+    return at
