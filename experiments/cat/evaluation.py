@@ -2,7 +2,7 @@
 
     python experiments/cat/evaluation.py --data FOLDER [--sets arc,ifeval,metabench,mmlu_pro]
                                          [--seeds 2] [--models 30] [--out evaluation.csv]
-    python experiments/cat/evaluation.py --join PART.csv ...   # one table and figure of several runs
+    python experiments/cat/evaluation.py --join PART.csv ...   # several runs in one
 
 A 2PL is fitted to the calibrated models; the held-out ones are replayed, each answering as it did,
 and after 10, 30, 60 and 100 items the full score is told: "irt" reads it off the session's

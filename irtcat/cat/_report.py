@@ -262,9 +262,8 @@ class Report:
         """
         most = self.items.shape[1]
         check_count("length", most if length is None else length, 1, most)
-        return predict(
-            calibration, self.item_ids, self.responses(calibration, length), bank, estimator, interval
-        )
+        answers = self.responses(calibration, length)
+        return predict(calibration, self.item_ids, answers, bank, estimator, interval)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a session: truth, theta, se, n_items, stop, score, score_sd."""

@@ -6,7 +6,7 @@ from jaxtyping import Array
 from irtcat.cat._state import DRAWS, Look, uniforms
 from irtcat.cat.config import Config
 
-__all__ = ["chances", "draws", "drawn"]
+__all__ = ["chances", "drawn", "draws"]
 
 FLOOR = 0.1
 """Share of the chance that all open items have alike, however sure their answer seems."""

@@ -11,7 +11,8 @@ from scipy.special import logit, ndtri
 
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._task import Estimate, Task, filled_scores, patterns
-from irtcat.prediction.auto import mixture_interval
+from irtcat.prediction.auto import FOLDS, LEAST_SUBJECTS, mixture_interval
+from irtcat.prediction.design import predict_weighted
 from irtcat.selection.curves import score_curves
 
 __all__ = ["CurveField", "predict_curves"]
@@ -22,7 +23,6 @@ GRID = np.linspace(-7, 7, 211)
 TEMPER = 0.7
 """What an answer counts: answers hang together by more than the full score."""
 
-FOLDS = 5
 NARROW = 0.5
 """Width of the kernel, in SDs of the curves' errors."""
 
@@ -31,7 +31,6 @@ STRANGERS = (1.0, 0.5, 0.3)
 
 AFFORDABLE = 1.03
 FEWEST_NEAR = 20
-LEAST_SUBJECTS = 8
 LEAST_WIDTH = 0.01
 WIDER = 1.0, 3.0
 
@@ -51,19 +50,19 @@ def predict_curves(task: Task) -> Estimate:
 
         score = E + sum k_i (y_i - E_i) / (sum k_i + L),    q = L / (sum k_i + L),
 
-    q being the probability of a stranger, near 0 amid the calibrated subjects and 1 beyond. L stands
-    for as many strangers as the calibrated subjects' own errors afford. The interval is that of
-    the mixture of the two cases.
+    q being the probability of a stranger, near 0 amid the calibrated subjects and 1 beyond. L
+    stands for as many strangers as the calibrated subjects' own errors afford. The interval is
+    that of the mixture of the two cases. With fewer than 8 calibrated subjects the weighted mean
+    is all there is.
 
     References:
         Nadaraya (1964), Theory of Probability and its Applications 9, 141-142 (the kernel);
         Lord (1980), Applications of Item Response Theory, section 4.1.
     """
-    n = len(task.x)
     if len(task.usable) < LEAST_SUBJECTS:
-        nothing = np.full(n, np.nan)
-        note = np.full(n, f"fewer than {LEAST_SUBJECTS} calibrated subjects", dtype=object)
-        return Estimate(nothing, nothing, nothing, note)
+        note = np.full(len(task.x), f"fewer than {LEAST_SUBJECTS} calibrated subjects", object)
+        how = np.full(len(task.x), "weighted mean", dtype=object)
+        return predict_weighted(task)._replace(flags=note, how=how)
     return CurveField(task).estimate(task.x, task.chosen, task.interval)
 
 
@@ -134,8 +133,10 @@ class CurveField:
             how[rows[outside > 0.5]] = "curves alone"
         return Estimate(*out, flags, how)
 
-    def _alike(self, items: IntArray, x: FloatArray, interval: float) -> tuple[FloatArray, FloatArray]:
-        """Score and interval of subjects who answered the same items; whether they are strangers."""
+    def _alike(
+        self, items: IntArray, x: FloatArray, interval: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Score and interval by answers to the same items; the probability of a stranger."""
         own = np.empty((2, len(self.y)))
         for f, curves in enumerate(self.inner):
             own[:, self.fold == f] = curves(items, self.x[np.ix_(self.fold == f, items)])
@@ -169,10 +170,9 @@ class CurveField:
 
 
 def _affordable(errors: FloatArray) -> int:
-    """The most strangers that raise the calibrated subjects' error by 3 %, or by chance, at most."""
+    """The most strangers that raise the calibrated subjects' error little, or by chance."""
     best = errors[errors.mean(axis=1).argmin()]
-    for at, own in enumerate(errors):
-        rise = own - best
-        if rise.mean() <= max((AFFORDABLE - 1) * best.mean(), rise.std() / np.sqrt(len(rise))):
-            break
-    return at
+    rise = errors - best
+    chance = rise.std(axis=1) / np.sqrt(rise.shape[1])
+    little = rise.mean(axis=1) <= np.maximum((AFFORDABLE - 1) * best.mean(), chance)
+    return int(np.argmax(little))  # the first: the best one at the latest
