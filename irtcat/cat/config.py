@@ -153,9 +153,8 @@ class Config:
             >>> Config.for_evaluation(60, batch=10).sampled
             0.5
         """
-        return Config(
-            **({"criterion": "score-optimal", "sampled": 0.5, "max_items": max_items} | rules)
-        )
+        own: dict[str, Any] = {"criterion": "score-optimal", "sampled": 0.5, "max_items": max_items}
+        return Config(**(own | rules))
 
     @property
     def n_strata(self) -> int:

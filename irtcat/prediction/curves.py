@@ -131,7 +131,7 @@ class CurveField:
             out[:, rows] = one
             flags[rows[outside > 0.5]] = "unlike the calibrated subjects"
             how[rows[outside > 0.5]] = "curves alone"
-        return Estimate(*out, flags, how)
+        return Estimate(out[0], out[1], out[2], flags, how)
 
     def _alike(
         self, items: IntArray, x: FloatArray, interval: float
