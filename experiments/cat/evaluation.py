@@ -95,7 +95,7 @@ def one(data, kind, seed, models):
             for estimator in estimators:
                 found = figures(scores[:, k - 1], full)
                 if estimator != "irt":
-                    told = report.predict(known, k, estimator, 0.9)
+                    told = report.predict(bank, known, k, estimator, 0.9)
                     found = figures(told.score, full, told.lower, told.upper)
                 yield {"k": k, "way": f"adaptive {name} + {estimator}", **found}
     for strategy, estimator in FIXED:

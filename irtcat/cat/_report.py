@@ -13,6 +13,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts
 from irtcat.cat._prepare import prepare
 from irtcat.cat.config import Config
+from irtcat.cat.sampling import draws, with_floor
 from irtcat.cat.stopping import leaves
 from irtcat.prediction import Prediction, predict
 from irtcat.responses import Responses
@@ -226,25 +227,54 @@ class Report:
             pd.DataFrame(index=pd.Index(self.item_ids, dtype=object, name="item")),
         )
 
+    def chances(self, bank: ItemBank) -> FloatArray:
+        """Chance at which each item was drawn (`Config.sampled`), subjects x items of the bank.
+
+        NaN where an item was chosen by the criterion, or not asked. Rules that closed items to a
+        draw are not taken into account.
+
+        Args:
+            bank: the bank of the sessions.
+        """
+        pool = prepare(bank, self.config)
+        t, log_p = np.asarray(pool.score_weights), np.asarray(pool.log_p)
+        spread = t[:, None] * np.sqrt(np.asarray(pool.variance))
+        z = (np.asarray(pool.nodes) - self.priors[:, :1]) / self.priors[:, 1:]
+        log_post = np.asarray(pool.log_weights) - 0.5 * z**2 * (self.config.prior == "normal")
+        free = np.tile(t > 0, (len(self), 1))
+        out = np.full(free.shape, np.nan)
+        for k in range(self.items.shape[1]):
+            rows = np.flatnonzero(self.items[:, k] >= 0)
+            item, answer = self.items[rows, k], self.answers[rows, k]
+            if draws(self.config, k) and k >= len(self.config.first):
+                weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))
+                weight /= weight.sum(axis=1, keepdims=True)
+                own = np.where(free[rows], weight @ spread.T, 0)
+                out[rows, item] = with_floor(own, free[rows])[np.arange(len(rows)), item]
+            free[rows, item] = False
+            scored = (t[item] > 0) & (answer >= 0)
+            log_post[rows] += np.where(scored[:, None], log_p[item, answer], 0)
+        return out
+
     def predict(
         self,
+        bank: ItemBank,
         calibration: Responses,
         length: int | None = None,
         estimator: str = "curves",
         interval: float = 0.95,
-        bank: ItemBank | None = None,
     ) -> Prediction:
         """Full-benchmark scores and ranks from the first ``length`` answers of every session.
 
         Unlike ``score``, which is read off the ability and takes the bank as the truth, they are
-        corrected by what the calibrated subjects show of the bank's errors.
+        corrected by what the calibrated subjects and the drawn items show of the bank's errors.
 
         Args:
+            bank: the bank of the sessions.
             calibration: the calibrated subjects' responses to all items.
             length: number of items; all by default.
             estimator: one of `irtcat.predict`'s.
             interval: probability of the intervals.
-            bank: for the estimators that take one ("irt").
 
         Returns:
             Scores, intervals and ranks, as `irtcat.predict` gives.
@@ -257,13 +287,16 @@ class Report:
             >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
             >>> old = bank.simulate(np.linspace(-2, 2, 50), seed=1)
             >>> report = replay(bank, bank.simulate([-1.0, 1.0], seed=2), Config(max_items=10))
-            >>> report.predict(old).to_frame()["score"].round(1).tolist()
+            >>> report.predict(bank, old).to_frame()["score"].round(1).tolist()
             [0.3, 0.6]
         """
         most = self.items.shape[1]
         check_count("length", most if length is None else length, 1, most)
         answers = self.responses(calibration, length)
-        return predict(calibration, self.item_ids, answers, bank, estimator, interval)
+        drawn = None
+        if self.config.sampled > 0:
+            drawn = np.where(answers.values >= 0, self.chances(bank), np.nan)
+        return predict(calibration, self.item_ids, answers, bank, estimator, interval, drawn=drawn)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a session: truth, theta, se, n_items, stop, score, score_sd."""

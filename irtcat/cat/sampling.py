@@ -1,18 +1,20 @@
 """Items that an adaptive test draws at random: when it draws, and by what chances."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from irtcat.cat._state import DRAWS, Look, uniforms
 from irtcat.cat.config import Config
 
-__all__ = ["chances", "drawn", "draws"]
+__all__ = ["chances", "drawn", "draws", "with_floor"]
 
 FLOOR = 0.1
 """Share of the chance that all open items have alike, however sure their answer seems."""
 
 
-def draws(config: Config, place: Array) -> Array:
+def draws(config: Config, place: Any) -> Any:
     """Whether the item at this place (from 0) is drawn; such places are spread evenly.
 
     Example:
@@ -36,9 +38,13 @@ def chances(look: Look, open_items: Array) -> Array:
         Active Testing, ICML (answers of models, the chances by a model of them).
     """
     spread = look.pool.score_weights * (jnp.sqrt(look.pool.variance) @ look.posterior)
-    spread = jnp.where(open_items, spread, 0.0)
-    alike = open_items / jnp.maximum(open_items.sum(), 1)
-    total = spread.sum()
+    return with_floor(jnp.where(open_items, spread, 0.0), open_items)
+
+
+def with_floor(spread: Any, open_items: Any) -> Any:
+    """Nine tenths in proportion to ``spread``, one tenth alike, along the last axis."""
+    alike = open_items / jnp.maximum(open_items.sum(axis=-1, keepdims=True), 1)
+    total = spread.sum(axis=-1, keepdims=True)
     own = jnp.where(total > 0, spread / jnp.where(total > 0, total, 1.0), alike)
     return (1 - FLOOR) * own + FLOOR * alike
 

@@ -65,6 +65,7 @@ def predict(
     groups: Any = None,
     weights: Any = None,
     seed: int = 0,
+    drawn: Any = None,
 ) -> Prediction:
     """Tell new subjects' full scores and ranks from their responses to a few items.
 
@@ -107,6 +108,8 @@ def predict(
             a group's weight is shared equally by its items. A Series goes by item id. They are
             made to sum to 1.
         seed: of whatever an estimator draws.
+        drawn: for "curves" of adaptive sessions, the chance at which each item was drawn for each
+            subject, shaped like ``new_responses``; NaN where an item was chosen or not asked.
 
     Returns:
         Scores, intervals and ranks; `Prediction.beats` gives the probability of being above each
@@ -156,11 +159,26 @@ def predict(
         item_weights(calibration_responses.item_ids, weights, labels),
         seed,
         getattr(subset, "again", None),
+        None if drawn is None else _read_drawn(drawn, new_responses, item_ids),
     )
     told = _finish(task, ESTIMATORS[estimator](task), estimator)
     if labels is None:
         return told
     return replace(told, groups=_by_group(task, labels, estimator))
+
+
+def _read_drawn(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
+    """The chances in the order of the subset's items."""
+    try:
+        given = np.asarray(drawn, float)
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    with np.errstate(invalid="ignore"):
+        if given.shape != new.shape or not ((given > 0) & (given <= 1) | np.isnan(given)).all():
+            must = f"chances above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
+            raise argument_error("drawn", must, drawn)
+    at = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    return np.where(at >= 0, given[:, at], np.nan)
 
 
 def _by_group(task: Task, labels: np.ndarray, estimator: str) -> pd.DataFrame:

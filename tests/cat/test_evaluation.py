@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, predict
 from irtcat._precision import precision
-from irtcat.cat import Config, prepare, replay, start
+from irtcat.cat import Config, prepare, replay, start, step
 from irtcat.cat.engine import look_at
 from irtcat.cat.sampling import FLOOR, chances, draws
+from irtcat.prediction.curves import Case
 
 RNG = np.random.default_rng(3)
 BANK = ItemBank.from_parameters(RNG.lognormal(0, 0.3, 60), RNG.normal(0, 1.2, 60))
@@ -93,20 +95,49 @@ def test_scores_at_each_length(report):
     """Better with every length, close to the answers' own, and intervals that hold."""
     errors = []
     for length in (5, 10, 20):
-        told = report.predict(KNOWN, length, interval=0.9)
+        told = report.predict(BANK, KNOWN, length, interval=0.9)
         errors.append(np.abs(told.score - report.full_score).mean())
         inside = (told.lower <= report.full_score) & (report.full_score <= told.upper)
         assert 0.75 < inside.mean() <= 1
         assert ((told.lower <= told.score) & (told.score <= told.upper)).all()
     assert errors[0] > errors[1] > errors[2]
-    whole = report.predict(KNOWN)
+    whole = report.predict(BANK, KNOWN)
     assert whole.score == pytest.approx(told.score)
-    again = predict(KNOWN, BANK.item_ids, report.responses(KNOWN), estimator="curves")
+    drawn, answers = report.chances(BANK), report.responses(KNOWN)
+    again = predict(KNOWN, BANK.item_ids, answers, estimator="curves", drawn=drawn)
     assert (again.score == whole.score).all()
-    by_ability = report.predict(KNOWN, 20, "irt", bank=BANK).score
+    by_ability = report.predict(BANK, KNOWN, 20, "irt").score
     assert by_ability == pytest.approx(report.score, abs=3e-3)
     with pytest.raises(InputError, match="length"):
-        report.predict(KNOWN, 21)
+        report.predict(BANK, KNOWN, 21)
+
+
+def test_chances_are_those_of_the_session(report):
+    """They are recomputed from the log as the engine had them."""
+    pool = prepare(BANK, CONFIG)
+    chance = report.chances(BANK)
+    state = start(pool, CONFIG)  # the first item is the criterion's
+    assert np.isnan(chance[np.arange(60), report.items[:, 0]]).all()
+    assert (np.isfinite(chance).sum(axis=1) == 10).all()
+    for row in (0, 1):
+        before = step(pool, CONFIG, state, [int(report.answers[row, 0])])
+        item = report.items[row, 1]
+        open_items = np.arange(60) != report.items[row, 0]
+        with precision("float64"):
+            told = np.asarray(chances(look_at(pool, CONFIG, before), open_items))
+        assert chance[row, item] == pytest.approx(told[item], rel=1e-6)
+
+
+def test_drawn_items_correct_the_curves():
+    """One update by hand: residuals weighted by 1 / chance, both cases Normal."""
+    like, density = Case(np.array([0.5]), np.array([0.0004])).told(
+        Case(np.array([0.6]), np.array([0.0012]))
+    )
+    assert like.mean[0] == pytest.approx((0.5 / 0.0004 + 0.6 / 0.0012) / (1 / 0.0004 + 1 / 0.0012))
+    assert like.variance[0] == pytest.approx(1 / (1 / 0.0004 + 1 / 0.0012))
+    assert density[0] == pytest.approx(norm.logpdf(0.6, 0.5, 0.04) + 0.5 * np.log(2 * np.pi))
+    none, nothing = like.told(Case(np.array([0.9]), np.array([np.inf])))
+    assert (none.mean, none.variance, nothing) == (like.mean, like.variance, 0)
 
 
 def test_stronger_models_than_any_calibrated():
@@ -118,7 +149,7 @@ def test_stronger_models_than_any_calibrated():
 
     bank = fit(known, "2pl", standard_errors="none").bank
     report = replay(bank, strong, Config.for_evaluation(40))
-    told = report.predict(known, interval=0.9)
+    told = report.predict(bank, known, interval=0.9)
     off = told.score - report.full_score
     assert np.abs(off).mean() < 0.7 * np.abs(report.score - report.full_score).mean()
     assert ((told.lower <= report.full_score) & (report.full_score <= told.upper)).mean() > 0.7
@@ -134,3 +165,9 @@ def test_config_travels():
     assert Config.from_json(CONFIG.to_json()) == CONFIG
     old = {name: value for name, value in CONFIG.to_json().items() if name != "sampled"}
     assert Config.from_json(old).sampled == 0  # written before there was sampling
+
+
+@pytest.mark.parametrize("drawn", [np.zeros((60, 60)), np.ones((2, 2)), "all"])
+def test_bad_chances(report, drawn):
+    with pytest.raises(InputError, match="drawn"):
+        predict(KNOWN, BANK.item_ids, report.responses(KNOWN), estimator="curves", drawn=drawn)
