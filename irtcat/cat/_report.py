@@ -6,13 +6,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from irtcat._checks import check_count
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import kendall_tau_b
 from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts
 from irtcat.cat._prepare import prepare
 from irtcat.cat.config import Config
+from irtcat.cat.sampling import draws, with_floor
 from irtcat.cat.stopping import leaves
+from irtcat.prediction import Prediction, predict
+from irtcat.responses import Responses
 
 __all__ = ["Report"]
 
@@ -198,6 +202,101 @@ class Report:
             weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))
             out[rows, k] = known[rows] + (weight * rest[rows]).sum(axis=1) / weight.sum(axis=1)
         return out
+
+    def responses(self, calibration: Responses, length: int | None = None) -> Responses:
+        """What each subject answered to its first ``length`` items (all by default).
+
+        Args:
+            calibration: the calibrated subjects' responses, for the codes of the categories.
+            length: number of items.
+
+        Returns:
+            Responses to all items of the bank, missing where an item was not asked.
+        """
+        values = np.full((len(self), len(self.item_ids)), -1, dtype=np.int8)
+        for k in range(self.items.shape[1] if length is None else length):
+            rows = np.flatnonzero(self.items[:, k] >= 0)
+            values[rows, self.items[rows, k]] = self.answers[rows, k]
+        return Responses(
+            values,
+            self.subject_ids,
+            np.asarray(self.item_ids, dtype=object),
+            calibration.n_categories,
+            calibration.codes,
+            pd.DataFrame(index=pd.Index(self.subject_ids, dtype=object, name="subject")),
+            pd.DataFrame(index=pd.Index(self.item_ids, dtype=object, name="item")),
+        )
+
+    def chances(self, bank: ItemBank) -> FloatArray:
+        """Chance at which each item was drawn (`Config.sampled`), subjects x items of the bank.
+
+        NaN where an item was chosen by the criterion, or not asked. Rules that closed items to a
+        draw are not taken into account.
+
+        Args:
+            bank: the bank of the sessions.
+        """
+        pool = prepare(bank, self.config)
+        t, log_p = np.asarray(pool.score_weights), np.asarray(pool.log_p)
+        spread = t[:, None] * np.sqrt(np.asarray(pool.variance))
+        z = (np.asarray(pool.nodes) - self.priors[:, :1]) / self.priors[:, 1:]
+        log_post = np.asarray(pool.log_weights) - 0.5 * z**2 * (self.config.prior == "normal")
+        free = np.tile(t > 0, (len(self), 1))
+        out = np.full(free.shape, np.nan)
+        for k in range(self.items.shape[1]):
+            rows = np.flatnonzero(self.items[:, k] >= 0)
+            item, answer = self.items[rows, k], self.answers[rows, k]
+            if draws(self.config, k) and k >= len(self.config.first):
+                weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))
+                weight /= weight.sum(axis=1, keepdims=True)
+                own = np.where(free[rows], weight @ spread.T, 0)
+                out[rows, item] = with_floor(own, free[rows])[np.arange(len(rows)), item]
+            free[rows, item] = False
+            scored = (t[item] > 0) & (answer >= 0)
+            log_post[rows] += np.where(scored[:, None], log_p[item, answer], 0)
+        return out
+
+    def predict(
+        self,
+        bank: ItemBank,
+        calibration: Responses,
+        length: int | None = None,
+        estimator: str = "curves",
+        interval: float = 0.95,
+    ) -> Prediction:
+        """Full-benchmark scores and ranks from the first ``length`` answers of every session.
+
+        Unlike ``score``, which is read off the ability and takes the bank as the truth, they are
+        corrected by what the calibrated subjects and the drawn items show of the bank's errors.
+
+        Args:
+            bank: the bank of the sessions.
+            calibration: the calibrated subjects' responses to all items.
+            length: number of items; all by default.
+            estimator: one of `irtcat.predict`'s.
+            interval: probability of the intervals.
+
+        Returns:
+            Scores, intervals and ranks, as `irtcat.predict` gives.
+
+        Raises:
+            InputError: for a length above the sessions', or as `irtcat.predict` does.
+
+        Example:
+            >>> from irtcat.cat import Config, replay
+            >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+            >>> old = bank.simulate(np.linspace(-2, 2, 50), seed=1)
+            >>> report = replay(bank, bank.simulate([-1.0, 1.0], seed=2), Config(max_items=10))
+            >>> report.predict(bank, old).to_frame()["score"].round(1).tolist()
+            [0.3, 0.6]
+        """
+        most = self.items.shape[1]
+        check_count("length", most if length is None else length, 1, most)
+        answers = self.responses(calibration, length)
+        drawn = None
+        if self.config.sampled > 0:
+            drawn = np.where(answers.values >= 0, self.chances(bank), np.nan)
+        return predict(calibration, self.item_ids, answers, bank, estimator, interval, drawn=drawn)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a session: truth, theta, se, n_items, stop, score, score_sd."""

@@ -18,7 +18,7 @@ __all__ = ["NONE", "CatState", "Look", "log_prior", "lottery", "uniforms"]
 NONE = -1
 """Stands for "no item" and "no answer"."""
 
-RULES, LOTTERY, ANSWERS = 0, 1, 2
+RULES, LOTTERY, ANSWERS, DRAWS = 0, 1, 2, 3
 """What random numbers are for: every purpose has its own."""
 
 

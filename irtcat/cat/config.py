@@ -61,6 +61,10 @@ class Config:
         strata: number of strata of "a-stratified", or their sizes.
         acceleration: exponent of "progressive" and "proportional".
         seconds: column of the metadata with the time that an answer takes, for simulations.
+        sampled: share of the items, 0 to 1, that are drawn at random whatever the criterion: those
+            at places spread evenly over the test, each open item with a chance in proportion to the
+            SD of its answer. They keep predicted scores honest where the bank does not hold, for
+            subjects stronger than any calibrated one in the first place.
 
     Raises:
         InputError: for an unknown name or option, or a number out of range.
@@ -95,6 +99,7 @@ class Config:
     strata: Any = 4
     acceleration: float = 1.0
     seconds: str | None = None
+    sampled: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the parts, and bring them to their one form."""
@@ -126,9 +131,31 @@ class Config:
             check_count("pretest_at", place, 1, self.max_items)
         if isinstance(self.strata, (list, tuple)):
             self._set("strata", tuple(self.strata))
+        share = self.sampled
+        if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share <= 1:
+            raise argument_error("sampled", "a proportion in [0, 1]", share)
         for number in self.strata if isinstance(self.strata, tuple) else (self.strata,):
             check_count("strata", number)
         self._check_needs()
+
+    @staticmethod
+    def for_evaluation(max_items: int = 100, **rules: Any) -> "Config":
+        """Rules that suit the evaluation of models, whose full-benchmark score is wanted.
+
+        "score-optimal", and half of the items drawn (``sampled=0.5``): a bank of the models of
+        yesterday does not hold for those of tomorrow. Read the scores by `Report.predict`, or
+        `irtcat.predict` with the estimator "curves".
+
+        Args:
+            max_items: length of every session.
+            **rules: further fields of `Config`, which go over these.
+
+        Example:
+            >>> Config.for_evaluation(60, batch=10).sampled
+            0.5
+        """
+        own: dict[str, Any] = {"criterion": "score-optimal", "sampled": 0.5, "max_items": max_items}
+        return Config(**(own | rules))
 
     @property
     def n_strata(self) -> int:

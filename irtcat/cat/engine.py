@@ -18,6 +18,7 @@ from irtcat.cat.content import CONTENT, without_enemies
 from irtcat.cat.criteria import CRITERIA, expected_variance
 from irtcat.cat.estimators import estimate
 from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.sampling import drawn, draws
 from irtcat.cat.starting import START, given_theta
 from irtcat.cat.stopping import leaves, stops
 
@@ -143,6 +144,8 @@ def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array]]:
         note(f"content rule {rule.name}", values)
     if config.content:  # a rule that would close everything is passed over
         values = jnp.where(slot | (values.max() == -jnp.inf), plain, values)
+    if config.sampled > 0:
+        values = jnp.where(slot | ~draws(config, state.given.sum()), values, drawn(look, values))
     values = START[config.start.name](look, values, **config.start.kwargs())
     return values, stages
 

@@ -23,7 +23,7 @@ STRATEGIES_HELP = (
     "robust, anchor-points, kmeans-correctness, kmeans-irt, disagreement, fisher, information, "
     "minimax, d-optimal, discrimination, avi, avo, ub, lb, pcub or pclb"
 )
-ESTIMATORS_HELP = "auto, auto-pooled, mean, weighted, irt, pirt, gpirt, ridge, gp or aipw"
+ESTIMATORS_HELP = "auto, auto-pooled, curves, mean, weighted, irt, pirt, gpirt, ridge, gp or aipw"
 LINKS_HELP = "mean-sigma, mean-mean, haebara or stocking-lord"
 
 ResponsesArgument = Annotated[str, typer.Argument(metavar="RESPONSES", help=RESPONSES_HELP)]

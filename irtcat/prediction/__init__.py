@@ -14,6 +14,7 @@ from irtcat.prediction._result import Prediction
 from irtcat.prediction._task import Estimate, Task, full_scores, is_sample, recode
 from irtcat.prediction._weights import item_groups, item_weights
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
+from irtcat.prediction.curves import predict_curves
 from irtcat.prediction.design import predict_mean, predict_weighted
 from irtcat.prediction.model import predict_gpirt, predict_irt, predict_pirt
 from irtcat.prediction.regression import predict_aipw, predict_gp, predict_ridge
@@ -35,6 +36,7 @@ __all__ = [
 ESTIMATORS: dict[str, Callable[[Task], Estimate]] = {
     "auto": predict_auto,
     "auto-pooled": predict_auto_pooled,
+    "curves": predict_curves,
     "mean": predict_mean,
     "weighted": predict_weighted,
     "irt": predict_irt,
@@ -46,7 +48,9 @@ ESTIMATORS: dict[str, Callable[[Task], Estimate]] = {
 }
 """Score estimators by name; to add one, write a function of a `Task` and add a row."""
 
-WITHOUT_BANK = frozenset({"auto", "auto-pooled", "mean", "weighted", "ridge", "gp", "aipw"})
+WITHOUT_BANK = frozenset(
+    {"auto", "auto-pooled", "curves", "mean", "weighted", "ridge", "gp", "aipw"}
+)
 """Estimators that never ask for `Task.bank`, so that nothing need be calibrated for them."""
 
 
@@ -61,6 +65,7 @@ def predict(
     groups: Any = None,
     weights: Any = None,
     seed: int = 0,
+    drawn: Any = None,
 ) -> Prediction:
     """Tell new subjects' full scores and ranks from their responses to a few items.
 
@@ -71,6 +76,7 @@ def predict(
     |---|---|---|
     | auto | regression for subjects like the calibrated ones, else equating | mixture of both |
     | auto-pooled | the same, the share of others learnt from all new subjects | the same |
+    | curves | items' curves, less their known errors: each subject's own items | mixture of both |
     | mean | mean of the m answers | Wilson's, as if the m of N items were drawn at random |
     | weighted | the same with the subset's weights | the same for the effective number of items |
     | irt | answers, and the model's expectation for all other items | posterior predictive |
@@ -102,6 +108,8 @@ def predict(
             a group's weight is shared equally by its items. A Series goes by item id. They are
             made to sum to 1.
         seed: of whatever an estimator draws.
+        drawn: for "curves" of adaptive sessions, the chance at which each item was drawn for each
+            subject, shaped like ``new_responses``; NaN where an item was chosen or not asked.
 
     Returns:
         Scores, intervals and ranks; `Prediction.beats` gives the probability of being above each
@@ -151,11 +159,26 @@ def predict(
         item_weights(calibration_responses.item_ids, weights, labels),
         seed,
         getattr(subset, "again", None),
+        None if drawn is None else _read_drawn(drawn, new_responses, item_ids),
     )
     told = _finish(task, ESTIMATORS[estimator](task), estimator)
     if labels is None:
         return told
     return replace(told, groups=_by_group(task, labels, estimator))
+
+
+def _read_drawn(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
+    """The chances in the order of the subset's items."""
+    try:
+        given = np.asarray(drawn, float)
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    with np.errstate(invalid="ignore"):
+        if given.shape != new.shape or not ((given > 0) & (given <= 1) | np.isnan(given)).all():
+            must = f"chances above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
+            raise argument_error("drawn", must, drawn)
+    at = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    return np.where(at >= 0, given[:, at], np.nan)
 
 
 def _by_group(task: Task, labels: np.ndarray, estimator: str) -> pd.DataFrame:

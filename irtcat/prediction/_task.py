@@ -62,6 +62,8 @@ class Task:
         seed: of whatever an estimator draws.
         again: chooses the items anew by other subjects' responses, or None where that is not
             known or needs a bank.
+        drawn: chance at which each answer's item was drawn for that subject, NaN where it was not
+            drawn; None where nothing was.
     """
 
     calibration: Responses
@@ -74,6 +76,7 @@ class Task:
     item_weights: FloatArray
     seed: int = 0
     again: Callable[[Responses], Subset] | None = None
+    drawn: FloatArray | None = None
 
     @property
     def n_items(self) -> int:
