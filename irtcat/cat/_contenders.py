@@ -70,6 +70,7 @@ def is_plain(config: "Config", pretest: BoolArray) -> bool:
         and config.exposure.name == "none"
         and config.start.name == "criterion"
         and config.batch == 1
+        and config.sampled == 0
         and not (config.content or config.enemies or config.pretest_at or pretest.any())
         and (config.estimator, config.constant) != ("ml", "halfway")  # may leave the fences
     )
