@@ -28,6 +28,7 @@ PAPER = {  # items retained; least and greatest difficulty and slope (Table 4); 
     ("4GS", "entailment"): (0, np.nan, np.nan, np.nan, np.nan),
     ("4GS", "neutral"): (28, -2.148, 0.386, 1.133, 3.313),
 }
+DRAWN = ("5GS contradiction", "4GS neutral")
 RANGES = ("b_min", "b_max", "a_min", "a_max")
 
 
@@ -63,7 +64,7 @@ def main():
         for _, own in found.to_frame().reset_index().iterrows():
             rows.append(row_of(group, own, found.n_factors, seconds))
         for name, own in found.scales.items():
-            if own.bank is None:
+            if f"{group} {name}" not in DRAWN or own.bank is None:
                 continue
             stem = f"{group}_{name}"
             removed = own.curves[own.curves["status"] == "removed"]
