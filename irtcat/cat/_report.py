@@ -1,7 +1,7 @@
 """Report: how well simulated or replayed sessions went."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,10 @@ from irtcat.cat._prepare import prepare
 from irtcat.cat.config import Config
 from irtcat.cat.sampling import draws, with_floor
 from irtcat.cat.stopping import leaves
-from irtcat.prediction import Prediction, predict
 from irtcat.responses import Responses
+
+if TYPE_CHECKING:
+    from irtcat.prediction import Prediction
 
 __all__ = ["Report"]
 
@@ -263,7 +265,7 @@ class Report:
         length: int | None = None,
         estimator: str = "curves",
         interval: float = 0.95,
-    ) -> Prediction:
+    ) -> "Prediction":
         """Full-benchmark scores and ranks from the first ``length`` answers of every session.
 
         Unlike ``score``, which is read off the ability and takes the bank as the truth, they are
@@ -290,6 +292,8 @@ class Report:
             >>> report.predict(bank, old).to_frame()["score"].round(1).tolist()
             [0.3, 0.6]
         """
+        from irtcat.prediction import predict
+
         most = self.items.shape[1]
         check_count("length", most if length is None else length, 1, most)
         answers = self.responses(calibration, length)

@@ -143,8 +143,9 @@ class Config:
         """Rules that suit the evaluation of models, whose full-benchmark score is wanted.
 
         "score-optimal", and half of the items drawn (``sampled=0.5``): a bank of the models of
-        yesterday does not hold for those of tomorrow. Read the scores by `Report.predict`, or
-        `irtcat.predict` with the estimator "curves".
+        yesterday does not hold for those of tomorrow. Read the scores by `Report.predict`. Where
+        new models are like the calibrated ones ``sampled=0`` is better; where they are known to be
+        stronger, a fixed subset of the same length ("balanced", read by "auto") is.
 
         Args:
             max_items: length of every session.
