@@ -26,11 +26,13 @@ def eligible_share(k: int, n_subjects: int) -> float:
     """Share of the items, drawn at random, from which the best are picked.
 
     All below 20 items; else .7, and less with few subjects (n / (n + 30)), on whom the best items
-    are best by chance.
+    are best by chance; and less still (times n / k) where items are more than subjects: there a
+    regression has little to gain from the choice, and a new kind of subject much to lose.
     """
     if k < ALL_ELIGIBLE_BELOW:
         return 1.0
-    return min(ELIGIBLE, n_subjects / (n_subjects + SUBJECTS_FOR_HALF))
+    share = min(ELIGIBLE, n_subjects / (n_subjects + SUBJECTS_FOR_HALF))
+    return share * min(1.0, n_subjects / k)
 
 
 def choose_balanced(task: Task) -> Choice:
