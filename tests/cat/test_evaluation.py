@@ -144,7 +144,7 @@ def test_stronger_models_than_any_calibrated():
     """Beyond the calibrated subjects the curves are nearer than the ability's score."""
     truth = ItemBank.from_parameters(RNG.lognormal(0, 0.3, 200), RNG.normal(0, 1.2, 200), 0.25)
     known = truth.simulate(RNG.uniform(-2, 0.3, 120), seed=1)
-    strong = truth.simulate(RNG.uniform(1.2, 2, 40), seed=2)
+    strong = truth.simulate(RNG.uniform(1.2, 2, 160), seed=2)
     from irtcat import fit
 
     bank = fit(known, "2pl", standard_errors="none").bank
