@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from irtcat._checks import argument_error, check_count, finite_vector
+from irtcat._checks import ability_points, argument_error, check_count
 from irtcat._compile import jit
 from irtcat._precision import choose_precision
 from irtcat._precision import precision as in_width
@@ -19,8 +19,10 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
+from irtcat.cat._prepare_several import correlations_of
 from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
+from irtcat.cat._vectors import prior_rows
 from irtcat.cat.config import Config
 from irtcat.cat.engine import _start, _step, look_at
 from irtcat.cat.exposure import UPDATES, cell_of, cuts_in, eligible_items, tally, updated
@@ -70,7 +72,7 @@ def _answer(pool: Pool, config: Config, state: CatState, theta: Array) -> Array:
     """
 
     def one(item: Array) -> Array:
-        log_p = take(pool.model, jnp.maximum(item, 0)).log_probs(theta[None])  # type: ignore[attr-defined]
+        log_p = take(pool.model, jnp.maximum(item, 0)).log_probs(jnp.atleast_1d(theta))  # type: ignore[attr-defined]
         u = uniforms(state, ANSWERS, jnp.maximum(item, 0), ())
         return (u > jnp.cumsum(jnp.exp(log_p))[:-1]).sum().astype(jnp.int32)
 
@@ -209,7 +211,9 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
 
 
 def _priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
-    """Mean and SD of each subject's prior."""
+    """Mean and SD of each subject's prior; of several abilities mean and precision."""
+    if bank.model.dims > 1:
+        return _vector_priors(bank, prior, n)
     given = (bank.population_mean, bank.population_sd) if prior is None else prior
     try:
         out = np.broadcast_to(np.asarray(given, float), (n, 2))
@@ -218,6 +222,25 @@ def _priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
     if not np.isfinite(out).all() or (out[:, 1] <= 0).any():
         raise argument_error("prior", f"(mean, SD), or {n} rows of them, SD above 0", prior)
     return out
+
+
+def _vector_priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
+    """The priors of several abilities, subjects x (1 + dims) x dims."""
+    dims = bank.model.dims
+    given = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
+    try:
+        mean, spread = given
+        means = np.asarray(mean, float)
+    except (TypeError, ValueError):
+        raise argument_error("prior", "(means, SDs or covariance matrix)", prior) from None
+    if means.ndim < 2:
+        return np.broadcast_to(prior_rows(given, dims), (n, 1 + dims, dims))
+    if means.shape != (n, dims) or not np.isfinite(means).all():
+        must = f"with {n} rows of {dims} finite means, where there is one a subject"
+        raise argument_error("prior", must, means.shape)
+    rows = np.tile(prior_rows((0.0, spread), dims), (n, 1, 1))
+    rows[:, 0] = means
+    return rows
 
 
 def simulate(
@@ -239,11 +262,13 @@ def simulate(
     subject and the item only: configurations compared under one seed see the same answers.
 
     Args:
-        bank: calibrated items of one ability.
-        theta: the subjects' true abilities.
+        bank: calibrated items of one ability, or of two or three.
+        theta: the subjects' true abilities; of several subjects x abilities.
         config: the configuration.
         seed: seed of the answers and of all rules that draw.
-        prior: mean and SD of the prior, for all or for each; by default the bank's population.
+        prior: mean and SD of the prior, for all or for each; by default the bank's population. Of
+            several abilities the means (for all, or subjects x abilities), and the SDs or the
+            covariance matrix.
         counts: exposure so far (of `calibrate_exposure`, or an earlier report's ``counts``).
         block: subjects at a time; by default 2,000 or what fits in 256 MB, and 50 where an
             exposure rule goes by the counts so far (a rate then exceeds its maximum by at most
@@ -263,7 +288,7 @@ def simulate(
         >>> report.n_items.tolist(), report.theta.shape
         ([10, 10, 10], (3,))
     """
-    truth = finite_vector("theta", theta)
+    truth = ability_points(theta, bank.model.dims)
     check_count("seed", seed, 0)
     dtype = choose_precision(precision, len(truth) * bank.n_items)
     pool = prepare(bank, config, dtype)
@@ -292,7 +317,7 @@ def replay(
     An item that a subject did not answer is not asked of it.
 
     Args:
-        bank: calibrated items of one ability.
+        bank: calibrated items of one ability, or of two or three.
         responses: who answered what; its items must include the bank's.
         config: the configuration.
         seed: seed of the rules that draw.

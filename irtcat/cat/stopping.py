@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 from scipy.special import ndtri
 
-from irtcat._checks import argument_error, check_count, check_interval, check_positive
+from irtcat._checks import argument_error, check_choice, check_count, check_interval, check_positive
 from irtcat.cat._parts import Part, as_part, part
 from irtcat.cat._state import Look
 from irtcat.cat.estimators import answered_terms
@@ -38,10 +38,20 @@ def length(look: Look, *, at: int = 30) -> Array:
     return look.state.scored >= at
 
 
-def se(look: Look, *, below: float = 0.3) -> Array:
-    """The standard error is at most ``below``."""
-    check_positive("below", below)
-    return look.se <= below
+def se(look: Look, *, below: Any = 0.3, of: str = "every") -> Array:
+    """The standard error is at most ``below``.
+
+    Of several abilities that of every one (``below`` may be a number for each), or with
+    ``of="mean"`` their mean.
+    """
+    check_choice("of", of, ("every", "mean"))
+    limits = below if isinstance(below, tuple) else (below,)
+    for limit in limits:
+        check_positive("below", limit)
+    if len(limits) not in ((1, look.pool.dims) if of == "every" else (1,)):
+        raise argument_error("below", "one number, or with every SE one for each ability", below)
+    own = look.se.mean() if of == "mean" else look.se
+    return (own <= (jnp.asarray(below, own.dtype) if isinstance(below, tuple) else below)).all()
 
 
 def pser(look: Look, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03) -> Array:
