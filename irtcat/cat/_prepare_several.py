@@ -20,7 +20,14 @@ from irtcat.cat.stopping import leaves
 from irtcat.information import fisher_information
 from irtcat.models import ItemModel
 
-__all__ = ["check_rules", "correlations_of", "grid_axis", "product_grid", "tabulate_several"]
+__all__ = [
+    "check_rules",
+    "correlations_of",
+    "drawn_abilities",
+    "grid_axis",
+    "product_grid",
+    "tabulate_several",
+]
 
 MOST_DIMS = 3
 MOST_NODES = 27_000
@@ -70,6 +77,19 @@ def check_rules(bank: ItemBank, config: Config) -> None:
 def correlations_of(bank: ItemBank) -> FloatArray:
     """Correlations of the abilities in the population."""
     return np.eye(bank.model.dims) if bank.correlations is None else np.asarray(bank.correlations)
+
+
+def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
+    """Abilities of subjects of the bank's population, a vector or subjects x abilities.
+
+    Example:
+        >>> drawn_abilities(ItemBank.from_slopes([[1.0, 0.0], [0.0, 1.0]]), 5, seed=1).shape
+        (5, 2)
+    """
+    dims, draw = bank.model.dims, np.random.default_rng(seed)
+    if dims == 1:
+        return bank.population_mean + bank.population_sd * draw.normal(size=n)
+    return draw.normal(size=(n, dims)) @ np.linalg.cholesky(correlations_of(bank)).T
 
 
 def grid_axis(bank: ItemBank, config: Config) -> FloatArray:

@@ -1,5 +1,9 @@
 """Adaptive testing of several abilities at once: a Normal belief, and D-, T- and A-optimal items.
 
+Without a grid, for any number of abilities. Tests of two or three abilities have all rules of
+`irtcat.cat.Config` (stopping, content, exposure), live sessions and stores: give such a bank to
+`irtcat.cat.simulate`, `Session` or `Store`.
+
 The belief after the answers is the mode of the posterior and, as its precision, that of the prior
 plus the Fisher information of the items answered, at the mode (Laplace's method with expected
 information). Pure functions of arrays: the same step runs one session and, mapped, many.
@@ -178,6 +182,9 @@ def simulate_several(
     bank: ItemBank, theta: Any, criterion: str = "d-optimal", length: int = 30, seed: int = 0
 ) -> SeveralReport:
     """Run adaptive sessions of fixed length for subjects of several known abilities.
+
+    For any number of abilities, by the mode of the posterior. `irtcat.cat.simulate` has stopping,
+    content and exposure rules, for two or three.
 
     Args:
         bank: calibrated items of several abilities.

@@ -262,13 +262,13 @@ def stops(look: Look, rule: Part) -> tuple[Array, Array]:
     return over, jnp.argmax(jnp.stack(fired)) + 1
 
 
-ATOM = re.compile(r"\s*(n|se|seconds|score-width|information)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
+ATOM = re.compile(r"\s*(n|se|mean-se|seconds|score-width|information)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
 
 
 def parse_stopping(text: str) -> Part:
     """A stopping rule from words: conditions on n, se, score-width, information, seconds.
 
-    ``and`` binds before ``or``; no brackets.
+    Of several abilities ``se`` is that of every one and ``mean-se`` their mean. ``and`` binds before ``or``; no brackets.
 
     Raises:
         InputError: for text that is not of this kind.
@@ -295,4 +295,6 @@ def _atom(condition: str, text: str) -> Part:
         return part("length", at=int(value))
     if name == "seconds":
         return part("time", seconds=value)
+    if name == "mean-se":
+        return part("se", below=value, of="mean")
     return part(name, below=value)
