@@ -14,7 +14,7 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.cat._parts import as_part
 from irtcat.cat._pool import Curves, curves_of, trapezoid
-from irtcat.cat._vectors import information_matrices
+from irtcat.cat._vectors import COARSEST, information_matrices
 from irtcat.cat.config import Config
 from irtcat.cat.stopping import leaves
 from irtcat.information import fisher_information
@@ -36,9 +36,6 @@ LEAST_NODES = 15
 
 REACH = 4.0
 """Default fences, in SDs of the population."""
-
-COARSEST = 2.0
-"""Posterior SDs between two nodes at most: the trapezoid rule is then right to one in a hundred."""
 
 SUITED: dict[str, tuple[str, ...]] = {
     "criterion": (

@@ -15,8 +15,10 @@ from irtcat._types import FloatArray
 from irtcat.models import ItemModel, take
 
 __all__ = [
+    "COARSEST",
     "Belief",
     "a_value",
+    "check_width",
     "d_value",
     "information_matrices",
     "laplace",
@@ -24,6 +26,9 @@ __all__ = [
     "prior_rows",
     "t_value",
 ]
+
+COARSEST = 2.0
+"""Posterior SDs between two nodes at most: the trapezoid rule is then right to one in a hundred."""
 
 SCORING_STEPS = 25
 HALVINGS = 6
@@ -162,6 +167,21 @@ def _is_positive(matrix: FloatArray) -> bool:
     """Whether a symmetric matrix is positive definite, and not only by rounding."""
     values = np.linalg.eigvalsh(matrix)
     return bool(values[0] > 1e-12 * values[-1])
+
+
+def check_width(nodes: Any, rows: FloatArray) -> None:
+    """Raise where a prior of several abilities is too narrow for the grid.
+
+    Args:
+        nodes: the grid, nodes x dims.
+        rows: priors as `prior_rows` gives them, one or (first axis) many.
+    """
+    step = float(nodes[1, -1] - nodes[0, -1])
+    precisions = np.diagonal(rows[..., 1:, :], axis1=-2, axis2=-1)
+    narrowest = float(1 / np.sqrt(precisions.max()))
+    if step > COARSEST * narrowest:
+        must = f"no narrower, the other abilities known, than half of {step:.2g}, the grid's step"
+        raise argument_error("prior", must, f"an SD of {narrowest:.2g}", "Set more nodes.")
 
 
 def prior_rows(prior: Any, dims: int) -> FloatArray:

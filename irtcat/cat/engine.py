@@ -13,7 +13,7 @@ from irtcat._precision import precision
 from irtcat.cat._contenders import contending
 from irtcat.cat._pool import Pool
 from irtcat.cat._state import NONE, CatState, Look, lottery
-from irtcat.cat._vectors import prior_rows
+from irtcat.cat._vectors import check_width, prior_rows
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT, without_enemies
 from irtcat.cat.criteria import CRITERIA, expected_variance
@@ -343,12 +343,15 @@ def start(
         >>> state.asked.tolist(), round(float(state.theta), 2)
         ([2], 0.64)
     """
+    rows = prior_rows(prior, pool.dims)
+    if pool.dims > 1:
+        check_width(pool.nodes, rows)
     with precision(str(pool.nodes.dtype)) as dtype:
         mask = None if allowed is None else jnp.asarray(np.asarray(allowed, bool))
         return start_compiled(
             pool,
             config,
-            jnp.asarray(prior_rows(prior, pool.dims), dtype),
+            jnp.asarray(rows, dtype),
             mask,
             jnp.asarray(seed_words(seed)),
         )

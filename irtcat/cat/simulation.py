@@ -22,7 +22,7 @@ from irtcat.cat._prepare import prepare
 from irtcat.cat._prepare_several import correlations_of
 from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
-from irtcat.cat._vectors import prior_rows
+from irtcat.cat._vectors import check_width, prior_rows
 from irtcat.cat.config import Config
 from irtcat.cat.engine import _start, _step, look_at
 from irtcat.cat.exposure import UPDATES, cell_of, cuts_in, eligible_items, tally, updated
@@ -297,6 +297,8 @@ def simulate(
     plan = _Plan(len(truth), _block_size(pool, config, len(truth), block), _simulated, tick)
     with in_width(dtype) as width:
         priors = _priors(bank, prior, len(truth))
+        if pool.dims > 1:
+            check_width(pool.nodes, priors)
         kept, after = plan.run(pool, config, priors, None, truth.astype(width), seed)
     return _report(bank, config, pool, kept, after, truth, priors, None)
 
@@ -355,6 +357,8 @@ def replay(
     with in_width(dtype):
         priors = _priors(bank, prior, len(values))
         seen = None if matched.observed.all() else matched.observed
+        if pool.dims > 1:
+            check_width(pool.nodes, priors)
         kept, after = plan.run(pool, config, priors, seen, values, seed)
     truth = np.asarray(score(bank, matched).theta)
     return _report(bank, config, pool, kept, after, truth, priors, matched)

@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat import InputError, ItemBank, score
+from irtcat import InputError, ItemBank, Responses, score
+from irtcat._precision import precision
 from irtcat.cat import (
     Config,
     Session,
@@ -25,7 +25,7 @@ from irtcat.cat import (
     step,
 )
 from irtcat.cat.criteria import CRITERIA
-from irtcat.cat.engine import look_at, record
+from irtcat.cat.engine import look_at
 
 RNG = np.random.default_rng(6)
 SLOPES = RNG.uniform(0, 1.8, (24, 2)) * (RNG.random((24, 2)) < 0.75)
@@ -50,9 +50,10 @@ def p_right(theta):
     return 1 / (1 + np.exp(-(theta @ SLOPES.T + EASE)))
 
 
-def fine_posterior(items, answers):
-    """Weights of a grid seven times as fine, by plain numpy."""
-    log = -0.5 * np.einsum("qd,de,qe->q", FINE, np.linalg.inv(CORRELATIONS), FINE)
+def fine_posterior(items, answers, mean=0.0, covariance=CORRELATIONS):
+    """Weights of a grid several times as fine, by plain numpy."""
+    away = FINE - mean
+    log = -0.5 * np.einsum("qd,de,qe->q", away, np.linalg.inv(covariance), away)
     p = p_right(FINE)[:, items]
     log += np.where(np.asarray(answers) == 1, np.log(p), np.log1p(-p)).sum(axis=1)
     weight = np.exp(log - log.max())
@@ -113,7 +114,8 @@ def test_expected_variances_by_brute_force():
     pool = prepare(BANK, config)
     state = start(pool, config, (0.0, CORRELATIONS))
     state = step(pool, config, state, 1)
-    value = np.asarray(CRITERIA["mepv"](look_at(pool, config, state)))
+    with precision("float64"):
+        value = np.asarray(CRITERIA["mepv"](look_at(pool, config, state)))
     first = int(state.items[0])
     p = p_right(FINE)
     weight = fine_posterior([first], [1])
@@ -132,14 +134,15 @@ def test_an_answer_lowers_the_expected_determinant():
     nodes = np.asarray(pool.nodes)
 
     def root(state):
-        weight = np.asarray(look_at(pool, PLAIN, state).posterior)
+        with precision("float64"):
+            weight = np.asarray(look_at(pool, PLAIN, state).posterior)
         away = nodes - weight @ nodes
         return np.sqrt(np.linalg.det(away.T @ (weight[:, None] * away))), weight
 
     for answer in (1, 0, 1, 1, 0):
         before, weight = root(state)
         chance = weight @ np.asarray(pool.p)[int(state.asked[0]), 1]
-        after = [root(record(pool, PLAIN, state, np.array([k], np.int32)))[0] for k in (0, 1)]
+        after = [root(step(pool, PLAIN, state, k))[0] for k in (0, 1)]
         assert (1 - chance) * after[0] + chance * after[1] < before
         state = step(pool, PLAIN, state, answer)
 
@@ -292,10 +295,13 @@ def test_a_live_session_is_the_simulated_one(plain, tmp_path):
 
 
 def test_own_priors():
-    report = simulate(
-        BANK, TRUTH[:4], PLAIN, prior=(TRUTH[:4], [0.01, 0.01]), seed=1
-    )
-    assert report.theta == pytest.approx(TRUTH[:4], abs=0.01)
+    report = simulate(BANK, TRUTH, PLAIN, prior=(TRUTH, [0.5, 0.8]), seed=1)
+    for k in range(4):
+        told = fine_posterior(report.items[k], report.answers[k], TRUTH[k], np.diag([0.25, 0.64]))
+        assert report.theta[k] == pytest.approx(moments(told)[0], abs=3e-3)
+    for begin in (simulate, lambda *_, prior: Session.begin(BANK, PLAIN, prior=prior)):
+        with pytest.raises(InputError, match="grid's step"):
+            begin(BANK, TRUTH, PLAIN, prior=(0.0, [0.01, 1.0]))
     session = Session.begin(BANK, PLAIN, prior=(0.5, [[1.0, 0.2], [0.2, 2.0]]))
     known = session.estimate()
     assert known["theta"] == [0.5, 0.5]
@@ -314,16 +320,12 @@ def test_three_abilities():
     truth = RNG.normal(size=(16, 3))
     config = Config(criterion="d-optimal", max_items=9, nodes=15)
     report = simulate(bank, truth, config, seed=1)
-    # Items of one ability each and independent abilities: they are visited in turn.
-    assert (np.sort(report.items // 4, axis=1) == np.repeat([0, 1, 2], 3)).all()
+    assert ((report.items[:, :, None] // 4 == np.arange(3)).sum(axis=1) >= 2).all()
     alone = ItemBank.from_parameters(a=1.5, b=[2 / 3, 0.2, -0.2, -2 / 3])
-    one = start(prepare(alone, Config(max_items=4)), Config(max_items=4))
-    assert float(one.se) == 1.0
+    # Items of one ability each and independent abilities: three tests of one ability.
     x = np.full((16, 12), np.nan)
     np.put_along_axis(x, report.items, report.answers, axis=1)
     for d in range(3):
-        from irtcat import Responses
-
         mine = Responses.from_array(x[:, 4 * d : 4 * d + 4], item_ids=alone.item_ids)
         assert report.theta[:, d] == pytest.approx(score(alone, mine).theta, abs=5e-3)
 
@@ -332,14 +334,14 @@ def test_one_ability_is_ordered_as_by_information():
     bank = ItemBank.from_parameters(a=[1.0, 2.0, 1.5, 0.7], b=[-1.0, 0.1, 1.0, 0.0])
     config = Config(max_items=3)
     pool = prepare(bank, config)
-    look = look_at(pool, config, step(pool, config, start(pool, config), 1))
-    wanted = np.argsort(CRITERIA["mfi"](look))
-    for name in ("d-optimal", "t-optimal", "a-optimal"):
-        assert np.argsort(CRITERIA[name](look)).tolist() == wanted.tolist()
+    names = ("mfi", "d-optimal", "t-optimal", "a-optimal")
+    with precision("float64"):
+        look = look_at(pool, config, step(pool, config, start(pool, config), 1))
+        orders = [np.argsort(CRITERIA[name](look)).tolist() for name in names]
+    assert orders == [orders[0]] * 4
 
 
 def test_what_has_no_meaning_is_refused():
-    made = SimpleNamespace(refused=0)
     for rules in (
         {"criterion": "mfi"},
         {"estimator": "ml"},
@@ -351,8 +353,6 @@ def test_what_has_no_meaning_is_refused():
     ):
         with pytest.raises(InputError, match="for a bank of 2 abilities"):
             prepare(BANK, Config(**({"criterion": "d-optimal", "max_items": 8} | rules)))
-        made.refused += 1
-    assert made.refused == 7
     four = ItemBank.from_slopes(np.eye(4))
     with pytest.raises(InputError, match="at most 3 abilities"):
         prepare(four, Config(criterion="d-optimal", max_items=2))
