@@ -234,7 +234,7 @@ def tabulate(
 def curves_of(
     log_p: Array, information: Array, warm: Array | None, top: Array, best_theta: Array
 ) -> Curves:
-    """The curves with what follows from the log-probabilities: entropy, expected score, variance."""
+    """The curves, with those that follow from the log-probabilities."""
     p = jnp.exp(log_p)
     entropy = -(p * jnp.where(p > 0, log_p, 0)).sum(axis=1)
     share = jnp.arange(p.shape[1], dtype=p.dtype) / top[:, None]

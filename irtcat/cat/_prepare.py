@@ -107,7 +107,10 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             real(weights / max(weights.sum(), 1)),
             real(best_theta),
             real(np.where(np.isfinite(b), b, best_theta)),
-            jnp.asarray(strata_of(known.get("a" if dims == 1 else "mdisc", np.zeros(n)), config.strata), jnp.int32),
+            jnp.asarray(
+                strata_of(known.get("a" if dims == 1 else "mdisc", np.zeros(n)), config.strata),
+                jnp.int32,
+            ),
             jnp.asarray(group, jnp.int32),
             real(targets),
             jnp.asarray(_enemies(bank, config)),

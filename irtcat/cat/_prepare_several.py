@@ -14,7 +14,7 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.cat._parts import as_part
 from irtcat.cat._pool import Curves, curves_of, trapezoid
-from irtcat.cat._vectors import COARSEST, information_matrices
+from irtcat.cat._vectors import COARSEST, information_matrices, prior_rows
 from irtcat.cat.config import Config
 from irtcat.cat.stopping import leaves
 from irtcat.information import fisher_information
@@ -27,6 +27,7 @@ __all__ = [
     "grid_axis",
     "product_grid",
     "tabulate_several",
+    "vector_priors",
 ]
 
 MOST_DIMS = 3
@@ -87,6 +88,31 @@ def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
     if dims == 1:
         return bank.population_mean + bank.population_sd * draw.normal(size=n)
     return draw.normal(size=(n, dims)) @ np.linalg.cholesky(correlations_of(bank)).T
+
+
+def vector_priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
+    """The priors of ``n`` subjects, n x (1 + dims) x dims: the means, and below the precision.
+
+    Args:
+        bank: the items; its population is the prior by default.
+        prior: means (for all, or subjects x abilities), and SDs or the covariance matrix.
+        n: number of subjects.
+    """
+    dims = bank.model.dims
+    given = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
+    try:
+        mean, spread = given
+        means = np.asarray(mean, float)
+    except (TypeError, ValueError):
+        raise argument_error("prior", "(means, SDs or covariance matrix)", prior) from None
+    if means.ndim < 2:
+        return np.broadcast_to(prior_rows(given, dims), (n, 1 + dims, dims))
+    if means.shape != (n, dims) or not np.isfinite(means).all():
+        must = f"with {n} rows of {dims} finite means, where there is one a subject"
+        raise argument_error("prior", must, means.shape)
+    rows = np.tile(prior_rows((0.0, spread), dims), (n, 1, 1))
+    rows[:, 0] = means
+    return rows
 
 
 def grid_axis(bank: ItemBank, config: Config) -> FloatArray:

@@ -88,9 +88,7 @@ def information_matrices(model: ItemModel, theta: Float[Array, " dims"]) -> Matr
     return jax.vmap(one)(model)
 
 
-def laplace(
-    model: ItemModel, items: Array, answers: Array, prior: Belief, start: Array
-) -> Belief:
+def laplace(model: ItemModel, items: Array, answers: Array, prior: Belief, start: Array) -> Belief:
     """Mode and precision after answers, by Fisher scoring with halved steps.
 
     Args:
@@ -156,8 +154,7 @@ def plain_prior(prior: Any, dims: int) -> tuple[FloatArray, FloatArray]:
     except (TypeError, ValueError):
         raise argument_error("prior", must, prior) from None
     fits = np.isfinite(mean).all() and np.isfinite(covariance).all()
-    if spread.ndim > 2 or spread.ndim == 2 and spread.shape != (dims, dims):
-        fits = False
+    fits = fits and spread.shape in ((), (1,), (dims,), (dims, dims))
     if not fits or not np.allclose(covariance, covariance.T) or not _is_positive(covariance):
         raise argument_error("prior", must, prior)
     return mean, covariance

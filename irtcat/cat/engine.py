@@ -187,8 +187,9 @@ def _next_item(look: Look, values: Array | None = None) -> Array:
 def _split(mass: Array, pool: Pool, item: Array) -> Array:
     """Outcomes after one more item: every branch by every answer, neighbours merged to as many.
 
-    Branches are joined in order of their posterior means (of several abilities, of the sum), so that what is lost is little; merged
-    outcomes are a mixture, as if one were told only that one of them came about.
+    Branches are joined in order of their posterior means (of several abilities, of the sum), so
+    that what is lost is little; merged outcomes are a mixture, as if one were told only that one of
+    them came about.
     """
     n, q = mass.shape
     k = pool.p.shape[1]

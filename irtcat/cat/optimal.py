@@ -13,7 +13,6 @@ from irtcat.cat._vectors import (
     a_value,
     d_value,
     information_matrices,
-    t_value,
 )
 
 __all__ = ["a_optimal", "d_optimal", "t_optimal"]
@@ -39,7 +38,7 @@ def _known(look: Look) -> tuple[Belief, Array]:
 
 
 def _prior_precision(look: Look) -> Array:
-    """Precision of the prior; of a flat one of one ability next to nothing, so that L is never 0."""
+    """Precision of the prior; of a flat one next to nothing, so that L is never 0."""
     if look.pool.dims > 1:
         return look.state.prior[1:]
     normal = look.config.prior == "normal"

@@ -280,9 +280,9 @@ class Session:
         """What is known now.
 
         Returns:
-            ``theta`` and ``se``, of several abilities lists; ``n_items``; ``score`` and ``score_sd``, the predicted mean score
-            on the whole bank (0 to 1); and where a rule classifies ``category`` (0 below the
-            first cut; None while undecided).
+            ``theta`` and ``se``, of several abilities lists; ``n_items``; ``score`` and
+            ``score_sd``, the predicted mean score on the whole bank (0 to 1); and where a rule
+            classifies ``category`` (0 below the first cut; None while undecided).
         """
         with precision("float64"):
             look = look_at(self._pool, self.config, self.state)
@@ -305,7 +305,7 @@ class Session:
         return explain(self.bank, self._pool, self.config, self.state, n)
 
     def to_frame(self) -> pd.DataFrame:
-        """The answers so far: item, answer, and theta and se (theta_1, ... of several) after each."""
+        """The answers so far, and theta and se after each (theta_1, ... of several)."""
         n = int(self.state.n)
         ids = [str(self.bank.item_ids[i]) for i in np.asarray(self.state.items)[:n]]
         columns = {

@@ -41,6 +41,7 @@ __all__ = ["SEVERAL", "Belief", "SeveralReport", "next_several", "simulate_sever
 
 BLOCK = 500
 
+
 def random(belief: Belief, information: Matrices) -> Values:
     """No preference: chance decides."""
     return jnp.zeros(information.shape[0], information.dtype)

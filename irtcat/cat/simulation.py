@@ -19,10 +19,10 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
-from irtcat.cat._prepare_several import correlations_of
+from irtcat.cat._prepare_several import vector_priors
 from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
-from irtcat.cat._vectors import check_width, prior_rows
+from irtcat.cat._vectors import check_width
 from irtcat.cat.config import Config
 from irtcat.cat.engine import _start, _step, look_at
 from irtcat.cat.exposure import UPDATES, cell_of, cuts_in, eligible_items, tally, updated
@@ -213,7 +213,7 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
 def _priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
     """Mean and SD of each subject's prior; of several abilities mean and precision."""
     if bank.model.dims > 1:
-        return _vector_priors(bank, prior, n)
+        return vector_priors(bank, prior, n)
     given = (bank.population_mean, bank.population_sd) if prior is None else prior
     try:
         out = np.broadcast_to(np.asarray(given, float), (n, 2))
@@ -222,25 +222,6 @@ def _priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
     if not np.isfinite(out).all() or (out[:, 1] <= 0).any():
         raise argument_error("prior", f"(mean, SD), or {n} rows of them, SD above 0", prior)
     return out
-
-
-def _vector_priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
-    """The priors of several abilities, subjects x (1 + dims) x dims."""
-    dims = bank.model.dims
-    given = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
-    try:
-        mean, spread = given
-        means = np.asarray(mean, float)
-    except (TypeError, ValueError):
-        raise argument_error("prior", "(means, SDs or covariance matrix)", prior) from None
-    if means.ndim < 2:
-        return np.broadcast_to(prior_rows(given, dims), (n, 1 + dims, dims))
-    if means.shape != (n, dims) or not np.isfinite(means).all():
-        must = f"with {n} rows of {dims} finite means, where there is one a subject"
-        raise argument_error("prior", must, means.shape)
-    rows = np.tile(prior_rows((0.0, spread), dims), (n, 1, 1))
-    rows[:, 0] = means
-    return rows
 
 
 def simulate(

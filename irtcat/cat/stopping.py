@@ -262,13 +262,16 @@ def stops(look: Look, rule: Part) -> tuple[Array, Array]:
     return over, jnp.argmax(jnp.stack(fired)) + 1
 
 
-ATOM = re.compile(r"\s*(n|se|mean-se|seconds|score-width|information)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
+ATOM = re.compile(
+    r"\s*(n|se|mean-se|seconds|score-width|information)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*"
+)
 
 
 def parse_stopping(text: str) -> Part:
     """A stopping rule from words: conditions on n, se, score-width, information, seconds.
 
-    Of several abilities ``se`` is that of every one and ``mean-se`` their mean. ``and`` binds before ``or``; no brackets.
+    Of several abilities ``se`` is that of every one and ``mean-se`` their mean. ``and`` binds
+    before ``or``; no brackets.
 
     Raises:
         InputError: for text that is not of this kind.

@@ -15,7 +15,10 @@ CRITERIA_HELP = (
     "sequential, score-optimal, d-optimal, t-optimal or a-optimal"
 )
 
-Criterion = Annotated[str | None, typer.Option(help=f"{CRITERIA_HELP}; by default mfi; of several abilities name one.")]
+Criterion = Annotated[
+    str | None,
+    typer.Option(help=f"{CRITERIA_HELP}; by default mfi; of several abilities name one."),
+]
 Stop = Annotated[
     str | None,
     typer.Option("--stop", help='Such as "se<0.3 or n>=30"; by default after 30 items.'),

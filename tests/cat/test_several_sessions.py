@@ -182,7 +182,9 @@ def test_sessions_stop_when_their_errors_are_small(rule, holds):
 
 def test_rules_combine_and_name_what_ended():
     rule = all_of(part("se", below=0.8), part("length", at=6))
-    report = simulate(BANK, TRUTH, Config(criterion="a-optimal", stopping=rule, max_items=9), seed=1)
+    report = simulate(
+        BANK, TRUTH, Config(criterion="a-optimal", stopping=rule, max_items=9), seed=1
+    )
     assert (report.n_items >= 6).all()
     assert report.reasons().sum() == len(TRUTH)
     assert set(report.to_frame()) >= {"truth_1", "truth_2", "theta_1", "se_2", "n_items", "stop"}
