@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from irtcat._compile import jit
 from irtcat._types import FloatArray
+from irtcat.cat._vectors import information_matrices
 from irtcat.information import item_information
 from irtcat.models import ItemModel, LinkModel, OnePL, Rasch, TwoPL
 from irtcat.models._links import Asymptotes
@@ -21,6 +22,7 @@ __all__ = [
     "Counts",
     "Pool",
     "category_terms",
+    "curves_of",
     "has_logistic_information",
     "information_at",
     "logistic_information",
@@ -52,11 +54,12 @@ class Pool(NamedTuple):
 
     Attributes:
         model: the item model.
-        nodes: abilities of the grid, evenly spaced.
+        nodes: abilities of the grid, evenly spaced; of several abilities nodes x dims, a product
+            grid whose first and last nodes are the lowest and highest corners.
         log_weights: logarithms of the trapezoid weights of the nodes.
         log_p: log-probabilities of the answers, items x categories x nodes.
         p: the probabilities.
-        information: Fisher information, items x nodes.
+        information: Fisher information, items x nodes; of several abilities its trace.
         entropy: entropy of the answer, items x nodes.
         warm: Warm's J, items x nodes; None where no estimator needs it.
         mean: expected score on the benchmark's scale (0 to 1), items x nodes.
@@ -107,6 +110,11 @@ class Pool(NamedTuple):
         """How many items."""
         return self.log_p.shape[0]
 
+    @property
+    def dims(self) -> int:
+        """How many abilities."""
+        return 1 if self.nodes.ndim == 1 else self.nodes.shape[1]
+
 
 def category_terms(item: ItemModel, theta: Array) -> tuple[Array, Array, Array, Array]:
     """Log-probabilities of one item, their derivative, Fisher information and Warm's J.
@@ -126,11 +134,13 @@ def category_terms(item: ItemModel, theta: Array) -> tuple[Array, Array, Array, 
     return log_p, d1, (p * d1**2).sum(), (p * d1 * (d2 + d1**2)).sum()
 
 
-def information_at(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, " items"]:
-    """Fisher information of all items at one ability.
+def information_at(model: ItemModel, theta: Float[Array, "*dims"]) -> Float[Array, " items"]:
+    """Fisher information of all items at one ability; of several abilities its trace.
 
     By the closed forms of the links where there are (forty times as fast), else by derivatives.
     """
+    if theta.ndim:
+        return jnp.trace(information_matrices(model, theta), axis1=1, axis2=2)
     if has_logistic_information(model):
         known: Any = model.irt_parameters()
         intercept = model.intercept  # type: ignore[attr-defined]
@@ -172,7 +182,7 @@ def probabilities_at(
     model: ItemModel, theta: Float[Array, ""]
 ) -> tuple[Float[Array, "items categories"], Float[Array, "items categories"]]:
     """Probabilities of all items' categories at one ability, and their logarithms."""
-    log_p = jax.vmap(lambda item: item.log_probs(theta[None]))(model)
+    log_p = jax.vmap(lambda item: item.log_probs(jnp.atleast_1d(theta)))(model)
     return jnp.exp(log_p), log_p
 
 
@@ -218,12 +228,19 @@ def tabulate(
         low = nodes[jnp.maximum(best - 1, 0)]
         high = nodes[jnp.minimum(best + 1, len(nodes) - 1)]
         theta = jax.vmap(_peak)(model, low, high)
+    return curves_of(log_p, information, bias if warm else None, top, theta)
+
+
+def curves_of(
+    log_p: Array, information: Array, warm: Array | None, top: Array, best_theta: Array
+) -> Curves:
+    """The curves, with those that follow from the log-probabilities."""
     p = jnp.exp(log_p)
     entropy = -(p * jnp.where(p > 0, log_p, 0)).sum(axis=1)
     share = jnp.arange(p.shape[1], dtype=p.dtype) / top[:, None]
     mean, square = ((p * power[:, :, None]).sum(axis=1) for power in (share, share**2))
     variance = jnp.maximum(square - mean**2, 0)
-    return Curves(log_p, p, information, entropy, bias if warm else None, mean, variance, theta)
+    return Curves(log_p, p, information, entropy, warm, mean, variance, best_theta)
 
 
 def _any_curves(model: ItemModel, nodes: Array) -> tuple[Array, Array, Array]:

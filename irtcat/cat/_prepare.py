@@ -9,10 +9,23 @@ import pandas as pd
 from irtcat._checks import argument_error, check_choice
 from irtcat._precision import precision as in_width
 from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank
 from irtcat.cat._contenders import contenders
 from irtcat.cat._parts import as_part
-from irtcat.cat._pool import Counts, Pool, has_logistic_information, tabulate, trapezoid
+from irtcat.cat._pool import (
+    Counts,
+    Curves,
+    Pool,
+    has_logistic_information,
+    tabulate,
+    trapezoid,
+)
+from irtcat.cat._prepare_several import (
+    check_rules,
+    grid_axis,
+    product_grid,
+    tabulate_several,
+)
 from irtcat.cat._state import NONE
 from irtcat.cat.config import MOST_NODES, Config
 from irtcat.cat.criteria import NEEDS_PEAKS
@@ -31,7 +44,8 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     """Tabulate a bank's curves once, and number its groups, enemies, testlets and strata.
 
     Args:
-        bank: calibrated items of one ability, right/wrong or with several categories.
+        bank: calibrated items, right/wrong or with several categories, of one ability, or of two
+            or three (then tabulated on a product grid).
         config: the configuration.
         precision: "float64" or "float32" (simulations of many subjects).
 
@@ -39,15 +53,18 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         The pool: what `start` and `step` take for the bank.
 
     Raises:
-        InputError: for a bank of several abilities or of counts or continuous scores, an unknown
-            column, group or id, or a configuration that the bank cannot meet.
+        InputError: for a bank of more abilities or of counts or continuous scores, an unknown
+            column, group or id, or a configuration that the bank cannot meet or whose rules have
+            no meaning for several abilities.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.5], b=[0.0, 1.0])
         >>> prepare(bank, Config(max_items=2)).n_items
         2
     """
-    one_ability(bank, "adaptive testing")
+    dims = bank.model.dims
+    if dims > 1:
+        check_rules(bank, config)
     if not isinstance(bank.model, CategoricalModel):
         raise argument_error("bank", "of items with categories", bank.model.key)
     robust = as_part("estimator", config.estimator).name == "robust"
@@ -57,19 +74,13 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     if bank.n_items < config.max_items:
         must = f"at most {bank.n_items}, the number of items in the bank"
         raise argument_error("max_items", must, config.max_items)
-    low, high = fences_of(bank, config)
     with in_width("float64"):
         known = {name: np.asarray(x, float) for name, x in bank.model.irt_parameters().items()}
-        nodes = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
         highest = item_categories(bank.model) - 1
-        curves = tabulate(
-            bank.model,
-            jnp.asarray(nodes),
-            jnp.maximum(highest, 1).astype(float),
-            peaks=config.criterion in NEEDS_PEAKS,
-            warm=_needs_warm(config),
-        )
+        make = _tabulated if dims == 1 else _tabulated_several
+        nodes, log_weights, curves = make(bank, config, jnp.maximum(highest, 1).astype(float))
         best_theta = np.asarray(curves.best_theta)
+    b = known.get("b", best_theta)
     model = bank.model
     group, targets = _groups(bank, config)
     n = bank.n_items
@@ -80,11 +91,12 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         def real(value: Any) -> Any:
             return jnp.asarray(value, dtype)
 
-        near = contenders(model, known, config, pretest, (low, high), real)
+        fences = float(nodes.min()), float(nodes.max())
+        near = contenders(model, known, config, pretest, fences, real)
         return Pool(
             in_precision(model, dtype),
             real(nodes),
-            real(np.log(trapezoid(nodes))),
+            real(log_weights),
             real(curves.log_p),
             real(curves.p),
             real(curves.information),
@@ -94,8 +106,11 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             real(curves.variance),
             real(weights / max(weights.sum(), 1)),
             real(best_theta),
-            real(np.where(np.isfinite(known["b"]), known["b"], best_theta)),
-            jnp.asarray(strata_of(known["a"], config.strata), jnp.int32),
+            real(np.where(np.isfinite(b), b, best_theta)),
+            jnp.asarray(
+                strata_of(known.get("a" if dims == 1 else "mdisc", np.zeros(n)), config.strata),
+                jnp.int32,
+            ),
             jnp.asarray(group, jnp.int32),
             real(targets),
             jnp.asarray(_enemies(bank, config)),
@@ -107,6 +122,23 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             jnp.asarray(highest, jnp.int32),
             near,
         )
+
+
+def _tabulated(bank: ItemBank, config: Config, top: Any) -> tuple[FloatArray, FloatArray, Curves]:
+    """The grid of one ability, the logarithms of its weights, and the curves on it."""
+    low, high = fences_of(bank, config)
+    nodes = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
+    peaks = config.criterion in NEEDS_PEAKS
+    curves = tabulate(bank.model, jnp.asarray(nodes), top, peaks=peaks, warm=_needs_warm(config))
+    return nodes, np.log(trapezoid(nodes)), curves
+
+
+def _tabulated_several(
+    bank: ItemBank, config: Config, top: Any
+) -> tuple[FloatArray, FloatArray, Curves]:
+    """The same of several abilities."""
+    nodes, log_weights = product_grid(grid_axis(bank, config), bank.model.dims)
+    return nodes, log_weights, tabulate_several(bank.model, jnp.asarray(nodes), top)
 
 
 def fences_of(bank: ItemBank, config: Config) -> tuple[float, float]:

@@ -1,6 +1,6 @@
 """Report: how well simulated or replayed sessions went."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,14 +20,33 @@ from irtcat.responses import Responses
 if TYPE_CHECKING:
     from irtcat.prediction import Prediction
 
-__all__ = ["Report"]
+__all__ = ["Report", "numbered"]
 
 BINS = 7
+
+
+def numbered(name: str, values: FloatArray) -> dict[str, FloatArray]:
+    """A column by its name; of several abilities one a column, numbered from 1.
+
+    Args:
+        name: the column's.
+        values: one number a row, or rows x abilities.
+
+    Example:
+        >>> list(numbered("theta", np.zeros((5, 2))))
+        ['theta_1', 'theta_2']
+    """
+    if values.ndim == 1:
+        return {name: values}
+    return {f"{name}_{d + 1}": values[:, d] for d in range(values.shape[-1])}
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
     """What came of many sessions; arrays have subjects first.
+
+    Of several abilities truth, theta and se are subjects x abilities, thetas and ses subjects x
+    places x abilities; figures and columns of each ability carry its number (``rmse_1``).
 
     Attributes:
         subject_ids: one id a subject.
@@ -45,7 +64,8 @@ class Report:
         score: predicted mean score on the whole bank, 0 to 1.
         score_sd: its standard deviation.
         full_score: the actual score on the whole bank, where it is known.
-        priors: mean and SD of each subject's prior.
+        priors: mean and SD of each subject's prior; of several abilities (1 + abilities) x
+            abilities, the means and below them the precision.
         counts: exposure after all sessions.
     """
 
@@ -75,6 +95,21 @@ class Report:
         return f"Report({about}, RMSE {self.summary()['rmse']:.3f})"
 
     @property
+    def dims(self) -> int:
+        """How many abilities."""
+        return 1 if self.truth.ndim == 1 else self.truth.shape[1]
+
+    def _alone(self) -> "list[Report]":
+        """The sessions as one ability after the other sees them."""
+        return [
+            replace(
+                self, truth=self.truth[:, d], theta=self.theta[:, d], se=self.se[:, d],
+                thetas=self.thetas[:, :, d], ses=self.ses[:, :, d],
+            )
+            for d in range(self.dims)
+        ]  # fmt: skip
+
+    @property
     def error(self) -> FloatArray:
         """Estimate less truth."""
         return self.theta - self.truth
@@ -94,8 +129,11 @@ class Report:
             ``mean_items``, ``sd_items``, ``coverage`` (share of theta +- 1.96 SE that hold the
             truth), ``max_exposure``, ``overlap`` (expected share of items that two sessions have
             in common), ``unused`` (share of the bank never given); where the full scores are
-            known ``score_mae`` (in percentage points) and ``score_tau`` (Kendall's tau-b).
+            known ``score_mae`` (in percentage points) and ``score_tau`` (Kendall's tau-b). Of
+            several abilities ``rmse`` over all, and the figures of each (``rmse_1``, ``bias_1``).
         """
+        if self.dims > 1:
+            return self._summary_of_several()
         error = self.error
         exposure = self.exposure()["rate"].to_numpy()
         constant = np.ptp(self.truth) == 0 or np.ptp(self.theta) == 0
@@ -116,6 +154,14 @@ class Report:
             out["score_mae"] = float(100 * np.abs(self.score - self.full_score).mean())
             out["score_tau"] = kendall_tau_b(self.score, self.full_score)
         return out
+
+    def _summary_of_several(self) -> dict[str, float]:
+        every = [alone.summary() for alone in self._alone()]
+        own = ("rmse", "bias", "correlation", "mean_se", "coverage")
+        rmse = float(np.sqrt((self.error**2).mean()))
+        by_ability = {f"{name}_{d + 1}": each[name] for d, each in enumerate(every) for name in own}
+        shared = {name: value for name, value in every[0].items() if name not in own}
+        return {"sessions": shared.pop("sessions"), "rmse": rmse, **by_ability, **shared}
 
     def overlap(self) -> float:
         """Expected share of items that two sessions have in common.
@@ -140,7 +186,15 @@ class Report:
         return pd.DataFrame({"sessions": sessions, "rate": sessions / len(self)}, index=index)
 
     def by_theta(self, bins: int = BINS) -> pd.DataFrame:
-        """Sessions, bias, RMSE, SE and length by true ability, in bins of equal counts."""
+        """Sessions, bias, RMSE, SE and length by true ability, in bins of equal counts.
+
+        Of several abilities one table after the other, ``ability`` (from 1) in the first column.
+        """
+        if self.dims > 1:
+            tables = [alone.by_theta(bins) for alone in self._alone()]
+            for d, table in enumerate(tables):
+                table.insert(0, "ability", d + 1)
+            return pd.concat(tables, ignore_index=True)
         edges = np.unique(np.quantile(self.truth, np.linspace(0, 1, bins + 1)))
         where = np.clip(np.searchsorted(edges, self.truth, side="right") - 1, 0, len(edges) - 2)
         rows = []
@@ -160,6 +214,13 @@ class Report:
 
     def by_length(self) -> pd.DataFrame:
         """Sessions still going, RMSE, bias and mean SE after each number of items."""
+        if self.dims > 1:
+            tables = [alone.by_length() for alone in self._alone()]
+            numbered = [
+                table.drop(columns="sessions").add_suffix(f"_{d + 1}")
+                for d, table in enumerate(tables)
+            ]
+            return pd.concat([tables[0][["sessions"]], *numbered], axis=1)
         error = self.thetas - self.truth[:, None]
         going = ~np.isnan(self.thetas)
         rows = []
@@ -190,8 +251,7 @@ class Report:
         nodes, log_p, mean = (np.asarray(x) for x in (pool.nodes, pool.log_p, pool.mean))
         t = np.asarray(pool.score_weights)
         top = np.maximum(np.asarray(pool.top), 1)
-        z = (nodes - self.priors[:, :1]) / self.priors[:, 1:]
-        log_post = np.asarray(pool.log_weights) - 0.5 * z**2 * (self.config.prior == "normal")
+        log_post = np.asarray(pool.log_weights) + self._log_prior(nodes)
         rest, known = np.tile(t @ mean, (len(self), 1)), np.zeros(len(self))
         out = np.full(self.items.shape, np.nan)
         for k in range(self.items.shape[1]):
@@ -204,6 +264,14 @@ class Report:
             weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))
             out[rows, k] = known[rows] + (weight * rest[rows]).sum(axis=1) / weight.sum(axis=1)
         return out
+
+    def _log_prior(self, nodes: FloatArray) -> FloatArray:
+        """Log-density of the priors on the grid, subjects x nodes, up to a constant."""
+        if self.dims == 1:
+            z = (nodes - self.priors[:, :1]) / self.priors[:, 1:]
+            return -0.5 * z**2 * (self.config.prior == "normal")
+        away = nodes - self.priors[:, :1]
+        return -0.5 * np.einsum("nqd,nde,nqe->nq", away, self.priors[:, 1:], away, optimize=True)
 
     def responses(self, calibration: Responses, length: int | None = None) -> Responses:
         """What each subject answered to its first ``length`` items (all by default).
@@ -241,8 +309,7 @@ class Report:
         pool = prepare(bank, self.config)
         t, log_p = np.asarray(pool.score_weights), np.asarray(pool.log_p)
         spread = t[:, None] * np.sqrt(np.asarray(pool.variance))
-        z = (np.asarray(pool.nodes) - self.priors[:, :1]) / self.priors[:, 1:]
-        log_post = np.asarray(pool.log_weights) - 0.5 * z**2 * (self.config.prior == "normal")
+        log_post = np.asarray(pool.log_weights) + self._log_prior(np.asarray(pool.nodes))
         free = np.tile(t > 0, (len(self), 1))
         out = np.full(free.shape, np.nan)
         for k in range(self.items.shape[1]):
@@ -307,9 +374,9 @@ class Report:
         names = [leaf.name for leaf in leaves(self.config.stopping)]
         names = ["", *names, "max_items", "no item left"]
         columns = {
-            "truth": self.truth,
-            "theta": self.theta,
-            "se": self.se,
+            **numbered("truth", self.truth),
+            **numbered("theta", self.theta),
+            **numbered("se", self.se),
             "n_items": self.n_items,
             "stop": np.array(names, dtype=object)[self.stop],
             "score": self.score,

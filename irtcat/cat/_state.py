@@ -29,12 +29,13 @@ class CatState(NamedTuple):
         log_like: log-likelihood of the scored answers on the grid.
         information: Fisher information of the scored items on the grid.
         warm: Warm's J of the scored items on the grid.
-        prior: mean and SD of the subject's prior.
+        prior: mean and SD of the subject's prior; of several abilities (1 + dims) x dims, the
+            mean and below it the precision.
         open: items that may be asked of this subject at all; None where all may.
         given: items asked so far, answered or not.
         items: positions of the items answered, in order; `NONE` after them.
         answers: their answers, as category codes from 0.
-        thetas: estimate after each answer.
+        thetas: estimate after each answer (of several abilities answers x dims, as the SEs).
         ses: its standard error.
         n: number of answers.
         scored: number of answers that count (pretest items do not).
@@ -73,13 +74,16 @@ def log_prior(kind: str, prior: Array, information: Array, theta: Array) -> Arra
 
     Args:
         kind: "normal", "uniform" or "jeffreys" (the root of the test information).
-        prior: mean and SD.
+        prior: mean and SD; of several abilities mean and precision, as in `CatState`.
         information: test information at ``theta``.
-        theta: abilities.
+        theta: abilities; of several nodes x dims.
 
     Returns:
         One number for each ability.
     """
+    if prior.ndim == 2:
+        away = theta - prior[0]
+        return -0.5 * ((away @ prior[1:]) * away).sum(axis=-1)
     if kind == "normal":
         return -0.5 * ((theta - prior[0]) / prior[1]) ** 2
     if kind == "uniform":
@@ -119,8 +123,8 @@ class Look:
     config: "Config"
     state: CatState
     log_like: Float[Array, " nodes"]
-    theta: Float[Array, ""]
-    se: Float[Array, ""]
+    theta: Float[Array, "*dims"]
+    se: Float[Array, "*dims"]
 
     @cached_property
     def posterior(self) -> Float[Array, " nodes"]:
@@ -136,13 +140,13 @@ class Look:
         return jax.nn.softmax(self.log_like + self.pool.log_weights)
 
     @cached_property
-    def mean(self) -> Float[Array, ""]:
+    def mean(self) -> Float[Array, "*dims"]:
         """Posterior mean."""
         return self.posterior @ self.pool.nodes
 
     @cached_property
-    def variance(self) -> Float[Array, ""]:
-        """Posterior variance."""
+    def variance(self) -> Float[Array, "*dims"]:
+        """Posterior variance; of several abilities that of each."""
         return self.posterior @ (self.pool.nodes - self.mean) ** 2
 
     @property
@@ -153,7 +157,7 @@ class Look:
 
     @cached_property
     def information(self) -> Float[Array, " items"]:
-        """Fisher information of all items at ``theta``."""
+        """Fisher information of all items at ``theta``; of several abilities its trace."""
         return information_at(self.pool.model, self.theta)
 
     @cached_property

@@ -29,6 +29,10 @@ LENGTH = 30
 class Config:
     """All rules of an adaptive test; frozen, hashable, and JSON in `to_json` / `from_json`.
 
+    Banks of two or three abilities take the criteria that have a meaning there ("d-optimal",
+    "t-optimal", "a-optimal", "mepv", "mutual-information", "score-optimal" and others), the
+    estimators "eap" and "map" and the prior "normal"; what does not suit is refused by name.
+
     Attributes:
         criterion: what an item is worth; a name of `CRITERIA`.
         stopping: when a session is over: a name of `STOPPING`, a part, `any_of` / `all_of` of
@@ -44,9 +48,10 @@ class Config:
         min_items: no stopping rule acts before.
         batch: number of items that are asked at a time, chosen jointly.
         fences: lowest and highest ability that estimates may take, on the bank's scale; by default
-            the population's mean +- 5 SDs.
+            the population's mean +- 5 SDs (of several abilities, each within +- 4).
         nodes: number of nodes of the grid between the fences; by default as many as the narrowest
-            posterior that ``max_items`` of the bank can give needs, and at least 81.
+            posterior that ``max_items`` of the bank can give needs, and at least 81. Of several
+            abilities it is the number for each, and at least 15.
         constant: what "ml" gives while all answers are right or all wrong: "fence" (the fence),
             "step" (``constant_step`` from the last estimate), "halfway" (to the hardest or easiest
             item), or another estimator.

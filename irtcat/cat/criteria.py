@@ -21,6 +21,7 @@ from irtcat.cat._parts import as_part
 from irtcat.cat._pool import category_terms
 from irtcat.cat._state import Look
 from irtcat.cat.estimators import ESTIMATORS
+from irtcat.cat.optimal import a_optimal, d_optimal, t_optimal
 
 __all__ = ["CRITERIA", "NEEDS_PEAKS", "expected_variance"]
 
@@ -176,8 +177,14 @@ def mei_fisher(look: Look) -> Values:
 
 
 def expected_variance(look: Look, plug_in: bool) -> Values:
-    """Expected posterior variance of ability after the answer to each item."""
+    """Expected posterior variance of ability after the answer to each item; of several the sum."""
     pool = look.pool
+    if pool.dims > 1:
+        m0 = pool.p @ look.posterior
+        centred = look.posterior[:, None] * (pool.nodes - look.mean)
+        m1 = (jnp.einsum("ikq,qd->ikd", pool.p, centred) ** 2).sum(axis=2)
+        told = jnp.where(m0 > 0, m1 / jnp.maximum(m0, TINY), 0).sum(axis=1)
+        return look.variance.sum() - told
     weights = jnp.stack([look.posterior, look.posterior * (pool.nodes - look.mean)])
     m0, m1 = jnp.einsum("ikq,wq->wik", pool.p, weights)
     if not plug_in:  # sum_k m_k Var_k = E[theta^2] - sum_k (E[theta P_k])^2 / m_k
@@ -189,6 +196,8 @@ def expected_variance(look: Look, plug_in: bool) -> Values:
 
 def mepv(look: Look) -> Values:
     """Minus the expected posterior variance: ``-sum_k m_k Var(theta | x, k)``.
+
+    Of several abilities the sum of their variances.
 
     References:
         van der Linden (1998), Psychometrika 63, 201-216, eq. 19 (the predictive m_k).
@@ -352,6 +361,9 @@ CRITERIA: dict[str, Callable[[Look], Values]] = {
     "random": random,
     "sequential": sequential,
     "score-optimal": score_optimal,
+    "d-optimal": d_optimal,
+    "t-optimal": t_optimal,
+    "a-optimal": a_optimal,
 }
 """Criteria by name; to add one, write a function of a `Look` and add a row."""
 

@@ -55,7 +55,7 @@ def run(
     store: Store | None = None,
     session_id: str | None = None,
     seed: int | None = None,
-    prior: tuple[float, float] | None = None,
+    prior: Any = None,
     subject: str = "",
 ) -> Session:
     """Run one session to its end.
@@ -68,7 +68,7 @@ def run(
         store: where to keep the session; in memory by default.
         session_id: its id; a session of the store that has begun is resumed.
         seed: seed of its randomness.
-        prior: mean and SD of the subject's prior.
+        prior: mean and SD of the subject's prior, as for `Session.begin`.
         subject: who is tested.
 
     Returns:

@@ -13,6 +13,7 @@ from irtcat._precision import precision
 from irtcat.cat._contenders import contending
 from irtcat.cat._pool import Pool
 from irtcat.cat._state import NONE, CatState, Look, lottery
+from irtcat.cat._vectors import check_width, prior_rows
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT, without_enemies
 from irtcat.cat.criteria import CRITERIA, expected_variance
@@ -34,14 +35,15 @@ def look_at(pool: Pool, config: Config, state: CatState) -> Look:
 
 
 def blank(
-    pool: Pool, config: Config, prior: Float[Array, " two"], allowed: Array | None, seed: Array
+    pool: Pool, config: Config, prior: Float[Array, "..."], allowed: Array | None, seed: Array
 ) -> CatState:
     """A session before its first item is chosen."""
     dtype = pool.nodes.dtype
     most = config.max_items
-    zero = jnp.zeros_like(pool.nodes)
+    zero = jnp.zeros_like(pool.log_weights)
+    shape = (most, *pool.nodes.shape[1:])
     given = given_theta(config.start.kwargs())
-    theta = prior[0] if given is None else jnp.asarray(given, dtype)
+    theta = prior[0] if given is None else jnp.full_like(prior[0], given)
     infinite = jnp.asarray(jnp.inf, dtype)
     return CatState(
         log_like=zero,
@@ -52,18 +54,28 @@ def blank(
         given=jnp.zeros(pool.n_items, bool),
         items=jnp.full(most, NONE, jnp.int32),
         answers=jnp.full(most, NONE, jnp.int32),
-        thetas=jnp.full(most, jnp.nan, dtype),
-        ses=jnp.full(most, jnp.nan, dtype),
+        thetas=jnp.full(shape, jnp.nan, dtype),
+        ses=jnp.full(shape, jnp.nan, dtype),
         n=jnp.asarray(0, jnp.int32),
         scored=jnp.asarray(0, jnp.int32),
         asked=jnp.full(config.batch, NONE, jnp.int32),
         theta=jnp.clip(theta, pool.nodes[0], pool.nodes[-1]).astype(dtype),
-        se=prior[1] if config.prior == "normal" else infinite,
+        se=_prior_sd(prior) if config.prior == "normal" else infinite,
         gain=infinite,
         seconds=jnp.asarray(0.0, dtype),
         stop=jnp.asarray(0, jnp.int32),
         seed=seed,
     )
+
+
+def _prior_sd(prior: Array) -> Array:
+    """SD of a Normal prior; of several abilities that of each."""
+    return prior[1] if prior.ndim == 1 else jnp.sqrt(jnp.diagonal(jnp.linalg.inv(prior[1:])))
+
+
+def _at(where: Array, value: Array, into: Array) -> Array:
+    """An estimate put at its place among those after each answer."""
+    return jnp.where(where.reshape(-1, *[1] * (into.ndim - 1)), value, into)
 
 
 def record(
@@ -102,8 +114,8 @@ def record(
     return state._replace(
         theta=theta,
         se=se,
-        thetas=jnp.where(last, theta, state.thetas),
-        ses=jnp.where(last, se, state.ses),
+        thetas=_at(last, theta, state.thetas),
+        ses=_at(last, se, state.ses),
         seconds=state.seconds + jnp.where(begun, jnp.asarray(seconds, state.seconds.dtype), 0),
         asked=jnp.full(config.batch, NONE, jnp.int32),
     )
@@ -175,14 +187,16 @@ def _next_item(look: Look, values: Array | None = None) -> Array:
 def _split(mass: Array, pool: Pool, item: Array) -> Array:
     """Outcomes after one more item: every branch by every answer, neighbours merged to as many.
 
-    Branches are joined in order of their posterior means, so that what is lost is little; merged
-    outcomes are a mixture, as if one were told only that one of them came about.
+    Branches are joined in order of their posterior means (of several abilities, of the sum), so
+    that what is lost is little; merged outcomes are a mixture, as if one were told only that one of
+    them came about.
     """
     n, q = mass.shape
     k = pool.p.shape[1]
     every = (mass[:, None, :] * pool.p[item][None]).reshape(n * k, q)
     total = every.sum(axis=1)
-    mean = jnp.where(total > 0, every @ pool.nodes / jnp.where(total > 0, total, 1), jnp.inf)
+    along = pool.nodes if pool.dims == 1 else pool.nodes.sum(axis=1)
+    mean = jnp.where(total > 0, every @ along / jnp.where(total > 0, total, 1), jnp.inf)
     return every[jnp.argsort(mean)].reshape(n, k, q).sum(axis=1)
 
 
@@ -262,7 +276,7 @@ def _ended(pool: Pool, config: Config, state: CatState, items: Array) -> Array:
 
 
 def _start(
-    pool: Pool, config: Config, prior: Float[Array, " two"], allowed: Array | None, seed: Array
+    pool: Pool, config: Config, prior: Float[Array, "..."], allowed: Array | None, seed: Array
 ) -> CatState:
     """A session with its first item asked."""
     state = blank(pool, config, prior, allowed, seed)
@@ -300,7 +314,7 @@ def lots(seed: int, n_items: int) -> np.ndarray:
 def start(
     pool: Pool,
     config: Config,
-    prior: tuple[float, float] = (0.0, 1.0),
+    prior: Any = (0.0, 1.0),
     allowed: Any = None,
     seed: int = 0,
 ) -> CatState:
@@ -309,7 +323,8 @@ def start(
     Args:
         pool: what `prepare` made of the bank.
         config: the same configuration.
-        prior: mean and SD of this subject's Normal prior, on the bank's scale.
+        prior: mean and SD of this subject's Normal prior, on the bank's scale; of several
+            abilities the means, and the SDs or the covariance matrix.
         allowed: mask of the items that this subject may be asked; all by default.
         seed: seed of the session's randomness.
 
@@ -329,12 +344,15 @@ def start(
         >>> state.asked.tolist(), round(float(state.theta), 2)
         ([2], 0.64)
     """
+    rows = prior_rows(prior, pool.dims)
+    if pool.dims > 1:
+        check_width(pool.nodes, rows)
     with precision(str(pool.nodes.dtype)) as dtype:
         mask = None if allowed is None else jnp.asarray(np.asarray(allowed, bool))
         return start_compiled(
             pool,
             config,
-            jnp.asarray(prior, dtype),
+            jnp.asarray(rows, dtype),
             mask,
             jnp.asarray(seed_words(seed)),
         )

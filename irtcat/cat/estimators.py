@@ -21,7 +21,8 @@ from jaxtyping import Array, Float
 from irtcat._checks import check_choice, check_positive
 from irtcat.cat._parts import as_part
 from irtcat.cat._pool import category_terms
-from irtcat.cat._state import Look, log_prior
+from irtcat.cat._state import NONE, Look, log_prior
+from irtcat.cat._vectors import Belief, laplace
 from irtcat.models import take
 
 __all__ = ["CONSTANT", "ESTIMATORS", "Estimate", "answered_terms", "estimate", "is_constant"]
@@ -40,8 +41,8 @@ TOLERANCE = 1e-12
 class Estimate(NamedTuple):
     """An estimate of ability and its standard error."""
 
-    theta: Float[Array, ""]
-    se: Float[Array, ""]
+    theta: Float[Array, "*dims"]
+    se: Float[Array, "*dims"]
 
 
 def _seen(look: Look) -> Array:
@@ -99,15 +100,27 @@ def ml(look: Look) -> Estimate:
 def map_(look: Look) -> Estimate:
     """Mode of the posterior; SE ``1 / sqrt(I(theta) + 1/sd^2)`` under a Normal prior.
 
-    Under another prior minus its own second derivative takes the place of ``1/sd^2``.
+    Under another prior minus its own second derivative takes the place of ``1/sd^2``. Of several
+    abilities the SEs are roots of the diagonal of the inverse of information plus precision.
 
     References:
         Samejima (1969), Psychometrika Monograph 17; Jeffreys prior: Magis & Raiche (2012),
         Journal of Statistical Software 48(8), section 2.3.
     """
+    if look.pool.dims > 1:
+        return _vector_mode(look)
     prior = log_prior(look.config.prior, look.state.prior, look.state.information, look.pool.nodes)
     theta = _highest(look, look.log_like + prior, _slope(look, "map"), _value(look, "map"))
     return _with_error(look, theta, _information_of_prior(look, theta))
+
+
+def _vector_mode(look: Look) -> Estimate:
+    """The mode of several abilities, and their standard errors."""
+    state = look.state
+    answers = jnp.where(_seen(look), state.answers, NONE)
+    prior = Belief(state.prior[0], state.prior[1:])
+    found = laplace(look.pool.model, state.items, answers, prior, look.theta)
+    return Estimate(found.theta, jnp.sqrt(jnp.diagonal(jnp.linalg.inv(found.precision))))
 
 
 def wle(look: Look) -> Estimate:

@@ -14,7 +14,7 @@ from irtcat._checks import argument_error
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, one_ability
 from irtcat.cat._pool import Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat.config import Config
@@ -85,6 +85,7 @@ def exact_distribution(
     References:
         Magis (2014), Applied Psychological Measurement 38, 105-121.
     """
+    one_ability(bank, "exact errors")
     ids = list(items)
     part = bank.subset(bank.positions(ids))
     if not ids or not np.isfinite(theta):

@@ -22,7 +22,10 @@ from irtcat.bank import ItemBank
 from irtcat.cat._explain import explain
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
+from irtcat.cat._prepare_several import correlations_of
+from irtcat.cat._report import numbered
 from irtcat.cat._state import NONE, CatState
+from irtcat.cat._vectors import plain_prior
 from irtcat.cat.config import Config, document_hash
 from irtcat.cat.engine import look_at, start, step
 from irtcat.cat.exposure import cell_of, cuts_in
@@ -106,7 +109,7 @@ class Session:
         bank: ItemBank,
         config: Config,
         seed: int = 0,
-        prior: tuple[float, float] | None = None,
+        prior: Any = None,
         session_id: str = "session",
         subject: str = "",
         counts: Counts | None = None,
@@ -118,7 +121,8 @@ class Session:
             bank: calibrated items.
             config: the configuration.
             seed: seed of the session's randomness.
-            prior: mean and SD of this subject's prior; by default the bank's population.
+            prior: mean and SD of this subject's prior; by default the bank's population. Of several
+                abilities the means, and the SDs or the covariance matrix.
             session_id: its id.
             subject: who is tested.
             counts: exposure so far.
@@ -276,16 +280,16 @@ class Session:
         """What is known now.
 
         Returns:
-            ``theta`` and ``se``; ``n_items``; ``score`` and ``score_sd``, the predicted mean score
-            on the whole bank (0 to 1); and where a rule classifies ``category`` (0 below the
-            first cut; None while undecided).
+            ``theta`` and ``se``, of several abilities lists; ``n_items``; ``score`` and
+            ``score_sd``, the predicted mean score on the whole bank (0 to 1); and where a rule
+            classifies ``category`` (0 below the first cut; None while undecided).
         """
         with precision("float64"):
             look = look_at(self._pool, self.config, self.state)
             score, variance = score_moments(look)
             out: dict[str, Any] = {
-                "theta": float(self.state.theta),
-                "se": float(self.state.se),
+                "theta": np.asarray(self.state.theta, float).tolist(),
+                "se": np.asarray(self.state.se, float).tolist(),
                 "n_items": int(self.state.n),
                 "score": float(score),
                 "score_sd": float(np.sqrt(max(float(variance), 0.0))),
@@ -301,13 +305,13 @@ class Session:
         return explain(self.bank, self._pool, self.config, self.state, n)
 
     def to_frame(self) -> pd.DataFrame:
-        """The answers so far: item, answer, and theta and se after each."""
+        """The answers so far, and theta and se after each (theta_1, ... of several)."""
         n = int(self.state.n)
         ids = [str(self.bank.item_ids[i]) for i in np.asarray(self.state.items)[:n]]
         columns = {
             "answer": [self._shown(item) for item in ids],
-            "theta": np.asarray(self.state.thetas, float)[:n],
-            "se": np.asarray(self.state.ses, float)[:n],
+            **numbered("theta", np.asarray(self.state.thetas, float)[:n]),
+            **numbered("se", np.asarray(self.state.ses, float)[:n]),
         }
         return pd.DataFrame(columns, index=pd.Index(ids, dtype=object, name="item"))
 
@@ -357,9 +361,6 @@ def head_of(
 ) -> dict[str, Any]:  # fmt: skip
     """What is frozen when a session begins."""
     check_count("seed", seed, 0)
-    own = (bank.population_mean, bank.population_sd) if prior is None else tuple(prior)
-    if len(own) != 2 or not np.isfinite(own).all() or own[1] <= 0:
-        raise argument_error("prior", "(mean, SD), the SD above 0", prior)
     head: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -369,8 +370,20 @@ def head_of(
         "config": config.to_json(),
         "config_hash": config.hash(),
         "seed": int(seed),
-        "prior": [float(own[0]), float(own[1])],
+        "prior": _frozen_prior(bank, prior),
     }
     if counts is not None:
         head["counts"] = [np.asarray(part, float).tolist() for part in counts]
     return head
+
+
+def _frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
+    """Mean and SD of a prior; of several abilities the means and the covariance matrix."""
+    dims = bank.model.dims
+    if dims > 1:
+        given = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
+        return [part.tolist() for part in plain_prior(given, dims)]
+    own = (bank.population_mean, bank.population_sd) if prior is None else tuple(prior)
+    if len(own) != 2 or not np.isfinite(own).all() or own[1] <= 0:
+        raise argument_error("prior", "(mean, SD), the SD above 0", prior)
+    return [float(own[0]), float(own[1])]

@@ -1,5 +1,9 @@
 """Adaptive testing of several abilities at once: a Normal belief, and D-, T- and A-optimal items.
 
+Without a grid, for any number of abilities. Tests of two or three abilities have all rules of
+`irtcat.cat.Config` (stopping, content, exposure), live sessions and stores: give such a bank to
+`irtcat.cat.simulate`, `Session` or `Store`.
+
 The belief after the answers is the mode of the posterior and, as its precision, that of the prior
 plus the Fisher information of the items answered, at the mode (Laplace's method with expected
 information). Pure functions of arrays: the same step runs one session and, mapped, many.
@@ -13,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._compile import jit
@@ -21,57 +25,21 @@ from irtcat._precision import precision
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat._state import NONE
+from irtcat.cat._vectors import (
+    Belief,
+    Matrices,
+    Values,
+    a_value,
+    d_value,
+    information_matrices,
+    laplace,
+    t_value,
+)
 from irtcat.models import CategoricalModel, ItemModel, take
 
 __all__ = ["SEVERAL", "Belief", "SeveralReport", "next_several", "simulate_several"]
 
-SCORING_STEPS = 25
-HALVINGS = 6
 BLOCK = 500
-
-Values = Float[Array, " items"]
-Matrices = Float[Array, "items dims dims"]
-
-
-class Belief(NamedTuple):
-    """What is believed of several abilities.
-
-    Attributes:
-        theta: mode of the posterior.
-        precision: inverse of its covariance.
-    """
-
-    theta: Float[Array, " dims"]
-    precision: Float[Array, "dims dims"]
-
-
-def d_optimal(belief: Belief, information: Matrices) -> Values:
-    """Gain in the log-determinant of the precision: ``ln det(L + I_i) - ln det L``.
-
-    References:
-        Segall (1996), Psychometrika 61, 331-354, eq. 18.
-    """
-    after = jnp.linalg.slogdet(belief.precision + information)[1]
-    return after - jnp.linalg.slogdet(belief.precision)[1]
-
-
-def t_optimal(belief: Belief, information: Matrices) -> Values:
-    """Trace of the item's information: ``tr I_i``.
-
-    References:
-        Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
-    """
-    return jnp.trace(information, axis1=1, axis2=2)
-
-
-def a_optimal(belief: Belief, information: Matrices) -> Values:
-    """Reduction of the sum of the variances: ``tr L^-1 - tr (L + I_i)^-1``.
-
-    References:
-        Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
-    """
-    after = jnp.linalg.inv(belief.precision + information)
-    return jnp.trace(jnp.linalg.inv(belief.precision)) - jnp.trace(after, axis1=1, axis2=2)
 
 
 def random(belief: Belief, information: Matrices) -> Values:
@@ -80,49 +48,12 @@ def random(belief: Belief, information: Matrices) -> Values:
 
 
 SEVERAL: dict[str, Callable[[Belief, Matrices], Values]] = {
-    "d-optimal": d_optimal,
-    "t-optimal": t_optimal,
-    "a-optimal": a_optimal,
+    "d-optimal": d_value,
+    "t-optimal": t_value,
+    "a-optimal": a_value,
     "random": random,
 }
 """Criteria for several abilities by name; to add one, write a function and add a row."""
-
-
-def _matrices(model: ItemModel, theta: Array) -> Matrices:
-    """Information matrices of items at one ability vector."""
-
-    def one(item: ItemModel) -> Array:
-        slope = jax.jacfwd(lambda at: item.natural(at)[1:])(theta)
-        return slope.T @ item.variance(theta) @ slope
-
-    return jax.vmap(one)(model)
-
-
-def _belief(model: ItemModel, items: Array, answers: Array, prior: Array, start: Array) -> Belief:
-    """Mode and precision after answers, by Fisher scoring with halved steps."""
-    own = take(model, jnp.maximum(items, 0))
-    seen = (items >= 0) & (answers >= 0)
-    code = jnp.maximum(answers, 0)[:, None]
-
-    def objective(theta: Array) -> Array:
-        log_p = jax.vmap(lambda item: item.log_probs(theta))(own)
-        chosen = jnp.take_along_axis(log_p, code, axis=1)[:, 0]
-        return jnp.where(seen, chosen, 0).sum() - 0.5 * theta @ prior @ theta
-
-    def curvature(theta: Array) -> Array:
-        return prior + jnp.where(seen[:, None, None], _matrices(own, theta), 0).sum(axis=0)
-
-    sizes = 0.5 ** jnp.arange(HALVINGS, dtype=prior.dtype)
-
-    def move(_: Any, theta: Array) -> Array:
-        step = jnp.linalg.solve(curvature(theta), jax.grad(objective)(theta))
-        tried = theta + sizes[:, None] * step
-        values = jax.vmap(objective)(tried)
-        best = jnp.argmax(values)
-        return jnp.where(values[best] >= objective(theta), tried[best], theta)
-
-    theta = jax.lax.fori_loop(0, SCORING_STEPS, move, start)
-    return Belief(theta, curvature(theta))
 
 
 def _prior(bank: ItemBank) -> FloatArray:
@@ -141,8 +72,9 @@ def _check(bank: ItemBank, criterion: str) -> None:
 def _told(
     model: ItemModel, items: Array, answers: Array, prior: Array, criterion: str
 ) -> tuple[Belief, Array]:
-    belief = _belief(model, items, answers, prior, jnp.zeros(prior.shape[0], prior.dtype))
-    return belief, SEVERAL[criterion](belief, _matrices(model, belief.theta))
+    zero = jnp.zeros(prior.shape[0], prior.dtype)
+    belief = laplace(model, items, answers, Belief(zero, prior), zero)
+    return belief, SEVERAL[criterion](belief, information_matrices(model, belief.theta))
 
 
 def next_several(
@@ -227,7 +159,7 @@ def _sessions(
 
         def advance(carry: Any, j: Array) -> tuple[Any, None]:
             items, answers, used, belief = carry
-            value = SEVERAL[criterion](belief, _matrices(model, belief.theta))
+            value = SEVERAL[criterion](belief, information_matrices(model, belief.theta))
             value = jnp.where(used, -jnp.inf, value + 1e-9 * noise)
             item = jnp.argmax(value).astype(jnp.int32)
             log_p = take(model, item).log_probs(truth)  # type: ignore[attr-defined]
@@ -235,7 +167,7 @@ def _sessions(
             items = items.at[j].set(item)  # noqa: PD008
             answers = answers.at[j].set(answer)  # noqa: PD008
             used = used.at[item].set(True)  # noqa: PD008
-            belief = _belief(model, items, answers, prior, belief.theta)
+            belief = laplace(model, items, answers, begin, belief.theta)
             return (items, answers, used, belief), None
 
         empty = jnp.full(length, NONE, jnp.int32)
@@ -251,6 +183,9 @@ def simulate_several(
     bank: ItemBank, theta: Any, criterion: str = "d-optimal", length: int = 30, seed: int = 0
 ) -> SeveralReport:
     """Run adaptive sessions of fixed length for subjects of several known abilities.
+
+    For any number of abilities, by the mode of the posterior. `irtcat.cat.simulate` has stopping,
+    content and exposure rules, for two or three.
 
     Args:
         bank: calibrated items of several abilities.

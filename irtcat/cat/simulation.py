@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from irtcat._checks import argument_error, check_count, finite_vector
+from irtcat._checks import ability_points, argument_error, check_count
 from irtcat._compile import jit
 from irtcat._precision import choose_precision
 from irtcat._precision import precision as in_width
@@ -19,8 +19,10 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
+from irtcat.cat._prepare_several import vector_priors
 from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
+from irtcat.cat._vectors import check_width
 from irtcat.cat.config import Config
 from irtcat.cat.engine import _start, _step, look_at
 from irtcat.cat.exposure import UPDATES, cell_of, cuts_in, eligible_items, tally, updated
@@ -70,7 +72,7 @@ def _answer(pool: Pool, config: Config, state: CatState, theta: Array) -> Array:
     """
 
     def one(item: Array) -> Array:
-        log_p = take(pool.model, jnp.maximum(item, 0)).log_probs(theta[None])  # type: ignore[attr-defined]
+        log_p = take(pool.model, jnp.maximum(item, 0)).log_probs(jnp.atleast_1d(theta))  # type: ignore[attr-defined]
         u = uniforms(state, ANSWERS, jnp.maximum(item, 0), ())
         return (u > jnp.cumsum(jnp.exp(log_p))[:-1]).sum().astype(jnp.int32)
 
@@ -209,7 +211,9 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
 
 
 def _priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
-    """Mean and SD of each subject's prior."""
+    """Mean and SD of each subject's prior; of several abilities mean and precision."""
+    if bank.model.dims > 1:
+        return vector_priors(bank, prior, n)
     given = (bank.population_mean, bank.population_sd) if prior is None else prior
     try:
         out = np.broadcast_to(np.asarray(given, float), (n, 2))
@@ -239,11 +243,13 @@ def simulate(
     subject and the item only: configurations compared under one seed see the same answers.
 
     Args:
-        bank: calibrated items of one ability.
-        theta: the subjects' true abilities.
+        bank: calibrated items of one ability, or of two or three.
+        theta: the subjects' true abilities; of several subjects x abilities.
         config: the configuration.
         seed: seed of the answers and of all rules that draw.
-        prior: mean and SD of the prior, for all or for each; by default the bank's population.
+        prior: mean and SD of the prior, for all or for each; by default the bank's population. Of
+            several abilities the means (for all, or subjects x abilities), and the SDs or the
+            covariance matrix.
         counts: exposure so far (of `calibrate_exposure`, or an earlier report's ``counts``).
         block: subjects at a time; by default 2,000 or what fits in 256 MB, and 50 where an
             exposure rule goes by the counts so far (a rate then exceeds its maximum by at most
@@ -263,7 +269,7 @@ def simulate(
         >>> report.n_items.tolist(), report.theta.shape
         ([10, 10, 10], (3,))
     """
-    truth = finite_vector("theta", theta)
+    truth = ability_points(theta, bank.model.dims)
     check_count("seed", seed, 0)
     dtype = choose_precision(precision, len(truth) * bank.n_items)
     pool = prepare(bank, config, dtype)
@@ -272,6 +278,8 @@ def simulate(
     plan = _Plan(len(truth), _block_size(pool, config, len(truth), block), _simulated, tick)
     with in_width(dtype) as width:
         priors = _priors(bank, prior, len(truth))
+        if pool.dims > 1:
+            check_width(pool.nodes, priors)
         kept, after = plan.run(pool, config, priors, None, truth.astype(width), seed)
     return _report(bank, config, pool, kept, after, truth, priors, None)
 
@@ -292,7 +300,7 @@ def replay(
     An item that a subject did not answer is not asked of it.
 
     Args:
-        bank: calibrated items of one ability.
+        bank: calibrated items of one ability, or of two or three.
         responses: who answered what; its items must include the bank's.
         config: the configuration.
         seed: seed of the rules that draw.
@@ -330,6 +338,8 @@ def replay(
     with in_width(dtype):
         priors = _priors(bank, prior, len(values))
         seen = None if matched.observed.all() else matched.observed
+        if pool.dims > 1:
+            check_width(pool.nodes, priors)
         kept, after = plan.run(pool, config, priors, seen, values, seed)
     truth = np.asarray(score(bank, matched).theta)
     return _report(bank, config, pool, kept, after, truth, priors, matched)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 from scipy.special import ndtri
 
-from irtcat._checks import argument_error, check_count, check_interval, check_positive
+from irtcat._checks import argument_error, check_choice, check_count, check_interval, check_positive
 from irtcat.cat._parts import Part, as_part, part
 from irtcat.cat._state import Look
 from irtcat.cat.estimators import answered_terms
@@ -38,10 +38,20 @@ def length(look: Look, *, at: int = 30) -> Array:
     return look.state.scored >= at
 
 
-def se(look: Look, *, below: float = 0.3) -> Array:
-    """The standard error is at most ``below``."""
-    check_positive("below", below)
-    return look.se <= below
+def se(look: Look, *, below: Any = 0.3, of: str = "every") -> Array:
+    """The standard error is at most ``below``.
+
+    Of several abilities that of every one (``below`` may be a number for each), or with
+    ``of="mean"`` their mean.
+    """
+    check_choice("of", of, ("every", "mean"))
+    limits = below if isinstance(below, tuple) else (below,)
+    for limit in limits:
+        check_positive("below", limit)
+    if len(limits) not in ((1, look.pool.dims) if of == "every" else (1,)):
+        raise argument_error("below", "one number, or with every SE one for each ability", below)
+    own = look.se.mean() if of == "mean" else look.se
+    return (own <= (jnp.asarray(below, own.dtype) if isinstance(below, tuple) else below)).all()
 
 
 def pser(look: Look, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03) -> Array:
@@ -252,13 +262,16 @@ def stops(look: Look, rule: Part) -> tuple[Array, Array]:
     return over, jnp.argmax(jnp.stack(fired)) + 1
 
 
-ATOM = re.compile(r"\s*(n|se|seconds|score-width|information)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
+ATOM = re.compile(
+    r"\s*(n|se|mean-se|seconds|score-width|information)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*"
+)
 
 
 def parse_stopping(text: str) -> Part:
     """A stopping rule from words: conditions on n, se, score-width, information, seconds.
 
-    ``and`` binds before ``or``; no brackets.
+    Of several abilities ``se`` is that of every one and ``mean-se`` their mean. ``and`` binds
+    before ``or``; no brackets.
 
     Raises:
         InputError: for text that is not of this kind.
@@ -285,4 +298,6 @@ def _atom(condition: str, text: str) -> Part:
         return part("length", at=int(value))
     if name == "seconds":
         return part("time", seconds=value)
+    if name == "mean-se":
+        return part("se", below=value, of="mean")
     return part(name, below=value)

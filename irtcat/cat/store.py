@@ -177,7 +177,7 @@ class Store:
         config: Config,
         session_id: str | None = None,
         seed: int | None = None,
-        prior: tuple[float, float] | None = None,
+        prior: Any = None,
         subject: str = "",
         counts: Counts | None = None,
         pool: Pool | None = None,
@@ -189,7 +189,7 @@ class Store:
             config: the configuration.
             session_id: its id; a random one by default.
             seed: seed of its randomness; drawn by default.
-            prior: mean and SD of this subject's prior; by default the bank's population.
+            prior: mean and SD of this subject's prior, as for `Session.begin`.
             subject: who is tested.
             counts: exposure so far; by default, where the exposure rule goes by them, those of
                 the store's sessions with the same bank and configuration.

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 CRITERIA_HELP = (
     "mfi, mlwi, mpwi, kl, klp, kl-interval, gdi, gdip, mei, mei-fisher, mepv, mepv-plug-in, "
     "mutual-information, bopt, thopt, a-stratified, progressive, proportional, random, "
-    "sequential or score-optimal"
+    "sequential, score-optimal, d-optimal, t-optimal or a-optimal"
 )
 
-Criterion = Annotated[str | None, typer.Option(help=f"{CRITERIA_HELP}; by default mfi.")]
+Criterion = Annotated[
+    str | None,
+    typer.Option(help=f"{CRITERIA_HELP}; by default mfi; of several abilities name one."),
+]
 Stop = Annotated[
     str | None,
     typer.Option("--stop", help='Such as "se<0.3 or n>=30"; by default after 30 items.'),

@@ -109,6 +109,8 @@ def answer(
 
 def status(session: Name, store: StoreFile, as_json: arguments.Json = False) -> None:
     """Print what is known: estimate, answers, what is asked."""
+    import numpy as np
+
     from irtcat.cat import Store
 
     use_compilation_cache()
@@ -118,7 +120,8 @@ def status(session: Name, store: StoreFile, as_json: arguments.Json = False) -> 
         _say(resumed, as_json, {**resumed.estimate(), "answers": records(table)})
         if not as_json:
             known = resumed.estimate()
-            print(f"theta {known['theta']:.3f} (SE {known['se']:.3f}), ", end="")
+            pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
+            print(f"theta {', '.join(f'{t:.3f} (SE {s:.3f})' for t, s in pairs)}, ", end="")
             print(f"score {known['score']:.3f} (SD {known['score_sd']:.3f})")
             show(table)
 

@@ -44,13 +44,13 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
 ) -> None:
     """Try an adaptive test out on simulated or real subjects."""
-    import numpy as np
     import pandas as pd
 
     import irtcat
     from irtcat._checks import InputError
     from irtcat.cat import replay
     from irtcat.cat import simulate as run
+    from irtcat.cat._prepare_several import drawn_abilities
 
     rules = adaptive.read_config(
         config, criterion, stop, estimator, exposure, max_items, min_items, batch
@@ -70,8 +70,7 @@ def command(
                 how = arguments.Reading(format, subject, item, response, duplicates)
                 report = replay(loaded, arguments.read(responses, how), rules, seed, tick=told)
             else:
-                drawn = np.random.default_rng(seed).normal(size=n)
-                theta = loaded.population_mean + loaded.population_sd * drawn
+                theta = drawn_abilities(loaded, n, seed)
                 report = run(loaded, theta, rules, seed, tick=told)
         tables = {
             "sessions": report.to_frame(),

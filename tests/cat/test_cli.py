@@ -145,3 +145,27 @@ def test_words():
     assert set(re.split(r", | or ", CRITERIA_HELP)) == set(CRITERIA)
     assert read_part("--exposure", "randomesque:k=5") == {"name": "randomesque", "k": 5}
     assert read_part("--exposure", "restricted:rate=0.2")["rate"] == 0.2
+
+
+def test_several_abilities(call, tmp_path):
+    """Served by both commands; rules for one ability are refused in one sentence, no file made."""
+    slopes = [[1.5, 0.0], [0.0, 1.5], [1.0, 1.0], [1.2, 0.3], [0.3, 1.2], [0.8, 0.8]]
+    ItemBank.from_slopes(slopes, correlations=[[1, 0.5], [0.5, 1]]).save("two.npz")
+    refused = call("start", "two.npz", "--store", "s.db", code=1)
+    assert "for a bank of 2 abilities. Got 'mfi'." in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("s.db*"))
+    rules = ("--criterion", "d-optimal", "--stop", "se<0.2 or n>=3")
+    call("start", "two.npz", "--id", "a", *rules, "--store", "s.db")
+    at = json.loads(call("next", "a", "--why", "--store", "s.db", "--json").stdout)
+    call("answer", "a", at["asked"][0], 1, "--store", "s.db")
+    known = json.loads(call("status", "a", "--store", "s.db", "--json").stdout)
+    assert len(known["theta"]) == len(known["se"]) == 2
+    assert "theta_2" in known["answers"][0]
+    assert call("status", "a", "--store", "s.db").stdout.count("(SE ") == 2
+    line = ["simulate", "two.npz", "--n", "20", *rules, "--json"]
+    done = CliRunner().invoke(app, line)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["ended_by"]["length"] == 20
+    assert {"rmse_1", "rmse_2"} <= set(told["summary"])

@@ -1,0 +1,197 @@
+"""Several abilities: information matrices, values of items by them, beliefs, priors and grids.
+
+Functions of arrays only, below the engine: the pool and the rules are made of them.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat._checks import argument_error
+from irtcat._types import FloatArray
+from irtcat.models import ItemModel, take
+
+__all__ = [
+    "COARSEST",
+    "Belief",
+    "a_value",
+    "check_width",
+    "d_value",
+    "information_matrices",
+    "laplace",
+    "plain_prior",
+    "prior_rows",
+    "t_value",
+]
+
+COARSEST = 2.0
+"""Posterior SDs between two nodes at most: the trapezoid rule is then right to one in a hundred."""
+
+SCORING_STEPS = 25
+HALVINGS = 6
+
+Values = Float[Array, " items"]
+Matrices = Float[Array, "items dims dims"]
+
+
+class Belief(NamedTuple):
+    """What is believed of several abilities.
+
+    Attributes:
+        theta: mode of the posterior (of sessions by "eap" its mean).
+        precision: inverse of its covariance.
+    """
+
+    theta: Float[Array, " dims"]
+    precision: Float[Array, "dims dims"]
+
+
+def d_value(belief: Belief, information: Matrices) -> Values:
+    """Gain in the log-determinant of the precision: ``ln det(L + I_i) - ln det L``.
+
+    References:
+        Segall (1996), Psychometrika 61, 331-354, eq. 18.
+    """
+    after = jnp.linalg.slogdet(belief.precision + information)[1]
+    return after - jnp.linalg.slogdet(belief.precision)[1]
+
+
+def t_value(belief: Belief, information: Matrices) -> Values:
+    """Trace of the item's information: ``tr I_i``.
+
+    References:
+        Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
+    """
+    return jnp.trace(information, axis1=1, axis2=2)
+
+
+def a_value(belief: Belief, information: Matrices) -> Values:
+    """Reduction of the sum of the variances: ``tr L^-1 - tr (L + I_i)^-1``.
+
+    References:
+        Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
+    """
+    after = jnp.linalg.inv(belief.precision + information)
+    return jnp.trace(jnp.linalg.inv(belief.precision)) - jnp.trace(after, axis1=1, axis2=2)
+
+
+def information_matrices(model: ItemModel, theta: Float[Array, " dims"]) -> Matrices:
+    """Information matrices of items at one ability vector."""
+
+    def one(item: ItemModel) -> Array:
+        slope = jax.jacfwd(lambda at: item.natural(at)[1:])(theta)
+        return slope.T @ item.variance(theta) @ slope
+
+    return jax.vmap(one)(model)
+
+
+def laplace(model: ItemModel, items: Array, answers: Array, prior: Belief, start: Array) -> Belief:
+    """Mode and precision after answers, by Fisher scoring with halved steps.
+
+    Args:
+        model: the items.
+        items: positions of the items answered; negative for none.
+        answers: their category codes; negative for none.
+        prior: mean and precision before.
+        start: where to begin.
+    """
+    own = take(model, jnp.maximum(items, 0))
+    seen = (items >= 0) & (answers >= 0)
+    code = jnp.maximum(answers, 0)[:, None]
+
+    def objective(theta: Array) -> Array:
+        log_p = jax.vmap(lambda item: item.log_probs(theta))(own)
+        chosen = jnp.take_along_axis(log_p, code, axis=1)[:, 0]
+        away = theta - prior.theta
+        return jnp.where(seen, chosen, 0).sum() - 0.5 * away @ prior.precision @ away
+
+    def curvature(theta: Array) -> Array:
+        known = jnp.where(seen[:, None, None], information_matrices(own, theta), 0)
+        return prior.precision + known.sum(axis=0)
+
+    sizes = 0.5 ** jnp.arange(HALVINGS, dtype=start.dtype)
+
+    def move(_: Any, theta: Array) -> Array:
+        step = jnp.linalg.solve(curvature(theta), jax.grad(objective)(theta))
+        tried = theta + sizes[:, None] * step
+        values = jax.vmap(objective)(tried)
+        best = jnp.argmax(values)
+        return jnp.where(values[best] >= objective(theta), tried[best], theta)
+
+    theta = jax.lax.fori_loop(0, SCORING_STEPS, move, start)
+    return Belief(theta, curvature(theta))
+
+
+def plain_prior(prior: Any, dims: int) -> tuple[FloatArray, FloatArray]:
+    """Mean and covariance of a prior of several abilities.
+
+    Args:
+        prior: mean (a number for all abilities, or one each), and their SD (likewise) or the
+            covariance matrix.
+        dims: number of abilities.
+
+    Raises:
+        InputError: for shapes that do not fit, or a covariance that is none.
+
+    Example:
+        >>> mean, covariance = plain_prior((0.0, [1.0, 2.0]), 2)
+        >>> mean.tolist(), covariance.tolist()
+        ([0.0, 0.0], [[1.0, 0.0], [0.0, 4.0]])
+    """
+    must = f"(mean, SD or covariance matrix) of {dims} abilities, the covariance positive definite"
+    try:
+        given, spread = prior
+        mean = np.broadcast_to(np.asarray(given, float), (dims,)).copy()
+        spread = np.asarray(spread, float)
+        if spread.ndim < 2:
+            sd = np.broadcast_to(spread, (dims,))
+            covariance = np.diag(np.where(sd > 0, sd**2, np.nan))
+        else:
+            covariance = np.broadcast_to(spread, (dims, dims)).copy()
+    except (TypeError, ValueError):
+        raise argument_error("prior", must, prior) from None
+    fits = np.isfinite(mean).all() and np.isfinite(covariance).all()
+    fits = fits and spread.shape in ((), (1,), (dims,), (dims, dims))
+    if not fits or not np.allclose(covariance, covariance.T) or not _is_positive(covariance):
+        raise argument_error("prior", must, prior)
+    return mean, covariance
+
+
+def _is_positive(matrix: FloatArray) -> bool:
+    """Whether a symmetric matrix is positive definite, and not only by rounding."""
+    values = np.linalg.eigvalsh(matrix)
+    return bool(values[0] > 1e-12 * values[-1])
+
+
+def check_width(nodes: Any, rows: FloatArray) -> None:
+    """Raise where a prior of several abilities is too narrow for the grid.
+
+    Args:
+        nodes: the grid, nodes x dims.
+        rows: priors as `prior_rows` gives them, one or (first axis) many.
+    """
+    step = float(nodes[1, -1] - nodes[0, -1])
+    precisions = np.diagonal(rows[..., 1:, :], axis1=-2, axis2=-1)
+    narrowest = float(1 / np.sqrt(precisions.max()))
+    if step > COARSEST * narrowest:
+        must = f"no narrower, the other abilities known, than half of {step:.2g}, the grid's step"
+        raise argument_error("prior", must, f"an SD of {narrowest:.2g}", "Set more nodes.")
+
+
+def prior_rows(prior: Any, dims: int) -> FloatArray:
+    """A prior as the engine keeps it: mean and SD; of several abilities mean, and precision.
+
+    Args:
+        prior: as for `plain_prior`; of one ability mean and SD.
+        dims: number of abilities.
+
+    Returns:
+        Two numbers; of several abilities (1 + dims) x dims, the mean in the first row.
+    """
+    if dims == 1:
+        return np.asarray(prior, float)
+    mean, covariance = plain_prior(prior, dims)
+    return np.vstack([mean, np.linalg.inv(covariance)])
