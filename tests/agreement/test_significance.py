@@ -235,4 +235,4 @@ def test_matrices_refused(data, options, words):
 
 def test_a_seed_below_zero_is_refused():
     with pytest.raises(InputError, match="`seed`"):
-        bootstrap_interval(np.mean, [1.0, 2.0], seed=-1)
+        agreement.bootstrap_interval(np.mean, [1.0, 2.0], seed=-1)

@@ -263,9 +263,9 @@ def test_an_item_all_of_a_group_got_right_spoils_nothing():
     X[here, 2], gap[here, 2] = 1, np.nan
     found = find_dif(Responses.from_array(X.astype(int)), labels)
     assert found.converged
-    assert found.items.loc["i3", "flags"] == "constant in group a"
-    assert found.items["dif"].tolist() == [True, *[False] * 5]
-    left_out = find_dif(Responses.from_array(gap), labels).items
+    assert found.table.loc["i3", "flags"] == "constant in group a"
+    assert found.table["dif"].tolist() == [True, *[False] * 5]
+    left_out = find_dif(Responses.from_array(gap), labels).table
     columns = ["statistic", "p", "unsigned"]
-    np.testing.assert_allclose(found.items[columns], left_out[columns], rtol=1e-6)
+    np.testing.assert_allclose(found.table[columns], left_out[columns], rtol=1e-6)
     assert found.population["sd"].between(0.5, 2).all()
