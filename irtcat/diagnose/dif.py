@@ -217,7 +217,8 @@ def find_dif(
         nothing of that group's abilities; where all items differ two are kept as anchors all the
         same; items with fewer than 10 of an answer in a group are tested and flagged
         "few answers": the chi-squared distribution is then rough. A statistic may be a little
-        below 0 for models with priors (3PL), whose fits do not maximise the likelihood itself; p is then 1.
+        below 0 for models with priors (3PL), whose fits do not maximise the likelihood itself; p
+        is then 1.
 
     Raises:
         InputError: for groups or anchors that cannot be used, fractions, or no item to test.
