@@ -84,6 +84,7 @@ def bootstrap_interval(
     """
     check_interval("interval", interval)
     check_count("resamples", resamples, 2)
+    check_count("seed", seed, 0)
     check_choice("method", method, ("percentile", "bca"))
     rows = [_rows(part) for part in data]
     n = {len(part) for part in rows}

@@ -1,5 +1,6 @@
 """``irtcat scale``."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +69,8 @@ def command(
         raise InputError(f"{out}: this is a file. Give the name of a folder.")
     if not out.exists() and not out.parent.is_dir():
         raise InputError(f"{out}: the folder {out.parent} does not exist. Make it first.")
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise InputError(f"{out}: this folder cannot be written to.")
     if figures:
         plot.check_figure_path("figure.png")
     use_compilation_cache()
@@ -102,13 +105,13 @@ def command(
 def _draw(found: "Scales", out: Path) -> list[Path]:
     """The figures of each scale."""
     from irtcat import plot
-    from irtcat.scale import file_name
+    from irtcat.scale import file_names
 
-    written = []
+    written, stems = [], file_names(found.scales)
     for name, scale in found.scales.items():
         if scale.bank is None:
             continue
-        stem = file_name(name)
+        stem = stems[name]
         retained = scale.curves[scale.curves["status"] == "retained"]
         removed = scale.curves[scale.curves["status"] == "removed"]
         figures = {

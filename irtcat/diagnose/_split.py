@@ -18,7 +18,7 @@ from irtcat.fitting._groups import Grouping
 from irtcat.models import column_names, expected_responses, free_parameters
 from irtcat.responses import Responses
 
-__all__ = ["SplitFits", "item_effects", "item_tables", "wald", "why_untested"]
+__all__ = ["SplitFits", "item_effects", "item_tables", "told_apart", "wald", "why_untested"]
 
 AREA_SDS = 6.0
 NODES = 241
@@ -56,6 +56,20 @@ def why_untested(responses: Responses, grouping: Grouping) -> list[str]:
         else:
             out.append("")
     return out
+
+
+def told_apart(responses: Responses, grouping: Grouping) -> Responses:
+    """The responses without those to an item that all of a group answered alike.
+
+    Were such an item held equal in all groups, it could fit by a population without bounds.
+    """
+    values = np.asarray(responses.values).copy()
+    for column in values.T:  # views: written to
+        for g in range(len(grouping.labels)):
+            own = grouping.codes == g
+            if len(set(np.unique(column[own]).tolist()) - {-1}) == 1:
+                column[own] = -1
+    return replace(responses, values=values)
 
 
 @dataclass

@@ -181,11 +181,13 @@ def _errors(tables: FloatArray, h: FloatArray, k: FloatArray, r: FloatArray) -> 
     influence on t) / E[(d log p / dr)^2]; the thresholds' densities cancel.
     """
     p, slope = _probabilities(h, k, r)
-    score = slope / p
+    share = tables / tables.sum(axis=(1, 2), keepdims=True)
+    # A category that does not occur has no width: its score would be rounding over rounding.
+    used = (share.sum(axis=2) > 0)[:, :, None] & (share.sum(axis=1) > 0)[:, None, :]
+    score = np.where(used, slope / p, 0.0)
     information = (slope * score).sum(axis=(1, 2))
     root = np.sqrt((1 - r) * (1 + r))[:, None, None]
     influence = score
-    share = tables / tables.sum(axis=(1, 2), keepdims=True)
     for axis, own, other in ((1, h, k), (2, k, h)):
         cut, edge = own[:, 1:-1, None], other[:, None, :]
         band = np.diff(ndtr((edge - r[:, None, None] * cut) / root), axis=2)

@@ -10,7 +10,14 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
 from irtcat._matrix import positions
 from irtcat.agreement import benjamini_hochberg, holm
-from irtcat.diagnose._split import SplitFits, item_effects, item_tables, wald, why_untested
+from irtcat.diagnose._split import (
+    SplitFits,
+    item_effects,
+    item_tables,
+    told_apart,
+    wald,
+    why_untested,
+)
 from irtcat.fitting._groups import check_groups
 from irtcat.responses import Responses
 
@@ -206,11 +213,12 @@ def find_dif(
             model only would spoil the test.
 
     Returns:
-        The tests. Items with one answer alone (in a group) are not tested and flagged;
-            where all items differ two are kept as anchors all the same; items with
-        fewer than 10 of an answer in a group are tested and flagged "few answers": the
-        chi-squared distribution is then rough. A statistic may be a little below 0 for models
-        with priors (3PL), whose fits do not maximise the likelihood itself; p is then 1.
+        The tests. Items with one answer alone (in a group) are not tested and flagged, and tell
+        nothing of that group's abilities; where all items differ two are kept as anchors all the
+        same; items with fewer than 10 of an answer in a group are tested and flagged
+        "few answers": the chi-squared distribution is then rough. A statistic may be a little
+        below 0 for models with priors (3PL), whose fits do not maximise the likelihood itself; p
+        is then 1.
 
     Raises:
         InputError: for groups or anchors that cannot be used, fractions, or no item to test.
@@ -245,7 +253,8 @@ def find_dif(
     at = {j: place for place, j in enumerate(kept)}
     given = {"weak_priors": False, "precision": "float64", **options}
     errors = "full" if method == "wald" else "none"
-    fits = SplitFits(responses.subset(items=kept), grouping, model, given, errors)
+    usable = told_apart(responses, grouping).subset(items=kept)
+    fits = SplitFits(usable, grouping, model, given, errors)
     adjust = CORRECTIONS[correction]
     n_usable = sum(not reason for reason in why)
     plan = _Plan(fits, [at[j] for j in tested], n_usable, method, adjust, alpha, progress)

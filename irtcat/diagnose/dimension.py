@@ -117,6 +117,7 @@ def parallel_analysis(
         Measurement 55, 377-393 (percentiles).
     """
     check_count("n", n)
+    check_count("seed", seed, least=0)
     if not 0 < percentile < 100:
         raise argument_error("percentile", "between 0 and 100", percentile)
     _, kind = check_codes(responses, kind)

@@ -1,7 +1,7 @@
 """From responses to evaluation scales: fit, diagnose, drop, refit, and a record of decisions."""
 
 from irtcat.scale._build import build
-from irtcat.scale._result import Scale, Scales, file_name
+from irtcat.scale._result import Scale, Scales, file_name, file_names
 from irtcat.scale._rules import COLUMNS, Rules
 
-__all__ = ["COLUMNS", "Rules", "Scale", "Scales", "build", "file_name"]
+__all__ = ["COLUMNS", "Rules", "Scale", "Scales", "build", "file_name", "file_names"]

@@ -1,5 +1,6 @@
 """Refitting with fewer and fewer items without compiling for every number of them."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,14 @@ import numpy as np
 from irtcat._types import BoolArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import Fit, fit
+from irtcat.models import ThreePL, TwoPL
 from irtcat.responses import Responses
 
-__all__ = ["Calibrator", "one_model"]
+__all__ = ["Calibrator", "as_three_pl", "one_model"]
 
 LOG_2 = float(np.log(2.0))
+NO_GUESSING = -30.0
+"""Logit of an asymptote that is none."""
 
 
 class Calibrator:
@@ -43,12 +47,19 @@ class Calibrator:
             X = X if responses.is_fractional else np.where(X < 0, -1, X)
             self._filled = Responses.from_array(X, responses.subject_ids, names)
 
-    def fit(self, kept: BoolArray, guessing: BoolArray, errors: str = "none") -> tuple[Fit, float]:
+    def fit(
+        self,
+        kept: BoolArray,
+        guessing: BoolArray,
+        errors: str = "none",
+        tolerance: float | None = None,
+    ) -> tuple[Fit, float]:
         """The calibration of the kept items, and its log-likelihood without the others'."""
         if not self.right_wrong:
             found = fit(
-                self.responses.subset(items=np.flatnonzero(kept)), "graded", standard_errors=errors
-            )
+                self.responses.subset(items=np.flatnonzero(kept)), "graded",
+                standard_errors=errors, tolerance=tolerance,
+            )  # fmt: skip
             return found, found.log_likelihood
         names = [str(name) for name in self._filled.item_ids]
         out = np.ones(len(names), bool)
@@ -61,15 +72,42 @@ class Calibrator:
             zero |= {"slope": idle, "intercept": idle}
         found = fit(
             self._filled, "3pl", fixed=zero, priors={"c": None}, standard_errors=errors,
-            precision="float64",
+            precision="float64", tolerance=tolerance,
         )  # fmt: skip
         idle_answers = self._filled.observed[:, out].sum()
         return found, found.log_likelihood + LOG_2 * float(idle_answers)
+
+    def beside(self, bank: ItemBank, names: list[str]) -> ItemBank:
+        """Items without guessing, calibrated on the scale of a bank of others of the table."""
+        if not self.right_wrong:
+            data = self.responses.subset(items=[*bank.item_ids.astype(str), *names])
+            return fit(data, "graded", anchors=bank, standard_errors="none").bank.subset(names)
+        anchors = as_three_pl(bank)
+        others = set(self._filled.item_ids.astype(str)) - set(bank.item_ids.astype(str))
+        idle = dict.fromkeys(sorted(others - set(names)), 0.0)
+        zero = {"c": dict.fromkeys(sorted(others), 0.0)}
+        zero |= {"slope": idle, "intercept": idle} if idle else {}
+        found = fit(
+            self._filled, "3pl", anchors=anchors, fixed=zero, priors={"c": None},
+            standard_errors="none", precision="float64",
+        ).bank.subset(names)  # fmt: skip
+        params = np.asarray(found.parameters(), float)
+        return replace(found, model=TwoPL(params[:, 0], params[:, 1]))
 
     def bank(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
         """The kept items, calibrated, with standard errors; whether the fit converged."""
         found, _ = self.fit(kept, guessing, errors="block")
         return found.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)]), found.converged
+
+
+def as_three_pl(bank: ItemBank) -> ItemBank:
+    """Items of the 2PL, the 3PL or both, all as 3PL ones, without the errors of the estimates."""
+    frame = bank.to_frame()
+    a, b = (frame[name].to_numpy(float) for name in ("a", "b"))
+    c = frame["c"].fillna(0).to_numpy(float) if "c" in frame else np.zeros(len(a))
+    with np.errstate(divide="ignore"):
+        model = ThreePL(a, -a * b, np.maximum(np.log(c / (1 - c)), NO_GUESSING))
+    return ItemBank(model, bank.item_ids, bank.population_mean, bank.population_sd)
 
 
 def one_model(responses: Responses, guessing: BoolArray) -> Fit:

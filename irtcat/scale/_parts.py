@@ -1,6 +1,6 @@
 """Which items go into which scale: by the factors that were found, or by groups that are given."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,8 @@ class Split(NamedTuple):
 
     Attributes:
         parts: name of the scale -> positions of its items.
-        n_factors: how many factors the parallel analysis found; None where it was not run.
+        n_factors: how many factors the parallel analysis found or were asked for; None where
+            there are too few items to look for any.
         analysis: the parallel analysis, or None.
         loadings: rotated loadings, where there are several factors; or None.
         how: "factors", "groups" or "one".
@@ -35,7 +36,7 @@ class Split(NamedTuple):
 
 
 def item_labels(responses: Responses, groups: Any) -> np.ndarray:
-    """The group of each item, as text; None stands for no group.
+    """The group of each item, as text; None (of NaN and blank labels) stands for no group.
 
     Args:
         responses: with the items' metadata, where ``groups`` names a column of it.
@@ -51,16 +52,29 @@ def item_labels(responses: Responses, groups: Any) -> np.ndarray:
             raise argument_error("groups", f"a column of the items' metadata ({have})", groups)
         values = responses.items[groups].tolist()
     elif isinstance(groups, (Mapping, pd.Series)):
-        table = {str(name): label for name, label in dict(groups).items()}
+        pairs = [(str(name), label) for name, label in groups.items()]
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise argument_error("groups", "one label for each item", f"several for {twice!r}")
         unknown = [name for name in table if name not in set(ids)]
         if unknown:
             raise argument_error("groups", "a mapping of items of the responses", unknown[0])
         values = [table.get(name) for name in ids]
     else:
+        if not isinstance(groups, Iterable):
+            must = "a column of the items' metadata, a mapping by item id, or a label for each item"
+            raise argument_error("groups", must, groups)
         values = list(groups)
         if len(values) != len(ids):
             raise argument_error("groups", f"one label for each of {len(ids)} items", len(values))
-    labels = np.array([None if pd.isna(v) else str(v) for v in values], dtype=object)
+    nested = [v for v in values if np.ndim(v) > 0]
+    if nested:
+        raise argument_error("groups", "such that each item has one label", nested[0])
+    labels = np.array(
+        [None if pd.isna(v) else str(v).strip() or None for v in values], dtype=object
+    )
     if all(label is None for label in labels):
         raise argument_error("groups", "such that an item has one", "none")
     return labels
@@ -93,6 +107,9 @@ def split_items(
             for label in dict.fromkeys(labels[usable])
             if label is not None
         }
+        if not parts:
+            must = "such that an item that not everyone answers alike has one"
+            raise argument_error("groups", must, "none")
         for item in usable[[labels[j] is None for j in usable]]:
             name = str(responses.item_ids[item])
             record.add("", 0, name, "group", np.nan, np.nan, np.nan, "none given", "drop")

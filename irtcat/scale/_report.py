@@ -19,7 +19,7 @@ def report(scales: "Scales") -> str:
         f"{kept} of {items} items were retained, on the answers of {scales.n_subjects} subjects.",
         "",
     ]
-    lines += [_factor_text(scales), ""]
+    lines += [*_before(scales), _factor_text(scales), ""]
     table = scales.to_frame().reset_index()
     columns = ["scale", "items", "retained", "with_guessing", "a_min", "a_max", "b_min", "b_max"]
     columns += [c for c in ("reliability_marginal", "rmsea") if c in table]
@@ -31,6 +31,17 @@ def report(scales: "Scales") -> str:
     return "\n".join(lines)
 
 
+def _before(scales: "Scales") -> list[str]:
+    """Items that came into no scale."""
+    own = scales.decisions[
+        (scales.decisions["scale"] == "") & (scales.decisions["action"] == "drop")
+    ]
+    if not len(own):
+        return []
+    shown = own[["item", "statistic", "criterion"]]
+    return [f"{len(own)} more items were left out before:", "", *markdown(shown), ""]
+
+
 def _factor_text(scales: "Scales") -> str:
     how = {
         "groups": "The items were split by the groups given.",
@@ -40,6 +51,8 @@ def _factor_text(scales: "Scales") -> str:
     if scales.n_factors is None:
         return how
     plural = "factor" if scales.n_factors == 1 else "factors"
+    if scales.eigenvalues is None:
+        return f"{scales.n_factors} {plural} asked for, without parallel analysis. {how}"
     return f"Parallel analysis of the correlations finds {scales.n_factors} {plural}. {how}"
 
 
@@ -92,7 +105,7 @@ def markdown(table: pd.DataFrame) -> list[str]:
     def text(value: object) -> str:
         if isinstance(value, float):
             return "" if value != value else f"{value:.3f}".rstrip("0").rstrip(".")
-        return str(value).replace("|", "\\|")
+        return " ".join(str(value).replace("|", "\\|").split())
 
     head = "| " + " | ".join(map(str, table.columns)) + " |"
     rule = "|" + " --- |" * table.shape[1]

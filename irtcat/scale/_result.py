@@ -1,12 +1,13 @@
 """What the pipeline returns: scales, each with its bank and the evidence for it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from irtcat._checks import argument_error, check_choice
+from irtcat._checks import InputError, argument_error, check_choice
 from irtcat._files import replacing
 from irtcat.bank import ItemBank
 from irtcat.diagnose import ModelFit
@@ -15,7 +16,10 @@ from irtcat.scale._report import report
 from irtcat.scale._rules import Rules
 from irtcat.scoring import Ability, score
 
-__all__ = ["Scale", "Scales"]
+__all__ = ["Scale", "Scales", "file_name", "file_names"]
+
+
+MOST_LETTERS = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +32,8 @@ class Scale:
         status: "ok", or why there is no scale, or what is to be said of it.
         items: one row per item of the part: status (retained or removed), round and reason of
             removal, n, proportion_correct, model, the parameters on the final scale (of removed
-            items by calibrating them on it), communality, s_x2, df, p, flags.
+            items by calibrating them on it), communality, flags (of the calibration), s_x2, df, p,
+            p_holm.
         factors: one- and two-factor models compared; None where that was skipped.
         guessing: test of c = 0 of each item.
         fit: M2 (or C2) of the final calibration; None where it cannot be had.
@@ -87,7 +92,7 @@ class Scales:
             action (drop, keep c, flag, refuse, assign, note).
         eigenvalues: of the parallel analysis; None where it was not run.
         loadings: rotated loadings, where items were split by factors.
-        n_factors: how many factors were found; None where that was not asked.
+        n_factors: how many factors were found or asked for; None where there were too few items.
         split: "groups", "factors" or "one".
         rules: the thresholds.
         n_subjects: subjects with an answer.
@@ -127,12 +132,15 @@ class Scales:
         Returns:
             The files: report.md, decisions.csv, items.csv, scales.csv, and for each scale NAME its
             bank NAME.npz, NAME_information.csv, NAME_curves.csv, NAME_abilities.csv and
-            NAME_guessing.csv.
+            NAME_guessing.csv, where NAME is as `file_names` makes it of the scale's name.
         """
         folder = Path(folder)
         if folder.exists() and not folder.is_dir():
             raise argument_error("folder", "a folder", str(folder))
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be made ({error.strerror or error}).") from None
         tables: dict[str, pd.DataFrame] = {
             "decisions": self.decisions,
             "items": self.items().reset_index(),
@@ -143,8 +151,9 @@ class Scales:
         if self.loadings is not None:
             tables["loadings"] = self.loadings.reset_index()
         written = []
+        stems = file_names(self.scales)
         for name, scale in self.scales.items():
-            stem = file_name(name)
+            stem = stems[name]
             for what in ("information", "curves", "abilities", "guessing"):
                 table = getattr(scale, what)
                 if len(table):
@@ -169,7 +178,27 @@ class Scales:
 def file_name(name: str) -> str:
     """A scale's name as the beginning of file names."""
     kept = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
-    return kept.strip("_") or "scale"
+    return kept.strip("_")[:MOST_LETTERS] or "scale"
+
+
+def file_names(names: Iterable[str]) -> dict[str, str]:
+    """The beginnings of file names of several scales, all different also in capitals alone.
+
+    Example:
+        >>> file_names(["a/b", "a_b", "A b"])
+        {'a/b': 'a_b', 'a_b': 'a_b_2', 'A b': 'A_b_3'}
+    """
+    out: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        first = stem = file_name(name)
+        number = 1
+        while stem.casefold() in taken:
+            number += 1
+            stem = f"{first}_{number}"
+        taken.add(stem.casefold())
+        out[name] = stem
+    return out
 
 
 def _write(path: Path, text: str) -> Path:

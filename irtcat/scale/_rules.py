@@ -1,6 +1,7 @@
 """The thresholds of the scale pipeline, and the record of what was decided by them."""
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import pandas as pd
@@ -37,7 +38,8 @@ class Rules:
     def __post_init__(self) -> None:
         for name in SHARES:
             value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and 0 <= value < 1):
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not (number and 0 <= value < 1):
                 raise argument_error(name, "at least 0 and below 1", value)
         check_count("least_items", self.least_items, 3)
         check_count("max_rounds", self.max_rounds, 1)

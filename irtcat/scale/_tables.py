@@ -15,9 +15,9 @@ from irtcat.diagnose import (
     omega,
     s_x2,
 )
-from irtcat.fitting import fit
 from irtcat.information import test_information
 from irtcat.responses import Responses
+from irtcat.scale._calibrator import Calibrator
 from irtcat.scale._rounds import communality
 from irtcat.scoring import Ability, score
 
@@ -35,30 +35,11 @@ GRID = np.round(np.linspace(-4, 4, 81), 10)
 POINTS = 25
 
 
-def on_scale(bank: ItemBank, responses: Responses, removed: list[str]) -> ItemBank | None:
+def on_scale(calibrator: Calibrator, bank: ItemBank, removed: list[str]) -> ItemBank | None:
     """Removed items calibrated on the finished scale; None where that cannot be done."""
-    usable = [
-        name for name in removed
-        if np.ptp(_answers(responses, name)) > 0
-    ]  # fmt: skip
-    if not usable:
-        return None
-    plain = "graded" if responses.n_categories != 2 else "2pl"
-    wanted = [str(name) for name in bank.item_ids] + usable
-    data = responses.subset(items=wanted)
-    anchors = bank
-    if bank.model.key != plain:  # a mixed bank's 3PL items: their curve is what counts here
-        plain = "3pl"
-        if bank.model.key != "3pl":
-            frame = bank.to_frame()
-            anchors = ItemBank.from_parameters(
-                a=frame["a"].to_numpy(), b=frame["b"].to_numpy(), c=frame["c"].to_numpy(),
-                item_ids=bank.item_ids,
-            )  # fmt: skip
-    sharp = {"c": dict.fromkeys(usable, 0.0)} if plain == "3pl" else None
+    usable = [name for name in removed if np.ptp(_answers(calibrator.responses, name)) > 0]
     try:
-        found = fit(data, plain, anchors=anchors, standard_errors="none", fixed=sharp)
-        return found.bank.subset(usable)
+        return calibrator.beside(bank, usable) if usable else None
     except InputError:
         return None
 
@@ -99,6 +80,11 @@ def items(
         for column in ("se_a", "se_b", "se_c"):
             if column in frame and part is bank:
                 table.loc[own, column] = frame[column].to_numpy()
+        if part is removed and "c" in table:  # beside 3PL items
+            table.loc[own, "c"] = 0.0
+        if part is bank and "flags" in frame:
+            table["flags"] = ""
+            table.loc[own, "flags"] = frame["flags"].to_numpy()
         table.loc[own, "communality"] = communality(part)
     if bank is not None:
         _add_fit(table, bank, responses, min_expected)

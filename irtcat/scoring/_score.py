@@ -75,7 +75,11 @@ def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
 def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
     """The responses with categories numbered as the bank's; no item beyond its own number."""
     n_categories = bank.model.n_categories
-    if n_categories == 2 or responses.is_fractional:
+    # Graded items may have two categories among responses that have more.
+    right_wrong = n_categories == 2 and (
+        responses.n_categories == 2 or bank.model.takes != "graded"
+    )
+    if right_wrong or responses.is_fractional:
         if responses.n_categories != n_categories:
             raise argument_error(
                 "responses",

@@ -231,3 +231,8 @@ def test_matrices_refused(data, options, words):
     with pytest.raises(InputError) as error:
         agreement.correlation_matrix(data, **options)
     assert words in str(error.value)
+
+
+def test_a_seed_below_zero_is_refused():
+    with pytest.raises(InputError, match="`seed`"):
+        agreement.bootstrap_interval(np.mean, [1.0, 2.0], seed=-1)

@@ -249,3 +249,23 @@ def test_labels_in_the_responses():
     who = pd.DataFrame({"country": labels}, index=responses.subject_ids)
     held = Responses.from_array(responses.to_numpy(), subjects=who)
     assert find_dif(held, "country", "rasch", purify=False).groups.index.tolist() == ["g0", "g1"]
+
+
+def test_an_item_all_of_a_group_got_right_spoils_nothing():
+    """The others' tests are those with that group's answers to it left out: no group runs away."""
+    rng = np.random.default_rng(0)
+    bank = ItemBank.from_parameters(a=np.full(6, 1.4), b=rng.normal(0, 0.8, 6))
+    X = bank.simulate(rng.normal(size=400), seed=0).to_numpy()
+    here = np.arange(400) % 2 == 0
+    X[~here, 0] = rng.random(200) < 0.5
+    labels = np.where(here, "a", "b")
+    gap = X.copy()
+    X[here, 2], gap[here, 2] = 1, np.nan
+    found = find_dif(Responses.from_array(X.astype(int)), labels)
+    assert found.converged
+    assert found.table.loc["i3", "flags"] == "constant in group a"
+    assert not found.table.loc["i2":, "dif"].any()
+    left_out = find_dif(Responses.from_array(gap), labels).table
+    columns = ["statistic", "p", "unsigned"]
+    np.testing.assert_allclose(found.table[columns], left_out[columns], rtol=1e-6)
+    assert found.groups["sd"].between(0.5, 2).all()

@@ -373,3 +373,17 @@ def test_bad_input(case):
     call, words = BAD[case]
     with pytest.raises(InputError, match=words):
         call()
+
+
+def test_categories_that_do_not_occur_change_nothing():
+    """Where an item has fewer categories than the table has room for, r and se are the same."""
+    rng = np.random.default_rng(0)
+    z = rng.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], 300)
+    one, two = z[:, 0] > 0.2, np.digitize(z[:, 1], [-0.5, 0.2, 1.0])
+    tables = np.zeros((4, 4, 4))
+    for table, (low, high) in zip(tables, [(0, 1), (1, 2), (2, 3), (0, 3)], strict=True):
+        np.add.at(table, (np.where(one, high, low), two), 1)
+    found = correlate_tables(tables)
+    assert np.ptp(found.r) < 1e-8
+    assert np.ptp(found.se) < 1e-8
+    assert 0.03 < found.se[0] < 0.08

@@ -1,0 +1,143 @@
+"""Scales of awkward tables: labels, names, gaps, unequal categories, order of items."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from irtcat import InputError, ItemBank, Responses, fit, scale
+from irtcat.scale._calibrator import Calibrator, as_three_pl
+from irtcat.scale._guessing import guessing_table
+
+QUICK = {"two_factors": "skip", "alpha_guessing": 0, "n_factors": 1}
+IDS = ["NA", "nan", "a,b", "x/y", "ü|x", '"q"', "#1", "two\nlines"]
+
+
+@pytest.fixture(scope="module")
+def responses():
+    """Eight items, an all-right one and one that tells nothing; gaps in a fifth of the answers."""
+    rng = np.random.default_rng(0)
+    bank = ItemBank.from_parameters(a=np.linspace(1.0, 2.0, 8), b=rng.normal(0, 0.8, 8))
+    X = bank.simulate(rng.normal(size=600), seed=1).to_numpy()
+    X = np.column_stack([X, np.ones(600), rng.random(600) < 0.5])
+    X[rng.random(X.shape) < 0.2] = np.nan
+    X[:20, :4] = np.nan
+    X[20:40, 4:] = np.nan
+    return Responses.from_array(X, item_ids=[*IDS, "all", "coin"])
+
+
+def test_labels_that_cannot_be_used(responses):
+    twice = pd.Series(["a"] * 9, index=[IDS[0], *IDS])
+    for wrong, text in (
+        (twice, "several for 'NA'"), (5, "Got 5"), ([["a"]] * 10, "one label"),
+        ({"all": "x"}, "everyone answers alike"), ([" "] * 10, "an item has one"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=text):
+            scale.build(responses, wrong, **QUICK)
+    with pytest.raises(InputError, match="`seed`"):
+        scale.build(responses, seed=-1)
+    assert scale.Rules(alpha_fit=np.float32(0.01)).alpha_fit == np.float32(0.01)
+
+
+@pytest.fixture(scope="module")
+def found(responses):
+    labels = ["a/b"] * 4 + ["a_b"] * 4 + ["a/b", "  "]
+    return scale.build(
+        responses, labels, alpha_fit=0, alpha_dependence=0, least_communality=0.01, **QUICK
+    )
+
+
+def test_names_that_collide_as_files(found, tmp_path):
+    written = found.save(tmp_path)
+    assert len(set(written)) == len(written) == len(list(tmp_path.iterdir()))
+    for name, stem in scale.file_names(found.scales).items():
+        bank = ItemBank.load(tmp_path / f"{stem}.npz")
+        assert bank.item_ids.tolist() == found[name].retained
+    again = pd.read_csv(tmp_path / "items.csv", keep_default_na=False)
+    assert again["item"].tolist() == IDS
+    assert len(scale.file_names(["A", "a", "x" * 300, "/"])["x" * 300]) < 100
+    with pytest.raises(InputError, match="cannot be made"):
+        found.save(tmp_path / "report.md" / "deeper")
+
+
+def test_report_tells_what_was_left_out_and_asked_for(found):
+    text = found.report()
+    assert "2 more items were left out before" in text
+    assert "| all | answers | answered alike by all |" in text
+    assert "| coin | group | none given |" in text
+    assert "1 factor asked for, without parallel analysis" in text
+    assert "| two lines |" in text
+
+
+def test_subjects_who_lack_a_part(found):
+    table = found["a/b"].abilities
+    assert (table["flags"][:20] == "no responses").all()
+    assert (table["n"][:20] == 0).all()
+    assert np.isfinite(table["theta"]).all()
+    assert found["a/b"].items["flags"].eq("").all()
+
+
+def test_idle_and_filling_items_with_gaps(responses):
+    """They take nothing from and add nothing to the log-likelihood, also where answers lack."""
+    data = responses.subset(items=[*range(8), 9])
+    kept = np.arange(9) < 6
+    value = Calibrator(data, 12).fit(kept, np.zeros(9, bool))[1]
+    plain = fit(data.subset(items=np.flatnonzero(kept)), "2pl", standard_errors="none")
+    assert value == pytest.approx(plain.log_likelihood, abs=1e-4)
+
+
+@pytest.mark.parametrize("which", ["2pl", "3pl", "both"])
+def test_removed_items_beside_any_bank(responses, which):
+    """As if calibrated with the bank's items as anchors."""
+    model = {"2pl": IDS[:3], "3pl": IDS[3:8]} if which == "both" else which
+    bank = fit(responses.subset(items=IDS), model, standard_errors="none").bank
+    own = Calibrator(responses, 12).beside(bank, ["coin"]).to_frame()
+    assert own.index.tolist() == ["coin"]
+    data = responses.subset(items=[*IDS, "coin"])
+    options = {"anchors": bank} if which == "2pl" else {"anchors": as_three_pl(bank)}
+    if which != "2pl":
+        options["fixed"] = {"c": {"coin": 0.0}}
+    name = "2pl" if which == "2pl" else "3pl"
+    plain = fit(data, name, standard_errors="none", **options).bank.subset(["coin"]).to_frame()
+    np.testing.assert_allclose(own[["a"]], plain[["a"]], atol=1e-3)
+
+
+def test_order_and_repetition_do_not_matter(responses):
+    data = responses.subset(items=[*range(8), 9])
+    rng = np.random.default_rng(3)
+    other = data.subset(rng.permutation(600), rng.permutation(9))
+    first, second = (scale.build(r, **QUICK)["all"] for r in (data, other))
+    assert set(first.removed) == set(second.removed) == {"coin"}
+    columns = ["a", "b", "communality"]
+    table = second.items.loc[first.items.index, columns]
+    np.testing.assert_allclose(table, first.items[columns], atol=2e-3)
+    again = scale.build(data, **QUICK)
+    pd.testing.assert_frame_equal(again["all"].items, first.items)
+
+
+def test_a_part_of_fewer_categories_than_the_table():
+    """Right/wrong items beside graded ones, and graded ones without the top category."""
+    theta = np.random.default_rng(5).normal(size=500)
+    bank = ItemBank.from_thresholds(
+        np.full(10, 1.7), np.tile([[-1.0, 0.0, 1.0]], (10, 1)), model="graded"
+    )
+    X = bank.simulate(theta, seed=6).to_numpy()
+    X[:, :5] = X[:, :5] > 1
+    X[:, 5] = np.minimum(X[:, 5], 2)
+    groups = ["right/wrong"] * 5 + ["graded"] * 5
+    found = scale.build(Responses.from_array(X), groups, least_share=0, **QUICK)
+    own = found["right/wrong"]
+    assert own.bank is not None
+    told = own.score(Responses.from_array(X))
+    np.testing.assert_allclose(told.theta.ravel(), own.abilities["theta"], atol=1e-9)
+    assert found["graded"].bank is not None
+
+
+def test_guessing_statistics_do_not_hang_on_the_tolerance(responses):
+    data = responses.subset(items=list(range(5)))
+    calibrator, kept = Calibrator(data, 12), np.ones(5, bool)
+    table = guessing_table(calibrator, kept, np.zeros(5, bool), 0.05)
+    fine = {"tolerance": 1e-5}
+    base = calibrator.fit(kept, np.zeros(5, bool), **fine)[1]
+    for j, x2 in enumerate(table["x2"]):
+        value = calibrator.fit(kept, np.arange(5) == j, **fine)[1]
+        assert x2 == pytest.approx(max(2 * (value - base), 0), abs=2e-3)
