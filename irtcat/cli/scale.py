@@ -58,7 +58,7 @@ def command(
     response: arguments.ResponseColumn = "response",
     duplicates: arguments.Duplicates = "refuse",
 ) -> None:
-    """Build evaluation scales: split, test, drop, refit, with a record of each decision."""
+    """Build evaluation scales: split, test, drop, refit."""
     from irtcat import plot
     from irtcat._checks import InputError
     from irtcat.scale import build
