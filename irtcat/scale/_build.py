@@ -11,7 +11,7 @@ from irtcat._types import BoolArray
 from irtcat.diagnose import compare_factors
 from irtcat.responses import Responses
 from irtcat.scale import _tables
-from irtcat.scale._calibrator import Calibrator, one_model
+from irtcat.scale._calibrator import Calibrator
 from irtcat.scale._guessing import needed
 from irtcat.scale._parts import split_items
 from irtcat.scale._result import Scale, Scales
@@ -253,12 +253,11 @@ def _finished(
     """The scale of the items left, with all that is told of it."""
     responses = calibrator.responses
     data = responses.subset(items=np.flatnonzero(left.kept))
-    final = one_model(data, guessing[left.kept])
-    bank = final.bank
+    bank, converged = calibrator.final(left.kept, guessing)
     notes = [
         f"two abilities are better by {rules.criterion}" if better else "",
         left.stopped,
-        "" if final.converged else "the last calibration did not converge",
+        "" if converged else "the last calibration did not converge",
     ]
     gone = _tables.on_scale(calibrator, bank, list(left.why))
     told, abilities = _tables.abilities(bank, data)

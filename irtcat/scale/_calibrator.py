@@ -8,12 +8,14 @@ import numpy as np
 from irtcat._types import BoolArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import Fit, fit
-from irtcat.models import ThreePL, TwoPL
+from irtcat.models import Design, ItemModel, ThreePL, TwoPL, mixture, unpack
 from irtcat.responses import Responses
 
-__all__ = ["Calibrator", "as_three_pl", "one_model"]
+__all__ = ["Calibrator", "as_own_models", "as_three_pl", "one_model"]
 
 LOG_2 = float(np.log(2.0))
+FINELY = 1e-6
+"""Standard errors that the last step of the final calibration may be long."""
 NO_GUESSING = -30.0
 """Logit of an asymptote that is none."""
 
@@ -98,6 +100,44 @@ class Calibrator:
         """The kept items, calibrated, with standard errors; whether the fit converged."""
         found, _ = self.fit(kept, guessing, errors="block")
         return found.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)]), found.converged
+
+    def final(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
+        """The kept items as `one_model` calibrates them; whether the fit converged.
+
+        By the program that served the rounds; where some items are sparse, plainly: the say of
+        their priors hangs on the other items.
+        """
+        data = self.responses.subset(items=np.flatnonzero(kept))
+        if self.right_wrong:
+            found, log_likelihood = self.fit(kept, guessing, "auto", FINELY)
+            if found.n_sparse == 0:
+                bank = found.bank.subset(data.item_ids.astype(str).tolist())
+                own = {"log_likelihood": log_likelihood, "codes": list(data.codes)}
+                bank = replace(bank, items=data.items, provenance={**bank.provenance, **own})
+                return as_own_models(bank, guessing[kept]), found.converged
+        plain = one_model(data, guessing[kept])
+        return plain.bank, plain.converged
+
+
+def as_own_models(bank: ItemBank, guessing: BoolArray) -> ItemBank:
+    """Items of the 3PL some of which have c = 0, held: as ones of the 2PL, the 3PL or both."""
+    if guessing.all():
+        return bank
+    params, size = bank.parameters().copy(), 2 + int(guessing.any())
+    params[~guessing, 2] = 0.0
+    model: ItemModel = TwoPL(params[:, 0], params[:, 1])
+    if guessing.any():
+        design = Design(np.full(len(params), 2), settings={"kind": guessing.astype(np.int32)})
+        model = unpack(mixture(("2pl", "3pl")).blank(design), params)
+    covariance, full = bank.covariance, bank.full_covariance
+    columns = (np.arange(len(params))[:, None] * 3 + np.arange(size)).ravel()
+    return replace(
+        bank,
+        model=model,
+        covariance=None if covariance is None else covariance[:, :size, :size],
+        full_covariance=None if full is None else full[np.ix_(columns, columns)],
+        provenance={**bank.provenance, "model": model.key},
+    )
 
 
 def as_three_pl(bank: ItemBank) -> ItemBank:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank, Responses, fit, scale
-from irtcat.scale._calibrator import Calibrator, as_three_pl
+from irtcat.scale._calibrator import Calibrator, as_three_pl, one_model
 from irtcat.scale._guessing import guessing_table
 
 QUICK = {"two_factors": "skip", "alpha_guessing": 0, "n_factors": 1}
@@ -99,6 +99,33 @@ def test_removed_items_beside_any_bank(responses, which):
     name = "2pl" if which == "2pl" else "3pl"
     plain = fit(data, name, standard_errors="none", **options).bank.subset(["coin"]).to_frame()
     np.testing.assert_allclose(own[["a"]], plain[["a"]], atol=1e-3)
+
+
+@pytest.mark.parametrize("guessers", [[], [4, 5], list(range(8))])
+def test_the_final_calibration_is_the_plain_one(guessers):
+    """Parameters, errors and all that is recorded, whatever shape it was computed in."""
+    c = np.where(np.isin(np.arange(8), guessers), 0.35, 0)
+    bank = ItemBank.from_parameters(a=np.linspace(1.2, 2.2, 8), b=np.linspace(-1, 1, 8), c=c)
+    X = bank.simulate(np.random.default_rng(0).normal(size=3000), seed=0).to_numpy()
+    about = pd.DataFrame({"form": [*"AABBAABB"]}, index=[f"i{j}" for j in range(1, 9)])
+    data = Responses.from_array(X.astype(int) + 1, items=about, codes=(1, 2))
+    kept, guessing = np.arange(8) != 6, c > 0
+    own, converged = Calibrator(data, 12).final(kept, guessing)
+    plain = one_model(data.subset(items=np.flatnonzero(kept)), guessing[kept]).bank
+    assert converged
+    assert own.model.key == plain.model.key
+    numbers = plain.to_frame().select_dtypes("number")
+    np.testing.assert_allclose(own.to_frame()[numbers.columns], numbers, rtol=5e-3, atol=1e-4)
+    if len(guessers) < 8:  # easy items tell next to nothing of c
+        np.testing.assert_allclose(own.full_covariance, plain.full_covariance, rtol=0.01, atol=1e-5)
+    pd.testing.assert_frame_equal(own.items, plain.items)
+    pd.testing.assert_frame_equal(own.statistics, plain.statistics)
+    told, asked = own.provenance, plain.provenance
+    assert told["log_likelihood"] == pytest.approx(asked["log_likelihood"], abs=1e-4)
+    loose = ("log_likelihood", "n_iterations")
+    assert {k: told[k] for k in told if k not in loose} == {
+        k: asked[k] for k in asked if k not in loose
+    }
 
 
 def test_order_and_repetition_do_not_matter(responses):
