@@ -10,7 +10,6 @@ FOLDER holds `responses_group{4,5}.npz` (right/wrong by the gold labels) and `gr
 """
 
 import argparse
-import time
 from pathlib import Path
 
 import numpy as np
@@ -32,14 +31,14 @@ DRAWN = ("5GS contradiction", "4GS neutral")
 RANGES = ("b_min", "b_max", "a_min", "a_max")
 
 
-def row_of(group, own, n_factors, seconds):
+def row_of(group, own, n_factors):
     """A scale beside the paper's."""
     paper = PAPER[(group, own["scale"])]
     row = {"set": group, "label": own["scale"], "items": own["items"], "factors": n_factors}
     row |= {"retained": own["retained"], "retained_paper": paper[0], "rounds": own["rounds"]}
     for name, value in zip(RANGES, paper[1:], strict=True):
         row |= {name: own[name], f"{name}_paper": value}
-    row |= {"with_guessing": own["with_guessing"], "status": own["status"], "seconds": seconds}
+    row |= {"with_guessing": own["with_guessing"], "status": own["status"]}
     return row
 
 
@@ -57,12 +56,10 @@ def main():
         # Ids of their own: those of the data name the pictures.
         names = [f"pair{j + 1}" for j in range(data.n_items)]
         data = irtcat.Responses.from_array(data.to_numpy(), item_ids=names)
-        start = time.perf_counter()
         found = scale.build(data, gold, two_factors=arguments.two_factors)
-        seconds = round(time.perf_counter() - start, 1)
         decisions.append(found.decisions.assign(set=group))
         for _, own in found.to_frame().reset_index().iterrows():
-            rows.append(row_of(group, own, found.n_factors, seconds))
+            rows.append(row_of(group, own, found.n_factors))
         for name, own in found.scales.items():
             if f"{group} {name}" not in DRAWN or own.bank is None:
                 continue

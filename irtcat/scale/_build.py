@@ -61,7 +61,9 @@ def build(
     6. The items left are calibrated with standard errors; their information, reliability, fit and
        empirical curves are told, and those of dropped items on the same scale.
 
-    Items in categories (graded) take the graded response model, without steps 3 and 4.
+    Items in categories (graded) take the graded response model, without steps 3 and 4. The guessing
+    test is one fit an item and the dependence test looks at all pairs in every round: for scales of
+    up to some hundred items. For thousands pass ``alpha_guessing=0`` and ``alpha_dependence=0``.
 
     Args:
         responses: right/wrong, or in categories; gaps are allowed (S-X2 rests on whole rows, the
