@@ -106,6 +106,12 @@ def test_coin_flips():
     assert np.mean(found) > 0.7
 
 
+def coin_by_hand(k, right, missed):
+    """The probability of these answers, the share of right ones being Beta(k, k)."""
+    log = gammaln(2 * k) - 2 * gammaln(k) + gammaln(right + k) + gammaln(missed + k)
+    return np.exp(log - gammaln(right + missed + 2 * k))
+
+
 def by_hand(bank, X, item, accounts):
     """Log-probabilities of an item's answers on a fine grid, the item left out of the abilities."""
     theta = np.linspace(-8, 8, 4001)
@@ -128,7 +134,7 @@ def by_hand(bank, X, item, accounts):
         return logsumexp(np.array(each) + accounts.log_weight) - np.log(len(each))
 
     right, missed = (x == 1).sum(), (x == 0).sum()
-    coin = np.log(6) + gammaln(right + 2) + gammaln(missed + 2) - gammaln(right + missed + 4)
+    coin = np.log(np.mean([coin_by_hand(k, right, missed) for k in (2, 20)]))
     sound = average([c + (1 - c) * mean for c in _label_evidence.GUESSING])
     return sound, average([g * (1 - mean) for g in _label_evidence.GIVEN]), coin
 
