@@ -60,7 +60,7 @@ def abilities(X, a, b):
 def one(case, seed):
     """A row for every score: its tau, and that of accuracy."""
     X, theta, a, b = simulate(case, seed)
-    scores = {f"accuracy, {band}": X[:, BAND == band].mean(axis=1) for band in BANDS}
+    scores = {f"accuracy, {band}": X[:, band == BAND].mean(axis=1) for band in BANDS}
     scores = {"accuracy": X.mean(axis=1), **scores, **abilities(X, a, b)}
     table = pd.DataFrame({"true": theta, **scores})
     taus = {name: kendalltau(score, theta).statistic for name, score in scores.items()}

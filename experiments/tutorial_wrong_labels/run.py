@@ -33,6 +33,7 @@ from scipy.stats import rankdata
 
 import irtcat
 from irtcat.diagnose import labels
+from irtcat.diagnose._label_few import few_evidence
 
 N_ITEMS, SHARE, REACH = 1000, 0.05, 4.0
 MODELS = ("2pl", "3pl", "feasibility")
@@ -65,7 +66,10 @@ def known(X, theta, b, invalid, responses, models):
     """Likelihood ratios with known abilities, difficulties unknown or known."""
     flips = len(X) * np.log(0.5)
     grid = np.linspace(-REACH, REACH, 401)
-    log_right, log_wrong = np.log(expit(theta[:, None] - grid)), np.log(expit(grid - theta[:, None]))
+    log_right, log_wrong = (
+        np.log(expit(theta[:, None] - grid)),
+        np.log(expit(grid - theta[:, None])),
+    )
     valid = logsumexp(X.T @ log_right + (1 - X.T) @ log_wrong, axis=1) - np.log(len(grid))
     yield "bound", flips - valid, {}
     p = expit(theta[:, None] - b)
@@ -115,7 +119,11 @@ def vi(X, theta, b, invalid, responses, models):
 def rank(X, theta, b, invalid, responses, models):
     """The diagnostics' suspicion, and how well it counts the invalid items."""
     begin = time.process_time()
-    table = labels.rank(responses, prior=PRIOR).table.loc[responses.item_ids]
+    if len(X) < 50:  # what `labels.rank` orders by, without the bank that it fits besides
+        evidence = few_evidence(X, PRIOR)
+        table = labels._posterior(evidence, PRIOR)
+    else:
+        table = labels.rank(responses, prior=PRIOR).table.loc[responses.item_ids]
     suspicion = table["suspicion"].to_numpy()
     p = np.clip(suspicion, 1e-9, 1 - 1e-9)
     about = {

@@ -128,9 +128,7 @@ def item_evidence(bank: ItemBank, responses: Responses, ability: Ability) -> Evi
         for k, g in enumerate(GIVEN):
             wrong[k] += _log_chance(g * (1 - p), right, missed)
     n_right, n_missed = (X == 1).sum(axis=0), (X == 0).sum(axis=0)
-    return Evidence(
-        _averaged(sound, accounts), _averaged(wrong, accounts), coin(n_right, n_missed)
-    )
+    return Evidence(_averaged(sound, accounts), _averaged(wrong, accounts), coin(n_right, n_missed))
 
 
 def coin(n_right: FloatArray, n_missed: FloatArray) -> FloatArray:

@@ -9,7 +9,13 @@ from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, fit
 from irtcat.fitting import variational
-from irtcat.fitting._elbo import Cells, _cell_values, expected_cells, expected_rows, prior_and_entropy
+from irtcat.fitting._elbo import (
+    Cells,
+    _cell_values,
+    expected_cells,
+    expected_rows,
+    prior_and_entropy,
+)
 from irtcat.fitting._guide import (
     Chart,
     Guide,
