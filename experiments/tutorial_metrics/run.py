@@ -4,10 +4,11 @@ The evaluation-metric example of Lalor et al. (2024): ten subjects with abilitie
 items, of which 800 are easy, 150 moderate and 50 hard. The tutorial does not print the bands'
 difficulties; U(-4, 0), U(0, 3) and U(3, 4) come near its table (`expected` prints by how much).
 
-Cases: all items valid; 5 % invalid (coin flips), the tutorial's "similar setup"; 20 % of the moderate
-and hard ones invalid, which the floor of .1 in its table looks like; slopes that differ between items
-(log a ~ N(0, .5)). Abilities: of a 2PL fitted by EM to the same ten subjects, and with known items
-(invalid ones known to be flat). Kendall's tau-b against the true abilities, as accuracy's.
+Cases: all items valid; 5 % invalid (coin flips), the tutorial's "similar setup"; 20 % of the
+moderate and hard ones invalid, which the floor of .1 in its table looks like; slopes that differ
+between items (log a ~ N(0, .5)). Abilities: of a 2PL fitted by EM to the same ten subjects, and
+with known items (invalid ones known to be flat). Kendall's tau-b against the true abilities, as
+accuracy's.
 
     python experiments/tutorial_metrics/run.py [--seeds 200] [--cases 0,1,2,3] [--out FOLDER]
 """
