@@ -9,7 +9,8 @@ probability of the answers that were scored right is
 
 s the logistic curve: with another answer keyed, those who know are wrong, and of the others a
 share g happens to give the keyed answer. The parameters are averaged over: a and b as they are
-among the other items, c and g over a few values, the constant as Beta(2, 2).
+among the other items, c and g over a few values, the constant as Beta(2, 2)
+or Beta(20, 20).
 """
 
 from typing import NamedTuple
@@ -26,12 +27,13 @@ from irtcat.models import expected_responses
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
 
-__all__ = ["Evidence", "item_evidence", "top_subjects"]
+__all__ = ["LONG", "Evidence", "coin", "item_evidence", "top_subjects"]
 
 SPREAD = 0.5
 """SD of the logarithm of sound items' slopes."""
 GUESSING = (0.0, 0.25)
 GIVEN = (1.0, 0.35)
+COINS = (2, 20)
 LONG = 100
 """From so many items on one of them has no say in the abilities worth taking out."""
 BLOCK = 1 << 22
@@ -126,14 +128,16 @@ def item_evidence(bank: ItemBank, responses: Responses, ability: Ability) -> Evi
         for k, g in enumerate(GIVEN):
             wrong[k] += _log_chance(g * (1 - p), right, missed)
     n_right, n_missed = (X == 1).sum(axis=0), (X == 0).sum(axis=0)
-    return Evidence(
-        _averaged(sound, accounts), _averaged(wrong, accounts), _coin(n_right, n_missed)
-    )
+    return Evidence(_averaged(sound, accounts), _averaged(wrong, accounts), coin(n_right, n_missed))
 
 
-def _coin(n_right: FloatArray, n_missed: FloatArray) -> FloatArray:
-    """Log-probability of the answers if all subjects are right alike often, ~ Beta(2, 2)."""
-    return np.asarray(betaln(n_right + 2, n_missed + 2) - betaln(2, 2), float)
+def coin(n_right: FloatArray, n_missed: FloatArray) -> FloatArray:
+    """Log-probability of the answers if all subjects are right alike often.
+
+    The share is as likely to be about a half, Beta(20, 20), as any other, Beta(2, 2).
+    """
+    each = [betaln(n_right + k, n_missed + k) - betaln(k, k) for k in COINS]
+    return np.asarray(logsumexp(each, axis=0) - np.log(len(COINS)), float)
 
 
 def _log_chance(p: FloatArray, right: np.ndarray, missed: np.ndarray) -> FloatArray:

@@ -11,8 +11,10 @@ from scipy.special import expit, logsumexp
 from irtcat._checks import InputError, argument_error, check_count, check_interval
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.diagnose._label_evidence import Evidence, item_evidence, top_subjects
+from irtcat.diagnose._label_evidence import LONG, Evidence, item_evidence, top_subjects
+from irtcat.diagnose._label_few import few_evidence
 from irtcat.fitting import fit
+from irtcat.fitting._priors import FEW_RESPONSES
 from irtcat.responses import Responses
 from irtcat.scoring import score
 
@@ -66,6 +68,9 @@ def rank(
     "right"), or ability has nothing to do with it (an ambiguous item, a coin flip). Parameters
     are averaged over, so that ten subjects give cautious numbers and a thousand clear ones. A very
     hard item and a wrong key look alike where nobody is right; what tells them apart is who is.
+    Fewer than 50 subjects with more than 100 items, and no bank, are a case of their own: abilities
+    and the distribution of slopes and difficulties are then estimated together, every item
+    averaged over, since too few answered an item to calibrate it.
 
     Args:
         responses: right/wrong, of at least 3 items.
@@ -105,9 +110,13 @@ def rank(
     _check(responses, prior)
     check_interval("top", top)
     p_fit = _misfit(misfit, responses.item_ids)
+    few = bank is None and responses.n_subjects < FEW_RESPONSES and responses.n_items > LONG
     bank = _bank_of(responses, bank)
     ability = score(bank, responses)
-    evidence = item_evidence(bank, responses, ability)
+    if few:
+        evidence = few_evidence(responses.to_numpy(), (float(prior[0]), float(prior[1])))
+    else:
+        evidence = item_evidence(bank, responses, ability)
     table = _posterior(evidence, prior).set_axis(pd.Index(responses.item_ids, name="item"))
     frame, X = bank.to_frame(), responses.to_numpy()
     a = frame["a"].to_numpy(float)

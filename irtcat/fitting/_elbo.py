@@ -29,6 +29,7 @@ from irtcat.fitting._guide import (
     param_columns,
 )
 from irtcat.models import ItemModel, OnePL, TwoPL, unpack
+from irtcat.models._links import Asymptotes, LinkModel
 from irtcat.scoring._kernel import (
     LIMIT,
     N_NODES,
@@ -161,6 +162,10 @@ def _cell_values(
     if isinstance(template, (OnePL, TwoPL)):  # several times quicker than the general route
         eta = columns[chart.slope] * theta + columns[chart.intercept]
         return cells.value * eta - jnp.maximum(eta, 0) - jnp.log1p(jnp.exp(-jnp.abs(eta)))
+    if isinstance(template, LinkModel) and isinstance(template.link, Asymptotes):  # likewise
+        eta = columns[chart.slope] * theta + columns[chart.intercept]
+        logits = [z for p, z in enumerate(columns) if p not in (chart.slope, chart.intercept)]
+        return _asymptote_values(template.link, eta, logits, cells.value)
 
     def one(item: ItemModel, phi: Array, theta: Array, value: Array) -> Array:
         natural = unpack(item, phi).natural(theta[None])
@@ -168,6 +173,25 @@ def _cell_values(
 
     items = jax.tree.map(lambda leaf: leaf[cells.item], template)
     return jax.vmap(one)(items, jnp.stack(columns, -1), theta, cells.value)
+
+
+def _asymptote_values(
+    link: Asymptotes, eta: Array, logits: list[Array], value: Array
+) -> Float[Array, "*cells"]:
+    """`_cell_values` of curves between asymptotes, whose logits are given in their order."""
+    up = jax.nn.log_sigmoid(eta)
+    down = up - eta
+    # P(right) = c s(-eta) + d s(eta), P(wrong) = (1 - c) s(-eta) + (1 - d) s(eta): sums of
+    # logarithms where the asymptote is 0 or 1, of positive terms where it is not.
+    right, wrong = up, down
+    if link.lower:
+        wrong = down + jax.nn.log_sigmoid(-logits[0])
+    if link.upper:
+        right = up + jax.nn.log_sigmoid(logits[-1])
+        wrong = jnp.logaddexp(wrong, up + jax.nn.log_sigmoid(-logits[-1]))
+    if link.lower:
+        right = jnp.logaddexp(right, down + jax.nn.log_sigmoid(logits[0]))
+    return wrong + value * (right - wrong)
 
 
 def log_prior_terms(

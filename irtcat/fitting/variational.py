@@ -26,6 +26,7 @@ from irtcat.fitting._guide import (
     Chart,
     Guide,
     NormalPrior,
+    cubature,
     item_factors,
     learned_log_prior,
     to_coordinates,
@@ -37,6 +38,7 @@ from irtcat.fitting._start import Start, starting_point
 from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import row_blocks
+from irtcat.scoring._kernel import N_NODES
 
 __all__ = ["VAGUE", "VISettings", "fit_vi"]
 
@@ -47,6 +49,7 @@ PRIOR_CHOICES = ("hierarchical", "vague")
 FULL_BATCH = 2**22
 BATCH = 2**20
 SPARSE_SHARE = 0.03
+LONG_TEST = 100
 TOLERANCE = 0.05
 ROUNDING = {"float64": 1e-12, "float32": 3e-7}
 BATCH_NOISE = 1e-5
@@ -61,7 +64,8 @@ class VISettings:
         learning_rate: first rate, in units of each parameter's own posterior SD.
         batch_size: responses in a batch; None: all at once up to four million, in batches beyond.
         batches: "subjects" (whole rows, matrix products), "responses" (observed cells alone) or
-            "auto" (responses where fewer than 3 % are observed).
+            "auto" (responses where fewer than 3 % are observed, or where few subjects answered at
+            least 100 items each).
     """
 
     steps: int = 3000
@@ -184,13 +188,23 @@ def _cell_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -
     )
 
 
+def _few(shape: tuple[int, ...], share: float, n_params: int) -> bool:
+    """Whether so few subjects answered many items that curves on a grid cost more than answers.
+
+    The rows' way costs the same for one subject as for many; where tests are long, the coarser
+    cubature over ability is as exact, for abilities are well known.
+    """
+    cells = shape[0] * share * len(cubature(n_params + 1)[1])
+    return shape[1] >= LONG_TEST and 2 * cells < N_NODES * len(cubature(n_params)[1])
+
+
 def _batches(
-    x: np.ndarray, share: float, settings: VISettings, seed: int, dtype: np.dtype
+    x: np.ndarray, share: float, settings: VISettings, seed: int, dtype: np.dtype, n_params: int
 ) -> Rows | Cells:
     """Batches of the kind asked for."""
     kind = settings.batches
     if kind == "auto":
-        kind = "responses" if share < SPARSE_SHARE else "subjects"
+        kind = "responses" if share < SPARSE_SHARE or _few(x.shape, share, n_params) else "subjects"
     make = _cell_batches if kind == "responses" else _row_batches
     return make(x, settings.batch_size, seed, dtype)
 
@@ -271,7 +285,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
         chart = Chart.of(template, positive)
         priors = _priors(options.priors, template, chart, dtype)
         share = float(start.item_n.sum()) / x.size
-        batches = _batches(x, share, settings, options.seed, dtype)
+        batches = _batches(x, share, settings, options.seed, dtype, start.params.shape[1])
         problem = Problem(
             template, batches, priors.table, chart, priors.learned, priors.theta_learned, gaps
         )

@@ -7,7 +7,8 @@ from scipy.special import expit, gammaln, logsumexp
 
 from irtcat import InputError, ItemBank, Responses, fit, score
 from irtcat.datasets import load
-from irtcat.diagnose import _label_evidence, labels
+from irtcat.diagnose import _label_evidence, _label_few, labels
+from irtcat.diagnose._label_few import few_evidence
 
 N_ITEMS = 40
 
@@ -106,6 +107,12 @@ def test_coin_flips():
     assert np.mean(found) > 0.7
 
 
+def coin_by_hand(k, right, missed):
+    """The probability of these answers, the share of right ones being Beta(k, k)."""
+    log = gammaln(2 * k) - 2 * gammaln(k) + gammaln(right + k) + gammaln(missed + k)
+    return np.exp(log - gammaln(right + missed + 2 * k))
+
+
 def by_hand(bank, X, item, accounts):
     """Log-probabilities of an item's answers on a fine grid, the item left out of the abilities."""
     theta = np.linspace(-8, 8, 4001)
@@ -128,7 +135,7 @@ def by_hand(bank, X, item, accounts):
         return logsumexp(np.array(each) + accounts.log_weight) - np.log(len(each))
 
     right, missed = (x == 1).sum(), (x == 0).sum()
-    coin = np.log(6) + gammaln(right + 2) + gammaln(missed + 2) - gammaln(right + missed + 4)
+    coin = np.log(np.mean([coin_by_hand(k, right, missed) for k in (2, 20)]))
     sound = average([c + (1 - c) * mean for c in _label_evidence.GUESSING])
     return sound, average([g * (1 - mean) for g in _label_evidence.GIVEN]), coin
 
@@ -180,6 +187,72 @@ def test_best_subjects_by_hand():
         p = expit(1.3 * (theta[order] - own))
         assert expected[j] == pytest.approx(p.sum(), abs=1e-3)
         assert sd[j] == pytest.approx(np.sqrt((p * (1 - p)).sum()), abs=1e-3)
+
+
+def tutorial(seed, n=10, n_items=400):
+    """Lalor et al. (2024): abilities and difficulties U(-4, 4), 5 % of the items coin flips."""
+    rng = np.random.default_rng(seed)
+    theta, b = rng.uniform(-4, 4, n), rng.uniform(-4, 4, n_items)
+    flips = rng.random(n_items) < 0.05
+    p = np.where(flips, 0.5, expit(theta[:, None] - b))
+    return (rng.random(p.shape) < p).astype(float), theta, flips
+
+
+def area(flips, score):
+    return np.mean(score[flips][:, None] > score[~flips]) + 0.5 * np.mean(
+        score[flips][:, None] == score[~flips]
+    )
+
+
+def test_few_subjects_come_near_the_best_detector():
+    """Against the likelihood ratio with abilities and the distribution of b known."""
+    ours, best, said, true = [], [], 0.0, 0
+    for seed in range(5):
+        X, theta, flips = tutorial(seed)
+        evidence = np.stack(few_evidence(X, (0.001, 0.05)))
+        table = labels._posterior(_label_evidence.Evidence(*evidence), (0.001, 0.05))
+        grid = np.linspace(-4, 4, 201)
+        p = expit(theta[:, None] - grid)
+        valid = logsumexp(X.T @ np.log(p) + (1 - X.T) @ np.log1p(-p), axis=1)
+        ours.append(area(flips, table["log_odds"].to_numpy()))
+        best.append(area(flips, -valid))
+        said, true = said + table["suspicion"].sum(), true + flips.sum()
+    assert np.mean(ours) > np.mean(best) - 0.015
+    assert said == pytest.approx(true, rel=0.35)
+
+
+def test_few_subjects_by_hand():
+    """Evidence on the grid by loops, at the abilities and shares that a round was given."""
+    X, theta, _ = tutorial(1, 4, 6)
+    X[1, 2] = np.nan
+    shares, p = _label_few._at_start(), _label_few._curves(theta)[0]
+    right, missed = (X == 1).astype(float), (X == 0).astype(float)
+    joint = _label_few._log_joint(np.log(p), np.log1p(-p), right, missed, shares)
+    found = _label_few._evidence(joint, right, missed)
+    sound = wrong = 0.0
+    for u, wu in zip(_label_few.LOG_SLOPES, shares.slope, strict=True):
+        for b, wb in zip(_label_few.DIFFICULTIES, shares.difficulty, strict=True):
+            s = expit(np.exp(u) * (theta - b))
+            for c, g in zip(_label_evidence.GUESSING, _label_evidence.GIVEN, strict=True):
+                for item in (2,):
+                    x, seen = X[:, item], ~np.isnan(X[:, item])
+                    curve, other = c + (1 - c) * s, g * (1 - s)
+                    sound += wu * wb / 2 * np.where(x == 1, curve, 1 - curve)[seen].prod()
+                    wrong += wu * wb / 2 * np.where(x == 1, other, 1 - other)[seen].prod()
+    assert found.sound[2] == pytest.approx(np.log(sound), rel=1e-6)
+    assert found.wrong_key[2] == pytest.approx(np.log(wrong), rel=1e-6)
+
+
+def test_few_subjects_with_gaps_and_constant_answers():
+    X, _, _ = tutorial(3, 12, 120)
+    X[4], X[5] = 1, 0
+    X[:, 0], X[:, 1], X[:, 2], X[3] = 1, 0, np.nan, np.nan
+    found = labels.rank(Responses.from_array(X)).table
+    assert np.isfinite(found[["suspicion", "log_odds"]]).all(axis=None)
+    assert found.loc["i3", "suspicion"] == pytest.approx(0.1)
+    assert found.loc[["i1", "i2"], "suspicion"].max() < 0.5
+    alike = labels.rank(Responses.from_array(np.c_[X, X[:, 5]])).table
+    assert alike.loc["i121", "log_odds"] == pytest.approx(alike.loc["i6", "log_odds"])
 
 
 def test_degenerate_items():

@@ -8,7 +8,14 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, fit
-from irtcat.fitting._elbo import Cells, expected_cells, expected_rows, prior_and_entropy
+from irtcat.fitting import variational
+from irtcat.fitting._elbo import (
+    Cells,
+    _cell_values,
+    expected_cells,
+    expected_rows,
+    prior_and_entropy,
+)
 from irtcat.fitting._guide import (
     Chart,
     Guide,
@@ -19,7 +26,7 @@ from irtcat.fitting._guide import (
     to_coordinates,
     to_params,
 )
-from irtcat.models import MODELS, Design
+from irtcat.models import MODELS, Design, unpack
 
 SHAPE = (300, 16)
 
@@ -155,6 +162,38 @@ def test_expected_log_likelihood(positive, wide):
     error = total.std() / np.sqrt(draws)
     assert float(rows) == pytest.approx(total.mean(), abs=4 * error)
     assert float(by_cell) == pytest.approx(float(rows), abs=2e-3)
+
+
+@pytest.mark.parametrize("key", ["2pl", "3pl", "4pl", "feasibility"])
+def test_values_of_cells_are_the_models(key, wide):
+    """The quick way of single answers against the models' own, far in the tails as well."""
+    blank = MODELS[key].blank(Design(np.full(1, 2)))
+    template, rng = jax.tree.map(jnp.asarray, blank), np.random.default_rng(4)
+    chart, n = Chart.of(template, True), len(jax.tree.leaves(template))
+    columns = [jnp.asarray(c) for c in rng.normal(0, 2, (n, 60))]
+    theta = jnp.asarray(np.r_[rng.normal(0, 3, 56), -400.0, 400.0, 0, 0])
+    item, value = np.zeros(60, np.int32), rng.integers(0, 2, 60) * 1.0
+    cells = Cells(item, item, jnp.asarray(value), jnp.ones(60))
+    found = _cell_values(template, chart, columns, theta, cells)
+    for k in range(60):
+        model = unpack(jax.tree.map(lambda leaf: leaf[0], template), jnp.stack(columns)[:, k])
+        own = model.log_probs(theta[k][None])[int(value[k])]
+        assert float(found[k]) == pytest.approx(float(own), rel=1e-9, abs=1e-12)
+    slope = jax.grad(lambda t: _cell_values(template, chart, columns, t, cells).sum())(theta)
+    assert np.isfinite(slope).all()
+
+
+def test_few_subjects_with_many_items():
+    """Ten subjects: single answers instead of curves on a grid, and the same bound."""
+    X = simulate((10, 100))
+    quick, rows = run(X, positive=True), run(X, positive=True, settings={"batches": "subjects"})
+    assert quick.converged
+    assert quick.log_posterior == pytest.approx(rows.log_posterior, abs=0.1)
+    np.testing.assert_allclose(quick.bank.parameters(), rows.bank.parameters(), atol=0.02)
+    assert np.corrcoef(quick.abilities.theta, rows.abilities.theta)[0, 1] > 0.9999
+    assert variational._few((10, 100), 1.0, 2)
+    assert not variational._few((10, 99), 1.0, 2)
+    assert not variational._few((200, 100), 1.0, 2)
 
 
 @pytest.mark.parametrize("positive", [False, True])
