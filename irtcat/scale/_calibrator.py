@@ -80,18 +80,27 @@ class Calibrator:
         return found, found.log_likelihood + LOG_2 * float(idle_answers)
 
     def beside(self, bank: ItemBank, names: list[str]) -> ItemBank:
-        """Items without guessing, calibrated on the scale of a bank of others of the table."""
+        """Items without guessing, calibrated on the scale of a bank of others of the table.
+
+        The bank's items keep their parameters, and its population is that of the subjects.
+        """
         if not self.right_wrong:
             data = self.responses.subset(items=[*bank.item_ids.astype(str), *names])
             return fit(data, "graded", anchors=bank, standard_errors="none").bank.subset(names)
-        anchors = as_three_pl(bank)
+        known = as_three_pl(bank)
         others = set(self._filled.item_ids.astype(str)) - set(bank.item_ids.astype(str))
         idle = dict.fromkeys(sorted(others - set(names)), 0.0)
         zero = {"c": dict.fromkeys(sorted(others), 0.0)}
         zero |= {"slope": idle, "intercept": idle} if idle else {}
+        options: dict[str, Any] = {"anchors": known, "fixed": zero}
+        if (bank.population_mean, bank.population_sd) == (0.0, 1.0):  # as in the rounds
+            frame = known.to_frame()
+            own = frame["c"].to_dict(), frame["a"].to_dict(), (-frame["a"] * frame["b"]).to_dict()
+            parts = zip(("c", "slope", "intercept"), own, strict=True)
+            options = {"fixed": {name: {**zero.get(name, {}), **part} for name, part in parts}}
         found = fit(
-            self._filled, "3pl", anchors=anchors, fixed=zero, priors={"c": None},
-            standard_errors="none", precision="float64",
+            self._filled, "3pl", priors={"c": None}, standard_errors="none", precision="float64",
+            **options,
         ).bank.subset(names)  # fmt: skip
         params = np.asarray(found.parameters(), float)
         return replace(found, model=TwoPL(params[:, 0], params[:, 1]))
