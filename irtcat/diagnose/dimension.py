@@ -17,7 +17,7 @@ from irtcat.diagnose._correlations import (
     nearest_correlation,
     square,
 )
-from irtcat.diagnose._factors import Factors, compare_factors, factors
+from irtcat.diagnose._factors import Factors, compare_factors, factor_table, factors
 from irtcat.responses import Responses
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Factors",
     "ParallelAnalysis",
     "compare_factors",
+    "factor_table",
     "correlations",
     "factors",
     "nearest_correlation",

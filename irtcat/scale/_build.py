@@ -8,7 +8,8 @@ import pandas as pd
 
 from irtcat._checks import argument_error, check_count
 from irtcat._types import BoolArray
-from irtcat.diagnose import compare_factors
+from irtcat.diagnose import factor_table
+from irtcat.fitting import fit
 from irtcat.responses import Responses
 from irtcat.scale import _tables
 from irtcat.scale._calibrator import Calibrator
@@ -21,7 +22,13 @@ from irtcat.scale._rules import Record, Rules
 __all__ = ["build"]
 
 ROUGHLY = {"tolerance": 0.01, "precision": "float32"}
-"""Of the two-factor comparison: log-likelihoods to within some .01, in a fraction of the time."""
+"""Of two abilities: the log-likelihood to within some .01, in a fraction of the time."""
+
+ONE_GRID = 49
+"""Nodes a dimension that do for some ten items: one program serves all parts of a size."""
+
+COARSE = 0.1
+"""Error of integration from which the grid is chosen by the data instead."""
 
 Progress = Callable[[int, int, str], None]
 
@@ -178,7 +185,7 @@ def _one(responses: Responses, name: str, width: int, rules: Rules, record: Reco
         status = f"fewer than {rules.least_items} items"
         record.add(name, 0, "", "items", responses.n_items, np.nan, np.nan, status, "refuse")
         return _none(responses, name, status, None, {}, 0)
-    factors, better = _two_factors(responses, name, rules, record)
+    factors, better = _two_factors(calibrator, name, rules, record)
     if better and rules.two_factors == "refuse":
         return _none(
             responses, name, f"two abilities are better by {rules.criterion}", factors, {}, 0
@@ -207,12 +214,18 @@ def _one(responses: Responses, name: str, width: int, rules: Rules, record: Reco
 
 
 def _two_factors(
-    responses: Responses, name: str, rules: Rules, record: Record
+    calibrator: Calibrator, name: str, rules: Rules, record: Record
 ) -> tuple[pd.DataFrame | None, bool]:
     """Models of one and two abilities, and whether the second is worth its parameters."""
+    responses = calibrator.responses
     if rules.two_factors == "skip" or responses.n_categories != 2 or responses.n_items < 4:
         return None, False
-    table = compare_factors(responses, 2, guessing=True, **ROUGHLY)
+    one = calibrator.three_pl()
+    two = fit(responses, "m3pl", dims=2, nodes=ONE_GRID, standard_errors="none", **ROUGHLY)
+    error = two.bank.provenance["integration_error"]
+    if not abs(error) < COARSE:
+        two = fit(responses, "m3pl", dims=2, standard_errors="none", **ROUGHLY)
+    table = factor_table([one, two])
     gain = float(table[rules.criterion].loc[1] - table[rules.criterion].loc[2])
     better = gain > 0
     action = ("refuse" if rules.two_factors == "refuse" else "flag") if better else "note"

@@ -16,6 +16,7 @@ __all__ = ["Calibrator", "as_own_models", "as_three_pl", "one_model"]
 LOG_2 = float(np.log(2.0))
 FINELY = 1e-6
 """Standard errors that the last step of the final calibration may be long."""
+ROUGHLY = 0.01
 NO_GUESSING = -30.0
 """Logit of an asymptote that is none."""
 
@@ -63,6 +64,23 @@ class Calibrator:
                 standard_errors=errors, tolerance=tolerance,
             )  # fmt: skip
             return found, found.log_likelihood
+        return self._three_pl(kept, guessing, {"c": None}, errors, tolerance)
+
+    def three_pl(self) -> Fit:
+        """The 3PL of all items under its default prior of c, roughly (its log-likelihood counts)."""
+        everything = np.ones(self.responses.n_items, bool)
+        found, log_likelihood = self._three_pl(everything, everything, {}, "none", ROUGHLY)
+        return replace(found, log_likelihood=log_likelihood)
+
+    def _three_pl(
+        self,
+        kept: BoolArray,
+        guessing: BoolArray,
+        priors: dict[str, Any],
+        errors: str,
+        tolerance: float | None,
+    ) -> tuple[Fit, float]:
+        """See `fit`."""
         names = [str(name) for name in self._filled.item_ids]
         out = np.ones(len(names), bool)
         out[: len(kept)] = ~kept
@@ -73,7 +91,7 @@ class Calibrator:
             idle = {names[j]: 0.0 for j in np.flatnonzero(out)}
             zero |= {"slope": idle, "intercept": idle}
         found = fit(
-            self._filled, "3pl", fixed=zero, priors={"c": None}, standard_errors=errors,
+            self._filled, "3pl", fixed=zero, priors=priors, standard_errors=errors,
             precision="float64", tolerance=tolerance,
         )  # fmt: skip
         idle_answers = self._filled.observed[:, out].sum()
