@@ -124,8 +124,8 @@ class Calibrator:
         return replace(found, model=TwoPL(params[:, 0], params[:, 1]))
 
     def bank(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
-        """The kept items, calibrated, with standard errors; whether the fit converged."""
-        found, _ = self.fit(kept, guessing, errors="block")
+        """The kept items, calibrated, without standard errors; whether the fit converged."""
+        found, _ = self.fit(kept, guessing)
         return found.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)]), found.converged
 
     def final(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:

@@ -144,8 +144,12 @@ class Likelihood:
         """Sum of the squares of the subjects' scores by these parameters (items, and which)."""
         terms = self._terms(params, guessing)
         nodes = self.nodes[:, None]
-        right = np.stack([terms.right * nodes, terms.right, terms.right_c], axis=2)[:, rows, columns]
-        wrong = np.stack([terms.wrong * nodes, terms.wrong, terms.wrong_c], axis=2)[:, rows, columns]
+        right = np.stack([terms.right * nodes, terms.right, terms.right_c], axis=2)[
+            :, rows, columns
+        ]
+        wrong = np.stack([terms.wrong * nodes, terms.wrong, terms.wrong_c], axis=2)[
+            :, rows, columns
+        ]
         total = np.zeros((len(rows), len(rows)))
         for at in self._blocks():
             post, _ = self._posterior(terms, at)
