@@ -63,8 +63,9 @@ def build(
        with Holm's correction. Items that do not need c are 2PL.
     5. Items whose slope is negative, or whose communality ``a^2 / (a^2 + 1.702^2)`` is too low, are
        dropped all at once. Where there is none, the worst violation of item fit (S-X2) or local
-       independence (LD-X2; of the pair the item with the lower communality), judged by Holm's p,
-       costs one item. The rest is calibrated again, until nothing is dropped.
+       independence (LD-X2; of the pair the item with the lower communality, of copies the one
+       whose id comes later as text), judged by Holm's p, costs one item. The rest is calibrated
+       again, until nothing is dropped.
     6. The items left are calibrated with standard errors; their information, reliability, fit and
        empirical curves are told, and those of dropped items on the same scale.
 

@@ -67,7 +67,7 @@ class Calibrator:
         return self._three_pl(kept, guessing, {"c": None}, errors, tolerance)
 
     def three_pl(self) -> Fit:
-        """The 3PL of all items under its default prior of c, roughly (its log-likelihood counts)."""
+        """The 3PL of all items under its default prior of c, roughly."""
         everything = np.ones(self.responses.n_items, bool)
         found, log_likelihood = self._three_pl(everything, everything, {}, "none", ROUGHLY)
         return replace(found, log_likelihood=log_likelihood)
