@@ -146,7 +146,9 @@ def test_correlation_matrix_shows_the_table():
 
 
 def test_points_take_the_place_of_right_answers():
-    axes = plot.ability_against_correct(pd.DataFrame({"theta": [0.0, 1.0], "points": [3, 9]})).axes[0]
+    axes = plot.ability_against_correct(pd.DataFrame({"theta": [0.0, 1.0], "points": [3, 9]})).axes[
+        0
+    ]
     assert axes.get_xlabel() == "Points"
 
 

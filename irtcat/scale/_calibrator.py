@@ -124,9 +124,13 @@ class Calibrator:
         return replace(found, model=TwoPL(params[:, 0], params[:, 1]))
 
     def bank(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
-        """The kept items, calibrated, without standard errors; whether the fit converged."""
+        """The kept items, calibrated, without standard errors; whether the fit converged.
+
+        As items of their own models: what counts as estimated in tests of fit are their parameters.
+        """
         found, _ = self.fit(kept, guessing)
-        return found.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)]), found.converged
+        bank = found.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)])
+        return (as_own_models(bank, guessing[kept]) if self.right_wrong else bank), found.converged
 
     def final(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
         """The kept items as `one_model` calibrates them; whether the fit converged.
