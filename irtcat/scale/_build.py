@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_count
+from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._types import BoolArray
 from irtcat.diagnose import factor_table
 from irtcat.fitting import fit
@@ -20,6 +20,8 @@ from irtcat.scale._rounds import Kept, reduce_items
 from irtcat.scale._rules import Record, Rules
 
 __all__ = ["build"]
+
+ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax")
 
 ROUGHLY = {"tolerance": 0.01, "precision": "float32"}
 """Of two abilities: the log-likelihood to within some .01, in a fraction of the time."""
@@ -79,7 +81,7 @@ def build(
         groups: which items belong together: a column of ``responses.items``, a mapping or Series
             by item id (items not named are left out), or one label an item.
         n_factors: number of factors to split by, where no groups are given; by parallel analysis.
-        rotation: of the factors, see `irtcat.diagnose.factors`.
+        rotation: of the factors: "none", "varimax", "quartimax", "oblimin" or "promax".
         two_factors: what happens to a part for which two abilities are better: "flag", "refuse"
             (no scale of it) or "skip" (do not compare; saves the better half of the time).
         criterion: better by what: "bic", "aic", "sabic" or "caic".
@@ -124,6 +126,7 @@ def build(
         alpha_guessing, alpha_fit, alpha_dependence, least_communality, least_dependence,
         least_share, least_items, min_expected, two_factors, criterion, max_rounds,
     )  # fmt: skip
+    check_choice("rotation", rotation, ROTATIONS)
     responses = _checked(responses)
     if n_factors is not None:
         check_count("n_factors", n_factors, 1, max(1, responses.n_items - 1))

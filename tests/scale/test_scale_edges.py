@@ -35,6 +35,8 @@ def test_labels_that_cannot_be_used(responses):
             scale.build(responses, wrong, **QUICK)
     with pytest.raises(InputError, match="`seed`"):
         scale.build(responses, seed=-1)
+    with pytest.raises(InputError, match="`rotation`"):
+        scale.build(responses, rotation="spin")
     assert scale.Rules(alpha_fit=np.float32(0.01)).alpha_fit == np.float32(0.01)
 
 
