@@ -17,7 +17,7 @@ from irtcat.diagnose._correlations import (
     nearest_correlation,
     square,
 )
-from irtcat.diagnose._factors import Factors, compare_factors, factor_table, factors
+from irtcat.diagnose._factors import Factors, compare_factors, factors
 from irtcat.responses import Responses
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "ParallelAnalysis",
     "compare_factors",
     "correlations",
-    "factor_table",
     "factors",
     "nearest_correlation",
     "parallel_analysis",

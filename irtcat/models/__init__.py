@@ -11,7 +11,6 @@ from irtcat.models._base import (
     design_of,
     expected_responses,
     field_columns,
-    filled,
     free_parameters,
     in_precision,
     item_categories,
@@ -24,6 +23,7 @@ from irtcat.models._base import (
     take,
     unpack,
 )
+from irtcat.models._filled import filled
 from irtcat.models._links import LinkModel
 from irtcat.models.continuous import EDGES, Beta
 from irtcat.models.counts import Binomial, pack_counts, unpack_counts

@@ -21,7 +21,6 @@ __all__ = [
     "design_of",
     "expected_responses",
     "field_columns",
-    "filled",
     "free_parameters",
     "in_precision",
     "item_categories",
@@ -322,26 +321,6 @@ def unpack(
 def take(model: ModelT, index: Any) -> ModelT:
     """The items at ``index`` (integers or a mask) as a model of their own."""
     return jax.tree.map(lambda leaf: leaf[index], model)
-
-
-OFTEN = 16
-"""Few items are filled up to a multiple of this, so that compiled code is used again."""
-
-MANY = 256
-"""From so many items on filling up costs more than it saves."""
-
-
-def filled(model: ModelT) -> ModelT:
-    """The items, and repeats of the last one up to one of few numbers of items.
-
-    For functions that are compiled anew for every number of items: those of many similar banks
-    then share a program. What belongs to the repeats is to be left out of the result.
-    """
-    n_items = len(jax.tree.leaves(model)[0])
-    if n_items >= MANY:
-        return model
-    index = np.minimum(np.arange(n_items + -n_items % OFTEN), n_items - 1)
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], model)
 
 
 def as_points(nodes: Float[Array, "nodes *dims"]) -> Float[Array, "nodes dims"]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._types import BoolArray
-from irtcat.diagnose import factor_table
+from irtcat.diagnose._factors import factor_table
 from irtcat.fitting import fit
 from irtcat.responses import Responses
 from irtcat.scale import _tables

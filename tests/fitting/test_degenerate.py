@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from irtcat import MODELS, InputError, ItemBank, Responses, fit
+from irtcat.datasets import load
 from irtcat.models import has_several
 from irtcat.scoring import METHODS, score
 
