@@ -72,8 +72,8 @@ def build(
        empirical curves are told, and those of dropped items on the same scale.
 
     Items in categories (graded) take the graded response model, without steps 3 and 4. The guessing
-    test is one fit an item and the dependence test looks at all pairs in every round: for scales of
-    up to some hundred items. For thousands pass ``alpha_guessing=0`` and ``alpha_dependence=0``.
+    test is a climb of the likelihood an item (the ratio is within .01 of that of two fits) and the
+    dependence test looks at all pairs in every round: for scales of up to some hundred items. For thousands pass ``alpha_guessing=0`` and ``alpha_dependence=0``.
 
     Args:
         responses: right/wrong, or in categories; gaps are allowed (S-X2 rests on whole rows, the
@@ -83,7 +83,7 @@ def build(
         n_factors: number of factors to split by, where no groups are given; by parallel analysis.
         rotation: of the factors: "none", "varimax", "quartimax", "oblimin" or "promax".
         two_factors: what happens to a part for which two abilities are better: "flag", "refuse"
-            (no scale of it) or "skip" (do not compare; saves the better half of the time).
+            (no scale of it) or "skip" (do not compare; saves about half of the time).
         criterion: better by what: "bic", "aic", "sabic" or "caic".
         alpha_guessing: level of the guessing test; 0 makes all items 2PL.
         least_communality: drop below this, 0 to 1.
