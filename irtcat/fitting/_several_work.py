@@ -175,7 +175,7 @@ def iterate(
     design = work.design
     dims = design.dims
     n_pairs = dims * (dims - 1) // 2 if design.correlated else 0
-    chosen = work.choose(1.0, 1.0, options.nodes) if options.nodes is not None else None
+    chosen: Any = work.choose(1.0, 1.0, options.nodes) if options.nodes is not None else None
     mean, covariance = np.zeros((0, dims)), np.zeros((0, dims, dims))
     if not isinstance(chosen, float):  # a grid that is given does not ask where posteriors are
         modes = _first_covariance(work, template, params)

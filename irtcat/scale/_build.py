@@ -23,7 +23,7 @@ __all__ = ["build"]
 
 ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax")
 
-ROUGHLY = {"tolerance": 0.01, "precision": "float32"}
+ROUGHLY: dict[str, Any] = {"tolerance": 0.01, "precision": "float32"}
 """Of two abilities: the log-likelihood to within some .01, in a fraction of the time."""
 
 ONE_GRID = 49
@@ -73,7 +73,8 @@ def build(
 
     Items in categories (graded) take the graded response model, without steps 3 and 4. The guessing
     test is a climb of the likelihood an item (the ratio is within .01 of that of two fits) and the
-    dependence test looks at all pairs in every round: for scales of up to some hundred items. For thousands pass ``alpha_guessing=0`` and ``alpha_dependence=0``.
+    dependence test looks at all pairs in every round: for scales of up to some hundred items. For
+    thousands pass ``alpha_guessing=0`` and ``alpha_dependence=0``.
 
     Args:
         responses: right/wrong, or in categories; gaps are allowed (S-X2 rests on whole rows, the

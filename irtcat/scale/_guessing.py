@@ -40,7 +40,7 @@ def guessing_table(
             continue
         gain = near.gain(place)
         if not gain.converged:
-            gain = _refitted(calibrator, kept, guessing, item, base)
+            gain = _refitted(calibrator, kept, guessing, int(item), base)
         rows.append((calibrator.item_ids[item], gain.c, gain.x2))
     table = pd.DataFrame(rows, columns=["item", "c", "x2"]).set_index("item")
     table["p"] = np.where(table["x2"] > 0, chi2.sf(table["x2"], 1) / 2, 1.0)
