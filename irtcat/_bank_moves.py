@@ -18,6 +18,7 @@ from irtcat.models import (
     as_mixed,
     column_names,
     design_of,
+    filled,
     pack,
     unpack,
 )
@@ -167,8 +168,9 @@ def irt_values(
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     """a, b, c, d of all items and their standard errors by the delta method."""
     with precision("float64"):
-        values, slopes = jax.tree.map(np.asarray, _values_and_slopes(model))
-    n_items = len(next(iter(slopes.values())))
+        found = _values_and_slopes(filled(model))
+    n_items = len(jax.tree.leaves(model)[0])
+    values, slopes = jax.tree.map(lambda part: np.asarray(part)[:n_items], found)
     errors = {}
     for name, slope in slopes.items():
         used = (slope != 0).any(axis=1)

@@ -13,7 +13,7 @@ from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, one_ability
-from irtcat.models import ItemModel
+from irtcat.models import ItemModel, filled
 
 __all__ = [
     "expected_se",
@@ -95,7 +95,7 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
     with precision("float64"):
         if bank.model.dims > 1:
             return np.asarray(_matrices(bank.model, jnp.asarray(points)))
-        return np.asarray(_information(bank.model, jnp.asarray(points)))
+        return np.asarray(_information(filled(bank.model), jnp.asarray(points)))[: bank.n_items]
 
 
 def test_information(

@@ -17,6 +17,7 @@ from irtcat.models import (
     column_names,
     design_of,
     expected_responses,
+    filled,
     free_parameters,
     get_model,
     has_several,
@@ -277,3 +278,12 @@ def test_save_load_score(key, recovered, tmp_path):
     before, after = result.abilities, score(again, result.responses)
     np.testing.assert_array_equal(before.theta, after.theta)
     np.testing.assert_array_equal(before.upper, after.upper)
+
+
+@pytest.mark.parametrize("n", [1, 16, 23])
+def test_filled_models_begin_with_the_items(n):
+    bank = ItemBank.from_parameters(a=np.linspace(0.5, 2, n), b=np.linspace(-1, 1, n))
+    for longer, own in zip(*map(jax.tree.leaves, (filled(bank.model), bank.model)), strict=True):
+        assert len(longer) == 16 * -(-n // 16)
+        np.testing.assert_array_equal(longer[:n], own)
+        np.testing.assert_array_equal(longer[n:], np.full(len(longer) - n, own[-1]))

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank, plot
+from irtcat.agreement import correlation_matrix as correlate
 from irtcat.information import expected_se, test_information
 
 GRID = np.linspace(-3, 3, 13)
@@ -127,6 +128,28 @@ def test_saved_figures_are_whole_and_repeatable(table, tmp_path, suffix):
     assert len(first) > 5000
     assert first == second
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_correlation_matrix_shows_the_table():
+    scores = np.random.default_rng(0).normal(size=(40, 3))
+    scores[:, 1] += 2 * scores[:, 0]
+    found = correlate(scores, names=["ability", "a long accuracy", "speed"])
+    axes = plot.correlation_matrix(found).axes[0]
+    shown = [float(text.get_text()) for text in axes.texts]
+    np.testing.assert_allclose(shown, found.values.to_numpy().ravel(), atol=0.005)
+    crossed = {tuple(map(int, xy[::-1])) for xy in axes.lines[0].get_xydata()}
+    assert crossed == set(zip(*np.nonzero(~found.significant.to_numpy()), strict=True))
+    assert (0, 1) not in crossed
+    assert [text.get_text() for text in axes.get_xticklabels()] == list(found.values.columns)
+    with pytest.raises(InputError, match="CorrelationMatrix"):
+        plot.correlation_matrix(found.values)
+
+
+def test_points_take_the_place_of_right_answers():
+    axes = plot.ability_against_correct(pd.DataFrame({"theta": [0.0, 1.0], "points": [3, 9]})).axes[
+        0
+    ]
+    assert axes.get_xlabel() == "Points"
 
 
 def test_no_window_is_opened(bank):

@@ -69,18 +69,4 @@ def surface(
 
 def correlations(matrix: CorrelationMatrix, path: Path) -> None:
     """The matrix with its values; pairs that are not significant are crossed out."""
-    names = list(matrix.values.columns)
-    figure = Figure(figsize=(4.8, 3.8), layout="constrained")
-    axes = figure.subplots()
-    image = axes.imshow(matrix.values, vmin=-1, vmax=1, cmap="RdBu")
-    for i in range(len(names)):
-        for j in range(len(names)):
-            value = matrix.values.iloc[i, j]
-            colour = "white" if abs(value) > 0.6 else "black"
-            axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour)
-            if not matrix.significant.iloc[i, j]:
-                axes.plot(j, i, "x", markersize=34, color="black")
-    axes.set_xticks(range(len(names)), names)
-    axes.set_yticks(range(len(names)), names)
-    figure.colorbar(image, ax=axes, shrink=0.8, label=f"{matrix.method} correlation")
-    plot.save(figure, path, dpi=100)
+    plot.save(plot.correlation_matrix(matrix), path, dpi=100)

@@ -77,7 +77,13 @@ def _unadjusted(p: Any) -> FloatArray:
     return _tests(p)[0]
 
 
-CORRECTIONS = {"none": _unadjusted, "holm": holm, "benjamini-hochberg": benjamini_hochberg}
+CORRECTIONS = {
+    "none": _unadjusted,
+    "holm": holm,
+    "benjamini-hochberg": benjamini_hochberg,
+    "bh": benjamini_hochberg,  # the same, for short
+}
+"""Corrections by name, wherever p-values of many tests are adjusted."""
 
 
 def _tests(p: Any) -> tuple[FloatArray, np.ndarray]:

@@ -74,8 +74,8 @@ def correlation_matrix(
             no value.
         method: ``"kendall"`` (tau-b), ``"spearman"`` or ``"pearson"``; p-values as in
             `correlation_test`.
-        correction: of the p-values of all pairs: ``"holm"``, ``"benjamini-hochberg"`` or
-            ``"none"``.
+        correction: of the p-values of all pairs: ``"holm"``, ``"benjamini-hochberg"``
+            (or ``"bh"``, for short) or ``"none"``.
         alpha: level of significance.
         names: of the columns, in place of the frame's.
 

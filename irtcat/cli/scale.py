@@ -79,6 +79,9 @@ def command(
     labels: str | list[object] | None = groups
     if items is not None and groups is not None:
         column = arguments.table_column(items, groups, "items")
+        if not column.index.isin(data.item_ids.astype(str)).any():
+            names = ", ".join(map(str, data.item_ids[:3]))
+            raise InputError(f"{items}: has none of the items of the responses ({names}, ...).")
         labels = column[~column.index.duplicated()].reindex(data.item_ids.astype(str)).tolist()
     with progress("Finding factors") as tell:
         found = build(

@@ -1,5 +1,6 @@
 """Factors of a test: models of one, two, ... abilities compared, and rotated loadings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from irtcat.fitting import Fit, fit
 from irtcat.responses import Responses
 from irtcat.rotation import LOGISTIC_SCALE, factor_loadings, rotate, rotate_loadings
 
-__all__ = ["Factors", "compare_factors", "factors"]
+__all__ = ["Factors", "compare_factors", "factor_table", "factors"]
 
 METHODS = ("minres", "mml")
 TURNS = ("none", "varimax", "quartimax", "oblimin", "promax", "target")
@@ -58,11 +59,15 @@ def compare_factors(
     """
     _check_right_wrong(responses)
     check_count("most", most, 1, max(1, responses.n_items - 1))
-    rows = []
-    for dims in range(1, most + 1):
-        found = _fit_dims(responses, dims, guessing, options)
-        rows.append(_criteria(found))
-    table = pd.DataFrame(rows, index=pd.RangeIndex(1, most + 1, name="n_factors"))
+    return factor_table(
+        [_fit_dims(responses, dims, guessing, options) for dims in range(1, most + 1)]
+    )
+
+
+def factor_table(fits: Sequence[Fit]) -> pd.DataFrame:
+    """Fits of 1, 2, ... abilities to the same responses compared, as `compare_factors` does."""
+    rows = [_criteria(found) for found in fits]
+    table = pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="n_factors"))
     from scipy.stats import chi2  # slow to import
 
     gain, df = 2 * table["log_likelihood"].diff(), table["n_parameters"].diff()

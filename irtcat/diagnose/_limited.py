@@ -14,7 +14,7 @@ from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.models import ItemModel, as_points, pack, unpack
+from irtcat.models import ItemModel, as_points, filled, pack, unpack
 
 __all__ = [
     "Conditional",
@@ -136,9 +136,9 @@ def probability_derivatives(bank: ItemBank, points: FloatArray) -> FloatArray:
     """Derivatives of all category probabilities by each item's own parameters."""
     with precision("float64"):
         nodes = as_points(jnp.asarray(points))
-        model = jax.tree.map(jnp.asarray, bank.model)
+        model = jax.tree.map(jnp.asarray, filled(bank.model))
         found = _derivatives(model, pack(model), nodes)
-        return np.nan_to_num(np.asarray(found))
+        return np.nan_to_num(np.asarray(found)[: bank.n_items])
 
 
 def derivatives(dp: FloatArray, c: Conditional, categories: IntArray, kind: str) -> FloatArray:

@@ -12,7 +12,7 @@ from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.models import CategoricalModel, as_points, item_categories, probabilities
+from irtcat.models import CategoricalModel, as_points, filled, item_categories, probabilities
 from irtcat.responses import Responses
 from irtcat.scoring import match
 
@@ -147,7 +147,7 @@ def curves(bank: ItemBank, points: FloatArray) -> FloatArray:
     """Probabilities of all categories, items x nodes x categories."""
     with precision("float64"):
         nodes = as_points(jnp.asarray(points, float))
-        return np.asarray(_probabilities(bank.model, nodes))
+        return np.asarray(_probabilities(filled(bank.model), nodes))[: bank.n_items]
 
 
 def chi_square_p(statistic: Any, df: Any) -> FloatArray:

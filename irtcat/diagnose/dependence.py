@@ -277,8 +277,8 @@ def q3(
     value = np.where(few, np.nan, value)
     mean = float(np.nanmean(value)) if np.isfinite(value).any() else np.nan
     with np.errstate(invalid="ignore"):
-        bounded = np.clip(value, -1 + 1e-12, 1 - 1e-12)
-        deviate = (np.arctanh(bounded) - np.arctanh(mean)) * np.sqrt(np.maximum(n - 3, 0))
+        bounded, middle = (np.clip(part, -1 + 1e-12, 1 - 1e-12) for part in (value, mean))
+        deviate = (np.arctanh(bounded) - np.arctanh(middle)) * np.sqrt(np.maximum(n - 3, 0))
     p = 2 * ndtr(-np.abs(deviate))
     columns = {
         "n": n.astype(int),

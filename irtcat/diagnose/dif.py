@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
 from irtcat._matrix import positions
-from irtcat.agreement import benjamini_hochberg, holm
+from irtcat.agreement._corrections import CORRECTIONS, adjust
 from irtcat.diagnose._split import (
     SplitFits,
     item_effects,
@@ -23,7 +24,6 @@ from irtcat.responses import Responses
 
 __all__ = ["DIF", "find_dif"]
 
-CORRECTIONS = {"holm": holm, "bh": benjamini_hochberg, "none": lambda p: np.asarray(p, float)}
 SIZES = ((0.1, "large"), (0.05, "moderate"), (0.0, "negligible"))
 """Of the mean difference in expected score, in shares of the highest score."""
 FEW = 10
@@ -205,7 +205,7 @@ def find_dif(
         anchors: items known to be alike, never tested; needed for "add".
         items: items to test; all others by default.
         purify: whether to free what is found and test again ("drop" only).
-        correction: "holm", "bh" (Benjamini and Hochberg) or "none".
+        correction: "holm", "benjamini-hochberg" (or "bh", for short) or "none".
         alpha: level of ``dif``.
         max_rounds: of purification.
         progress: called in each round as ``progress(items tested, items)``.
@@ -255,9 +255,9 @@ def find_dif(
     errors = "full" if method == "wald" else "none"
     usable = told_apart(responses, grouping).subset(items=kept)
     fits = SplitFits(usable, grouping, model, given, errors)
-    adjust = CORRECTIONS[correction]
+    adjusted = partial(adjust, correction=correction)
     n_usable = sum(not reason for reason in why)
-    plan = _Plan(fits, [at[j] for j in tested], n_usable, method, adjust, alpha, progress)
+    plan = _Plan(fits, [at[j] for j in tested], n_usable, method, adjusted, alpha, progress)
     if scheme == "drop":
         table, base, n_rounds, settled = _purified(plan, max_rounds if purify else 1)
     else:

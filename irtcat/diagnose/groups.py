@@ -159,5 +159,6 @@ def _grouped(
     check_count("n_groups", n_groups, 2)
     known = int(np.isfinite(theta).sum())
     if known < n_groups:
-        raise argument_error("n_groups", f"at most the {known} subjects with an ability", n_groups)
+        must = f"of at least {n_groups} subjects with an ability, for as many groups"
+        raise argument_error("responses", must, known, "Or make fewer groups: n_groups.")
     return data, grouped_cells(data, theta, n_groups, center, float(min_expected))

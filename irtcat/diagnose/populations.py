@@ -1,19 +1,19 @@
 """The same items in two populations, such as people and systems: what is hard for whom."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
-from irtcat.agreement import benjamini_hochberg, holm, pearson, spearman
+from irtcat.agreement import pearson, spearman
+from irtcat.agreement._corrections import CORRECTIONS, adjust
 from irtcat.bank import ItemBank
 from irtcat.fitting import Fit, Link, link
 
 __all__ = ["Populations", "compare_populations"]
-
-CORRECTIONS = {"holm": holm, "bh": benjamini_hochberg, "none": lambda p: np.asarray(p, float)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ def compare_populations(
         names: of the two, which name the columns.
         method: of linking.
         drop_outliers: leave items that differ out of the link.
-        correction: of the p-values: "holm", "bh" (Benjamini and Hochberg) or "none".
+        correction: of the p-values: "holm", "benjamini-hochberg" (or "bh", for short) or "none".
         alpha: level of ``differs``.
 
     Returns:
@@ -122,7 +122,7 @@ def compare_populations(
     found = link(banks[1], banks[0], method, drop_outliers)
     common = found.items.index
     frames = [bank.subset(common.to_numpy()).to_frame() for bank in (banks[0], found.bank)]
-    table = _table(frames, names, found, CORRECTIONS[correction], alpha)
+    table = _table(frames, names, found, partial(adjust, correction=correction), alpha)
     b = [table[f"b_{name}"] for name in names]
     usable = table[f"rank_{names[0]}"].notna()
     enough = int(usable.sum()) >= 2

@@ -66,6 +66,12 @@ from irtcat.scoring import LayoutPlan, row_blocks
 __all__ = ["fit_em"]
 
 POPULATION_ROUNDS = 30
+ABOVE = 1e-6
+IMPOSSIBLE = (
+    "Not converged: the log-likelihood is above 0, which that of answers in categories cannot be: "
+    "a population or an item has run off to where abilities are not integrated. Keep the weak "
+    "priors, or leave out items that a group answered alike."
+)
 NARROWEST, FARTHEST = 0.05, 5.0
 """Populations beyond are no estimates, but what is left where all subjects answered alike."""
 
@@ -283,6 +289,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         bank = with_anchors(bank, anchors)
     notes = likelihood_notes(responses, cls)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
+    if log_likelihood > ABOVE * rows.weights.sum() and not isinstance(blank, Beta):
+        ended = ended._replace(converged=False, message=IMPOSSIBLE)
     bank = replace(
         bank,
         provenance={

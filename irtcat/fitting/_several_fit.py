@@ -1,5 +1,6 @@
 """Marginal maximum likelihood with several abilities, from responses to a `Fit`."""
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -7,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+from jaxtyping import Array
 
 from irtcat._checks import argument_error, check_count
+from irtcat._compile import jit
 from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
@@ -39,6 +42,7 @@ from irtcat.scoring import (
     Grid,
     Groups,
     Own,
+    grid_step,
     n_nodes,
     own_posterior,
     own_rule,
@@ -161,6 +165,12 @@ def _evaluate(
     return ended._replace(point=state.point, update=update, belief=belief)
 
 
+@functools.partial(jit, static_argnames=("gaps",))
+def _grid_log_z(*args: Any, gaps: bool) -> Array:
+    """The subjects' log-likelihoods alone: quick to compile."""
+    return grid_step(*args, gaps=gaps).log_z
+
+
 def _finer_log_likelihood(
     work: Work, problem: SeveralProblem, ended: Ended, nodes: int | None
 ) -> float:
@@ -183,8 +193,13 @@ def _finer_log_likelihood(
         item_weights=jnp.ones_like(problem.item_weights),
     )
     state = state_of(ended.point, ended.belief)
-    if isinstance(fine, Own):
-        root = correlation_root(state.point.population, dims)
+    root = correlation_root(state.point.population, dims)
+    if isinstance(fine, Grid):
+        zero = jnp.zeros(dims, root.dtype)
+        model = unpack(problem.template, state.point.params).rescale(zero, root)
+        args = model, other.x, other.weights, other.item_weights, fine, other.chunks
+        log_z = _grid_log_z(*args, gaps=problem.gaps)
+    elif isinstance(fine, Own):
         model = unpack(problem.template, state.point.params).rescale(jnp.zeros(dims), root)
         placed = ended.belief.mean, ended.belief.covariance
         log_z = own_posterior(model, work.x, *placed, fine, other.chunks, gaps=problem.gaps)[2]

@@ -175,11 +175,14 @@ def iterate(
     design = work.design
     dims = design.dims
     n_pairs = dims * (dims - 1) // 2 if design.correlated else 0
-    modes = _first_covariance(work, template, params)
-    spread = narrowest_sd(np.asarray(modes.covariance))
-    chosen = work.choose(spread, _steepest(template, params), options.nodes)
+    chosen: Any = work.choose(1.0, 1.0, options.nodes) if options.nodes is not None else None
+    mean, covariance = np.zeros((0, dims)), np.zeros((0, dims, dims))
+    if not isinstance(chosen, float):  # a grid that is given does not ask where posteriors are
+        modes = _first_covariance(work, template, params)
+        mean, covariance = np.asarray(modes.mode, float), np.asarray(modes.covariance, float)
+        chosen = work.choose(narrowest_sd(covariance), _steepest(template, params), options.nodes)
     point = EMPoint(jnp.asarray(work.shrink(params), work.dtype), jnp.zeros(n_pairs, work.dtype))
-    state = EMState(point, np.asarray(modes.mode, float), np.asarray(modes.covariance, float))
+    state = EMState(point, mean, covariance)
     ways = work.ways(prior, options)
     first, used = 0, 0
     problem = work.problem(work.rule(chosen), prior, ways)

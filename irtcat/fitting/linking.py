@@ -111,6 +111,11 @@ def _by_moments(task: _Task, method: str) -> tuple[float, float, float]:
         _moments(bank, method) for bank in (task.bank, task.reference)
     )
     seen = np.isfinite(b) & np.isfinite(b_reference)
+    if not seen.any():
+        raise InputError(
+            f"The common items give no scale by {method}: none has a finite difficulty in both "
+            "banks (a slope of 0 has none). Use haebara or stocking-lord, or more common items."
+        )
     b, b_reference = b[seen], b_reference[seen]
     if task.fixed_unit:
         unit = 1.0

@@ -23,6 +23,7 @@ from irtcat.models._base import (
     take,
     unpack,
 )
+from irtcat.models._filled import filled
 from irtcat.models._links import LinkModel
 from irtcat.models.continuous import EDGES, Beta
 from irtcat.models.counts import Binomial, pack_counts, unpack_counts
@@ -91,6 +92,7 @@ __all__ = [
     "design_of",
     "expected_responses",
     "field_columns",
+    "filled",
     "free_parameters",
     "get_model",
     "has_several",

@@ -7,11 +7,12 @@ Every function returns a matplotlib ``Figure`` that belongs to no window and to 
 from irtcat.plot._style import check_figure_path, save
 from irtcat.plot.banks import headroom, information_curve, item_curves
 from irtcat.plot.boards import rank_correlation, reliable_gaps
-from irtcat.plot.scales import ability_against_correct, empirical_curves
+from irtcat.plot.scales import ability_against_correct, correlation_matrix, empirical_curves
 
 __all__ = [
     "ability_against_correct",
     "check_figure_path",
+    "correlation_matrix",
     "empirical_curves",
     "headroom",
     "information_curve",

@@ -1,4 +1,4 @@
-"""Figures of evaluation scales: the model's curves beside the empirical ones, ability and score."""
+"""Figures of evaluation scales: curves beside empirical ones, ability and score, correlations."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,16 +6,19 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error
+from irtcat.agreement import CorrelationMatrix
 from irtcat.plot._style import COLOURS, GREY, new_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ability_against_correct", "empirical_curves"]
+__all__ = ["ability_against_correct", "correlation_matrix", "empirical_curves"]
 
 COLUMNS = 4
 MOST_PANELS = 40
+DARK, LONG = 0.6, 9
+"""Correlations that are printed in white; letters of a name that is printed aslant."""
 
 
 def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
@@ -84,10 +87,11 @@ def _draw_item(axes: "Axes", rows: pd.DataFrame, name: str) -> None:
 
 
 def ability_against_correct(abilities: pd.DataFrame) -> "Figure":
-    """Each subject's ability against its number of right answers.
+    """Each subject's ability against its number of right answers, or its points.
 
     Args:
-        abilities: `irtcat.scale.Scale.abilities`: columns theta and number_correct.
+        abilities: `irtcat.scale.Scale.abilities`: columns theta and number_correct (or points, of
+            items in categories).
 
     Returns:
         The figure: subjects with the same number of right answers differ by which they got right.
@@ -103,17 +107,62 @@ def ability_against_correct(abilities: pd.DataFrame) -> "Figure":
     References:
         Lalor, Wu & Yu (2016), figure 4.
     """
-    need = {"theta", "number_correct"}
-    if not isinstance(abilities, pd.DataFrame) or not need <= set(abilities.columns):
+    columns = set(abilities.columns) if isinstance(abilities, pd.DataFrame) else set()
+    column = "points" if "points" in columns else "number_correct"
+    if not {"theta", column} <= columns:
         raise argument_error(
-            "abilities", "one with the columns number_correct and theta", abilities
+            "abilities", "one with the columns number_correct (or points) and theta", abilities
         )
     figure = new_figure(6.0, 4.0)
     axes = figure.subplots()
-    right = abilities["number_correct"].to_numpy(float)
+    right = abilities[column].to_numpy(float)
     jitter = np.random.default_rng(0).uniform(-0.25, 0.25, len(right))  # of equal ones, to be seen
     axes.plot(right + jitter, abilities["theta"], "o", markersize=3, alpha=0.35, color=COLOURS[0])
     axes.axhline(0, color=GREY, linewidth=0.8)
-    axes.set(xlabel="Number of right answers", ylabel="Ability θ")
+    label = "Points" if column == "points" else "Number of right answers"
+    axes.set(xlabel=label, ylabel="Ability θ")
     tidy(axes)
+    return figure
+
+
+def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
+    """A correlation matrix in colours with its values; what is not significant is crossed out.
+
+    Args:
+        matrix: what `irtcat.agreement.correlation_matrix` returns.
+
+    Returns:
+        The figure; blue is positive and red negative, both by the printed number as well.
+
+    Raises:
+        InputError: for anything else, or when matplotlib is not installed.
+
+    Example:
+        >>> from irtcat.agreement import correlation_matrix as correlate
+        >>> scores = {"ability": [1, 2, 3, 4, 5], "accuracy": [2, 4, 5, 7, 9]}
+        >>> axes = correlation_matrix(correlate(scores, correction="none")).axes[0]
+        >>> [text.get_text() for text in axes.texts]
+        ['1.00', '0.99', '0.99', '1.00']
+
+    References:
+        Lalor, Wu, Munkhdalai & Yu (2018), Figure 1.
+    """
+    if not isinstance(matrix, CorrelationMatrix):
+        raise argument_error("matrix", "a CorrelationMatrix", type(matrix).__name__)
+    values, kept = matrix.values.to_numpy(float), matrix.significant.to_numpy(bool)
+    names = [str(name) for name in matrix.values.columns]
+    side = 0.75 * len(names)
+    figure = new_figure(2.6 + side, 1.6 + side)
+    axes = figure.subplots()
+    image = axes.imshow(values, vmin=-1, vmax=1, cmap="RdBu")
+    for i, j in np.ndindex(*values.shape):
+        colour = "white" if abs(values[i, j]) > DARK else "black"
+        axes.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", color=colour)
+    rows, columns = np.nonzero(~kept)
+    axes.plot(columns, rows, "x", markersize=30, color="black", linewidth=0)
+    places = range(len(names))
+    long = max(map(len, names)) > LONG
+    axes.set_xticks(places, names, rotation=45 if long else 0, ha="right" if long else "center")
+    axes.set_yticks(places, names)
+    figure.colorbar(image, ax=axes, shrink=0.8, label=f"{matrix.method.capitalize()} correlation")
     return figure

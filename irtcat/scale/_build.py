@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_count
+from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._types import BoolArray
-from irtcat.diagnose import compare_factors
+from irtcat.diagnose._factors import factor_table
+from irtcat.fitting import fit
 from irtcat.responses import Responses
 from irtcat.scale import _tables
 from irtcat.scale._calibrator import Calibrator
@@ -20,8 +21,16 @@ from irtcat.scale._rules import Record, Rules
 
 __all__ = ["build"]
 
-ROUGHLY = {"tolerance": 0.01, "precision": "float32"}
-"""Of the two-factor comparison: log-likelihoods to within some .01, in a fraction of the time."""
+ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax")
+
+ROUGHLY: dict[str, Any] = {"tolerance": 0.01, "precision": "float32"}
+"""Of two abilities: the log-likelihood to within some .01, in a fraction of the time."""
+
+ONE_GRID = 49
+"""Nodes a dimension that do for some ten items: one program serves all parts of a size."""
+
+COARSE = 0.1
+"""Error of integration from which the grid is chosen by the data instead."""
 
 Progress = Callable[[int, int, str], None]
 
@@ -56,14 +65,16 @@ def build(
        with Holm's correction. Items that do not need c are 2PL.
     5. Items whose slope is negative, or whose communality ``a^2 / (a^2 + 1.702^2)`` is too low, are
        dropped all at once. Where there is none, the worst violation of item fit (S-X2) or local
-       independence (LD-X2; of the pair the item with the lower communality), judged by Holm's p,
-       costs one item. The rest is calibrated again, until nothing is dropped.
+       independence (LD-X2; of the pair the item with the lower communality, of copies the one
+       whose id comes later as text), judged by Holm's p, costs one item. The rest is calibrated
+       again, until nothing is dropped.
     6. The items left are calibrated with standard errors; their information, reliability, fit and
        empirical curves are told, and those of dropped items on the same scale.
 
     Items in categories (graded) take the graded response model, without steps 3 and 4. The guessing
-    test is one fit an item and the dependence test looks at all pairs in every round: for scales of
-    up to some hundred items. For thousands pass ``alpha_guessing=0`` and ``alpha_dependence=0``.
+    test is a climb of the likelihood an item (the ratio is within .01 of that of two fits) and the
+    dependence test looks at all pairs in every round: for scales of up to some hundred items. For
+    thousands pass ``alpha_guessing=0`` and ``alpha_dependence=0``.
 
     Args:
         responses: right/wrong, or in categories; gaps are allowed (S-X2 rests on whole rows, the
@@ -71,9 +82,9 @@ def build(
         groups: which items belong together: a column of ``responses.items``, a mapping or Series
             by item id (items not named are left out), or one label an item.
         n_factors: number of factors to split by, where no groups are given; by parallel analysis.
-        rotation: of the factors, see `irtcat.diagnose.factors`.
+        rotation: of the factors: "none", "varimax", "quartimax", "oblimin" or "promax".
         two_factors: what happens to a part for which two abilities are better: "flag", "refuse"
-            (no scale of it) or "skip" (do not compare; saves the better half of the time).
+            (no scale of it) or "skip" (do not compare; saves about half of the time).
         criterion: better by what: "bic", "aic", "sabic" or "caic".
         alpha_guessing: level of the guessing test; 0 makes all items 2PL.
         least_communality: drop below this, 0 to 1.
@@ -116,6 +127,7 @@ def build(
         alpha_guessing, alpha_fit, alpha_dependence, least_communality, least_dependence,
         least_share, least_items, min_expected, two_factors, criterion, max_rounds,
     )  # fmt: skip
+    check_choice("rotation", rotation, ROTATIONS)
     responses = _checked(responses)
     if n_factors is not None:
         check_count("n_factors", n_factors, 1, max(1, responses.n_items - 1))
@@ -178,7 +190,7 @@ def _one(responses: Responses, name: str, width: int, rules: Rules, record: Reco
         status = f"fewer than {rules.least_items} items"
         record.add(name, 0, "", "items", responses.n_items, np.nan, np.nan, status, "refuse")
         return _none(responses, name, status, None, {}, 0)
-    factors, better = _two_factors(responses, name, rules, record)
+    factors, better = _two_factors(calibrator, name, rules, record)
     if better and rules.two_factors == "refuse":
         return _none(
             responses, name, f"two abilities are better by {rules.criterion}", factors, {}, 0
@@ -207,12 +219,18 @@ def _one(responses: Responses, name: str, width: int, rules: Rules, record: Reco
 
 
 def _two_factors(
-    responses: Responses, name: str, rules: Rules, record: Record
+    calibrator: Calibrator, name: str, rules: Rules, record: Record
 ) -> tuple[pd.DataFrame | None, bool]:
     """Models of one and two abilities, and whether the second is worth its parameters."""
+    responses = calibrator.responses
     if rules.two_factors == "skip" or responses.n_categories != 2 or responses.n_items < 4:
         return None, False
-    table = compare_factors(responses, 2, guessing=True, **ROUGHLY)
+    one = calibrator.three_pl()
+    two = fit(responses, "m3pl", dims=2, nodes=ONE_GRID, standard_errors="none", **ROUGHLY)
+    error = two.bank.provenance["integration_error"]
+    if not abs(error) < COARSE:
+        two = fit(responses, "m3pl", dims=2, standard_errors="none", **ROUGHLY)
+    table = factor_table([one, two])
     gain = float(table[rules.criterion].loc[1] - table[rules.criterion].loc[2])
     better = gain > 0
     action = ("refuse" if rules.two_factors == "refuse" else "flag") if better else "note"

@@ -16,6 +16,7 @@ __all__ = ["Calibrator", "as_own_models", "as_three_pl", "one_model"]
 LOG_2 = float(np.log(2.0))
 FINELY = 1e-6
 """Standard errors that the last step of the final calibration may be long."""
+ROUGHLY = 0.01
 NO_GUESSING = -30.0
 """Logit of an asymptote that is none."""
 
@@ -63,6 +64,23 @@ class Calibrator:
                 standard_errors=errors, tolerance=tolerance,
             )  # fmt: skip
             return found, found.log_likelihood
+        return self._three_pl(kept, guessing, {"c": None}, errors, tolerance)
+
+    def three_pl(self) -> Fit:
+        """The 3PL of all items under its default prior of c, roughly."""
+        everything = np.ones(self.responses.n_items, bool)
+        found, log_likelihood = self._three_pl(everything, everything, {}, "none", ROUGHLY)
+        return replace(found, log_likelihood=log_likelihood)
+
+    def _three_pl(
+        self,
+        kept: BoolArray,
+        guessing: BoolArray,
+        priors: dict[str, Any],
+        errors: str,
+        tolerance: float | None,
+    ) -> tuple[Fit, float]:
+        """See `fit`."""
         names = [str(name) for name in self._filled.item_ids]
         out = np.ones(len(names), bool)
         out[: len(kept)] = ~kept
@@ -73,33 +91,46 @@ class Calibrator:
             idle = {names[j]: 0.0 for j in np.flatnonzero(out)}
             zero |= {"slope": idle, "intercept": idle}
         found = fit(
-            self._filled, "3pl", fixed=zero, priors={"c": None}, standard_errors=errors,
+            self._filled, "3pl", fixed=zero, priors=priors, standard_errors=errors,
             precision="float64", tolerance=tolerance,
         )  # fmt: skip
         idle_answers = self._filled.observed[:, out].sum()
         return found, found.log_likelihood + LOG_2 * float(idle_answers)
 
     def beside(self, bank: ItemBank, names: list[str]) -> ItemBank:
-        """Items without guessing, calibrated on the scale of a bank of others of the table."""
+        """Items without guessing, calibrated on the scale of a bank of others of the table.
+
+        The bank's items keep their parameters, and its population is that of the subjects.
+        """
         if not self.right_wrong:
             data = self.responses.subset(items=[*bank.item_ids.astype(str), *names])
             return fit(data, "graded", anchors=bank, standard_errors="none").bank.subset(names)
-        anchors = as_three_pl(bank)
+        known = as_three_pl(bank)
         others = set(self._filled.item_ids.astype(str)) - set(bank.item_ids.astype(str))
         idle = dict.fromkeys(sorted(others - set(names)), 0.0)
         zero = {"c": dict.fromkeys(sorted(others), 0.0)}
         zero |= {"slope": idle, "intercept": idle} if idle else {}
+        options: dict[str, Any] = {"anchors": known, "fixed": zero}
+        if (bank.population_mean, bank.population_sd) == (0.0, 1.0):  # as in the rounds
+            frame = known.to_frame()
+            own = frame["c"].to_dict(), frame["a"].to_dict(), (-frame["a"] * frame["b"]).to_dict()
+            parts = zip(("c", "slope", "intercept"), own, strict=True)
+            options = {"fixed": {name: {**zero.get(name, {}), **part} for name, part in parts}}
         found = fit(
-            self._filled, "3pl", anchors=anchors, fixed=zero, priors={"c": None},
-            standard_errors="none", precision="float64",
+            self._filled, "3pl", priors={"c": None}, standard_errors="none", precision="float64",
+            **options,
         ).bank.subset(names)  # fmt: skip
         params = np.asarray(found.parameters(), float)
         return replace(found, model=TwoPL(params[:, 0], params[:, 1]))
 
     def bank(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
-        """The kept items, calibrated, with standard errors; whether the fit converged."""
-        found, _ = self.fit(kept, guessing, errors="block")
-        return found.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)]), found.converged
+        """The kept items, calibrated, without standard errors; whether the fit converged.
+
+        As items of their own models: what counts as estimated in tests of fit are their parameters.
+        """
+        found, _ = self.fit(kept, guessing)
+        bank = found.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)])
+        return (as_own_models(bank, guessing[kept]) if self.right_wrong else bank), found.converged
 
     def final(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
         """The kept items as `one_model` calibrates them; whether the fit converged.

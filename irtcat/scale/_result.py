@@ -31,8 +31,9 @@ class Scale:
         bank: the calibrated items; None where no scale could be made.
         status: "ok", or why there is no scale, or what is to be said of it.
         items: one row per item of the part: status (retained or removed), round and reason of
-            removal, n, proportion_correct, model, the parameters on the final scale (of removed
-            items by calibrating them on it), communality, flags (of the calibration), s_x2, df, p,
+            removal, n, proportion_correct (in categories: mean category over the
+            highest), model, the parameters on the final scale (of removed items by calibrating
+            them on it), communality, flags (of the calibration), s_x2, df, p,
             p_holm.
         factors: one- and two-factor models compared; None where that was skipped.
         guessing: test of c = 0 of each item.
@@ -40,7 +41,9 @@ class Scale:
         reliability: marginal, empirical, alpha and omega.
         information: theta, information and se of the whole scale.
         curves: item, theta, n, observed, lower, upper, expected, of retained and removed items.
-        abilities: one row per subject: theta, se, lower, upper, percentile, number_correct, n.
+        abilities: one row per subject: theta, se, lower, upper, percentile, number_correct (of
+            items in categories points instead: the sum of the categories, counted from 0), n
+            (answers).
         n_rounds: calibrations it took.
     """
 

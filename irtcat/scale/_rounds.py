@@ -1,6 +1,6 @@
 """Dropping what violates the model, one violation at a time, and refitting."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,9 @@ from irtcat.scale._calibrator import Calibrator
 from irtcat.scale._rules import Record, Rules
 
 __all__ = ["Kept", "communality", "reduce_items"]
+
+ALIKE = 1e-6
+"""What differs by less is a tie: rounding is not to decide between copies of an item."""
 
 
 class Kept(NamedTuple):
@@ -130,7 +133,7 @@ def _item_violation(bank: ItemBank, data, rules: Rules) -> dict | None:
     if not len(table):
         return None
     excess = _excess(table["s_x2"], table["df"])
-    at = int(np.lexsort((-excess, table["p_holm"]))[0])
+    at = _first_of(table["p_holm"], excess, table.index.astype(str), last=True)
     row = table.iloc[at]
     return {
         "item": str(table.index[at]), "statistic": "S-X2", "value": row["s_x2"], "df": row["df"],
@@ -147,16 +150,33 @@ def _pair_violation(bank: ItemBank, data, rules: Rules) -> dict | None:
     if not len(pairs):
         return None
     excess = _excess(pairs["x2"], pairs["df"])
-    row = pairs.iloc[int(np.lexsort((-excess, pairs["p_holm"]))[0])]
+    ends = np.sort(pairs[["item_1", "item_2"]].astype(str).to_numpy(str), axis=1)
+    at = _first_of(pairs["p_holm"], excess, ["\0".join(pair) for pair in ends])
+    row = pairs.iloc[at]
     shares = pd.Series(communality(bank), index=bank.item_ids.astype(str))
-    both = [str(row["item_1"]), str(row["item_2"])]
-    item = min(both, key=lambda name: shares[name])
+    both = ends[at].tolist()  # in the order of their ids
+    alike = abs(shares[both[0]] - shares[both[1]]) < ALIKE
+    item = both[1] if alike else min(both, key=lambda name: shares[name])
     other = both[1 - both.index(item)]
     return {
         "item": item, "statistic": f"LD-X2 with {other}", "value": row["x2"], "df": row["df"],
-        "p": row["p_holm"], "excess": float(excess.max()),
+        "p": row["p_holm"], "excess": float(excess[at]),
         "criterion": f"Holm p < {rules.alpha_dependence:g}; lower communality of the two",
     }  # fmt: skip
+
+
+def _first_of(p: pd.Series, excess: FloatArray, names: Any, last: bool = False) -> int:
+    """Where p is smallest, and the excess largest; of equal ones the first by name (or the last).
+
+    So that the order of the columns decides nothing, copies of an item included.
+    """
+    values = p.to_numpy(float)
+    best = values <= values.min() + 1e-300
+    top = excess[best].max()
+    best &= excess >= top - ALIKE * (1 + abs(top))
+    places = np.flatnonzero(best)
+    pick = max if last else min
+    return int(pick(places, key=lambda at: names[at]))
 
 
 def _excess(x2: pd.Series, df: pd.Series) -> FloatArray:

@@ -128,11 +128,12 @@ def information(bank: ItemBank) -> pd.DataFrame:
 
 
 def abilities(bank: ItemBank, data: Responses) -> tuple[Ability, pd.DataFrame]:
-    """Every subject's ability on the scale, beside its number of right answers."""
+    """Every subject's ability on the scale, beside its number of right answers (or points)."""
     told = score(bank, data)
     table = told.to_frame()
     x = data.to_numpy()
-    table["number_correct"] = np.nansum(x, axis=1)
+    name = "number_correct" if data.n_categories == 2 else "points"
+    table[name] = np.nansum(x, axis=1)
     table["n"] = (~np.isnan(x)).sum(axis=1)
     return told, table
 

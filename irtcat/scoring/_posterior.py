@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from irtcat._compile import jit
 from irtcat._types import FloatArray
-from irtcat.models import ItemModel, in_precision
+from irtcat.models import ItemModel, filled, in_precision
 from irtcat.scoring._kernel import (
     LIMIT,
     SPACING,
@@ -76,6 +76,10 @@ def _support(log_lik: Array, nodes: Array) -> tuple[Array, Array, Array]:
     return (low + high) / 2, (high - low) / 12, sd >= WIDE_SD
 
 
+SMALL = 2**20
+"""Up to so many responses items are filled up, so that one program serves similar banks."""
+
+
 @functools.partial(jit, static_argnames=("gaps",))
 def _posterior(
     model: ItemModel, x: Array, rows: Array, gaps: bool, like: Float[Array, ""]
@@ -112,6 +116,12 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
     Returns:
         The posterior, in float64.
     """
+    if x.size <= SMALL and x.dtype != np.int32:
+        model = filled(model)
+        n_more = len(jax.tree.leaves(model)[0]) - x.shape[1]
+        none = np.nan if x.dtype.kind == "f" else -1
+        if n_more:
+            x, gaps = np.pad(x, ((0, 0), (0, n_more)), constant_values=none), True
     n_rows, n_items = x.shape
     model = in_precision(model, dtype)
     rows = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))

@@ -138,3 +138,13 @@ def test_refused(small):
         ld_statistics(bank, responses).matrix("flags")
     with pytest.raises(InputError, match="The `method` argument"):
         q3(bank, responses, method="x")
+
+
+def test_q3_of_two_copies_is_one_and_no_surprise():
+    bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 0.0])
+    x = np.random.default_rng(0).integers(0, 2, 40)
+    found = q3(bank, Responses.from_array(np.column_stack([x, x]), item_ids=bank.item_ids))
+    row = found.to_frame().iloc[0]
+    assert row["q3"] == pytest.approx(1.0)
+    assert row["q3_star"] == pytest.approx(0.0)
+    assert row["p"] == pytest.approx(1.0)

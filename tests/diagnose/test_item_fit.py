@@ -264,8 +264,10 @@ def test_refused(small, lsat_fit):
         s_x2(bank, responses, min_expected=0)
     with pytest.raises(InputError, match="The `center` argument"):
         grouped_fit(bank, responses, center="mode")
-    with pytest.raises(InputError, match="The `n_groups` argument must be at most the 60"):
+    with pytest.raises(InputError, match="`responses` argument must be of at least 61 subjects"):
         grouped_fit(bank, responses, n_groups=61)
+    with pytest.raises(InputError, match=r"at least 10 subjects .* Got 9\. Or make fewer groups"):
+        item_fit(bank, responses.subset(subjects=range(9)))
     with pytest.raises(InputError, match="The `abilities` argument must be of shape"):
         infit_outfit(bank, responses, abilities=np.zeros(3))
     with pytest.raises(InputError, match="NaN for all"):

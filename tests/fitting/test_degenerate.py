@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from irtcat import MODELS, InputError, ItemBank, Responses, fit
+from irtcat.datasets import load
 from irtcat.models import has_several
 from irtcat.scoring import METHODS, score
 
@@ -203,3 +204,21 @@ def test_scores_of_hard_subjects(key, method):
         assert np.isfinite(ability.theta).all()
         assert ability.theta[2] == pytest.approx(0, abs=1e-8)
         assert ability.se[2] == pytest.approx(1, abs=1e-6)
+
+
+def test_an_impossible_log_likelihood_is_not_called_converged(monkeypatch):
+    """Where a population runs off the nodes the sum may exceed 1: say so."""
+    from irtcat.fitting import _em_fit
+
+    plain = _em_fit.run_covered
+
+    def off_the_grid(*arguments):
+        problem, ended = plain(*arguments)
+        raised = ended.belief.log_z + 10.0
+        return problem, ended._replace(belief=ended.belief._replace(log_z=raised))
+
+    monkeypatch.setattr(_em_fit, "run_covered", off_the_grid)
+    found = fit(load("lsat7"), "2pl", standard_errors="none")
+    assert not found.converged
+    assert "above 0" in found.message
+    assert found.bank.provenance["converged"] is False

@@ -219,3 +219,10 @@ def test_block_sandwich_is_close_to_the_full_one(monkeypatch):
     assert full.provenance["standard_errors"] == "full sandwich"
     ours, theirs = (np.sqrt(np.diagonal(f.covariance, axis1=1, axis2=2)) for f in (block, full))
     assert np.abs(ours / theirs - 1).max() < 0.1
+
+
+def test_no_difficulty_in_common_is_said(recwarn):
+    flat = ItemBank.from_parameters(a=[0.0, 0.0], b=[0.0, 0.5])
+    with pytest.raises(InputError, match="none has a finite difficulty"):
+        link(flat, flat, "mean-mean")
+    assert not recwarn.list

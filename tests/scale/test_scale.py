@@ -276,3 +276,7 @@ def test_command(responses, tmp_path, capsys):
     assert (out / "all_removed.png").is_file()
     assert run("scale", data, "--out", data) == 1
     assert "this is a file" in capsys.readouterr().err
+    other = tmp_path / "items.csv"
+    other.write_text("id,part\nz,a\n")
+    assert run("scale", data, "--out", out, "--items", other, "--groups", "part") == 1
+    assert "has none of the items" in capsys.readouterr().err

@@ -35,6 +35,8 @@ def test_labels_that_cannot_be_used(responses):
             scale.build(responses, wrong, **QUICK)
     with pytest.raises(InputError, match="`seed`"):
         scale.build(responses, seed=-1)
+    with pytest.raises(InputError, match="`rotation`"):
+        scale.build(responses, rotation="spin")
     assert scale.Rules(alpha_fit=np.float32(0.01)).alpha_fit == np.float32(0.01)
 
 
@@ -168,3 +170,26 @@ def test_guessing_statistics_do_not_hang_on_the_tolerance(responses):
     for j, x2 in enumerate(table["x2"]):
         value = calibrator.fit(kept, np.arange(5) == j, **fine)[1]
         assert x2 == pytest.approx(max(2 * (value - base), 0), abs=2e-3)
+
+
+def test_which_of_two_copies_goes_does_not_hang_on_the_order():
+    rng = np.random.default_rng(5)
+    bank = ItemBank.from_parameters(a=np.linspace(1.0, 1.8, 7), b=np.linspace(-1, 1, 7))
+    x = bank.simulate(rng.normal(size=500), seed=1).to_numpy()
+    x = np.column_stack([x, x[:, 2]])
+    ids = [f"i{j}" for j in range(7)] + ["copy"]
+    data = Responses.from_array(x, item_ids=ids)
+    for order in (range(8), [7, 2, 0, 1, 6, 5, 4, 3]):
+        found = scale.build(data.subset(items=[ids[j] for j in order]), **QUICK)["all"]
+        assert found.removed == ["i2"]  # later as text than "copy"
+
+
+def test_points_of_graded_items():
+    rng = np.random.default_rng(6)
+    theta = rng.normal(size=400)
+    x = (theta[:, None] + rng.logistic(size=(400, 5)) > 0).astype(int)
+    x += (theta[:, None] + rng.logistic(size=(400, 5)) > 1).astype(int)
+    data = Responses.from_array(x + 1, codes=[1, 2, 3])
+    own = scale.build(data, **QUICK, alpha_fit=0, alpha_dependence=0)["all"]
+    np.testing.assert_array_equal(own.abilities["points"], x.sum(axis=1))
+    assert "number_correct" not in own.abilities
