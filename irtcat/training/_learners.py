@@ -165,10 +165,10 @@ def encode(predicted: Any, classes: np.ndarray, n: int) -> IntArray:
     if values.shape != (n,):
         raise argument_error("predictions", f"{n} labels, one an item", f"shape {values.shape}")
     if values.dtype.kind == "O" or values.dtype.kind != classes.dtype.kind:
-        at = {label: code for code, label in enumerate(classes.tolist())}
+        number = {label: code for code, label in enumerate(classes.tolist())}
         absent = [value is None or value != value for value in values.tolist()]
-        codes = [at.get(value, OTHER) for value in values.tolist()]
-        return np.where(absent, NONE, codes).astype(np.int32)
+        found = [number.get(value, OTHER) for value in values.tolist()]
+        return np.where(absent, NONE, found).astype(np.int32)
     at = np.clip(np.searchsorted(classes, values), 0, len(classes) - 1)
     codes = np.where(classes[at] == values, at, OTHER)
     if values.dtype.kind == "f":
