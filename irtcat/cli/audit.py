@@ -9,7 +9,7 @@ from irtcat.cli import _input as arguments
 from irtcat.cli._output import emit_json, records, show, write_csv
 from irtcat.cli._session import use_compilation_cache
 
-EXAMPLE = ("irtcat audit dataset:digits_crowd --out suspects.csv",)
+EXAMPLE = ("irtcat audit dataset:lsat7 --out suspects.csv",)
 
 SHOWN = ["suspicion", "p_wrong_key", "a", "share", "n", "feasibility", "confidence", "reasons"]
 

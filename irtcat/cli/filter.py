@@ -10,8 +10,9 @@ from irtcat.cli._output import emit_json, records, show
 from irtcat.cli._session import use_compilation_cache, warn
 
 EXAMPLE = (
+    "irtcat fit dataset:lsat7 --out bank.npz --table items.csv",
     "irtcat filter bank.npz --rule avi --tau 1 --out keep.csv",
-    "irtcat filter bank.npz --rule ub --keep 0.25 --rows train.jsonl --key id --out easy.jsonl",
+    "irtcat filter bank.npz --rule ub --keep 0.4 --rows items.csv --key item --out easy.csv",
 )
 
 
