@@ -120,7 +120,8 @@ def test_difficulties_come_of_it():
     bank = fit(many.responses(), "rasch").bank
     border = np.abs(np.abs(X[:, 0] + 0.3 * X[:, 1]) - 0.5)
     b = pd.Series(bank.to_frame()["b"].to_numpy())
-    assert b.corr(pd.Series(border), method="spearman") < -0.5
+    # Chance gives 0 with a standard error of 1 / sqrt(N).
+    assert b.corr(pd.Series(border), method="spearman") < -4 / np.sqrt(N)
     assert bank.items["label"].tolist() == Y.tolist()
 
 
@@ -245,7 +246,7 @@ def fails(X_train, y_train, X, seed):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_failure_says_whose(workers):
-    with pytest.raises(InputError, match=r"Member 1 of the crowd .*fails.*ZeroDivisionError"):
+    with pytest.raises(InputError, match=r"Member [12] of the crowd .*fails.*ZeroDivisionError"):
         crowd.build(fails, (X, Y), 2, size=10, workers=workers)
 
 
