@@ -1,5 +1,7 @@
 """Crowds: who trains on what, the same for any number of workers, and after an interruption."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -125,6 +127,13 @@ def test_difficulties_come_of_it():
     assert bank.items["label"].tolist() == Y.tolist()
 
 
+@pytest.fixture
+def importable(monkeypatch):
+    """Processes find the functions of this file, however pytest was started."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+
+
+@pytest.mark.usefixtures("importable")
 def test_any_number_of_workers_gives_the_same(built):
     same(crowd.build(nearest, (X, Y), 12, **SETTINGS, workers=2), built)
 
@@ -244,6 +253,7 @@ def fails(X_train, y_train, X, seed):
     raise ZeroDivisionError("no luck")
 
 
+@pytest.mark.usefixtures("importable")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_failure_says_whose(workers):
     with pytest.raises(InputError, match=r"Member [12] of the crowd .*fails.*ZeroDivisionError"):
