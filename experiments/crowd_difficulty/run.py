@@ -60,7 +60,9 @@ def difficulties(responses: irtcat.Responses, models=MODELS) -> dict[str, np.nda
     """Share wrong, and b of each model."""
     found = {"share wrong": 1 - share_right(responses)}
     for model in models:
-        found[model] = irtcat.fit(responses, model).bank.to_frame()["b"].to_numpy()
+        found[model] = (
+            irtcat.fit(responses, model, standard_errors="none").bank.to_frame()["b"].to_numpy()
+        )
     return found
 
 
@@ -81,27 +83,25 @@ def main() -> None:
         probabilities="none", workers=given.workers, folder=given.folder, progress=True,
     )  # fmt: skip
     print(f"{built} in {time.perf_counter() - clock:.0f} s")
-    answers = {"out of sample": built.responses(), "in sample": built.responses(in_sample=True)}
-    whole = {name: difficulties(each) for name, each in answers.items()}
-    agreement_table(whole).to_csv(given.out / "agreement.csv", index=False)
-    rows = []
-    counts = [n for n in given.counts if 2 * n <= given.members]
-    for n in counts:
+    responses = built.responses()
+    whole = difficulties(responses, ["rasch"])
+    rows: list[dict] = []
+    for n in [n for n in given.counts if 2 * n <= given.members]:
         for draw in range(given.draws):
-            rows += stability(answers["out of sample"], n, draw)
-        print(f"{n} members done after {time.perf_counter() - clock:.0f} s", flush=True)
-    table = (
-        pd.DataFrame(rows)
-        .groupby(["members", "measure"], sort=False)
-        .agg(
+            rows += stability(responses, n, draw)
+        table = pd.DataFrame(rows).groupby(["members", "measure"], sort=False).agg(
+            draws=("halves", "size"),
             between_halves=("halves", "mean"),
             sd=("halves", "std"),
             with_the_rest=("rest", "mean"),
             never_wrong=("never_wrong", "mean"),
-        )
-    )
-    table.round(4).to_csv(given.out / "stability.csv")
-    draw_figure(whole["out of sample"], table.reset_index(), given.out / "stability.png")
+        )  # fmt: skip
+        table.round(4).to_csv(given.out / "stability.csv")
+        draw_figure(whole, table.reset_index(), given.out / "stability.png")
+        print(f"{n} members done after {time.perf_counter() - clock:.0f} s", flush=True)
+    answers = {"out of sample": responses, "in sample": built.responses(in_sample=True)}
+    agreement = agreement_table({name: difficulties(each) for name, each in answers.items()})
+    agreement.to_csv(given.out / "agreement.csv", index=False)
 
 
 def agreement_table(whole: dict[str, dict[str, np.ndarray]]) -> pd.DataFrame:
