@@ -10,7 +10,17 @@ from irtcat._checks import InputError, argument_error, shorten
 from irtcat._types import FloatArray, IntArray
 from irtcat.training._design import Assignment
 
-__all__ = ["NONE", "OTHER", "Answers", "Lesson", "encode", "gold_of", "name_of", "train"]
+__all__ = [
+    "NONE",
+    "OTHER",
+    "Answers",
+    "Lesson",
+    "encode",
+    "gold_of",
+    "is_estimator",
+    "name_of",
+    "train",
+]
 
 NONE, OTHER = -1, -2
 """Codes of a prediction that is missing, and of one that is no label of the data."""
