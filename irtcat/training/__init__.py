@@ -1,0 +1,1 @@
+"""Training data: artificial crowds, filters by difficulty, curricula, training dynamics."""
