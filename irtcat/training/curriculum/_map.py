@@ -66,12 +66,11 @@ def map_ability(
         information = float(square @ (p * (1.0 - p))) + weight
         low, high = (theta, high) if slope > 0 else (low, theta)
         new = theta + slope / information
+        if abs(new - theta) < SETTLED * (1.0 + abs(theta)):
+            break
         # Steps that do not become shorter could go to and fro for ever.
         if not low < new < high or abs(new - theta) > 0.5 * step:
             new = 0.5 * (low + high)
         step, theta = abs(new - theta), new
-        done = step < SETTLED * (1.0 + abs(theta))
-        if done:
-            break
     p = expit(a * (theta - b))
     return theta, float((square @ (p * (1.0 - p)) + weight) ** -0.5)
