@@ -1,15 +1,14 @@
 """One learner's ability on many items, by a few Newton steps in numpy."""
 
 import numpy as np
-from scipy.special import expit
 
 from irtcat._types import FloatArray
 
 __all__ = ["map_ability"]
 
-STEPS = 100
-SETTLED = 1e-10
-"""Steps shorter than this end the search."""
+STEPS = 500
+SETTLED = 1e-6
+"""A Newton step shorter than this is the last: what it leaves is of the order of its square."""
 
 
 def map_ability(
@@ -54,23 +53,24 @@ def map_ability(
     """
     mean, sd = prior
     weight = 1.0 / sd**2
-    a = np.broadcast_to(np.asarray(a, float), b.shape)
-    right = float(a @ np.asarray(correct, float))
-    reach = float(np.abs(a).sum()) / weight
+    slopes = np.broadcast_to(np.asarray(a, float), b.shape)
+    right = float(slopes @ np.asarray(correct, float))
+    reach = float(np.abs(slopes).sum()) / weight
     low, high = mean - reach, mean + reach
     theta = mean if start is None else min(max(start, low), high)
-    square, step = a * a, np.inf
-    for _ in range(STEPS):
-        p = expit(a * (theta - b))
-        slope = right - float(a @ p) - weight * (theta - mean)
-        information = float(square @ (p * (1.0 - p))) + weight
-        low, high = (theta, high) if slope > 0 else (low, theta)
-        new = theta + slope / information
-        if abs(new - theta) < SETTLED * (1.0 + abs(theta)):
-            break
-        # Steps that do not become shorter could go to and fro for ever.
-        if not low < new < high or abs(new - theta) > 0.5 * step:
-            new = 0.5 * (low + high)
-        step, theta = abs(new - theta), new
-    p = expit(a * (theta - b))
-    return theta, float((square @ (p * (1.0 - p)) + weight) ** -0.5)
+    step = np.inf
+    with np.errstate(over="ignore"):
+        for _ in range(STEPS):
+            # a p, of which the sums below are those of a p and of a^2 p (1 - p).
+            part = slopes / (1.0 + np.exp(slopes * (b - theta)))
+            slope = right - float(part.sum()) - weight * (theta - mean)
+            information = float(slopes @ part) - float(part @ part) + weight
+            low, high = (theta, high) if slope > 0 else (low, theta)
+            new = theta + slope / information
+            if abs(new - theta) < SETTLED * (1.0 + abs(theta)):
+                return new, information**-0.5
+            # Steps that do not become shorter could go to and fro for ever.
+            if not low < new < high or abs(new - theta) > 0.5 * step:
+                new = 0.5 * (low + high)
+            step, theta = abs(new - theta), new
+    raise AssertionError("a bracket that is halved cannot be open after so many steps")
