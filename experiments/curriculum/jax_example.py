@@ -15,6 +15,9 @@ import pandas as pd
 import irtcat
 from irtcat.training.curriculum import AbilityMatched, Curriculum
 
+TIMES = ["probe", "estimate", "choice", "steps"]
+"""Answers to the probe; the ability; the epoch's examples; training."""
+
 
 def train(
     curriculum: Curriculum,
@@ -64,20 +67,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     data = digits.load(options.seed)
-    responses, _ = digits.crowd(data, 70, options.seed)
+    responses = digits.crowd(data, 70, options.seed).responses()
     bank = irtcat.fit(responses, "rasch", standard_errors="none").bank
-    for hidden in ((digits.HIDDEN,), (256, 128)):
+    for hidden in ((digits.HIDDEN,), (256, 128), (512, 256)):
         train(AbilityMatched(bank, min_length=100), data, 2, options.seed, hidden)  # compiles
         curriculum = AbilityMatched(bank, min_length=100)
         table = train(curriculum, data, options.epochs, options.seed, hidden)
-        columns = ["theta", "se", "n", "accuracy", "probe", "estimate", "choice", "steps"]
+        columns = ["theta", "se", "n", "accuracy", *TIMES]
         print(f"\nHidden units {hidden}; times in seconds\n")
         print(table[columns].iloc[[0, 1, 2, 4, 9, -1]].round(6).to_string())
-        times = table[["probe", "estimate", "choice", "steps"]]
-        share = 100 * times.median() / times.sum(axis=1).median()
-        print(
-            "\nMedian, in per cent of an epoch: " + share.round(2).to_string().replace("\n", "; ")
-        )
+        large = table["n"] > 0.9 * curriculum.n_items
+        for name, part in (
+            ("all epochs", table),
+            ("epochs of over 90 % of the data", table[large]),
+        ):
+            share = 100 * part[TIMES].sum() / part[TIMES].to_numpy().sum()
+            text = ", ".join(f"{key} {value:.2f}" for key, value in share.items())
+            print(f"Per cent of {name}: {text}")
 
 
 if __name__ == "__main__":

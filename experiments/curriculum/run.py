@@ -53,7 +53,7 @@ def run(seeds: range, epochs: int) -> pd.DataFrame:
     for noise in NOISES:
         for seed in seeds:
             data = digits.load(seed, noise)
-            responses, _ = digits.crowd(data, 70, seed)
+            responses = digits.crowd(data, 70, seed).responses()
             bank = irtcat.fit(responses, "rasch", standard_errors="none").bank
             for learner, train in LEARNERS.items():
                 for name, curriculum in curricula(bank, epochs, seed).items():
@@ -79,7 +79,8 @@ def summarise(each: pd.DataFrame, of: str, at: Callable[[pd.DataFrame], pd.Serie
     spread = groups[["accuracy", "less_none"]].agg(digits.interval)
     table = groups[["accuracy", "less_none"]].mean()
     table.insert(1, "accuracy_half", spread["accuracy"])
-    return table.assign(less_none_half=spread["less_none"], seeds=groups.size()).reset_index()
+    table = table.assign(less_none_half=spread["less_none"], seeds=groups.size()).reset_index()
+    return table[table["seeds"] == table["seeds"].max()]  # budgets that every seed came to
 
 
 def at_epochs(table: pd.DataFrame) -> pd.Series:

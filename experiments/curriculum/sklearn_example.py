@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     data = digits.load(options.seed)
-    responses, _ = digits.crowd(data, 70, options.seed)
+    responses = digits.crowd(data, 70, options.seed).responses()
     bank = irtcat.fit(responses, "rasch", standard_errors="none").bank
     table = train(AbilityMatched(bank, min_length=100), data, options.epochs, options.seed)
     columns = ["theta", "se", "n", "accuracy", "estimate", "steps"]
