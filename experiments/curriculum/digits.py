@@ -108,12 +108,14 @@ def batches(indices: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield np.resize(part, BATCH), weight
 
 
-@partial(jax.jit, static_argnames=("steps",))
-def train_whole(keys: jax.Array, x: jax.Array, y: jax.Array, steps: int) -> Any:
+@partial(jax.jit, static_argnames=("steps", "hidden"))
+def train_whole(
+    keys: jax.Array, x: jax.Array, y: jax.Array, steps: int, hidden: tuple[int, ...] = (32,)
+) -> Any:
     """Networks, one per key and data set, by full-batch Adam."""
 
     def one(key: jax.Array, x: jax.Array, y: jax.Array) -> Any:
-        params, weight = initial(key), jnp.ones(len(y))
+        params, weight = initial(key, hidden), jnp.ones(len(y))
 
         def turn(carry: Any, _: None) -> Any:
             params, state = carry
@@ -133,6 +135,8 @@ def interval(values: np.ndarray) -> float:
     from scipy.stats import t
 
     n = len(values)
+    if n < 2:
+        return float("nan")
     return float(t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
 
 

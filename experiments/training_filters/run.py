@@ -3,11 +3,12 @@
 Each seed draws a split of scikit-learn's digits, wrong labels (in the second setting), a crowd, a
 random sample and the learners' start. Needs scikit-learn.
 
-    python experiments/training_filters/run.py [--seeds 8] [--quick] [--out FOLDER]
+    python experiments/training_filters/run.py [--seeds 6] [--quick] [--out FOLDER]
 """
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -67,32 +68,34 @@ def regression(data: digits.Digits, chosen: np.ndarray) -> float:
     return float(100 * model.score(data.test_images, data.test_labels))
 
 
-def run(seeds: range, steps: int) -> pd.DataFrame:
-    """A row per setting, learner, rule and seed."""
-    rows = []
-    for noise in NOISES:
-        for seed in seeds:
+def run(seeds: range, steps: int) -> Iterator[pd.DataFrame]:
+    """After each seed, a row per setting, learner, rule and seed so far."""
+    tables = []
+    for seed in seeds:
+        for noise in NOISES:
             data = digits.load(seed, noise)
             responses = digits.crowd(data, 70, seed).responses()
             bank = irtcat.fit(responses, "rasch", standard_errors="none").bank
             for share in SHARES:
                 kept = subsets(data.given, responses, bank, share, seed)
-                sizes = {len(at) for at in kept.values()}
-                assert len(sizes) == 1, sizes
-                accuracies = networks(data, list(kept.values()), seed, steps)
-                for ((balanced, rule), at), accuracy in zip(kept.items(), accuracies, strict=True):
-                    y = data.given[at]
-                    about = {
-                        "digits": len(np.unique(y)),
-                        "wrong": 100 * data.flipped[at].mean(),
-                        "seed": seed,
-                    }
-                    found = {"network": accuracy, "logistic": regression(data, at)}
-                    for learner, value in found.items():
-                        key = (noise, learner, balanced, share, len(at), rule)
-                        named = dict(zip(KEYS, key, strict=True))
-                        rows.append({**named, **about, "accuracy": value})
-            print(f"{100 * noise:g} % wrong labels, seed {seed}: done", flush=True)
+                tables.append(accuracies(data, kept, share, noise, seed, steps))
+        print(f"seed {seed}: done", flush=True)
+        yield pd.concat(tables, ignore_index=True)
+
+
+def accuracies(
+    data: digits.Digits, kept: dict, share: float, noise: float, seed: int, steps: int
+) -> pd.DataFrame:
+    """A row per learner and subset; all subsets are of one size."""
+    rows = []
+    by_network = networks(data, list(kept.values()), seed, steps)
+    for ((balanced, rule), at), accuracy in zip(kept.items(), by_network, strict=True):
+        wrong = 100 * data.flipped[at].mean()
+        about = {"digits": len(np.unique(data.given[at])), "wrong": wrong, "seed": seed}
+        found = {"network": accuracy, "logistic": regression(data, at)}
+        for learner, value in found.items():
+            key = (noise, learner, balanced, share, len(at), rule)
+            rows.append({**dict(zip(KEYS, key, strict=True)), **about, "accuracy": value})
     return pd.DataFrame(rows)
 
 
@@ -138,13 +141,14 @@ def draw(table: pd.DataFrame, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--quick", action="store_true", help="two seeds, short training")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     options = parser.parse_args()
     seeds, steps = (2, 100) if options.quick else (options.seeds, STEPS)
-    table = summarise(run(range(seeds), steps))
-    table.to_csv(options.out / "accuracy.csv", index=False, float_format="%.4g")
+    for each in run(range(seeds), steps):
+        table = summarise(each)
+        table.to_csv(options.out / "accuracy.csv", index=False, float_format="%.4g")
     print(table.round(2).to_string(index=False))
     draw(table, options.out / "accuracy.png")
 
