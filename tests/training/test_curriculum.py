@@ -178,6 +178,7 @@ def test_state_of_another_is_refused():
         AbilityMatched(B + 1),
         AbilityMatched(B, seed=1),
         AbilityMatched(B, prior=(0, 2)),
+        AbilityMatched(B, probe=5),
         Competency(B, epochs_to_all=3),
     )
     for other in others:
@@ -312,6 +313,8 @@ def test_before_any_answer():
         ({"missing": "drop"}, "one of refuse, last"),
         ({"epochs": 0}, "at least 1"),
         ({"seed": -1}, "at least 0"),
+        ({"seed": -1, "probe": 3}, "at least 0"),
+        ({"upper": "0"}, "two numbers in order"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -108,7 +109,9 @@ class AbilityMatched(Curriculum):
         seed: int = 0,
     ) -> None:
         examples = examples_of(items, missing, sloped=True)
-        if np.isnan(lower) or np.isnan(upper) or not lower <= upper:
+        check_count("seed", seed, 0)
+        numbers = all(isinstance(end, (int, float, np.number)) for end in (lower, upper))
+        if not numbers or not lower <= upper:
             raise argument_error("lower, upper", "two numbers in order", (lower, upper))
         check_interval("success", success)
         check_count("min_length", min_length, 1, len(examples.b))
@@ -125,7 +128,7 @@ class AbilityMatched(Curriculum):
         self._probe = _probe_of(probe, self._known, len(examples.b), seed)
         self._theta, self._se = self._prior
         self._n_answers = 0
-        drawn = "last" if self._probe is None else self._probe.tolist()
+        drawn = "last" if self._probe is None else crc32(self._probe.tobytes())
         settings = (lower, upper, success, min_length, short, order, drawn, self._prior)
         super().__init__(examples, repr(settings), epochs, shuffle, seed)
 
