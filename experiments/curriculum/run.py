@@ -96,20 +96,21 @@ def at_budgets(table: pd.DataFrame, n: int) -> pd.Series:
     return pd.Series(values, index=budgets).reindex(list(BUDGETS))
 
 
-def draw(each: pd.DataFrame, n: int, path: Path) -> None:
+def draw(by_epoch: pd.DataFrame, by_examples: pd.DataFrame, path: Path) -> None:
     """Accuracy against epochs (left) and against examples seen (right)."""
     figure = Figure(figsize=(11, 12), layout="constrained")
-    axes = figure.subplots(4, 2, sharey="row")
+    axes = figure.subplots(4, 2, sharey="row", sharex="col")
     panels = [(noise, learner) for noise in NOISES for learner in LEARNERS]
     for row, (noise, learner) in zip(axes, panels, strict=True):
-        part = each[(each["noise"] == noise) & (each["learner"] == learner)]
-        for k, (name, group) in enumerate(part.groupby("curriculum", sort=False)):
-            mean = group.groupby("epoch")[["accuracy", "seen"]].mean()
-            style = {"color": "black" if name == "none" else f"C{k}", "linewidth": 1.4}
-            row[0].plot(mean.index, mean["accuracy"], label=name, **style)
-            row[1].plot(mean["seen"] / n, mean["accuracy"], **style)
-        last = part[part["curriculum"] == "none"].groupby("epoch")["accuracy"].mean()
-        row[0].set_ylim(max(last.iloc[0] - 25, 20), last.max() + 2)
+        for ax, table, x in zip(row, (by_epoch, by_examples), ("epochs", "times_all"), strict=True):
+            part = table[(table["noise"] == noise) & (table["learner"] == learner)]
+            for k, (name, one) in enumerate(part.groupby("curriculum", sort=False)):
+                style = {"color": "black" if name == "none" else f"C{k}", "capsize": 2}
+                ax.errorbar(one[x], one["accuracy"], one["accuracy_half"], label=name, **style)
+            ax.set_xscale("log")
+            ax.set_xticks(ticks := sorted(table[x].unique()), [f"{k:g}" for k in ticks])
+            ax.minorticks_off()
+        row[0].set_ylim(40, 100)
         row[0].set_ylabel(f"{learner}, {100 * noise:g} % wrong labels\nheld-out accuracy, %")
     axes[-1, 0].set_xlabel("epochs")
     axes[-1, 1].set_xlabel("examples seen, multiples of the training set")
@@ -135,7 +136,7 @@ def main() -> None:
     matched = each[each["curriculum"].str.startswith("ddaclae")]
     path = matched.groupby([*KEYS, "epoch"], sort=False)[["theta", "n", "seen"]].mean()
     path.to_csv(options.out / "ability.csv", float_format="%.4g")
-    draw(each, n, options.out / "curves.png")
+    draw(epochs_table, budgets_table, options.out / "curves.png")
 
 
 if __name__ == "__main__":
