@@ -3,7 +3,7 @@
 Each seed draws a split of scikit-learn's digits, which labels are flipped, a crowd trained on the
 flipped labels, and the learners' start. Needs scikit-learn.
 
-    python experiments/wrong_labels_training/run.py [--seeds 6] [--quick] [--out FOLDER]
+    python experiments/wrong_labels_training/run.py [--seeds 6] [--quick] [--detect] [--out FOLDER]
 """
 
 import argparse
@@ -31,6 +31,9 @@ NOISES = (0.05, 0.1)
 EPOCHS = 12
 """Of the network whose training dynamics are followed."""
 STEPS = 300
+ABLE = "feasibility, P at theta 2"
+"""The same model's probability that an able subject is right; detection only."""
+
 SLOPE = {"slope": (1.0, 1.0)}
 """Normal prior of the slopes: with 70 members slopes would run off; negative ones are allowed."""
 
@@ -72,6 +75,7 @@ def suspicions(data: digits.Digits, crowd: Crowd, seed: int) -> dict[str, np.nda
         "labels.rank": ranking["log_odds"].reindex(bank.item_ids).to_numpy(),
         "discrimination": -bank.to_frame()["a"].to_numpy(),
         "feasibility": -ceiling.to_frame()["d"].to_numpy(),
+        ABLE: -ceiling.probability([2.0]).ravel(),
         "proportion wrong": 1 - np.nanmean(responses.to_numpy(), axis=0),
         "cartography": -cartography(data, seed)[0],
         "random": np.random.default_rng([seed, 5]).random(len(data.given)),
@@ -101,6 +105,8 @@ def treatments(
         ("none", "right labels"): (everything, data.labels),
     }
     for method, suspicion in found.items():
+        if method == ABLE:
+            continue
         order = np.argsort(-suspicion, kind="stable")
         rest = np.sort(order[n:])
         out[method, "dropped"] = rest, data.given[rest]
@@ -129,7 +135,7 @@ def accuracies(data: digits.Digits, sets: dict, seed: int, steps: int) -> Iterat
             yield {**common, "learner": "logistic", "accuracy": score}
 
 
-def run(seeds: range, steps: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+def run(seeds: range, steps: int, train: bool) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """After each seed, the detections and accuracies so far."""
     detected, trained = [], []
     for seed in seeds:
@@ -141,6 +147,8 @@ def run(seeds: range, steps: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]
             for method, suspicion in found.items():
                 row = detection(data.flipped, suspicion)
                 detected.append({**keys, "method": method, **row})
+            if not train:
+                continue
             sets = treatments(data, found, crowd, seed)
             trained += [{**keys, **row} for row in accuracies(data, sets, seed, steps)]
         print(f"seed {seed}: done", flush=True)
@@ -176,7 +184,7 @@ def draw(found: pd.DataFrame, cleaned: pd.DataFrame, path: Path) -> None:
     for row, noise in zip(axes, NOISES, strict=True):
         part = found[found["noise"] == noise]
         row[0].barh(part["method"], part["precision_n"], xerr=part["precision_n_half"])
-        row[0].set_title(f"{100 * noise:g} % flipped: precision among the first n, %")
+        row[0].set_title(f"{100 * noise:g} % flipped: precision at n, %", fontsize=10)
         row[0].invert_yaxis()
         for ax, learner in zip(row[1:], ("network", "logistic"), strict=True):
             here = cleaned[(cleaned["noise"] == noise) & (cleaned["learner"] == learner)]
@@ -188,8 +196,8 @@ def draw(found: pd.DataFrame, cleaned: pd.DataFrame, path: Path) -> None:
             ax.axvline(best, color="black", linestyle=":", linewidth=1)
             ax.set_yticks(np.arange(len(one)), one["method"] if learner == "network" else [])
             ax.invert_yaxis()
-            ax.set_title(f"{learner}: accuracy gained, points")
-    axes[0, 1].legend(fontsize=8)
+            ax.set_title(f"{learner}: accuracy gained, points", fontsize=10)
+    axes[0, 1].legend(fontsize=8, loc="lower right")
     axes[1, 1].set_xlabel("dotted: all labels right")
     plot.save(figure, path, dpi=90)
 
@@ -199,14 +207,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--quick", action="store_true", help="two seeds, short training")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--detect", action="store_true", help="keep accuracy.csv, only detect")
     options = parser.parse_args()
     seeds, steps = (2, 60) if options.quick else (options.seeds, STEPS)
     values = ["precision_n", "precision_2n", "recall_2n", "average_precision"]
-    for detected, trained in run(range(seeds), steps):
+    for detected, trained in run(range(seeds), steps, not options.detect):
         found = with_intervals(detected, ["noise", "method"], values)
-        cleaned = summarise(trained)
         found.to_csv(options.out / "found.csv", index=False, float_format="%.4g")
-        cleaned.to_csv(options.out / "accuracy.csv", index=False, float_format="%.4g")
+        if not options.detect:
+            cleaned = summarise(trained)
+            cleaned.to_csv(options.out / "accuracy.csv", index=False, float_format="%.4g")
+    if options.detect:
+        cleaned = pd.read_csv(options.out / "accuracy.csv")
     print(found.sort_values("noise", kind="stable").round(1).to_string(index=False))
     print(cleaned.round(2).to_string(index=False))
     draw(found, cleaned, options.out / "found.png")
