@@ -40,10 +40,10 @@ class Rule(NamedTuple):
 
 RULES: dict[str, Rule] = {
     "avi": Rule("size", True, "items of middling difficulty, |b| < tau"),
-    "ub": Rule("b", True, "the easy items, b < tau"),
-    "pcub": Rule("pc", True, "the items that few get right, pc < tau"),
     "avo": Rule("size", False, "items at both ends, |b| > tau"),
+    "ub": Rule("b", True, "the easy items, b < tau"),
     "lb": Rule("b", False, "the hard items, b > tau"),
+    "pcub": Rule("pc", True, "the items that few get right, pc < tau"),
     "pclb": Rule("pc", False, "the items that many get right, pc > tau"),
 }
 """The filters of "Data set filtering" (Lalor et al. 2024) by name.

@@ -7,9 +7,11 @@ from typer.core import TyperGroup
 
 from irtcat import __version__
 from irtcat.cli import (
+    audit,
     compare,
     demo,
     describe,
+    filter,
     fit,
     headroom,
     leaderboard,
@@ -37,6 +39,8 @@ COMMANDS = {
     "plan": plan,
     "compare": compare,
     "headroom": headroom,
+    "filter": filter,
+    "audit": audit,
     "simulate": simulate,
     "session": session,
     "describe": describe,

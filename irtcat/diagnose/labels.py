@@ -8,18 +8,33 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logsumexp
 
-from irtcat._checks import InputError, argument_error, check_count, check_interval
+from irtcat._checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+)
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.diagnose._label_evidence import Evidence, item_evidence, top_subjects
+from irtcat.diagnose._label_orders import (
+    ORDERS,
+    average_precision,
+    least_first,
+    precision_at,
+    read_dynamics,
+    recall_at,
+)
 from irtcat.fitting import fit
 from irtcat.responses import Responses
 from irtcat.scoring import score
 
-__all__ = ["LabelRanking", "rank"]
+__all__ = ["ORDERS", "LabelRanking", "average_precision", "precision_at", "rank", "recall_at"]
 
 FEW = 5
 Z = 1.645
+UNSURE = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +72,9 @@ def rank(
     prior: tuple[float, float] = (0.05, 0.05),
     top: float = 0.25,
     misfit: Any = None,
+    dynamics: Any = None,
+    feasibility: ItemBank | bool = False,
+    by: str = "answers",
 ) -> LabelRanking:
     """Rank items by how suspect their labels are, with the reasons in words.
 
@@ -76,15 +94,22 @@ def rank(
         top: share of the subjects that counts as the best.
         misfit: p-values of a test of item fit, by item id (a Series or mapping), told among the
             reasons.
+        dynamics: cartography of the items as training data, from `irtcat.training.dynamics` (or a
+            table by item with a column confidence); items that it does not have are NaN.
+        feasibility: True to fit the feasibility model to the responses as well, or a bank of it.
+        by: which items come first: those suspect by "answers" (the accounts above; the others do
+            not enter suspicion), of least "discrimination" (signed), "feasibility" or
+            "confidence", or of least mean rank in these, as far as they are there ("all").
 
     Returns:
         Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1, by
-        which the items are ordered), p_wrong_key, p_unrelated (its parts), log_odds (of not
-        sound against sound: tells items with a suspicion near 0 or 1 apart), a and se_a, share
-        (right), n (answers), feasibility (upper asymptote; NaN where the model has none),
-        top_right of top_n best subjects, top_expected (of an item of usual slope and this share
-        right), top_z, and reasons (empty where there is nothing to say). An item without answers
-        has the prior as its suspicion.
+        which the items are ordered, unless ``by`` says otherwise), p_wrong_key, p_unrelated (its
+        parts), log_odds (of not sound against sound: tells items with a suspicion near 0 or 1
+        apart), a and se_a, share (right), n (answers), feasibility (upper asymptote; NaN where no
+        model with one was fitted), top_right of top_n best subjects, top_expected (of an item of
+        usual slope and this share right), top_z, with ``dynamics`` confidence, variability and
+        correctness, and reasons (empty where there is nothing to say). An item without answers has
+        the prior as its suspicion.
 
     Raises:
         InputError: for graded responses, a bank without some of the items, or a prior or share out
@@ -104,6 +129,7 @@ def rank(
     """
     _check(responses, prior)
     check_interval("top", top)
+    check_choice("by", by, (*ORDERS, "all"))
     p_fit = _misfit(misfit, responses.item_ids)
     bank = _bank_of(responses, bank)
     ability = score(bank, responses)
@@ -114,16 +140,18 @@ def rank(
     table["a"], table["se_a"] = a, frame["se_a"].to_numpy(float)
     table["n"] = (~np.isnan(X)).sum(axis=0)
     table["share"] = np.nansum(X, axis=0) / np.where(table["n"] > 0, table["n"], np.nan)
-    d = frame["d"].to_numpy(float)
-    table["feasibility"] = d if (d < 1).any() else np.nan
+    table["feasibility"] = _feasibility(frame, responses, feasibility)
     usual = float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population_sd
     n, right, expected, sd = top_subjects(responses, ability, usual, top)
     table["top_n"], table["top_right"], table["top_expected"] = n.astype(int), right, expected
     table["top_z"] = np.where(sd > 0.1, (right - expected) / np.where(sd > 0, sd, 1), np.nan)
+    if dynamics is not None:
+        told = read_dynamics(dynamics, responses.item_ids)
+        table[told.columns.tolist()] = told
     rows = zip(table.to_dict("records"), p_fit, strict=True)
     table["reasons"] = ["; ".join(_reasons(row, usual, p)) for row, p in rows]
-    order = table["log_odds"].sort_values(ascending=False, kind="stable").index
-    return LabelRanking(table.loc[order], bank, (float(prior[0]), float(prior[1])))
+    order = np.argsort(least_first(table, by), kind="stable")  # NaN is last
+    return LabelRanking(table.iloc[order], bank, (float(prior[0]), float(prior[1])))
 
 
 def _check(responses: Any, prior: Any) -> None:
@@ -152,6 +180,16 @@ def _bank_of(responses: Responses, bank: Any) -> ItemBank:
             f"The `bank` argument must hold all items of the responses. It has no {missing[0]}."
         )
     return bank.subset(responses.item_ids.astype(str))
+
+
+def _feasibility(frame: pd.DataFrame, responses: Responses, given: Any) -> FloatArray:
+    """Upper asymptotes of the feasibility model asked for, or of the bank if it has some."""
+    if given is True:
+        given = fit(responses, "feasibility").bank
+    if given is not False:
+        frame = _bank_of(responses, given).to_frame()
+    d = frame["d"].to_numpy(float)
+    return d if (d < 1).any() else np.full(len(d), np.nan)
 
 
 def _posterior(evidence: Evidence, prior: tuple[float, float]) -> pd.DataFrame:
@@ -193,6 +231,8 @@ def _reasons(row: dict[Any, Any], usual: float, p_fit: float) -> Iterator[str]:
         yield f"hardly discriminates {size}"
     if row["feasibility"] < 0.7:
         yield f"even the best are right {100 * row['feasibility']:.0f} % of the time at most"
+    if row.get("confidence", 1.0) < UNSURE:
+        yield f"while training, a mean probability of only {row['confidence']:.2f} for the label"
     if row["top_z"] < -Z:
         of = f"{row['top_right']:.0f} of the best {row['top_n']} are right"
         yield f"{of}, where {row['top_expected']:.1f} would be expected"

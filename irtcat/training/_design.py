@@ -69,7 +69,7 @@ def _size_sampler(size: Any, n: int) -> Callable[[np.random.Generator], int]:
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 1 <= value <= n:
             return float(value)
         if isinstance(value, (float, np.floating)) and 0 < value <= 1:
-            return max(1.0, value * n)
+            return float(max(1.0, value * n))
         raise argument_error("size", f"{SIZES}; at most {n}", size)
 
     draw = _sampler("size", size, count, SIZES, log=True)

@@ -43,6 +43,7 @@ def read_items(items: Any, rule: Rule | None, name: str) -> Items:
     Raises:
         InputError: where they do not have it, or an id repeats.
     """
+    ids: Any
     if isinstance(items, ItemBank):
         ids, value = items.item_ids, None if rule is None else _of_bank(items, rule, name)
     elif isinstance(items, Responses):

@@ -10,7 +10,17 @@ from irtcat._checks import InputError, argument_error, shorten
 from irtcat._types import FloatArray, IntArray
 from irtcat.training._design import Assignment
 
-__all__ = ["NONE", "OTHER", "Answers", "Lesson", "encode", "gold_of", "name_of", "train"]
+__all__ = [
+    "NONE",
+    "OTHER",
+    "Answers",
+    "Lesson",
+    "encode",
+    "gold_of",
+    "is_estimator",
+    "name_of",
+    "train",
+]
 
 NONE, OTHER = -1, -2
 """Codes of a prediction that is missing, and of one that is no label of the data."""
@@ -165,10 +175,10 @@ def encode(predicted: Any, classes: np.ndarray, n: int) -> IntArray:
     if values.shape != (n,):
         raise argument_error("predictions", f"{n} labels, one an item", f"shape {values.shape}")
     if values.dtype.kind == "O" or values.dtype.kind != classes.dtype.kind:
-        at = {label: code for code, label in enumerate(classes.tolist())}
+        number = {label: code for code, label in enumerate(classes.tolist())}
         absent = [value is None or value != value for value in values.tolist()]
-        codes = [at.get(value, OTHER) for value in values.tolist()]
-        return np.where(absent, NONE, codes).astype(np.int32)
+        found = [number.get(value, OTHER) for value in values.tolist()]
+        return np.where(absent, NONE, found).astype(np.int32)
     at = np.clip(np.searchsorted(classes, values), 0, len(classes) - 1)
     codes = np.where(classes[at] == values, at, OTHER)
     if values.dtype.kind == "f":

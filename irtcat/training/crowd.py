@@ -13,22 +13,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import (
-    InputError,
-    argument_error,
-    check_choice,
-    check_count,
-    check_ids,
-    settle_duplicates,
-)
+from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._matrix import row_blocks
 from irtcat._metadata import align_metadata
 from irtcat._progress import progress as shown
 from irtcat._types import FloatArray, IntArray
 from irtcat.responses import Responses
+from irtcat.training._crowd_data import read_data, read_item_ids, read_labels, read_learners
 from irtcat.training._crowd_store import Store, digest
 from irtcat.training._design import Member, assignments, check_graders, draw_members
-from irtcat.training._learners import NONE, Answers, Lesson, name_of
+from irtcat.training._learners import NONE, Answers, Lesson
 from irtcat.training._pool import train_all
 from irtcat.training._predictions import read_predictions
 
@@ -199,9 +193,9 @@ def build(
         response theory with artificial crowds, EMNLP, sections 3-4; Lalor, Wu & Yu (2018),
         Understanding deep learning performance through an examination of test set difficulty.
     """
-    learners, names = _learners(fit_predict)
-    X, labels, classes = _data(data)
-    ids = _item_ids(item_ids, len(labels))
+    learners, names = read_learners(fit_predict)
+    X, labels, classes = read_data(data)
+    ids = read_item_ids(item_ids, len(labels))
     check_count("n_members", n_members)
     check_count("seed", seed, 0)
     check_count("workers", workers)
@@ -252,8 +246,8 @@ def from_predictions(
         >>> crowd.responses().to_numpy().tolist()
         [[1.0, 1.0], [0.0, nan]]
     """
-    codes, classes = _labels(labels)
-    ids = _item_ids(item_ids, len(codes))
+    codes, classes = read_labels(labels)
+    ids = read_item_ids(item_ids, len(codes))
     told = read_predictions(predictions, codes, classes, ids)
     trained = told.trained
     if trained_on is not None:
@@ -365,57 +359,3 @@ def _accuracies(
         "accuracy": share(answered & ~in_sample),
         "accuracy_trained": share(answered & in_sample),
     }
-
-
-def _learners(given: Any) -> tuple[list[Any], list[str]]:
-    """The learners and their names."""
-    if isinstance(given, dict):
-        learners, names = list(given.values()), [str(name) for name in given]
-    else:
-        learners = list(given) if isinstance(given, (list, tuple)) else [given]
-        names = [name_of(learner) for learner in learners]
-    usable = [
-        callable(each) or (hasattr(each, "fit") and hasattr(each, "predict")) for each in learners
-    ]
-    if not learners or not all(usable):
-        must = "a function, an object with fit and predict, or a list or mapping of such"
-        raise argument_error("fit_predict", must, given)
-    return learners, names
-
-
-def _data(data: Any) -> tuple[Any, IntArray, np.ndarray]:
-    """Inputs, numbers of labels, and the labels."""
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise argument_error("data", "a pair: inputs X and labels y", type(data).__name__)
-    X, y = data
-    codes, classes = _labels(y)
-    parts = list(X.values()) if isinstance(X, dict) else [X]
-    for part in parts:
-        length = part.shape[0] if hasattr(part, "shape") else len(part)
-        if length != len(codes):
-            raise argument_error("data", f"inputs of {len(codes)} items, as the labels", length)
-    return X, codes, classes
-
-
-def _labels(y: Any) -> tuple[IntArray, np.ndarray]:
-    """Numbers of the labels and the labels, sorted."""
-    values = np.asarray(y)
-    if values.ndim != 1 or not len(values):
-        raise argument_error("labels", "one label per item", f"shape {values.shape}")
-    if (absent := np.asarray(pd.isna(values))).any():
-        got = f"none for item {int(np.argmax(absent)) + 1}"
-        raise argument_error("labels", "one label per item, none missing", got)
-    try:
-        classes, codes = np.unique(values, return_inverse=True)
-    except TypeError:
-        raise argument_error("labels", "labels of one type", "several types") from None
-    if len(classes) < 2:
-        raise InputError(f"The labels must be of at least two classes. Got only {classes[0]!r}.")
-    return codes.astype(np.int64), classes
-
-
-def _item_ids(given: Any, n: int) -> np.ndarray:
-    ids = check_ids(
-        "item_ids", [f"i{i + 1}" for i in range(n)] if given is None else given, n, "item"
-    )
-    return settle_duplicates("item_ids", ids, "refuse")[0]

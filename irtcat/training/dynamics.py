@@ -156,7 +156,7 @@ class Accumulator:
             if (found < 0).any():
                 raise argument_error("items", "ids of the items", at[found < 0].tolist())
             at = found
-        elif len(at) and not (0 <= at.min() and at.max() < len(self.ids)):
+        elif len(at) and not (at.min() >= 0 and at.max() < len(self.ids)):
             must = f"positions from 0 to {len(self.ids) - 1}"
             raise argument_error("items", must, at[(at < 0) | (at >= len(self.ids))])
         if len(np.unique(at)) < len(at):

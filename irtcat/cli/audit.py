@@ -1,0 +1,121 @@
+"""``irtcat audit``."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from irtcat.cli import _input as arguments
+from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._session import use_compilation_cache
+
+EXAMPLE = ("irtcat audit dataset:lsat7 --out suspects.csv",)
+
+SHOWN = ["suspicion", "p_wrong_key", "a", "share", "n", "feasibility", "confidence", "reasons"]
+
+
+def command(
+    responses: arguments.ResponsesArgument,
+    bank: Annotated[
+        Path | None, typer.Option(help="Calibrated items; by default a 2PL is fitted.")
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(help="Order: answers, discrimination, feasibility, confidence or all."),
+    ] = "answers",
+    feasibility: Annotated[
+        bool, typer.Option("--feasibility", help="Fit the feasibility model as well.")
+    ] = False,
+    dynamics: Annotated[
+        Path | None,
+        typer.Option(help="CSV table of the items, ids first, with a column confidence."),
+    ] = None,
+    wrong: Annotated[
+        float, typer.Option(help="Share of wrong labels that is expected beforehand.")
+    ] = 0.05,
+    unrelated: Annotated[
+        float, typer.Option(help="Share expected of items that ability does not decide.")
+    ] = 0.05,
+    known: Annotated[
+        Path | None,
+        typer.Option(help="File of the items known to be wrong, an id a line: how many are found?"),
+    ] = None,
+    first: Annotated[int, typer.Option(min=1, help="How many suspects are printed.")] = 20,
+    out: arguments.Out = None,
+    as_json: arguments.Json = False,
+    format: arguments.Format = None,
+    subject: arguments.SubjectColumn = "subject",
+    item: arguments.ItemColumn = "item",
+    response: arguments.ResponseColumn = "response",
+    duplicates: arguments.Duplicates = "refuse",
+) -> None:
+    """Rank items by how suspect their labels are."""
+    import irtcat
+    from irtcat._files import check_target
+    from irtcat.diagnose import labels
+
+    arguments.choose("--by", by, (*labels.ORDERS, "all"))
+    if by == "confidence" and dynamics is None:
+        raise typer.BadParameter("confidence needs --dynamics FILE.", param_hint="--by")
+    if by == "feasibility" and not feasibility and bank is None:
+        raise typer.BadParameter("feasibility needs --feasibility.", param_hint="--by")
+    if out is not None:
+        check_target(out)
+    use_compilation_cache()
+    data = arguments.read(responses, arguments.Reading(format, subject, item, response, duplicates))
+    found = labels.rank(
+        data,
+        None if bank is None else irtcat.ItemBank.load(bank),
+        prior=(wrong, unrelated),
+        dynamics=None if dynamics is None else _table(dynamics),
+        feasibility=feasibility,
+        by=by,
+    )
+    scores = [] if known is None else _scores(found, arguments.read_lines(known))
+    if out is not None:
+        write_csv(found.table, out)
+    if as_json:
+        document = {"n_items": len(found.table), "by": by, "out": out}
+        if known is not None:
+            document |= {"known": scores, "average_precision": _average(found, known)}
+        emit_json({**document, "items": records(found.table)})
+        return
+    top = found.first(min(first, len(found.table)))
+    show(top[[name for name in SHOWN if name in top]])
+    print(found)
+    if known is not None:
+        import pandas as pd
+
+        show(pd.DataFrame(scores))
+        print(f"Average precision: {_average(found, known):.3f}")
+    if out is not None:
+        print(f"Wrote {len(found.table)} items to {out}")
+
+
+def _table(path: Path) -> Any:
+    """Training dynamics by item."""
+    frame = arguments.read_table(path, "items")
+    return frame.set_index(frame.columns[0])
+
+
+def _scores(found: Any, known: list[str]) -> list[dict[str, float]]:
+    """Precision and recall at 10, 20, 50, … suspects and at as many as there are known errors."""
+    from irtcat.diagnose import labels
+
+    n_items = len(found.table)
+    counts = {len(known), *(c * 10**k for k in range(1, 6) for c in (1, 2, 5))}
+    return [
+        {
+            "first": n,
+            "precision": labels.precision_at(found, known, n),
+            "recall": labels.recall_at(found, known, n),
+        }
+        for n in sorted(counts)
+        if 0 < n <= n_items
+    ]
+
+
+def _average(found: Any, known: Path) -> float:
+    from irtcat.diagnose import labels
+
+    return labels.average_precision(found, arguments.read_lines(known))

@@ -1,0 +1,64 @@
+"""Reading what a crowd is built of: learners, inputs, labels and ids."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, check_ids, settle_duplicates
+from irtcat._types import IntArray
+from irtcat.training._learners import is_estimator, name_of
+
+__all__ = ["read_data", "read_item_ids", "read_labels", "read_learners"]
+
+
+def read_learners(given: Any) -> tuple[list[Any], list[str]]:
+    """The learners and their names."""
+    if isinstance(given, dict):
+        learners, names = list(given.values()), [str(name) for name in given]
+    else:
+        learners = list(given) if isinstance(given, (list, tuple)) else [given]
+        names = [name_of(learner) for learner in learners]
+    usable = [callable(each) or is_estimator(each) for each in learners]
+    if not learners or not all(usable):
+        must = "a function, an object with fit and predict, or a list or mapping of such"
+        raise argument_error("fit_predict", must, given)
+    return learners, names
+
+
+def read_data(data: Any) -> tuple[Any, IntArray, np.ndarray]:
+    """Inputs, numbers of labels, and the labels."""
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise argument_error("data", "a pair: inputs X and labels y", type(data).__name__)
+    X, y = data
+    codes, classes = read_labels(y)
+    parts = list(X.values()) if isinstance(X, dict) else [X]
+    for part in parts:
+        length = part.shape[0] if hasattr(part, "shape") else len(part)
+        if length != len(codes):
+            raise argument_error("data", f"inputs of {len(codes)} items, as the labels", length)
+    return X, codes, classes
+
+
+def read_labels(y: Any) -> tuple[IntArray, np.ndarray]:
+    """Numbers of the labels and the labels, sorted."""
+    values = np.asarray(y)
+    if values.ndim != 1 or not len(values):
+        raise argument_error("labels", "one label per item", f"shape {values.shape}")
+    if (absent := np.asarray(pd.isna(values))).any():
+        got = f"none for item {int(np.argmax(absent)) + 1}"
+        raise argument_error("labels", "one label per item, none missing", got)
+    try:
+        classes, codes = np.unique(values, return_inverse=True)
+    except TypeError:
+        raise argument_error("labels", "labels of one type", "several types") from None
+    if len(classes) < 2:
+        raise InputError(f"The labels must be of at least two classes. Got only {classes[0]!r}.")
+    return codes.astype(np.int64), classes
+
+
+def read_item_ids(given: Any, n: int) -> np.ndarray:
+    ids = check_ids(
+        "item_ids", [f"i{i + 1}" for i in range(n)] if given is None else given, n, "item"
+    )
+    return settle_duplicates("item_ids", ids, "refuse")[0]

@@ -1,0 +1,98 @@
+"""``irtcat filter`` and ``irtcat audit``: what they write is what the library gives."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from irtcat import ItemBank
+from irtcat.cli._app import app
+from irtcat.training import filters
+
+BANK = ItemBank.from_parameters(a=1.2, b=np.linspace(-2, 2, 8))
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IRTCAT_CACHE", "")
+    BANK.save("bank.npz")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def run_ok(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_filter_writes_ids_and_rows():
+    ids = filters.apply(BANK, "avi", tau=1).item_ids.tolist()
+    assert "4 of 8 items by avi, tau = 1" in run_ok(
+        "filter", "bank.npz", "--rule", "avi", "--tau", 1, "--out", "keep.csv"
+    )
+    assert pd.read_csv("keep.csv")["item"].tolist() == ids
+    pd.DataFrame({"id": BANK.item_ids, "text": "word"}).to_csv("data.csv", index=False)
+    for key in ([], ["--key", "id"]):
+        given = ("--rule", "lb", "--keep", "25%", "--rows", "data.csv", *key, "-o", "rows.csv")
+        assert "2 rows to rows.csv" in run_ok("filter", "bank.npz", *given)
+        assert pd.read_csv("rows.csv")["id"].tolist() == ["i7", "i8"]
+
+
+def test_filter_takes_tables_and_classes():
+    table = pd.DataFrame({"pc": [0.1, 0.2, 0.8, 0.9], "topic": list("xyxy")}, index=list("abcd"))
+    table.to_csv("table.csv", index_label="id")
+    out = json.loads(run_ok("filter", "table.csv", "--rule", "pclb", "--keep", "2", "--json"))
+    assert [item["item"] for item in out["items"]] == ["c", "d"]
+    given = ("--rule", "pcub", "--keep", "2", "--balanced-by", "topic", "--items", "table.csv")
+    out = json.loads(run_ok("filter", "table.csv", *given, "--json"))
+    assert [item["item"] for item in out["items"]] == ["a", "b"]
+    assert [bound["kept"] for bound in out["bounds"]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--rule", "best", "--tau", 1], 2, "--rule"),
+        (["--rule", "ub", "--keep", "some"], 2, "--keep"),
+        (["--rule", "ub", "--keep", 2, "--rows", "x.csv"], 2, "--rows"),
+        (["--rule", "ub", "--keep", 2, "--key", "id"], 2, "--key"),
+        (["--rule", "ub"], 1, "neither"),
+        (["--rule", "ub", "--tau", -9], 1, "leaves an item"),
+        (["--rule", "pcub", "--tau", 0.5], 1, "records proportions"),
+    ],
+)
+def test_filter_refuses(arguments, code, words):
+    result = run("filter", "bank.npz", *arguments)
+    assert result.exit_code == code
+    assert words in result.stderr
+
+
+def test_audit_writes_suspects_and_counts_the_known():
+    X = BANK.simulate(np.random.default_rng(0).normal(size=60)).to_numpy()
+    X[:, 2] = 1 - X[:, 2]
+    names = [f"s{i}" for i in range(60)]
+    frame = pd.DataFrame(X.astype(int), index=pd.Index(names, name="subject"))
+    frame.set_axis(BANK.item_ids, axis=1).to_csv("answers.csv")
+    with open("known.txt", "w") as file:
+        file.write("i3\n")
+    common = ("audit", "answers.csv", "--bank", "bank.npz", "--known", "known.txt")
+    text = run_ok(*common, "--out", "suspects.csv")
+    assert "Average precision: 1.000" in text
+    table = pd.read_csv("suspects.csv")
+    assert table["item"].iloc[0] == "i3"
+    out = json.loads(run_ok(*common, "--by", "all", "--json"))
+    assert out["known"][0] == {"first": 1, "precision": 1.0, "recall": 1.0}
+    assert out["by"] == "all"
+    for more, words in [
+        (("--by", "confidence"), "--dynamics"),
+        (("--by", "luck"), "--by"),
+    ]:
+        result = run("audit", "answers.csv", *more)
+        assert result.exit_code == 2
+        assert words in result.stderr

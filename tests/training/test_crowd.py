@@ -1,0 +1,328 @@
+"""Crowds: who trains on what, the same for any number of workers, and after an interruption."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from irtcat import InputError, fit
+from irtcat.training import crowd, dynamics
+from irtcat.training._crowd_store import digest
+from irtcat.training._design import assignments, draw_members
+
+RNG = np.random.default_rng(0)
+N = 120
+X = np.column_stack([RNG.normal(size=N), RNG.normal(size=N)])
+Y = np.array(["a", "b", "c"])[np.digitize(X[:, 0] + 0.3 * X[:, 1], [-0.5, 0.5])]
+SETTINGS = {"size": (0.1, 0.6), "label_noise": (0.0, 0.4), "seed": 5}
+
+
+def nearest(X_train, y_train, X, seed):
+    """Labels of the nearest example: it knows by heart what it was trained on."""
+    distance = ((X[:, None] - X_train[None]) ** 2).sum(axis=2)
+    return y_train[distance.argmin(axis=1)]
+
+
+def frequencies(X_train, y_train, X, seed):
+    """Probabilities: how frequent the labels are, and a little luck."""
+    share = np.array([(y_train == label).mean() for label in "abc"])
+    p = share + 0.1 * np.random.default_rng(seed).random((len(X), 3))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+class Estimator:
+    """As scikit-learn's, with a random state and predict_proba."""
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def get_params(self, deep=True):
+        return {"random_state": self.random_state}
+
+    def set_params(self, random_state):
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.X, self.y = X, y
+
+    def predict(self, X):
+        return nearest(self.X, self.y, X, 0)
+
+    def predict_proba(self, X):
+        return (self.predict(X)[:, None] == self.classes_).astype(float)
+
+
+def same(one, two):
+    np.testing.assert_array_equal(one.predictions, two.predictions)
+    np.testing.assert_array_equal(one.trained_on, two.trained_on)
+    pd.testing.assert_frame_equal(one.members, two.members)
+
+
+@pytest.fixture(scope="module")
+def built():
+    return crowd.build(nearest, (X, Y), 12, **SETTINGS)
+
+
+@pytest.mark.parametrize("size", [7, 0.3, (0.05, 0.9), (3, 100), [5, 60, 119]])
+def test_design(size):
+    """Sizes as asked, distinct items, exact noise, and all items left out equally often."""
+    labels = RNG.integers(0, 3, N)
+    members = draw_members(40, N, size, 0.25, 1, 2)
+    out = np.zeros(N, int)
+    for member, train, given in assignments(members, labels, 3, 1):
+        assert len(np.unique(train)) == len(train) == member.size
+        wrong = (given != labels[train]).sum()
+        assert wrong == np.floor(0.25 * member.size + 0.5)
+        assert set(given) <= {0, 1, 2}
+        out += 1
+        out[train] -= 1
+        assert out.max() - out.min() <= 1, "also after every single member"
+    assert [member.learner for member in members[:4]] == [0, 1, 0, 1]
+    assert len({member.seed for member in members}) == 40
+    low, high = {7: (7, 7), 0.3: (36, 36)}.get(size if np.isscalar(size) else 0, (3, 119))
+    assert all(low <= member.size <= high for member in members)
+
+
+def test_wrong_labels_are_all_equally_likely():
+    labels = np.zeros(3000, int)
+    (task,) = assignments(draw_members(1, 3000, 3000, 0.9, 0, 1), labels, 4, 0)
+    counts = np.bincount(task.labels, minlength=4)
+    assert counts[0] == 300
+    assert abs(counts[1:] - 900).max() < 5 * np.sqrt(900 * 2 / 3)
+
+
+def test_out_of_sample_is_missing_in_sample(built):
+    inside, told = built.in_sample(), built.responses()
+    assert np.array_equal(~told.observed, inside)
+    full = built.responses(in_sample=True)
+    assert not full.has_missing
+    np.testing.assert_array_equal(full.values == 1, built.classes[built.predictions] == Y)
+    np.testing.assert_array_equal(told.values[~inside], full.values[~inside])
+    right = full.to_numpy()
+    members = built.members
+    assert inside.sum(axis=1).tolist() == members["size"].tolist()
+    np.testing.assert_allclose(members["accuracy"], (right * ~inside).sum(1) / (~inside).sum(1))
+    # It knows its own labels by heart, the wrong ones as well.
+    np.testing.assert_allclose(members["accuracy_trained"], (right * inside).sum(1) / inside.sum(1))
+    flipped = np.floor(members["noise"] * members["size"] + 0.5)
+    np.testing.assert_allclose(members["accuracy_trained"], 1 - flipped / members["size"])
+    items = built.items()
+    assert items["graded"].tolist() == (~inside).sum(axis=0).tolist()
+    assert items["label"].tolist() == Y.tolist()
+    assert told.items["graded"].tolist() == items["graded"].tolist()
+    assert told.subjects["noise"].tolist() == members["noise"].tolist()
+
+
+def test_difficulties_come_of_it():
+    """Items near a border are the hard ones; the bank knows the labels, to balance by them."""
+    many = crowd.build(nearest, (X, Y), 60, **SETTINGS)
+    bank = fit(many.responses(), "rasch").bank
+    border = np.abs(np.abs(X[:, 0] + 0.3 * X[:, 1]) - 0.5)
+    b = pd.Series(bank.to_frame()["b"].to_numpy())
+    # Chance gives 0 with a standard error of 1 / sqrt(N).
+    assert b.corr(pd.Series(border), method="spearman") < -4 / np.sqrt(N)
+    assert bank.items["label"].tolist() == Y.tolist()
+
+
+@pytest.fixture
+def importable(monkeypatch):
+    """Processes find the functions of this file, however pytest was started."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+
+
+@pytest.mark.usefixtures("importable")
+def test_any_number_of_workers_gives_the_same(built):
+    same(crowd.build(nearest, (X, Y), 12, **SETTINGS, workers=2), built)
+
+
+def test_a_larger_crowd_begins_with_the_smaller(built):
+    larger = crowd.build(nearest, (X, Y), 15, **SETTINGS)
+    np.testing.assert_array_equal(larger.predictions[:12], built.predictions)
+    np.testing.assert_array_equal(larger.trained_on[:12], built.trained_on)
+
+
+def test_goes_on_after_an_interruption(built, tmp_path):
+    def stop(done, total, text):
+        assert total == 12
+        if done == 5:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "crowd"
+    with pytest.raises(KeyboardInterrupt):
+        crowd.build(nearest, (X, Y), 12, **SETTINGS, folder=folder, progress=stop)
+    assert len(list(folder.glob("member-*.npz"))) == 5
+    trained = []
+    again = crowd.build(
+        nearest, (X, Y), 12, **SETTINGS, folder=folder,
+        progress=lambda done, total, text: trained.append(done),
+    )  # fmt: skip
+    assert trained == [6, 7, 8, 9, 10, 11, 12]
+    same(again, built)
+    assert sorted(path.suffix for path in folder.iterdir()) == [".json", *[".npz"] * 12]
+
+
+def test_folder_of_another_crowd_is_refused(built, tmp_path):
+    folder = tmp_path / "crowd"
+    crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=folder)
+    for learner, data, more, words in [
+        (nearest, (X, Y), {"seed": 6}, "other seed"),
+        (nearest, (X, Y), {"size": 10}, "other size"),
+        (nearest, (X + 1, Y), {}, "other data"),
+        (nearest, (X, Y[::-1]), {}, "other data"),
+        (frequencies, (X, Y), {}, "other learners"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            crowd.build(learner, data, 2, **{**SETTINGS, **more}, folder=folder)
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(InputError, match="empty or the folder of a crowd"):
+        crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=tmp_path)
+    (folder / "member-000001.npz").write_bytes(b"half")
+    with pytest.raises(InputError, match="damaged"):
+        crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=folder)
+
+
+def test_probabilities(tmp_path):
+    every = crowd.build(
+        {"f": frequencies, "n": nearest}, (X, Y), 4, **SETTINGS, probabilities="all"
+    )
+    assert every.members["learner"].tolist() == ["f", "n"] * 2
+    p = every.probabilities[0]
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(every.predictions[0], p.argmax(axis=1))
+    np.testing.assert_array_equal(every.gold[0], p[np.arange(N), every.labels])
+    assert np.isnan(every.gold[1]).all(), "a learner without probabilities"
+    gold = crowd.build(frequencies, (X, Y), 4, **SETTINGS, folder=tmp_path / "c")
+    assert gold.probabilities is None
+    kept = gold.confidences()
+    assert np.array_equal(np.isnan(kept), gold.in_sample())
+    table = dynamics.from_probabilities(kept).table
+    np.testing.assert_allclose(table["confidence"], np.nanmean(kept, axis=0), rtol=1e-6)
+    again = crowd.build(frequencies, (X, Y), 4, **SETTINGS, folder=tmp_path / "c")
+    np.testing.assert_array_equal(again.gold, gold.gold)
+    none = crowd.build(frequencies, (X, Y), 4, **SETTINGS, probabilities="none")
+    with pytest.raises(InputError, match="give probabilities"):
+        none.confidences()
+
+
+def test_an_estimator_is_copied_and_seeded(built):
+    learner = Estimator()
+    found = crowd.build(learner, (X, Y), 12, **SETTINGS)
+    assert vars(learner) == {"random_state": None}
+    np.testing.assert_array_equal(found.predictions, built.predictions)
+    # A subset without a class: its probabilities go to the right columns.
+    few = crowd.build(learner, (X, Y), 12, size=2, seed=0, probabilities="all")
+    np.testing.assert_array_equal(few.probabilities.argmax(axis=2), few.predictions)
+
+
+def test_inputs_of_any_kind(built):
+    def dense(X_train, y_train, X, seed):
+        rows = [X_train, X]
+        if isinstance(X, pd.DataFrame):
+            rows = [part.to_numpy() for part in rows]
+        elif sparse.issparse(X):
+            rows = [part.toarray() for part in rows]
+        elif isinstance(X, dict):
+            rows = [np.column_stack(list(part.values())) for part in rows]
+        return nearest(np.asarray(rows[0]), y_train, np.asarray(rows[1]), seed)
+
+    frame = pd.DataFrame(X, index=RNG.permutation(N))
+    for inputs in (frame, sparse.csr_matrix(X), X.tolist(), {"x": X[:, 0], "y": X[:, 1]}):
+        found = crowd.build(dense, (inputs, pd.Series(Y)), 12, **SETTINGS)
+        np.testing.assert_array_equal(found.predictions, built.predictions)
+        assert digest(inputs) == digest(inputs)
+
+
+def test_every_item_is_graded_or_it_is_refused():
+    with pytest.raises(InputError, match="about 10 members"):
+        crowd.build(nearest, (X, Y), 4, size=0.9)
+    found = crowd.build(nearest, (X, Y), 4, size=0.9, min_graders=0)
+    items = found.items()
+    assert set(items["flags"]) == {"graded by nobody", "graded by fewer than 5"}
+    assert (items["graded"] == 0).sum() == N - 48
+    whole = crowd.build(nearest, (X, Y), 2, size=1.0, min_graders=0)
+    with pytest.raises(InputError, match="True where every member"):
+        whole.responses()
+    assert whole.responses(in_sample=True).n_missing == 0
+    assert whole.members["accuracy"].isna().all()
+
+
+def fails(X_train, y_train, X, seed):
+    raise ZeroDivisionError("no luck")
+
+
+@pytest.mark.usefixtures("importable")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failure_says_whose(workers):
+    with pytest.raises(InputError, match=r"Member [12] of the crowd .*fails.*ZeroDivisionError"):
+        crowd.build(fails, (X, Y), 2, size=10, workers=workers)
+
+
+def test_bad_input():
+    for learner, data, more, words in [
+        (3, (X, Y), {}, "fit_predict"),
+        (nearest, X, {}, "a pair"),
+        (nearest, (X[:5], Y), {}, "inputs of 120 items"),
+        (nearest, (X, ["a"] * N), {}, "at least two classes"),
+        (nearest, (X, [None, *Y[1:]]), {}, "none for item 1"),
+        (nearest, (X, Y), {"size": 0}, "size"),
+        (nearest, (X, Y), {"size": N + 1}, "at most 120"),
+        (nearest, (X, Y), {"size": (0.5, 0.1)}, "size"),
+        (nearest, (X, Y), {"label_noise": 1.0}, "label_noise"),
+        (nearest, (X, Y), {"label_noise": []}, "label_noise"),
+        (nearest, (X, Y), {"seed": -1}, "seed"),
+        (nearest, (X, Y), {"item_ids": ["a"] * N}, "unique"),
+        (nearest, (X, Y), {"probabilities": "some"}, "one of none"),
+        (lambda *a: Y[:3], (X, Y), {}, "120 labels"),
+        (lambda *a: np.full((N, 3), 7.0), (X, Y), {}, "from 0 to 1"),
+        (lambda *a: np.ones((N, 2)), (X, Y), {}, "120 x 3 probabilities"),
+        (lambda *a: Y, (X, Y), {"workers": 2}, "can be pickled"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            crowd.build(learner, data, 3, **more)
+
+
+def test_predictions_made_elsewhere(tmp_path):
+    told = [["a", "b", "?"], [None, "a", "c"]]
+    found = crowd.from_predictions(told, ["a", "b", "c"], trained_on=[[0, 0, 1], [0, 0, 0]])
+    assert found.predictions.tolist() == [[0, 1, -2], [-1, 0, 2]]
+    np.testing.assert_array_equal(found.responses().to_numpy(), [[1, 1, np.nan], [np.nan, 0, 1]])
+    assert found.members["accuracy"].tolist() == [1.0, 0.5]
+    numbers = crowd.from_predictions(np.array([[0.0, 1.0, np.nan]]), [0, 1, 1])
+    assert numbers.predictions.tolist() == [[0, 1, -1]]
+    p = np.array([[[0.7, 0.3], [0.4, 0.6], [np.nan, np.nan]]])
+    sure = crowd.from_predictions(p, [0, 0, 1])
+    assert sure.predictions.tolist() == [[0, 1, -1]]
+    np.testing.assert_allclose(sure.gold, [[0.7, 0.4, np.nan]], rtol=1e-6)
+    np.save(tmp_path / "net.npy", p[0])
+    (tmp_path / "tree.csv").write_text(
+        "item,prediction,probability,trained\ni3,1,0.9,1\ni1,0,0.8,0\n"
+    )
+    files = crowd.from_predictions([tmp_path / "net.npy", str(tmp_path / "tree.csv")], [0, 0, 1])
+    assert files.members.index.tolist() == ["net", "tree"]
+    assert files.predictions.tolist() == [[0, 1, -1], [0, -1, 1]]
+    assert files.in_sample().tolist() == [[False] * 3, [False, False, True]]
+    np.testing.assert_allclose(files.gold[1], [0.8, np.nan, 0.9], rtol=1e-6)
+    (tmp_path / "bad.csv").write_text("item,prediction\nq,1\n")
+    for given, words in [
+        ([tmp_path / "bad.csv"], "bad.csv.*of the items"),
+        ([tmp_path / "none.npy"], "cannot be read"),
+        ([tmp_path / "a.txt"], "npy or .csv"),
+        ([[0, 1]], "members x 3 items"),
+        (p[..., :1], "of 2 classes"),
+        (p + 1, "from 0 to 1"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            crowd.from_predictions(given, [0, 0, 1])
+
+
+def test_scikit_learn(built):
+    neighbors = pytest.importorskip("sklearn.neighbors", reason="needs scikit-learn")
+    learner = neighbors.KNeighborsClassifier(1)
+    found = crowd.build(learner, (X, Y), 12, **SETTINGS)
+    np.testing.assert_array_equal(found.predictions, built.predictions)
+    tree = pytest.importorskip("sklearn.tree").DecisionTreeClassifier(splitter="random")
+    one, two = (crowd.build(tree, (X, Y), 3, **SETTINGS) for _ in range(2))
+    same(one, two)

@@ -1,0 +1,110 @@
+"""Labels ranked with cartography and feasibility; precision and recall by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from irtcat import InputError, ItemBank, Responses
+from irtcat.diagnose import labels
+from irtcat.training import dynamics
+from irtcat.training import labels as offered
+
+IDS = [f"i{i + 1}" for i in range(12)]
+BAD = ["i2", "i9"]
+
+
+@pytest.fixture(scope="module")
+def responses():
+    bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-1, 1, 12))
+    X = bank.simulate(np.random.default_rng(0).normal(size=150)).to_numpy()
+    X[:, [1, 8]] = 1 - X[:, [1, 8]]
+    return Responses.from_array(X)
+
+
+@pytest.fixture(scope="module")
+def bank():
+    """Parameters as if calibrated: i3 is suspect by slope, i4 by its upper asymptote."""
+    a, d = np.full(12, 1.5), np.full(12, 0.98)
+    a[2], d[3] = -0.8, 0.4
+    return ItemBank.from_parameters(a=a, b=np.linspace(-1, 1, 12), d=d)
+
+
+@pytest.fixture(scope="module")
+def seen():
+    p = np.full((3, 12), 0.8)
+    p[:, 4] = [0.1, 0.2, 0.1]
+    return dynamics.from_probabilities(p)
+
+
+def test_the_same_module():
+    assert offered is labels
+
+
+def test_orders(responses, bank, seen):
+    first = {}
+    for by in (*labels.ORDERS, "all"):
+        found = labels.rank(responses, bank, dynamics=seen, by=by)
+        first[by] = found.table.index[0]
+        assert sorted(found.table.index) == sorted(IDS)
+    assert first["answers"] in BAD
+    assert (first["discrimination"], first["feasibility"]) == ("i3", "i4")
+    assert first["confidence"] == "i5"
+    table = found.table
+    np.testing.assert_allclose(table.loc["i5", "confidence"], 0.4 / 3)
+    assert "mean probability of only 0.13" in table.loc["i5", "reasons"]
+    columns = ["log_odds", "a", "feasibility", "confidence"]
+    ranks = [(-table[c] if c == "log_odds" else table[c]).rank() for c in columns]
+    assert pd.concat(ranks, axis=1).mean(axis=1).is_monotonic_increasing
+    # What is added changes no suspicion.
+    plain = labels.rank(responses, bank).table
+    np.testing.assert_allclose(plain["suspicion"], table["suspicion"].loc[plain.index])
+    assert "confidence" not in plain
+
+
+def test_feasibility_of_another_bank(responses, bank):
+    sound = ItemBank.from_parameters(a=1.5, b=np.linspace(-1, 1, 12))
+    assert labels.rank(responses, sound).table["feasibility"].isna().all()
+    found = labels.rank(responses, sound, feasibility=bank, by="feasibility")
+    assert found.table.index[0] == "i4"
+    assert found.table.loc["i4", "feasibility"] == pytest.approx(0.4)
+
+
+@pytest.mark.slow
+def test_feasibility_is_fitted(responses):
+    found = labels.rank(responses, feasibility=True)
+    assert found.table["feasibility"].between(0, 1).all()
+
+
+def test_an_order_needs_its_evidence(responses, bank, seen):
+    sound = ItemBank.from_parameters(a=1.5, b=np.linspace(-1, 1, 12))
+    for given, words in [
+        ({"by": "confidence"}, "dynamics="),
+        ({"by": "feasibility"}, "feasibility=True"),
+        ({"by": "luck"}, "one of answers"),
+        ({"dynamics": 3}, "training dynamics"),
+        ({"dynamics": seen.table.rename(index=lambda i: f"{i}x")}, "none of them"),
+        ({"dynamics": seen.table.assign(confidence=7)}, "from 0 to 1"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            labels.rank(responses, sound, **given)
+
+
+def test_how_well_known_errors_are_found():
+    order = ["d", "a", "c", "b"]
+    table = pd.DataFrame(index=order)
+    for ranking in (order, table):
+        for known in (["a", "b"], {"a", "b"}, [False, True, False, True]):
+            assert [labels.precision_at(ranking, known, n) for n in (1, 2, 4)] == [0, 0.5, 0.5]
+            assert [labels.recall_at(ranking, known, n) for n in (1, 2, 4)] == [0, 0.5, 1]
+            assert labels.average_precision(ranking, known) == (1 / 2 + 2 / 4) / 2
+    assert labels.average_precision(order, ["d"]) == 1
+    for known, n, words in [
+        (["z"], 1, "items of the ranking"),
+        ([], 1, "at least one item"),
+        (["a"], 5, "between 1 and 4"),
+        ([True], 1, "a mask of 4"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            labels.precision_at(order, known, n)
+    with pytest.raises(InputError, match="each once"):
+        labels.recall_at(["a", "a"], ["a"], 1)
