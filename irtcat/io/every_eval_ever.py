@@ -114,7 +114,9 @@ def _run(path: Path, name: str, record: dict[str, Any], place: str, whole: dict[
 
 def _generation(results: list[dict[str, Any]]) -> Any:
     """Settings of the generation, which each result repeats."""
-    return next((each["generation_config"] for each in results if "generation_config" in each), None)
+    return next(
+        (each["generation_config"] for each in results if "generation_config" in each), None
+    )
 
 
 def _column(result: Any, record: dict[str, Any]) -> tuple[str, str]:

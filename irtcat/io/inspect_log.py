@@ -105,7 +105,8 @@ def _version(about: dict[str, Any]) -> str:
 def _settings(header: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     """Settings of the run that bear on the scores."""
     config, dataset = (
-        found if isinstance(found := about.get(name), dict) else {} for name in ("config", "dataset")
+        found if isinstance(found := about.get(name), dict) else {}
+        for name in ("config", "dataset")
     )
     plan = header.get("plan")
     steps = plan.get("steps") if isinstance(plan, dict) else None
@@ -138,7 +139,9 @@ def _from_archive(path: Path) -> _Log:
             names = {each.filename: each for each in archive.infolist()}
             if "header.json" in names:
                 header = _member(path, archive, names["header.json"])
-                lists = [_member(path, archive, names[n]) for n in ("summaries.json",) if n in names]
+                lists = [
+                    _member(path, archive, names[n]) for n in ("summaries.json",) if n in names
+                ]
                 if not lists:
                     raise InputError(f"{path}: expected the member summaries.json in the archive.")
             elif "_journal/start.json" in names:
