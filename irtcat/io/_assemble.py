@@ -1,7 +1,7 @@
 """From the runs that logs hold to one matrix: which metric, which run, who and what."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,13 @@ def group_name(run: Run) -> str:
     return f"{run.task} ({run.format})"
 
 
+def _list(columns: Iterable[Column], format: str) -> str:
+    """Columns in words, all of them up to a dozen."""
+    shown = [show_column(each, format) for each in columns]
+    more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
+    return ", ".join(shown[:12]) + more
+
+
 def _choose(group: list[Run], counts: dict[Column, int], wanted: Wanted) -> Column:
     """The column of a task: as asked, else the one most runs have, by name, by order."""
     task, format = group[0].task, group[0].format
@@ -127,14 +134,13 @@ def _choose(group: list[Run], counts: dict[Column, int], wanted: Wanted) -> Colu
             continue
         found = next((name for name in names if name in there), None)
         if found is None:
-            got = shorten([show_column(each, format) for each in counts])
-            have = f"{shorten(names)} (task {task} has {got})"
-            raise argument_error(kind, f"in the logs of task {task}", have)
+            must = f"The `{kind}` argument must be in the logs of task {task}"
+            raise InputError(f"{must}, which have {_list(counts, format)}. Got {shorten(names)}.")
         left = [column for column in left if column[place] == found]
     lower = set().union(*(run.lower_is_better for run in group))
     good = [column for column in left if column[1] not in lower]
     if not good:
-        got = shorten([show_column(each, format) for each in left])
+        got = _list(left, format)
         raise InputError(f"Task {task}: less is better in all that its logs have ({got}).")
     known = [column for column in good if column[1] in FIRST or column[1] == ""]
     sound = [c for c in good if not any(c in r.columns and r.columns[c].flaw for r in group)]
@@ -155,7 +161,7 @@ def _settle(runs: list[Run], taken: dict[str, Column]) -> tuple[list[tuple[Run, 
     for run in runs:
         answers = run.columns.get(taken[group_name(run)])
         if answers is None:
-            has = shorten([show_column(each, run.format) for each in run.columns])
+            has = _list(run.columns, run.format)
             name = show_column(taken[group_name(run)], run.format)
             skipped.append((run, f"{run.file}: expected the metric {name}. Got {has}."))
         elif answers.flaw:
@@ -329,7 +335,7 @@ def _about_items(abouts: list[Any], ids: list[str]) -> pd.DataFrame:
     """Metadata of the items."""
     names = ("task", "format", "sample", "hash", "text", "target")
     table = {name: [getattr(about, name) or None for about in abouts] for name in names}
-    return pd.DataFrame(table, index=pd.Index(ids, dtype=object), dtype=object)
+    return pd.DataFrame(table, index=pd.Index(ids, dtype=object))
 
 
 def _about_subjects(subjects: dict[str, list[tuple[Run, Answers]]]) -> pd.DataFrame:

@@ -31,6 +31,8 @@ class Found(NamedTuple):
 
 def find_logs(root: Path, format: str) -> tuple[list[Found], list[Skipped], int]:
     """The logs in a tree, in an order that keeps the files of a run together."""
+    if root.is_file() and format != "auto":
+        return [Found(root, format)], [], 0
     found, skipped, results, others = [], [], [], 0
     for path in [root] if root.is_file() else _walk(root):
         try:
