@@ -10,6 +10,7 @@ from irtcat.io._find import LOG_FORMATS, log_format
 from irtcat.io._report import ImportReport
 from irtcat.io._table import Options
 from irtcat.io.delimited import read_delimited
+from irtcat.io.every_eval_ever_out import write_every_eval_ever
 from irtcat.io.logs import Logs, read_logs
 from irtcat.io.npz import read_npz
 from irtcat.io.parquet import read_parquet
@@ -26,6 +27,7 @@ __all__ = [
     "open_source",
     "read_logs",
     "read_responses",
+    "write_every_eval_ever",
 ]
 
 Reader = Callable[[Path, Options], Responses]

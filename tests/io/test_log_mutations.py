@@ -205,7 +205,7 @@ INSPECT = [
      "sample 3: expected match to be a score"),
     ("value is huge", whole("samples", 2, "scores", "match", "value", value=HUGE),
      "sample 3: expected match to be a score"),
-    ("value is another", whole("samples", 2, "scores", "match", "value", value=0.4),
+    ("value is another", whole("samples", 1, "scores", "match", "value", value="C"),
      "expected a mean match of"),
     ("a sample is lost", whole("samples", 2), "expected 6 samples.*Got 5"),
 ]  # fmt: skip
@@ -300,7 +300,7 @@ def test_every_eval_ever(name, mutate, message, logs, tmp_path):
     check(path, message)
 
 
-def inspect_log_of(values="CIPNCI"):
+def inspect_log_of(values="CIINCI"):
     numbers = [{"C": 1, "I": 0, "P": 0.5, "N": 0}[value] for value in values]
     samples = [
         {"id": f"q{i}", "epoch": 1, "input": "Q", "target": "A",
@@ -331,7 +331,7 @@ def test_inspect_harmless(tmp_path):
     path = tmp_path / "log.json"
     for _, mutate in HARMLESS_INSPECT:
         path.write_bytes(mutate(json.dumps(inspect_log_of()).encode()))
-        assert read_logs(path).responses.to_numpy().tolist() == [[1, 0, 0.5, 0, 1, 0]]
+        assert read_logs(path).responses.to_numpy().tolist() == [[1, 0, 0, 0, 1, 0]]
 
 
 def archive_of(header=None, summaries=None, method=zipfile.ZIP_DEFLATED, **members):

@@ -359,6 +359,13 @@ def test_epochs_of_partial_credit_are_averaged(tmp_path):
     assert any("averaged over trials" in note for note in read.report.notes)
 
 
+def test_partial_credit_of_another_value_is_noted(tmp_path):
+    samples = [sample("a", "P"), sample("b", "C")]
+    read = read_logs(write_json(tmp_path, inspect_log(samples, total=0.5)))
+    assert read.responses.to_numpy()[0].tolist() == [0.5, 1]
+    assert any("in a way of its own" in note for note in read.report.notes)
+
+
 def test_a_sample_that_was_tried_again_counts_once(tmp_path):
     samples = [sample("a", "I"), sample("b", "C"), sample("a", "C")]
     read = read_logs(write_json(tmp_path, inspect_log(samples)))
