@@ -98,7 +98,7 @@ def _write(
     model, task = about["model"], about["task"]
     developer = model.split("/", 1)[0] if "/" in model else "unknown"
     evaluation = f"{task}/{model}/{about['now']}"
-    name = str(uuid.uuid5(uuid.NAMESPACE_URL, evaluation))
+    name = str(uuid.UUID(bytes=hashlib.sha256(evaluation.encode()).digest()[:16], version=4))
     rows = _rows(responses, places, evaluation, about)
     text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in rows).encode()
     here = root / _safe(task) / _safe(developer) / _safe(model.removeprefix(f"{developer}/"))
@@ -162,7 +162,15 @@ def _document(
             "evaluator_relationship": "other",
         },
         "eval_library": {"name": harness, "version": version},
-        "model_info": {"name": model, "id": model, "developer": developer},
+        "model_info": {
+            "name": model,
+            "id": model,
+            "developer": developer,
+            "additional_details": {
+                "deployment_type": "unknown",
+                "model_availability": "unknown",
+            },
+        },
         "evaluation_results": [result],
     }
 
