@@ -119,8 +119,8 @@ class Items:
             known.sample, known.trust = about.sample, about.trust
         if known.text is None:
             known.text, known.target = about.text, about.target
-        elif about.text is not None and about.text != known.text:
-            known.differs = True
+        elif about.text is not None and about.text != known.text and not known.hash:
+            known.differs = True  # equal hashes are of equal documents, however they are shown
         return where
 
 

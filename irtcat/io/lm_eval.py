@@ -261,7 +261,7 @@ def _keys_of(lines: list[_Line]) -> tuple[list[str], int]:
     for digest, number in documents:
         turn[digest] = turn.get(digest, 0) + 1
         again = f"#{turn[digest]}" if turn[digest] > 1 else ""
-        names[digest, number] = f"{digest[:16]}{again}" if digest else str(number)
+        names[digest, number] = f"{digest[:16]}{again}" if digest else f"doc{number}"
     return [names[ln.hash, -1 if ln.doc_id is None else ln.doc_id] for ln in lines], trust
 
 

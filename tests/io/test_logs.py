@@ -248,6 +248,7 @@ def test_wrong_wishes_are_sentences(logs):
         ({"runs": "first"}, "`runs` argument must be one of latest, mean, separate"),
         ({"incomplete": "x"}, "`incomplete` argument"),
         ({"tasks": []}, "`tasks` argument must be names of tasks"),
+        ({"metric": {"tiny": "acc"}}, r"`metric` argument must be a mapping of tasks in the logs"),
         ({"metric": [3]}, "`metric` argument must be a name"),
         ({"format": "pyirt"}, "`format` argument"),
     ):
