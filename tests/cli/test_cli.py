@@ -354,6 +354,16 @@ def test_import_writes_responses_and_report():
     assert table["skipped"].notna().tolist() == [False, False, True]
 
 
+def test_logs_are_read_by_every_command():
+    write_logs()
+    Path("logs", "c.pkl").write_bytes(b"")
+    result = run("describe", "logs")
+    assert result.exit_code == 0
+    assert "2 subjects x 4 items" in result.stdout
+    assert result.stderr.startswith("Warning: logs: 1 log files were skipped")
+    assert result.stderr.count("\n") == 1
+
+
 def test_import_json():
     write_logs()
     found = json.loads(run_ok("import", "logs", "--tasks", "quiz", "--json"))
