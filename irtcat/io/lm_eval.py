@@ -184,7 +184,7 @@ def _line(record: dict[str, Any], number: int, place: str) -> _Line:
 def document_hash(doc: dict[str, Any]) -> str:
     """The hash of a document, as lm-eval computes it."""
     text = json.dumps(doc, indent=2, ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _scores(record: dict[str, Any], place: str) -> dict[str, Any]:
