@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat.io._assemble import Choice
+from irtcat.io._choose import Choice
 
 __all__ = ["ImportReport", "Skipped"]
 

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice
-from irtcat.io._assemble import RUNS, Wanted, Wish, assemble, group_name, show_column
+from irtcat.io._assemble import RUNS, assemble
+from irtcat.io._choose import Wanted, Wish, group_name, show_column
 from irtcat.io._find import LOG_FORMATS, Found, find_logs
 from irtcat.io._lm_eval_results import Results
 from irtcat.io._logs import CutError, Items, Run
