@@ -14,6 +14,7 @@ from irtcat.cli import (
     filter,
     fit,
     headroom,
+    import_,
     leaderboard,
     link,
     plan,
@@ -29,6 +30,7 @@ from irtcat.cli._session import guarded
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS = {
+    "import": import_,
     "fit": fit,
     "link": link,
     "scale": scale,
