@@ -15,7 +15,9 @@ from irtcat.cli import (
     leaderboard,
     link,
     plan,
+    plot,
     predict,
+    report,
     scale,
     score,
     select,
@@ -39,6 +41,8 @@ COMMANDS = {
     "headroom": headroom,
     "simulate": simulate,
     "session": session,
+    "report": report,
+    "plot": plot,
     "describe": describe,
     "demo": demo,
 }
