@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -225,7 +226,7 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
 def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
     """Expected score, information and (of few items) the categories' probabilities at nodes."""
     with precision("float64"):
-        expected = np.asarray(expected_responses(bank.model, theta))
+        expected = np.asarray(expected_responses(bank.model, jnp.asarray(theta)))
     top = np.ones(len(bank))
     if isinstance(bank.model, CategoricalModel):
         top = np.maximum(item_categories(bank.model) - 1.0, 1)

@@ -19,6 +19,10 @@ LENGTHS = (2000, 1000, 500, 300, 200, 140, 100, 70, 50, 30)
 """Letters of a long text that are kept: the first of these by which the page fits."""
 
 
+UNSAFE = re.compile("[<>&@\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+"""What could end an element or a placeholder, or turn the direction of what follows."""
+
+
 def page(title: str, sections: Sequence[Section], limit: int) -> str:
     """The page; long texts are cut until it has fewer bytes than ``limit``.
 
@@ -30,13 +34,16 @@ def page(title: str, sections: Sequence[Section], limit: int) -> str:
     frame = _frame(title, sections)
     room = limit - len(frame.encode()) - 400
     longest = max((len(text) for text in _texts(sections)), default=0)
-    data, note = "", ""
-    for length in LENGTHS:
-        data = _data(sections, length)
-        if longest > length:
-            note = f"Long texts are cut to {length} letters so that the page stays small."
-        if len(data.encode()) <= room:
-            break
+    lengths = [longest, *(each for each in LENGTHS if each < longest)]
+    first, last = 0, len(lengths) - 1  # the shorter the texts, the smaller the page
+    while first < last:
+        middle = (first + last) // 2
+        small = len(_data(sections, lengths[middle]).encode()) <= room
+        first, last = (first, middle) if small else (middle + 1, last)
+    note = ""
+    if first > 0:
+        note = f"Long texts are cut to {lengths[first]} letters so that the page stays small."
+    data = _data(sections, lengths[first])
     return frame.replace("@@NOTE@@", html.escape(note)).replace("@@DATA@@", data)
 
 
@@ -92,10 +99,7 @@ def escaped(text: str) -> str:
         >>> escaped('"</script><b>&"')
         '"\\\\u003c/script\\\\u003e\\\\u003cb\\\\u003e\\\\u0026"'
     """
-    for letter in "<>&\u2028\u2029@":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return "".join(c if c.isprintable() or c == " " else f"\\u{ord(c):04x}" if ord(c) < 0x10000
-                   else c for c in text)  # fmt: skip
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _frame(title: str, sections: Sequence[Section]) -> str:

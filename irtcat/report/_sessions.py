@@ -13,6 +13,7 @@ __all__ = ["session_blocks", "sessions"]
 
 MOST = 12
 CANDIDATES = 5
+ASKED = "asked before"
 Z = 1.959964
 
 
@@ -79,7 +80,7 @@ def session_blocks(session: Session) -> list[Block]:
                column("answer", answers, "Answer")]  # fmt: skip
     columns += [column(c, frame[c], minor=c.startswith("se")) for c in frame.columns if c != "answer"]
     reason = [why.get(str(item), {}) for item in frame.index]
-    columns.append(column("why", [r.get("said", "") for r in reason], "Why this item", long=True))
+    columns.append(column("why", [r.get("said", "") for r in reason], "Why this item"))
     blocks.append(table("Steps", columns, sort=("step", 1),
                         why=[r.get("candidates") for r in reason]))  # fmt: skip
     return blocks
@@ -95,10 +96,11 @@ def _reasons(session: Session) -> dict[str, dict[str, Any]]:
         again.take_events([event])
         if event["kind"] != "ask":
             continue
-        seen = again.explain(CANDIDATES)
+        seen = again.explain(session.bank.n_items)
+        shown = seen[seen["asked"] | (np.arange(len(seen)) < CANDIDATES)]
         for item in event["items"]:
             out[str(item)] = {"said": _words(session, seen, str(item)),
-                              "candidates": _candidates(seen)}  # fmt: skip
+                              "candidates": _candidates(shown)}  # fmt: skip
     return out
 
 
@@ -108,15 +110,16 @@ def _words(session: Session, seen: pd.DataFrame, item: str) -> str:
         return ""
     row = seen.loc[item]
     criterion, rank, n = session.config.criterion, int(row["rank"]), session.bank.n_items
-    value = f"{row['value']:.3g}" if np.isfinite(row["value"]) else "no value"
+    value = f" ({row['value']:.3g})" if np.isfinite(row["value"]) else ""
     if rank == 1:
-        return f"The greatest value by {criterion} ({value}) of {n:,} items."
-    better = seen[(seen["rank"] < rank) & ~seen["asked"]]
-    rules = list(dict.fromkeys(text for text in better["excluded_by"] if text))
-    kept = f"; better ones were kept out by: {', '.join(rules)}" if rules else ""
-    beside = int(((seen["rank"] < rank) & seen["asked"]).sum())
-    batch = f", {beside} of the better asked with it" if beside else ""
-    return f"Rank {rank:,} by {criterion} ({value}) of {n:,} items{kept}{batch}."
+        return f"The greatest value by {criterion}{value} of {n:,} items."
+    better = seen[seen["rank"] < rank]
+    beside, out = int(better["asked"].sum()), better.loc[~better["asked"], "excluded_by"]
+    batch = f"; {beside} of the better are asked with it" if beside else ""
+    if (out == ASKED).all():
+        return f"The greatest value by {criterion}{value} of the items not asked before{batch}."
+    rules = [f"{rule or 'chance'} ({count:,})" for rule, count in out.value_counts().items()]
+    return f"Rank {rank:,} by {criterion}{value}; better ones kept out by {', '.join(rules)}{batch}."
 
 
 def _candidates(seen: pd.DataFrame) -> dict[str, list[Any]]:

@@ -301,7 +301,7 @@ function numbersBelow(spec) {
       }
     }
     const name = el("caption", {}, spec.title);
-    box.append(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": spec.title },
+    box.append(el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": spec.title },
       el("table", {}, name, el("thead", {}, head), body)));
   });
   return box;
@@ -310,7 +310,7 @@ function numbersBelow(spec) {
 function intervalCell(low, middle, high, range, mark) {
   // The interval of one row, on the axis that all rows share.
   const at = (value) => round(4 + 168 * (Math.min(Math.max(value, range[0]), range[1]) - range[0]) / (range[1] - range[0]));
-  const root = svg("svg", { viewBox: "0 0 176 22", "aria-hidden": "true" });
+  const root = svg("svg", { viewBox: "0 0 176 22", class: "bar", "aria-hidden": "true" });
   root.append(svg("line", { class: "grid", x1: 4, x2: 172, y1: 11, y2: 11 }));
   if (isNumber(low) && isNumber(high)) {
     root.append(svg("path", { d: `M${at(low)} 11H${at(high)}M${at(low)} 7V15M${at(high)} 7V15`, stroke: "var(--s0)", "stroke-width": 2 }));

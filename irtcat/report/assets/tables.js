@@ -5,8 +5,9 @@ function digitsOf(column) {
   // As many decimals in a whole column: none where all numbers are whole, fewer where they are large.
   if (column.digits !== undefined) return column.digits === null ? undefined : column.digits;
   const values = column.v.filter(isNumber);
-  const most = values.reduce((top, value) => Math.max(top, Math.abs(value)), 0);
-  column.digits = values.every(Number.isInteger) ? null : most >= 1000 ? 0 : most >= 20 ? 2 : 3;
+  const sizes = values.map(Math.abs).sort((p, q) => p - q);
+  const usual = sizes[Math.floor(sizes.length / 2)];
+  column.digits = values.every(Number.isInteger) ? null : usual >= 1000 ? 0 : usual >= 20 ? 1 : 3;
   return column.digits === null ? undefined : column.digits;
 }
 
@@ -123,7 +124,7 @@ function makeTable(spec) {
         if (column.kind === "flag" && content) content = el("span", { class: "flag" }, content);
       }
       if (place > 0) line.append(el("td", { class: classes || null }, content));
-      else line.append(el("th", { scope: "row" }, rowOpens(spec) ? opener(row, content) : content));
+      else line.append(el("th", { scope: "row" }, rowOpens(spec) ? opener(row, content) : content || "—"));
     });
     return state.open.has(row) ? [line, detailRow(row)] : [line];
   }
@@ -151,7 +152,7 @@ function makeTable(spec) {
       ...PAGES.map((size) => el("option", { value: size, selected: size === spec.page }, String(size))));
     pager.append(back, forward, el("label", {}, "Rows a page", sizes));
   }
-  const scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-labelledby": id }, grid);
+  const scroll = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, grid);
   const box = el("div", {}, long ? tools : null, scroll, long ? pager : null);
   box.open = (name) => {
     // Show a row by the name in its first column, open it, and go there.
@@ -231,7 +232,7 @@ function itemFigures(spec, row) {
   }
   const best = curve.information.indexOf(Math.max(...curve.information));
   const first = { title: `Curve of ${name}`, x: "Ability θ", y: curve.categories ? "Probability, or expected score" : "Probability of a right answer",
-    series, ylim: [0, 1], height: 230, describe: `From ${show(curve.p[0])} to ${show(curve.p[curve.p.length - 1])} over the abilities drawn.` };
+    series, ylim: [0, 1], height: 230, describe: `From ${curve.p[0].toFixed(3)} to ${curve.p[curve.p.length - 1].toFixed(3)} over the abilities drawn.` };
   const second = { title: `Information of ${name}`, x: "Ability θ", y: "Information", height: 230, ylim: [0, null],
     series: [{ name: "information", x: curve.theta, y: curve.information }],
     describe: `Greatest, ${show(curve.information[best])}, at ability ${show(curve.theta[best])}.` };
