@@ -96,7 +96,8 @@ def page(browser, path):
 
 
 def items_of(page):
-    return page.locator("section", has_text="Items: bank").locator("table").last
+    section = page.locator("section", has_text="Items: bank")
+    return section.locator(":scope > .block > .block > div > .scroll > table")
 
 
 def heard(page, text):
