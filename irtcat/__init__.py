@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from irtcat import agreement, cat, datasets, diagnose, leaderboard, plot, scale
+    from irtcat import agreement, cat, datasets, diagnose, leaderboard, plot, scale, training
     from irtcat._checks import InputError
     from irtcat.bank import ItemBank
     from irtcat.fitting import Fit, Link, fit, link
@@ -62,6 +62,7 @@ __all__ = [
     "select_next",
     "sum_score_table",
     "test_information",
+    "training",
 ]
 
 _HOME = {
@@ -90,7 +91,16 @@ _HOME = {
     "sum_score_table": "scoring",
     "test_information": "information",
 }
-_MODULES = ("agreement", "cat", "datasets", "diagnose", "leaderboard", "plot", "scale")
+_MODULES = (
+    "agreement",
+    "cat",
+    "datasets",
+    "diagnose",
+    "leaderboard",
+    "plot",
+    "scale",
+    "training",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ import irtcat
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
 _types _checks _compile
-_precision _matrix _metadata _summary _files _trials
+_precision _matrix _metadata _summary _files _trials _rules _progress
 responses models agreement
 bank _bank_file _bank_moves
 io datasets information rotation

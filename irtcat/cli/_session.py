@@ -3,15 +3,13 @@
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["fail", "guarded", "progress", "use_compilation_cache", "warn"]
+from irtcat._progress import progress
 
-Tick = Callable[[int, int | None, str], None]
-"""Called with steps done, steps in all (None: unknown) and what is going on."""
+__all__ = ["fail", "guarded", "progress", "use_compilation_cache", "warn"]
 
 
 def warn(text: str) -> None:
@@ -89,30 +87,3 @@ def use_compilation_cache() -> None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-@contextmanager
-def progress(text: str) -> Iterator[Tick | None]:
-    """A progress line on stderr, where that is a terminal; else None."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    bar = Progress(
-        SpinnerColumn(),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,
-    )
-    with bar:
-        task = bar.add_task(text, total=None)
-
-        def tick(done: int, total: int | None, what: str) -> None:
-            bar.update(task, completed=done, total=total, description=what)
-
-        yield tick

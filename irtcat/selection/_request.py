@@ -73,8 +73,9 @@ def item_values(
 
 def read_groups(values: np.ndarray) -> tuple[IntArray, list[str]]:
     """Number of each item's group and the groups' names; items without one are a group too."""
-    text = np.array([NO_GROUP if pd.isna(v) else str(v) for v in values], dtype=object)
-    codes, names = pd.factorize(text, sort=True)
+    series = pd.Series(values)
+    text = series.astype(str).astype(object).where(series.notna(), NO_GROUP)
+    codes, names = pd.factorize(text.to_numpy(), sort=True)
     return codes.astype(int), [str(name) for name in names]
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError
+from irtcat._matrix import observed, row_blocks
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints
 from irtcat.selection._dense import Scores, centred_scores
 
-__all__ = ["Choice", "Subset", "Task"]
+__all__ = ["Choice", "Subset", "Task", "share_right"]
 
 
 class Choice(NamedTuple):
@@ -34,6 +35,22 @@ class Choice(NamedTuple):
     probabilities: FloatArray | None = None
     weights: FloatArray | None = None
     reach: int | None = None
+
+
+def share_right(responses: Responses) -> FloatArray:
+    """Share of right answers of each item, graded ones on the scale from 0 to 1; NaN: no answers.
+
+    Example:
+        >>> share_right(Responses.from_array([[1, 0, -1], [1, 1, -1]])).tolist()
+        [1.0, 0.5, nan]
+    """
+    top = 1.0 if responses.is_fractional else max(responses.n_categories - 1, 1)
+    count, total = np.zeros((2, responses.n_items))
+    for rows in row_blocks(responses.shape):
+        seen = observed(responses.values[rows])
+        count += seen.sum(axis=0)
+        total += np.where(seen, responses.values[rows], 0).sum(axis=0, dtype=float)
+    return np.divide(total, count * top, out=np.full(len(count), np.nan), where=count > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +118,7 @@ class Task:
     def proportion_correct(self) -> FloatArray:
         """Share of right answers of each item: of the responses given, else of the calibration."""
         if self.responses is not None:
-            values = self.responses.values
-            seen = self.responses.observed
-            total = np.where(seen, values, 0).sum(axis=0, dtype=float)
-            top = max(self.responses.n_categories - 1, 1)
-            counts = seen.sum(axis=0)
-            return np.divide(
-                total, counts * top, out=np.full(len(counts), np.nan), where=counts > 0
-            )
+            return share_right(self.responses)
         if self.bank is not None and "proportion_correct" in self.bank.statistics:
             return self.bank.statistics["proportion_correct"].to_numpy(float)
         raise InputError(

@@ -7,6 +7,7 @@ from scipy.special import ndtri
 
 from irtcat._checks import InputError, argument_error
 from irtcat._matrix import observed, row_blocks
+from irtcat._rules import RULES, Rule
 from irtcat._types import BoolArray, FloatArray
 from irtcat.information import fisher_information, summed_information
 from irtcat.scoring import score
@@ -106,23 +107,17 @@ def choose_disagreement(task: Task) -> Choice:
     return _best(task, np.maximum(count * squares - total**2, 0.0) / pairs, additive=True)
 
 
-def _filter(values: Callable[[Task], FloatArray], keep_low: bool) -> Callable[[Task], Choice]:
+def _filter(rule: Rule) -> Callable[[Task], Choice]:
     """A difficulty filter: the k lowest (highest) values, below (above) tau where it is given."""
+    source = _share if rule.statistic == "pc" else _difficulty
 
     def choose(task: Task) -> Choice:
-        value = values(task)
-        passes = None
-        if task.tau is not None:
-            with np.errstate(invalid="ignore"):
-                passes = value < task.tau if keep_low else value > task.tau
-        choice = _best(task, -value if keep_low else value, passes)
+        value = rule.statistic_of(source(task))
+        passes = None if task.tau is None else rule.passes(value, task.tau)
+        choice = _best(task, -rule.cost(value), passes)
         return choice._replace(criterion=value[choice.chosen])
 
     return choose
-
-
-def _size(task: Task) -> FloatArray:
-    return np.abs(task.difficulty)
 
 
 def _difficulty(task: Task) -> FloatArray:
@@ -135,13 +130,5 @@ def _share(task: Task) -> FloatArray:
     return task.proportion_correct
 
 
-FILTERS: dict[str, Callable[[Task], Choice]] = {
-    "avi": _filter(_size, keep_low=True),
-    "avo": _filter(_size, keep_low=False),
-    "ub": _filter(_difficulty, keep_low=True),
-    "lb": _filter(_difficulty, keep_low=False),
-    "pcub": _filter(_share, keep_low=True),
-    "pclb": _filter(_share, keep_low=False),
-}
-"""The filters of "Data set filtering" (papers of Lalor et al.): |b| < tau (avi), b < tau (ub),
-proportion correct < tau (pcub), and their opposites avo, lb, pclb."""
+FILTERS: dict[str, Callable[[Task], Choice]] = {name: _filter(rule) for name, rule in RULES.items()}
+"""The difficulty filters, one per row of `irtcat._rules.RULES`."""

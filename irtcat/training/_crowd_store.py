@@ -1,0 +1,122 @@
+"""A crowd on disk: a folder with one file per finished member, of one crowd only."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import InputError, argument_error
+from irtcat._files import replacing
+from irtcat.training._learners import Answers
+
+__all__ = ["Store", "digest"]
+
+VERSION = 1
+ABOUT = "crowd.json"
+
+
+def digest(*parts: Any) -> str:
+    """Fingerprint of inputs and labels: arrays, sparse matrices, frames, lists, mappings.
+
+    Example:
+        >>> digest(["a", 1]) == digest(["a", 1]), digest(["a", 1]) == digest(["a", 2])
+        (True, False)
+    """
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        _feed(total, part)
+    return total.hexdigest()
+
+
+def _feed(total: Any, part: Any) -> None:
+    total.update(type(part).__name__.encode())
+    if hasattr(part, "tocsr"):  # a sparse matrix
+        part = part.tocsr()
+        _feed(total, [part.data, part.indices, part.indptr, part.shape])
+    elif hasattr(part, "columns"):
+        _feed(total, {str(name): part[name].to_numpy() for name in part.columns})
+    elif isinstance(part, (str, bytes, int, float, bool, type(None))):
+        total.update(repr(part).encode())
+    elif isinstance(part, Mapping):
+        _feed(total, [[str(name), value] for name, value in part.items()])
+    elif hasattr(part, "__array__") and np.asarray(part).dtype.kind != "O":
+        array = np.ascontiguousarray(part)
+        total.update(f"{array.dtype}{array.shape}".encode())
+        total.update(array.view(np.uint8).data if array.size else b"")
+    elif isinstance(part, Iterable):
+        for each in part:
+            _feed(total, each)
+    else:
+        total.update(repr(part).encode())
+
+
+class Store:
+    """The folder of a crowd.
+
+    Args:
+        folder: made where it is not there; else empty or of this crowd.
+        about: what the crowd is made of; a folder that says otherwise is refused.
+
+    Raises:
+        InputError: when the folder is of another crowd, or holds something else.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], about: dict[str, Any]):
+        self.folder = Path(folder)
+        about = json.loads(json.dumps({"format": "irtcat crowd", "version": VERSION, **about}))
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            names = os.listdir(self.folder)
+        except OSError as error:
+            raise InputError(f"{folder}: {error.strerror}.") from None
+        if ABOUT in names:
+            self._compare(about)
+            return
+        if names:
+            raise argument_error("folder", "empty or the folder of a crowd", f"{folder} with files")
+        with replacing(self.folder / ABOUT) as file:
+            file.write(json.dumps(about, indent=1).encode())
+
+    def _compare(self, about: dict[str, Any]) -> None:
+        """Refuse the folder of another crowd."""
+        try:
+            there = json.loads((self.folder / ABOUT).read_text())
+        except ValueError:
+            there = {}
+        if there.get("format") != about["format"] or there.get("version") != VERSION:
+            raise InputError(f"{self.folder}: this is not a crowd of this version of irtcat.")
+        for name in about:
+            if there.get(name) != about[name]:
+                what = "data" if name == "data" else f"{name} (was {there.get(name)}"
+                what += "" if name == "data" else f", is now {about[name]})"
+                raise InputError(
+                    f"{self.folder}: this folder is of a crowd with other {what}. Use the same, "
+                    "or choose another folder."
+                )
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"member-{number + 1:06d}.npz"
+
+    def has(self, number: int) -> bool:
+        """Whether a member is finished."""
+        return self._file(number).is_file()
+
+    def save(self, number: int, answers: Answers) -> None:
+        """Write a finished member, whole or not at all."""
+        parts = {k: v for k, v in answers._asdict().items() if v is not None}
+        with replacing(self._file(number)) as file:
+            np.savez_compressed(file, allow_pickle=False, **parts)
+
+    def load(self, number: int) -> Answers:
+        """Read a finished member."""
+        path = self._file(number)
+        try:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                parts = {name: file[name] for name in file.files}
+                return Answers(parts["predictions"], parts.get("gold"), parts.get("every"))
+        except Exception:  # zipfile, zlib and numpy each have ways to say it
+            raise InputError(f"{path}: damaged. Remove it; the member is trained anew.") from None

@@ -1,0 +1,234 @@
+"""Writing what a filter keeps: ids, or the rows of a data file, read as a stream."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error
+from irtcat._files import replacing
+from irtcat._types import BoolArray
+
+__all__ = ["RowsWritten", "write_ids", "write_rows"]
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".txt": "ids",
+}
+
+
+class RowsWritten(NamedTuple):
+    """What was done with a data file's rows.
+
+    Attributes:
+        read: rows of the file.
+        written: rows kept.
+        unknown: rows whose id is none of the items'; left out.
+        absent: kept items of which the file has no row.
+    """
+
+    read: int
+    written: int
+    unknown: int
+    absent: int
+
+
+def write_ids(kept: pd.DataFrame, path: Path) -> Path:
+    """The kept items in the format of the file's extension.
+
+    Raises:
+        InputError: for another extension.
+    """
+    kind = _format(path, FORMATS.values())
+    if kind == "parquet":
+        _pyarrow()
+        with replacing(path) as file:
+            kept.reset_index().to_parquet(file, index=False)
+        return path
+    if kind == "jsonl":
+        lines = kept.reset_index().to_json(orient="records", lines=True)
+        text = str(lines)
+    elif kind == "ids":
+        text = "".join(f"{item}\n" for item in kept.index)
+    else:
+        separator = "," if kind == "csv" else "\t"
+        text = kept.to_csv(sep=separator, lineterminator="\n")
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+    return path
+
+
+def write_rows(
+    ids: pd.Index, kept: BoolArray, source: Path, path: Path, key: str | None
+) -> RowsWritten:
+    """Copy the rows of the kept items from one data file to another.
+
+    Raises:
+        InputError: see `irtcat.training.filters.Filtered.save_rows`.
+    """
+    rows = {"csv": _csv_rows, "tsv": _csv_rows, "jsonl": _json_rows, "parquet": _parquet_rows}
+    kind = _format(source, rows)
+    if _format(path, rows) != kind:
+        raise argument_error("path", f"a file of the format of {source.name}", path.name)
+    if not source.is_file():
+        raise argument_error("source", "an existing file", str(source))
+    match = _Match(ids, kept, key, source)
+    try:
+        with source.open("rb") as data, replacing(path) as out:
+            rows[kind](data, out, match)
+            return match.settled()
+    except UnicodeDecodeError:
+        raise InputError(f"{source}: this is not UTF-8 text.") from None
+    except csv.Error as error:
+        raise InputError(f"{source}, record {match.read + 1}: {error}.") from None
+
+
+class _Match:
+    """Which rows stay, and the count of them."""
+
+    def __init__(self, ids: pd.Index, kept: BoolArray, key: str | None, source: Path):
+        self.key, self.kept, self.source, self.n = key, kept, source, len(ids)
+        text = ids.astype(str)
+        if key is not None and not text.is_unique:
+            twice = text[text.duplicated()][0]
+            raise argument_error("key", "None for items whose ids repeat as text", twice)
+        self.at = dict(zip(text, range(len(ids)), strict=True)) if key is not None else {}
+        self.seen = np.zeros(len(ids), bool)
+        self.read = self.written = self.unknown = 0
+
+    def keeps(self, value: Any) -> bool:
+        """Whether the next row stays; ``value`` is its id."""
+        at = self.at.get(str(value)) if self.key is not None else self.read
+        self.read += 1
+        if at is None:
+            self.unknown += 1
+            return False
+        if at >= self.n:
+            return False  # one row too many: told at the end
+        self.seen[at] = True
+        stays = bool(self.kept[at])
+        self.written += stays
+        return stays
+
+    def settled(self) -> RowsWritten:
+        """The counts; an error where the file is of other items."""
+        if self.key is None and self.read != self.n:
+            raise InputError(
+                f"{self.source}: has {self.read} rows, and there are {self.n} items. Rows go by "
+                "their place; name the column with the items' ids (key=, --key) to match by id."
+            )
+        if self.read == self.unknown:
+            raise InputError(
+                f"{self.source}: no row has the id of an item in {self.key!r}. The first item is "
+                f"{next(iter(self.at), '')!r}."
+            )
+        absent = int((self.kept & ~self.seen).sum())
+        return RowsWritten(self.read, self.written, self.unknown, absent)
+
+
+def _format(path: Path, choices: Any) -> str:
+    """The format by the file's extension."""
+    kind = FORMATS.get(path.suffix.lower(), "")
+    names = list(choices)
+    if kind not in names:
+        extensions = ", ".join(each for each, name in FORMATS.items() if name in names)
+        raise argument_error("path", f"a file ending in one of {extensions}", path.name)
+    return kind
+
+
+def _lines(data: IO[bytes], into: list[str]) -> Iterator[str]:
+    """The lines of a file, each noted as it is read: a record of CSV may take several."""
+    for line in data:
+        into.append(line.decode("utf-8"))
+        yield into[-1]
+
+
+def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
+    """Records as they stand, the header first."""
+    raw: list[str] = []
+    delimiter = "," if FORMATS[match.source.suffix.lower()] == "csv" else "\t"
+    reader = csv.reader(_lines(data, raw), delimiter=delimiter)
+    header = next(reader, None)
+    if header is None:
+        raise InputError(f"{match.source}: expected a header and rows. Got an empty file.")
+    column = _column([name.removeprefix("\ufeff") for name in header], match)
+    _copy(raw, out)
+    for record in reader:
+        if record:  # else a blank line
+            if column is not None and column >= len(record):
+                raise InputError(
+                    f"{match.source}, record {match.read + 1}: has no column {match.key!r}."
+                )
+            if match.keeps("" if column is None else record[column]):
+                _copy(raw, out)
+        raw.clear()
+
+
+def _copy(raw: list[str], out: IO[bytes]) -> None:
+    """Write the lines of a record; the file's last one may lack its end."""
+    text = "".join(raw)
+    out.write((text if text.endswith("\n") else text + "\n").encode("utf-8"))
+    raw.clear()
+
+
+def _column(names: list[str], match: _Match) -> int | None:
+    """Position of the key's column."""
+    if match.key is None:
+        return None
+    if match.key not in names:
+        raise argument_error(
+            "key", f"a column of {match.source.name} ({', '.join(names)})", match.key
+        )
+    return names.index(match.key)
+
+
+def _json_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
+    """Lines as they stand; they are parsed only where ids are looked for."""
+    for number, line in enumerate(data, 1):
+        if not line.strip():
+            continue
+        value: Any = None
+        if match.key is not None:
+            try:
+                value = json.loads(line)[match.key]
+            except (ValueError, TypeError, KeyError):
+                must = f"expected a JSON object with a field {match.key!r}"
+                raise InputError(f"{match.source}, line {number}: {must}.") from None
+        if match.keeps(value):
+            out.write(line if line.endswith(b"\n") else line + b"\n")
+
+
+def _parquet_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
+    """Batches of rows, with the schema of the file."""
+    parquet = _pyarrow()
+    try:
+        file = parquet.ParquetFile(data)
+    except Exception as error:
+        raise InputError(f"{match.source}: not a Parquet file ({error}).") from None
+    column = _column(list(file.schema_arrow.names), match)
+    with parquet.ParquetWriter(out, file.schema_arrow) as writer:
+        for batch in file.iter_batches():
+            ids = [None] * len(batch) if column is None else batch.column(column).to_pylist()
+            mask = np.fromiter((match.keeps(value) for value in ids), bool, len(batch))
+            writer.write_batch(batch.filter(mask) if not mask.all() else batch)
+
+
+def _pyarrow() -> Any:
+    """Its Parquet module, or a sentence that names the extra."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(
+            "Parquet files need pyarrow. Install it with: pip install 'irtcat[parquet]'"
+        ) from None
+    return pyarrow.parquet

@@ -1,0 +1,176 @@
+"""Training one member: an estimator or a function, on a subset, answering for all items."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from irtcat._checks import InputError, argument_error, shorten
+from irtcat._types import FloatArray, IntArray
+from irtcat.training._design import Assignment
+
+__all__ = ["NONE", "OTHER", "Answers", "Lesson", "encode", "gold_of", "name_of", "train"]
+
+NONE, OTHER = -1, -2
+"""Codes of a prediction that is missing, and of one that is no label of the data."""
+
+
+class Lesson(NamedTuple):
+    """What all members share.
+
+    Attributes:
+        learners: estimators or functions.
+        X: the inputs of all items.
+        labels: number of each item's label.
+        classes: the labels, sorted.
+        probabilities: "none", "gold" (of the items' labels) or "all" (of every class) are kept.
+    """
+
+    learners: Sequence[Any]
+    X: Any
+    labels: IntArray
+    classes: np.ndarray
+    probabilities: str
+
+
+class Answers(NamedTuple):
+    """What a member says of all items.
+
+    Attributes:
+        predictions: numbers of labels, `NONE` or `OTHER`.
+        gold: probability of each item's own label; None where none is known.
+        every: probability of each class, items x classes; None where not asked for.
+    """
+
+    predictions: IntArray
+    gold: FloatArray | None
+    every: FloatArray | None
+
+
+def is_estimator(learner: Any) -> bool:
+    """Whether it has fit and predict, as scikit-learn's have."""
+    return hasattr(learner, "fit") and hasattr(learner, "predict")
+
+
+def name_of(learner: Any) -> str:
+    """The class or the function, with an estimator's settings."""
+    if is_estimator(learner):
+        settings = learner.get_params() if hasattr(learner, "get_params") else vars(learner)
+        simple = {
+            key: value
+            for key, value in sorted(settings.items())
+            if isinstance(value, (str, int, float, bool, type(None), tuple))
+        }
+        return f"{type(learner).__qualname__}({simple})"
+    inner = getattr(learner, "func", learner)  # functools.partial
+    name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner))}"
+    if inner is learner:
+        return name
+    return f"{name}({shorten(learner.args, 400)}, {shorten(learner.keywords, 400)})"
+
+
+def take(X: Any, at: IntArray) -> Any:
+    """Rows of an array, a sparse matrix, a frame or a list."""
+    if hasattr(X, "iloc"):
+        return X.iloc[at]
+    if isinstance(X, Mapping):
+        return {name: take(part, at) for name, part in X.items()}
+    if hasattr(X, "shape"):
+        return X[at]
+    return [X[i] for i in at]
+
+
+def train(lesson: Lesson, task: Assignment) -> Answers:
+    """Train one member and ask it for all items.
+
+    Raises:
+        InputError: when the learner fails or its answers cannot be used, saying whose.
+    """
+    member = task.member
+    learner = lesson.learners[member.learner]
+    chosen, labels = take(lesson.X, task.train), lesson.classes[task.labels]
+    try:
+        if not is_estimator(learner):
+            answers = _read(learner(chosen, labels, lesson.X, member.seed), lesson)
+        else:
+            answers = _estimate(_seeded(learner, member.seed), chosen, labels, lesson)
+    except Exception as error:
+        told = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise InputError(
+            f"Member {member.number + 1} of the crowd ({name_of(learner)}, {member.size} items, "
+            f"noise {member.noise:.3g}) failed: {told}"
+        ) from error
+    return answers
+
+
+def _seeded(learner: Any, seed: int) -> Any:
+    """A copy, with the seed wherever the estimator (or a part of it) has a ``random_state``."""
+    learner = copy.deepcopy(learner)
+    if hasattr(learner, "get_params"):
+        named = [name for name in learner.get_params() if name.endswith("random_state")]
+        learner.set_params(**dict.fromkeys(named, seed))
+    return learner
+
+
+def _estimate(learner: Any, X: Any, labels: np.ndarray, lesson: Lesson) -> Answers:
+    learner.fit(X, labels)
+    predictions = encode(learner.predict(lesson.X), lesson.classes, len(lesson.labels))
+    if lesson.probabilities == "none" or not hasattr(learner, "predict_proba"):
+        return Answers(predictions, None, None)
+    # A subset may lack a class: its columns are those of the classes it has.
+    told = np.asarray(learner.predict_proba(lesson.X), np.float32)
+    every = np.zeros((len(told), len(lesson.classes)), np.float32)
+    every[:, encode(learner.classes_, lesson.classes, len(learner.classes_))] = told
+    return _kept(predictions, every, lesson)
+
+
+def _read(told: Any, lesson: Lesson) -> Answers:
+    """What a function returned: labels, or probabilities items x classes."""
+    n = len(lesson.labels)
+    array = np.asarray(told)
+    if array.ndim == 1:
+        return Answers(encode(array, lesson.classes, n), None, None)
+    if array.shape != (n, len(lesson.classes)):
+        must = f"{n} labels or {n} x {len(lesson.classes)} probabilities"
+        raise argument_error("fit_predict", f"a function that gives {must}", f"shape {array.shape}")
+    every = array.astype(np.float32)
+    if not (every >= -1e-6).all() or not (every <= 1 + 1e-6).all():
+        raise argument_error("fit_predict", "a function that gives probabilities from 0 to 1",
+                             f"{np.nanmin(every):g} to {np.nanmax(every):g}")  # fmt: skip
+    return _kept(every.argmax(axis=1).astype(np.int32), every, lesson)
+
+
+def _kept(predictions: IntArray, every: FloatArray, lesson: Lesson) -> Answers:
+    """The answers with the probabilities that are to be kept."""
+    if lesson.probabilities == "none":
+        return Answers(predictions, None, None)
+    gold = gold_of(every, lesson.labels)
+    return Answers(predictions, gold, every if lesson.probabilities == "all" else None)
+
+
+def gold_of(every: FloatArray, labels: IntArray) -> FloatArray:
+    """Probability of each item's own label, of those of all classes."""
+    return np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
+
+
+def encode(predicted: Any, classes: np.ndarray, n: int) -> IntArray:
+    """Numbers of labels; what is missing and what is no label have codes of their own.
+
+    Example:
+        >>> encode(["cat", "cow", None], np.array(["cat", "dog"]), 3).tolist()
+        [0, -2, -1]
+    """
+    values = np.asarray(predicted)
+    if values.shape != (n,):
+        raise argument_error("predictions", f"{n} labels, one an item", f"shape {values.shape}")
+    if values.dtype.kind == "O" or values.dtype.kind != classes.dtype.kind:
+        at = {label: code for code, label in enumerate(classes.tolist())}
+        absent = [value is None or value != value for value in values.tolist()]
+        codes = [at.get(value, OTHER) for value in values.tolist()]
+        return np.where(absent, NONE, codes).astype(np.int32)
+    at = np.clip(np.searchsorted(classes, values), 0, len(classes) - 1)
+    codes = np.where(classes[at] == values, at, OTHER)
+    if values.dtype.kind == "f":
+        codes = np.where(np.isnan(values), NONE, codes)
+    return codes.astype(np.int32)

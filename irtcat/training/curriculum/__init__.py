@@ -1,0 +1,16 @@
+"""Which examples to train on in each epoch: by the learner's ability, or by a schedule."""
+
+from irtcat.training.curriculum._base import Curriculum
+from irtcat.training.curriculum._examples import ORDERS
+from irtcat.training.curriculum._map import map_ability
+from irtcat.training.curriculum.competency import SCHEDULES, Competency
+from irtcat.training.curriculum.matched import AbilityMatched
+
+__all__ = [
+    "ORDERS",
+    "SCHEDULES",
+    "AbilityMatched",
+    "Competency",
+    "Curriculum",
+    "map_ability",
+]

@@ -1,0 +1,153 @@
+"""What all curricula share: epochs, shuffling, the history, and resuming."""
+
+import abc
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, check_count
+from irtcat._types import IntArray
+from irtcat.training.curriculum._examples import Examples
+
+__all__ = ["Curriculum", "Row"]
+
+VERSION = 1
+Row = dict[str, float | int]
+
+
+class Curriculum(abc.ABC):
+    """An iterator over epochs, each an array of the examples' positions; see its classes.
+
+    Attributes:
+        epoch: how many epochs have been given.
+    """
+
+    _common = ("n", "share", "seen")
+
+    def __init__(
+        self, examples: Examples, settings: str, epochs: int | None, shuffle: bool, seed: int
+    ) -> None:
+        if epochs is not None:
+            check_count("epochs", epochs)
+        check_count("seed", seed, 0)
+        self._examples, self._epochs = examples, epochs
+        self._shuffle, self._seed = bool(shuffle), int(seed)
+        self._settings = _digest(examples, f"{type(self).__name__} {settings} {shuffle} {seed}")
+        self._rows: list[Row] = []
+
+    @abc.abstractmethod
+    def _choose(self) -> tuple[IntArray, Row]:
+        """Positions of the coming epoch in order, and what the history says of it."""
+
+    @abc.abstractmethod
+    def update(self, correct: Any, indices: Any) -> None:
+        """Take the learner's answers; see the class."""
+
+    @abc.abstractmethod
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Take over the class's own part of the state, once it is known to fit."""
+
+    @property
+    @abc.abstractmethod
+    def probe(self) -> IntArray:
+        """Positions of the examples whose answers `update` wants before the coming epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs have been given."""
+        return len(self._rows)
+
+    @property
+    def n_items(self) -> int:
+        """How many examples there are."""
+        return len(self._examples.b)
+
+    @property
+    def items(self) -> pd.DataFrame:
+        """The examples: a, b, and flag ("no difficulty" for those that come last), by id."""
+        part = self._examples
+        flag = np.where(part.known, "", "no difficulty")
+        index = pd.Index(part.ids, dtype=object, name="item")
+        return pd.DataFrame({"a": part.a, "b": part.b, "flag": flag}, index=index)
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """A row per epoch; see the class for the columns."""
+        table = pd.DataFrame(self._rows, columns=[*self._own_columns(), *self._common])
+        return table.set_axis(pd.RangeIndex(1, len(table) + 1, name="epoch"))
+
+    @abc.abstractmethod
+    def _own_columns(self) -> tuple[str, ...]:
+        """The history's columns that only this class has."""
+
+    def next(self) -> IntArray:
+        """The positions of the examples of the coming epoch.
+
+        Returns:
+            Positions from 0, without repeats; in random order, or with ``shuffle=False`` in the
+            curriculum's.
+
+        Raises:
+            StopIteration: after ``epochs`` epochs.
+        """
+        if self._epochs is not None and self.epoch >= self._epochs:
+            raise StopIteration
+        chosen, row = self._choose()
+        seen = len(chosen) + (self._rows[-1]["seen"] if self._rows else 0)
+        common = {"n": len(chosen), "share": len(chosen) / self.n_items, "seen": seen}
+        # Each epoch has a generator of its own, so that a resumed training shuffles alike.
+        rng = np.random.default_rng([self._seed, self.epoch])
+        self._rows.append({**row, **common})
+        return rng.permutation(chosen) if self._shuffle else chosen
+
+    def __next__(self) -> IntArray:
+        return self.next()
+
+    def __iter__(self) -> Iterator[IntArray]:
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that `restore` needs, as JSON can hold it; small, whatever the number of examples."""
+        rows = [dict(row) for row in self._rows]
+        return {"version": VERSION, "settings": self._settings, "rows": rows, **self._state()}
+
+    @abc.abstractmethod
+    def _state(self) -> dict[str, Any]:
+        """The class's own part of the state."""
+
+    def restore(self, state: Mapping[str, Any]) -> Self:
+        """Go on where another curriculum of the same examples and settings stopped.
+
+        Args:
+            state: its `state_dict`.
+
+        Returns:
+            This curriculum.
+
+        Raises:
+            InputError: for the state of a curriculum of other examples or settings.
+        """
+        if not isinstance(state, Mapping) or "settings" not in state or "rows" not in state:
+            raise argument_error("state", "what `state_dict` gave", type(state).__name__)
+        if state.get("version") != VERSION:
+            raise argument_error("state", f"of version {VERSION}", state.get("version"))
+        if state["settings"] != self._settings:
+            raise InputError(
+                "The `state` argument must be of a curriculum of the same class, examples and "
+                "settings. Got that of another."
+            )
+        self._restore(state)
+        self._rows = [dict(row) for row in state["rows"]]
+        return self
+
+
+def _digest(examples: Examples, settings: str) -> str:
+    """A short text that only the same examples and settings have."""
+    code = hashlib.sha256(settings.encode())
+    code.update("\0".join(examples.ids.astype(str)).encode())
+    for part in (examples.a, examples.b, examples.known):
+        code.update(np.ascontiguousarray(part).tobytes())
+    return code.hexdigest()[:32]

@@ -1,0 +1,122 @@
+"""The training examples as a curriculum sees them: ids, difficulties, slopes, and an order."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, check_choice, check_ids, shorten
+from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat.bank import ItemBank
+
+__all__ = ["MODELS", "ORDERS", "Examples", "examples_of", "ordered"]
+
+MODELS = ("rasch", "1pl", "2pl")
+"""Item models in which the log-posterior of an ability has one mode."""
+
+ORDERS = ("easiest", "hardest", "middle-out")
+
+
+class Examples(NamedTuple):
+    """The examples' ids and parameters.
+
+    Attributes:
+        ids: one per example.
+        a: discriminations; 1 where the source has none.
+        b: difficulties; NaN where ``known`` is False and the source has none.
+        known: whether the example has a difficulty that can be used.
+        population: mean and SD of the ability in the calibration population.
+    """
+
+    ids: np.ndarray
+    a: FloatArray
+    b: FloatArray
+    known: BoolArray
+    population: tuple[float, float]
+
+
+def examples_of(items: Any, missing: str, *, sloped: bool) -> Examples:
+    """Read the examples from an `ItemBank`, a table with a column b, or plain difficulties.
+
+    Args:
+        items: the source.
+        missing: "refuse" or "last": what becomes of examples without a usable difficulty.
+        sloped: whether slopes are used, so that one of 0 or below is not usable.
+
+    Raises:
+        InputError: for another source, another item model, or (refuse) naming such examples.
+    """
+    check_choice("missing", missing, ("refuse", "last"))
+    ids, a, b, population = _columns(items, sloped)
+    if len(b) == 0:
+        raise argument_error("items", "at least one example", "none")
+    known = np.isfinite(b) & ((a > 0) if sloped else True)
+    wanted = "a finite difficulty and a slope above 0" if sloped else "a finite difficulty"
+    if np.isinf(b).any() or np.isinf(a).any():
+        got = f"infinite numbers for {shorten(ids[np.isinf(b) | np.isinf(a)])}"
+        raise InputError(f"The `items` argument must have {wanted} for each example. Got {got}.")
+    if missing == "refuse" and not known.all():
+        raise InputError(
+            f"The `items` argument must have {wanted} for each example. "
+            f'Got others for {shorten(ids[~known])}. Pass missing="last" to train on them last.'
+        )
+    if not known.any():
+        raise argument_error("items", f"with {wanted} for at least one example", "none")
+    return Examples(ids, a, b, known, population)
+
+
+def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[float, float]]:
+    """Ids, a and b as float vectors, and the population."""
+    if isinstance(items, ItemBank):
+        table = items.to_frame()
+        if "b" not in table or (sloped and items.model.key not in MODELS):
+            must = f"a bank of one of {', '.join(MODELS)}" if sloped else "a bank with difficulties"
+            raise argument_error("items", must, items.model.key)
+        slopes = table["a"].to_numpy(float) if sloped else np.ones(len(table))
+        population = float(items.population_mean), float(items.population_sd)
+        return items.item_ids, slopes, table["b"].to_numpy(float), population
+    if isinstance(items, pd.DataFrame):
+        if "b" not in items:
+            raise argument_error("items", "a table with a column b", list(items.columns))
+        a = _numbers(items["a"]) if sloped and "a" in items else np.ones(len(items))
+        return _unique(items.index), a, _numbers(items["b"]), (0.0, 1.0)
+    if isinstance(items, Mapping):
+        items = pd.Series(dict(items))
+    b = _numbers(items)
+    ids: Any = items.index if isinstance(items, pd.Series) else np.arange(1, len(b) + 1)
+    names = _unique(ids) if isinstance(items, pd.Series) else np.char.add("i", ids.astype(str))
+    return names, np.ones(len(b)), b, (0.0, 1.0)
+
+
+def _numbers(values: Any) -> FloatArray:
+    """A vector of floats, NaN allowed."""
+    try:
+        vector = np.array(values, float)
+    except (TypeError, ValueError):
+        vector = np.zeros((0, 0))
+    if vector.ndim != 1:
+        must = "an ItemBank, a table with a column b, or a vector of difficulties"
+        raise argument_error("items", must, type(values).__name__)
+    return vector
+
+
+def _unique(index: Any) -> np.ndarray:
+    """The index as text, without duplicates."""
+    ids = check_ids("items", np.asarray(index), len(index), "item")
+    repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique()
+    if len(repeated):
+        raise argument_error("items", "indexed by ids, none twice", repeated.to_numpy())
+    return ids
+
+
+def ordered(difficulty: FloatArray, known: BoolArray, order: str, middle: float) -> IntArray:
+    """Positions of all examples in the order; those without a difficulty come last.
+
+    Example:
+        >>> ordered(np.array([2.0, -1.0, 0.5]), np.array([True] * 3), "middle-out", 0.0).tolist()
+        [2, 1, 0]
+    """
+    check_choice("order", order, ORDERS)
+    keys = {"easiest": difficulty, "hardest": -difficulty, "middle-out": abs(difficulty - middle)}
+    return np.lexsort((np.where(known, keys[order], 0.0), ~known))

@@ -1,0 +1,128 @@
+"""Competency: a share of the data that grows by a fixed schedule."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import argument_error, check_choice, check_count
+from irtcat._types import IntArray
+from irtcat.training.curriculum._base import Curriculum, Row
+from irtcat.training.curriculum._examples import examples_of, ordered
+
+__all__ = ["SCHEDULES", "Competency"]
+
+SCHEDULES = {"linear": 1.0, "root": 2.0}
+"""The power p of each schedule by name."""
+
+
+class Competency(Curriculum):
+    """Train on the first examples of an order, a share that grows by a fixed schedule.
+
+    In epoch t = 0, 1, ... the share (the competence) is
+
+        c(t) = min(1, (t (1 - c0^p) / T + c0^p)^(1 / p)),
+
+    p = 1 for "linear" and p = 2 for "root": from c0 to everything in T epochs, whatever the learner
+    has learnt. The epoch's examples are the first floor(c(t) n) of the order. A baseline: the
+    learner is not asked. For a schedule by training steps, take a step as an epoch and draw the
+    step's batch from its examples.
+
+    The history has, per epoch, competence (c), n (examples), share (of all), seen (examples so
+    far).
+
+    Args:
+        items: an `ItemBank`; a table with a column b, indexed by id; or difficulties (vector,
+            Series or mapping by id). Any measure of difficulty will do, the larger the harder.
+        epochs_to_all: T, above 0: epochs until all examples are used.
+        start: c0, above 0 and at most 1: the share of the first epoch.
+        schedule: "linear", "root", or the power p (at least 1).
+        order: "easiest" or "hardest" first, or "middle-out": by the distance from the mean of the
+            bank's population (0 where there is no bank).
+        min_length: an epoch has at least so many examples.
+        missing: "refuse" raises for examples of which the difficulty is NaN, by id; with "last"
+            they come after all others, and `items` flags them.
+        epochs: iteration ends after so many; by default never.
+        shuffle: whether an epoch's positions come in random order.
+        seed: seed of that order.
+
+    Raises:
+        InputError: for a number out of range, an unknown name, or unusable difficulties.
+
+    Example:
+        >>> c = Competency([0.3, -1.2, 2.0, 0.9], epochs_to_all=3, start=0.25, shuffle=False)
+        >>> [c.next().tolist() for _ in range(4)]
+        [[1], [1, 0], [1, 0, 3], [1, 0, 3, 2]]
+        >>> c.history["seen"].tolist()
+        [1, 3, 6, 10]
+
+    References:
+        Platanios, Stretcu, Neubig, Poczos & Mitchell (2019), NAACL 1162-1172, eqs. 5-8.
+    """
+
+    def __init__(
+        self,
+        items: Any,
+        *,
+        epochs_to_all: float,
+        start: float = 0.01,
+        schedule: str | float = "linear",
+        order: str = "easiest",
+        min_length: int = 1,
+        missing: str = "refuse",
+        epochs: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if isinstance(schedule, str):
+            check_choice("schedule", schedule, SCHEDULES)
+        power = SCHEDULES[schedule] if isinstance(schedule, str) else schedule
+        for name, value, low, high, must in (
+            ("schedule", power, 1.0, np.inf, "linear, root, or a finite number of at least 1"),
+            ("epochs_to_all", epochs_to_all, 1e-9, np.inf, "a finite number above 0"),
+            ("start", start, 1e-9, 1.0, "a share above 0 and at most 1"),
+        ):
+            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+            if not number or not np.isfinite(value) or not low <= value <= high:
+                raise argument_error(name, must, value)
+        examples = examples_of(items, missing, sloped=False)
+        check_count("min_length", min_length, 1, len(examples.b))
+        self._power, self._start, self._time = float(power), float(start), float(epochs_to_all)
+        self._order = ordered(examples.b, examples.known, order, examples.population[0])
+        self._least = int(min_length)
+        settings = f"{self._power} {self._start} {self._time} {order} {min_length}"
+        super().__init__(examples, settings, epochs, shuffle, seed)
+
+    def competence(self, t: float) -> float:
+        """The share of the data at time t (epochs from 0).
+
+        Example:
+            >>> c = Competency([0.0, 1.0], epochs_to_all=4, start=0.1, schedule="root")
+            >>> round(c.competence(1), 4)
+            0.5074
+        """
+        first = self._start**self._power
+        return float(min(1.0, (t * (1 - first) / self._time + first) ** (1 / self._power)))
+
+    @property
+    def probe(self) -> IntArray:
+        """Nothing: the schedule asks for no answers."""
+        return np.zeros(0, int)
+
+    def update(self, correct: Any = (), indices: Any = ()) -> None:
+        """Nothing: answers do not change the schedule. So one loop can drive any curriculum."""
+
+    def _choose(self) -> tuple[IntArray, Row]:
+        share = self.competence(self.epoch)
+        # A product such as 0.3 * 10 must not lose an example to the last bit.
+        n = max(self._least, int(np.floor(share * self.n_items + 1e-9)))
+        return self._order[:n].copy(), {"competence": share}
+
+    def _own_columns(self) -> tuple[str, ...]:
+        return ("competence",)
+
+    def _state(self) -> dict[str, Any]:
+        return {}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """There is nothing but the number of epochs."""
