@@ -19,7 +19,9 @@ __all__ = ["bank_section", "information_figures", "item_table"]
 LOGISTIC = {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility"}
 """Models whose curves the page draws from a, b, c and d."""
 
-TEXTS = re.compile(r"^(text|question|prompt|input|stem|content|problem|query|sentence|target)", re.I)
+TEXTS = re.compile(
+    r"^(text|question|prompt|input|stem|content|problem|query|sentence|target)", re.I
+)
 MOST_METADATA = 8
 MOST_LEVELS = 30
 NODES, FINE_NODES, MANY = 25, 41, 2000
@@ -56,15 +58,16 @@ def _about(bank: ItemBank) -> str:
     mean, sd = bank.population_mean, bank.population_sd
     return (
         f"Abilities and difficulties are on one scale; the calibration population has mean "
-        f"{mean:g} and standard deviation {sd:.3g}. An item's curve tells how likely a right answer "
-        "is at each ability."
+        f"{mean:g} and standard deviation {sd:.3g}. An item's curve tells how likely a right answer"
+        " is at each ability."
     )
 
 
 def _facts(bank: ItemBank, frame: pd.DataFrame) -> dict[str, str]:
     facts = {"Items": f"{bank.n_items:,}", "Model": bank.model.key}
     for name, label in (("n_subjects", "Subjects"), ("method", "Method"),
-                        ("n_iterations", "Iterations"), ("log_likelihood", "Log-likelihood")):  # fmt: skip
+                        ("n_iterations", "Iterations"),
+                        ("log_likelihood", "Log-likelihood")):  # fmt: skip
         value = bank.provenance.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             facts[label] = f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
@@ -96,7 +99,7 @@ def _warnings(bank: ItemBank, frame: pd.DataFrame) -> list[str]:
 def _each_flag(flags: pd.Series) -> Mapping[str, int]:
     """How often each flag stands; several are apart by semicolons."""
     every = flags.fillna("").astype(str).str.split(";").explode().str.strip()
-    return every[every != ""].value_counts().to_dict()
+    return {str(flag): int(n) for flag, n in every[every != ""].value_counts().items()}
 
 
 def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:
@@ -112,7 +115,8 @@ def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:
     share = {"shade": shade, "shadelabel": "95 % of the calibration population"}
     with np.errstate(divide="ignore"):
         errors = {name: 1 / np.sqrt(value) for name, value in told.items()}
-    said = f"Information is greatest at ability {best:.2f}, where it is {top:,.{0 if top >= 100 else 2}f} "
+    height = f"{top:,.{0 if top >= 100 else 2}f}"
+    said = f"Information is greatest at ability {best:.2f}, where it is {height} "
     said += f"(standard error {top**-0.5:.3f})." if top > 0 else "."
     first = lines("Test information", "Ability θ", "Information",
                   [line(name, theta, value) for name, value in told.items()], said, ylim=[0, None],
@@ -225,20 +229,19 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
 
 def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
     """Expected score, information and (of few items) the categories' probabilities at nodes."""
-    with precision("float64"):
-        expected = np.asarray(expected_responses(bank.model, jnp.asarray(theta)))
-    top = np.ones(len(bank))
     if isinstance(bank.model, CategoricalModel):
-        top = np.maximum(item_categories(bank.model) - 1.0, 1)
-    elif getattr(bank.model, "trials", None) is not None:
-        top = np.asarray(bank.model.trials, float)
+        with precision("float64"):
+            expected = np.asarray(expected_responses(bank.model, jnp.asarray(theta)))
+        expected = expected / np.maximum(item_categories(bank.model) - 1.0, 1)[:, None]
+    else:
+        expected = bank.probability(theta)
     information = fisher_information(bank, theta)
     most = np.maximum(information.max(axis=1), 1e-300)
     block: Block = {
         "kind": "nodes",
         "theta": numbers(theta),
         "alphabet": ALPHABET,
-        "p": [packed(curve) for curve in np.clip(expected / top[:, None], 0, 1)],
+        "p": [packed(curve) for curve in np.clip(expected, 0, 1)],
         "most": numbers(most),
         "i": [packed(curve) for curve in information / most[:, None]],
     }

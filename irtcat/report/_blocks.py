@@ -190,9 +190,7 @@ def line(name: str, x: Any, y: Any, low: Any = None, high: Any = None, **more: A
     return block
 
 
-def lines(
-    title: str, x: str, y: str, series: Sequence[Block], describe: str, **more: Any
-) -> Block:
+def lines(title: str, x: str, y: str, series: Sequence[Block], describe: str, **more: Any) -> Block:
     """A figure of lines.
 
     Args:
@@ -227,5 +225,5 @@ def row(*blocks: Block) -> Block:
 
 def choice(label: str, options: Mapping[str, Sequence[Block]]) -> Block:
     """Blocks of which the reader chooses some."""
-    return {"t": "choice", "label": label,
-            "options": [{"label": name, "blocks": list(part)} for name, part in options.items()]}  # fmt: skip
+    every = [{"label": name, "blocks": list(part)} for name, part in options.items()]
+    return {"t": "choice", "label": label, "options": every}

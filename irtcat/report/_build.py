@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error
@@ -160,11 +161,9 @@ def _truth(responses: Responses) -> pd.Series:
     """Full scores of the subjects who answered everything; NaN of the others."""
     from irtcat.leaderboard import full_scores
 
-    scores = full_scores(responses)
-    x = responses.to_numpy()
-    complete = ~pd.isna(x).any(axis=1)
-    ids = [str(name) for name in responses.subject_ids]
-    return pd.Series(scores, index=ids).where(complete)
+    scores = np.array(full_scores(responses), float)
+    scores[np.isnan(responses.to_numpy()).any(axis=1)] = np.nan
+    return pd.Series(scores, index=[str(name) for name in responses.subject_ids])
 
 
 def _data(responses: Responses, given: list[Result]) -> Section:
@@ -207,4 +206,3 @@ def _suspects(responses: Responses, given: list[Result]) -> pd.DataFrame | None:
             return None
         return table[table["suspicion"] > SUSPECT]
     return None
-

@@ -25,7 +25,7 @@ def scale(name: str, parts: dict[str, Any]) -> list[Section]:
              "Items retained": f"{int(scales['retained'].sum()):,}"}  # fmt: skip
     blocks = [table_of(scales, "Scales", long=()),
               table_of(decisions, "Decisions, in the order they were taken",
-                       filters=[c for c in ("scale", "action") if decisions[c].nunique() > 1],
+                       filters=[c for c in ("scale", "action") if len(set(decisions[c])) > 1],
                        minor=("df",))]  # fmt: skip
     if "items" in tables:
         shown = tables["items"].drop(columns=[c for c in ("se_c",) if c in tables["items"]])
@@ -61,8 +61,8 @@ def evaluation(name: str, parts: dict[str, Any]) -> list[Section]:
             rest = [c for c in frame.columns if c not in first]
             blocks.append(table_of(frame[[*first, *rest]], stem.capitalize()))
     if not blocks and not facts:
-        blocks.append(table("Result", [column("key", list(result)),
-                                       column("value", [str(v) for v in result.values()])]))  # fmt: skip
+        values = [str(value) for value in result.values()]
+        blocks.append(table("Result", [column("key", list(result)), column("value", values)]))
     out = [Section(f"Adaptive evaluation: {name}", (), facts, blocks, tuple(notes))]
     return out + [sessions(f"{name}, {store.name}", store) for store in parts["stores"]]
 

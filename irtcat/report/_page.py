@@ -93,7 +93,7 @@ def shorter(text: str, length: int) -> str:
 
 
 def escaped(text: str) -> str:
-    """JSON in which no element can end or begin, the same data.
+    r"""JSON in which no element can end or begin, the same data.
 
     Example:
         >>> escaped('"</script><b>&"')
@@ -144,7 +144,7 @@ def _anchors(sections: Sequence[Section]) -> list[str]:
 def _warnings(names: Sequence[str], sections: Sequence[Section]) -> str:
     """All warnings in one list, each with a link to its section."""
     items = [
-        f"<li>{_text(said)} <a href=\"#{anchor}\">{_text(section.title)}</a></li>"
+        f'<li>{_text(said)} <a href="#{anchor}">{_text(section.title)}</a></li>'
         for anchor, section in zip(names, sections, strict=True)
         for said in section.warnings
     ]

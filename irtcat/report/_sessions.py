@@ -7,7 +7,17 @@ import numpy as np
 import pandas as pd
 
 from irtcat.cat import Session, Store, prepare
-from irtcat.report._blocks import Block, Section, choice, column, line, lines, numbers, table, table_of
+from irtcat.report._blocks import (
+    Block,
+    Section,
+    choice,
+    column,
+    line,
+    lines,
+    numbers,
+    table,
+    table_of,
+)
 
 __all__ = ["session_blocks", "sessions"]
 
@@ -15,7 +25,6 @@ MOST = 12
 CANDIDATES = 5
 ASKED = "asked before"
 Z = 1.959964
-
 
 
 def sessions(name: str, source: Any) -> Section:
@@ -73,12 +82,15 @@ def session_blocks(session: Session) -> list[Block]:
         series.append(line(label, at, own, own - error, own + error))
     if len(frame):
         blocks.append(lines("Ability after each answer", "Items answered", "Ability θ", series,
-                            f"Ends at {said}; the band is ±1.96 standard errors.", marks=1, whole=1))  # fmt: skip
+                            f"Ends at {said}; the band is ±1.96 standard errors.", marks=1,
+                            whole=1))  # fmt: skip
     answers = ["skipped" if value is None or value != value else f"{value:g}"
                for value in frame["answer"].astype(object)]  # fmt: skip
     columns = [column("item", frame.index), column("step", at, "Step"),
                column("answer", answers, "Answer")]  # fmt: skip
-    columns += [column(c, frame[c], minor=c.startswith("se")) for c in frame.columns if c != "answer"]
+    columns += [
+        column(c, frame[c], minor=c.startswith("se")) for c in frame.columns if c != "answer"
+    ]
     reason = [why.get(str(item), {}) for item in frame.index]
     columns.append(column("why", [r.get("said", "") for r in reason], "Why this item"))
     blocks.append(table("Steps", columns, sort=("step", 1),
@@ -109,7 +121,7 @@ def _words(session: Session, seen: pd.DataFrame, item: str) -> str:
     if item not in seen.index:
         return ""
     row = seen.loc[item]
-    criterion, rank, n = session.config.criterion, int(row["rank"]), session.bank.n_items
+    criterion, rank, n = session.config.criterion, int(str(row["rank"])), session.bank.n_items
     value = f" ({row['value']:.3g})" if np.isfinite(row["value"]) else ""
     if rank == 1:
         return f"The greatest value by {criterion}{value} of {n:,} items."
@@ -119,7 +131,9 @@ def _words(session: Session, seen: pd.DataFrame, item: str) -> str:
     if (out == ASKED).all():
         return f"The greatest value by {criterion}{value} of the items not asked before{batch}."
     rules = [f"{rule or 'chance'} ({count:,})" for rule, count in out.value_counts().items()]
-    return f"Rank {rank:,} by {criterion}{value}; better ones kept out by {', '.join(rules)}{batch}."
+    return (
+        f"Rank {rank:,} by {criterion}{value}; better ones kept out by {', '.join(rules)}{batch}."
+    )
 
 
 def _candidates(seen: pd.DataFrame) -> dict[str, list[Any]]:

@@ -92,7 +92,9 @@ def predictions(name: str, given: pd.DataFrame, truth: pd.Series | None = None) 
     columns += [column("score", frame["score"], "Predicted score", percent=True),
                 column("lower", frame["lower"], percent=True),
                 column("upper", frame["upper"], percent=True)]  # fmt: skip
-    blocks, facts, warnings = [], {"Subjects": f"{len(frame):,}"}, []
+    facts = {"Subjects": f"{len(frame):,}"}
+    blocks: list[Block] = []
+    warnings: list[str] = []
     mark = None
     if truth is not None:
         true = truth.reindex(frame["subject"].astype(str)).to_numpy(float)
@@ -105,7 +107,9 @@ def predictions(name: str, given: pd.DataFrame, truth: pd.Series | None = None) 
             blocks.append(figure)
         else:
             warnings = ["None of the predicted subjects has a true score in the responses given."]
-    facts["Mean width of the intervals"] = f"{100 * (frame['upper'] - frame['lower']).mean():.1f} points"
+    facts["Mean width of the intervals"] = (
+        f"{100 * (frame['upper'] - frame['lower']).mean():.1f} points"
+    )
     columns.insert(2, bar("lower", "score", "upper", "Score with interval", mark))
     for key in ("estimator", "flags"):
         if key in frame and _told(frame[key]):
@@ -130,8 +134,8 @@ def _against_truth(
     facts = {"Mean absolute error": f"{metrics['mae']:.2f} points",
              "Kendall's tau-b with the true ranking": f"{metrics['kendall']:.3f}",
              "True scores within their interval": f"{metrics['coverage']:.1%}"}  # fmt: skip
-    said = (f"{int(np.isfinite(true).sum()):,} subjects. {facts['True scores within their interval']}"
-            f" of the true scores lie within their interval; the mean absolute error is "
+    within = facts["True scores within their interval"]
+    said = (f"{int(np.isfinite(true).sum()):,} subjects. {within} of the true scores lie within their interval; the mean absolute error is "
             f"{metrics['mae']:.2f} percentage points.")  # fmt: skip
     figure = points("Predicted against true scores", "True score", "Predicted score", (true, score),
                     frame["subject"], said, low=low, high=high, diagonal=1, percent="xy",
@@ -165,7 +169,7 @@ def board(name: str, given: pd.DataFrame, told: tuple[str, ...] = ()) -> Section
              "Items run": ", ".join(f"{k:g}" for k in sorted(given["k"].unique())),
              "Seeds": str(n)}  # fmt: skip
     shown = table_of(mean.reset_index(), "Means over seeds", sort=("kendall", -1),
-                     filters=[f for f in ("strategy", "estimator") if given[f].nunique() > 1],
+                     filters=[f for f in ("strategy", "estimator") if len(set(given[f])) > 1],
                      minor=("pearson", "rmse", "pairwise_under_2", "pairwise_over_5"))  # fmt: skip
     blocks = [choice("Measure", options), shown] if options else [shown]
     return Section(f"Keeping the ranking: {name}", (intro,), facts, blocks,
@@ -251,7 +255,7 @@ def simulation(name: str, tables: Any) -> Section:
     blocks = [row(*blocks)] if len(blocks) == 2 else blocks
     curves = [f for f in (_by_length(given), _by_theta(given)) if f]
     blocks += [row(*curves)] if curves else []
-    ended = [c for c in ("stop",) if c in own and own[c].nunique() > 1]
+    ended = [c for c in ("stop",) if c in own and len(set(own[c])) > 1]
     blocks.append(table_of(own, "Sessions", filters=ended, name="subjects",
                            percent=("score", "full_score", "score_sd")))  # fmt: skip
     if "exposure" in given:
@@ -298,8 +302,10 @@ def facts_of(document: dict[str, Any]) -> dict[str, str]:
             out[words(key)] = f"{value:,.4g}"
         elif isinstance(value, str) and len(value) <= 200:
             out[words(key)] = value
-        elif isinstance(value, (list, tuple)) and len(value) == 2 and all(
-            isinstance(end, (int, float)) for end in value
+        elif (
+            isinstance(value, (list, tuple))
+            and len(value) == 2
+            and all(isinstance(end, (int, float)) for end in value)
         ):
             out[words(key)] = f"{value[0]:.4g} to {value[1]:.4g}"
         elif isinstance(value, dict):

@@ -29,7 +29,9 @@ BAD = {"serious", "critical"}
 @pytest.fixture(scope="module")
 def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    program = os.environ.get("IRTCAT_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    program = os.environ.get("IRTCAT_CHROMIUM") or next(
+        filter(None, map(shutil.which, NAMES)), None
+    )
     if program is None:
         pytest.skip("needs Chromium: none on the path, and IRTCAT_CHROMIUM is not set")
     with playwright.sync_playwright() as running:
@@ -115,9 +117,10 @@ def test_everything_is_drawn(page, path):
     kinds = page.evaluate("blocks.flat().map((block) => block.t)")
     assert {"table", "points", "row", "choice"} <= set(kinds)
     assert page.locator("figure").count() >= 10
-    assert page.locator("figure svg").count() == page.locator("figure").count() + page.locator(
-        ".legend svg"
-    ).count()
+    assert (
+        page.locator("figure svg").count()
+        == page.locator("figure").count() + page.locator(".legend svg").count()
+    )
     assert page.locator("body").inner_text().count("NaN") == 0
 
 
@@ -242,7 +245,9 @@ def test_a_point_leads_to_its_row(page):
     box = surface.bounding_box()
     found = None
     for share in np.linspace(0.05, 0.95, 40):
-        surface.click(position={"x": box["width"] * share, "y": box["height"] * (0.04 + 0.9 * share)})
+        surface.click(
+            position={"x": box["width"] * share, "y": box["height"] * (0.04 + 0.9 * share)}
+        )
         found = page.locator("#live").inner_text()
         if "shown" in found:
             break
@@ -274,7 +279,8 @@ def test_by_keyboard_alone(page):
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
     assert page.evaluate("location.hash") == "#main"
-    unreachable = page.evaluate("""() => [...document.querySelectorAll('button,select,input,summary')]
+    unreachable = page.evaluate("""() =>
+        [...document.querySelectorAll('button,select,input,summary')]
         .filter((one) => one.tabIndex < 0).length""")
     assert unreachable == 0
 
@@ -285,6 +291,7 @@ def test_it_prints(browser, path):
     page.goto(path.as_uri())
     page.emulate_media(media="print")
     page.wait_for_selector("figure svg")
-    assert page.locator("nav").is_hidden() and page.locator("figure").first.is_visible()
+    assert page.locator("nav").is_hidden()
+    assert page.locator("figure").first.is_visible()
     assert len(page.pdf()) > 20_000
     context.close()
