@@ -135,8 +135,11 @@ def _against_truth(
              "Kendall's tau-b with the true ranking": f"{metrics['kendall']:.3f}",
              "True scores within their interval": f"{metrics['coverage']:.1%}"}  # fmt: skip
     within = facts["True scores within their interval"]
-    said = (f"{int(np.isfinite(true).sum()):,} subjects. {within} of the true scores lie within their interval; the mean absolute error is "
-            f"{metrics['mae']:.2f} percentage points.")  # fmt: skip
+    n = int(np.isfinite(true).sum())
+    said = (
+        f"{n:,} subjects. {within} of the true scores lie within their interval; the mean absolute "
+        f"error is {metrics['mae']:.2f} percentage points."
+    )
     figure = points("Predicted against true scores", "True score", "Predicted score", (true, score),
                     frame["subject"], said, low=low, high=high, diagonal=1, percent="xy",
                     opens="subjects")  # fmt: skip

@@ -165,7 +165,6 @@ def test_five_thousand_items_stay_below_a_megabyte():
         0.2,
         item_ids=[f"mmlu_algebra:{i:05d}" for i in range(n)],
     )
-    # fmt: skip
     words = np.array(["angle", "übung", "prime", "where", "which", "of", "the", '"quoted"', "<b>"])
     texts = [" ".join(words[rng.integers(0, 9, 150)]) for _ in range(n)]
     se = rng.uniform(0.01, 0.2, (n, 3, 3)) * np.eye(3)
@@ -336,7 +335,6 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
         "flags": ["unlike the calibrated models"],
         "long": ["a"],
     }
-    # fmt: skip
     (tmp_path / "result.json").write_text(json.dumps(result))
     pd.DataFrame({"item": ["q1"], "answer": [1]}).to_csv(tmp_path / "items.csv", index=False)
     html = report.build(tmp_path)
