@@ -18,6 +18,7 @@
 # works differently for a group.
 
 # %%
+# %matplotlib inline
 import numpy as np
 import pandas as pd
 from scipy.stats import chi2

@@ -19,6 +19,7 @@
 # run only those on the newer ones, and tell full scores and ranks, with intervals.
 
 # %%
+# %matplotlib inline
 import tempfile
 from pathlib import Path
 

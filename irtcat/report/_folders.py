@@ -52,7 +52,8 @@ def _one_scale(stem: str, bank: ItemBank, tables: dict[str, pd.DataFrame]) -> Se
 def evaluation(name: str, parts: dict[str, Any]) -> list[Section]:
     """A live model, evaluated adaptively: what was found, its items, and its sessions."""
     result, tables = parts["result"], parts["tables"]
-    facts = facts_of(result)
+    facts = {key: value for key, value in facts_of(result).items() if value}
+    facts.pop("Unlike", None)  # it is among the warnings
     notes = _notes(result)
     blocks = []
     for stem, frame in tables.items():
@@ -70,7 +71,7 @@ def evaluation(name: str, parts: dict[str, Any]) -> list[Section]:
 def _notes(result: dict[str, Any]) -> list[str]:
     """Notes and flags of a result, whatever they are called."""
     found = []
-    for key in ("flags", "notes", "warnings", "note", "warning"):
+    for key in ("flags", "notes", "warnings", "note", "warning", "unlike"):
         value = result.get(key)
         texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         found += [str(text) for text in texts if text]

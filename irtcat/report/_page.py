@@ -97,7 +97,7 @@ def escaped(text: str) -> str:
 
     Example:
         >>> escaped('"</script><b>&"')
-        '"\\\\u003c/script\\\\u003e\\\\u003cb\\\\u003e\\\\u0026"'
+        '"\\u003c/script\\u003e\\u003cb\\u003e\\u0026"'
     """
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

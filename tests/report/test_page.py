@@ -332,14 +332,16 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
         "model": "m<b>",
         "rank": None,
         "settings": {"batch": 4},
-        "flags": ["unlike the calibrated models"],
+        "flags": ["odd answers"],
+        "unlike": "The model looks unlike.",
         "long": ["a"],
     }
     (tmp_path / "result.json").write_text(json.dumps(result))
     pd.DataFrame({"item": ["q1"], "answer": [1]}).to_csv(tmp_path / "items.csv", index=False)
     html = report.build(tmp_path)
     assert "0.4 to 0.6" in html
-    assert "unlike the calibrated models" in html
+    assert "odd answers" in html
+    assert html.count("The model looks unlike.") == 1
     assert "m&lt;b&gt;" in html
     (tmp_path / "result.json").write_text("{")
     with pytest.raises(InputError, match=r"result\.json: not JSON"):
