@@ -127,6 +127,8 @@ def _kind_of(table: pd.DataFrame, name: str) -> str:
             if not len(table):
                 raise InputError(f"{name}: the table has no rows.")
             return kind
+    if {"subject", "theta_1", "se_1"} <= have and len(table):
+        return "scores"
     if {"item", "a", "b"} <= have:
         raise InputError(f"{name}: a table of items. Give the bank itself (irtcat fit --out).")
     shown = ", ".join(sorted(have)[:8])

@@ -41,7 +41,10 @@ def flag_warnings(table: pd.DataFrame, what: str) -> tuple[str, ...]:
 
 
 def scores(name: str, table_: pd.DataFrame) -> Section:
-    """Abilities, ranked."""
+    """Abilities, ranked; several abilities have no one order and are listed."""
+    if "theta" not in table_:
+        said = "Several abilities, numbered; sort by the one you ask for."
+        return plain(name, "Abilities", table_, said, "Subjects")
     frame = table_.sort_values("theta", ascending=False, kind="stable").reset_index(drop=True)
     half = Z * frame["se"]
     for key, end in (("lower", frame["theta"] - half), ("upper", frame["theta"] + half)):
@@ -53,9 +56,10 @@ def scores(name: str, table_: pd.DataFrame) -> Section:
     figure = _caterpillar("Abilities, ranked", "Ability θ", frame, "theta", said)
     keys = [k for k in ("percentile", "n_items", "flags") if k in frame and _told(frame[k])]
     columns = [column("subject", frame["subject"]), column("place", frame["place"]),
-               column("theta", frame["theta"]), column("se", frame["se"], minor=True),
-               column("lower", frame["lower"]), column("upper", frame["upper"]),
+               column("theta", frame["theta"]),
                bar("lower", "theta", "upper", "Ability with interval"),
+               column("se", frame["se"], minor=True),
+               column("lower", frame["lower"]), column("upper", frame["upper"]),
                *(column(k, frame[k], minor=k != "flags") for k in keys)]  # fmt: skip
     shown = table("Subjects by ability", columns, sort=("place", 1), name="subjects")
     facts = {"Subjects": f"{len(frame):,}", "Mean ability": f"{frame['theta'].mean():.3f}",

@@ -377,6 +377,12 @@ def test_infinite_and_missing_numbers_are_null():
     assert column_of(table, "subject") == ["NA", "b"]
 
 
+def test_several_abilities_are_listed():
+    several = {"subject": ["x", "y"], "theta_1": [0.1, 0.2], "se_1": 0.1, "theta_2": [0.3, 0.4]}
+    [table] = blocks_in(data_of(report.build(pd.DataFrame(several))), "table")
+    assert column_of(table, "theta_2") == [0.3, 0.4]
+
+
 def test_an_id_called_na_stays(tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text("subject,theta,se,flags\nNA,0.1,0.2,\n007,0.3,0.2,odd\n")

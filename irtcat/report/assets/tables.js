@@ -39,7 +39,7 @@ function makeTable(spec) {
     const arrow = el("span", { class: "arrow", "aria-hidden": "true" });
     const classes = [column.kind === "num" ? "num" : "", column.minor ? "minor" : ""].join(" ").trim();
     const cell = el("th", { scope: "col", class: classes || null });
-    if (column.kind === "bar") cell.append(column.label);
+    if (column.kind === "bar") cell.append(column.mark ? `${column.label} (◆ ${byKey[column.mark].label.toLowerCase()})` : column.label);
     else cell.append(el("button", { type: "button", onclick: () => sortBy(column) }, column.label, arrow));
     head.append(cell);
     column.cell = cell;
