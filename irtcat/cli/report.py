@@ -35,7 +35,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Show results on one page: a file of its own, to be opened in any browser.
+    """Show results on one page, a file for any browser.
 
     With --responses (the whole benchmark's) true scores stand beside predicted ones, and the data
     are checked.
