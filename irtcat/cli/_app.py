@@ -18,7 +18,9 @@ from irtcat.cli import (
     leaderboard,
     link,
     plan,
+    plot,
     predict,
+    report,
     scale,
     score,
     select,
@@ -45,6 +47,8 @@ COMMANDS = {
     "audit": audit,
     "simulate": simulate,
     "session": session,
+    "report": report,
+    "plot": plot,
     "describe": describe,
     "demo": demo,
 }

@@ -1,0 +1,229 @@
+"""What a page is made of: sections of blocks (tables, lines, points) in numbers that JSON takes."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+__all__ = [
+    "Section",
+    "bar",
+    "choice",
+    "column",
+    "line",
+    "lines",
+    "numbers",
+    "points",
+    "row",
+    "table",
+    "table_of",
+    "words",
+]
+
+Block = dict[str, Any]
+DIGITS = 4
+PAGE = 25
+FEW = 0.5  # texts are kept once and numbered where at most this share of them differs
+
+LABELS = {
+    "subject": "Subject",
+    "item": "Item",
+    "theta": "Ability θ",
+    "se": "SE",
+    "lower": "From",
+    "upper": "To",
+    "a": "Discrimination a",
+    "b": "Difficulty b",
+    "c": "Guessing c",
+    "d": "Upper limit d",
+    "se_a": "SE of a",
+    "se_b": "SE of b",
+    "se_c": "SE of c",
+    "se_d": "SE of d",
+    "n": "Responses",
+    "n_responses": "Responses",
+    "n_items": "Items answered",
+    "proportion_correct": "Share right",
+    "percentile": "Percentile",
+    "flags": "Flags",
+    "k": "Items run, k",
+    "p_holm": "p (Holm)",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One part of the page.
+
+    Attributes:
+        title: heading.
+        intro: sentences under it.
+        facts: names and values to be read at a glance.
+        blocks: tables and figures, drawn by the script.
+        warnings: sentences about the quality of the data or of the result.
+    """
+
+    title: str
+    intro: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    blocks: Sequence[Block] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def words(name: str) -> str:
+    """A column's name for people.
+
+    Example:
+        >>> words("reliability_marginal")
+        'Reliability marginal'
+    """
+    text = LABELS.get(name) or name.replace("_", " ").strip()
+    return text[:1].upper() + text[1:]
+
+
+def numbers(values: Any) -> list[Any]:
+    """Numbers in four significant digits (whole ones as they are); None for what is not finite.
+
+    Example:
+        >>> numbers([0.123456, 1200.0, float("nan")])
+        [0.1235, 1200, None]
+    """
+    return [_short(value) for value in np.asarray(values, float).tolist()]
+
+
+def _short(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None
+    if value == int(value) and abs(value) < 1e15:
+        return int(value)
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short == int(short) and abs(short) < 1e15 else short
+
+
+def column(
+    key: str, values: Any, label: str | None = None, *, minor: bool = False, long: bool = False,
+    percent: bool = False,
+) -> Block:  # fmt: skip
+    """A column of a table.
+
+    Args:
+        key: its name, by which others refer to it.
+        values: numbers or texts.
+        label: its heading.
+        minor: left out on narrow screens.
+        long: texts that may be cut where the page would be too large, and are shown with the row's
+            details.
+        percent: shares, shown as percentages.
+    """
+    series = pd.Series(values)
+    block: Block = {"k": key, "label": words(key) if label is None else label}
+    if minor:
+        block["minor"] = 1
+    if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
+        block |= {"kind": "num", "v": numbers(series.to_numpy(float, na_value=np.nan))}
+        if percent:
+            block["percent"] = 1
+        return block
+    texts = ["" if value is None or value != value else str(value) for value in series.tolist()]
+    block["kind"] = "flag" if key == "flags" else "text"
+    if long:
+        return {**block, "long": 1, "v": texts}
+    levels = list(dict.fromkeys(texts))
+    if len(levels) > FEW * len(texts):
+        return {**block, "v": texts}
+    place = {text: i for i, text in enumerate(levels)}
+    return {**block, "levels": levels, "v": [place[text] for text in texts]}
+
+
+def bar(lower: str, middle: str, upper: str, label: str, mark: str | None = None) -> Block:
+    """A column that draws intervals of three other columns, and a mark at a fourth."""
+    return {"k": f"bar-{middle}", "label": label, "kind": "bar", "of": [lower, middle, upper],
+            "mark": mark}  # fmt: skip
+
+
+def table(
+    caption: str, columns: Sequence[Block], *, sort: tuple[str, int] | None = None,
+    filters: Iterable[str] = (), ranges: Iterable[str] = (), page: int = PAGE, **more: Any,
+) -> Block:  # fmt: skip
+    """A table that is sorted, searched and paged by the reader.
+
+    Args:
+        caption: what it shows.
+        columns: what `column` and `bar` gave; the first names the rows.
+        sort: the column it is sorted by at first, and 1 (rising) or -1.
+        filters: columns of few texts that may be chosen from.
+        ranges: columns of numbers that may be limited.
+        page: rows at a time.
+        more: ``curves`` (of items), ``why`` (of the steps of a session), ``name``.
+    """
+    n = max((len(one["v"]) for one in columns if "v" in one), default=0)
+    return {"t": "table", "caption": caption, "cols": list(columns), "n": n, "sort": sort,
+            "filters": list(filters), "ranges": list(ranges), "page": page, **more}  # fmt: skip
+
+
+def table_of(
+    frame: pd.DataFrame, caption: str, *, minor: Iterable[str] = (), long: Iterable[str] = (),
+    percent: Iterable[str] = (), **more: Any,
+) -> Block:  # fmt: skip
+    """A table of all columns of a data frame that hold anything."""
+    minor, long, percent = set(minor), set(long), set(percent)
+    columns = []
+    for key in frame.columns:
+        series = frame[key]
+        if series.isna().all() or (series.astype(str) == "").all():
+            continue
+        name = str(key)
+        columns.append(
+            column(name, series, minor=name in minor, long=name in long, percent=name in percent)
+        )
+    return table(caption, columns, **more)
+
+
+def line(name: str, x: Any, y: Any, low: Any = None, high: Any = None, **more: Any) -> Block:
+    """A line of a figure, with a band where there is one."""
+    block: Block = {"name": name, "x": numbers(x), "y": numbers(y), **more}
+    if low is not None:
+        block |= {"low": numbers(low), "high": numbers(high)}
+    return block
+
+
+def lines(title: str, x: str, y: str, series: Sequence[Block], describe: str, **more: Any) -> Block:
+    """A figure of lines.
+
+    Args:
+        title: what it shows.
+        x: label of the horizontal axis.
+        y: label of the vertical axis.
+        series: what `line` gave.
+        describe: the figure in a sentence or two, for who cannot see it.
+        more: ``logx``, ``logy``, ``marks`` (dots at the points), ``shade`` (two abilities),
+            ``ylim``, ``whole`` (whole numbers along the horizontal axis).
+    """
+    return {"t": "lines", "title": title, "x": x, "y": y, "series": list(series),
+            "describe": describe, **more}  # fmt: skip
+
+
+def points(
+    title: str, x: str, y: str, at: tuple[Any, Any], names: Any, describe: str, **more: Any
+) -> Block:
+    """A figure of points, with vertical intervals (``low``, ``high``) where there are any."""
+    for name in ("low", "high"):
+        if name in more:
+            more[name] = numbers(more[name])
+    return {"t": "points", "title": title, "x": x, "y": y, "px": numbers(at[0]),
+            "py": numbers(at[1]), "names": [str(name) for name in names], "describe": describe,
+            **more}  # fmt: skip
+
+
+def row(*blocks: Block) -> Block:
+    """Blocks side by side where there is room."""
+    return {"t": "row", "blocks": list(blocks)}
+
+
+def choice(label: str, options: Mapping[str, Sequence[Block]]) -> Block:
+    """Blocks of which the reader chooses some."""
+    every = [{"label": name, "blocks": list(part)} for name, part in options.items()]
+    return {"t": "choice", "label": label, "options": every}

@@ -1,0 +1,173 @@
+"""From sections to HTML: everything of the user escaped, script and style pinned by their hash."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from typing import Any
+
+from irtcat import __version__
+from irtcat.report._blocks import Section
+
+__all__ = ["page"]
+
+SCRIPTS = ("core.js", "charts.js", "tables.js", "page.js")
+LENGTHS = (2000, 1000, 500, 300, 200, 140, 100, 70, 50, 30)
+"""Letters of a long text that are kept: the first of these by which the page fits."""
+
+
+UNSAFE = re.compile("[<>&@\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+"""What could end an element or a placeholder, or turn the direction of what follows."""
+
+
+def page(title: str, sections: Sequence[Section], limit: int) -> str:
+    """The page; long texts are cut until it has fewer bytes than ``limit``.
+
+    Args:
+        title: heading.
+        sections: in order.
+        limit: bytes.
+    """
+    frame = _frame(title, sections)
+    room = limit - len(frame.encode()) - 400
+    longest = max((len(text) for text in _texts(sections)), default=0)
+    lengths = [longest, *(each for each in LENGTHS if each < longest)]
+    first, last = 0, len(lengths) - 1  # the shorter the texts, the smaller the page
+    while first < last:
+        middle = (first + last) // 2
+        small = len(_data(sections, lengths[middle]).encode()) <= room
+        first, last = (first, middle) if small else (middle + 1, last)
+    note = ""
+    if first > 0:
+        note = f"Long texts are cut to {lengths[first]} letters so that the page stays small."
+    data = _data(sections, lengths[first])
+    return frame.replace("@@NOTE@@", html.escape(note)).replace("@@DATA@@", data)
+
+
+def _texts(blocks: Any) -> Iterator[str]:
+    """Every text that may be cut."""
+    for column in _long_columns(blocks):
+        yield from column["v"]
+
+
+def _long_columns(sections: Sequence[Section]) -> Iterator[dict[str, Any]]:
+    """The columns of long texts, wherever they stand."""
+    for section in sections:
+        yield from _in_blocks(section.blocks)
+
+
+def _in_blocks(blocks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for block in blocks:
+        yield from (column for column in block.get("cols", ()) if column.get("long"))
+        yield from _in_blocks(block.get("blocks", ()))
+        for option in block.get("options", ()):
+            yield from _in_blocks(option["blocks"])
+
+
+def _data(sections: Sequence[Section], length: int) -> str:
+    """The blocks as JSON that may stand in a script element."""
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            if value.get("long"):
+                return {**value, "v": [shorter(text, length) for text in value["v"]]}
+            return {key: cut(part) for key, part in value.items()}
+        return [cut(part) for part in value] if isinstance(value, list) else value
+
+    document = [cut(list(section.blocks)) for section in sections]
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return escaped(text)
+
+
+def shorter(text: str, length: int) -> str:
+    """A text in at most so many letters.
+
+    Example:
+        >>> shorter("a long question", 7)
+        'a long…'
+    """
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def escaped(text: str) -> str:
+    r"""JSON in which no element can end or begin, the same data.
+
+    Example:
+        >>> escaped('"</script><b>&"')
+        '"\\u003c/script\\u003e\\u003cb\\u003e\\u0026"'
+    """
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _frame(title: str, sections: Sequence[Section]) -> str:
+    """The page but for the data: headings, facts and warnings are readable without the script."""
+    style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    names = _anchors(sections)
+    parts = {
+        "POLICY": policy,
+        "TITLE": _text(title),
+        "STYLE": style,
+        "NAV": "".join(f'<li><a href="#{anchor}">{_text(section.title)}</a></li>'
+                       for anchor, section in zip(names, sections, strict=True)),
+        "WARNINGS": _warnings(names, sections),
+        "SECTIONS": "".join(_section(i, anchor, section) for i, (anchor, section)
+                            in enumerate(zip(names, sections, strict=True))),
+        "VERSION": html.escape(__version__),
+        "SCRIPT": script,
+    }  # fmt: skip
+    # One pass over the template: what a user's text looks like is never taken for a placeholder.
+    template = _asset("page.html")
+    return re.sub(r"\{\{([A-Z]+)\}\}", lambda found: parts[found[1]], template)
+
+
+def _asset(name: str) -> str:
+    return resources.files("irtcat").joinpath("report", "assets", name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """What a Content-Security-Policy knows an inline script or style by."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _anchors(sections: Sequence[Section]) -> list[str]:
+    """A link target for each section."""
+    return [f"section-{i + 1}" for i in range(len(sections))]
+
+
+def _warnings(names: Sequence[str], sections: Sequence[Section]) -> str:
+    """All warnings in one list, each with a link to its section."""
+    items = [
+        f'<li>{_text(said)} <a href="#{anchor}">{_text(section.title)}</a></li>'
+        for anchor, section in zip(names, sections, strict=True)
+        for said in section.warnings
+    ]
+    if not items:
+        return '<p class="fine">No warnings: nothing in these results is flagged.</p>'
+    return f'<ul class="warnings">{"".join(items)}</ul>'
+
+
+def _text(text: str) -> str:
+    """Text of a user in HTML; `@` would be taken for a placeholder."""
+    return html.escape(" ".join(str(text).split())).replace("@", "&#64;")
+
+
+def _section(number: int, anchor: str, section: Section) -> str:
+    """A section: heading, sentences, facts, and places for its blocks."""
+    intro = "".join(f"<p>{_text(said)}</p>" for said in section.intro if said)
+    facts = "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>"
+                    for name, value in section.facts.items())  # fmt: skip
+    facts = f'<dl class="facts">{facts}</dl>' if facts else ""
+    places = "".join(f'<div class="block" data-at="{number},{i}"></div>'
+                     for i in range(len(section.blocks)))  # fmt: skip
+    return (
+        f'<section id="{anchor}" aria-labelledby="{anchor}-title">'
+        f'<h2 id="{anchor}-title" tabindex="-1">{_text(section.title)}</h2>'
+        f"{intro}{facts}{places}</section>"
+    )

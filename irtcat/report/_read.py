@@ -1,0 +1,236 @@
+"""What a saved result is, told by its content and not by its name."""
+
+import json
+import os
+import sqlite3
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from irtcat._checks import InputError
+from irtcat.bank import ItemBank
+
+__all__ = ["KINDS", "Result", "read"]
+
+KINDS = {
+    "bank": "an item bank (irtcat fit --out BANK.npz)",
+    "scores": "abilities (irtcat score --out)",
+    "predictions": "predicted scores and ranks (irtcat predict --out)",
+    "subset": "the items chosen (irtcat select --out)",
+    "board": "how well subsets keep the ranking (irtcat leaderboard --out)",
+    "gaps": "the smallest gaps ranked right (leaderboard.reliable_gaps)",
+    "headroom": "test sets side by side (irtcat headroom --out)",
+    "comparison": "an old and a new model (irtcat compare --out)",
+    "labels": "suspect labels (diagnose.labels.rank)",
+    "simulation": "the folder of irtcat simulate",
+    "scale": "the folder of irtcat scale",
+    "sessions": "a store of adaptive sessions (.db)",
+    "evaluation": "the folder of irtcat evaluate",
+}
+"""What a report can show, by kind."""
+
+TABLES = {
+    "board": {"strategy", "estimator", "k", "kendall"},
+    "gaps": {"strategy", "estimator", "k", "gap", "lower", "upper"},
+    "predictions": {"subject", "score", "lower", "upper", "rank"},
+    "simulation": {"subject", "truth", "theta", "n_items", "stop"},
+    "labels": {"item", "suspicion", "reasons"},
+    "headroom": {"headroom", "headroom_se", "b_p50", "a_p50"},
+    "comparison": {"new", "verdict", "difference"},
+    "scores": {"subject", "theta", "se"},
+    "subset": {"item", "weight"},
+}
+"""Columns by which tables are known; the first that fits is taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One result, read.
+
+    Attributes:
+        kind: one of `KINDS`.
+        name: where it came from, for headings.
+        value: a bank, a table, a folder's tables by name, a store or a session.
+        path: the file or folder; None for what was passed as an object.
+        flags: what is to be said of the whole.
+    """
+
+    kind: str
+    name: str
+    value: Any
+    path: Path | None = None
+    flags: tuple[str, ...] = field(default=())
+
+
+def read(source: Any) -> Result:
+    """Read a result, or say what it is not.
+
+    Args:
+        source: a path, or an object of the package: a bank, a table (pandas), `Ability`,
+            `Prediction`, `Subset`, `Leaderboard`, `Comparison`, `LabelRanking`, `Scales`, a CAT
+            `Report`, `Session` or `Store`.
+
+    Returns:
+        The result and its kind.
+
+    Raises:
+        InputError: for a missing or unreadable file, or one of none of these kinds.
+
+    Example:
+        >>> read(ItemBank.from_parameters(b=[0.0, 1.0])).kind
+        'bank'
+        >>> read(pd.DataFrame({"subject": ["x"], "theta": [0.1], "se": [0.3]})).kind
+        'scores'
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        return _of_object(source)
+    path = Path(source)
+    if path.is_dir():
+        return _of_folder(path)
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file or folder.")
+    with path.open("rb") as file:
+        start = file.read(16)
+    if start == b"SQLite format 3\0":
+        return Result("sessions", path.stem, path, path)
+    if zipfile.is_zipfile(path):
+        return _of_archive(path)
+    table = read_csv(path)
+    return Result(_kind_of(table, str(path)), path.stem, table, path)
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """A table as the commands write it; ids stay text."""
+    ids = dict.fromkeys(("subject", "item", "flags", "reasons", "undefined", "new", "old"), str)
+    try:
+        head = pd.read_csv(path, nrows=0)
+        table = pd.read_csv(path, dtype={n: t for n, t in ids.items() if n in head},
+                            keep_default_na=True, na_filter=True)  # fmt: skip
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{path}: the file is empty.") from None
+    except (pd.errors.ParserError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"{path}: not a CSV table ({error}).") from None
+    for name in set(ids) & set(table):  # an id may be "NA", and no flag is the empty text
+        given = pd.read_csv(path, usecols=[name], dtype=str, keep_default_na=False)[name]
+        table[name] = given.to_numpy()
+    return table
+
+
+def _kind_of(table: pd.DataFrame, name: str) -> str:
+    """Which table this is."""
+    have = {str(column) for column in table.columns}
+    for kind, need in TABLES.items():
+        if need <= have:
+            if not len(table):
+                raise InputError(f"{name}: the table has no rows.")
+            return kind
+    if {"subject", "theta_1", "se_1"} <= have and len(table):
+        return "scores"
+    if {"item", "a", "b"} <= have:
+        raise InputError(f"{name}: a table of items. Give the bank itself (irtcat fit --out).")
+    shown = ", ".join(sorted(have)[:8])
+    known = "; ".join(KINDS.values())
+    raise InputError(f"{name}: no result of irtcat (its columns: {shown}). Known are: {known}.")
+
+
+def _of_archive(path: Path) -> Result:
+    """A bank; other archives are refused."""
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+    if "meta.npy" not in names and "X.npy" in names:
+        raise InputError(f"{path}: responses, no result. Pass them as --responses.")
+    return Result("bank", path.stem, ItemBank.load(path), path)
+
+
+def _of_folder(path: Path) -> Result:
+    """The folder of a command, known by its files."""
+    have = {each.name for each in path.iterdir()}
+    if "sessions.csv" in have and "summary.csv" in have:
+        names = ("sessions", "by_theta", "by_length", "exposure", "summary")
+        tables = {n: read_csv(path / f"{n}.csv") for n in names if f"{n}.csv" in have}
+        return Result("simulation", path.name, tables, path)
+    if "decisions.csv" in have and "scales.csv" in have:
+        tables = {each.stem: read_csv(each) for each in sorted(path.glob("*.csv"))}
+        banks = {each.stem: ItemBank.load(each) for each in sorted(path.glob("*.npz"))}
+        return Result("scale", path.name, {"tables": tables, "banks": banks}, path)
+    if "result.json" in have:
+        return Result("evaluation", path.name, _evaluation(path), path)
+    wanted = "; ".join(text for text in KINDS.values() if "folder" in text)
+    raise InputError(f"{path}: no folder of results. Known are: {wanted}.")
+
+
+def _evaluation(path: Path) -> dict[str, Any]:
+    """What irtcat evaluate left: its result, its items and its store, those that are there."""
+    try:
+        result = json.loads((path / "result.json").read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path / 'result.json'}: not JSON ({error}).") from None
+    if not isinstance(result, dict):
+        raise InputError(f"{path / 'result.json'}: expected an object. Got {type(result)}.")
+    tables = {each.stem: read_csv(each) for each in sorted(path.glob("*.csv"))}
+    stores = [each for each in sorted(path.iterdir()) if each.is_file() and _is_store(each)]
+    return {"result": result, "tables": tables, "stores": stores}
+
+
+def _is_store(path: Path) -> bool:
+    """Whether a file is a store of sessions."""
+    if path.suffix in (".db-wal", ".db-shm"):
+        return False
+    with path.open("rb") as file:
+        if file.read(16) != b"SQLite format 3\0":
+            return False
+    try:
+        with sqlite3.connect(path) as db:
+            names = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.Error:
+        return False
+    return {"meta", "sessions", "events"} <= names
+
+
+def _of_object(source: Any) -> Result:
+    """A result that was not saved."""
+    from irtcat.cat import Report, Session, Store
+    from irtcat.scale import Scales, file_names
+
+    if isinstance(source, Result):
+        return source
+    if isinstance(source, ItemBank):
+        return Result("bank", "bank", source)
+    if isinstance(source, (Session, Store)):
+        return Result("sessions", "sessions", source)
+    if isinstance(source, Report):
+        tables = {"sessions": source.to_frame().reset_index(), "by_theta": source.by_theta(),
+                  "by_length": source.by_length().reset_index(),
+                  "exposure": source.exposure().reset_index(),
+                  "summary": pd.DataFrame([source.summary()])}  # fmt: skip
+        return Result("simulation", "simulation", tables)
+    if isinstance(source, Scales):
+        return Result("scale", "scales", _scale_parts(source, file_names(source.scales)))
+    table = source.to_frame() if hasattr(source, "to_frame") else source
+    if not isinstance(table, pd.DataFrame):
+        raise InputError(f"A report shows results of irtcat. Got {type(source).__name__}.")
+    named = table.reset_index() if table.index.names[0] is not None else table
+    flags = getattr(source, "flags", ())
+    told = tuple(flags) if isinstance(flags, tuple) else ()
+    kind = _kind_of(named, "The table given")
+    return Result(kind, kind, named, None, told)
+
+
+def _scale_parts(scales: Any, stems: dict[str, str]) -> dict[str, Any]:
+    """The tables and banks of `Scales` by the names that `Scales.save` gives their files."""
+    tables = {"decisions": scales.decisions, "items": scales.items().reset_index(),
+              "scales": scales.to_frame().reset_index()}  # fmt: skip
+    banks = {}
+    for name, scale in scales.scales.items():
+        if scale.bank is None:
+            continue
+        banks[stems[name]] = scale.bank
+        for what in ("information", "curves", "abilities"):
+            table = getattr(scale, what)
+            tables[f"{stems[name]}_{what}"] = (
+                table.reset_index() if table.index.name is not None else table
+            )
+    return {"tables": tables, "banks": banks}

@@ -1,0 +1,40 @@
+// The page: every block is drawn in its place.
+function factList(facts) {
+  return el("dl", { class: "facts" }, ...Object.entries(facts).map(([name, value]) =>
+    el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+}
+
+function choose(spec, section) {
+  const place = el("div", {});
+  const put = (number) => place.replaceChildren(...spec.options[number].blocks.map((block) => draw(block, section)));
+  const id = newId("choose");
+  const select = el("select", { id, onchange: (event) => put(Number(event.target.value)) },
+    ...spec.options.map((option, i) => el("option", { value: i }, option.label)));
+  put(0);
+  const label = el("label", { for: id }, spec.label, select);
+  return el("div", {}, spec.options.length > 1 ? el("div", { class: "tools" }, label) : null, place);
+}
+
+function draw(block, section) {
+  const pick = block.opens ? (name) => section.tables && section.tables[block.opens] && section.tables[block.opens].open(name) : null;
+  switch (block.t) {
+    case "table": {
+      const table = makeTable(block);
+      if (block.name) (section.tables = section.tables || {})[block.name] = table;
+      return el("div", { class: "block" }, table);
+    }
+    case "lines": return el("div", { class: "block" }, lineFigure(block));
+    case "points": return el("div", { class: "block" }, pointFigure(block, pick));
+    case "row": return el("div", { class: "row" }, ...block.blocks.map((one) => draw(one, section)));
+    case "choice": return choose(block, section);
+    case "facts": return factList(block.facts);
+    default: throw new Error(`no such block: ${block.t}`);
+  }
+}
+
+const blocks = JSON.parse(document.getElementById("data").textContent);
+const shared = blocks.map(() => ({}));
+for (const place of document.querySelectorAll("[data-at]")) {
+  const [section, number] = place.dataset.at.split(",").map(Number);
+  place.append(draw(blocks[section][number], shared[section]));
+}

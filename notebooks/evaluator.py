@@ -1,0 +1,133 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # For evaluators: the whole benchmark's answer at a tenth of its cost
+#
+# You run the same benchmark on every new model. Most of its items tell you little that the others
+# have not told already. Here 412 small classifiers answered 898 images of digits (`digits_crowd`,
+# shipped with the package). We calibrate the images on the older classifiers, choose 60 of them,
+# run only those on the newer ones, and tell full scores and ranks, with intervals.
+
+# %%
+# %matplotlib inline
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+import irtcat
+from irtcat import datasets, leaderboard, plot, report
+from irtcat.cat import Config, Session
+
+responses = datasets.load("digits_crowd")
+print(responses.summary())
+
+# %% [markdown]
+# ## Calibrate
+#
+# A quarter of the classifiers is put aside: they are the "new models". The rest calibrates every
+# image: how hard it is (`b`) and how sharply it tells strong from weak (`a`).
+
+# %%
+old, new = leaderboard.split_subjects(responses, "random", share=0.25, seed=0)
+fit = irtcat.fit(old, "2pl")
+print(fit)
+fit.bank.to_frame()[["a", "b", "se_b", "proportion_correct", "flags"]].round(2).head()
+
+# %% [markdown]
+# Where does the benchmark measure well? Information is high, and the standard error low, where
+# most classifiers are; the very best are told apart less well.
+
+# %%
+plot.information_curve(fit.bank)
+
+# %% [markdown]
+# ## Choose 60 items, run them, tell the full score
+#
+# `balanced` is the default: items that mirror the benchmark, chosen so that the full score is left
+# least uncertain.
+
+# %%
+subset = irtcat.select(None, 60, responses=old)
+answers = new.subset(items=subset.item_ids)  # all that is run of the new models
+told = irtcat.predict(old, subset, answers)
+told.to_frame().head()
+
+# %% [markdown]
+# The held-out classifiers did answer everything, so that here we can look at the truth.
+
+# %%
+truth = leaderboard.full_scores(new)
+error = 100 * abs(told.score - truth)
+inside = (told.lower <= truth) & (truth <= told.upper)
+tau = irtcat.agreement.kendall_tau_b(told.score, truth)
+print(f"mean absolute error {error.mean():.1f} points, Kendall's tau-b {tau:.2f}, "
+      f"{inside.mean():.0%} of the intervals hold the truth")
+
+# %% [markdown]
+# ## How many items are enough?
+#
+# Do not take our word for 60: measure it on your own responses. Strategies and numbers of items
+# are tried on subjects that were held out.
+
+# %%
+board = leaderboard.evaluate(
+    responses, ["random", "balanced"], ks=[10, 30, 100], seeds=[0, 1], estimators=["mean", "auto"]
+)
+board.summary()[["kendall", "mae", "coverage", "width"]].round(2)
+
+# %%
+plot.rank_correlation(board.summary())
+
+# %% [markdown]
+# ## Compare two models on the same few items
+#
+# Is the second better than the first, and if it is not clear, how many more items would tell?
+
+# %%
+first, second = str(new.subject_ids[0]), str(new.subject_ids[1])
+irtcat.compare(old, subset, answers, new=second, old=first)
+
+# %% [markdown]
+# ## Adaptively: the next item depends on the answers
+#
+# A session asks one item at a time and says why. Here the answers are looked up; in an evaluation
+# they come from the model.
+
+# %%
+row = new.subset(subjects=[first])
+right = dict(zip(row.item_ids, row.to_numpy()[0].astype(int), strict=True))
+session = Session.begin(fit.bank, Config(stopping="se<0.25 or n>=20"), subject=first, seed=0)
+while session.asked:
+    item = session.asked[0]
+    session.answer(item, right[item])
+session.to_frame().tail(3).round(3)
+
+# %%
+estimate = session.estimate()
+print(f"{estimate['n_items']} items: predicted score {estimate['score']:.2f} ± "
+      f"{estimate['score_sd']:.2f}, true score {truth[0]:.2f}")
+
+# %% [markdown]
+# ## One page for everybody else
+#
+# The report is a single HTML file: ranking, predicted against true scores, the curves, every item
+# with its information, the session, and what deserves a look. It opens anywhere and loads nothing.
+# From the command line: `irtcat report bank.npz predictions.csv board.csv --out report.html`.
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    path = report.write(
+        [fit.bank, subset, told, board, session], Path(folder) / "report.html", responses=responses
+    )
+    print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

@@ -1,0 +1,68 @@
+"""``irtcat report`` and ``irtcat plot``: what they read, write and refuse."""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from irtcat import ItemBank
+from irtcat.cli._app import app
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _results(tmp_path, monkeypatch):
+    """A folder with a bank and tables."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IRTCAT_CACHE", "")
+    ItemBank.from_parameters(a=[1.0, 2.0, 1.5], b=[-1.0, 0.0, 1.0]).save("bank.npz")
+    scores = pd.DataFrame({"subject": ["x", "y"], "theta": [0.1, 0.9], "se": [0.3, 0.4]})
+    scores.to_csv("scores.csv", index=False)
+    rows = [("random", "mean", k, 0.5 + k / 100) for k in (10, 30)]
+    board = pd.DataFrame(rows, columns=["strategy", "estimator", "k", "kendall"])
+    board.assign(seed=0).to_csv("board.csv", index=False)
+
+
+def run(*arguments):
+    return runner.invoke(app, list(arguments))
+
+
+def test_report():
+    result = run("report", "bank.npz", "scores.csv", "--out", "r.html", "--title", "Mine", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert [each["kind"] for each in told["results"]] == ["bank", "scores"]
+    with open("r.html", encoding="utf-8") as file:
+        page = file.read()
+    assert told["bytes"] == len(page.encode()) and "<h1>Mine</h1>" in page  # noqa: PT018
+
+
+def test_report_refuses_what_it_cannot_read():
+    result = run("report", "bank.npz", "nowhere.csv", "--out", "r.html")
+    assert result.exit_code == 1
+    assert "nowhere.csv: there is no such file or folder." in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bank.npz",),
+        ("bank.npz", "--what", "information", "--items", "i1,i2"),
+        ("board.csv", "--metric", "kendall"),
+    ],
+)
+def test_plot(arguments, tmp_path):
+    for suffix in ("png", "svg"):
+        result = run("plot", *arguments, "--out", f"figure.{suffix}")
+        assert result.exit_code == 0, result.output
+        assert (tmp_path / f"figure.{suffix}").stat().st_size > 1000
+
+
+def test_plot_refuses():
+    result = run("plot", "scores.csv", "--out", "f.png")
+    assert result.exit_code == 1
+    assert "figures are of" in result.stderr
+    assert run("plot", "bank.npz", "--what", "ranking", "--out", "f.png").exit_code == 2
+    assert run("plot", "bank.npz", "--out", "f.txt").exit_code == 1

@@ -1,0 +1,297 @@
+"""The report in a browser: nothing is loaded, tables sort and search, everybody can read it.
+
+Needs playwright, axe (axe-playwright-python brings it) and a Chromium; skipped where one is
+missing. ``IRTCAT_CHROMIUM`` names a browser that is not on the path.
+"""
+
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import irtcat
+from irtcat import ItemBank, report
+from irtcat.cat import Config, Store
+from irtcat.report._bank import item_curves
+
+N = 5000
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+QUIET = [
+    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+BAD = {"serious", "critical"}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    program = os.environ.get("IRTCAT_CHROMIUM") or next(
+        filter(None, map(shutil.which, NAMES)), None
+    )
+    if program is None:
+        pytest.skip("needs Chromium: none on the path, and IRTCAT_CHROMIUM is not set")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=program, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def bank():
+    rng = np.random.default_rng(4)
+    ids = [f"item{i:04d}" for i in range(N)]
+    made = ItemBank.from_parameters(rng.lognormal(0, 0.3, N), rng.normal(size=N), 0.2, 0.98, ids)
+    flags = np.where(np.arange(N) % 100 == 7, "negative slope", "")
+    items = pd.DataFrame({
+        "topic": [f"topic {i % 5}" for i in range(N)],
+        "question": [f"Question {i}: which of these? <b>{'x' * 300}</b>" for i in range(N)],
+    })  # fmt: skip
+    return replace(made, statistics=pd.DataFrame({"flags": flags}), items=items)
+
+
+@pytest.fixture(scope="module")
+def path(bank, tmp_path_factory):
+    """A page with every kind of block."""
+    folder = tmp_path_factory.mktemp("report")
+    rng = np.random.default_rng(5)
+    score = np.sort(rng.uniform(size=60))[::-1]
+    predictions = pd.DataFrame({
+        "subject": [f"model {i}" for i in range(60)], "score": score, "lower": score - 0.05,
+        "upper": score + 0.05, "rank": np.arange(1, 61), "flags": "",
+    })  # fmt: skip
+    scores = pd.DataFrame({"subject": [f"m{i}" for i in range(60)], "theta": score * 4, "se": 0.2})
+    board = pd.DataFrame([
+        {"seed": seed, "strategy": s, "estimator": e, "k": k, "kendall": 0.5 + k / 300 + seed / 50,
+         "mae": 9 - k / 20} for seed in (0, 1) for s in ("random", "balanced")
+        for e in ("mean", "auto") for k in (10, 30, 100)])  # fmt: skip
+    small = bank.subset(np.arange(30))
+    with Store(folder / "tests.db") as store:
+        session = store.begin(small, Config(max_items=4), session_id="one", seed=1)
+        for value in (1, 0, 1, 1):
+            session.answer(session.asked[0], value)
+    found = irtcat.cat.simulate(small, rng.normal(size=40), Config(max_items=4), seed=0)
+    X = (rng.uniform(size=(60, 20)) < score[:, None]).astype(int)
+    data = irtcat.Responses.from_array(X, subject_ids=predictions["subject"])
+    results = [bank, predictions, scores, board, folder / "tests.db", found]
+    return report.write(results, folder / "report.html", title="Five <thousand>", responses=data)
+
+
+@pytest.fixture
+def page(browser, path):
+    """The page opened; errors and requests are noted, and none may come."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    wrong, asked = [], []
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector("figure svg")
+    yield page
+    context.close()
+    assert wrong == []
+    assert asked == [path.as_uri()]
+
+
+def items_of(page):
+    section = page.locator("section", has_text="Items: bank")
+    return section.locator(":scope > .block > .block > div > .scroll > table")
+
+
+def heard(page, text):
+    """Wait until a screen reader is told so."""
+    page.locator("#live", has_text=text).wait_for(state="attached")
+
+
+def first_cells(table, n=5):
+    return table.locator("tbody tr:not(.details) > :first-child").all_inner_texts()[:n]
+
+
+def test_everything_is_drawn(page, path):
+    assert path.stat().st_size < report.LIMIT
+    assert page.title() == "Five <thousand>"
+    kinds = page.evaluate("blocks.flat().map((block) => block.t)")
+    assert {"table", "points", "row", "choice"} <= set(kinds)
+    assert page.locator("figure").count() >= 10
+    assert (
+        page.locator("figure svg").count()
+        == page.locator("figure").count() + page.locator(".legend svg").count()
+    )
+    assert page.locator("body").inner_text().count("NaN") == 0
+
+
+def test_sorting(page, bank):
+    table = items_of(page)
+    head = table.locator("thead th", has_text="Difficulty b")
+    b = bank.to_frame()["b"]
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert first_cells(table) == b.sort_values(ascending=False).index[:5].tolist()
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert first_cells(table) == b.sort_values().index[:5].tolist()
+    assert "Sorted by Difficulty b, rising" in page.locator("#live").inner_text()
+    assert table.locator("[aria-sort]").count() == 1
+
+
+def test_search_and_filters(page, bank):
+    table, section = items_of(page), page.locator("section", has_text="Items: bank")
+    section.get_by_label("Search items").fill("item0123")
+    heard(page, "of 1 ")
+    assert first_cells(table) == ["item0123"]
+    section.get_by_label("Search items").fill("")
+    section.get_by_label("Flags").select_option("negative slope")
+    section.get_by_label("Topic").select_option("topic 2")
+    section.get_by_label("Difficulty b, at least").fill("0.5")
+    frame = bank.to_frame()
+    fits = frame[(frame["flags"] != "") & (frame["topic"] == "topic 2") & (frame["b"] >= 0.5)]
+    text = f"of {len(fits)} (of 5,000)"
+    heard(page, text)
+    assert first_cells(table, 99) == fits.index[:25].tolist()
+    section.get_by_label("Search items").fill("nothing is called so")
+    heard(page, "No rows")
+    assert "No row fits." in table.inner_text()
+
+
+def test_pages_are_turned_quickly(page):
+    table, section = items_of(page), page.locator("section", has_text="Items: bank")
+    section.get_by_role("button", name="Next").click()
+    assert first_cells(table, 1) == ["item0025"]
+    section.get_by_label("Rows a page").select_option("500")
+    assert table.locator("tbody tr").count() == 500
+    section.get_by_label("Rows a page").select_option("25")
+    took = page.evaluate("""() => {
+        const buttons = [...document.querySelectorAll('th button')].filter(
+            (one) => one.textContent.startsWith('Difficulty b'));
+        const start = performance.now();
+        buttons.at(-1).click();
+        return performance.now() - start;
+    }""")
+    assert took < 1000
+
+
+def test_an_item_opens(page):
+    table = items_of(page)
+    button = table.get_by_role("button", name="item0002")
+    button.focus()
+    page.keyboard.press("Enter")
+    assert button.get_attribute("aria-expanded") == "true"
+    assert page.evaluate("document.activeElement.textContent") == "item0002"
+    details = table.locator("tr.details")
+    details.locator("figure svg").first.wait_for()
+    assert details.locator("figure > div > svg").count() == 2
+    assert "Question 2: which of these? <b>" in details.inner_text()
+    details.get_by_text("Curve of item0002 as a table").click()
+    details.locator("details table tbody tr").nth(20).wait_for()
+    page.keyboard.press("Tab")
+    button.click()
+    assert details.count() == 0
+
+
+@pytest.mark.parametrize("model", ["4pl", "2pl", "m2pl", "gpcm"])
+def test_curves_are_the_packages(page, model):
+    rng = np.random.default_rng(6)
+    made = {
+        "4pl": lambda: ItemBank.from_parameters([1.5, -1.0, 0.0], [0.3, 1.0, 0.0], [0.2, 0, 0.1],
+                                                [0.9, 1, 0.8], population_mean=0.5,
+                                                population_sd=1.3),
+        "2pl": lambda: ItemBank.from_parameters([1.5, 3.0], [0.3, -1.0]),
+        "m2pl": lambda: ItemBank.from_slopes(rng.uniform(0.2, 1.5, (3, 2)), [0.0, 1.0, -0.5]),
+        "gpcm": lambda: ItemBank.from_thresholds([1.0, 1.5], [[-1, 0.5, 1.0], [0, 1, np.nan]],
+                                                 model="gpcm"),
+    }  # fmt: skip
+    bank = made[model]()
+    curves = item_curves(bank, bank.to_frame())
+    for i in range(len(bank)):
+        told = page.evaluate("([curves, i]) => itemCurve(curves, i)", [curves, i])
+        theta = np.array(told["theta"], float)
+        one = bank.subset([i])
+        if model == "m2pl":
+            slope = np.array(one.to_frame()[["a_1", "a_2"]])[0]
+            points = theta[:, None] * slope / np.linalg.norm(slope)
+            expected = one.probability(points)[0]
+            unit = slope / np.linalg.norm(slope)
+            information = irtcat.test_information(one, points, unit)
+        else:
+            expected = one.probability(theta)[0]
+            information = irtcat.fisher_information(one, theta)[0]
+        if model == "gpcm":
+            every = one.category_probabilities(theta)[0]
+            top = 3 if i == 0 else 2
+            expected = every @ np.arange(every.shape[1]) / top
+        np.testing.assert_allclose(told["p"], expected, atol=2e-3)
+        np.testing.assert_allclose(told["information"], information, atol=3e-3)
+
+
+def test_why_and_measures(page):
+    section = page.locator("section", has_text="Adaptive sessions")
+    section.locator("tbody button").first.click()
+    assert "The best candidates at this step" in section.inner_text()
+    board = page.locator("section", has_text="Keeping the ranking")
+    board.get_by_label("Measure").select_option(label="Mean absolute error (percentage points)")
+    label = board.locator("figure svg[role=img]").first.get_attribute("aria-label")
+    assert "Mean absolute error" in label
+
+
+def test_a_point_leads_to_its_row(page):
+    section = page.locator("section", has_text="Predicted scores and ranks")
+    surface = section.locator("svg rect.pick").last
+    surface.scroll_into_view_if_needed()
+    box = surface.bounding_box()
+    found = None
+    for share in np.linspace(0.05, 0.95, 40):
+        surface.click(
+            position={"x": box["width"] * share, "y": box["height"] * (0.04 + 0.9 * share)}
+        )
+        found = page.locator("#live").inner_text()
+        if "shown" in found:
+            break
+    assert "shown" in found
+
+
+@pytest.mark.parametrize("how", ["light", "dark", "phone"])
+def test_everybody_can_read_it(browser, path, how):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe")
+    size = {"width": 390, "height": 844} if how == "phone" else {"width": 1200, "height": 900}
+    scheme = "dark" if how == "dark" else "light"
+    context = browser.new_context(viewport=size, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("figure svg")
+    for button in page.locator("section tbody button").all()[:3]:
+        button.click()
+    page.wait_for_timeout(200)
+    found = axe.Axe().run(page).response["violations"]
+    serious = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in BAD]
+    wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    context.close()
+    assert serious == []
+    assert wide <= 0
+
+
+def test_by_keyboard_alone(page):
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#main"
+    unreachable = page.evaluate("""() =>
+        [...document.querySelectorAll('button,select,input,summary')]
+        .filter((one) => one.tabIndex < 0).length""")
+    assert unreachable == 0
+
+
+def test_it_prints(browser, path):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.emulate_media(media="print")
+    page.wait_for_selector("figure svg")
+    assert page.locator("nav").is_hidden()
+    assert page.locator("figure").first.is_visible()
+    assert len(page.pdf()) > 20_000
+    context.close()

@@ -1,0 +1,400 @@
+"""The report as text: what it holds, what it never holds, and how large it is."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import irtcat
+from irtcat import ItemBank, report
+from irtcat._checks import InputError
+from irtcat.cat import Config, Session, Store, simulate
+from irtcat.models import expected_responses
+from irtcat.report._bank import ALPHABET, item_curves, packed
+from irtcat.report._blocks import numbers
+from irtcat.report._sessions import session_blocks
+
+EVIL = '</script><img src=x onerror="alert(1)"><b>&amp; {{SCRIPT}} @@DATA@@ \u2028 \x00'
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes, and what stands in script and style."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.inside, self.last = [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        self.last = tag
+
+    def handle_endtag(self, tag):
+        self.last = None
+
+    def handle_data(self, data):
+        if self.last in ("script", "style"):
+            self.inside.append((self.last, data))
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def data_of(html):
+    [text] = [
+        t for t in re.findall(r'<script type="application/json" id="data">(.*?)</script>', html)
+    ]
+    return json.loads(text, parse_constant=pytest.fail)
+
+
+def blocks_in(blocks, kind):
+    """All blocks of a kind, however deep."""
+    for block in blocks:
+        if isinstance(block, list):
+            yield from blocks_in(block, kind)
+            continue
+        if block["t"] == kind:
+            yield block
+        yield from blocks_in(block.get("blocks", []), kind)
+        for option in block.get("options", []):
+            yield from blocks_in(option["blocks"], kind)
+
+
+def column_of(table, key):
+    [column] = [c for c in table["cols"] if c["k"] == key]
+    return [column["levels"][v] for v in column["v"]] if "levels" in column else column["v"]
+
+
+@pytest.fixture(scope="module")
+def bank():
+    rng = np.random.default_rng(0)
+    ids = [f"q{i}" for i in range(40)]
+    bank = ItemBank.from_parameters(rng.uniform(0.5, 2, 40), rng.normal(size=40), 0.1, 0.97, ids)
+    items = pd.DataFrame({"topic": ["x", "y"] * 20, "question": [f"What is {i}?" for i in ids]})
+    flags = ["negative slope" if i == 3 else "" for i in range(40)]
+    from dataclasses import replace
+
+    statistics = pd.DataFrame({"n_responses": 100, "proportion_correct": 0.5, "flags": flags})
+    return replace(bank, items=items, statistics=statistics)
+
+
+@pytest.fixture(scope="module")
+def predictions():
+    n = 12
+    score = np.linspace(0.9, 0.2, n)
+    return pd.DataFrame({
+        "subject": [f"m{i}" for i in range(n)], "score": score, "lower": score - 0.1,
+        "upper": score + 0.1, "rank": np.arange(1, n + 1), "rank_lower": 1, "rank_upper": n,
+        "estimator": "auto", "flags": ["few responses", *[""] * (n - 1)],
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def board():
+    rows = [
+        {"split": "random", "seed": seed, "strategy": s, "estimator": e, "k": k,
+         "kendall": 0.5 + k / 300 + seed / 50, "mae": 9 - k / 20, "flags": ""}
+        for seed in (0, 1) for s in ("random", "balanced") for e in ("mean", "auto")
+        for k in (10, 30, 100)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_nothing_is_loaded_and_nothing_may_be(bank, predictions, board):
+    html = report.build([bank, predictions, board], title="All")
+    page = Elements(html)
+    for tag in ("link", "img", "iframe", "object", "embed", "base", "form", "video", "audio"):
+        assert not page.of(tag)
+    assert all("src" not in attributes for _, attributes in page.found)
+    assert {a["href"][0] for a in page.of("a")} == {"#"}
+    assert "http:" not in html
+    assert "https:" not in html
+    assert "url(" not in html.replace("url(#", "")
+    assert "@import" not in html
+    assert "fetch(" not in html
+    assert "XMLHttpRequest" not in html
+    [policy] = [m["content"] for m in page.of("meta") if "http-equiv" in m]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+
+
+def test_the_policy_knows_script_and_style_by_hash(bank):
+    html = report.build(bank)
+    [policy] = [m["content"] for m in Elements(html).of("meta") if "http-equiv" in m]
+    for tag in ("script", "style"):
+        [text] = re.findall(rf"<{tag}>(.*?)</{tag}>", html, flags=re.S)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_user_text_is_never_markup(predictions):
+    bank = ItemBank.from_parameters(b=[0.0, 1.0], item_ids=[EVIL, "b"])
+    from dataclasses import replace
+
+    bank = replace(bank, items=pd.DataFrame({"question": [EVIL, "x"], EVIL: ["p", "q"]}),
+                   statistics=pd.DataFrame({"flags": [EVIL, ""]}),
+                   provenance={"method": EVIL})  # fmt: skip
+    mine = predictions.assign(subject=EVIL, flags=EVIL)
+    html = report.build([bank, mine], title=EVIL)
+    page = Elements(html)
+    assert not page.of("img")
+    assert not page.of("b")
+    assert html.count("<script") == 2
+    assert html.count("</script") == 2
+    assert html.count('id="data"') == 1
+    [table] = [t for t in blocks_in(data_of(html), "table") if t.get("name") == "items"]
+    assert column_of(table, "item")[0] == EVIL.rstrip("\x00") or EVIL in column_of(table, "item")
+    assert column_of(table, "question")[0] == EVIL
+    assert "onerror=&quot;" in html or "onerror" not in html.split("<main")[0]
+
+
+def test_five_thousand_items_stay_below_a_megabyte():
+    rng = np.random.default_rng(1)
+    n = 5000
+    from dataclasses import replace
+
+    bank = ItemBank.from_parameters(
+        rng.lognormal(0, 0.4, n),
+        rng.normal(size=n),
+        0.2,
+        item_ids=[f"mmlu_algebra:{i:05d}" for i in range(n)],
+    )
+    words = np.array(["angle", "übung", "prime", "where", "which", "of", "the", '"quoted"', "<b>"])
+    texts = [" ".join(words[rng.integers(0, 9, 150)]) for _ in range(n)]
+    se = rng.uniform(0.01, 0.2, (n, 3, 3)) * np.eye(3)
+    bank = replace(bank, covariance=se, statistics=pd.DataFrame({
+        "n_responses": rng.integers(10, 5000, n), "proportion_correct": rng.uniform(size=n),
+        "flags": np.where(rng.uniform(size=n) < 0.1, "few responses", "")}),
+        items=pd.DataFrame({"task": rng.choice(["a", "b", "c"], n), "text": texts}))  # fmt: skip
+    html = report.build(bank)
+    assert 500_000 < len(html.encode()) < report.LIMIT
+    assert "Long texts are cut to" in html
+    [table] = [t for t in blocks_in(data_of(html), "table") if t.get("name") == "items"]
+    shown = column_of(table, "text")
+    assert all(
+        text.endswith("…") and full.startswith(text[:-1])
+        for text, full in zip(shown, texts, strict=True)
+    )
+    assert table["n"] == n
+    assert table["page"] <= 100
+
+
+def test_the_same_results_give_the_same_bytes(bank, board):
+    assert report.build([bank, board]) == report.build([board, bank])
+
+
+def test_numbers_are_the_packages(bank):
+    html = report.build(bank)
+    blocks = data_of(html)
+    [table] = [t for t in blocks_in(blocks, "table") if t.get("name") == "items"]
+    frame = bank.to_frame()
+    for key in ("a", "b", "c", "d"):
+        np.testing.assert_allclose(column_of(table, key), frame[key], rtol=1e-3, atol=1e-9)
+    information = next(one for one in blocks_in(blocks, "lines") if "information" in one["title"])
+    [line] = information["series"]
+    np.testing.assert_allclose(line["y"], irtcat.test_information(bank, line["x"]), rtol=1e-3)
+    assert column_of(table, "flags")[3] == "negative slope"
+    assert "1 item is flagged “negative slope”: q3." in html
+
+
+def test_a_subset_is_marked_in_its_bank(bank):
+    chosen = pd.DataFrame({"item": ["q1", "q5"], "weight": 0.5})
+    blocks = data_of(report.build([chosen, bank]))
+    [table] = [t for t in blocks_in(blocks, "table") if t.get("name") == "items"]
+    marked = [i for i, text in enumerate(column_of(table, "chosen")) if text]
+    assert [column_of(table, "item")[i] for i in marked] == ["q1", "q5"]
+    information = next(one for one in blocks_in(blocks, "lines") if "information" in one["title"])
+    small = information["series"][1]
+    own = irtcat.test_information(bank.subset(["q1", "q5"]), small["x"])
+    np.testing.assert_allclose(small["y"], own, rtol=2e-3, atol=1e-6)
+    other = pd.DataFrame({"item": ["elsewhere"], "weight": 1.0})
+    assert "Items chosen: subset" in report.build([other, bank])
+
+
+def test_predicted_against_true(predictions):
+    truth = predictions["score"].to_numpy() + np.where(np.arange(12) % 3 == 0, -0.15, 0.01)
+    n = 1000
+    X = (np.arange(n)[None, :] < np.rint(truth * n)[:, None]).astype(int)
+    X = np.vstack([X, np.arange(n) % 2])
+    responses = irtcat.Responses.from_array(X, subject_ids=[*predictions["subject"], "other"])
+    html = report.build(predictions, responses=responses)
+    assert "<dt>True scores within their interval</dt><dd>66.7%</dd>" in html
+    error = 100 * np.abs(predictions["score"] - np.rint(truth * n) / n).mean()
+    assert f"<dt>Mean absolute error</dt><dd>{error:.2f} points</dd>" in html
+    [figure] = [p for p in blocks_in(data_of(html), "points") if p.get("diagonal")]
+    np.testing.assert_allclose(figure["px"], np.rint(truth * n) / n, atol=1e-3)
+    strangers = predictions.assign(subject=[f"z{i}" for i in range(12)])
+    said = "None of the predicted subjects has a true score"
+    assert said in report.build(strangers, responses=responses)
+
+
+def test_curves_of_items_that_are_not_logistic():
+    thresholds = [[-1.0, 0.0, 1.5], [0.0, 1.0, np.nan]]
+    bank = ItemBank.from_thresholds(a=[1.0, 2.0], b=thresholds, model="gpcm")
+    curves = item_curves(bank, bank.to_frame())
+    place = {letter: i for i, letter in enumerate(ALPHABET)}
+
+    def unpacked(text):
+        codes = [
+            place[a] * len(ALPHABET) + place[b] for a, b in zip(text[::2], text[1::2], strict=True)
+        ]
+        return np.array(codes) / (len(ALPHABET) ** 2 - 1)
+
+    theta = np.array(curves["theta"], float)
+    from irtcat._precision import precision
+
+    with precision("float64"):
+        expected = np.asarray(expected_responses(bank.model, jnp.asarray(theta))) / [[3.0], [2.0]]
+    np.testing.assert_allclose([unpacked(p) for p in curves["p"]], expected, atol=1e-4)
+    information = irtcat.fisher_information(bank, theta)
+    told = [unpacked(i) * m for i, m in zip(curves["i"], curves["most"], strict=True)]
+    np.testing.assert_allclose(told, information, atol=1e-3 * information.max())
+    assert [len(each) for each in curves["categories"]] == [4, 3]
+    every = bank.category_probabilities(theta)
+    np.testing.assert_allclose(unpacked(curves["categories"][0][2]), every[0, :, 2], atol=1e-4)
+    assert "<" not in ALPHABET
+    assert packed(np.array([0.0])) == ALPHABET[0] * 2
+
+
+@pytest.mark.parametrize("make", [
+    lambda: ItemBank.from_slopes([[1.0, 0.0], [0.5, 0.8], [0.0, 0.0]], [0.0, 1.0, 0.5]),
+    lambda: ItemBank.from_parameters(a=[0.0, -1.0], b=[0.0, 1.0]),
+    lambda: ItemBank.from_thresholds(a=[[0.5, 1.0]], b=[[0.2, 0.3]], model="nominal"),
+    lambda: ItemBank.from_parameters(b=[0.0]),
+])  # fmt: skip
+def test_banks_of_other_kinds(make):
+    bank = make()
+    blocks = data_of(report.build(bank))
+    [table] = [t for t in blocks_in(blocks, "table") if t.get("name") == "items"]
+    assert table["n"] == len(bank)
+
+
+def test_why_this_item(tmp_path):
+    rng = np.random.default_rng(2)
+    bank = ItemBank.from_parameters(rng.uniform(0.5, 2, 20), rng.normal(size=20))
+    store = Store(tmp_path / "tests.db")
+    session = store.begin(bank, Config(max_items=5), session_id="one", subject="anna", seed=1)
+    for value in (1, 0, 1):
+        session.answer(session.asked[0], value)
+    first = session.to_frame().index[0]
+    steps = next(t for t in session_blocks(session) if t["t"] == "table")
+    told = dict(zip(column_of(steps, "item"), column_of(steps, "why"), strict=True))
+    assert told[first].startswith("The greatest value by mfi")
+    assert all("of the items not asked before" in told[i] or "of 20 items" in told[i] for i in told)
+    best = steps["why"][0]
+    fresh = Session.begin(bank, Config(max_items=5), seed=1).explain(5)
+    assert best["item"] == fresh.index.tolist()
+    assert best["asked"][0] == 1
+    np.testing.assert_allclose(best["value"], fresh["value"], rtol=1e-3)
+    store.close()
+    html = report.build(tmp_path / "tests.db")
+    assert "Adaptive sessions: tests" in html
+    assert "anna (one)" in html
+
+
+def test_random_choices_are_told_as_such():
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
+    config = Config(max_items=3, exposure="randomesque")
+    for seed in range(5):
+        session = Session.begin(bank, config, seed=seed)
+        session.answer(session.asked[0], 1)
+        steps = next(t for t in session_blocks(session) if t["t"] == "table")
+        said = column_of(steps, "why")[0]
+        asked = session.to_frame().index[0]
+        rank = Session.begin(bank, config, seed=seed).explain(12).loc[asked, "rank"]
+        assert ("randomesque" in said) == (rank > 1)
+
+
+def test_a_simulation_as_object_and_folder(tmp_path, bank):
+    theta = np.random.default_rng(0).normal(size=30)
+    found = simulate(bank, theta, Config(max_items=6), seed=0)
+    html = report.build(found)
+    rmse = found.summary()["rmse"]
+    assert f"<dt>RMSE of ability</dt><dd>{rmse:.3f}</dd>" in html
+    found.to_frame().to_csv(tmp_path / "sessions.csv")
+    found.by_length().to_csv(tmp_path / "by_length.csv")
+    pd.DataFrame([found.summary()]).to_csv(tmp_path / "summary.csv", index=False)
+    assert report.read(tmp_path).kind == "simulation"
+    assert f"<dd>{rmse:.3f}</dd>" in report.build(tmp_path)
+
+
+def test_an_evaluation_folder_of_any_shape(tmp_path):
+    result = {
+        "theta": 0.51,
+        "se": 0.2,
+        "score_interval": [0.4, 0.6],
+        "model": "m<b>",
+        "rank": None,
+        "settings": {"batch": 4},
+        "flags": ["odd answers"],
+        "unlike": "The model looks unlike.",
+        "long": ["a"],
+    }
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    pd.DataFrame({"item": ["q1"], "answer": [1]}).to_csv(tmp_path / "items.csv", index=False)
+    html = report.build(tmp_path)
+    assert "0.4 to 0.6" in html
+    assert "odd answers" in html
+    assert html.count("The model looks unlike.") == 1
+    assert "m&lt;b&gt;" in html
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(InputError, match=r"result\.json: not JSON"):
+        report.build(tmp_path)
+
+
+def test_what_is_no_result(tmp_path):
+    (tmp_path / "x.csv").write_text("p,q\n1,2\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "none.csv").write_text("subject,theta,se\n")
+    (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
+    (tmp_path / "folder").mkdir()
+    irtcat.Responses.from_array([[0, 1], [1, 0]]).save(tmp_path / "r.npz")
+    cases = {
+        "x.csv": "no result of irtcat", "empty.csv": "the file is empty", "none.csv": "no rows",
+        "binary.csv": "not a CSV table", "folder": "no folder of results", "r.npz": "--responses",
+        "missing": "no such file or folder",
+    }  # fmt: skip
+    for name, said in cases.items():
+        with pytest.raises(InputError, match=re.escape(said)):
+            report.read(tmp_path / name)
+    with pytest.raises(InputError, match="Got dict"):
+        report.build({"a": 1})
+    with pytest.raises(InputError, match="at least one result"):
+        report.build([])
+
+
+def test_infinite_and_missing_numbers_are_null():
+    assert numbers([np.nan, np.inf, 1.0, 0.123456, 12345.678]) == [None, None, 1, 0.1235, 12350]
+    scores = pd.DataFrame({"subject": ["NA", "b"], "theta": [0.5, np.nan], "se": [np.inf, 1.0]})
+    table = next(blocks_in(data_of(report.build(scores)), "table"))
+    assert column_of(table, "se") == [None, 1]
+    assert column_of(table, "subject") == ["NA", "b"]
+
+
+def test_several_abilities_are_listed():
+    several = {"subject": ["x", "y"], "theta_1": [0.1, 0.2], "se_1": 0.1, "theta_2": [0.3, 0.4]}
+    [table] = blocks_in(data_of(report.build(pd.DataFrame(several))), "table")
+    assert column_of(table, "theta_2") == [0.3, 0.4]
+
+
+def test_an_id_called_na_stays(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("subject,theta,se,flags\nNA,0.1,0.2,\n007,0.3,0.2,odd\n")
+    assert report.read(path).value["subject"].tolist() == ["NA", "007"]
+    assert "1 of 2 subjects: odd." in report.build(path)
+
+
+def test_data_are_checked_where_responses_are_given():
+    bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-1, 1, 20))
+    X = bank.simulate(np.random.default_rng(0).normal(size=200), seed=1).to_numpy()
+    X[:, 4] = 1 - X[:, 4]
+    responses = irtcat.Responses.from_array(X, item_ids=bank.item_ids)
+    fitted = irtcat.fit(responses).bank
+    html = report.build(fitted, responses=responses)
+    assert "more likely mislabelled or ambiguous than not, first i5" in html
