@@ -13,7 +13,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from irtcat import agreement, cat, datasets, diagnose, leaderboard, plot, scale, training
+    from irtcat import (
+        agreement,
+        cat,
+        datasets,
+        diagnose,
+        io,
+        leaderboard,
+        plot,
+        report,
+        scale,
+        training,
+    )
     from irtcat._checks import InputError
     from irtcat.bank import ItemBank
     from irtcat.fitting import Fit, Link, fit, link
@@ -49,12 +60,14 @@ __all__ = [
     "factor_loadings",
     "fisher_information",
     "fit",
+    "io",
     "leaderboard",
     "link",
     "plausible_values",
     "plot",
     "predict",
     "read_responses",
+    "report",
     "rotate",
     "scale",
     "score",
@@ -96,8 +109,10 @@ _MODULES = (
     "cat",
     "datasets",
     "diagnose",
+    "io",
     "leaderboard",
     "plot",
+    "report",
     "scale",
     "training",
 )

@@ -51,7 +51,6 @@ def test_the_shown_notebook_is_the_text(path):
     assert any("data" in output for output in outputs)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_the_cells_run(path, tmp_path):
     """In a process of their own, as a reader would run them."""
