@@ -110,10 +110,10 @@ def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -
     if table.shape[1]:
         lacking = [each for each in ids if each not in table.index]
         if lacking:
-            raise argument_error("items", "a table with a row for every item", f"none for {lacking[0]}")
-    found = {
-        name: _cells(table, columns, ids) for name, columns in COLUMNS.items()
-    }
+            raise argument_error(
+                "items", "a table with a row for every item", f"none for {lacking[0]}"
+            )
+    found = {name: _cells(table, columns, ids) for name, columns in COLUMNS.items()}
     out = []
     for place, each in enumerate(ids):
         cell = {name: values[place] for name, values in found.items()}

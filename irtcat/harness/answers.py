@@ -4,7 +4,6 @@ Every answer is in the session, and with a store on disk, before the next is loo
 interrupted run goes on where it was left, and asks for no answer twice.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +12,9 @@ from typing import Any, NamedTuple, Protocol
 from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
 from irtcat.cat import Session
 from irtcat.harness._items import Item
+from irtcat.io.inspect_log import LETTERS
 
 __all__ = ["Answer", "Asked", "Calls", "Harness", "as_code", "ask_until_over"]
-
-LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Inspect's grades."""
 
 ON_ERROR = ("stop", "skip")
 
@@ -128,7 +125,7 @@ def as_code(session: Session, answer: Answer, threshold: float | None = None) ->
     if value is None:
         return None
     if isinstance(value, str):
-        value = LETTERS.get(value.strip().upper(), value)
+        value = LETTERS.get(value, value)
     try:
         number = float(value) if not isinstance(value, str) else float(value.strip())
     except (TypeError, ValueError):
@@ -183,7 +180,9 @@ def ask_until_over(
             missing = [each for each in asked if each in session.asked]
             if not missing or session.is_over:
                 continue
-            raise argument_error("answer", "an answer to every item asked", f"none for {missing[0]}")
+            raise argument_error(
+                "answer", "an answer to every item asked", f"none for {missing[0]}"
+            )
         except Exception as error:
             if failed < retries:
                 failed += 1
@@ -208,8 +207,3 @@ def _told(error: Exception) -> InputError:
     if isinstance(error, InputError):
         return error
     return InputError(f"No answer came: {type(error).__name__}: {error}.")
-
-
-def elapsed(since: float, parts: int) -> float:
-    """Seconds for each of so many parts, since a time of `time.monotonic`."""
-    return (time.monotonic() - since) / max(parts, 1)

@@ -46,7 +46,8 @@ class Command:
         >>> from irtcat import ItemBank
         >>> from irtcat.cat import Config
         >>> session = Session.begin(ItemBank.from_parameters(b=[0.0, 1.0]), Config(max_items=2))
-        >>> Command("sed 's/}/, \"answer\": 1}/'").drive(session, {i: Item(i) for i in ("i1", "i2")})
+        >>> items = {name: Item(name) for name in ("i1", "i2")}
+        >>> Command("sed 's/}/, \"answer\": 1}/'").drive(session, items)
         []
         >>> session.to_frame()["answer"].tolist()
         [1, 1]

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ class Export:
         """Names of the tasks, in alphabetical order."""
         return sorted({item.task for item in self.items if item.task})
 
-    def commands(self, path: str | os.PathLike[str] | None = None, model: str = "MODEL") -> list[str]:
+    def commands(
+        self, path: str | os.PathLike[str] | None = None, model: str = "MODEL"
+    ) -> list[str]:
         """The commands that run the items and log every answer.
 
         Args:
@@ -138,7 +141,7 @@ def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
                for task, own in _by_task(items, "lm-eval").items()}  # fmt: skip
     for task, numbers in samples.items():
         if len(set(numbers)) < len(numbers):  # "7" and "07"
-            twice = next(n for n, after in zip(numbers, numbers[1:], strict=False) if n == after)
+            twice = next(n for n, after in pairwise(numbers) if n == after)
             raise argument_error("items", "a place of its own for every item",
                                  f"document {twice} of task {task} twice")  # fmt: skip
     return json.dumps(samples), "samples.json"
@@ -149,17 +152,17 @@ def _run_lm_eval(made: Export, path: str, model: str) -> list[str]:
     return [shlex.join([*words, "--log_samples", "--output_path", "logs"])]
 
 
-def inspect_selector(item: Item) -> str:
-    """The sample's id as Inspect's selectors are written: a pattern that only the id matches.
+def inspect_selector(sample: str) -> str:
+    """A sample's id as Inspect's ``--sample-id`` takes it: a pattern that only the id matches.
+
+    Inspect reads ``*``, ``?`` and ``[`` as wild cards, and what stands before a colon as the name
+    of a task where there is one of that name.
 
     Example:
-        >>> inspect_selector(Item("i", "quiz", "what?")), inspect_selector(Item("i", "quiz", "quiz:3"))
-        ('what[?]', 'quiz:quiz:3')
+        >>> [inspect_selector(sample) for sample in ("q7", "what?", "quiz:3")]
+        ['q7', 'what[?]', 'quiz[:]3']
     """
-    pattern = glob.escape(item.sample)
-    name = Path(item.task.partition("@")[2] or item.task).stem
-    mistaken = item.sample.partition(":")[0].lower() == name.lower() and ":" in item.sample
-    return f"{name}:{pattern}" if mistaken else pattern
+    return glob.escape(sample).replace(":", "[:]")
 
 
 def _to_inspect(items: tuple[Item, ...]) -> tuple[str, str]:
@@ -169,7 +172,7 @@ def _to_inspect(items: tuple[Item, ...]) -> tuple[str, str]:
             must = "free of commas, line breaks and blanks at their ends"
             advice = "Give them to inspect_ai.eval(sample_id=[...]) in Python."
             raise argument_error("items", f"sample ids {must}", item.sample, advice)
-    lines = [",".join(sorted(map(inspect_selector, own), key=_natural))
+    lines = [",".join(sorted((inspect_selector(item.sample) for item in own), key=_natural))
              for own in _by_task(items, "inspect").values()]  # fmt: skip
     return "\n".join(lines) + "\n", "sample_ids.txt"
 
