@@ -105,7 +105,7 @@ def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -
     Raises:
         InputError: for an item that the table lacks, or two items with one place in a task.
     """
-    ids = list(ids)
+    ids = [str(each) for each in ids]
     table = metadata_of(items)
     if table.shape[1]:
         lacking = [each for each in ids if each not in table.index]

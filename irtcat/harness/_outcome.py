@@ -8,6 +8,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from irtcat._checks import argument_error
+from irtcat.bank import ItemBank
 from irtcat.cat import Counts, Report, Session
 from irtcat.harness._items import Item
 from irtcat.responses import Responses
@@ -15,7 +16,9 @@ from irtcat.responses import Responses
 if TYPE_CHECKING:
     from irtcat.prediction import Prediction
 
-__all__ = ["Standing", "as_report", "fit_of", "item_table", "spending", "standing", "unlike"]
+__all__ = [
+    "Standing", "as_report", "fit_of", "item_table", "read_costs", "spending", "standing", "unlike",
+]  # fmt: skip
 
 UNLIKELY = 0.01
 """Chance of answers that hang together so badly, below which it is said."""
@@ -109,7 +112,7 @@ def unlike(found: Standing, p: float | None, lz_star: float | None) -> str:
     """A sentence where the model looks unlike the calibrated ones; else empty."""
     told = []
     if "unlike" in found.flags:
-        told.append("its score is beyond what the calibrated models show of the items")
+        told.append("too few of them are near its score to tell it by theirs")
     if p is not None and p < UNLIKELY:
         told.append(
             f"its answers hang together worse than theirs (lz* = {lz_star:.2f}, p = {p:.2g})"
@@ -135,27 +138,29 @@ def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
     return table
 
 
-def spending(session: Session, costs: Any) -> tuple[float | None, float | None]:
+def spending(session: Session, prices: Mapping[str, float] | None) -> tuple[Any, Any]:
     """Cost of the items run, and of all items of the bank; None where costs are not known."""
-    if costs is None:
+    if prices is None:
         return None, None
-    prices = _prices(session, costs)
-    run = set(session.to_frame().index)
-    used = sum(price for name, price in prices.items() if name in run)
-    return float(used), float(sum(prices.values()))
+    run = session.to_frame().index
+    return float(sum(prices[each] for each in run)), float(sum(prices.values()))
 
 
-def _prices(session: Session, costs: Any) -> dict[str, float]:
-    """Each item's cost: a column of the bank's metadata, or a mapping or Series by id."""
-    ids = session.bank.item_ids.tolist()
+def read_costs(bank: ItemBank, costs: Any) -> dict[str, float] | None:
+    """Each item's cost: of a column of the bank's metadata, or a mapping or Series by id.
+
+    Raises:
+        InputError: for an item without a cost, or one that is not a finite number from 0.
+    """
+    if costs is None:
+        return None
+    ids = bank.item_ids.tolist()
     if isinstance(costs, str):
-        if costs not in session.bank.items:
-            have = ", ".join(map(str, session.bank.items.columns)) or "none"
+        if costs not in bank.items:
+            have = ", ".join(map(str, bank.items.columns)) or "none"
             raise argument_error("costs", f"a column of the items' metadata ({have})", costs)
-        given = dict(zip(ids, session.bank.items[costs].tolist(), strict=True))
-    else:
-        series = pd.Series(costs)
-        given = {str(name): value for name, value in series.items()}
+        costs = dict(zip(ids, bank.items[costs].tolist(), strict=True))
+    given = {str(name): value for name, value in pd.Series(costs).items()}
     out = {}
     for each in ids:
         try:

@@ -4,6 +4,7 @@ Every answer is in the session, and with a store on disk, before the next is loo
 interrupted run goes on where it was left, and asks for no answer twice.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,7 +131,7 @@ def as_code(session: Session, answer: Answer, threshold: float | None = None) ->
         number = float(value) if not isinstance(value, str) else float(value.strip())
     except (TypeError, ValueError):
         number = float("nan")
-    if number != number:
+    if not math.isfinite(number):
         raise argument_error("answer", f"a number for {answer.item}", shorten(value))
     if threshold is not None:
         return int(number >= threshold)

@@ -16,7 +16,7 @@ from irtcat.cat.driving import begin
 from irtcat.cat.session import bank_hash
 from irtcat.harness._folder import ITEMS, RESULT, STORE, check_same, locked, write_json
 from irtcat.harness._items import Item, read_items
-from irtcat.harness._outcome import fit_of, item_table, spending, standing, unlike
+from irtcat.harness._outcome import fit_of, item_table, read_costs, spending, standing, unlike
 from irtcat.harness.answers import Calls, Harness, Tick
 from irtcat.responses import Responses
 
@@ -179,13 +179,14 @@ def evaluate(
     harness = model if hasattr(model, "drive") else Calls(model)  # type: ignore[arg-type]
     rules = _default(bank) if config is None else config
     places = {item.id: item for item in read_items(bank.item_ids, _table(bank, items), task)}
+    prices = read_costs(bank, costs)
     if calibration is not None:
         _check_calibration(bank, calibration)
     settings = {"seed": seed, "prior": prior, "subject": name, "session_id": SESSION}
     if out is None:
         session = begin(bank, rules, None, **settings)
         notes = harness.drive(session, places, None, tick)
-        return _evaluation(session, places, calibration, estimator, interval, costs, notes)
+        return _evaluation(session, places, calibration, estimator, interval, prices, notes)
     folder = Path(out)
     Session.begin(bank, rules, seed, prior)  # what is wrong is said before anything is written
     with locked(folder):
@@ -194,7 +195,7 @@ def evaluate(
         with Store(folder / STORE) as store:
             session = begin(bank, rules, store, **settings)
             notes = harness.drive(session, places, folder, tick)
-            made = _evaluation(session, places, calibration, estimator, interval, costs, notes)
+            made = _evaluation(session, places, calibration, estimator, interval, prices, notes)
         _write(made, folder)
     return made
 
@@ -220,13 +221,13 @@ def _check_calibration(bank: ItemBank, calibration: Responses) -> None:
 
 def _evaluation(
     session: Session, places: dict[str, Item], calibration: Responses | None, estimator: str,
-    interval: float, costs: Any, notes: list[str],
+    interval: float, prices: dict[str, float] | None, notes: list[str],
 ) -> Evaluation:  # fmt: skip
     """The figures of a session that is over."""
     found = standing(session, calibration, estimator, interval)
     lz_star, p = fit_of(session)
     table = item_table(session, places)
-    known, (cost, full_cost) = session.estimate(), spending(session, costs)
+    known, (cost, full_cost) = session.estimate(), spending(session, prices)
     theta, se = known["theta"], known["se"]
     return Evaluation(
         model=str(session.head.get("subject", "")),

@@ -189,9 +189,9 @@ def _run_inspect(made: Export, path: str, model: str) -> list[str]:
         if len(ids) <= LONGEST:
             commands.append(f"{words} --sample-id {shlex.quote(ids)}")
             continue
-        chosen = f"open({path!r}).read().splitlines()[{number}].split(',')"
+        chosen = f"Path({path!r}).read_text().splitlines()[{number}].split(',')"
         call = f"inspect_ai.eval({task!r}, model={model!r}, log_dir='logs', sample_id={chosen})"
-        commands.append(shlex.join(["python", "-c", f"import inspect_ai; {call}"]))
+        commands.append(shlex.join(["python", "-c", f"import inspect_ai; from pathlib import Path; {call}"]))
     return commands
 
 
