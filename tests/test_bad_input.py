@@ -252,7 +252,8 @@ def test_broken_array(X, more, message):
 
 CALLS = [
     ("missing file", ("none.csv",), {}, r"`path` argument must be an existing file.*none\.csv"),
-    ("folder", (".",), {}, r"`path` argument must be a file\. Got 'the folder"),
+    ("folder", (".",), {}, r"expected logs of lm-eval, Inspect, HELM or .*\. Got none"),
+    ("folder as csv", (".", "csv"), {}, r"`path` argument must be a file, to be read as csv"),
     ("no path", (None,), {}, r"`path` argument must be the path of a file\. Got None"),
     ("empty path", ("",), {}, r"`path` argument must be the path of a file"),
     ("format", ("a.csv", "excel"), {}, r"`format` argument must be one of csv, tsv"),

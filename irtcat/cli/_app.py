@@ -12,6 +12,7 @@ from irtcat.cli import (
     describe,
     fit,
     headroom,
+    import_,
     leaderboard,
     link,
     plan,
@@ -27,6 +28,7 @@ from irtcat.cli._session import guarded
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS = {
+    "import": import_,
     "fit": fit,
     "link": link,
     "scale": scale,

@@ -1,19 +1,34 @@
-"""Response files: one module per format; `read_responses` detects which."""
+"""Response files and harness logs: one module per format; `read_responses` detects which."""
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from irtcat._checks import InputError, argument_error, check_choice
+from irtcat.io._find import LOG_FORMATS, log_format
+from irtcat.io._report import ImportReport
 from irtcat.io._table import Options
 from irtcat.io.delimited import read_delimited
+from irtcat.io.every_eval_ever_out import write_every_eval_ever
+from irtcat.io.logs import Logs, read_logs
 from irtcat.io.npz import read_npz
 from irtcat.io.parquet import read_parquet
 from irtcat.io.pyirt import read_pyirt
 from irtcat.io.source import ResponseSource, open_source
 from irtcat.responses import Responses
 
-__all__ = ["FORMATS", "ResponseSource", "open_source", "read_responses"]
+__all__ = [
+    "FORMATS",
+    "LOG_FORMATS",
+    "ImportReport",
+    "Logs",
+    "ResponseSource",
+    "open_source",
+    "read_logs",
+    "read_responses",
+    "write_every_eval_ever",
+]
 
 Reader = Callable[[Path, Options], Responses]
 
@@ -38,10 +53,12 @@ _EXTENSIONS = {
     ".json": "pyirt",
 }
 
+_PICKLE = "pickles run code when they are loaded. Save the responses as CSV or .npz"
+
 _REFUSED = {
-    ".pkl": "pickles run code when they are loaded. Save the responses as CSV or .npz",
-    ".pickle": "pickles run code when they are loaded. Save the responses as CSV or .npz",
-    ".joblib": "pickles run code when they are loaded. Save the responses as CSV or .npz",
+    ".pkl": _PICKLE,
+    ".pickle": _PICKLE,
+    ".joblib": _PICKLE,
     ".npy": "a bare array has no ids. Save X, subjects and items with np.savez",
     ".xlsx": "spreadsheets are not read. Export the sheet as CSV",
     ".xls": "spreadsheets are not read. Export the sheet as CSV",
@@ -61,7 +78,7 @@ def read_responses(
     response: str = "response",
     duplicates: str = "refuse",
 ) -> Responses:
-    r"""Read who answered what from a file; its format is detected.
+    r"""Read who answered what from a file or a folder of logs; its format is detected.
 
     Formats: CSV and TSV, wide (column 1 the subject id, one column per item) or long (one row
     per response); ``.npz`` with X, subjects and items, and what `Responses.save` writes; Parquet,
@@ -69,10 +86,15 @@ def read_responses(
     integer code. Missing is an empty cell, NA, NaN or null in any case, an absent row, and -1 in
     ``.npz``. Ids are kept as text exactly as in the file, in order of first appearance.
 
+    Logs of lm-evaluation-harness, Inspect AI, HELM and Every Eval Ever, one file or a folder of
+    them, are read as by `irtcat.io.read_logs`, which has options and a report; what was skipped
+    and which metric was taken of several is said in a warning.
+
     Args:
-        path: the file.
-        format: None to detect it; or "csv", "tsv", "npz", "parquet", "pyirt"; or "wide" or
-            "long" where only the layout of a table is in doubt.
+        path: the file, or a folder of logs.
+        format: None to detect it; or "csv", "tsv", "npz", "parquet", "pyirt", "lm-eval",
+            "inspect", "every-eval-ever", "helm"; or "wide" or "long" where only the layout of a
+            table is in doubt.
         subject: header of the subject column of a long table; the usual synonyms (subject_id,
             model, user, …) are found where only one is there.
         item: header of the item column (item_id, question, problem, …).
@@ -97,8 +119,12 @@ def read_responses(
     check_choice("duplicates", duplicates, ("refuse", "first", "suffix"))
     layout = format if format in ("wide", "long") else None
     if format is not None and layout is None:
-        check_choice("format", format, (*FORMATS, "wide", "long"))
+        check_choice("format", format, (*FORMATS, *LOG_FORMATS, "wide", "long"))
     file = _existing(path)
+    if format in LOG_FORMATS or (format is None and _is_log(file)):
+        return _from_logs(file, format or "auto")
+    if file.is_dir():
+        raise argument_error("path", f"a file, to be read as {format}", f"the folder {file}")
     kind = format if format in FORMATS else _detect(file)
     options = Options(subject, item, response, layout, duplicates)
     try:
@@ -108,15 +134,37 @@ def read_responses(
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:
-    """The path of a file that is there."""
+    """The path of a file or folder that is there."""
     if not isinstance(path, (str, os.PathLike)) or not str(path).strip():
         raise argument_error("path", "the path of a file", path)
     file = Path(path)
-    if file.is_dir():
-        raise argument_error("path", "a file", f"the folder {file}")
     if not file.exists():
         raise argument_error("path", "an existing file", f"{file}, which does not exist")
     return file
+
+
+def _is_log(path: Path) -> bool:
+    """Whether this is a log of a harness, or a folder, which can only be one of logs."""
+    try:
+        return path.is_dir() or log_format(path) in LOG_FORMATS
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened ({error.strerror}).") from None
+
+
+def _from_logs(path: Path, format: str) -> Responses:
+    """Responses out of logs, with a warning about what was skipped or chosen."""
+    logs = read_logs(path, format)
+    skipped = logs.report.skipped
+    told = []
+    if skipped:
+        told.append(f"{len(skipped)} log files were skipped, such as {skipped[0].reason}")
+    if chosen := [choice for choice in logs.report.choices if choice.others]:
+        more = f" and {len(chosen) - 1} more choices" if len(chosen) > 1 else ""
+        told.append(f"Of several possibilities one was taken: {chosen[0]}{more}.")
+    if told:
+        told.append("irtcat.io.read_logs reports all and lets you choose.")
+        warnings.warn(f"{path}: {' '.join(told)}", UserWarning, stacklevel=3)
+    return logs.responses
 
 
 def _detect(file: Path) -> str:

@@ -1,7 +1,7 @@
 """From the runs that logs hold to one matrix: which metric, which run, who and what."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,22 @@ from irtcat._checks import InputError, argument_error, shorten
 from irtcat.io._logs import Answers, Column, Items, Run
 from irtcat.responses import Responses
 
-__all__ = ["RUNS", "Choice", "Wanted", "assemble", "choose_columns"]
+__all__ = ["RUNS", "Choice", "Wanted", "Wish", "assemble", "group_name", "show_column"]
 
 RUNS = ("latest", "mean", "separate")
 
-FIRST = ("exact_match", "acc", "accuracy", "is_correct", "correct", "score", "em", "pass@1", "mc1")
+FIRST = (
+    "exact_match",
+    "quasi_exact_match",
+    "acc",
+    "accuracy",
+    "is_correct",
+    "correct",
+    "score",
+    "em",
+    "pass@1",
+    "mc1",
+)
 """Metrics of right or wrong that are taken before others."""
 
 Wish = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
@@ -27,7 +38,7 @@ class Choice:
     """A choice that was made among several.
 
     Attributes:
-        task: the task it is about.
+        task: the task it is about, and the format of its logs.
         what: "metric" (with its filter or scorer) or "runs".
         taken: what was taken.
         others: what else there was.
@@ -75,7 +86,7 @@ def show_column(column: Column, format: str) -> str:
 def choose_columns(runs: list[Run], wanted: Wanted) -> tuple[dict[str, Column], list[Choice]]:
     """One column per task and format, the same in all of its runs; and what there was to choose.
 
-    Keys are "task" or, where a task comes in logs of several formats, "task of format".
+    Keys are "task of format".
 
     Raises:
         InputError: what was asked for is not there, or nothing can be used.
@@ -84,7 +95,7 @@ def choose_columns(runs: list[Run], wanted: Wanted) -> tuple[dict[str, Column], 
     choices = []
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(_group(run), []).append(run)
+        groups.setdefault(group_name(run), []).append(run)
     for name, group in groups.items():
         counts: dict[Column, int] = {}
         for run in group:
@@ -95,12 +106,20 @@ def choose_columns(runs: list[Run], wanted: Wanted) -> tuple[dict[str, Column], 
         shown = [show_column(each, group[0].format) for each in counts]
         mine = show_column(column, group[0].format)
         others = tuple(each for each in shown if each != mine)
-        choices.append(Choice(group[0].task, "metric", mine, others))
+        choices.append(Choice(name, "metric", mine, others))
     return taken, choices
 
 
-def _group(run: Run) -> str:
-    return f"{run.task} of {run.format}"
+def group_name(run: Run) -> str:
+    """The runs of which one column is chosen: those of a task in logs of one format."""
+    return f"{run.task} ({run.format})"
+
+
+def _list(columns: Iterable[Column], format: str) -> str:
+    """Columns in words, all of them up to a dozen."""
+    shown = [show_column(each, format) for each in columns]
+    more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
+    return ", ".join(shown[:12]) + more
 
 
 def _choose(group: list[Run], counts: dict[Column, int], wanted: Wanted) -> Column:
@@ -115,22 +134,23 @@ def _choose(group: list[Run], counts: dict[Column, int], wanted: Wanted) -> Colu
             continue
         found = next((name for name in names if name in there), None)
         if found is None:
-            got = shorten([show_column(each, format) for each in counts])
-            have = f"{shorten(names)} (task {task} has {got})"
-            raise argument_error(kind, f"in the logs of task {task}", have)
+            must = f"The `{kind}` argument must be in the logs of task {task}"
+            raise InputError(f"{must}, which have {_list(counts, format)}. Got {shorten(names)}.")
         left = [column for column in left if column[place] == found]
     lower = set().union(*(run.lower_is_better for run in group))
     good = [column for column in left if column[1] not in lower]
     if not good:
-        got = shorten([show_column(each, format) for each in left])
+        got = _list(left, format)
         raise InputError(f"Task {task}: less is better in all that its logs have ({got}).")
     known = [column for column in good if column[1] in FIRST or column[1] == ""]
     sound = [c for c in good if not any(c in r.columns and r.columns[c].flaw for r in group)]
     good = known or sound or good
 
-    def rank(column: Column) -> tuple[int, int, int]:
+    def rank(column: Column) -> tuple[int, int, bool, int]:
         by_name = FIRST.index(column[1]) if column[1] in FIRST else len(FIRST)
-        return -counts[column], by_name, left.index(column)
+        values = [run.columns[column].values for run in group if column in run.columns]
+        graded = any(bool(((v > 0) & (v < 1)).any()) for v in values)
+        return -counts[column], by_name, graded, left.index(column)
 
     return min(good, key=rank)
 
@@ -139,10 +159,10 @@ def _settle(runs: list[Run], taken: dict[str, Column]) -> tuple[list[tuple[Run, 
     """The runs with the chosen column, and those that lack it or whose values are unusable."""
     used, skipped = [], []
     for run in runs:
-        answers = run.columns.get(taken[_group(run)])
+        answers = run.columns.get(taken[group_name(run)])
         if answers is None:
-            has = shorten([show_column(each, run.format) for each in run.columns])
-            name = show_column(taken[_group(run)], run.format)
+            has = _list(run.columns, run.format)
+            name = show_column(taken[group_name(run)], run.format)
             skipped.append((run, f"{run.file}: expected the metric {name}. Got {has}."))
         elif answers.flaw:
             skipped.append((run, answers.flaw))
@@ -161,7 +181,7 @@ def _subjects(used: list[tuple[Run, Answers]], how: str) -> dict[str, list[tuple
     out: dict[str, list[tuple[Run, Answers]]] = {}
     for model, pairs in by_model.items():
         pairs.sort(key=lambda pair: (pair[0].date, pair[0].file))
-        tasks = [_group(run) for run, _ in pairs]
+        tasks = [group_name(run) for run, _ in pairs]
         several = len(set(tasks)) < len(tasks)
         if not several or (how != "separate" and not any(run.nameless for run, _ in pairs)):
             out[model] = pairs
@@ -281,7 +301,7 @@ def _responses(
     tables: dict[str, pd.DataFrame],
 ) -> Responses:
     """Right/wrong where all scores are, shares of trials where they count, else fractions."""
-    ids = {"subject_ids": subject_ids, "item_ids": item_ids, **tables}
+    ids: dict[str, Any] = {"subject_ids": subject_ids, "item_ids": item_ids, **tables}
     whole = _is_whole(sums)
     if n is None and whole:
         values = np.where(np.isnan(sums), -1, sums).astype(np.int8)
@@ -290,7 +310,9 @@ def _responses(
         return Responses.from_array(sums, **ids)
     if whole:
         return Responses.from_counts(sums, n, **ids)
-    notes.append("Scores between 0 and 1 were averaged over trials; the numbers of trials are lost.")
+    notes.append(
+        "Scores between 0 and 1 were averaged over trials; the numbers of trials are lost."
+    )
     np.divide(sums, n, out=sums, where=n > 0)
     return Responses.from_array(np.clip(sums, 0, 1), **ids)
 
@@ -313,7 +335,7 @@ def _about_items(abouts: list[Any], ids: list[str]) -> pd.DataFrame:
     """Metadata of the items."""
     names = ("task", "format", "sample", "hash", "text", "target")
     table = {name: [getattr(about, name) or None for about in abouts] for name in names}
-    return pd.DataFrame(table, index=pd.Index(ids, dtype=object), dtype=object)
+    return pd.DataFrame(table, index=pd.Index(ids, dtype=object))
 
 
 def _about_subjects(subjects: dict[str, list[tuple[Run, Answers]]]) -> pd.DataFrame:
@@ -353,7 +375,7 @@ def _note_runs(
     for name, pairs in subjects.items():
         by_task: dict[str, list[Run]] = {}
         for run, _ in pairs:
-            by_task.setdefault(_group(run), []).append(run)
+            by_task.setdefault(group_name(run), []).append(run)
         if any(len(group) > 1 for group in by_task.values()):
             several.append(name)
         for group in by_task.values():

@@ -47,7 +47,7 @@ def read_every_eval_ever(path: Path, items: Items, keep: bool = False) -> list[R
     whole = _evaluation(path)
     runs: dict[str, Run] = {}
     rows: dict[str, Rows] = {}
-    seen: dict[tuple[Any, ...], tuple[int, Any]] = {}
+    seen: dict[tuple[Any, ...], Any] = {}
     count, cut = 0, ""
     for number, raw, ended in numbered_lines(path):
         place = f"{path}, line {number}"
@@ -114,7 +114,9 @@ def _run(path: Path, name: str, record: dict[str, Any], place: str, whole: dict[
 
 def _generation(results: list[dict[str, Any]]) -> Any:
     """Settings of the generation, which each result repeats."""
-    return next((each["generation_config"] for each in results if "generation_config" in each), None)
+    return next(
+        (each["generation_config"] for each in results if "generation_config" in each), None
+    )
 
 
 def _column(result: Any, record: dict[str, Any]) -> tuple[str, str]:
@@ -134,7 +136,7 @@ def _add_row(
     record: dict[str, Any],
     place: str,
     items: Items,
-    seen: dict[tuple[Any, ...], tuple[int, Any]],
+    seen: dict[tuple[Any, ...], Any],
     number: int,
 ) -> None:
     """One row: a sample's score by one metric."""
@@ -153,16 +155,24 @@ def _add_row(
         raise InputError(f"{place}: {what}.")
     seen[pair] = (number, score)
     if record.get("error") is not None:
-        run.unscored += 1
-        score = None
+        note = f"{run.file}: samples that ended in an error have the score that the log gives them."
+        run.notes = (note,)
     given = record.get("input")
     given = given if isinstance(given, dict) else {}
     reference = given.get("reference")
     if isinstance(reference, list) and len(reference) == 1:
         reference = reference[0]
-    about = About(run.task, digest[:16] or sample, run.format, digest, sample, 1)
+    key = f"{digest[:16]}{_again(seen, run, digest, sample)}" if digest else sample
+    about = About(run.task, key, run.format, digest, sample, 1)
     about.text, about.target = clip(given.get("raw")), clip(reference)
     rows.add(column, items.place(about), score, place)
+
+
+def _again(seen: dict[tuple[Any, ...], Any], run: Run, digest: str, sample: str) -> str:
+    """What tells equal documents apart: nothing for the first sample, then #2, #3, …."""
+    samples = seen.setdefault((run.session, digest), {})
+    turn = samples.setdefault(sample, len(samples) + 1)
+    return f"#{turn}" if turn > 1 else ""
 
 
 def _hash(record: dict[str, Any]) -> str:

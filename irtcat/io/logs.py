@@ -1,97 +1,31 @@
 """Logs of evaluation harnesses: one file or a whole tree, to responses and a report."""
 
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice
-from irtcat.io._assemble import RUNS, Choice, Wanted, Wish, assemble
+from irtcat.io._assemble import RUNS, Wanted, Wish, assemble, group_name, show_column
+from irtcat.io._find import LOG_FORMATS, Found, find_logs
+from irtcat.io._lm_eval_results import Results
 from irtcat.io._logs import CutError, Items, Run
+from irtcat.io._report import ImportReport, Skipped
 from irtcat.io.every_eval_ever import read_every_eval_ever
+from irtcat.io.helm import read_helm
 from irtcat.io.inspect_log import MissingExtraError, read_inspect
-from irtcat.io.lm_eval import RESULTS, SAMPLES, Results, find_results, read_samples, split_name
+from irtcat.io.lm_eval import find_results, read_samples, split_name
 from irtcat.responses import Responses
 
-__all__ = ["LOG_FORMATS", "ImportReport", "Logs", "Skipped", "log_format", "read_logs"]
-
-LOG_FORMATS = ("lm-eval", "inspect", "every-eval-ever")
+__all__ = ["INCOMPLETE", "Logs", "read_logs"]
 
 INCOMPLETE = ("skip", "keep", "refuse")
 
 Progress = Callable[[int, int | None, str], None]
-
-PICKLES = (".pkl", ".pickle", ".joblib")
-_PICKLE = (
-    "pickles run code when they are loaded, and are never read. Where you trust the file (as "
-    "tinyBenchmarks' own), load it yourself and save the matrix as CSV or .npz"
-)
-HEAD = 2**16
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A file that was not read, and why.
-
-    Attributes:
-        file: its path.
-        reason: a sentence that names the file and, where there is one, the line at fault.
-        incomplete: whether it is the log of a run that did not end (see ``incomplete=``).
-    """
-
-    file: str
-    reason: str
-    incomplete: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class ImportReport:
-    """What was read, what was skipped, and what was chosen.
-
-    Attributes:
-        runs: a row per run that was used: file, format, model, task, metric, date, version,
-            responses, mean, unscored (samples without a score), incomplete (why, where it is).
-        skipped: files that were not read or not used.
-        choices: what was taken where several things were possible.
-        notes: what else is worth knowing.
-        others: how many files of the tree are no logs.
-    """
-
-    runs: pd.DataFrame
-    skipped: tuple[Skipped, ...]
-    choices: tuple[Choice, ...]
-    notes: tuple[str, ...]
-    others: int = 0
-
-    def __str__(self) -> str:
-        files = self.runs["file"].nunique()
-        lines = [f"{files} log files read, {len(self.skipped)} skipped, {self.others} are no logs"]
-        lines += [f"chosen: {choice}" for choice in self.choices if choice.others]
-        lines += [f"note: {note}" for note in self.notes]
-        lines += [f"skipped: {each.reason}" for each in self.skipped]
-        return "\n".join(lines)
-
-    def to_frame(self) -> pd.DataFrame:
-        """One table of the runs used and the files skipped, with a column of reasons."""
-        gone = pd.DataFrame([{"file": s.file, "skipped": s.reason} for s in self.skipped])
-        table = pd.concat([self.runs, gone], ignore_index=True) if len(gone) else self.runs.copy()
-        return table if "skipped" in table else table.assign(skipped=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything in types that JSON knows."""
-        runs = self.runs.astype(object).where(self.runs.notna(), None)
-        return {
-            "runs": runs.to_dict("records"),
-            "skipped": [vars(each) for each in self.skipped],
-            "choices": [{**vars(each), "others": list(each.others)} for each in self.choices],
-            "notes": list(self.notes),
-            "others": self.others,
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,13 +44,6 @@ class Logs:
         return f"Logs({self.responses!r}, {len(self.report.skipped)} files skipped)"
 
 
-class _Found(NamedTuple):
-    """A log file and its kind."""
-
-    path: Path
-    kind: str
-
-
 def read_logs(
     path: str | os.PathLike[str],
     format: str = "auto",
@@ -129,21 +56,23 @@ def read_logs(
     incomplete: str = "skip",
     progress: Progress | None = None,
 ) -> Logs:
-    """Read who answered what from logs of evaluation harnesses.
+    r"""Read who answered what from logs of evaluation harnesses.
 
     Formats: lm-evaluation-harness samples files (0.4.3 and later; with the results files beside
-    them), Inspect AI's ``.eval`` and ``.json``, and Every Eval Ever's JSON lines. A tree may hold
-    several tasks, filters, runs, models and formats. Files are read one after another and only
-    their scores kept. Where a log carries the harness's own totals, its scores must give them.
+    them), Inspect AI's ``.eval`` and ``.json``, Every Eval Ever's JSON lines, and HELM's run
+    folders. A tree may hold several tasks, filters, runs, models and formats. Files are read one
+    after another and only their scores kept. Where a log carries the harness's own totals, its
+    scores must give them.
 
     Args:
         path: a log file, or a folder of them at any depth.
-        format: "auto", or one of "lm-eval", "inspect", "every-eval-ever" to read only those.
+        format: "auto", or one of "lm-eval", "inspect", "every-eval-ever", "helm" to read only
+            those.
         tasks: names of the tasks to read; all by default.
         metric: the metric to take: a name, several in order of preference, or {task: name}. By
             default right or wrong (exact_match, acc, …) before others, of those the one most
             runs have; the report says which was taken and lists the others.
-        filter: lm-eval's filter, in the same way, where a task has several.
+        filter: lm-eval's filter (HELM's split), in the same way, where a task has several.
         scorer: Inspect's scorer, in the same way; ``metric`` then names a part of a score that
             has several.
         runs: of a model that was run more than once on a task: "latest" (for each item the
@@ -170,12 +99,12 @@ def read_logs(
         >>> folder.mkdir()
         >>> lines = [json.dumps({"doc_id": i, "doc": {"q": i}, "acc": i % 2}) for i in range(4)]
         >>> file = folder / "samples_quiz_2026-11-21T00-00-43.298874.jsonl"
-        >>> size = file.write_text("\\n".join(lines))
+        >>> size = file.write_text("\n".join(lines))
         >>> logs = read_logs(folder)
         >>> logs.responses
         Responses(1 subjects x 4 items, right/wrong)
-        >>> print(logs.report.notes[0])  # doctest: +ELLIPSIS
-        ...no results file...
+        >>> "no results file" in logs.report.notes[0]
+        True
     """
     check_choice("format", format, ("auto", *LOG_FORMATS))
     check_choice("runs", runs, RUNS)
@@ -185,7 +114,7 @@ def read_logs(
     if not root.exists():
         raise argument_error("path", "a log file or a folder of logs", f"{path}, not there")
     names = _task_names(tasks)
-    found, skipped, others = _find(root, format)
+    found, skipped, others = find_logs(root, format)
     items = Items()
     read: list[Run] = []
     notes: list[str] = []
@@ -234,7 +163,7 @@ def _nothing(root: Path, names: set[str], skipped: list[Skipped], found: bool) -
     if names and found:
         return f"{root}: no log is of the tasks {', '.join(sorted(names))}."
     advice = "Run lm-eval with --log_samples, or give Inspect's log folder."
-    return f"{root}: expected logs of lm-eval, Inspect or Every Eval Ever. Got none. {advice}"
+    return f"{root}: expected logs of lm-eval, Inspect, HELM or Every Eval Ever. Got none. {advice}"
 
 
 def _finish(
@@ -252,8 +181,6 @@ def _finish(
     unused = [Skipped(run.file, reason) for run, reason in told["skipped"]]
     if unused and root.is_file():
         raise InputError(unused[0].reason)
-    from irtcat.io._assemble import _group, show_column
-
     rows = []
     for run, answers in told["used"]:
         rows.append(
@@ -262,7 +189,7 @@ def _finish(
                 "format": run.format,
                 "model": run.model,
                 "task": run.task,
-                "metric": show_column(told["taken"][_group(run)], run.format),
+                "metric": show_column(told["taken"][group_name(run)], run.format),
                 "date": run.date or None,
                 "version": run.version or None,
                 "responses": int((~np.isnan(answers.values)).sum()),
@@ -287,10 +214,12 @@ class _Reader:
         self._last: tuple[Path | None, Results | InputError | None] = (None, None)
         self._without: list[str] = []
 
-    def read(self, found: _Found) -> list[Run]:
+    def read(self, found: Found) -> list[Run]:
         """The runs in a file."""
         if found.kind == "inspect":
             return [read_inspect(found.path, self.items, self.keep)]
+        if found.kind == "helm":
+            return [read_helm(found.path, self.items)]
         if found.kind == "every-eval-ever":
             return read_every_eval_ever(found.path, self.items, self.keep)
         results = self._results(found.path)
@@ -325,78 +254,6 @@ class _Reader:
         return [f"{n} {what} no results file ({first} first): {advice}."]
 
 
-def _find(root: Path, format: str) -> tuple[list[_Found], list[Skipped], int]:
-    """The logs in a tree, in an order that keeps the files of a run together."""
-    found, skipped, results, others = [], [], [], 0
-    for path in [root] if root.is_file() else _walk(root):
-        try:
-            kind = log_format(path)
-        except OSError as error:
-            reason = f"{path}: cannot be opened ({error.strerror or error})."
-            skipped.append(Skipped(str(path), reason))
-            continue
-        if kind in LOG_FORMATS:
-            if format in ("auto", kind):
-                found.append(_Found(path, kind))
-        elif kind == "results":
-            results.append(path)
-        elif kind:
-            skipped.append(Skipped(str(path), f"{path}: {kind}."))
-        else:
-            others += 1
-    stamps = {(f.path.parent, split_name(f.path)[1]) for f in found if f.kind == "lm-eval"}
-    for path in results:
-        match = RESULTS.fullmatch(path.name)
-        if (path.parent, match["stamp"] if match else "") not in stamps and format != "inspect":
-            advice = "there are no samples files beside it. Run lm-eval with --log_samples"
-            skipped.append(Skipped(str(path), f"{path}: {advice}."))
-    found.sort(key=lambda each: (each.path.parent, split_name(each.path)[::-1]))
-    return found, skipped, others
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """The files in a folder and those below, in order; links to folders are not followed."""
-    for parent, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted(files):
-            if not name.startswith("."):
-                yield Path(parent, name)
-
-
-def log_format(path: Path) -> str:
-    """Which log a file is: a format, "results" (beside lm-eval's), a sentence, or empty.
-
-    Example:
-        >>> log_format(Path("anything.eval"))
-        'inspect'
-    """
-    name, extension = path.name, path.suffix.lower()
-    if extension == ".eval":
-        return "inspect"
-    if SAMPLES.fullmatch(name):
-        return "lm-eval"
-    if extension in PICKLES:
-        return _PICKLE
-    if extension not in (".json", ".jsonl", ".ndjson"):
-        return ""
-    if extension == ".json" and RESULTS.fullmatch(name) and name.startswith("results_"):
-        return "results"
-    with path.open("rb") as file:
-        head = file.read(HEAD).decode("utf-8", "replace")
-    keys = set(re.findall(r'"(\w+)"\s*:', head))
-    if extension == ".json":
-        if {"status", "eval"} <= keys and "evaluation_id" not in keys:
-            return "inspect"
-        return "results" if RESULTS.fullmatch(name) and "results" in keys else ""
-    if {"evaluation_id", "sample_id"} <= keys or name.endswith("_samples.jsonl"):
-        return "every-eval-ever"
-    if {"doc_id", "resps"} <= keys or {"doc_id", "doc"} <= keys:
-        return "lm-eval"
-    if {"subject_id", "responses"} <= keys:
-        return "py-irt's lines are a whole matrix, not a log. Read the file by itself"
-    return ""
-
-
 def _without_copies(runs: list[Run], skipped: list[Skipped]) -> list[Run]:
     """Runs, each once: a log that was copied or converted within Inspect counts once."""
     seen: dict[tuple[str, ...], Run] = {}
@@ -405,7 +262,7 @@ def _without_copies(runs: list[Run], skipped: list[Skipped]) -> list[Run]:
             seen[run.file, run.task] = run
             continue
         session = Path(run.session).name if run.format == "lm-eval" else run.session
-        key = (run.format, session, run.task, run.model, run.date)
+        key: tuple[str, ...] = (run.format, session, run.task, run.model, run.date)
         if key in seen and _alike(seen[key], run):
             reason = f"{run.file}: a copy of {seen[key].file}."
             skipped.append(Skipped(run.file, reason))

@@ -102,10 +102,24 @@ def test_version():
     assert run_ok("--version") == f"irtcat {irtcat.__version__}\n"
 
 
+def write_logs():
+    """A folder of logs: two models of lm-eval, 0.4.3 to 0.4.6 (neither filter nor metrics)."""
+    for model in ("a", "b"):
+        folder = Path("logs", model)
+        folder.mkdir(parents=True)
+        lines = [
+            {"doc_id": i, "doc": {"q": i}, "acc": float(model == "a" or i > 1)} for i in range(4)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "samples_quiz_2026-11-21T00-00-43.298874.jsonl").write_text(text)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
     if name == "demo":
         small_demo(monkeypatch)
+    if name == "import":
+        write_logs()
     lines = run_ok(name, "--help").split("Example:\n")[1].strip().splitlines()
     assert f"irtcat {name} " in "\n".join(lines)
     for line in lines:

@@ -1,0 +1,120 @@
+"""``irtcat import``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from irtcat.cli import _input as arguments
+from irtcat.cli._output import emit_json, show, write_csv
+from irtcat.cli._session import progress, warn
+
+if TYPE_CHECKING:
+    from irtcat.io import Logs
+
+EXAMPLE = (
+    "irtcat import logs --out responses.npz --report report.csv",
+    "irtcat describe responses.npz",
+)
+SHOWN = 5
+
+
+def command(
+    logs: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LOGS",
+            help="A log of lm-eval, Inspect, HELM or Every Eval Ever, or a folder of them.",
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Save the responses here (.npz).")
+    ] = None,
+    tasks: Annotated[str | None, typer.Option(help="Only these tasks, comma-separated.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric; several, comma-separated, in order of preference.")
+    ] = None,
+    filter: Annotated[
+        str | None, typer.Option(help="Filter of lm-eval (split of HELM), in the same way.")
+    ] = None,
+    scorer: Annotated[str | None, typer.Option(help="Scorer of Inspect, in the same way.")] = None,
+    runs: Annotated[
+        str, typer.Option(help="Of models run more than once: latest, mean or separate.")
+    ] = "latest",
+    incomplete: Annotated[
+        str, typer.Option(help="Logs of runs that did not end: skip, keep or refuse.")
+    ] = "skip",
+    log_format: Annotated[
+        str, typer.Option("--format", help="auto, lm-eval, inspect, every-eval-ever or helm.")
+    ] = "auto",
+    report: Annotated[
+        Path | None, typer.Option(help="Write a table of the files used and skipped (CSV).")
+    ] = None,
+    as_json: arguments.Json = False,
+) -> None:
+    """Read logs of evaluation harnesses into one response file."""
+    from irtcat._checks import argument_error
+    from irtcat._files import check_target
+    from irtcat.io import LOG_FORMATS, read_logs
+    from irtcat.io._assemble import RUNS
+    from irtcat.io.logs import INCOMPLETE
+
+    arguments.choose("--runs", runs, RUNS)
+    arguments.choose("--incomplete", incomplete, INCOMPLETE)
+    arguments.choose("--format", log_format, ("auto", *LOG_FORMATS))
+    for target in (out, report):
+        if target is not None:
+            check_target(target)
+    if out is not None and out.suffix != ".npz":
+        raise argument_error("out", "a file name that ends in .npz", str(out))
+    with progress("reading logs") as tick:
+        read = read_logs(
+            logs,
+            log_format,
+            tasks=_names(tasks),
+            metric=_names(metric),
+            filter=_names(filter),
+            scorer=_names(scorer),
+            runs=runs,
+            incomplete=incomplete,
+            progress=tick,
+        )
+    if out is not None:
+        read.responses.save(out)
+    if report is not None:
+        write_csv(read.report.to_frame(), report)
+    if as_json:
+        found = read.responses
+        size = {"n_subjects": found.n_subjects, "n_items": found.n_items, "kind": found.kind}
+        size |= {"n_missing": found.n_missing}
+        emit_json({"out": out, "report": report, **size, **read.report.to_dict()})
+        return
+    _print(read)
+    for what, path in (("responses", out), ("report", report)):
+        if path is not None:
+            print(f"Wrote the {what} to {path}")
+
+
+def _names(text: str | None) -> list[str] | None:
+    """Names in a comma-separated list."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def _print(read: "Logs") -> None:
+    """What was read and chosen; warnings about what was not."""
+    print(read.responses.summary())
+    by_task = read.report.runs.groupby(["task", "metric"], sort=False)
+    table = by_task.agg(
+        runs=("file", "size"), responses=("responses", "sum"), mean=("mean", "mean")
+    )
+    show(table.reset_index())
+    for choice in read.report.choices:
+        if choice.others:
+            print(f"Chosen: {choice}")
+    for note in read.report.notes:
+        print(f"Note: {note}")
+    for each in read.report.skipped[:SHOWN]:
+        warn(f"skipped: {each.reason}")
+    if len(read.report.skipped) > SHOWN:
+        more = len(read.report.skipped) - SHOWN
+        warn(f"{more} more files were skipped; --report lists all of them.")

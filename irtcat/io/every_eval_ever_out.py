@@ -1,0 +1,211 @@
+"""Writing responses as Every Eval Ever: a file about each evaluation and one of its samples."""
+
+import hashlib
+import json
+import os
+import re
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error
+from irtcat._files import replacing
+from irtcat.responses import Responses
+
+__all__ = ["write_every_eval_ever"]
+
+SCHEMA = "0.3.0"
+
+
+def write_every_eval_ever(
+    responses: Responses,
+    folder: str | os.PathLike[str],
+    *,
+    task: str = "responses",
+    metric: str = "score",
+    organization: str = "unknown",
+    timestamp: float | None = None,
+) -> list[Path]:
+    """Write responses in the format Every Eval Ever, version 0.3.0.
+
+    For each subject and task ``FOLDER/task/developer/model/ID.json`` (who, what, the mean score)
+    and ``ID_samples.jsonl`` (a row per response). `irtcat.io.read_logs` reads them back. What
+    models answered is not in `Responses`: ``output.raw`` is empty.
+
+    Args:
+        responses: right/wrong or fractions; tasks, texts, targets, hashes and sample ids are
+            taken from the items' metadata where they are there (as `read_logs` puts them).
+        folder: made if need be.
+        task: name of the task of items without the metadata "task".
+        metric: name of the score.
+        organization: who ran the evaluation.
+        timestamp: seconds since 1970 written as the time of retrieval; now by default.
+
+    Returns:
+        The files written, the one about the evaluation before that of its samples.
+
+    Raises:
+        InputError: the responses are neither right/wrong nor fractions, or cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> r = Responses.from_array([[1, 0, 1]], subject_ids=["org/model"])
+        >>> files = write_every_eval_ever(r, tempfile.mkdtemp(), task="quiz")
+        >>> files[1].name.endswith("_samples.jsonl")
+        True
+        >>> from irtcat.io import read_logs
+        >>> read_logs(files[1]).responses.values.tolist()
+        [[1, 0, 1]]
+    """
+    if not (responses.is_binary or responses.is_fractional):
+        raise argument_error("responses", "right/wrong or fractions", responses.kind)
+    now = time.time() if timestamp is None else float(timestamp)
+    root = Path(folder)
+    tasks = _column(responses.items, "task", task)
+    values = responses.to_numpy()
+    written: list[Path] = []
+    for row, subject in enumerate(responses.subject_ids.tolist()):
+        for name in dict.fromkeys(tasks):
+            seen = ~np.isnan(values[row]) & np.array([each == name for each in tasks])
+            if seen.any():
+                written += _write(responses, row, np.flatnonzero(seen), root, {
+                    "task": name, "metric": metric, "model": subject, "now": f"{now:.6f}",
+                    "organization": organization, "values": values[row],
+                })  # fmt: skip
+    return written
+
+
+def _column(frame: pd.DataFrame, name: str, otherwise: Any) -> list[Any]:
+    """A column of metadata, with something in place of what is missing."""
+    if name not in frame:
+        return [otherwise] * len(frame)
+    return [otherwise if pd.isna(value) else value for value in frame[name].tolist()]
+
+
+def _safe(name: str) -> str:
+    """A name as that of a folder."""
+    return re.sub(r'[\\/:*?"<>|\s]+', "_", name).strip(".") or "_"
+
+
+def _write(
+    responses: Responses, row: int, places: np.ndarray, root: Path, about: dict[str, Any]
+) -> list[Path]:
+    """The two files of one subject and task."""
+    model, task = about["model"], about["task"]
+    developer = model.split("/", 1)[0] if "/" in model else "unknown"
+    evaluation = f"{task}/{model}/{about['now']}"
+    name = str(uuid.UUID(bytes=hashlib.sha256(evaluation.encode()).digest()[:16], version=4))
+    rows = _rows(responses, places, evaluation, about)
+    text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in rows).encode()
+    here = root / _safe(task) / _safe(developer) / _safe(model.removeprefix(f"{developer}/"))
+    try:
+        here.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{here}: cannot be made ({error.strerror or error}).") from None
+    files = [here / f"{name}.json", here / f"{name}_samples.jsonl"]
+    document = _document(evaluation, developer, responses, row, about)
+    document["evaluation_results"][0]["score_details"] = {
+        "score": float(np.mean(about["values"][places])),
+        "uncertainty": {"num_samples": len(places)},
+    }
+    document["detailed_evaluation_results"] = {
+        "format": "jsonl",
+        "file_path": f"data/{files[1].relative_to(root).as_posix()}",
+        "hash_algorithm": "sha256",
+        "checksum": hashlib.sha256(text).hexdigest(),
+        "total_rows": len(rows),
+    }
+    contents = (json.dumps(document, indent=2, ensure_ascii=False).encode(), text)
+    for path, content in zip(files, contents, strict=True):
+        with replacing(path) as file:
+            file.write(content)
+    return files
+
+
+def _document(
+    evaluation: str, developer: str, responses: Responses, row: int, about: dict[str, Any]
+) -> dict[str, Any]:
+    """What is said of the evaluation."""
+    harness, version = (
+        str(_column(responses.subjects, name, "unknown")[row]) for name in ("harness", "version")
+    )
+    model = about["model"]
+    graded = responses.is_fractional
+    config = {
+        "evaluation_description": about["metric"],
+        "metric_name": about["metric"],
+        "metric_kind": "accuracy",
+        "metric_unit": "proportion",
+        "lower_is_better": False,
+        "score_type": "continuous" if graded else "binary",
+        "min_score": 0.0,
+        "max_score": 1.0,
+    }
+    result = {
+        "evaluation_result_id": about["metric"],
+        "evaluation_name": about["task"],
+        "source_data": {"dataset_name": about["task"], "source_type": "other"},
+        "metric_config": config,
+    }
+    return {
+        "schema_version": SCHEMA,
+        "evaluation_id": evaluation,
+        "retrieved_timestamp": about["now"],
+        "source_metadata": {
+            "source_name": "irtcat",
+            "source_type": "evaluation_run",
+            "source_organization_name": about["organization"],
+            "evaluator_relationship": "other",
+        },
+        "eval_library": {"name": harness, "version": version},
+        "model_info": {
+            "name": model,
+            "id": model,
+            "developer": developer,
+            "additional_details": {
+                "deployment_type": "unknown",
+                "model_availability": "unknown",
+            },
+        },
+        "evaluation_results": [result],
+    }
+
+
+def _rows(
+    responses: Responses, places: np.ndarray, evaluation: str, about: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """A row per response."""
+    items = responses.items
+    texts, targets = _column(items, "text", ""), _column(items, "target", None)
+    samples, hashes = _column(items, "sample", None), _column(items, "hash", None)
+    out = []
+    for place in places.tolist():
+        score = float(about["values"][place])
+        item = str(responses.item_ids[place]).removeprefix(f"{about['task']}/")
+        reference = [] if targets[place] is None else [str(targets[place])]
+        known = "".join([str(texts[place]), *reference]) or item
+        metadata = {"irtcat_item": str(responses.item_ids[place])}
+        if hashes[place] is not None:
+            metadata["doc_hash"] = str(hashes[place])
+        out.append(
+            {
+                "schema_version": SCHEMA,
+                "evaluation_id": evaluation,
+                "model_id": about["model"],
+                "evaluation_name": about["task"],
+                "evaluation_result_id": about["metric"],
+                "sample_id": item if samples[place] is None else str(samples[place]),
+                "sample_hash": hashlib.sha256(known.encode("utf-8", "replace")).hexdigest(),
+                "interaction_type": "single_turn",
+                "input": {"raw": str(texts[place]), "reference": reference},
+                "output": {"raw": []},
+                "answer_attribution": [],
+                "evaluation": {"score": score, "is_correct": score == 1.0},
+                "metadata": metadata,
+            }
+        )
+    return out

@@ -1,0 +1,150 @@
+"""Run folders of HELM: the statistics of each instance, with the run's own files beside them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import InputError, shorten
+from irtcat.io._logs import (
+    About,
+    CutError,
+    Items,
+    Rows,
+    Run,
+    as_object,
+    as_text,
+    clip,
+    parse_json,
+    read_whole,
+    score_number,
+    show_settings,
+)
+
+__all__ = ["BESIDE", "FILE", "read_helm"]
+
+FILE = "per_instance_stats.json"
+BESIDE = ("run_spec.json", "scenario.json", "scenario_state.json", "stats.json", "instances.json",
+          "display_predictions.json", "display_requests.json")  # fmt: skip
+SETTINGS = ("method", "instructions", "max_train_instances", "num_train_trials", "temperature")
+NEAR = 1e-9
+
+
+def read_helm(path: Path, items: Items) -> Run:
+    """Read the ``per_instance_stats.json`` of a run folder; perturbed instances are left out.
+
+    The metrics are those that the run's ``run_spec.json`` names, by split ("test", "valid": the
+    filter). Several train trials of an instance are repeated trials of an item.
+
+    Args:
+        path: the file.
+        items: the items of all runs, added to.
+
+    Raises:
+        InputError: naming the file and the instance at fault.
+    """
+    spec_file = path.with_name("run_spec.json")
+    if not spec_file.is_file():
+        raise CutError(f"{path}: there is no run_spec.json beside it, which names the model.")
+    spec = as_object(parse_json(read_whole(spec_file), str(spec_file)), str(spec_file), "the run")
+    adapter = as_object(spec.get("adapter_spec"), str(spec_file), "adapter_spec")
+    model = as_text(adapter.get("model"), str(spec_file), "adapter_spec.model")
+    name = as_text(spec.get("name"), str(spec_file), "name")
+    task = re.sub(r"(?<=[:,])model=[^,]*,?", "", name).rstrip(":,")
+    run = Run(str(path), "helm", task, model, session=str(path.parent))
+    run.settings = show_settings((key, adapter.get(key)) for key in SETTINGS)
+    metrics = _metrics(spec)
+    texts = _texts(path.with_name("scenario_state.json"))
+    rows = Rows()
+    instances = parse_json(read_whole(path), str(path))
+    if not isinstance(instances, list) or not instances:
+        raise InputError(f"{path}: expected a list of instances. Got {shorten(instances)}.")
+    seen: set[tuple[str, int]] = set()
+    for number, instance in enumerate(instances, start=1):
+        place = f"{path}, instance {number}"
+        instance = as_object(instance, place, "an instance")
+        if instance.get("perturbation") is None:
+            _add(run, rows, instance, place, items, metrics, texts, seen)
+    run.columns = rows.columns()
+    if not run.columns:
+        raise InputError(f"{path}: expected one of the metrics {shorten(sorted(metrics))}.")
+    _compare(run, path.with_name("stats.json"))
+    return run
+
+
+def _metrics(spec: dict[str, Any]) -> set[str]:
+    """The metrics of single instances that the run asks for; empty where it names none."""
+    found: set[str] = set()
+    specs = spec.get("metric_specs")
+    for each in specs if isinstance(specs, list) else []:
+        arguments = each.get("args") if isinstance(each, dict) else None
+        names = arguments.get("names") if isinstance(arguments, dict) else None
+        found |= (
+            {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+        )
+    return found
+
+
+def _texts(path: Path) -> dict[str, tuple[str | None, str | None]]:
+    """Text and right answer of each instance; nothing where the run did not keep them."""
+    try:
+        states = parse_json(read_whole(path), str(path))["request_states"]
+        out = {}
+        for state in states:
+            instance = state["instance"]
+            right = [r["output"]["text"] for r in instance["references"] if "correct" in r["tags"]]
+            target = right[0] if len(right) == 1 else right
+            out[str(instance["id"])] = (clip(instance["input"]["text"]), clip(target or None))
+    except (OSError, InputError, KeyError, TypeError, IndexError):
+        return {}
+    return out
+
+
+def _add(
+    run: Run,
+    rows: Rows,
+    instance: dict[str, Any],
+    place: str,
+    items: Items,
+    metrics: set[str],
+    texts: dict[str, tuple[str | None, str | None]],
+    seen: set[tuple[str, int]],
+) -> None:
+    """The statistics of one instance in one train trial."""
+    sample = as_text(instance.get("instance_id"), place, "instance_id")
+    trial = instance.get("train_trial_index", 0)
+    if not isinstance(trial, int) or (sample, trial) in seen:
+        raise InputError(f"{place}: instance {sample!r} comes twice in train trial {trial!r}.")
+    seen.add((sample, trial))
+    stats = instance.get("stats")
+    if not isinstance(stats, list):
+        raise InputError(f"{place}: expected stats to be a list. Got {shorten(stats)}.")
+    item = items.place(About(run.task, sample, "helm", "", sample, 2, *texts.get(sample, ())))
+    for stat in stats:
+        stat = as_object(stat, place, "a statistic")
+        label = as_object(stat.get("name"), place, "the name of a statistic")
+        metric = as_text(label.get("name"), place, "the name of a statistic")
+        if label.get("perturbation") is not None or (metrics and metric not in metrics):
+            continue
+        if "mean" in stat or stat.get("count") != 0:
+            rows.add((str(label.get("split") or ""), metric), item, stat.get("mean"), place)
+
+
+def _compare(run: Run, path: Path) -> None:
+    """Refuse instances that do not give the run's own means."""
+    if not path.is_file():
+        return
+    stats = parse_json(read_whole(path), str(path))
+    for stat in stats if isinstance(stats, list) else []:
+        label = stat.get("name") if isinstance(stat, dict) else None
+        if not isinstance(label, dict) or label.get("perturbation") is not None:
+            continue
+        answers = run.columns.get((str(label.get("split") or ""), str(label.get("name"))))
+        total = score_number(stat.get("mean"))
+        if answers is None or answers.flaw or total is None or np.isnan(total):
+            continue
+        mean = float(np.mean(answers.values))
+        if not np.isnan(mean) and abs(mean - total) > NEAR:
+            said = f"a mean {label['name']} of {total:.6g}, as {path} says"
+            raise InputError(f"{run.file}: expected {said}. Got {mean:.6g}.")
