@@ -10,6 +10,8 @@ from irtcat.cli import (
     compare,
     demo,
     describe,
+    evaluate,
+    export,
     fit,
     headroom,
     import_,
@@ -41,6 +43,8 @@ COMMANDS = {
     "headroom": headroom,
     "simulate": simulate,
     "session": session,
+    "export": export,
+    "evaluate": evaluate,
     "describe": describe,
     "demo": demo,
 }

@@ -56,7 +56,7 @@ class Item:
 
     def told(self) -> dict[str, Any]:
         """What is known of it, in types that JSON knows."""
-        known = {"item": self.id, "task": self.task, "sample": self.sample}
+        known: dict[str, Any] = {"item": self.id, "task": self.task, "sample": self.sample}
         known |= {"text": self.text, "target": self.target}
         return {name: value for name, value in known.items() if value not in (None, "")}
 

@@ -81,9 +81,11 @@ def standing(
     told: Prediction = as_report(session).predict(
         session.bank, calibration, estimator=estimator, interval=interval
     )
-    ranks = (_whole(getattr(told, name)[0]) for name in ("rank", "rank_lower", "rank_upper"))
     score, lower, upper = (float(x[0]) for x in (told.score, told.lower, told.upper))
-    return Standing(score, lower, upper, *ranks, told.n_calibrated, estimator, str(told.flags[0]))
+    return Standing(
+        score, lower, upper, _whole(told.rank[0]), _whole(told.rank_lower[0]),
+        _whole(told.rank_upper[0]), told.n_calibrated, estimator, str(told.flags[0]),
+    )  # fmt: skip
 
 
 def _whole(number: float) -> int | None:

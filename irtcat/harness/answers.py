@@ -47,6 +47,10 @@ class Harness(Protocol):
         """What a run is frozen by: it goes on only under the same."""
         ...
 
+    def check(self, items: Mapping[str, Item]) -> None:
+        """Raise what can be told before anything is begun."""
+        ...
+
     def drive(
         self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
     ) -> list[str]:
@@ -81,6 +85,11 @@ class Calls:
         """Which function."""
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return {"harness": "function", "function": name, "threshold": self.threshold}
+
+    def check(self, items: Mapping[str, Item]) -> None:
+        """Raise where it is no function."""
+        if not callable(self.function):
+            raise argument_error("model", "a harness or a function", self.function)
 
     def drive(
         self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None

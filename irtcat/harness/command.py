@@ -72,6 +72,9 @@ class Command:
         """Which command."""
         return {"harness": "command", "command": self.command, "threshold": self.threshold}
 
+    def check(self, items: Mapping[str, Item]) -> None:
+        """Nothing can be told of a command before it is run."""
+
     def drive(
         self,
         session: Session,

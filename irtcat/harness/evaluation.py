@@ -176,12 +176,13 @@ def evaluate(
         (10, 0.7)
     """
     check_interval("interval", interval)
-    harness = model if hasattr(model, "drive") else Calls(model)  # type: ignore[arg-type]
+    harness: Any = model if hasattr(model, "drive") else Calls(model)
     rules = _default(bank) if config is None else config
     places = {item.id: item for item in read_items(bank.item_ids, _table(bank, items), task)}
     prices = read_costs(bank, costs)
     if calibration is not None:
         _check_calibration(bank, calibration)
+    harness.check(places)
     settings = {"seed": seed, "prior": prior, "subject": name, "session_id": SESSION}
     if out is None:
         session = begin(bank, rules, None, **settings)

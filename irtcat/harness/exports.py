@@ -191,7 +191,9 @@ def _run_inspect(made: Export, path: str, model: str) -> list[str]:
             continue
         chosen = f"Path({path!r}).read_text().splitlines()[{number}].split(',')"
         call = f"inspect_ai.eval({task!r}, model={model!r}, log_dir='logs', sample_id={chosen})"
-        commands.append(shlex.join(["python", "-c", f"import inspect_ai; from pathlib import Path; {call}"]))
+        commands.append(
+            shlex.join(["python", "-c", f"import inspect_ai; from pathlib import Path; {call}"])
+        )
     return commands
 
 

@@ -1,6 +1,7 @@
 """Inspect AI, driven through its early-stopping protocol: the log holds just the items run."""
 
 import copy
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,10 @@ class Adaptive:
             raise argument_error("max_samples", must, most)
         if epochs != 1:
             raise argument_error("epochs", "1: an item is asked once", epochs)
+        self.check_samples(there)
+
+    def check_samples(self, there: set[str]) -> None:
+        """Raise unless every item that has no answer yet is among the samples."""
         done = {e["item"] for e in self.session.events if e["kind"] == "answer"}
         lacking = [sample for sample, item in self._item_of.items()
                    if item not in done and sample not in there]  # fmt: skip
@@ -164,7 +169,7 @@ class Inspect:
         model: an ``inspect_ai`` model (a mock with custom outputs: ``get_model(...,
             memoize=False)``, or Inspect hands out the first one made), or its name.
         metric: the scorer whose values are the answers, or "scorer.part"; by default the first.
-        log_dir: folder of the log; by default "logs" in the run's folder.
+        log_dir: folder of the log; by default "logs" in the run's folder, or here.
         task_args: arguments of the task, where it is named.
         options: further arguments of ``inspect_ai.eval`` (temperature, retry_on_error, ...).
         threshold: scores of at least this count as right, others as wrong.
@@ -194,6 +199,10 @@ class Inspect:
                 "metric": self.metric, "task_args": arguments, "options": options,
                 "threshold": self.threshold}  # fmt: skip
 
+    def check(self, items: Mapping[str, Item]) -> None:
+        """Raise where Inspect AI is not installed."""
+        imported("inspect_ai", "Inspect AI")
+
     def drive(
         self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
     ) -> list[str]:
@@ -205,7 +214,11 @@ class Inspect:
         task = self._task(inspect_ai, holder)
         done = {e["item"] for e in session.events if e["kind"] == "answer"}
         left = [item for item in items.values() if item.id not in done]
-        settings = {"log_dir": str(self.log_dir or folder / LOGS)} if self.log_dir or folder else {}
+        where = self.log_dir if folder is None else self.log_dir or folder / LOGS
+        settings = {"log_dir": str(where)} if where else {}
+        named = {str(sample.id) for sample in task.dataset if sample.id is not None}
+        if named:
+            holder.check_samples(named)
         logs = inspect_ai.eval(
             task, model=self.model, epochs=1, sample_id=[inspect_selector(item.sample) for item in left],
             max_samples=max(len(left), 1), fail_on_error=True,
@@ -220,7 +233,7 @@ class Inspect:
             return inspect_ai.task_with(copy.copy(self.task), early_stopping=holder)
         loader = imported("inspect_ai._eval.loader", "Inspect AI")
         try:
-            found = loader.load_tasks([self.task], dict(self.task_args))
+            found = loader.load_tasks([_relative(self.task)], dict(self.task_args))
         except Exception as error:  # whatever the task's file does
             told = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise InputError(f"Inspect cannot load the task {self.task}: {told}") from error
@@ -239,3 +252,9 @@ class Inspect:
             told = " ".join(str(log.error.message if log.error else log.status).split())
             kept = f"{int(holder.session.state.n)} answers are kept; run it again to go on"
             raise InputError(f"Inspect's run failed ({told}). {kept} ({log.location}).")
+
+
+def _relative(task: str) -> str:
+    """The task's file as seen from here: Inspect looks for no others."""
+    file, at, name = task.partition("@")
+    return os.path.relpath(file) + at + name if os.path.isabs(file) else task

@@ -72,12 +72,9 @@ class LmEval:
         return {"harness": "lm-eval", "lm": name, "model_args": args, "metric": self.metric,
                 "filter": self.filter, "options": options, "threshold": self.threshold}  # fmt: skip
 
-    def drive(
-        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
-    ) -> list[str]:
-        """Run batches of documents until the session is over."""
-        if session.is_over:
-            return []
+    def check(self, items: Mapping[str, Item]) -> None:
+        """Raise where lm-eval is not installed, or an item has no task or number."""
+        imported("lm_eval", "lm-evaluation-harness")
         for item in items.values():
             if not item.task:
                 advice = "Give the task, or the imported responses as the items."
@@ -85,7 +82,14 @@ class LmEval:
                     f"lm-eval needs the task of every item. Got none for {item.id}. {advice}"
                 )
             item.index  # noqa: B018  raises where it is no number
-        running = _Running(self, folder)
+
+    def drive(
+        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
+    ) -> list[str]:
+        """Run batches of documents until the session is over."""
+        if session.is_over:
+            return []
+        running = _Running(self, folder, {item.task for item in items.values()})
         skipped = ask_until_over(session, items, running.ask, tick, self.retries, self.on_error,
                                  self.threshold)  # fmt: skip
         return [*running.notes.values(), *skipped]
@@ -94,12 +98,12 @@ class LmEval:
 class _Running:
     """A run under way: the model, the tasks' manager, and what was chosen."""
 
-    def __init__(self, harness: LmEval, folder: Path | None):
+    def __init__(self, harness: LmEval, folder: Path | None, tasks: set[str]):
         self.harness, self.folder = harness, folder
         self.notes: dict[str, str] = {}
         self.lm_eval = imported("lm_eval", "lm-evaluation-harness")
         manager = imported("lm_eval.tasks", "lm-evaluation-harness").TaskManager
-        self.tasks = manager(include_path=harness.include_path)
+        self.tasks = _manager(manager, harness.include_path, tasks)
         self.model = harness.model if not isinstance(harness.model, str) else self._made()
 
     def _made(self) -> Any:
@@ -183,6 +187,15 @@ class _Running:
             note = f"{item.task}: metric {taken} was taken (not {others})."
             self.notes[f"{item.task} metric"] = note
         return row[taken]
+
+
+def _manager(kind: Any, include_path: Any, tasks: set[str]) -> Any:
+    """What knows the tasks: lm-eval's own thousands are only looked through where one is needed."""
+    if include_path is not None:
+        own = kind(include_path=include_path, include_defaults=False)
+        if tasks <= set(own.all_tasks):
+            return own
+    return kind(include_path=include_path)
 
 
 def _first(metrics: list[str]) -> str:

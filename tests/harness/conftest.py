@@ -69,5 +69,3 @@ def quiz(tmp_path_factory):
             "    higher_is_better: true\n"
         )
     return folder
-
-

@@ -14,7 +14,7 @@ from irtcat import InputError
 from irtcat.cat import Config
 from irtcat.harness import LmEval, evaluate, export
 from irtcat.io.logs import read_logs
-from tests.harness.conftest import N, QUESTIONS, is_right
+from tests.harness.conftest import QUESTIONS, N, is_right
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of other people's packages
 
@@ -88,7 +88,7 @@ def calibrated(lm_eval, simulated, quiz, tmp_path_factory):
 
 
 def test_full_runs_are_what_the_models_answer(calibrated):
-    responses, bank = calibrated
+    responses, _ = calibrated
     assert responses.shape == (len(ABILITIES), N)
     numbers = responses.items["sample"].astype(int)
     for k, ability in enumerate(ABILITIES):
@@ -115,6 +115,7 @@ def test_reduced_run_out_and_in_again(lm_eval, simulated, calibrated, quiz, tmp_
     assert told.lower[0] <= truth <= told.upper[0]
 
 
+@pytest.mark.slow  # lm-eval's program looks through thousands of task files
 def test_the_printed_command_runs(calibrated, quiz, tmp_path):
     """lm-eval's own program, with its built-in model: exactly the documents of the subset."""
     responses, _ = calibrated
@@ -197,9 +198,7 @@ def test_several_tasks_of_one_data_set(simulated, calibrated, quiz):
     bank = irtcat.ItemBank.from_parameters(b=np.linspace(-1, 1, 12), item_ids=ids)
     model = simulated(0.0, "sim/x")
     rules = Config(criterion="sequential", max_items=3, batch=3)
-    found = evaluate(
-        bank, LmEval(model, include_path=str(quiz)), rules, items=table
-    )
+    found = evaluate(bank, LmEval(model, include_path=str(quiz)), rules, items=table)
     assert found.items.index.tolist() == ["quiz/0", "other_quiz/0", "quiz/1"]
     assert sorted(model.asked) == [0, 0, 1]
 
@@ -234,17 +233,21 @@ def test_other_data_than_the_calibrated_are_refused(simulated, calibrated, quiz,
         evaluate(bank, LmEval(model, include_path=str(tmp_path)), RULES)
 
 
+@pytest.mark.slow  # the same
+def test_an_unknown_task_is_told(simulated, calibrated):
+    with pytest.raises(InputError, match="quiz_that_is_not_there"):
+        evaluate(calibrated[1], LmEval(simulated(0.0, "x")), RULES, task="quiz_that_is_not_there")
+
+
 def test_what_cannot_be_run_is_told(simulated, calibrated, quiz):
     _, bank = calibrated
     model = simulated(0.0, "sim/x")
     for harness, must in (
         (LmEval(model, include_path=str(quiz), metric="acc"), "one of exact_match"),
-        (LmEval("no-such-kind"), "cannot make the model no-such-kind"),
+        (LmEval("no-such-kind", include_path=str(quiz)), "cannot make the model no-such-kind"),
     ):
         with pytest.raises(InputError, match=must):
             evaluate(bank, harness, RULES)
-    with pytest.raises(InputError, match="quiz_that_is_not_there"):
-        evaluate(bank, LmEval(model), RULES, task="quiz_that_is_not_there")
     with pytest.raises(InputError, match="the task of every item"):
         evaluate(irtcat.ItemBank.from_parameters(b=[0.0]), LmEval(model), Config(max_items=1))
     with pytest.raises(InputError, match="limit"):
