@@ -220,7 +220,8 @@ class Inspect:
         if named:
             holder.check_samples(named)
         logs = inspect_ai.eval(
-            task, model=self.model, epochs=1, sample_id=[inspect_selector(item.sample) for item in left],
+            task, model=self.model, epochs=1,
+            sample_id=[inspect_selector(item.sample) for item in left],
             max_samples=max(len(left), 1), fail_on_error=True,
             **{"display": "none", **settings, **self.options},
         )  # fmt: skip

@@ -272,14 +272,15 @@ def test_bad_input_is_told_before_anything_is_asked(bank, old_models, tmp_path):
 # --- commands ----------------------------------------------------------------------------------
 
 SCRIPT = """
-import json, os, sys, time
-sys.path.insert(0, {root!r})
-from tests.harness.conftest import is_right
+import hashlib, json, math, sys, time
 log = open({log!r}, "a")
 for line in sys.stdin:
     item = json.loads(line)
     print(item["item"], file=log, flush=True)
-    right = is_right(0.6, int(item["sample"]), "new")
+    number = int(item["sample"])
+    digest = hashlib.sha256(f"new {{number}}".encode()).digest()  # as is_right of the model "new"
+    uniform = int.from_bytes(digest[:8], "big") / 2**64
+    right = uniform < 1 / (1 + math.exp(-1.7 * ({ability} + 2 - 4 * number / {last})))
     print(json.dumps({{"item": item["item"], "answer": int(right)}}), flush=True)
     time.sleep({pause})
 """
@@ -287,9 +288,8 @@ for line in sys.stdin:
 
 def script(folder, pause=0.0):
     """A command that writes down what it is asked, and the file it writes to."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     log, path = folder / "asked.txt", folder / "answer.py"
-    path.write_text(SCRIPT.format(root=root, log=str(log), pause=pause))
+    path.write_text(SCRIPT.format(ability=ABILITY, last=N - 1, log=str(log), pause=pause))
     return shlex.join([sys.executable, str(path)]), log
 
 
