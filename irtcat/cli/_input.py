@@ -1,11 +1,14 @@
 """The arguments that commands share, and reading what they name."""
 
+import warnings
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+
+from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,7 +17,9 @@ if TYPE_CHECKING:
 
 DATASET = "dataset:"
 
-RESPONSES_HELP = "Response file (CSV, TSV, npz, Parquet or py-irt JSONL) or dataset:NAME."
+RESPONSES_HELP = (
+    "Response file (CSV, TSV, npz, Parquet, py-irt JSONL), logs (see import) or dataset:NAME."
+)
 MODELS_HELP = (
     "rasch, 1pl, 2pl, 3pl, 4pl, feasibility, graded, gpcm, pcm, rsm, nominal, binomial or beta."
 )
@@ -73,14 +78,18 @@ def read(source: str, how: Reading) -> "Responses":
     if source.startswith(DATASET):
         found = datasets.load(source.removeprefix(DATASET))
     else:
-        found = irtcat.read_responses(
-            source,
-            how.format,
-            subject=how.subject,
-            item=how.item,
-            response=how.response,
-            duplicates=how.duplicates,
-        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", UserWarning)
+            found = irtcat.read_responses(
+                source,
+                how.format,
+                subject=how.subject,
+                item=how.item,
+                response=how.response,
+                duplicates=how.duplicates,
+            )
+        for each in told:
+            warn(str(each.message))
     return found if how.trials is None else found.with_trials(how.trials)
 
 

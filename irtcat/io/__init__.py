@@ -146,7 +146,7 @@ def _existing(path: str | os.PathLike[str]) -> Path:
 def _is_log(path: Path) -> bool:
     """Whether this is a log of a harness, or a folder, which can only be one of logs."""
     try:
-        return path.is_dir() or log_format(path) in LOG_FORMATS
+        return path.is_dir() or log_format(path) in (*LOG_FORMATS, "results")
     except OSError as error:
         raise InputError(f"{path}: cannot be opened ({error.strerror}).") from None
 

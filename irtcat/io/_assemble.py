@@ -62,6 +62,16 @@ class Wanted:
     filter: Wish = None
     scorer: Wish = None
 
+    def check(self, tasks: Iterable[str]) -> None:
+        """Refuse a mapping that names a task which is not there."""
+        known = set(tasks)
+        for what in ("metric", "filter", "scorer"):
+            wish = getattr(self, what)
+            for task in wish if isinstance(wish, Mapping) else ():
+                if task not in known:
+                    must = f"a mapping of tasks in the logs ({shorten(sorted(known))}) to names"
+                    raise argument_error(what, must, task)
+
     def names(self, what: str, task: str) -> tuple[str, ...]:
         """The names asked for in this task; none where the caller left it open."""
         wish = getattr(self, what)
@@ -96,6 +106,7 @@ def choose_columns(runs: list[Run], wanted: Wanted) -> tuple[dict[str, Column], 
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(group_name(run), []).append(run)
+    wanted.check(run.task for run in runs)
     for name, group in groups.items():
         counts: dict[Column, int] = {}
         for run in group:
@@ -135,7 +146,9 @@ def _choose(group: list[Run], counts: dict[Column, int], wanted: Wanted) -> Colu
         found = next((name for name in names if name in there), None)
         if found is None:
             must = f"The `{kind}` argument must be in the logs of task {task}"
-            raise InputError(f"{must}, which have {_list(counts, format)}. Got {shorten(names)}.")
+            advice = "Name one for each task, or several in order of preference."
+            have = f"{must}, which have {_list(counts, format)}. Got {shorten(names)}."
+            raise InputError(f"{have} {advice}")
         left = [column for column in left if column[place] == found]
     lower = set().union(*(run.lower_is_better for run in group))
     good = [column for column in left if column[1] not in lower]
@@ -182,8 +195,11 @@ def _subjects(used: list[tuple[Run, Answers]], how: str) -> dict[str, list[tuple
     for model, pairs in by_model.items():
         pairs.sort(key=lambda pair: (pair[0].date, pair[0].file))
         tasks = [group_name(run) for run, _ in pairs]
-        several = len(set(tasks)) < len(tasks)
-        if not several or (how != "separate" and not any(run.nameless for run, _ in pairs)):
+        nameless = any(run.nameless for run, _ in pairs)
+        several = nameless and len({run.session for run, _ in pairs}) > 1
+        if how == "separate":
+            several = several or len(set(tasks)) < len(tasks)
+        if not several:
             out[model] = pairs
             continue
         names: dict[str, str] = {}
@@ -211,7 +227,7 @@ def _same_documents(items: Items) -> tuple[np.ndarray, int]:
             numbers.setdefault((about.task, about.sample), []).append(place)
     where = np.arange(len(items.all))
     for place, about in enumerate(items.all):
-        found = numbers.get((about.task, about.key), [])
+        found = numbers.get((about.task, about.sample or ""), [])
         if about.format == "lm-eval" and not about.hash and len(found) == 1:
             where[place] = found[0]
     return where, int((where != np.arange(len(where))).sum())
@@ -241,7 +257,8 @@ def assemble(
     place[columns] = np.arange(len(columns))
     k, n = _fill(subjects, place[where], how, len(columns))
     ids = _item_ids([items.all[c] for c in columns], notes)
-    responses = _responses(k, n, list(subjects), ids, notes, {
+    whole = all(_is_whole(answers.values) for _, answers in used)
+    responses = _responses(k, n, whole, list(subjects), ids, notes, {
         "subjects": _about_subjects(subjects),
         "items": _about_items([items.all[c] for c in columns], ids),
     })  # fmt: skip
@@ -295,6 +312,7 @@ def _fill(
 def _responses(
     sums: np.ndarray,
     n: np.ndarray | None,
+    whole: bool,
     subject_ids: list[str],
     item_ids: list[str],
     notes: list[str],
@@ -302,7 +320,6 @@ def _responses(
 ) -> Responses:
     """Right/wrong where all scores are, shares of trials where they count, else fractions."""
     ids: dict[str, Any] = {"subject_ids": subject_ids, "item_ids": item_ids, **tables}
-    whole = _is_whole(sums)
     if n is None and whole:
         values = np.where(np.isnan(sums), -1, sums).astype(np.int8)
         return Responses.from_array(values, codes=(0, 1), **ids)
@@ -317,8 +334,9 @@ def _responses(
     return Responses.from_array(np.clip(sums, 0, 1), **ids)
 
 
-def _is_whole(sums: np.ndarray) -> bool:
-    return all(bool((np.isnan(row) | (row == np.rint(row))).all()) for row in sums)
+def _is_whole(values: np.ndarray) -> bool:
+    """Whether each score is 0, 1 or missing."""
+    return bool((np.isnan(values) | (values == 0) | (values == 1)).all())
 
 
 def _item_ids(abouts: list[Any], notes: list[str]) -> list[str]:

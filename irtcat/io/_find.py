@@ -52,6 +52,9 @@ def find_logs(root: Path, format: str) -> tuple[list[Found], list[Skipped], int]
             skipped.append(Skipped(str(path), f"{path}: {kind}."))
         else:
             others += 1
+    if results and root.is_file():
+        advice = "a results file of lm-eval holds totals only. Give the folder with its samples"
+        return [], [Skipped(str(root), f"{root}: {advice}.")], 0
     stamps = {(f.path.parent, split_name(f.path)[1]) for f in found if f.kind == "lm-eval"}
     for path in results:
         match = RESULTS.fullmatch(path.name)

@@ -119,8 +119,8 @@ class Items:
             known.sample, known.trust = about.sample, about.trust
         if known.text is None:
             known.text, known.target = about.text, about.target
-        elif about.text is not None and about.text != known.text:
-            known.differs = True
+        elif about.text is not None and about.text != known.text and not known.hash:
+            known.differs = True  # equal hashes are of equal documents, however they are shown
         return where
 
 
@@ -196,7 +196,8 @@ def read_whole(path: Path) -> bytes:
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise InputError(f"{path}: expected at most {MOST_BYTES // 2**20} MB of JSON.")
+        advice = "Inspect's large logs can be read as .eval: inspect log convert"
+        raise InputError(f"{path}: expected at most {MOST_BYTES // 2**20} MB of JSON. {advice}.")
     return data
 
 
@@ -207,7 +208,8 @@ def parse_json(data: bytes, place: str) -> Any:
         InputError: naming the place, and within it the line where there is more than one.
     """
     try:
-        return json.loads(data.decode("utf-8-sig"))
+        document = json.loads(data.decode("utf-8-sig"))
+        return _scrub(document) if b"\\ud" in data.lower() else document
     except UnicodeDecodeError:
         raise InputError(f"{place}: expected UTF-8 text.") from None
     except json.JSONDecodeError as error:
@@ -215,6 +217,17 @@ def parse_json(data: bytes, place: str) -> Any:
         raise InputError(f"{where}: expected JSON. Got something else ({error.msg}).") from None
     except (ValueError, RecursionError):
         raise InputError(f"{place}: expected JSON of usual numbers and depth.") from None
+
+
+def _scrub(value: Any) -> Any:
+    """The document with "?" for halves of characters, which cut-off model output can end in."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_scrub(each) for each in value]
+    if isinstance(value, dict):
+        return {_scrub(name): _scrub(each) for name, each in value.items()}
+    return value
 
 
 def as_object(value: Any, place: str, what: str) -> dict[str, Any]:

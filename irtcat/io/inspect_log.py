@@ -110,7 +110,8 @@ def _settings(header: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     )
     plan = header.get("plan")
     steps = plan.get("steps") if isinstance(plan, dict) else None
-    steps = [each.get("solver") for each in steps or [] if isinstance(each, dict)]
+    steps = steps if isinstance(steps, list) else []
+    steps = [each.get("solver") for each in steps if isinstance(each, dict)]
     pairs = [(n, about.get(n)) for n in ("task_version", "task_args", "model_args")]
     pairs += [("generate_config", about.get("model_generate_config"))]
     pairs += [(name, config.get(name)) for name in ("limit", "epochs", "epochs_reducer")]

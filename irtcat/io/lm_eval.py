@@ -184,7 +184,7 @@ def _line(record: dict[str, Any], number: int, place: str) -> _Line:
 def document_hash(doc: dict[str, Any]) -> str:
     """The hash of a document, as lm-eval computes it."""
     text = json.dumps(doc, indent=2, ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _scores(record: dict[str, Any], place: str) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def _keys_of(lines: list[_Line]) -> tuple[list[str], int]:
     for digest, number in documents:
         turn[digest] = turn.get(digest, 0) + 1
         again = f"#{turn[digest]}" if turn[digest] > 1 else ""
-        names[digest, number] = f"{digest[:16]}{again}" if digest else str(number)
+        names[digest, number] = f"{digest[:16]}{again}" if digest else f"doc{number}"
     return [names[ln.hash, -1 if ln.doc_id is None else ln.doc_id] for ln in lines], trust
 
 

@@ -337,6 +337,44 @@ def test_describe_tells_responses_from_a_bank(bank_file):
     assert document["provenance"]["method"] == "em"
 
 
+def test_import_writes_responses_and_report():
+    write_logs()
+    Path("logs", "c.pkl").write_bytes(b"")
+    result = run("import", "logs", "-o", "r.npz", "--report", "report.csv", "--metric", "f1,acc")
+    assert result.exit_code == 0
+    assert "pickles run code" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "2 subjects x 4 items" in result.stdout
+    assert "Note: 2 samples files have no results file" in result.stdout
+    read = irtcat.io.read_logs("logs", metric="acc")
+    saved = irtcat.read_responses("r.npz")
+    np.testing.assert_array_equal(saved.values, read.responses.values)
+    table = pd.read_csv("report.csv")
+    assert table["mean"].tolist()[:2] == [1.0, 0.5]
+    assert table["skipped"].notna().tolist() == [False, False, True]
+
+
+def test_logs_are_read_by_every_command():
+    write_logs()
+    Path("logs", "c.pkl").write_bytes(b"")
+    result = run("describe", "logs")
+    assert result.exit_code == 0
+    assert "2 subjects x 4 items" in result.stdout
+    assert result.stderr.startswith("Warning: logs: 1 log files were skipped")
+    assert result.stderr.count("\n") == 1
+
+
+def test_import_json():
+    write_logs()
+    found = json.loads(run_ok("import", "logs", "--tasks", "quiz", "--json"))
+    assert (found["n_subjects"], found["n_items"], found["kind"]) == (2, 4, "right/wrong")
+    assert [run["model"] for run in found["runs"]] == ["a", "b"]
+    assert found["choices"][0]["taken"] == "acc"
+    assert found["out"] is None
+    assert run("import", "logs", "--runs", "first").exit_code == 2
+    assert run("import", "logs", "--incomplete", "all").exit_code == 2
+
+
 def test_demo(monkeypatch):
     small_demo(monkeypatch)
     document = run_json("demo", "--out", "d", "--seeds", 1)
@@ -548,6 +586,12 @@ BAD_INPUT = [
     ("describe cut.npz", "cut.npz"),
     ("describe nowhere", "nowhere"),
     ("demo --out text.csv", "text.csv"),
+    ("import folder", "folder: expected logs"),
+    ("import nowhere", "nowhere"),
+    ("import text.csv --out responses.npz", "text.csv"),
+    ("import folder --out responses.csv", ".npz"),
+    ("import folder --out missing/responses.npz", "missing"),
+    ("import folder --report missing/report.csv", "missing"),
 ]
 
 

@@ -136,6 +136,7 @@ HARMLESS_LM_EVAL = [
     ("no number", line(3, "doc_id")),
     ("odd arguments", line(3, "arguments", value=7)),
     ("odd target", line(3, "target", value={"a": [1]})),
+    ("half a character", line(1, "target", value="\ud800")),
     ("no target", line(3, "target")),
     ("blank lines", lambda data: data.replace(b"\n", b"\n\n")),
     ("windows lines", lambda data: data.replace(b"\n", b"\r\n")),
@@ -212,6 +213,8 @@ INSPECT = [
 HARMLESS_INSPECT = [
     ("no config", whole("eval", "config", value=None)),
     ("plan is a list", whole("plan", value=[1])),
+    ("steps is a number", whole("plan", value={"steps": 1})),
+    ("half a character", whole("eval", "model", value="\ud800m")),
     ("packages is text", whole("eval", "packages", value="x")),
     ("odd date", whole("eval", "created", value=12)),
     ("input is a list", whole("samples", 2, "input", value=[{"content": "a"}, 3])),

@@ -112,7 +112,7 @@ def test_without_documents_the_numbers_lead_to_the_same_items(real, tmp_path):
     old = without(lines, "doc_hash", "doc")
     write_run(tmp_path / "old", old, {**results, "model_name": "org/old"})
     alone = read_logs(tmp_path)
-    assert alone.responses.item_ids.tolist()[:2] == ["tiny_mc/0", "tiny_mc/1"]
+    assert alone.responses.item_ids.tolist()[:2] == ["tiny_mc/doc0", "tiny_mc/doc1"]
     write_run(tmp_path / "new", lines, {**results, "model_name": "org/new"})
     read = read_logs(tmp_path)
     assert read.responses.shape == (2, 60)
@@ -155,6 +155,15 @@ def test_models_without_a_name_are_kept_apart(real, tmp_path):
         assert read.responses.n_subjects == 2
         np.testing.assert_array_equal(read.responses.values[0], 1 - read.responses.values[1])
         assert any("made up the model name 'y0cq65zt'" in note for note in read.report.notes)
+
+
+def test_models_without_a_name_on_different_tasks_are_kept_apart(real, tmp_path):
+    for task, stamp in (("tiny_mc", STAMP), ("tiny_gen", "2026-11-22T00-00-00.5")):
+        document = {**real[1], "model_name": "y0cq65zt", "date": len(task) * 1e8}
+        write_run(tmp_path / "y0cq65zt", real[0][task], document, task, stamp)
+    read = read_logs(tmp_path).responses
+    assert read.n_subjects == 2
+    assert read.n_missing == 120
 
 
 def test_the_name_is_that_of_the_results_file(real, tmp_path):
@@ -364,6 +373,22 @@ def test_partial_credit_of_another_value_is_noted(tmp_path):
     read = read_logs(write_json(tmp_path, inspect_log(samples, total=0.5)))
     assert read.responses.to_numpy()[0].tolist() == [0.5, 1]
     assert any("in a way of its own" in note for note in read.report.notes)
+
+
+def test_partial_credit_that_adds_up_is_no_right_answer(tmp_path):
+    samples = [sample("a", "P", 1), sample("a", "P", 2), sample("b", "C", 1), sample("b", "C", 2)]
+    found = read_logs(write_json(tmp_path, inspect_log(samples, total=0.75))).responses
+    assert found.trials is None
+    assert found.to_numpy()[0].tolist() == [0.5, 1]
+
+
+def test_numbers_of_different_harnesses_are_not_the_same_items(real, tmp_path):
+    """Inspect counts from 1, lm-eval from 0."""
+    log = inspect_log([sample(1, "C"), sample(2, "I")])
+    log["eval"] = {**log["eval"], "task": "tiny_mc"}
+    write_json(tmp_path, log)
+    write_run(tmp_path / "m", without(real[0]["tiny_mc"][:3], "doc", "doc_hash"))
+    assert read_logs(tmp_path).responses.n_items == 5
 
 
 def test_a_sample_that_was_tried_again_counts_once(tmp_path):

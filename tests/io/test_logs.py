@@ -1,6 +1,5 @@
 """Real logs give the matrix that the harness's own totals imply, whatever the format."""
 
-import importlib.util
 import json
 import sys
 import zipfile
@@ -15,10 +14,19 @@ from irtcat._checks import InputError
 from irtcat.io import read_logs, read_responses
 from irtcat.io.inspect_log import ZSTD
 
-needs_zstd = pytest.mark.skipif(
-    not hasattr(zipfile, "ZIP_ZSTANDARD") and not importlib.util.find_spec("backports.zstd"),
-    reason="needs the extra irtcat[inspect]",
-)
+
+def has_zstd():
+    """Whether .eval logs can be read here."""
+    if hasattr(zipfile, "ZIP_ZSTANDARD"):
+        return True
+    try:
+        import backports.zstd
+    except ImportError:
+        return False
+    return bool(backports.zstd)
+
+
+needs_zstd = pytest.mark.skipif(not has_zstd(), reason="needs the extra irtcat[inspect]")
 
 
 def lm_eval_totals(folder):
@@ -240,6 +248,7 @@ def test_wrong_wishes_are_sentences(logs):
         ({"runs": "first"}, "`runs` argument must be one of latest, mean, separate"),
         ({"incomplete": "x"}, "`incomplete` argument"),
         ({"tasks": []}, "`tasks` argument must be names of tasks"),
+        ({"metric": {"tiny": "acc"}}, r"`metric` argument must be a mapping of tasks in the logs"),
         ({"metric": [3]}, "`metric` argument must be a name"),
         ({"format": "pyirt"}, "`format` argument"),
     ):
@@ -248,6 +257,13 @@ def test_wrong_wishes_are_sentences(logs):
     with pytest.raises(InputError, match="`path` argument must be a log file or a folder"):
         read_logs("nowhere")
     assert read_logs(folder, metric=["f1", "acc", "exact_match"]).responses.n_items == 120
+
+
+def test_a_results_file_alone_is_a_sentence(logs):
+    file = next((logs / "lm_eval").rglob("results_*.json"))
+    for read in (read_logs, read_responses):
+        with pytest.raises(InputError, match=r"holds totals only\. Give the folder"):
+            read(file)
 
 
 def test_progress_and_order(logs):
