@@ -99,7 +99,10 @@ def command(
     seed: arguments.Seed = 0,
     as_json: arguments.Json = False,
 ) -> None:
-    """Evaluate a live model adaptively; an interrupted run goes on where it was left."""
+    """Evaluate a live model adaptively.
+
+    A run that was interrupted goes on where it was left when the same command is given again.
+    """
     import irtcat
     from irtcat.harness import HARNESSES, evaluate
 

@@ -41,7 +41,10 @@ def command(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
     as_json: arguments.Json = False,
 ) -> None:
-    """Write the items of a subset for a harness, and print the command that runs just them."""
+    """Write a subset for a harness to run.
+
+    The command that runs just these items is printed.
+    """
     from irtcat._files import check_target
     from irtcat.harness import EXPORTS, export
 

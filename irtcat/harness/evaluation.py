@@ -1,5 +1,6 @@
 """Adaptive evaluation of a live model, from the first item to its place among the others."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ class Evaluation:
         model: the model's name.
         theta: its ability on the bank's scale; of several abilities a tuple.
         se: the standard error.
-        score: predicted score on the full benchmark, 0 to 1.
+        score: predicted score on the full benchmark, 0 to 1; NaN where every item was skipped.
         lower: lower end of its interval.
         upper: upper end.
         interval: probability of the interval.
@@ -90,7 +91,8 @@ class Evaluation:
         name = self.model or "The model"
         out = [f"{name}: ability {ability} after {share}; ended by: {self.reason}."]
         ends = f"{self.interval:.0%} interval {self.lower:.3f} to {self.upper:.3f}"
-        out.append(f"Predicted full score {self.score:.3f} ({ends}), by {self.estimator}.")
+        score = f"{self.score:.3f}" if math.isfinite(self.score) else "unknown"
+        out.append(f"Predicted full score {score} ({ends}), by {self.estimator}.")
         if self.rank is not None:
             ends = f"{self.interval:.0%} interval {self.rank_lower} to {self.rank_upper}"
             out.append(f"Rank {self.rank} of {self.n_calibrated + 1} ({ends}).")
@@ -104,13 +106,20 @@ class Evaluation:
         """Everything but the table of items, in types that JSON knows."""
         names = [name for name in self.__dataclass_fields__ if name != "items"]
         out = {name: getattr(self, name) for name in names}
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in out.items()}
+        return {name: _plain(value) for name, value in out.items()}
 
     def to_frame(self) -> pd.DataFrame:
         """One row with the figures."""
         row = {name: v for name, v in self.to_json().items() if name not in ("model", "notes")}
         index = pd.Index([self.model], dtype=object, name="subject")
         return pd.DataFrame([row], index=index)
+
+
+def _plain(value: Any) -> Any:
+    """A figure for JSON: None where it is not finite."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _each(value: Any) -> tuple[float, ...]:
@@ -240,9 +249,16 @@ def _evaluation(
         n_items=int(known["n_items"]), n_bank=session.bank.n_items, reason=session.reason,
         seconds=float(table["seconds"].sum()), cost=cost, full_cost=full_cost, lz_star=lz_star,
         unlike=unlike(found, p, lz_star),
-        notes=tuple([*notes, *([f"Predicted score: {found.flags}."] if found.flags else [])]),
+        notes=(*notes, *_remarks(found.flags)),
         items=table,
     )  # fmt: skip
+
+
+def _remarks(flags: str) -> list[str]:
+    """What the score's estimator says, but for what is meant (items not run) or said already."""
+    own = [part for part in flags.split("; ") if part]
+    own = [p for p in own if not p.endswith("responses missing") and "unlike" not in p]
+    return [f"Predicted score: {part}." for part in own]
 
 
 def _write(made: Evaluation, folder: Path) -> None:

@@ -219,6 +219,31 @@ def test_retries_and_skips(bank):
     assert "was skipped" in found.notes[0]
 
 
+def test_all_items_skipped(bank, old_models, tmp_path):
+    found = evaluate(
+        bank, lambda items: [(item.id, None) for item in items], RULES, calibration=old_models,
+        out=tmp_path / "run",
+    )  # fmt: skip
+    assert np.isnan(found.score)
+    assert found.rank is None
+    assert found.lz_star is None
+    assert "Predicted full score unknown" in str(found)
+    assert "no responses" in str(found)
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["score"] is None
+
+
+def test_graded_items():
+    """What is given in the codes of the bank."""
+    steps = [[-1, 0, 1], [-0.5, 0.5, 1.5], [-2, 0, 2], [0, 1, 2]]
+    bank = irtcat.ItemBank.from_thresholds(a=[1.0, 1.5, 1.2, 0.8], b=steps)
+    old = bank.simulate(np.linspace(-2, 2, 30), seed=1)
+    found = evaluate(bank, lambda items: 2, Config(max_items=3), calibration=old)
+    assert found.items["answer"].tolist() == [2, 2, 2]
+    assert found.notes == ()
+    with pytest.raises(InputError, match="whole number from 0 to 3"):
+        evaluate(bank, lambda items: 4, Config(max_items=3))
+
+
 @pytest.mark.parametrize(
     ("value", "must"),
     [
