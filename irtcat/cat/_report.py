@@ -310,13 +310,16 @@ class Report:
         t, log_p = np.asarray(pool.score_weights), np.asarray(pool.log_p)
         spread = t[:, None] * np.sqrt(np.asarray(pool.variance))
         log_post = np.asarray(pool.log_weights) + self._log_prior(np.asarray(pool.nodes))
+        known = log_post.copy()
         free = np.tile(t > 0, (len(self), 1))
         out = np.full(free.shape, np.nan)
         for k in range(self.items.shape[1]):
+            if k % self.config.batch == 0:  # the items of a batch are drawn under one belief
+                known = log_post.copy()
             rows = np.flatnonzero(self.items[:, k] >= 0)
             item, answer = self.items[rows, k], self.answers[rows, k]
             if draws(self.config, k) and k >= len(self.config.first):
-                weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))
+                weight = np.exp(known[rows] - known[rows].max(axis=1, keepdims=True))
                 weight /= weight.sum(axis=1, keepdims=True)
                 own = np.where(free[rows], weight @ spread.T, 0)
                 out[rows, item] = with_floor(own, free[rows])[np.arange(len(rows)), item]

@@ -10,12 +10,12 @@ from irtcat.cat.config import Config
 from irtcat.cat.session import Session
 from irtcat.cat.store import Store
 
-__all__ = ["run", "run_async"]
+__all__ = ["begin", "run", "run_async"]
 
 Answer = Callable[[Any], Any]
 
 
-def _begin(bank: ItemBank, config: Config, store: Store | None, **settings: Any) -> Session:
+def begin(bank: ItemBank, config: Config, store: Store | None, **settings: Any) -> Session:
     """A new session, or one of the store that is to go on."""
     if store is None:
         settings["seed"] = settings.get("seed") or 0
@@ -85,7 +85,7 @@ def run(
     """
     if inspect.iscoroutinefunction(answer):
         raise argument_error("answer", "a plain function (run_async takes async ones)", answer)
-    session = _begin(
+    session = begin(
         bank, config, store, session_id=session_id, seed=seed, prior=prior, subject=subject
     )
     while not session.is_over:
@@ -112,7 +112,7 @@ async def run_async(
         The session, over.
     """
     store = settings.pop("store", None)
-    session = _begin(bank, config, store, **settings)
+    session = begin(bank, config, store, **settings)
     while not session.is_over:
         question = _question(session)
         _take(session, question, await answer(question))

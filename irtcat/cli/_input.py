@@ -200,6 +200,18 @@ def read_subset(path: str) -> "Subset":
     return irtcat.Subset(item_ids, *columns, strategy, seed, again)
 
 
+def item_places(responses: str | None, bank: str | None, items: Path | None) -> Any:
+    """Where items are found in a harness: of a CSV table, responses or a bank; the first given."""
+    import irtcat
+
+    if items is not None:
+        frame = read_table(items, "items")
+        return frame.set_index(frame.columns[0])
+    if responses is not None:
+        return read(responses, Reading(None, "subject", "item", "response", "refuse"))
+    return None if bank is None else irtcat.ItemBank.load(bank)
+
+
 def _seed(path: str, value: Any) -> int:
     """The seed in a table of chosen items."""
     from irtcat._checks import InputError

@@ -1,0 +1,77 @@
+"""The folder of a run: its sessions, what it is frozen by, and its results."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from irtcat._checks import InputError
+from irtcat._files import replacing
+
+__all__ = ["ITEMS", "RESULT", "RUN", "STORE", "check_same", "locked", "write_json"]
+
+RUN, STORE, RESULT, ITEMS = "run.json", "sessions.db", "result.json", "items.csv"
+FORMAT, VERSION = "irtcat-evaluation", 1
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep the folder for this process: two runs at once would pay twice.
+
+    Raises:
+        InputError: where another process has it, or it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("ab")
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror or error}).") from None
+    with file:
+        _lock(file, folder)
+        yield
+
+
+def _lock(file: IO[bytes], folder: Path) -> None:
+    """A lock that the system takes off when the process ends, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks here
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(f"{folder}: another process is running in it. Wait for it.") from None
+
+
+def check_same(folder: Path, frozen: Mapping[str, Any]) -> None:
+    """Write down what the run is frozen by; where one has begun, it must be this one.
+
+    Raises:
+        InputError: naming what is different.
+    """
+    path = folder / RUN
+    wanted = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **frozen}))
+    if not path.exists():
+        if (folder / STORE).exists():
+            raise InputError(f"{folder}: there are sessions, but no {RUN}. Give another folder.")
+        write_json(path, wanted)
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{path}: not the settings of a run. Give another folder.")
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            got = f"{name} {wanted.get(name)!r}, begun with {found.get(name)!r}"
+            advice = "Give another folder, or the settings it was begun with."
+            raise InputError(f"{folder}: holds another run. Got {got}. {advice}")
+
+
+def write_json(path: str | os.PathLike[str], document: Any) -> None:
+    """A document in a file, whole or not at all; what is not finite is null."""
+    with replacing(path) as file:
+        file.write((json.dumps(document, indent=1, allow_nan=False) + "\n").encode("utf-8"))

@@ -1,0 +1,219 @@
+"""Answers: what whoever answers gives, and the loop that asks until the session is over.
+
+Every answer is in the session, and with a store on disk, before the next is looked at: an
+interrupted run goes on where it was left, and asks for no answer twice.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
+from irtcat.cat import Session
+from irtcat.harness._items import Item
+from irtcat.io.inspect_log import LETTERS
+
+__all__ = ["Answer", "Asked", "Calls", "Harness", "as_code", "ask_until_over"]
+
+ON_ERROR = ("stop", "skip")
+
+
+class Answer(NamedTuple):
+    """An answer as it came.
+
+    Attributes:
+        item: the item's id.
+        value: 0 or 1, a category, a score; None where the item is skipped.
+        seconds: time taken.
+    """
+
+    item: str
+    value: Any
+    seconds: float = 0.0
+
+
+Asked = Callable[[list[Item]], Iterable[Answer]]
+"""A function of the items asked that gives their answers, in any order."""
+
+Tick = Callable[[int, int | None, str], None]
+
+
+class Harness(Protocol):
+    """Whatever can run items of a live model."""
+
+    def about(self) -> dict[str, Any]:
+        """What a run is frozen by: it goes on only under the same."""
+        ...
+
+    def check(self, items: Mapping[str, Item]) -> None:
+        """Raise what can be told before anything is begun."""
+        ...
+
+    def drive(
+        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
+    ) -> list[str]:
+        """Ask until the session is over; sentences on what was taken where there was a choice."""
+        ...
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A Python function as a harness.
+
+    Attributes:
+        function: takes a list of `Item` and gives their answers, at once or (a generator) one by
+            one: pairs (item id, answer) with the seconds taken as an optional third, a mapping
+            from id to answer, or for a single item its answer alone.
+        retries: how many times what is not answered is asked again after an exception.
+        on_error: then "stop" (the run can go on later) or "skip" the items.
+        threshold: scores of at least this count as right, others as wrong.
+    """
+
+    function: Callable[[list[Item]], Any] = field(repr=False)
+    retries: int = 0
+    on_error: str = "stop"
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        check_count("retries", self.retries, 0)
+        check_choice("on_error", self.on_error, ON_ERROR)
+
+    def about(self) -> dict[str, Any]:
+        """Which function."""
+        name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        return {"harness": "function", "function": name, "threshold": self.threshold}
+
+    def check(self, items: Mapping[str, Item]) -> None:
+        """Raise where it is no function."""
+        if not callable(self.function):
+            raise argument_error("model", "a harness or a function", self.function)
+
+    def drive(
+        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
+    ) -> list[str]:
+        """Ask the function until the session is over."""
+        return ask_until_over(session, items, self._ask, tick, self.retries, self.on_error,
+                              self.threshold)  # fmt: skip
+
+    def _ask(self, items: list[Item]) -> Iterable[Answer]:
+        given = self.function(items)
+        if isinstance(given, Mapping):
+            given = given.items()
+        elif len(items) == 1 and (given is None or isinstance(given, (bool, int, float, str))):
+            given = [(items[0].id, given)]
+        if not isinstance(given, Iterable) or isinstance(given, str):
+            raise argument_error("answer", "pairs of an item's id and its answer", given)
+        for pair in given:
+            if not isinstance(pair, (tuple, list)) or len(pair) not in (2, 3):
+                raise argument_error("answer", "pairs of an item's id and its answer", pair)
+            yield Answer(*pair)
+
+
+def as_code(session: Session, answer: Answer, threshold: float | None = None) -> int | None:
+    """An answer in the codes of the session's bank.
+
+    Args:
+        session: the session.
+        answer: 0/1, true/false, a whole number, a score, or one of Inspect's letters.
+        threshold: scores of at least this are 1, others 0; by default a score that is no code is
+            refused.
+
+    Raises:
+        InputError: for an answer that the item cannot have.
+
+    Example:
+        >>> from irtcat import ItemBank
+        >>> from irtcat.cat import Config
+        >>> session = Session.begin(ItemBank.from_parameters(b=[0.0]), Config(max_items=1))
+        >>> [as_code(session, Answer("i1", v), 0.5) for v in ("C", False, 0.7, None)]
+        [1, 0, 1, None]
+    """
+    value = answer.value
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = LETTERS.get(value, value)
+    try:
+        number = float(value) if not isinstance(value, str) else float(value.strip())
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not math.isfinite(number):
+        raise argument_error("answer", f"a number for {answer.item}", shorten(value))
+    if threshold is not None:
+        return int(number >= threshold)
+    if number != int(number):
+        advice = "Give a threshold from which a score counts as right."
+        raise argument_error("answer", f"a category of {answer.item}", number, advice)
+    return int(number)
+
+
+def ask_until_over(
+    session: Session,
+    items: Mapping[str, Item],
+    ask: Asked,
+    tick: Tick | None = None,
+    retries: int = 0,
+    on_error: str = "stop",
+    threshold: float | None = None,
+) -> list[str]:
+    """Ask a function for answers until the session is over.
+
+    Args:
+        session: the session; it may have begun.
+        items: the items of its bank by id.
+        ask: the function; it is given what is asked and has no answer yet.
+        tick: called with the number of answers, the most there can be, and a text.
+        retries: how many times in a row the function may fail (raise an exception, or leave items
+            out) before "stop" or "skip".
+        on_error: "stop" raises, "skip" leaves the items out of the test.
+        threshold: as for `as_code`.
+
+    Returns:
+        A sentence for every item that was skipped.
+
+    Raises:
+        InputError: for an item that was not asked, an answer it cannot have, or a failure.
+    """
+    notes: list[str] = []
+    failed = 0
+    while not session.is_over:
+        asked = session.asked
+        try:
+            for answer in ask([items[each] for each in asked]):
+                take(session, answer, threshold)
+                failed = 0
+                if tick is not None:
+                    tick(int(session.state.n), session.config.max_items, "answers")
+            missing = [each for each in asked if each in session.asked]
+            if not missing or session.is_over:
+                continue
+            raise argument_error(
+                "answer", "an answer to every item asked", f"none for {missing[0]}"
+            )
+        except Exception as error:
+            if failed < retries:
+                failed += 1
+                continue
+            left = [each for each in asked if each in session.asked]
+            if on_error != "skip" or not left:
+                raise _told(error) from error
+            failed = 0
+            for each in left:
+                session.answer(each, None)
+                notes.append(f"{each} was skipped: {_told(error)}")
+    return notes
+
+
+def take(session: Session, answer: Answer, threshold: float | None = None) -> None:
+    """Take an answer into the session."""
+    session.answer(str(answer.item), as_code(session, answer, threshold), float(answer.seconds))
+
+
+def _told(error: Exception) -> InputError:
+    """The error as a sentence that says that nothing is lost."""
+    if isinstance(error, InputError):
+        return error
+    return InputError(f"No answer came: {type(error).__name__}: {error}.")

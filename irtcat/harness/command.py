@@ -1,0 +1,207 @@
+"""A shell command that answers: items on its stdin as JSON lines, answers on its stdout."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from irtcat._checks import InputError, check_choice, check_count, check_positive, shorten
+from irtcat.cat import Session
+from irtcat.harness._items import Item
+from irtcat.harness.answers import ON_ERROR, Answer, Tick, ask_until_over
+
+__all__ = ["Command"]
+
+TOLD = 400
+"""Characters of a command's stderr that are shown where it fails."""
+
+
+@dataclass(frozen=True)
+class Command:
+    r"""A shell command as a harness; it is run once for every batch.
+
+    On its stdin stands a JSON object a line: ``{"item": id, "task": ..., "sample": ..., "text":
+    ..., "target": ...}`` (what is not known is left out). On its stdout it answers a line each, in
+    any order: ``{"item": id, "answer": 1}``, with ``"seconds"`` if it likes; null skips the item.
+    A line is taken as soon as it is written, and is on disk before the next is read.
+
+    Attributes:
+        command: the command, for the shell.
+        timeout: seconds that one run of it may take; it is killed then, with what it started.
+        retries: how many times in a row it may fail (time out, exit other than with 0, write a
+            line that is no answer, or leave items out); it is then given what is not answered yet.
+        on_error: then "stop" (the run can go on later) or "skip" the items.
+        threshold: scores of at least this count as right, others as wrong.
+
+    Example:
+        >>> from irtcat import ItemBank
+        >>> from irtcat.cat import Config
+        >>> session = Session.begin(ItemBank.from_parameters(b=[0.0, 1.0]), Config(max_items=2))
+        >>> items = {name: Item(name) for name in ("i1", "i2")}
+        >>> Command("sed 's/}/, \"answer\": 1}/'").drive(session, items)
+        []
+        >>> session.to_frame()["answer"].tolist()
+        [1, 1]
+    """
+
+    command: str
+    timeout: float | None = None
+    retries: int = 0
+    on_error: str = "stop"
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if not isinstance(self.command, str) or not self.command.strip():
+            raise InputError(f"The `command` argument must be a command. Got {self.command!r}.")
+        if self.timeout is not None:
+            check_positive("timeout", self.timeout)
+        check_count("retries", self.retries, 0)
+        check_choice("on_error", self.on_error, ON_ERROR)
+
+    def about(self) -> dict[str, Any]:
+        """Which command."""
+        return {"harness": "command", "command": self.command, "threshold": self.threshold}
+
+    def check(self, items: Mapping[str, Item]) -> None:
+        """Nothing can be told of a command before it is run."""
+
+    def drive(
+        self,
+        session: Session,
+        items: Mapping[str, Item],
+        folder: Path | None = None,
+        tick: Tick | None = None,
+    ) -> list[str]:
+        """Run the command until the session is over."""
+        return ask_until_over(session, items, self.ask, tick, self.retries, self.on_error,
+                              self.threshold)  # fmt: skip
+
+    def ask(self, items: list[Item]) -> Iterator[Answer]:
+        """The answers of one run of the command, as they come.
+
+        Raises:
+            InputError: naming the line that is no answer, or how the command failed.
+        """
+        waiting = {item.id for item in items}
+        told = "".join(json.dumps(item.told(), ensure_ascii=False) + "\n" for item in items)
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+            given.write(told.encode("utf-8"))
+            given.seek(0)
+            process = subprocess.Popen(
+                self.command, shell=True, stdin=given, stdout=subprocess.PIPE, stderr=errors,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                yield from self._answers(process, waiting, errors)
+            except BaseException:
+                _kill(process)
+                raise
+
+    def _answers(
+        self, process: "subprocess.Popen[bytes]", waiting: set[str], errors: IO[bytes]
+    ) -> Iterator[Answer]:
+        """Answers from the lines of the running command; its end is looked at last."""
+        began = last = time.monotonic()
+        for number, raw in enumerate(self._lines(process, began), 1):
+            if not raw.strip():
+                continue
+            now = time.monotonic()
+            answer = _read(raw, number, waiting, now - last)
+            waiting.discard(answer.item)
+            last = now
+            yield answer
+        try:
+            code = process.wait(self._left(began))
+        except subprocess.TimeoutExpired:
+            raise self._late() from None
+        if code != 0:
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
+            raise InputError(f"The command {how}{_tail(errors)}.")
+        if waiting:
+            lacking = shorten(sorted(waiting))
+            raise InputError(f"The command ended without an answer to {lacking}{_tail(errors)}.")
+
+    def _lines(self, process: "subprocess.Popen[bytes]", began: float) -> Iterator[bytes]:
+        """Lines of stdout until it is closed, or the time is over."""
+        assert process.stdout is not None
+        lines: queue.Queue[bytes | None] = queue.Queue()
+        reader = threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True)
+        reader.start()
+        while True:
+            try:
+                line = lines.get(timeout=self._left(began))
+            except queue.Empty:
+                raise self._late() from None
+            if line is None:
+                return
+            yield line
+
+    def _left(self, began: float) -> float | None:
+        """Seconds that are left of the time allowed."""
+        if self.timeout is None:
+            return None
+        return max(began + self.timeout - time.monotonic(), 0.001)
+
+    def _late(self) -> InputError:
+        return InputError(f"The command took more than {self.timeout:g} seconds and was ended.")
+
+
+def _pump(stream: IO[bytes], lines: "queue.Queue[bytes | None]") -> None:
+    """Pass lines on; None at the end."""
+    try:
+        with stream:
+            for line in stream:
+                lines.put(line)
+    finally:
+        lines.put(None)
+
+
+def _read(raw: bytes, number: int, waiting: set[str], seconds: float) -> Answer:
+    """The answer in a line."""
+    place = f"Line {number} of the command's output"
+    try:
+        line = json.loads(raw.decode("utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        shown = shorten(raw.decode("utf-8", errors="replace").strip())
+        raise InputError(f"{place} must be a JSON object. Got {shown}.") from None
+    if not isinstance(line, dict) or "item" not in line or "answer" not in line:
+        raise InputError(f"{place} must be an object with item and answer. Got {shorten(line)}.")
+    item, value = str(line["item"]), line["answer"]
+    if item not in waiting:
+        left = shorten(sorted(waiting))
+        must = f"the answer to an item that was asked and not answered ({left})"
+        raise InputError(f"{place} must be {must}. Got {shorten(item)}.")
+    if value is not None and not isinstance(value, (bool, int, float)):
+        raise InputError(f"{place} must have a number, or null, as answer. Got {shorten(value)}.")
+    told = line.get("seconds", seconds)
+    if isinstance(told, bool) or not isinstance(told, (int, float)) or not 0 <= told < 1e12:
+        raise InputError(f"{place} must have seconds of at least 0. Got {shorten(told)}.")
+    return Answer(item, value, float(told))
+
+
+def _tail(errors: IO[bytes]) -> str:
+    """What the command last said on stderr."""
+    size = errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, size - TOLD))
+    text = " ".join(errors.read().decode("utf-8", errors="replace").split())
+    return f" and said: {text}" if text else ""
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """End the command and whatever it started."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    elif process.poll() is None:
+        process.kill()
+    process.wait()

@@ -1,0 +1,231 @@
+"""Reduced runs out: a subset of the items in the form in which a harness takes it."""
+
+import glob
+import json
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._files import replacing
+from irtcat.harness._items import Item, read_ids, read_items
+
+__all__ = ["EXPORTS", "Export", "export", "inspect_selector"]
+
+LONGEST = 100_000
+"""Characters of one argument that every system passes on."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """A subset, ready to be run.
+
+    Attributes:
+        to: the harness.
+        text: what its file holds.
+        items: the items, in the order of the subset.
+        file: name the file has by default.
+    """
+
+    to: str
+    text: str
+    items: tuple[Item, ...]
+    file: str
+
+    def __repr__(self) -> str:
+        return f"Export({len(self.items)} items to {self.to}, {max(len(self.tasks), 1)} tasks)"
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks, in alphabetical order."""
+        return sorted({item.task for item in self.items if item.task})
+
+    def commands(
+        self, path: str | os.PathLike[str] | None = None, model: str = "MODEL"
+    ) -> list[str]:
+        """The commands that run the items and log every answer.
+
+        Args:
+            path: where the file was written; by default `file`.
+            model: the model, as the harness names it.
+
+        Returns:
+            One command, or of Inspect one for each task; none where no harness is meant.
+        """
+        made = COMMANDS.get(self.to)
+        return [] if made is None else made(self, str(path or self.file), model)
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write the file, whole or not at all.
+
+        Returns:
+            The path.
+        """
+        with replacing(path) as file:
+            file.write(self.text.encode("utf-8"))
+        return Path(path)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The items with their tasks and samples."""
+        rows = [(item.id, item.task, item.sample) for item in self.items]
+        return pd.DataFrame(rows, columns=["item", "task", "sample"]).set_index("item")
+
+
+def export(subset: Any, to: str = "ids", items: Any = None, task: str | None = None) -> Export:
+    """Bring a subset into the form in which a harness runs just these items.
+
+    | to | the file | run by |
+    |---|---|---|
+    | lm-eval | JSON {task: document numbers}, sorted, each once | lm_eval --samples |
+    | inspect | the samples' ids, a comma between them, a line for each task | --sample-id |
+    | ids | an id a line | whatever takes ids |
+    | every-eval-ever | JSON lines {evaluation_name, sample_id} | |
+
+    lm-eval runs a task whole where its list is empty or the task is not in the file, and logs wrong
+    document numbers where the list is not sorted or has a number twice: the file has none of that,
+    and the command names the tasks of the file and no other.
+
+    Args:
+        subset: a `Subset`, or item ids.
+        to: one of the above.
+        items: where the items are found: a table by item id, the imported `Responses` or the
+            `ItemBank`, with the columns task and sample_id (or doc_id).
+        task: the task of all items, where the table does not say; of Inspect also the file.
+
+    Returns:
+        The export: `Export.text`, `Export.write`, `Export.commands`.
+
+    Raises:
+        InputError: for an unknown form, no items, an item that is there twice or not in the table,
+            without task or number, or two items in one place.
+
+    Example:
+        >>> places = pd.DataFrame({"task": "quiz", "doc_id": [4, 0, 7]}, index=["x", "y", "z"])
+        >>> made = export(["z", "x"], "lm-eval", places)
+        >>> made.text
+        '{"quiz": [4, 7]}'
+        >>> print(made.commands("few.json", model="hf")[0])
+        lm_eval --model hf --tasks quiz --samples few.json --log_samples --output_path logs
+    """
+    check_choice("to", to, EXPORTS)
+    ids = read_ids(subset)
+    found = tuple(read_items(ids, items, task))
+    text, file = EXPORTS[to](found)
+    return Export(to, text, found, file)
+
+
+def _by_task(items: tuple[Item, ...], to: str) -> dict[str, list[Item]]:
+    """The items of every task, the tasks in alphabetical order."""
+    out: dict[str, list[Item]] = {}
+    for item in items:
+        if not item.task:
+            advice = "Give the table with a column task (irtcat import keeps it), or the task."
+            must = f"of a known task to be exported to {to}. Got none for {item.id}. {advice}"
+            raise InputError(f"Every item must be {must}")
+        out.setdefault(item.task, []).append(item)
+    return dict(sorted(out.items()))
+
+
+def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
+    """JSON of the document numbers of each task."""
+    samples = {task: sorted(item.index for item in own)
+               for task, own in _by_task(items, "lm-eval").items()}  # fmt: skip
+    for task, numbers in samples.items():
+        if len(set(numbers)) < len(numbers):  # "7" and "07"
+            twice = next(n for n, after in pairwise(numbers) if n == after)
+            raise argument_error("items", "a place of its own for every item",
+                                 f"document {twice} of task {task} twice")  # fmt: skip
+    return json.dumps(samples), "samples.json"
+
+
+def _run_lm_eval(made: Export, path: str, model: str) -> list[str]:
+    words = ["lm_eval", "--model", model, "--tasks", ",".join(made.tasks), "--samples", path]
+    return [shlex.join([*words, "--log_samples", "--output_path", "logs"])]
+
+
+def inspect_selector(sample: str) -> str:
+    """A sample's id as Inspect's ``--sample-id`` takes it: a pattern that only the id matches.
+
+    Inspect reads ``*``, ``?`` and ``[`` as wild cards, and what stands before a colon as the name
+    of a task where there is one of that name.
+
+    Example:
+        >>> [inspect_selector(sample) for sample in ("q7", "what?", "quiz:3")]
+        ['q7', 'what[?]', 'quiz[:]3']
+    """
+    return glob.escape(sample).replace(":", "[:]")
+
+
+def _to_inspect(items: tuple[Item, ...]) -> tuple[str, str]:
+    """A line of sample ids for each task."""
+    for item in items:
+        if "," in item.sample or "\n" in item.sample or item.sample != item.sample.strip():
+            must = "free of commas, line breaks and blanks at their ends"
+            advice = "Give them to inspect_ai.eval(sample_id=[...]) in Python."
+            raise argument_error("items", f"sample ids {must}", item.sample, advice)
+    lines = [",".join(sorted((inspect_selector(item.sample) for item in own), key=_natural))
+             for own in _by_task(items, "inspect").values()]  # fmt: skip
+    return "\n".join(lines) + "\n", "sample_ids.txt"
+
+
+def _natural(text: str) -> tuple[int, int, str]:
+    """Numbers by size, before other ids."""
+    return (0, int(text), text) if text.isdecimal() else (1, 0, text)
+
+
+def _run_inspect(made: Export, path: str, model: str) -> list[str]:
+    commands = []
+    for number, (task, ids) in enumerate(zip(made.tasks, made.text.splitlines(), strict=True)):
+        words = shlex.join(["inspect", "eval", task, "--model", model, "--log-dir", "logs"])
+        if len(ids) <= LONGEST:
+            commands.append(f"{words} --sample-id {shlex.quote(ids)}")
+            continue
+        chosen = f"Path({path!r}).read_text().splitlines()[{number}].split(',')"
+        call = f"inspect_ai.eval({task!r}, model={model!r}, log_dir='logs', sample_id={chosen})"
+        commands.append(
+            shlex.join(["python", "-c", f"import inspect_ai; from pathlib import Path; {call}"])
+        )
+    return commands
+
+
+def _to_ids(items: tuple[Item, ...]) -> tuple[str, str]:
+    """An id a line."""
+    for item in items:
+        if "\n" in item.id or "\r" in item.id:
+            raise argument_error("subset", "ids without line breaks", item.id)
+    return "".join(f"{item.id}\n" for item in items), "ids.txt"
+
+
+def _to_every_eval_ever(items: tuple[Item, ...]) -> tuple[str, str]:
+    """A JSON object a line, with the keys that name a sample in that format."""
+    lines = []
+    for task, own in _by_task(items, "every-eval-ever").items():
+        for item in own:
+            row: dict[str, Any] = {"evaluation_name": task, "sample_id": item.sample}
+            about = {"metadata": {"doc_hash": item.hash}} if item.hash else {}
+            lines.append(json.dumps(row | about))
+    return "".join(f"{line}\n" for line in lines), "samples.jsonl"
+
+
+EXPORTS: dict[str, Callable[[tuple[Item, ...]], tuple[str, str]]] = {
+    "lm-eval": _to_lm_eval,
+    "inspect": _to_inspect,
+    "ids": _to_ids,
+    "every-eval-ever": _to_every_eval_ever,
+}
+"""Forms by name: what makes the file's text and its usual name of the items."""
+
+COMMANDS: dict[str, Callable[[Export, str, str], list[str]]] = {
+    "lm-eval": _run_lm_eval,
+    "inspect": _run_inspect,
+}
+"""What makes the commands, for the harnesses that have some."""

@@ -1,0 +1,205 @@
+"""lm-evaluation-harness, driven through its Python API in batches of chosen documents."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
+from irtcat.cat import Session
+from irtcat.harness._extra import imported
+from irtcat.harness._items import Item
+from irtcat.harness.answers import ON_ERROR, Answer, Tick, ask_until_over
+from irtcat.io._assemble import FIRST
+
+__all__ = ["LmEval"]
+
+CACHE, SAMPLES = "lm_eval_cache", "samples_{}.jsonl"
+
+
+@dataclass(frozen=True)
+class LmEval:
+    """A model run by lm-evaluation-harness (0.4.9 or later).
+
+    The documents asked for are run as ``simple_evaluate(..., samples={task: numbers})``, only
+    their tasks and nothing else; the model is made once. Where the bank knows the documents'
+    hashes they must be those of the run. In the run's folder every sample is kept as lm-eval logs
+    it (``samples_<task>.jsonl``), and what the model said in lm-eval's own cache, so that an
+    interrupted batch is not paid for again either.
+
+    Attributes:
+        model: an object of lm-eval's class LM, or the name of a kind of model, such as "hf".
+        model_args: its arguments, "name=value,..." or a mapping, where ``model`` is a name.
+        metric: the metric whose values are the answers; by default the one that
+            `irtcat.read_logs` takes.
+        filter: lm-eval's filter, where a task has several; by default the first.
+        include_path: folder of further task files.
+        options: further arguments of ``simple_evaluate`` (num_fewshot, gen_kwargs, ...).
+        cache: whether lm-eval's cache of answers is used in the run's folder. Two documents with
+            one prompt then get one answer.
+        retries: how many times a failed batch is tried again.
+        on_error: then "stop" (the run can go on later) or "skip" the items.
+        threshold: scores of at least this count as right, others as wrong.
+    """
+
+    model: Any = field(repr=False)
+    model_args: str | Mapping[str, Any] = ""
+    metric: str | None = None
+    filter: str | None = None
+    include_path: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cache: bool = True
+    retries: int = 0
+    on_error: str = "stop"
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        check_count("retries", self.retries, 0)
+        check_choice("on_error", self.on_error, ON_ERROR)
+        taken = {"model", "model_args", "tasks", "samples", "limit", "task_manager", "log_samples",
+                 "bootstrap_iters", "use_cache"} & set(self.options)  # fmt: skip
+        if taken:
+            raise argument_error("options", "none that the drive itself sets", sorted(taken))
+
+    def about(self) -> dict[str, Any]:
+        """Which model, and how its answers are read."""
+        name = self.model if isinstance(self.model, str) else type(self.model).__qualname__
+        args = self.model_args if isinstance(self.model_args, str) else dict(self.model_args)
+        options = {key: shorten(value, 200) for key, value in sorted(self.options.items())}
+        return {"harness": "lm-eval", "lm": name, "model_args": args, "metric": self.metric,
+                "filter": self.filter, "options": options, "threshold": self.threshold}  # fmt: skip
+
+    def check(self, items: Mapping[str, Item]) -> None:
+        """Raise where lm-eval is not installed, or an item has no task or number."""
+        imported("lm_eval", "lm-evaluation-harness")
+        for item in items.values():
+            if not item.task:
+                advice = "Give the task, or the imported responses as the items."
+                raise InputError(
+                    f"lm-eval needs the task of every item. Got none for {item.id}. {advice}"
+                )
+            item.index  # noqa: B018  raises where it is no number
+
+    def drive(
+        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
+    ) -> list[str]:
+        """Run batches of documents until the session is over."""
+        if session.is_over:
+            return []
+        running = _Running(self, folder, {item.task for item in items.values()})
+        skipped = ask_until_over(session, items, running.ask, tick, self.retries, self.on_error,
+                                 self.threshold)  # fmt: skip
+        return [*running.notes.values(), *skipped]
+
+
+class _Running:
+    """A run under way: the model, the tasks' manager, and what was chosen."""
+
+    def __init__(self, harness: LmEval, folder: Path | None, tasks: set[str]):
+        self.harness, self.folder = harness, folder
+        self.notes: dict[str, str] = {}
+        self.lm_eval = imported("lm_eval", "lm-evaluation-harness")
+        manager = imported("lm_eval.tasks", "lm-evaluation-harness").TaskManager
+        self.tasks = _manager(manager, harness.include_path, tasks)
+        self.model = harness.model if not isinstance(harness.model, str) else self._made()
+
+    def _made(self) -> Any:
+        """The model of its name and arguments."""
+        registry = imported("lm_eval.api.registry", "lm-evaluation-harness")
+        args = self.harness.model_args
+        try:
+            kind = registry.get_model(self.harness.model)
+            if isinstance(args, str):
+                return kind.create_from_arg_string(args)
+            return kind.create_from_arg_obj(dict(args))
+        except Exception as error:  # whatever a model makes of its arguments
+            told = " ".join(str(error).split())
+            raise InputError(
+                f"lm-eval cannot make the model {self.harness.model}: {told}"
+            ) from error
+
+    def ask(self, items: list[Item]) -> Iterator[Answer]:
+        """The answers to a batch; each document of each task once, in rising order."""
+        began = time.monotonic()
+        wanted: dict[str, dict[int, Item]] = {}
+        for item in items:
+            wanted.setdefault(item.task, {})[item.index] = item
+        samples = {task: sorted(own) for task, own in wanted.items()}
+        cache = None
+        if self.folder is not None and self.harness.cache:
+            cache = str(self.folder / CACHE)
+        found = self.lm_eval.simple_evaluate(
+            model=self.model, tasks=list(samples), task_manager=self.tasks, samples=samples,
+            bootstrap_iters=0, log_samples=True, use_cache=cache, **self.harness.options,
+        )  # fmt: skip
+        seconds = (time.monotonic() - began) / len(items)
+        logged = found["samples"]
+        self._keep(logged)
+        for task, own in wanted.items():
+            rows = self._rows(task, logged.get(task, []))
+            if sorted(rows) != samples[task]:
+                must = f"documents {shorten(samples[task])} of {task}"
+                raise InputError(f"lm-eval was to run {must}. Got {shorten(sorted(rows))}.")
+            for index, item in own.items():
+                yield Answer(item.id, self._value(item, rows[index]), seconds)
+
+    def _keep(self, logged: Mapping[str, list[dict[str, Any]]]) -> None:
+        """Add the samples to the folder, as lm-eval would log them."""
+        if self.folder is None:
+            return
+        for task, rows in logged.items():
+            safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in task)
+            with (self.folder / SAMPLES.format(safe)).open("a", encoding="utf-8") as file:
+                for row in rows:
+                    file.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+
+    def _rows(self, task: str, rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+        """The samples of the chosen filter by document number."""
+        filters = list(dict.fromkeys(str(row.get("filter", "")) for row in rows))
+        if not filters:
+            return {}
+        taken = self.harness.filter or filters[0]
+        if taken not in filters and len(filters) > 1:
+            raise argument_error("filter", f"one of {', '.join(filters)} (task {task})", taken)
+        if len(filters) > 1 and self.harness.filter is None:
+            others = ", ".join(name for name in filters if name != taken)
+            self.notes[f"{task} filter"] = f"{task}: filter {taken} was taken (not {others})."
+        taken = taken if taken in filters else filters[0]
+        return {row["doc_id"]: row for row in rows if str(row.get("filter", "")) == taken}
+
+    def _value(self, item: Item, row: Mapping[str, Any]) -> Any:
+        """The metric's value; the document must be the one that was calibrated."""
+        if item.hash and row.get("doc_hash") and row["doc_hash"] != item.hash:
+            what = (
+                f"document {item.index} of task {item.task} is not the one calibrated as {item.id}"
+            )
+            advice = "The task's data have changed: use the version the bank was made with."
+            raise InputError(f"In this run {what} (its hash differs). {advice}")
+        metrics = list(row.get("metrics", ()))
+        taken = self.harness.metric or _first(metrics)
+        if taken not in metrics:
+            raise argument_error("metric", f"one of {', '.join(metrics)} (task {item.task})", taken)
+        if len(metrics) > 1 and self.harness.metric is None:
+            others = ", ".join(name for name in metrics if name != taken)
+            note = f"{item.task}: metric {taken} was taken (not {others})."
+            self.notes[f"{item.task} metric"] = note
+        return row[taken]
+
+
+def _manager(kind: Any, include_path: Any, tasks: set[str]) -> Any:
+    """What knows the tasks: lm-eval's own thousands are only looked through where one is needed."""
+    if include_path is not None:
+        own = kind(include_path=include_path, include_defaults=False)
+        if tasks <= set(own.all_tasks):
+            return own
+    return kind(include_path=include_path)
+
+
+def _first(metrics: list[str]) -> str:
+    """The metric that `irtcat.read_logs` would take of these."""
+    if not metrics:
+        raise InputError("The task has no metric. Name another task.")
+    return min(metrics, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))

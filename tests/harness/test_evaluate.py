@@ -1,0 +1,451 @@
+"""The evaluation of a live model through functions and commands, and its resumption."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import irtcat
+from irtcat import InputError
+from irtcat._precision import precision
+from irtcat.cat import Config, Session
+from irtcat.cat.engine import look_at
+from irtcat.cat.sampling import chances
+from irtcat.harness import Answer, Calls, Command, Item, evaluate
+from irtcat.harness._outcome import as_report
+from irtcat.harness.answers import ask_until_over
+from tests.harness.conftest import N, is_right
+
+RULES = Config(criterion="score-optimal", sampled=0.5, max_items=12, batch=4)
+ABILITY = 0.6
+
+
+def model(asked, ability=ABILITY, name="new"):
+    """A function that answers, and writes down what it was asked."""
+
+    def answer(items):
+        for item in items:
+            asked.append(item.id)
+            yield item.id, int(is_right(ability, int(item.sample), name))
+
+    return answer
+
+
+def full_score(ability=ABILITY, name="new"):
+    return np.mean([is_right(ability, n, name) for n in range(N)])
+
+
+def test_the_figures(bank, old_models):
+    asked = []
+    found = evaluate(bank, model(asked), RULES, calibration=old_models, name="new", costs="cost")
+    assert len(asked) == len(set(asked)) == found.n_items == 12
+    assert found.items.index.tolist() == asked
+    assert found.items["batch"].tolist() == [1] * 4 + [2] * 4 + [3] * 4
+    assert found.lower <= full_score() <= found.upper
+    assert 0 <= found.lower <= found.score <= found.upper <= 1
+    better = old_models.to_numpy().mean(axis=1) > found.score
+    assert found.rank == 1 + better.sum()
+    assert found.rank_lower <= found.rank <= found.rank_upper
+    assert (found.n_calibrated, found.n_bank) == (40, N)
+    assert found.full_cost == bank.items["cost"].sum()
+    assert found.cost == bank.items.loc[asked, "cost"].sum()
+    assert found.reason == "length"
+    assert found.unlike == ""
+    text = str(found)
+    assert "new: ability" in text
+    assert "12 of 40 items (30.0%)" in text
+    assert f"Rank {found.rank} of 41" in text
+    assert found.to_frame().loc["new", "score"] == found.score
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_the_score_is_that_of_predict(bank, old_models):
+    """Session -> report -> predict gives what `replay` of the same answers gives."""
+    new = irtcat.Responses.from_array(
+        [[int(is_right(ABILITY, n, "new")) for n in range(N)]], ["new"], bank.item_ids
+    )
+    rules = Config(max_items=12)
+    found = evaluate(bank, model([]), rules, calibration=old_models)
+    report = irtcat.cat.replay(bank, new, rules)
+    told = report.predict(bank, old_models)
+    assert found.score == pytest.approx(told.score[0], abs=1e-9)
+    assert found.rank == told.rank[0]
+    assert found.theta == pytest.approx(report.theta[0], abs=1e-9)
+
+
+def test_chances_within_a_batch_are_those_before_it(bank):
+    """Items of one batch are drawn under one belief: that at its beginning."""
+    session = Session.begin(bank, RULES, seed=3)
+    place = {each: i for i, each in enumerate(bank.item_ids.tolist())}
+    wanted = {}
+    while not session.is_over:
+        asked, n = session.asked, int(session.state.n)
+        free = ~np.asarray(session.state.given)
+        free[[place[each] for each in asked]] = True
+        for k, each in enumerate(asked):
+            if (n + k) % 2 == 1:  # half of the places, evenly
+                with precision("float64"):
+                    look = look_at(session._pool, RULES, session.state)
+                    wanted[each] = float(np.asarray(chances(look, free))[place[each]])
+            free[place[each]] = False
+        for each in asked:
+            session.answer(each, int(is_right(ABILITY, int(each[5:]), "new")))
+    found = as_report(session).chances(bank)[0]
+    told = {each: found[i] for each, i in place.items() if np.isfinite(found[i])}
+    assert told.keys() == wanted.keys()
+    for each, chance in wanted.items():
+        assert told[each] == pytest.approx(chance, rel=1e-6)
+
+
+def test_without_calibration_the_bank_speaks(bank):
+    found = evaluate(bank, model([]), RULES)
+    assert found.rank is None
+    assert found.estimator == "bank"
+    assert found.cost is None
+    assert found.lower <= full_score() <= found.upper
+    assert "Rank" not in str(found)
+
+
+def test_a_model_unlike_the_others_is_told(bank, old_models):
+    """Right on the hard items and wrong on the easy ones."""
+    rules = Config(criterion="random", max_items=30)
+    found = evaluate(
+        bank, lambda items: [(i.id, int(int(i.sample) > 20)) for i in items], rules,
+        calibration=old_models, name="odd",
+    )  # fmt: skip
+    assert found.lz_star < -2.5
+    assert "unlike the calibrated ones" in found.unlike
+    assert found.unlike in str(found)
+
+
+def test_a_finished_run_is_read_not_run(bank, old_models, tmp_path):
+    first = evaluate(bank, model([]), RULES, calibration=old_models, out=tmp_path / "run", name="n")
+    asked = []
+    again = evaluate(
+        bank, model(asked), RULES, calibration=old_models, out=tmp_path / "run", name="n"
+    )
+    assert asked == []
+    assert again.to_json() == first.to_json()
+    document = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert document == json.loads(json.dumps(first.to_json()))
+    table = pd.read_csv(tmp_path / "run" / "items.csv", index_col="item")
+    assert table["answer"].tolist() == first.items["answer"].tolist()
+    np.testing.assert_array_equal(table["theta"], first.items["theta"])
+
+
+def test_an_exception_loses_nothing(bank, tmp_path):
+    asked = []
+
+    def failing(items):
+        for item in items:
+            if len(asked) == 6:
+                raise ConnectionError("the line is dead")
+            asked.append(item.id)
+            yield item.id, 1
+
+    with pytest.raises(InputError, match="ConnectionError: the line is dead"):
+        evaluate(bank, Calls(failing), RULES, out=tmp_path)
+    assert not (tmp_path / "result.json").exists()
+
+    def going_on(items):
+        for item in items:
+            asked.append(item.id)
+            yield item.id, 1
+
+    going_on.__qualname__ = failing.__qualname__
+    found = evaluate(bank, Calls(going_on), RULES, out=tmp_path)
+    assert len(asked) == len(set(asked)) == 12
+    plain = evaluate(bank, lambda items: {item.id: 1 for item in items}, RULES)
+    assert found.items["answer"].tolist() == plain.items["answer"].tolist()
+    assert found.items.index.tolist() == plain.items.index.tolist()
+    assert found.theta == pytest.approx(plain.theta, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"name": "other"}, "model 'other', begun with ''"),
+        ({"config": Config(max_items=5)}, "config"),
+        ({"seed": 7}, "seed 7"),
+        ({"model": Command("cat")}, "command"),
+    ],
+)
+def test_a_folder_holds_one_run(bank, tmp_path, change, named):
+    settings = {"model": Calls(model([])), "config": RULES, "out": tmp_path}
+    evaluate(bank, **settings)
+    with pytest.raises(InputError, match="holds another run") as told:
+        evaluate(bank, **settings | change)
+    assert named in str(told.value)
+
+
+def test_another_process_in_the_folder_is_refused(bank, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    with (tmp_path / ".lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="another process"):
+            evaluate(bank, model([]), RULES, out=tmp_path)
+
+
+def test_retries_and_skips(bank):
+    failures = []
+
+    def shaky(items):
+        if len(failures) % 3 < 2:
+            failures.append(items)
+            raise TimeoutError("slow")
+        failures.append(items)
+        return [(item.id, 1) for item in items]
+
+    found = evaluate(bank, Calls(shaky, retries=2), RULES)
+    assert found.n_items == 12
+    assert found.notes == ()
+
+    def never(items):
+        return [(item.id, 1) for item in items[1:]]
+
+    with pytest.raises(InputError, match=r"an answer to every item asked\. Got 'none for quiz/"):
+        evaluate(bank, Calls(never), RULES)
+    found = evaluate(bank, Calls(never, on_error="skip"), RULES)
+    assert found.items["answer"].isna().sum() == 3
+    assert len(found.notes) == 3
+    assert "was skipped" in found.notes[0]
+
+
+def test_all_items_skipped(bank, old_models, tmp_path):
+    found = evaluate(
+        bank, lambda items: [(item.id, None) for item in items], RULES, calibration=old_models,
+        out=tmp_path / "run",
+    )  # fmt: skip
+    assert np.isnan(found.score)
+    assert found.rank is None
+    assert found.lz_star is None
+    assert "Predicted full score unknown" in str(found)
+    assert "no responses" in str(found)
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["score"] is None
+
+
+def test_graded_items():
+    """What is given in the codes of the bank."""
+    steps = [[-1, 0, 1], [-0.5, 0.5, 1.5], [-2, 0, 2], [0, 1, 2]]
+    bank = irtcat.ItemBank.from_thresholds(a=[1.0, 1.5, 1.2, 0.8], b=steps)
+    old = bank.simulate(np.linspace(-2, 2, 30), seed=1)
+    found = evaluate(bank, lambda items: 2, Config(max_items=3), calibration=old)
+    assert found.items["answer"].tolist() == [2, 2, 2]
+    assert found.notes == ()
+    with pytest.raises(InputError, match="whole number from 0 to 3"):
+        evaluate(bank, lambda items: 4, Config(max_items=3))
+
+
+@pytest.mark.parametrize(
+    ("value", "must"),
+    [
+        (0.5, "Give a threshold"),
+        (2, "whole number from 0 to 1"),
+        ("maybe", "a number for i1"),
+        (float("nan"), "a number for i1"),
+        ([1], "a number for i1"),
+        (float("inf"), "a number for i1"),
+    ],
+)
+def test_answers_that_an_item_cannot_have(value, must):
+    bank = irtcat.ItemBank.from_parameters(b=[0.0, 1.0])
+    session = Session.begin(bank, Config(max_items=1, first=("i1",)))
+    items = {name: Item(name) for name in ("i1", "i2")}
+    with pytest.raises(InputError, match=must):
+        ask_until_over(session, items, lambda asked: [Answer("i1", value)])
+    assert session.asked == ["i1"]
+
+
+def test_what_functions_may_give(bank):
+    rules = Config(max_items=3)
+    one = evaluate(bank, lambda items: 1, rules)
+    for function in (
+        lambda items: {items[0].id: True},
+        lambda items: [(items[0].id, "C", 0.5)],
+        lambda items: iter([[items[0].id, 1.0]]),
+    ):
+        assert evaluate(bank, function, rules).theta == pytest.approx(one.theta, abs=1e-12)
+    for function in (lambda items: [1], lambda items: "right", lambda items: object()):
+        with pytest.raises(InputError, match="The `answer` argument must be"):
+            evaluate(bank, function, rules)
+    with pytest.raises(InputError, match="an item of the bank"):
+        evaluate(bank, lambda items: [("quiz/999", 1)], rules)
+
+
+def test_bad_input_is_told_before_anything_is_asked(bank, old_models, tmp_path):
+    asked = []
+    few = old_models.subset(items=bank.item_ids[:30])
+    for settings in ({"calibration": few}, {"calibration": [1]}, {"interval": 2.0}):
+        with pytest.raises(InputError):
+            evaluate(bank, model(asked), RULES, out=tmp_path / "x", **settings)
+    with pytest.raises(InputError, match="none for quiz/0"):
+        evaluate(bank, model(asked), RULES, items=pd.DataFrame({"task": ["a"]}, index=["b"]))
+    with pytest.raises(InputError, match="a number for every item"):
+        evaluate(bank, model(asked), RULES, costs={"quiz/0": 1.0}, out=tmp_path / "x")
+    assert asked == []
+    assert not (tmp_path / "x").exists()
+
+
+# --- commands ----------------------------------------------------------------------------------
+
+SCRIPT = """
+import hashlib, json, math, sys, time
+log = open({log!r}, "a")
+for line in sys.stdin:
+    item = json.loads(line)
+    print(item["item"], file=log, flush=True)
+    number = int(item["sample"])
+    digest = hashlib.sha256(f"new {{number}}".encode()).digest()  # as is_right of the model "new"
+    uniform = int.from_bytes(digest[:8], "big") / 2**64
+    right = uniform < 1 / (1 + math.exp(-1.7 * ({ability} + 2 - 4 * number / {last})))
+    print(json.dumps({{"item": item["item"], "answer": int(right)}}), flush=True)
+    time.sleep({pause})
+"""
+
+
+def script(folder, pause=0.0):
+    """A command that writes down what it is asked, and the file it writes to."""
+    log, path = folder / "asked.txt", folder / "answer.py"
+    path.write_text(SCRIPT.format(ability=ABILITY, last=N - 1, log=str(log), pause=pause))
+    return shlex.join([sys.executable, str(path)]), log
+
+
+def test_a_command_is_as_good_as_a_function(bank, tmp_path):
+    command, log = script(tmp_path)
+    found = evaluate(bank, Command(command), RULES, out=tmp_path / "run")
+    wanted = evaluate(bank, model([]), RULES)
+    assert found.items.index.tolist() == wanted.items.index.tolist()
+    assert found.theta == pytest.approx(wanted.theta, abs=1e-12)
+    assert log.read_text().split() == found.items.index.tolist()
+
+
+def test_what_a_command_is_told(tmp_path):
+    bank = irtcat.ItemBank.from_parameters(b=[0.0, 1.0])
+    table = pd.DataFrame({"task": "t", "text": ["größer?", None]}, index=["i1", "i2"])
+    log = tmp_path / "stdin.jsonl"
+    command = f"tee -a {shlex.quote(str(log))} | sed 's/}}$/, \"answer\": 1}}/'"
+    evaluate(bank, Command(command), Config(max_items=2), items=table)
+    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    told = {"item": "i1", "task": "t", "sample": "i1", "text": "größer?"}
+    assert sorted(rows, key=lambda row: row["item"]) == [
+        told, {"item": "i2", "task": "t", "sample": "i2"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("echo hello", "Line 1 of the command's output must be a JSON object. Got 'hello'"),
+        ("echo; echo '[1]'", "Line 2 of the command's output must be an object"),
+        ('echo \'{"item": "i1"}\'', "must be an object with item and answer"),
+        ('echo \'{"item": "zz", "answer": 1}\'', "an item that was asked"),
+        ('echo \'{"item": "i1", "answer": "yes"}\'', "a number, or null, as answer"),
+        ('echo \'{"item": "i1", "answer": 1, "seconds": -1}\'', "seconds of at least 0"),
+        ("printf '\\377\\n'", "must be a JSON object"),
+        ("echo no luck >&2; exit 3", "The command exited with 3 and said: no luck"),
+        ("kill -9 $$", "was killed by signal 9"),
+        ("true", "ended without an answer to i1"),
+        ("sleep 60", "took more than 0.3 seconds"),
+        ("exec >&-; sleep 60", "took more than 0.3 seconds"),
+    ],
+)
+def test_failing_commands_are_named(command, told):
+    bank = irtcat.ItemBank.from_parameters(b=[0.0])
+    began = time.monotonic()
+    slow = 0.3 if "sleep" in command else 30.0
+    with pytest.raises(InputError) as error:
+        evaluate(bank, Command(command, timeout=slow), Config(max_items=1))
+    assert told in str(error.value)
+    assert time.monotonic() - began < 20
+
+
+def test_a_late_command_is_ended_with_what_it_started(tmp_path):
+    bank = irtcat.ItemBank.from_parameters(b=[0.0])
+    file = tmp_path / "pid"
+    command = f"sh -c 'echo $$ > {file}; sleep 60; true'; true"
+    with pytest.raises(InputError, match="took more than"):
+        evaluate(bank, Command(command, timeout=0.5), Config(max_items=1))
+    pid = int(file.read_text())
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        stat = Path(f"/proc/{pid}/stat")
+        if stat.exists() and stat.read_text().split()[2] == "Z":
+            return
+        time.sleep(0.05)
+    raise AssertionError("it still runs")
+
+
+def test_a_retried_command_gets_only_what_is_left(tmp_path):
+    """It answers the first item of a batch, then fails: the next run is told the others."""
+    bank = irtcat.ItemBank.from_parameters(b=[-1.0, 0.0, 1.0])
+    log = tmp_path / "log"
+    command = f"head -n 1 | tee -a {log} | sed 's/}}$/, \"answer\": 1}}/'; exit 1"
+    found = evaluate(bank, Command(command, retries=1), Config(max_items=3, batch=3))
+    assert found.n_items == 3
+    assert len(set(log.read_text().splitlines())) == len(log.read_text().splitlines()) == 3
+
+
+def test_killed_and_resumed(bank, tmp_path):
+    """kill -9 in the middle of a batch: what was acknowledged is never asked again."""
+    command, log = script(tmp_path, pause=0.1)
+    bank.save(tmp_path / "bank.npz")
+    code = (
+        "import sys, irtcat\nfrom irtcat.cat import Config\n"
+        "from irtcat.harness import Command, evaluate\n"
+        f"bank = irtcat.ItemBank.load({str(tmp_path / 'bank.npz')!r})\n"
+        f"rules = Config(criterion='score-optimal', sampled=0.5, max_items=12, batch=4)\n"
+        f"evaluate(bank, Command({command!r}), rules, "
+        f"out={str(tmp_path / 'run')!r})\n"
+    )
+    runs, kept = 0, []
+    for answers in (2, 5, None):
+        process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        runs += 1
+        while answers is not None and process.poll() is None:
+            kept = acknowledged(tmp_path / "run" / "sessions.db")
+            if len(kept) >= answers:
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+            time.sleep(0.01)
+        assert process.wait(timeout=120) == (0 if answers is None else -signal.SIGKILL)
+        before = acknowledged(tmp_path / "run" / "sessions.db")
+        (tmp_path / f"kept{runs}").write_text("\n".join(before))
+        time.sleep(0.3)  # the command that was left behind ends
+        (tmp_path / f"asked{runs}").write_text(log.read_text())
+    for run in range(1, runs):
+        kept = set((tmp_path / f"kept{run}").read_text().split())
+        known = (tmp_path / f"asked{run}").read_text()
+        later = log.read_text()[len(known) :].split()
+        assert not kept & set(later)
+    assert (tmp_path / "run" / "result.json").exists()
+    wanted = evaluate(bank, model([]), RULES)
+    found = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert found["theta"] == pytest.approx(wanted.theta, abs=1e-12)
+    assert before == wanted.items.index.tolist()
+
+
+def acknowledged(path):
+    """Items whose answers are on disk."""
+    import sqlite3
+
+    if not path.exists():
+        return []
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+            rows = db.execute("SELECT event FROM events ORDER BY number").fetchall()
+        db.close()
+    except sqlite3.OperationalError:
+        return []
+    events = [json.loads(row[0]) for row in rows]
+    return [event["item"] for event in events if event["kind"] == "answer"]

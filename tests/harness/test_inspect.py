@@ -1,0 +1,256 @@
+"""Inspect AI really run, offline, on a small local task with mock models."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import irtcat
+from irtcat import InputError
+from irtcat.cat import Config, Session, Store
+from irtcat.harness import Adaptive, Inspect, Item, evaluate, export
+from irtcat.io.logs import read_logs
+from tests.harness.conftest import QUESTIONS, N, is_right
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of other people's packages
+
+ABILITIES = np.linspace(-2, 2, 10)
+RULES = Config(criterion="score-optimal", sampled=0.5, max_items=12, batch=4)
+QUIET = {"display": "none", "score_display": False}
+
+TASK = """
+import json
+from pathlib import Path
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import match
+from inspect_ai.solver import generate, solver
+
+@solver
+def silence():
+    async def solve(state, generate):
+        return state
+    return solve
+
+def samples():
+    lines = Path({file!r}).read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [
+        Sample(id=f"q:{{row['number']}}", input=row["question"], target=row["answer"])
+        for row in rows
+    ]
+
+@task
+def quiz():
+    return Task(dataset=samples(), solver=generate(), scorer=match(location="exact"))
+
+@task
+def still():
+    return Task(dataset=samples(), solver=silence(), scorer=match())
+"""
+
+
+@pytest.fixture(scope="module")
+def inspect_ai():
+    return pytest.importorskip("inspect_ai", reason="needs the extra: pip install irtcat[harness]")
+
+
+@pytest.fixture(scope="module")
+def task_file(quiz):
+    path = quiz / "quiz.py"
+    path.write_text(TASK.format(file=str(quiz / "quiz.jsonl")))
+    return os.path.relpath(path) + "@quiz"  # Inspect finds no absolute paths
+
+
+def simulated(ability, name, asked=None, fail_at=None):
+    """A mock model that answers by its ability; not the one that Inspect has made before."""
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+    number = {row["question"]: row for row in QUESTIONS}
+
+    def answer(messages, tools, tool_choice, config):
+        row = number[messages[-1].text]
+        if asked is not None:
+            if len(asked) == fail_at:
+                raise ConnectionError("gone")
+            asked.append(row["number"])
+        right = is_right(ability, row["number"], name)
+        out = ModelOutput.from_content(f"mockllm/{name}", row["answer"] if right else "no idea")
+        out.usage = ModelUsage(
+            input_tokens=1, output_tokens=1, total_tokens=2
+        )  # else counted online
+        return out
+
+    return get_model(f"mockllm/{name}", custom_outputs=answer, memoize=False)
+
+
+@pytest.fixture(scope="module")
+def calibrated(inspect_ai, task_file, tmp_path_factory):
+    """Full runs of ten models, imported and calibrated."""
+    folder = tmp_path_factory.mktemp("full")
+    models = [simulated(ability, f"sim-{k}") for k, ability in enumerate(ABILITIES)]
+    inspect_ai.eval(task_file, model=models, log_dir=str(folder), **QUIET)
+    responses = read_logs(folder).responses
+    bank = irtcat.fit(responses, "rasch").bank
+    return responses, irtcat.ItemBank(
+        bank.model, bank.item_ids, bank.population_mean, bank.population_sd, items=responses.items
+    )
+
+
+def number_of(sample):
+    return int(sample.split(":")[1])
+
+
+def test_full_runs_are_what_the_models_answer(calibrated):
+    responses, _ = calibrated
+    assert responses.shape == (len(ABILITIES), N)
+    numbers = [number_of(each) for each in responses.items["sample"]]
+    for k, ability in enumerate(ABILITIES):
+        wanted = [is_right(ability, n, f"sim-{k}") for n in numbers]
+        row = responses.subset(subjects=[f"mockllm/sim-{k}"]).to_numpy()[0]
+        np.testing.assert_array_equal(row, wanted)
+
+
+def test_reduced_run_out_and_in_again(inspect_ai, calibrated, task_file, tmp_path):
+    responses, _ = calibrated
+    subset = irtcat.select(None, 12, "balanced", responses)
+    made = export(subset, "inspect", responses, task=task_file)
+    words = shlex.split(made.commands(model="m")[0])
+    assert words[2] == task_file
+    ids = words[words.index("--sample-id") + 1].split(",")
+    asked = []
+    inspect_ai.eval(
+        task_file, model=simulated(0.5, "new", asked), sample_id=ids, log_dir=str(tmp_path), **QUIET
+    )
+    wanted = {number_of(responses.items.loc[each, "sample"]) for each in subset.item_ids}
+    assert sorted(asked) == sorted(wanted)
+    new = read_logs(tmp_path).responses
+    told = irtcat.predict(responses, subset, new)
+    truth = np.mean([is_right(0.5, n, "new") for n in range(N)])
+    assert told.lower[0] <= truth <= told.upper[0]
+
+
+def test_the_printed_command_runs(calibrated, task_file, tmp_path):
+    responses, _ = calibrated
+    ids = responses.item_ids[[30, 3, 17]]
+    file = os.path.relpath(task_file.partition("@")[0], tmp_path)
+    made = export(ids, "inspect", responses, task=f"{file}@still")
+    words = shlex.split(made.commands(model="mockllm/model")[0])
+    program = "from inspect_ai._cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words[1:], "--display", "none"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    from inspect_ai.log import list_eval_logs, read_eval_log
+
+    (log,) = list_eval_logs(str(tmp_path / "logs"))
+    samples = {str(sample.id) for sample in read_eval_log(log).samples}
+    assert samples == set(responses.items.loc[ids, "sample"])
+
+
+def test_adaptive_drive(calibrated, task_file, tmp_path):
+    responses, bank = calibrated
+    asked = []
+    harness = Inspect(task_file, simulated(0.5, "new", asked))
+    found = evaluate(bank, harness, RULES, calibration=responses, out=tmp_path / "run", name="new")
+    samples = [number_of(each) for each in found.items["sample"]]
+    assert sorted(asked) == sorted(samples)
+    assert len(set(samples)) == 12
+    for sample, answer in zip(samples, found.items["answer"], strict=True):
+        assert answer == is_right(0.5, sample, "new")
+    truth = np.mean([is_right(0.5, n, "new") for n in range(N)])
+    assert found.lower <= truth <= found.upper
+    logs = read_logs(tmp_path / "run" / "logs").responses
+    assert set(logs.item_ids) == set(found.items.index)  # the log holds just the items run
+    told = irtcat.predict(responses, found.items.index.tolist(), logs, estimator="curves")
+    assert abs(told.score[0] - found.score) < 0.1
+    again = evaluate(bank, harness, RULES, calibration=responses, out=tmp_path / "run", name="new")
+    assert len(asked) == 12
+    assert again.to_json() == found.to_json()
+
+
+def test_one_at_a_time_is_what_a_function_gives(calibrated, inspect_ai, task_file, tmp_path):
+    """The same items in the same order as the plain loop, also with a Task as an object."""
+    from inspect_ai._eval.loader import load_tasks
+
+    _, bank = calibrated
+    rules = Config(max_items=12)
+    wanted = evaluate(
+        bank, lambda items: int(is_right(0.5, number_of(items[0].sample), "new")), rules
+    )
+    (task,) = load_tasks([task_file])
+    harness = Inspect(task, simulated(0.5, "new"), log_dir=tmp_path, options=QUIET)
+    found = evaluate(bank, harness, rules)
+    assert found.items.index.tolist() == wanted.items.index.tolist()
+    assert found.theta == pytest.approx(wanted.theta, abs=1e-12)
+    assert task.early_stopping is None
+
+
+def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_path):
+    _, bank = calibrated
+    asked = []
+    settings = {"config": RULES, "out": tmp_path / "run"}
+    with pytest.raises(InputError, match="answers are kept"):
+        evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked, fail_at=5)), **settings)
+    with Store(tmp_path / "run" / "sessions.db") as store:
+        kept = store.resume("evaluation").to_json()["events"]
+    answered = {event["item"] for event in kept if event["kind"] == "answer"}
+    later = []
+    found = evaluate(bank, Inspect(task_file, simulated(0.5, "new", later)), **settings)
+    again = {f"quiz/q:{number}" for number in later}
+    assert len(answered) >= 4
+    assert not again & answered
+    assert again | answered == set(found.items.index)
+
+
+def test_trap_too_few_samples_at_a_time(inspect_ai, calibrated, task_file, tmp_path):
+    """Each sample is held until it is asked: with fewer places than samples it would never end."""
+    from inspect_ai._eval.loader import load_tasks
+
+    _, bank = calibrated
+    items = {e: Item(e, "quiz", s) for e, s in bank.items["sample"].items()}
+    (task,) = load_tasks([task_file])
+    holder = Adaptive(Session.begin(bank, RULES), items)
+    asked = []
+    inspect_ai.task_with(task, early_stopping=holder)
+    model = simulated(0.0, "x", asked)
+    (log,) = inspect_ai.eval(task, model=model, max_samples=N - 1, log_dir=str(tmp_path), **QUIET)
+    assert log.status == "error"
+    assert "max_samples" in str(holder.error)
+    assert asked == []
+    with pytest.raises(InputError, match="max_samples"):
+        Inspect(task_file, "mockllm/model", options={"max_samples": 2})
+
+
+def test_trap_memoized_models(inspect_ai):
+    """Inspect hands out the first model made under a name, whatever its outputs."""
+    from inspect_ai.model import ModelOutput, get_model
+
+    def make(text, **settings):
+        said = ModelOutput.from_content("mockllm/m", text)
+        return get_model("mockllm/m", custom_outputs=[said], **settings)
+
+    assert make("a", memoize=False) is not make("b", memoize=False)
+    assert simulated(0.0, "same") is not simulated(1.0, "same")
+
+
+def test_what_cannot_be_run_is_told(calibrated, task_file, tmp_path):
+    _, bank = calibrated
+    model = simulated(0.0, "x")
+    for harness, must in (
+        (Inspect(task_file, model, metric="rouge", log_dir=tmp_path), "one of the scorers match"),
+        (Inspect("no_such_file.py", model), "no_such_file.py"),
+    ):
+        with pytest.raises(InputError, match=must):
+            evaluate(bank, harness, RULES)
+    table = bank.items.assign(sample=[f"gone:{n}" for n in range(N)])
+    with pytest.raises(InputError, match="gone"):
+        evaluate(bank, Inspect(task_file, model), RULES, items=table)
+    with pytest.raises(InputError, match="epochs"):
+        Inspect(task_file, model, options={"epochs": 2})
+    assert json.dumps(Inspect(task_file, model).about())

@@ -1,0 +1,254 @@
+"""lm-evaluation-harness really run, offline, on a small local task with simulated models."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import irtcat
+from irtcat import InputError
+from irtcat.cat import Config
+from irtcat.harness import LmEval, evaluate, export
+from irtcat.io.logs import read_logs
+from tests.harness.conftest import QUESTIONS, N, is_right
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of other people's packages
+
+ABILITIES = np.linspace(-2, 2, 10)
+RULES = Config(criterion="score-optimal", sampled=0.5, max_items=12, batch=4)
+
+
+@pytest.fixture(scope="module")
+def lm_eval():
+    return pytest.importorskip("lm_eval", reason="needs the extra: pip install irtcat[harness]")
+
+
+@pytest.fixture(scope="module")
+def simulated(lm_eval):
+    """A class of models that answer by their ability, and write down what they are asked."""
+    from lm_eval.api.model import LM
+
+    class Simulated(LM):
+        def __init__(self, ability, name):
+            super().__init__()
+            self.ability, self.name, self.asked = ability, name, []
+
+        def generate_until(self, requests, disable_tqdm=False):
+            out = []
+            for request in requests:
+                self.asked.append(request.doc["number"])
+                right = is_right(self.ability, request.doc["number"], self.name)
+                out.append(request.doc["answer"] if right else "no idea")
+            return out
+
+        def loglikelihood(self, requests, disable_tqdm=False):
+            raise NotImplementedError
+
+        loglikelihood_rolling = loglikelihood
+
+    return Simulated
+
+
+def run_whole(lm_eval, model, quiz, out, tasks=("quiz",), samples=None):
+    """A run as lm-eval's own command makes it, logs written."""
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.tasks import TaskManager
+
+    tracker = EvaluationTracker(output_path=str(out))
+    found = lm_eval.simple_evaluate(
+        model=model, tasks=list(tasks), samples=samples, bootstrap_iters=0,
+        task_manager=TaskManager(include_path=str(quiz), include_defaults=False),
+        evaluation_tracker=tracker,
+    )  # fmt: skip
+    tracker.general_config_tracker.model_name = model.name
+    tracker.general_config_tracker.model_name_sanitized = model.name.replace("/", "__")
+    logged = found.pop("samples")
+    tracker.save_results_aggregated(results=found, samples=logged)
+    for task, rows in logged.items():
+        tracker.save_results_samples(task_name=task, samples=rows)
+    return logged
+
+
+@pytest.fixture(scope="module")
+def calibrated(lm_eval, simulated, quiz, tmp_path_factory):
+    """Full runs of ten models, imported and calibrated."""
+    out = tmp_path_factory.mktemp("full")
+    for k, ability in enumerate(ABILITIES):
+        run_whole(lm_eval, simulated(ability, f"sim/{k}"), quiz, out)
+    logs = read_logs(out)
+    bank = irtcat.fit(logs.responses, "rasch").bank
+    return logs.responses, irtcat.ItemBank(
+        bank.model, bank.item_ids, bank.population_mean, bank.population_sd,
+        items=logs.responses.items,
+    )  # fmt: skip
+
+
+def test_full_runs_are_what_the_models_answer(calibrated):
+    responses, _ = calibrated
+    assert responses.shape == (len(ABILITIES), N)
+    numbers = responses.items["sample"].astype(int)
+    for k, ability in enumerate(ABILITIES):
+        wanted = [is_right(ability, n, f"sim/{k}") for n in numbers]
+        row = responses.subset(subjects=[f"sim/{k}"]).to_numpy()[0]
+        np.testing.assert_array_equal(row, wanted)
+
+
+def test_reduced_run_out_and_in_again(lm_eval, simulated, calibrated, quiz, tmp_path):
+    """Select, export, run just these, import, predict."""
+    responses, _ = calibrated
+    subset = irtcat.select(None, 12, "balanced", responses)
+    made = export(subset, "lm-eval", responses)
+    made.write(tmp_path / "samples.json")
+    samples = json.loads((tmp_path / "samples.json").read_text())
+    model = simulated(0.5, "sim/new")
+    run_whole(lm_eval, model, quiz, tmp_path / "logs", made.tasks, samples)
+    assert sorted(model.asked) == samples["quiz"]
+    new = read_logs(tmp_path / "logs").responses
+    assert set(new.item_ids) == set(subset.item_ids)
+    told = irtcat.predict(responses, subset, new)
+    truth = np.mean([is_right(0.5, n, "sim/new") for n in range(N)])
+    assert told.subject_ids.tolist() == ["sim/new"]
+    assert told.lower[0] <= truth <= told.upper[0]
+
+
+@pytest.mark.slow  # lm-eval's program looks through thousands of task files
+def test_the_printed_command_runs(calibrated, quiz, tmp_path):
+    """lm-eval's own program, with its built-in model: exactly the documents of the subset."""
+    responses, _ = calibrated
+    made = export(responses.item_ids[[30, 3, 17]], "lm-eval", responses)
+    made.write(tmp_path / "few.json")
+    (command,) = made.commands("few.json", "dummy")
+    words = shlex.split(command)
+    program = [sys.executable, "-m", "lm_eval"]
+    subprocess.run(
+        [*program, *words[1:], "--include_path", str(quiz)], cwd=tmp_path, check=True,
+        capture_output=True, timeout=300,
+    )  # fmt: skip
+    logs = read_logs(tmp_path / "logs")
+    assert set(logs.responses.item_ids) == {str(responses.item_ids[i]) for i in (3, 17, 30)}
+
+
+def test_adaptive_drive(lm_eval, simulated, calibrated, quiz, tmp_path):
+    responses, bank = calibrated
+    model = simulated(0.5, "sim/new")
+    harness = LmEval(model, include_path=str(quiz))
+    found = evaluate(
+        bank, harness, RULES, calibration=responses, out=tmp_path / "run", name="sim/new"
+    )
+    samples = [int(each) for each in found.items["sample"]]
+    assert sorted(model.asked) == sorted(samples)
+    assert len(set(samples)) == 12
+    for sample, answer in zip(samples, found.items["answer"], strict=True):
+        assert answer == is_right(0.5, sample, "sim/new")
+    truth = np.mean([is_right(0.5, n, "sim/new") for n in range(N)])
+    assert found.lower <= truth <= found.upper
+    assert 1 <= found.rank <= len(ABILITIES) + 1
+    lines = (tmp_path / "run" / "samples_quiz.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["doc_id"] for line in lines) == sorted(samples)
+    again = evaluate(
+        bank, LmEval(model, include_path=str(quiz)), RULES, calibration=responses,
+        out=tmp_path / "run", name="sim/new",
+    )  # fmt: skip
+    assert len(model.asked) == 12
+    assert again.to_json() == found.to_json()
+
+
+def test_interrupted_drive_pays_for_no_answer_twice(simulated, calibrated, quiz, tmp_path):
+    """A model that fails in its second batch; what it had said of that batch is in the cache."""
+    _, bank = calibrated
+    model = simulated(0.5, "sim/new")
+    answer, model.left = model.generate_until, 6
+
+    def failing(requests, disable_tqdm=False):
+        out = []
+        for request in requests:
+            if model.left == 0:
+                raise ConnectionError("gone")
+            model.left -= 1
+            (said,) = answer([request])
+            model.cache_hook.add_partial("generate_until", request.args, said)
+            out.append(said)
+        return out
+
+    model.generate_until = failing
+    settings = {"config": RULES, "out": tmp_path / "run"}
+    with pytest.raises(InputError, match="gone"):
+        evaluate(bank, LmEval(model, include_path=str(quiz)), **settings)
+    assert len(model.asked) == 6
+    model.left = 100
+    found = evaluate(bank, LmEval(model, include_path=str(quiz)), **settings)
+    assert len(model.asked) == len(set(model.asked)) == 12
+    assert sorted(model.asked) == sorted(int(each) for each in found.items["sample"])
+
+
+def test_several_tasks_of_one_data_set(simulated, calibrated, quiz):
+    """A batch names the tasks it has items of, and no other: a task without items would run whole.
+
+    The two tasks have the same document numbers, and must not be mixed up.
+    """
+    ids = [f"{task}/{n}" for n in range(6) for task in ("quiz", "other_quiz")]
+    table = pd.DataFrame(
+        {"task": [each.split("/")[0] for each in ids],
+         "doc_id": [int(each.split("/")[1]) for each in ids]}, index=ids,
+    )  # fmt: skip
+    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-1, 1, 12), item_ids=ids)
+    model = simulated(0.0, "sim/x")
+    rules = Config(criterion="sequential", max_items=3, batch=3)
+    found = evaluate(bank, LmEval(model, include_path=str(quiz)), rules, items=table)
+    assert found.items.index.tolist() == ["quiz/0", "other_quiz/0", "quiz/1"]
+    assert sorted(model.asked) == [0, 0, 1]
+
+
+def test_trap_unsorted_and_empty_lists(lm_eval, simulated, quiz):
+    """What the exports avoid: wrong numbers in the log, and whole runs."""
+    from lm_eval.tasks import TaskManager
+
+    def run(samples, tasks=("quiz",)):
+        model = simulated(0.0, "sim/x")
+        found = lm_eval.simple_evaluate(
+            model=model, tasks=list(tasks), samples=samples, bootstrap_iters=0,
+            task_manager=TaskManager(include_path=str(quiz), include_defaults=False),
+        )  # fmt: skip
+        return model.asked, [row["doc_id"] for row in found["samples"][tasks[-1]]]
+
+    asked, logged = run({"quiz": [9, 2]})
+    assert (asked, logged) == ([2, 9], [9, 2])  # the answer to 2 is logged as that to 9
+    assert len(run({"quiz": []})[0]) == N
+    assert len(run({"quiz": [1]}, ("quiz", "other_quiz"))[0]) == N + 1
+    assert run({"quiz": [2, 9]}) == ([2, 9], [2, 9])
+
+
+def test_other_data_than_the_calibrated_are_refused(simulated, calibrated, quiz, tmp_path):
+    _, bank = calibrated
+    rows = [row | {"question": row["question"] + "!"} for row in QUESTIONS]
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = (quiz / "quiz.yaml").read_text().replace(f"{quiz}/quiz.jsonl", f"{tmp_path}/new.jsonl")
+    (tmp_path / "quiz.yaml").write_text(text)
+    model = simulated(0.0, "sim/x")
+    with pytest.raises(InputError, match="not the one calibrated as quiz/"):
+        evaluate(bank, LmEval(model, include_path=str(tmp_path)), RULES)
+
+
+@pytest.mark.slow  # the same
+def test_an_unknown_task_is_told(simulated, calibrated):
+    with pytest.raises(InputError, match="quiz_that_is_not_there"):
+        evaluate(calibrated[1], LmEval(simulated(0.0, "x")), RULES, task="quiz_that_is_not_there")
+
+
+def test_what_cannot_be_run_is_told(simulated, calibrated, quiz):
+    _, bank = calibrated
+    model = simulated(0.0, "sim/x")
+    for harness, must in (
+        (LmEval(model, include_path=str(quiz), metric="acc"), "one of exact_match"),
+        (LmEval("no-such-kind", include_path=str(quiz)), "cannot make the model no-such-kind"),
+    ):
+        with pytest.raises(InputError, match=must):
+            evaluate(bank, harness, RULES)
+    with pytest.raises(InputError, match="the task of every item"):
+        evaluate(irtcat.ItemBank.from_parameters(b=[0.0]), LmEval(model), Config(max_items=1))
+    with pytest.raises(InputError, match="limit"):
+        LmEval(model, options={"limit": 3})
