@@ -21,7 +21,7 @@ GREY = "#666666"
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def new_figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float, layout: Any = "constrained") -> "Figure":
     """An empty figure, or a sentence where matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ def new_figure(width: float, height: float) -> "Figure":
             "Figures need matplotlib, which is not installed. "
             "Install it with pip install 'irtcat[plot]'."
         ) from None
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout=layout)
 
 
 def tidy(axes: "Axes") -> None:

@@ -57,14 +57,20 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
     if unknown or not wanted:
         raise argument_error("items", "ids of items in the table", unknown or items)
     n_rows = -(-len(wanted) // COLUMNS)
-    figure = new_figure(2.2 * COLUMNS, 1.9 * n_rows)
+    width, height = 2.2 * COLUMNS, 1.9 * n_rows + 0.4
+    # Margins in inches, below: the constrained layout draws every panel twice to find them.
+    figure = new_figure(width, height, layout=None)
     grid = figure.subplots(n_rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(grid, wanted, strict=False):
         _draw_item(axes, table[table["item"].astype(str) == name], name)
     for axes in grid[len(wanted) :]:
         axes.remove()
-    figure.supxlabel("Ability θ")
-    figure.supylabel("Probability of a right answer")
+    figure.supxlabel("Ability θ", y=0.05 / height, va="bottom", fontsize=10)
+    figure.supylabel("Probability of a right answer", x=0.05 / width, ha="left", fontsize=10)
+    figure.subplots_adjust(
+        left=0.65 / width, right=1 - 0.1 / width, bottom=0.55 / height, top=1 - 0.3 / height,
+        wspace=0.12, hspace=0.25,
+    )  # fmt: skip
     return figure
 
 
