@@ -1,5 +1,6 @@
 """Reading what a crowd is built of: learners, inputs, labels and ids."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,23 @@ def read_data(data: Any) -> tuple[Any, IntArray, np.ndarray]:
         raise argument_error("data", "a pair: inputs X and labels y", type(data).__name__)
     X, y = data
     codes, classes = read_labels(y)
-    parts = list(X.values()) if isinstance(X, dict) else [X]
+    parts = list(X.values()) if isinstance(X, Mapping) else [X]
+    if not parts:
+        raise argument_error("data", "a pair with inputs X", "an empty mapping")
     for part in parts:
-        length = part.shape[0] if hasattr(part, "shape") else len(part)
+        length = _length(part)
         if length != len(codes):
             raise argument_error("data", f"inputs of {len(codes)} items, as the labels", length)
     return X, codes, classes
+
+
+def _length(part: Any) -> int:
+    """How many items there are inputs of."""
+    try:
+        return int(part.shape[0] if hasattr(part, "shape") else len(part))
+    except (TypeError, IndexError):
+        must = "inputs X in an array, a sparse matrix, a frame, a list or a mapping of such"
+        raise argument_error("data", must, type(part).__name__) from None
 
 
 def read_labels(y: Any) -> tuple[IntArray, np.ndarray]:
@@ -53,7 +65,7 @@ def read_labels(y: Any) -> tuple[IntArray, np.ndarray]:
     except TypeError:
         raise argument_error("labels", "labels of one type", "several types") from None
     if len(classes) < 2:
-        raise InputError(f"The labels must be of at least two classes. Got only {classes[0]!r}.")
+        raise InputError(f"The labels must be of at least two classes. Got only {classes[0]}.")
     return codes.astype(np.int64), classes
 
 

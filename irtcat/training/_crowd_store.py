@@ -50,6 +50,7 @@ def _feed(total: Any, part: Any) -> None:
     elif isinstance(part, Iterable):
         for each in part:
             _feed(total, each)
+        total.update(b"end")  # [[a], [b]] is not [[a, [b]]]
     else:
         total.update(repr(part).encode())
 
@@ -70,9 +71,10 @@ class Store:
         about = json.loads(json.dumps({"format": "irtcat crowd", "version": VERSION, **about}))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            names = os.listdir(self.folder)
+            # Hidden files, such as what a killed process was writing, do not count.
+            names = [name for name in os.listdir(self.folder) if not name.startswith(".")]
         except OSError as error:
-            raise InputError(f"{folder}: {error.strerror}.") from None
+            raise InputError(f"{folder}: cannot be made a folder ({error.strerror}).") from None
         if ABOUT in names:
             self._compare(about)
             return
@@ -87,6 +89,7 @@ class Store:
             there = json.loads((self.folder / ABOUT).read_text())
         except ValueError:
             there = {}
+        there = there if isinstance(there, dict) else {}
         if there.get("format") != about["format"] or there.get("version") != VERSION:
             raise InputError(f"{self.folder}: this is not a crowd of this version of irtcat.")
         for name in about:

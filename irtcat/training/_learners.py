@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from irtcat._checks import InputError, argument_error, shorten
 from irtcat._types import FloatArray, IntArray
@@ -24,6 +25,9 @@ __all__ = [
 
 NONE, OTHER = -1, -2
 """Codes of a prediction that is missing, and of one that is no label of the data."""
+
+TOLERANCE = 1e-5
+"""Probabilities in float16 or float32 may lie so far outside of [0, 1]."""
 
 
 class Lesson(NamedTuple):
@@ -67,17 +71,22 @@ def name_of(learner: Any) -> str:
     """The class or the function, with an estimator's settings."""
     if is_estimator(learner):
         settings = learner.get_params() if hasattr(learner, "get_params") else vars(learner)
-        simple = {
-            key: value
-            for key, value in sorted(settings.items())
-            if isinstance(value, (str, int, float, bool, type(None), tuple))
-        }
+        simple = {key: value for key, value in sorted(settings.items()) if _plain(value)}
         return f"{type(learner).__qualname__}({simple})"
     inner = getattr(learner, "func", learner)  # functools.partial
     name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner))}"
     if inner is learner:
         return name
     return f"{name}({shorten(learner.args, 400)}, {shorten(learner.keywords, 400)})"
+
+
+def _plain(value: Any) -> bool:
+    """Whether it is written the same in every process: no objects, which have addresses."""
+    if isinstance(value, Mapping):
+        return all(_plain(each) for pair in value.items() for each in pair)
+    if isinstance(value, (list, tuple)):
+        return all(map(_plain, value))
+    return isinstance(value, (str, int, float, bool, type(None), np.generic))
 
 
 def take(X: Any, at: IntArray) -> Any:
@@ -129,9 +138,13 @@ def _estimate(learner: Any, X: Any, labels: np.ndarray, lesson: Lesson) -> Answe
     if lesson.probabilities == "none" or not hasattr(learner, "predict_proba"):
         return Answers(predictions, None, None)
     # A subset may lack a class: its columns are those of the classes it has.
-    told = np.asarray(learner.predict_proba(lesson.X), np.float32)
-    every = np.zeros((len(told), len(lesson.classes)), np.float32)
-    every[:, encode(learner.classes_, lesson.classes, len(learner.classes_))] = told
+    columns = encode(learner.classes_, lesson.classes, len(learner.classes_))
+    if (columns < 0).any():
+        strange = np.asarray(learner.classes_)[columns < 0]
+        raise argument_error("fit_predict", "an estimator whose classes_ are labels", strange)
+    told = np.asarray(learner.predict_proba(lesson.X))
+    every = np.zeros((len(lesson.labels), len(lesson.classes)), np.float32)
+    every[:, columns] = _checked(told, (len(every), len(columns)), "an estimator")
     return _kept(predictions, every, lesson)
 
 
@@ -141,14 +154,21 @@ def _read(told: Any, lesson: Lesson) -> Answers:
     array = np.asarray(told)
     if array.ndim == 1:
         return Answers(encode(array, lesson.classes, n), None, None)
-    if array.shape != (n, len(lesson.classes)):
-        must = f"{n} labels or {n} x {len(lesson.classes)} probabilities"
-        raise argument_error("fit_predict", f"a function that gives {must}", f"shape {array.shape}")
-    every = array.astype(np.float32)
-    if not (every >= -1e-6).all() or not (every <= 1 + 1e-6).all():
-        raise argument_error("fit_predict", "a function that gives probabilities from 0 to 1",
-                             f"{np.nanmin(every):g} to {np.nanmax(every):g}")  # fmt: skip
+    every = _checked(array, (n, len(lesson.classes)), f"a function that gives {n} labels or")
     return _kept(every.argmax(axis=1).astype(np.int32), every, lesson)
+
+
+def _checked(told: np.ndarray, shape: tuple[int, int], who: str) -> FloatArray:
+    """Probabilities, if that is what they are."""
+    must = f"{who} {'' if who.endswith('or') else 'that gives '}{shape[0]} x {shape[1]}"
+    if told.shape != shape:
+        raise argument_error("fit_predict", f"{must} probabilities", f"shape {told.shape}")
+    every = told.astype(np.float32)
+    inside = (every >= -TOLERANCE) & (every <= 1 + TOLERANCE)
+    if not inside.all():
+        strange = every[~inside].flat[0]
+        raise argument_error("fit_predict", f"{must} probabilities from 0 to 1", strange)
+    return every
 
 
 def _kept(predictions: IntArray, every: FloatArray, lesson: Lesson) -> Answers:
@@ -176,7 +196,7 @@ def encode(predicted: Any, classes: np.ndarray, n: int) -> IntArray:
         raise argument_error("predictions", f"{n} labels, one an item", f"shape {values.shape}")
     if values.dtype.kind == "O" or values.dtype.kind != classes.dtype.kind:
         number = {label: code for code, label in enumerate(classes.tolist())}
-        absent = [value is None or value != value for value in values.tolist()]
+        absent = np.asarray(pd.isna(values))
         found = [number.get(value, OTHER) for value in values.tolist()]
         return np.where(absent, NONE, found).astype(np.int32)
     at = np.clip(np.searchsorted(classes, values), 0, len(classes) - 1)

@@ -4,11 +4,13 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
+from multiprocessing.connection import wait as wait_for
 
 from irtcat._checks import InputError, argument_error
 from irtcat.training._design import Assignment
@@ -25,7 +27,16 @@ _lesson: Lesson | None = None
 def _begin(lesson: Lesson) -> None:
     global _lesson
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _lesson = lesson
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot end its processes: they would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait_for([parent.sentinel])
+    os._exit(1)
 
 
 def _train(task: Assignment) -> Answers:
@@ -57,7 +68,8 @@ def train_all(
             yield from _collect(pool, tasks, workers)
         except BrokenProcessPool:
             raise InputError(
-                "A process that trains members ended abruptly: out of memory, or the script that "
+                "A process that trains members ended abruptly: out of memory, or `fit_predict` is "
+                "defined in a notebook or at a prompt (put it in a module), or the script that "
                 'calls crowd.build has no `if __name__ == "__main__":` around the call, which '
                 "several workers need. Take fewer workers, or workers=1."
             ) from None
@@ -83,7 +95,8 @@ def _collect(
     add(2 * workers)
     while under_way:
         done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-        for future in done:
+        # One that failed ends it all: what else is finished is handed on first.
+        for future in sorted(done, key=lambda each: each.exception() is not None):
             number = under_way.pop(future)
             yield number, future.result()
         add(len(done))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, settle_duplicates
 from irtcat._types import FloatArray, IntArray
-from irtcat.training._learners import NONE, encode, gold_of
+from irtcat.training._learners import NONE, TOLERANCE, encode, gold_of
 
 __all__ = ["Told", "read_predictions"]
 
@@ -69,9 +69,12 @@ def _probabilities(array: np.ndarray, classes: np.ndarray) -> tuple[FloatArray, 
     """Probabilities (... x classes) and the likeliest labels; rows of NaN are missing."""
     if array.shape[-1] != len(classes):
         raise argument_error("predictions", f"of {len(classes)} classes", f"{array.shape[-1]}")
-    every = array.astype(np.float32)
+    try:
+        every = array.astype(np.float32)
+    except (TypeError, ValueError):
+        raise argument_error("predictions", "probabilities from 0 to 1", "other things") from None
     absent = np.isnan(every).any(axis=-1)
-    bad = ((every < 0) | (every > 1 + 1e-6)).any()
+    bad = ((every < -TOLERANCE) | (every > 1 + TOLERANCE)).any()
     if bad:
         got = f"{np.nanmin(every):g} to {np.nanmax(every):g}"
         raise argument_error("predictions", "probabilities from 0 to 1", got)
@@ -128,9 +131,21 @@ def _table(
     codes[at] = np.where(text == "", NONE, told)
     gold, trained = np.full(len(ids), np.nan, np.float32), np.zeros(len(ids), bool)
     if "probability" in frame:
-        gold[at] = pd.to_numeric(frame["probability"], errors="coerce")
-        if ((gold < 0) | (gold > 1)).any():
-            raise argument_error("predictions", "probabilities from 0 to 1", "others")
+        gold[at] = _column(frame, "probability", "probabilities from 0 to 1, or empty")
     if "trained" in frame:
-        trained[at] = pd.to_numeric(frame["trained"], errors="coerce").fillna(0).astype(bool)
+        told = _column(frame, "trained", "trained 0 or 1, or empty")
+        if not np.isin(told, (0, 1))[~np.isnan(told)].all():
+            raise argument_error("predictions", "trained 0 or 1, or empty", "others")
+        trained[at] = told == 1
     return codes, gold, trained
+
+
+def _column(frame: pd.DataFrame, name: str, must: str) -> FloatArray:
+    """Numbers from 0 to 1 of a column; NaN where it is empty."""
+    text = frame[name].astype(str).str.strip()
+    numbers = pd.to_numeric(text.replace({"True": "1", "False": "0"}), errors="coerce")
+    bad = (numbers.isna() & ~text.str.lower().isin(["", "nan"])) | (numbers < 0) | (numbers > 1)
+    if bad.any():
+        got = f"{text[bad].iloc[0]!r} for {frame.loc[bad, 'item'].iloc[0]}"
+        raise argument_error("predictions", must, got)
+    return numbers.to_numpy(float)

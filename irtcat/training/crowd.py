@@ -90,6 +90,8 @@ class Crowd:
             if not in_sample:
                 trained = np.unpackbits(self.trained_on[rows], axis=1, count=n_items)
                 values[rows][trained.astype(bool)] = -1
+        if (self.predictions == NONE).all():
+            raise argument_error("crowd", "one with predictions", "none")
         if (values == -1).all():
             raise argument_error(
                 "in_sample", "True where every member was trained on all items", in_sample

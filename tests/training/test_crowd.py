@@ -1,5 +1,8 @@
 """Crowds: who trains on what, the same for any number of workers, and after an interruption."""
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ from irtcat import InputError, fit
 from irtcat.training import crowd, dynamics
 from irtcat.training._crowd_store import digest
 from irtcat.training._design import assignments, draw_members
+from irtcat.training._learners import name_of
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -326,3 +330,127 @@ def test_scikit_learn(built):
     tree = pytest.importorskip("sklearn.tree").DecisionTreeClassifier(splitter="random")
     one, two = (crowd.build(tree, (X, Y), 3, **SETTINGS) for _ in range(2))
     same(one, two)
+
+
+class Odd(Estimator):
+    """Gives what it is told to in place of probabilities."""
+
+    def __init__(self, told, labels="abc"):
+        self.told, self.labels = told, labels
+        self.random_state = None
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.classes_ = np.array(list(self.labels))
+
+    def predict_proba(self, X):
+        return self.told
+
+
+@pytest.mark.parametrize(
+    ("learner", "words"),
+    [
+        (Odd(np.full((N, 3), np.nan)), "probabilities from 0 to 1. Got nan"),
+        (Odd(np.full((N, 3), 7.0)), "probabilities from 0 to 1. Got 7"),
+        (Odd(np.full((N, 1), 0.3)), f"{N} x 3 probabilities. Got"),
+        (Odd(np.full((N, 3), 0.3), "abz"), "classes_ are labels. Got z"),
+        (lambda *given: np.full((N, 3), np.nan), "probabilities from 0 to 1. Got nan"),
+        (lambda *given: np.full((N, 2), 0.5), f"{N} labels or {N} x 3 probabilities"),
+    ],
+)
+def test_probabilities_that_are_none_are_refused(learner, words):
+    with pytest.raises(InputError, match=words):
+        crowd.build(learner, (X, Y), 4, size=0.3)
+
+
+@pytest.mark.parametrize("given", [None, 3, np.array(3), {}])
+def test_inputs_that_are_none_are_refused(given):
+    with pytest.raises(InputError, match="inputs X"):
+        crowd.build(nearest, (given, Y), 4, size=0.3)
+
+
+def test_other_settings_are_told_apart():
+    def settings(**given):
+        learner = Estimator()
+        learner.get_params = lambda deep=True: given
+        return name_of(learner)
+
+    assert settings(weight={"a": 1}) != settings(weight={"a": 2})
+    assert settings(layers=[1]) != settings(layers=[2])
+    assert settings(C=np.int64(1)) != settings(C=np.int64(2))
+    assert settings(part=Estimator()) == settings(part=Estimator())  # no addresses
+    assert digest([["a", ["b"]]]) != digest([["a"], ["b"]])
+
+
+def test_remains_of_a_killed_process_do_no_harm(built, tmp_path):
+    (tmp_path / ".crowd.json.1.tmp").write_text("{")
+    assert len(crowd.build(nearest, (X, Y), 2, folder=tmp_path, **SETTINGS).members) == 2
+    for text in ("[1]", "3", "{"):
+        (tmp_path / "crowd.json").write_text(text)
+        with pytest.raises(InputError, match="not a crowd of this version"):
+            crowd.build(nearest, (X, Y), 2, folder=tmp_path, **SETTINGS)
+
+
+def test_odd_predictions_made_elsewhere(tmp_path):
+    table = pd.DataFrame({"a": pd.array([1, None], "Int64"), "b": pd.array([0, 1], "Int64")})
+    assert crowd.from_predictions(table, [0, 1]).predictions.tolist() == [[1, 0], [-1, 1]]
+    with pytest.raises(InputError, match="probabilities from 0 to 1"):
+        crowd.from_predictions(np.full((2, 2, 2), "a"), [0, 1])
+    with pytest.raises(InputError, match="one with predictions"):
+        crowd.from_predictions([[None, None]], [0, 1]).responses(in_sample=True)
+    file = tmp_path / "m.csv"
+    for row, words in [
+        ("i1,0,high,1", "Got 'high' for i1|'high' for i1"),
+        ("i1,0,0.5,yes", "'yes' for i1"),
+        ("i1,0,0.5,0.5", "trained 0 or 1"),
+    ]:
+        file.write_text(f"item,prediction,probability,trained\n{row}\ni2,1,,\n")
+        with pytest.raises(InputError, match=words):
+            crowd.from_predictions([file], [0, 1])
+    for mark in ("1", "1.0", "True"):
+        file.write_text(f"item,prediction,probability,trained\ni1,0,0.5,{mark}\ni2,1,,\n")
+        read = crowd.from_predictions([file], [0, 1])
+        assert read.in_sample().tolist() == [[True, False]]
+
+
+KILLED = """
+import os, sys, time
+import numpy as np
+from irtcat.training import crowd
+
+def sleepy(X_train, y_train, X, seed):
+    time.sleep(0.2)
+    return np.full(len(X), os.getpid())
+
+if __name__ == "__main__":
+    data = (np.arange(20), np.arange(20) % 2)
+    crowd.build(sleepy, data, 500, size=5, workers=2, folder=sys.argv[1],
+                progress=lambda *told: print("one", flush=True))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks processes up in /proc")
+def test_processes_end_with_a_parent_that_is_killed(tmp_path):
+    script, folder = tmp_path / "script.py", tmp_path / "crowd"
+    script.write_text(KILLED)
+    with subprocess.Popen([sys.executable, script, folder], stdout=subprocess.PIPE) as parent:
+        parent.stdout.readline()
+        listed = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text()
+        parent.kill()
+    children = [Path("/proc", number) for number in listed.split()]
+    assert len(children) >= 2
+    for _ in range(100):
+        if not any(ours(child) for child in children):
+            break
+        time.sleep(0.1)
+    assert not any(ours(child) for child in children)
+    assert list(folder.glob("member-*.npz"))
+
+
+def ours(process):
+    """Whether it still runs, and is a process that trains."""
+    try:
+        state = (process / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        return state != "Z" and b"spawn_main" in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
