@@ -83,7 +83,7 @@ class Accumulator:
     each time it is added.
 
     Args:
-        items: how many there are, or their ids.
+        items: how many there are, or their ids (whole numbers, too).
 
     Example:
         >>> seen = Accumulator(3)
@@ -97,6 +97,9 @@ class Accumulator:
         if isinstance(items, (int, np.integer)) and not isinstance(items, bool):
             check_count("items", items)
             items = [f"i{i + 1}" for i in range(items)]
+        # Of whole numbers that are ids, a batch names ids, not positions.
+        kind = np.asarray(items).dtype.kind if hasattr(items, "__len__") else ""
+        self._numbered = kind in tuple("iu")
         ids = check_ids("items", items, len(items) if hasattr(items, "__len__") else 0, "item")
         self.ids = pd.Index(settle_duplicates("items", ids, "refuse")[0], dtype=object, name="item")
         n = len(self.ids)
@@ -117,7 +120,8 @@ class Accumulator:
             correct: whether the learner was right (0/1, NaN: not known). By default, of items x
                 classes: whether the label is the likeliest class (the first of equal ones counts
                 as predicted); of probabilities alone it is not known.
-            items: which items these are, each once: ids or positions; all, in order, by default.
+            items: which items these are, each once: ids, or positions unless the ids themselves are
+                whole numbers; all, in order, by default.
 
         Raises:
             InputError: for numbers out of range, shapes that do not fit, or unknown items.
@@ -151,7 +155,9 @@ class Accumulator:
         at = np.asarray(items)
         if at.ndim != 1:
             raise argument_error("items", "a list of ids or positions", f"shape {at.shape}")
-        if at.dtype.kind not in "iu":
+        if at.size == 0:
+            return np.zeros(0, np.int64)
+        if at.dtype.kind not in "iu" or self._numbered:
             found = self.ids.get_indexer(pd.Index(at.astype(str).astype(object)))
             if (found < 0).any():
                 raise argument_error("items", "ids of the items", at[found < 0].tolist())
@@ -229,8 +235,8 @@ def from_probabilities(
         if judged.shape != epochs.shape[:2]:
             must = f"{len(epochs)} x {n}, epochs x items"
             raise argument_error("correct", must, f"shape {judged.shape}")
-    if item_ids is not None and len(item_ids) != n:
-        raise argument_error("item_ids", f"{n} ids, one per item", f"{len(item_ids)} ids")
+    if item_ids is not None:
+        item_ids = check_ids("item_ids", item_ids, n, "item")
     total = Accumulator(n if item_ids is None else item_ids)
     for epoch, right in zip(epochs, judged, strict=True):
         total.add(epoch, labels, right)
@@ -253,6 +259,7 @@ def _gold(probabilities: Any, labels: Any, n: int) -> tuple[FloatArray, FloatArr
     if ((p < -RANGE) | (p > 1 + RANGE)).any():
         got = f"{np.nanmin(p):g} to {np.nanmax(p):g}"
         raise argument_error("probabilities", "numbers from 0 to 1", got, "Apply the softmax.")
+    p = np.clip(p, 0, 1)  # so that no mean of them is outside
     if p.ndim == 1:
         if labels is not None:
             raise argument_error("labels", "given with a probability of every class", "labels")

@@ -127,3 +127,34 @@ def test_bad_batches():
         seen.add([0.1])
     with pytest.raises(InputError, match="share above 0"):
         seen.result().regions(0)
+
+
+def test_whole_numbers_that_are_ids_are_no_positions():
+    seen = dynamics.Accumulator([2, 1, 0])
+    seen.add([0.9], items=[2])
+    seen.add([], items=[])
+    assert seen.result().table["n"].to_dict() == {"2": 1, "1": 0, "0": 0}
+    with pytest.raises(InputError, match="ids of the items"):
+        seen.add([0.9], items=[3])
+
+
+def test_rounding_leaves_no_mean_above_one():
+    p = np.array([[1.000001, -0.000001], [1.000001, 0.0]], np.float32)
+    table = dynamics.from_probabilities(p).table
+    assert table["confidence"].tolist() == [1, 0]
+    assert table["variability"].tolist() == [0, 0]
+
+
+def test_variability_is_the_population_sd():
+    p = np.random.default_rng(4).random((7, 5))
+    np.testing.assert_allclose(
+        dynamics.from_probabilities(p).table["variability"], p.std(axis=0, ddof=0)
+    )
+
+
+def test_forgetting_goes_by_the_last_time_judged():
+    right = [[1], [np.nan], [0], [1], [0], [np.nan], [1], [0]]
+    p = [[0.5]] * 4 + [[np.nan]] + [[0.5]] * 3  # not seen in the fifth
+    row = dynamics.from_probabilities(p, correct=right).table.iloc[0]
+    # Judged: right, wrong, right, right, wrong.
+    assert (row["n"], row["forgotten"], row["correctness"], row["learned"]) == (7, 2, 0.6, 1)
