@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -25,6 +26,9 @@ FORMATS = {
     ".pq": "parquet",
     ".txt": "ids",
 }
+
+LONGEST = 1 << 30
+"""Characters that a field of a CSV file may have; the csv module itself stops at 131,072."""
 
 
 class RowsWritten(NamedTuple):
@@ -59,6 +63,9 @@ def write_ids(kept: pd.DataFrame, path: Path) -> Path:
         lines = kept.reset_index().to_json(orient="records", lines=True)
         text = str(lines)
     elif kind == "ids":
+        if any(len(str(item).splitlines()) > 1 for item in kept.index):
+            must = "a .csv, .jsonl or .parquet file for ids of several lines"
+            raise argument_error("path", must, path.name)
         text = "".join(f"{item}\n" for item in kept.index)
     else:
         separator = "," if kind == "csv" else "\t"
@@ -84,13 +91,23 @@ def write_rows(
         raise argument_error("source", "an existing file", str(source))
     match = _Match(ids, kept, key, source)
     try:
-        with source.open("rb") as data, replacing(path) as out:
+        with _long_fields(), source.open("rb") as data, replacing(path) as out:
             rows[kind](data, out, match)
             return match.settled()
     except UnicodeDecodeError:
         raise InputError(f"{source}: this is not UTF-8 text.") from None
     except csv.Error as error:
         raise InputError(f"{source}, record {match.read + 1}: {error}.") from None
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Texts in CSV may be long within."""
+    usual = csv.field_size_limit(LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(usual)
 
 
 class _Match:

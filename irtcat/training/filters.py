@@ -206,7 +206,9 @@ def apply(
     how = RULES[rule]
     usable = np.isfinite(found.value)
     if not usable.any():
-        raise argument_error("items", f"items with a value of {how.statistic}", "none")
+        raise argument_error(
+            "items", f"items with a value of {'pc' if how.statistic == 'pc' else 'b'}", "none"
+        )
     if tau is None:
         pool = usable
         quotas = quotas_of(found, pool, _number(keep, int(usable.sum())))

@@ -254,3 +254,26 @@ def test_a_million_items():
     found = filters.apply(table, "avi", keep=0.25)
     assert time.process_time() - clock < 5
     assert len(found) == 250_000
+
+
+def test_long_texts_in_csv(found, tmp_path):
+    limit = csv.field_size_limit()
+    text = "x" * (limit + 1)
+    rows = "".join(f"{item},{text}\n" for item in found.table.index)
+    (tmp_path / "data.csv").write_text("id,text\n" + rows)
+    found.save_rows(tmp_path / "data.csv", tmp_path / "kept.csv", "id")
+    kept = (tmp_path / "kept.csv").read_text().splitlines()
+    assert kept[1:] == [f"{item},{text}" for item in found.item_ids]
+    assert csv.field_size_limit() == limit
+
+
+def test_odd_tables_are_refused(tmp_path):
+    twice = pd.DataFrame([[1.0, 2.0]], columns=["b", "b"])
+    with pytest.raises(InputError, match="b twice"):
+        filters.apply(twice, "ub", keep=1)
+    with pytest.raises(InputError, match="a value of b"):
+        filters.apply(pd.DataFrame({"b": [np.nan]}), "avi", tau=1)
+    lines = filters.apply(pd.DataFrame({"b": [1.0]}, index=["two\nlines"]), "ub", keep=1)
+    with pytest.raises(InputError, match="ids of several lines"):
+        lines.save(tmp_path / "ids.txt")
+    assert pd.read_csv(lines.save(tmp_path / "ids.csv"))["item"].tolist() == ["two\nlines"]
