@@ -21,7 +21,7 @@ def command(
     ] = None,
     by: Annotated[
         str,
-        typer.Option(help="Order: answers, discrimination, feasibility, confidence or all."),
+        typer.Option(help="answers, wrong-key, discrimination, feasibility, confidence or all."),
     ] = "answers",
     feasibility: Annotated[
         bool, typer.Option("--feasibility", help="Fit the feasibility model as well.")
@@ -103,7 +103,7 @@ def _scores(found: Any, known: list[str]) -> list[dict[str, float]]:
     from irtcat.diagnose import labels
 
     n_items = len(found.table)
-    counts = {len(known), *(c * 10**k for k in range(1, 6) for c in (1, 2, 5))}
+    counts = {len(set(known)), *(c * 10**k for k in range(1, 6) for c in (1, 2, 5))}
     return [
         {
             "first": n,

@@ -8,16 +8,20 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, check_count
 from irtcat._types import FloatArray
 
-__all__ = ["ORDERS", "average_precision", "least_first", "precision_at", "read_dynamics"]
-__all__ += ["recall_at"]
+__all__ = ["ORDERS", "average_precision", "lacking", "least_first", "precision_at"]
+__all__ += ["read_dynamics", "recall_at"]
 
 ORDERS = {
     "answers": ("log_odds", False),
+    "wrong-key": ("log_odds_wrong_key", False),
     "discrimination": ("a", True),
     "feasibility": ("feasibility", True),
     "confidence": ("confidence", True),
 }
-"""Orders by name: the column, and whether the least is the most suspect. "all" is their mean."""
+"""Orders by name: the column, and whether the least is the most suspect."""
+
+IN_ALL = ("answers", "discrimination", "feasibility", "confidence")
+"""The orders of which "all" is the mean rank: "wrong-key" is of the answers, too."""
 
 DYNAMICS = ("confidence", "variability", "correctness")
 
@@ -32,6 +36,10 @@ def read_dynamics(given: Any, ids: np.ndarray) -> pd.DataFrame:
     if not named.index.is_unique:
         raise argument_error("dynamics", "one row per item", named.index[named.index.duplicated()])
     found = named.reindex(ids.astype(str))[[name for name in DYNAMICS if name in named]]
+    try:
+        found = found.astype(float)
+    except (TypeError, ValueError):
+        raise argument_error("dynamics", "with columns of numbers", "others") from None
     if found["confidence"].isna().all():
         raise argument_error("dynamics", "of the items of the responses", "none of them")
     confidence = found["confidence"].to_numpy(float)
@@ -46,15 +54,20 @@ def least_first(table: pd.DataFrame, by: str) -> FloatArray:
     "all" is the mean rank over the orders whose columns are there.
     """
     if by == "all":
-        orders = [least_first(table, name) for name in ORDERS if _known(table, name)]
+        orders = [least_first(table, name) for name in IN_ALL if _known(table, name)]
         ranks = [pd.Series(order).rank(na_option="bottom").to_numpy() for order in orders]
         return np.asarray(np.mean(ranks, axis=0), float)
     if not _known(table, by):
-        needs = {"feasibility": "feasibility=True", "confidence": "dynamics="}.get(by, "answers")
-        raise argument_error("by", f"an order whose evidence is given ({needs})", by)
+        raise lacking(by)
     column, rising = ORDERS[by]
     values = table[column].to_numpy(float)
     return values if rising else -values
+
+
+def lacking(by: str) -> InputError:
+    """The error where the evidence of an order is not given."""
+    needs = {"feasibility": "feasibility=True", "confidence": "dynamics="}.get(by, "answers")
+    return argument_error("by", f"an order whose evidence is given ({needs})", by)
 
 
 def _known(table: pd.DataFrame, by: str) -> bool:
@@ -67,8 +80,8 @@ def precision_at(ranking: Any, known_errors: Any, n: int) -> float:
 
     Args:
         ranking: what `rank` gives, a table by item or a list of ids, the most suspect first.
-        known_errors: ids of the items known to be wrong, or a mask in the ranking's order; all
-            others count as right.
+        known_errors: ids of the items known to be wrong; or a mask, as a Series by item or in the
+            ranking's order. All others count as right.
         n: how many are looked at, up to the number of items.
 
     Raises:
@@ -112,10 +125,18 @@ def _hits(ranking: Any, known_errors: Any) -> np.ndarray:
     """Which items of the ranking are known errors."""
     table = getattr(ranking, "table", ranking)
     order = table.index if isinstance(table, pd.DataFrame) else table
+    if isinstance(order, str) or np.ndim(order) != 1:
+        raise argument_error("ranking", "a ranking, a table by item or a list of ids", order)
     ids = pd.Index(np.asarray(order).astype(str).astype(object))
     if not len(ids) or not ids.is_unique:
         raise argument_error("ranking", "items, each once", order)
+    if isinstance(known_errors, pd.Series) and known_errors.dtype == bool:
+        named = known_errors[known_errors].index.astype(str)
+        if known_errors.index.astype(str).isin(ids).all():
+            known_errors = named  # by item, in whatever order
     known = np.asarray(sorted(known_errors) if isinstance(known_errors, set) else known_errors)
+    if known.ndim != 1:
+        raise argument_error("known_errors", "a list of ids or a mask", known_errors)
     if known.dtype == bool:
         if known.shape != (len(ids),):
             raise argument_error("known_errors", f"a mask of {len(ids)} items", known.shape)

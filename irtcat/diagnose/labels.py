@@ -22,6 +22,7 @@ from irtcat.diagnose._label_few import few_evidence
 from irtcat.diagnose._label_orders import (
     ORDERS,
     average_precision,
+    lacking,
     least_first,
     precision_at,
     read_dynamics,
@@ -90,6 +91,11 @@ def rank(
     and the distribution of slopes and difficulties are then estimated together, every item
     averaged over, since too few answered an item to calibrate it.
 
+    The probabilities take answers to be independent given ability, so that a crowd of like
+    learners, who err alike, makes them overconfident: on such crowds ``by="confidence"`` or the
+    share right (column share, least first) found more wrong labels, ``by="wrong-key"`` nearly as
+    many (experiments/wrong_labels_training).
+
     Args:
         responses: right/wrong, of at least 3 items.
         bank: the calibrated items, of one ability; by default a 2PL of these responses is fitted,
@@ -103,18 +109,20 @@ def rank(
             table by item with a column confidence); items that it does not have are NaN.
         feasibility: True to fit the feasibility model to the responses as well, or a bank of it.
         by: which items come first: those suspect by "answers" (the accounts above; the others do
-            not enter suspicion), of least "discrimination" (signed), "feasibility" or
-            "confidence", or of least mean rank in these, as far as they are there ("all").
+            not enter suspicion), by the answers those with a "wrong-key" (against the two other
+            accounts together; of flipped labels this order finds more), of least "discrimination"
+            (signed), "feasibility" or "confidence", or of least mean rank in these and the answers,
+            as far as they are there ("all").
 
     Returns:
         Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1, by
         which the items are ordered, unless ``by`` says otherwise), p_wrong_key, p_unrelated (its
         parts), log_odds (of not sound against sound: tells items with a suspicion near 0 or 1
-        apart), a and se_a, share (right), n (answers), feasibility (upper asymptote; NaN where no
-        model with one was fitted), top_right of top_n best subjects, top_expected (of an item of
-        usual slope and this share right), top_z, with ``dynamics`` confidence, variability and
-        correctness, and reasons (empty where there is nothing to say). An item without answers has
-        the prior as its suspicion.
+        apart), log_odds_wrong_key (of a wrong key against all else), a and se_a, share (right), n
+        (answers), feasibility (upper asymptote; NaN where no model with one was fitted), top_right
+        of top_n best subjects, top_expected (of an item of usual slope and this share right),
+        top_z, with ``dynamics`` confidence, variability and correctness, and reasons (empty where
+        there is nothing to say). An item without answers has the prior as its suspicion.
 
     Raises:
         InputError: for graded responses, a bank without some of the items, or a prior or share out
@@ -135,6 +143,11 @@ def rank(
     _check(responses, prior)
     check_interval("top", top)
     check_choice("by", by, (*ORDERS, "all"))
+    _check_feasibility(feasibility)
+    told = None if dynamics is None else read_dynamics(dynamics, responses.item_ids)
+    lacks = {"confidence": told is None, "feasibility": feasibility is False and bank is None}
+    if lacks.get(by, False):  # known before anything is fitted
+        raise lacking(by)
     p_fit = _misfit(misfit, responses.item_ids)
     few = bank is None and responses.n_subjects < FEW_RESPONSES and responses.n_items > LONG
     bank = _bank_of(responses, bank)
@@ -154,8 +167,7 @@ def rank(
     n, right, expected, sd = top_subjects(responses, ability, usual, top)
     table["top_n"], table["top_right"], table["top_expected"] = n.astype(int), right, expected
     table["top_z"] = np.where(sd > 0.1, (right - expected) / np.where(sd > 0, sd, 1), np.nan)
-    if dynamics is not None:
-        told = read_dynamics(dynamics, responses.item_ids)
+    if told is not None:
         table[told.columns.tolist()] = told
     rows = zip(table.to_dict("records"), p_fit, strict=True)
     table["reasons"] = ["; ".join(_reasons(row, usual, p)) for row, p in rows]
@@ -170,9 +182,16 @@ def _check(responses: Any, prior: Any) -> None:
         raise argument_error("responses", "right/wrong", responses.kind)
     if responses.n_items < 3:
         raise argument_error("responses", "of at least 3 items", f"{responses.n_items}")
-    numbers = np.asarray(prior, float) if np.ndim(prior) == 1 else np.zeros(0)
+    real = np.ndim(prior) == 1 and np.asarray(prior).dtype.kind in "iuf"
+    numbers = np.asarray(prior, float) if real else np.zeros(0)
     if numbers.shape != (2,) or not (numbers > 0).all() or not numbers.sum() < 1:
         raise argument_error("prior", "two numbers above 0 with a sum below 1", prior)
+
+
+def _check_feasibility(given: Any) -> None:
+    if not isinstance(given, (bool, ItemBank)):
+        must = "True, False or a bank of the feasibility model"
+        raise argument_error("feasibility", must, type(given).__name__)
 
 
 def _bank_of(responses: Responses, bank: Any) -> ItemBank:
@@ -207,16 +226,21 @@ def _posterior(evidence: Evidence, prior: tuple[float, float]) -> pd.DataFrame:
     log_joint = np.stack(evidence) + beforehand[:, None]
     p = np.exp(log_joint - logsumexp(log_joint, axis=0))
     odds = logsumexp(log_joint[1:], axis=0) - log_joint[0]
+    keyed = log_joint[1] - logsumexp(log_joint[[0, 2]], axis=0)
     columns = {"suspicion": expit(odds), "p_wrong_key": p[1], "p_unrelated": p[2]}
-    return pd.DataFrame({**columns, "log_odds": odds})
+    return pd.DataFrame({**columns, "log_odds": odds, "log_odds_wrong_key": keyed})
 
 
 def _misfit(misfit: Any, ids: np.ndarray) -> FloatArray:
     """P-values of item fit in the items' order; NaN where there is none."""
     if misfit is None:
         return np.full(len(ids), np.nan)
-    series = pd.Series(misfit, dtype=float)
-    values = series.set_axis(series.index.astype(str)).reindex(ids.astype(str)).to_numpy(float)
+    try:
+        series = pd.Series(misfit, dtype=float)
+        named = series.set_axis(series.index.astype(str))
+        values = named.reindex(ids.astype(str)).to_numpy(float)
+    except (TypeError, ValueError):  # text, or an item twice
+        raise argument_error("misfit", "p-values from 0 to 1 by item id", misfit) from None
     if np.isnan(values).all() or (values < 0).any() or (values > 1).any():
         raise argument_error("misfit", "p-values from 0 to 1 by item id", misfit)
     return values
@@ -228,7 +252,7 @@ def _reasons(row: dict[Any, Any], usual: float, p_fit: float) -> Iterator[str]:
         yield "no answers"
         return
     if row["n"] < FEW:
-        yield f"only {row['n']} answers"
+        yield f"only {row['n']} answer{'' if row['n'] == 1 else 's'}"
     if row["share"] in (0.0, 1.0):
         yield "nobody is right" if row["share"] == 0 else "everybody is right"
     a, se = row["a"], row["se_a"]

@@ -42,11 +42,12 @@ def test_the_same_module():
 
 def test_orders(responses, bank, seen):
     first = {}
-    for by in (*labels.ORDERS, "all"):
+    for by in (*labels.ORDERS, "all"):  # "all" is the last
         found = labels.rank(responses, bank, dynamics=seen, by=by)
         first[by] = found.table.index[0]
         assert sorted(found.table.index) == sorted(IDS)
     assert first["answers"] in BAD
+    assert first["wrong-key"] in BAD
     assert (first["discrimination"], first["feasibility"]) == ("i3", "i4")
     assert first["confidence"] == "i5"
     table = found.table
@@ -69,6 +70,22 @@ def test_feasibility_of_another_bank(responses, bank):
     assert found.table.loc["i4", "feasibility"] == pytest.approx(0.4)
 
 
+def test_wrong_key_order_is_by_its_log_odds(responses, bank):
+    prior = (0.1, 0.2)
+    table = labels.rank(responses, bank, by="wrong-key", prior=prior).table
+    assert set(table.index[:2]) == set(BAD)
+    assert table["log_odds_wrong_key"].is_monotonic_decreasing
+    p = table["p_wrong_key"].to_numpy()
+    middling = (p > 1e-6) & (p < 1 - 1e-6)
+    odds = np.log(p / (1 - p))[middling]
+    np.testing.assert_allclose(table["log_odds_wrong_key"][middling], odds, rtol=1e-6)
+    # An item that ability does not decide is bad, but has no wrong key.
+    X = responses.to_numpy().copy()
+    X[:, 5] = np.random.default_rng(2).integers(0, 2, len(X))
+    coin = labels.rank(Responses.from_array(X), bank).table.loc["i6"]
+    assert coin["log_odds"] > 0 > coin["log_odds_wrong_key"]
+
+
 @pytest.mark.slow
 def test_feasibility_is_fitted(responses):
     found = labels.rank(responses, feasibility=True)
@@ -84,6 +101,11 @@ def test_an_order_needs_its_evidence(responses, bank, seen):
         ({"dynamics": 3}, "training dynamics"),
         ({"dynamics": seen.table.rename(index=lambda i: f"{i}x")}, "none of them"),
         ({"dynamics": seen.table.assign(confidence=7)}, "from 0 to 1"),
+        ({"dynamics": seen.table.assign(confidence="high")}, "columns of numbers"),
+        ({"feasibility": None}, "True, False or a bank"),
+        ({"misfit": {"i1": "small"}}, "p-values from 0 to 1"),
+        ({"misfit": pd.Series([0.1, 0.2], index=["i1", "i1"])}, "p-values from 0 to 1"),
+        ({"prior": ("a", "b")}, "two numbers above 0"),
     ]:
         with pytest.raises(InputError, match=words):
             labels.rank(responses, sound, **given)
@@ -98,13 +120,21 @@ def test_how_well_known_errors_are_found():
             assert [labels.recall_at(ranking, known, n) for n in (1, 2, 4)] == [0, 0.5, 1]
             assert labels.average_precision(ranking, known) == (1 / 2 + 2 / 4) / 2
     assert labels.average_precision(order, ["d"]) == 1
+    # A mask by item goes by item, not by place.
+    by_item = pd.Series([True, True, False, False], index=list("abcd"))
+    assert labels.precision_at(order, by_item, 1) == 0
+    assert labels.precision_at(order, by_item.reset_index(drop=True), 2) == 1
     for known, n, words in [
         (["z"], 1, "items of the ranking"),
         ([], 1, "at least one item"),
         (["a"], 5, "between 1 and 4"),
         ([True], 1, "a mask of 4"),
+        ("a", 1, "a list of ids or a mask"),
+        (None, 1, "a list of ids or a mask"),
     ]:
         with pytest.raises(InputError, match=words):
             labels.precision_at(order, known, n)
+    with pytest.raises(InputError, match="a list of ids"):
+        labels.precision_at("abc", ["a"], 1)
     with pytest.raises(InputError, match="each once"):
         labels.recall_at(["a", "a"], ["a"], 1)
