@@ -96,7 +96,7 @@ def _of_responses(responses: Responses, rule: Rule, name: str) -> FloatArray:
 
 def _of_frame(frame: pd.DataFrame, rule: Rule, name: str) -> FloatArray:
     wanted = SHARE_COLUMNS if rule.statistic == "pc" else ("b",)
-    if len(twice := frame.columns[frame.columns.duplicated()].intersection(wanted)):
+    if len(twice := frame.columns[frame.columns.duplicated()].intersection(list(wanted))):
         raise argument_error("items", "a table whose columns differ", f"{twice[0]} twice")
     column = next((each for each in wanted if each in frame.columns), None)
     if column is None:

@@ -133,10 +133,10 @@ def _table(
     if "probability" in frame:
         gold[at] = _column(frame, "probability", "probabilities from 0 to 1, or empty")
     if "trained" in frame:
-        told = _column(frame, "trained", "trained 0 or 1, or empty")
-        if not np.isin(told, (0, 1))[~np.isnan(told)].all():
+        known = _column(frame, "trained", "trained 0 or 1, or empty")
+        if not np.isin(known, (0, 1))[~np.isnan(known)].all():
             raise argument_error("predictions", "trained 0 or 1, or empty", "others")
-        trained[at] = told == 1
+        trained[at] = known == 1
     return codes, gold, trained
 
 
