@@ -12,7 +12,7 @@ from irtcat.cat import Session
 from irtcat.harness._extra import imported
 from irtcat.harness._items import Item
 from irtcat.harness.answers import ON_ERROR, Answer, Tick, ask_until_over
-from irtcat.io._assemble import FIRST
+from irtcat.io._choose import FIRST
 
 __all__ = ["LmEval"]
 
