@@ -194,8 +194,10 @@ def read_subset(path: str) -> "Subset":
     columns = (numbers("weight", 1 / k), numbers("probability", np.nan), np.full(k, np.nan))
     strategy, seed, again = "file", 0, None
     if {"strategy", "seed"} <= set(frame):
+        from irtcat.selection import rechoice
+
         strategy, seed = str(frame["strategy"].iloc[0]), _seed(path, frame["seed"].iloc[0])
-        again = irtcat.selection.rechoice(strategy, k, seed)
+        again = rechoice(strategy, k, seed)
     item_ids = np.asarray(frame["item"].tolist(), dtype=str)
     return irtcat.Subset(item_ids, *columns, strategy, seed, again)
 

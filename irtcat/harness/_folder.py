@@ -66,9 +66,19 @@ def check_same(folder: Path, frozen: Mapping[str, Any]) -> None:
         raise InputError(f"{path}: not the settings of a run. Give another folder.")
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name):
-            got = f"{name} {wanted.get(name)!r}, begun with {found.get(name)!r}"
+            what, now, then = _difference(name, wanted.get(name), found.get(name))
+            got = f"{what} {now!r}, begun with {then!r}"
             advice = "Give another folder, or the settings it was begun with."
             raise InputError(f"{folder}: holds another run. Got {got}. {advice}")
+
+
+def _difference(name: str, wanted: Any, found: Any) -> tuple[str, Any, Any]:
+    """The first part in which two values differ, by its name: not a whole configuration."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key in sorted(found.keys() | wanted.keys()):
+            if found.get(key) != wanted.get(key):
+                return _difference(f"{name} {key}", wanted.get(key), found.get(key))
+    return name, wanted, found
 
 
 def write_json(path: str | os.PathLike[str], document: Any) -> None:

@@ -31,6 +31,12 @@ FEW = 0.5  # texts are kept once and numbered where at most this share of them d
 LABELS = {
     "subject": "Subject",
     "item": "Item",
+    "n_calibrated": "Calibrated models",
+    "n_bank": "Items of the bank",
+    "full_cost": "Cost of all items",
+    "lz_star": "Answers' fit (lz*)",
+    "rank_lower": "Best rank",
+    "rank_upper": "Worst rank",
     "theta": "Ability θ",
     "se": "SE",
     "lower": "From",

@@ -52,7 +52,11 @@ def _one_scale(stem: str, bank: ItemBank, tables: dict[str, pd.DataFrame]) -> Se
 def evaluation(name: str, parts: dict[str, Any]) -> list[Section]:
     """A live model, evaluated adaptively: what was found, its items, and its sessions."""
     result, tables = parts["result"], parts["tables"]
-    facts = {key: value for key, value in facts_of(result).items() if value}
+    told = {key: value for key, value in result.items() if value is not None}
+    for key in ("theta", "se"):  # of several abilities a list, which is no interval
+        if isinstance(told.get(key), list):
+            told[key] = ", ".join(f"{float(each):.4g}" for each in told[key])
+    facts = {key: value for key, value in facts_of(told).items() if value}
     facts.pop("Unlike", None)  # it is among the warnings
     notes = _notes(result)
     blocks = []
@@ -61,7 +65,7 @@ def evaluation(name: str, parts: dict[str, Any]) -> list[Section]:
             first = [c for c in ("item", "subject") if c in frame]
             rest = [c for c in frame.columns if c not in first]
             blocks.append(table_of(frame[[*first, *rest]], stem.capitalize()))
-    if not blocks and not facts:
+    if not blocks and not facts and not notes:
         values = [str(value) for value in result.values()]
         blocks.append(table("Result", [column("key", list(result)), column("value", values)]))
     out = [Section(f"Adaptive evaluation: {name}", (), facts, blocks, tuple(notes))]

@@ -45,6 +45,8 @@ TABLES = {
 }
 """Columns by which tables are known; the first that fits is taken."""
 
+NOT_OVER = "The run is not over: the same irtcat evaluate command, given again, goes on with it."
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -96,6 +98,8 @@ def read(source: Any) -> Result:
         start = file.read(16)
     if start == b"SQLite format 3\0":
         return Result("sessions", path.stem, path, path)
+    if start.startswith(b"\x80"):
+        raise InputError(f"{path}: pickles run code when they are loaded, and are never read.")
     if zipfile.is_zipfile(path):
         return _of_archive(path)
     table = read_csv(path)
@@ -156,7 +160,7 @@ def _of_folder(path: Path) -> Result:
         tables = {each.stem: read_csv(each) for each in sorted(path.glob("*.csv"))}
         banks = {each.stem: ItemBank.load(each) for each in sorted(path.glob("*.npz"))}
         return Result("scale", path.name, {"tables": tables, "banks": banks}, path)
-    if "result.json" in have:
+    if "result.json" in have or {"run.json", "sessions.db"} <= have:
         return Result("evaluation", path.name, _evaluation(path), path)
     wanted = "; ".join(text for text in KINDS.values() if "folder" in text)
     raise InputError(f"{path}: no folder of results. Known are: {wanted}.")
@@ -164,6 +168,9 @@ def _of_folder(path: Path) -> Result:
 
 def _evaluation(path: Path) -> dict[str, Any]:
     """What irtcat evaluate left: its result, its items and its store, those that are there."""
+    if not (path / "result.json").exists():
+        result = {"notes": [NOT_OVER]}
+        return {"result": result, "tables": {}, "stores": [path / "sessions.db"]}
     try:
         result = json.loads((path / "result.json").read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:

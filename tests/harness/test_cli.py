@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -55,6 +56,15 @@ def test_export(files):
                                  "--json"))  # fmt: skip
     assert document["tasks"] == ["quiz"]
     assert len(document["commands"]) == 1
+
+
+def test_export_in_a_process_of_its_own(files):
+    """What irtcat select wrote, where no other command has imported anything before."""
+    run_ok("select", "-k", 3, "--responses", "old.npz", "--strategy", "random", "--out", "few.csv")
+    command = [sys.executable, "-m", "irtcat", "export", "few.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.split() == pd.read_csv("few.csv")["item"].tolist()
 
 
 def test_export_from_a_table(files):

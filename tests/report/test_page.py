@@ -348,6 +348,25 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
         report.build(tmp_path)
 
 
+def test_an_evaluation_that_was_interrupted_shows_its_session(tmp_path):
+    """What irtcat evaluate really leaves, whole and before its end; of two abilities as well."""
+    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-1, 1, 6))
+    rules = irtcat.cat.Config(max_items=3)
+    irtcat.harness.evaluate(bank, lambda asked: [(i.id, 1) for i in asked], rules, out=tmp_path)
+    html = report.build(tmp_path)
+    assert "Adaptive evaluation" in html
+    assert "Rank lower" not in html
+    document = json.loads((tmp_path / "result.json").read_text())
+    both = document | {"theta": [0.51, 0.72], "se": [0.2, 0.3]}
+    (tmp_path / "result.json").write_text(json.dumps(both))
+    assert "0.51, 0.72" in report.build(tmp_path)
+    (tmp_path / "result.json").unlink()
+    (tmp_path / "items.csv").unlink()
+    html = report.build(tmp_path)
+    assert "The run is not over" in html
+    assert "Adaptive sessions" in html
+
+
 def test_what_is_no_result(tmp_path):
     (tmp_path / "x.csv").write_text("p,q\n1,2\n")
     (tmp_path / "empty.csv").write_text("")

@@ -33,6 +33,9 @@ function makeTable(spec) {
   const tools = el("div", { class: "tools" });
   const status = el("span", {});
   const pager = el("div", { class: "pager" });
+  const longest = (column) => (column.levels || column.v).reduce((most, text) => Math.max(most, String(text).length), 0);
+  const widths = new Map(columns.filter((column) => column.kind === "text" && !column.long)
+    .map((column) => [column.k, longest(column) > 30 ? "wide" : "brief"]));
   const shown = columns.filter((column) => !column.long || !rowOpens(spec));
 
   for (const column of shown) {
@@ -114,7 +117,7 @@ function makeTable(spec) {
   function makeRow(row) {
     const line = el("tr", {});
     shown.forEach((column, place) => {
-      const classes = [column.kind === "num" ? "num" : "", column.minor ? "minor" : "", column.long ? "long" : "", column.kind === "flag" ? "flags" : ""].join(" ").trim();
+      const classes = [column.kind === "num" ? "num" : "", column.minor ? "minor" : "", column.long ? "long" : "", column.kind === "flag" ? "flags" : "", widths.get(column.k) ?? ""].join(" ").trim();
       let content;
       if (column.kind === "bar") {
         const values = column.of.map((key) => byKey[key].v[row]);
