@@ -167,7 +167,9 @@ class _Running:
         if len(filters) > 1 and self.harness.filter is None:
             others = ", ".join(name for name in filters if name != taken)
             self.notes[f"{task} filter"] = f"{task}: filter {taken} was taken (not {others})."
-        taken = taken if taken in filters else filters[0]
+        if taken not in filters:
+            self.notes[f"{task} filter"] = f"{task}: its only filter is {filters[0]}, not {taken}."
+            taken = filters[0]
         return {row["doc_id"]: row for row in rows if str(row.get("filter", "")) == taken}
 
     def _value(self, item: Item, row: Mapping[str, Any]) -> Any:

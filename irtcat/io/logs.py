@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._checks import InputError, argument_error, check_choice, shorten
 from irtcat.io._assemble import RUNS, assemble
 from irtcat.io._choose import Wanted, Wish, group_name, show_column
 from irtcat.io._find import LOG_FORMATS, Found, find_logs
@@ -119,14 +119,17 @@ def read_logs(
     items = Items()
     read: list[Run] = []
     notes: list[str] = []
+    unread: set[str] = set()
     reader = _Reader(items, incomplete == "keep", notes)
     for done, each in enumerate(found):
         if progress is not None:
             progress(done, len(found), each.path.name)
         if names and each.kind == "lm-eval" and split_name(each.path)[0] not in names:
+            unread.add(split_name(each.path)[0])
             continue
         try:
             got = reader.read(each)
+            unread |= {run.task for run in got if names and run.task not in names}
             read += [run for run in got if not names or run.task in names]
         except MissingExtraError:
             raise
@@ -141,7 +144,7 @@ def read_logs(
         progress(len(found), len(found), "matrix")
     read = _without_copies(read, skipped)
     if not read:
-        raise InputError(_nothing(root, names, skipped, bool(found)))
+        raise InputError(_nothing(root, names, skipped, unread))
     return _finish(read, items, wanted, runs, skipped, notes + reader.unpaired(), others, root)
 
 
@@ -155,15 +158,18 @@ def _task_names(tasks: Any) -> set[str]:
     return names
 
 
-def _nothing(root: Path, names: set[str], skipped: list[Skipped], found: bool) -> str:
+def _nothing(root: Path, names: set[str], skipped: list[Skipped], unread: set[str]) -> str:
     """Why there is nothing to make a matrix of."""
     if skipped:
         reasons = " ".join(each.reason for each in skipped[:3])
         more = f" {len(skipped) - 3} more files were skipped." if len(skipped) > 3 else ""
         return f"{root}: no log can be used. {reasons}{more}"
-    if names and found:
-        return f"{root}: no log is of the tasks {', '.join(sorted(names))}."
+    if names and unread:
+        have = shorten(sorted(unread))
+        return f"{root}: no log is of the tasks {', '.join(sorted(names))}. There are {have}."
     advice = "Run lm-eval with --log_samples, or give Inspect's log folder."
+    if root.is_file():
+        advice = f"A table of responses needs no import: every command reads it. {advice}"
     return f"{root}: expected logs of lm-eval, Inspect, HELM or Every Eval Ever. Got none. {advice}"
 
 

@@ -73,7 +73,7 @@ def session_blocks(session: Session) -> list[Block]:
     se = np.atleast_1d(told["se"])
     said = ", ".join(f"{t:.3f} ± {s:.3f}" for t, s in zip(theta, se, strict=True))
     facts = {"Status": status, "Ability ± SE": said, "Items": str(told["n_items"]),
-             "Predicted full score": f"{told['score']:.1%} ± {told['score_sd']:.1%}"}  # fmt: skip
+             "Score on the bank": f"{told['score']:.1%} ± {told['score_sd']:.1%}"}  # fmt: skip
     blocks: list[Block] = [{"t": "facts", "facts": facts}]
     series = []
     for name in [c for c in frame.columns if c.startswith("theta")]:

@@ -244,7 +244,7 @@ def test_wrong_wishes_are_sentences(logs):
     for wish, text in (
         ({"metric": "f1"}, r"`metric` argument must be in the logs of task tiny_gen.*exact_match"),
         ({"filter": "loose"}, r"`filter` argument.*flexible-extract"),
-        ({"tasks": "mmlu"}, "no log is of the tasks mmlu"),
+        ({"tasks": "mmlu"}, r"no log is of the tasks mmlu\. There are tiny"),
         ({"runs": "first"}, "`runs` argument must be one of latest, mean, separate"),
         ({"incomplete": "x"}, "`incomplete` argument"),
         ({"tasks": []}, "`tasks` argument must be names of tasks"),
