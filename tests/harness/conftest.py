@@ -1,8 +1,10 @@
 """A small local benchmark and simulated models, for harnesses that run offline."""
 
+import gc
 import hashlib
 import json
 import os
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -32,6 +34,15 @@ QUESTIONS = [
     {"question": f"What is {n} + {n % 7 + 3}?", "answer": str(2 * n % 7 + n + 3), "number": n}
     for n in range(N)
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rubbish():
+    """What harnesses leave open is collected here, not in some later test that it would fail."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
