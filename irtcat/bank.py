@@ -11,20 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from irtcat._bank_file import (
-    FORMAT,
-    VERSION,
-    bank_arrays,
-    read_parts,
-)
-from irtcat._bank_moves import (
-    common_codes,
-    drawn,
-    irt_values,
-    mixed_banks,
-    rescaled,
-    with_room,
-)
+from irtcat._bank_checks import item_positions, settled_parts
+from irtcat._bank_file import FORMAT, VERSION, bank_arrays, read_parts
+from irtcat._bank_join import joined
+from irtcat._bank_moves import drawn, irt_values, rescaled
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._files import check_target, replacing
 from irtcat._precision import precision
@@ -32,7 +22,6 @@ from irtcat._types import FloatArray, Ids
 from irtcat.models import (
     CategoricalModel,
     ItemModel,
-    column_names,
     expected_responses,
     item_categories,
     known_items,
@@ -89,35 +78,8 @@ class ItemBank:
 
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
-        ids = np.asarray(self.item_ids, dtype=str)
-        sizes = {len(leaf) for leaf in jax.tree.leaves(self.model)}
-        if sizes != {len(ids)}:
-            raise argument_error("item_ids", f"{max(sizes)} ids, as the model says", len(ids))
-        if len(np.unique(ids)) != len(ids):
-            repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique().tolist()
-            raise argument_error("item_ids", "unique", repeated)
-        if not (np.isfinite(self.population_sd) and self.population_sd > 0):
-            raise argument_error("population_sd", "a finite number above 0", self.population_sd)
-        if not np.isfinite(self.population_mean):
-            raise argument_error("population_mean", "a finite number", self.population_mean)
-        for name in ("population_mean", "population_sd"):
-            object.__setattr__(self, name, float(getattr(self, name)))
-        shape = (len(ids), *[len(column_names(self.model))] * 2)
-        if self.covariance is not None and np.shape(self.covariance) != shape:
-            raise argument_error("covariance", f"of shape {shape}", np.shape(self.covariance))
-        if self.correlations is not None:
-            checked = _check_correlations(self.correlations, self.model.dims)
-            object.__setattr__(self, "correlations", checked)
-        size = shape[0] * shape[1]
-        if self.full_covariance is not None and np.shape(self.full_covariance) != (size, size):
-            must = f"of shape {(size, size)}"
-            raise argument_error("full_covariance", must, np.shape(self.full_covariance))
-        object.__setattr__(self, "item_ids", ids)
-        index = pd.Index(ids, dtype=object, name="item")
-        for name in ("items", "statistics"):
-            frame = getattr(self, name)
-            frame = pd.DataFrame(index=index) if frame.shape[1] == 0 else frame.set_axis(index)
-            object.__setattr__(self, name, frame)
+        for name, value in settled_parts(self).items():
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         population = f"N({self.population_mean:g}, {self.population_sd:.4g})"
@@ -294,22 +256,7 @@ class ItemBank:
 
     def positions(self, items: Any) -> np.ndarray:
         """Positions of ids, positions or a mask; unknown ids are refused by name."""
-        wanted = np.asarray(items)
-        if wanted.dtype == bool:
-            if wanted.shape != (self.n_items,):
-                raise argument_error("items", f"a mask of {self.n_items} items", wanted.shape)
-            return np.flatnonzero(wanted)
-        if wanted.size == 0:
-            return np.zeros(0, int)
-        if np.issubdtype(wanted.dtype, np.integer):
-            if wanted.min() < -self.n_items or wanted.max() >= self.n_items:
-                raise argument_error("items", f"positions below {self.n_items}", wanted.max())
-            return wanted % self.n_items
-        wanted = wanted.astype(str)
-        at = pd.Index(self.item_ids).get_indexer(pd.Index(wanted))
-        if (at < 0).any():
-            raise argument_error("items", "ids of the bank", wanted[at < 0].tolist())
-        return at
+        return item_positions(items, self.item_ids)
 
     def rescale(self, unit: float, shift: float = 0.0) -> "ItemBank":
         """The same items on the scale ``theta_new = unit * theta + shift``.
@@ -403,34 +350,7 @@ class ItemBank:
         Raises:
             InputError: when they do not.
         """
-        if type(other.model) is not type(self.model):
-            one, two = mixed_banks(self, other)
-            return one.join(two, same_scale)
-        scales = [(bank.population_mean, bank.population_sd) for bank in (self, other)]
-        if not _same_correlations(self, other):
-            raise argument_error("other", "with the same abilities and correlations", other)
-        if not same_scale and not np.allclose(scales[0], scales[1]):
-            raise argument_error("other", f"on the scale N{scales[0]}", f"N{scales[1]}")
-        if self.model.n_categories != other.model.n_categories:
-            if "categories" not in self.model.fixed:
-                must = f"of {self.model.n_categories} categories, as this bank is"
-                raise argument_error("other", must, other.model.n_categories)
-            top = max(self.model.n_categories, other.model.n_categories)
-            return with_room(self, top).join(with_room(other, top), same_scale)
-        model = jax.tree.map(lambda x, y: np.concatenate([x, y]), self.model, other.model)
-        both = self.covariance is not None and other.covariance is not None
-        joined: dict[str, Any] = {"joined": [dict(self.provenance), dict(other.provenance)]}
-        joined |= common_codes(self, other)
-        return replace(
-            self,
-            model=model,
-            item_ids=np.concatenate([self.item_ids, other.item_ids]),
-            covariance=np.concatenate([self.covariance, other.covariance]) if both else None,
-            full_covariance=None,
-            items=pd.concat([self.items, other.items]),
-            statistics=pd.concat([self.statistics, other.statistics]),
-            provenance=joined,
-        )
+        return joined(self, other, same_scale)
 
     def probability(self, theta: Any) -> FloatArray:
         """Probability of a right answer (of each item's highest category), items x len(theta).
@@ -523,31 +443,6 @@ def one_ability(bank: ItemBank, what: str) -> None:
         raise argument_error(
             "bank", f"of one ability for {what}", f"{bank.model.dims} ({bank.model.key})"
         )
-
-
-def _same_correlations(one: ItemBank, other: ItemBank) -> bool:
-    """Whether two banks' abilities are as many and correlate alike."""
-    if one.model.dims != other.model.dims:
-        return False
-    first, second = (
-        np.eye(b.model.dims) if b.correlations is None else b.correlations for b in (one, other)
-    )
-    return np.allclose(first, second)
-
-
-def _check_correlations(value: Any, dims: int) -> FloatArray:
-    """Correlations of several abilities, or one sentence on what is wrong with them."""
-    matrix = np.asarray(value, float)
-    good = (
-        matrix.shape == (dims, dims)
-        and np.isfinite(matrix).all()
-        and np.allclose(matrix, matrix.T)
-        and np.allclose(np.diagonal(matrix), 1)
-        and np.linalg.eigvalsh(matrix)[0] > 0
-    )
-    if not good:
-        raise argument_error("correlations", f"a {dims} x {dims} correlation matrix", matrix)
-    return matrix
 
 
 def _names(item_ids: Ids | None, n: int) -> np.ndarray:

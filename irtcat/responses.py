@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import (
-    ResponseError,
-    argument_error,
-    check_count,
-    check_interval,
-    settle_duplicates,
-)
+from irtcat._checks import ResponseError, argument_error, settle_duplicates
 from irtcat._files import replacing
 from irtcat._matrix import (
     as_matrix,
@@ -28,6 +22,7 @@ from irtcat._matrix import (
     row_blocks,
 )
 from irtcat._metadata import align_metadata, frame_to_plain
+from irtcat._split import held_out_subjects
 from irtcat._summary import Flag, ResponsesSummary, find_flags, find_repeats
 from irtcat._trials import count_shares, settle_trials, spread_trials
 
@@ -354,51 +349,8 @@ class Responses:
             >>> held_out.subject_ids.tolist()
             ['s3']
         """
-        check_interval("share", share)
-        check_count("seed", seed, least=0)
-        n = int(self.n_subjects * share + 1e-9)
-        if n == 0:
-            must = f"large enough to hold out one of {self.n_subjects} subjects"
-            raise argument_error("share", must, share)
-        rng = np.random.default_rng(seed)
-        if by is None:
-            chosen = rng.permutation(self.n_subjects)[:n]
-        elif by == "ability":
-            chosen = np.argsort(-self._proportions(), kind="stable")[:n]
-        else:
-            chosen = self._held_out_groups(by, self.n_subjects * share, rng)
-        held_out = np.zeros(self.n_subjects, dtype=bool)
-        held_out[chosen] = True
+        held_out = held_out_subjects(self, share, seed, by)
         return self.subset(subjects=~held_out), self.subset(subjects=held_out)
-
-    def _proportions(self) -> np.ndarray:
-        """Mean response of each subject, 0 to 1; -1 for a subject without a response."""
-        means = np.full(self.n_subjects, -1.0)
-        for rows in row_blocks(self.shape):
-            seen = observed(self.values[rows])
-            total = self.values[rows].sum(axis=1, where=seen, dtype=np.float64)
-            np.divide(total, self._top * seen.sum(axis=1), out=means[rows], where=seen.any(axis=1))
-        return means
-
-    def _held_out_groups(self, by: str, target: float, rng: np.random.Generator) -> np.ndarray:
-        """Rows of whole groups, taken in random order while that brings the count nearer."""
-        if not isinstance(by, str) or by not in self.subjects.columns:
-            options = ", ".join(["None", "'ability'", *map(repr, self.subjects.columns)])
-            raise argument_error("by", f"one of {options}", by)
-        groups = pd.factorize(self.subjects[by])[0].astype(np.intp)
-        alone = groups < 0
-        groups[alone] = groups.max(initial=-1) + 1 + np.arange(alone.sum())
-        sizes = np.bincount(groups)
-        if len(sizes) < 2:
-            raise argument_error("by", "a column with at least two groups", by)
-        taken: list[int] = []
-        count = 0
-        for group in rng.permutation(len(sizes)):
-            nearer = abs(count + sizes[group] - target) < abs(count - target)
-            if nearer and count + sizes[group] < self.n_subjects:
-                taken.append(int(group))
-                count += int(sizes[group])
-        return np.flatnonzero(np.isin(groups, taken or [int(np.argmin(sizes))]))
 
     def without_duplicate_subjects(self) -> "Responses":
         """Drop subjects whose row equals an earlier one in every cell, gaps included.

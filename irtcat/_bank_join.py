@@ -1,0 +1,131 @@
+"""Two banks in one: of the same model, of several, of different numbers of categories."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error
+from irtcat._precision import precision
+from irtcat.models import (
+    MIXABLE,
+    as_mixed,
+    column_names,
+    design_of,
+    pack,
+    unpack,
+)
+
+__all__ = ["joined", "mixed_banks"]
+
+
+def joined(one: Any, other: Any, same_scale: bool) -> Any:
+    """Both banks' items in one, on the first bank's scale (see `ItemBank.join`)."""
+    if type(other.model) is not type(one.model):
+        first, second = mixed_banks(one, other)
+        return joined(first, second, same_scale)
+    scales = [(bank.population_mean, bank.population_sd) for bank in (one, other)]
+    if not _correlate_alike(one, other):
+        raise argument_error("other", "with the same abilities and correlations", other)
+    if not same_scale and not np.allclose(scales[0], scales[1]):
+        raise argument_error("other", f"on the scale N{scales[0]}", f"N{scales[1]}")
+    if one.model.n_categories != other.model.n_categories:
+        if "categories" not in one.model.fixed:
+            must = f"of {one.model.n_categories} categories, as this bank is"
+            raise argument_error("other", must, other.model.n_categories)
+        top = max(one.model.n_categories, other.model.n_categories)
+        return joined(with_room(one, top), with_room(other, top), same_scale)
+    model = jax.tree.map(lambda x, y: np.concatenate([x, y]), one.model, other.model)
+    both = one.covariance is not None and other.covariance is not None
+    about: dict[str, Any] = {"joined": [dict(one.provenance), dict(other.provenance)]}
+    about |= common_codes(one, other)
+    return replace(
+        one,
+        model=model,
+        item_ids=np.concatenate([one.item_ids, other.item_ids]),
+        covariance=np.concatenate([one.covariance, other.covariance]) if both else None,
+        full_covariance=None,
+        items=pd.concat([one.items, other.items]),
+        statistics=pd.concat([one.statistics, other.statistics]),
+        provenance=about,
+    )
+
+
+def _correlate_alike(one: Any, other: Any) -> bool:
+    """Whether two banks' abilities are as many and correlate alike."""
+    if one.model.dims != other.model.dims:
+        return False
+    first, second = (
+        np.eye(b.model.dims) if b.correlations is None else b.correlations for b in (one, other)
+    )
+    return np.allclose(first, second)
+
+
+def mixed_banks(one: Any, other: Any) -> tuple[Any, Any]:
+    """Two banks of different models, each as part of one with room for the models of both.
+
+    Raises:
+        InputError: for models that cannot be in one bank, or codes that do not begin with 0.
+    """
+    banks = (one, other)
+    keys = {key for bank in banks for key in bank.model.key.split("+")}
+    if not keys <= set(MIXABLE):
+        raise argument_error("other", f"a {one.model.key} bank", other.model.key)
+    for bank in banks:
+        codes = bank.provenance.get("codes", [0])
+        if codes and codes[0] != 0:
+            must = "with responses in codes from 0 on, as banks of several models need"
+            raise argument_error("other", must, f"codes from {codes[0]} on")
+    present = tuple(key for key in MIXABLE if key in keys)
+    top = max(bank.model.n_categories for bank in banks)
+    first, second = (_in_mixture(bank, present, top) for bank in banks)
+    return first, second
+
+
+def _in_mixture(bank: Any, keys: tuple[str, ...], top: int) -> Any:
+    """The bank with its items as part of a mixture; what is new has no covariance (NaN)."""
+    with precision("float64"):
+        model, moves = as_mixed(bank.model, keys, top)
+        n_params = pack(model).shape[1]
+    covariance = None
+    if bank.covariance is not None:
+        covariance = np.full((bank.n_items, n_params, n_params), np.nan)
+        for rows, source, target in moves:
+            at, old, new = np.flatnonzero(rows), np.array(source), np.array(target)
+            covariance[np.ix_(at, new, new)] = bank.covariance[np.ix_(at, old, old)]
+    return replace(bank, model=model, covariance=covariance, full_covariance=None)
+
+
+def with_room(bank: Any, top: int) -> Any:
+    """The bank with room for items of ``top`` categories."""
+    if bank.model.n_categories == top:
+        return bank
+    design = design_of(bank.model)
+    blank = type(bank.model).blank(design._replace(top=top))
+    names = column_names(blank)
+    at = np.array([names.index(name) for name in column_names(bank.model)])
+    params = np.zeros((bank.n_items, len(names)))
+    params[:, at] = bank.parameters()
+    covariance = None
+    if bank.covariance is not None:
+        covariance = np.full((bank.n_items, len(names), len(names)), np.nan)
+        covariance[:, at[:, None], at] = bank.covariance
+    model = unpack(blank, params)
+    return replace(bank, model=model, covariance=covariance, full_covariance=None)
+
+
+def common_codes(one: Any, other: Any) -> dict[str, list[int]]:
+    """The codes of the responses that two banks of graded items are for together.
+
+    Raises:
+        InputError: where they do not begin alike.
+    """
+    codes = [list(b.provenance["codes"]) for b in (one, other) if b.provenance.get("codes")]
+    if one.model.n_categories == 2 or not codes:
+        return {}
+    if codes[0][0] != codes[-1][0]:
+        must = f"for responses in codes from {codes[0][0]} on, as this bank is"
+        raise argument_error("other", must, f"codes from {codes[-1][0]} on")
+    return {"codes": max(codes, key=len)}
