@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the targets make on their own. PYTHON chooses the interpreter (>= 3.11).
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-all check bench clean
 

@@ -140,6 +140,7 @@ def test_drawn_items_correct_the_curves():
     assert (none.mean, none.variance, nothing) == (like.mean, like.variance, 0)
 
 
+@pytest.mark.slow
 def test_stronger_models_than_any_calibrated():
     """Beyond the calibrated subjects the curves are nearer than the ability's score."""
     truth = ItemBank.from_parameters(RNG.lognormal(0, 0.3, 200), RNG.normal(0, 1.2, 200), 0.25)

@@ -207,8 +207,8 @@ def test_brute_force_finds_the_same(gaps):
     ours = np.concatenate([slopes[at], intercepts, [np.arctanh(r)]])
     assert -minus(ours) == pytest.approx(result.log_likelihood, abs=1e-5)
     # The slope of the plain integral is 0 at our estimates, against a curvature of 100 and more.
-    step = 1e-3
-    slope = [(minus(ours + step * e) - minus(ours - step * e)) / (2 * step) for e in np.eye(17)]
+    step, ways = 1e-3, np.random.default_rng(0).standard_normal((5, 17))
+    slope = [(minus(ours + step * e) - minus(ours - step * e)) / (2 * step) for e in ways]
     np.testing.assert_allclose(slope, 0, atol=0.02)
 
 
