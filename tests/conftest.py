@@ -36,6 +36,9 @@ CACHE = {
     # The same programs without the compiler's dear passes; `make test-all` takes them optimised.
     "jax_disable_most_optimizations": "IRTCAT_TEST_OPTIMISED" not in os.environ,
 }
+# The workers fill the cores: one program is compiled by one thread, which costs less in all.
+ONE_THREAD = "--xla_cpu_parallel_codegen_split_count=1"
+os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), ONE_THREAD]).strip()
 for name, value in CACHE.items():
     os.environ.setdefault(name.upper(), str(value))
     jax.config.update(name, value)
