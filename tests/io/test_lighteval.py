@@ -22,12 +22,18 @@ AVG = "avg@n:n=4"
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory):
+def unpacked(tmp_path_factory):
     """Folder of real logs (logs.md)."""
     folder = tmp_path_factory.mktemp("real")
     with tarfile.open(Path(__file__).with_name("lighteval.tar.xz")) as archive:
         archive.extractall(folder, filter="data")
-    return folder / "lighteval"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def real(unpacked):
+    """The logs of lighteval 0.13."""
+    return unpacked / "lighteval"
 
 
 @pytest.fixture
@@ -85,6 +91,20 @@ def test_means_are_lightevals_totals(real):
     without = results_of(real / "results" / "simorg" / "sim-2")[-1].stem.removeprefix("results_")
     assert got == {key: value for key, value in expected.items() if key[0] != without}
     assert len(got) == 3 * (2 + 2 + 2 + 11) + 2 + 11 + 2
+
+
+def test_lighteval_0_11(unpacked):
+    """The oldest version with these columns; its tasks are named with their suite."""
+    folder = unpacked / "lighteval_0_11"
+    expected = totals(folder)
+    assert len(expected) == 2 + 2 + 9
+    for (_, task, metric), total in expected.items():
+        report = read_logs(folder, tasks=task, metric=metric).report
+        assert report.runs["mean"].tolist() == [total]
+        assert not report.notes
+    assert read_logs(folder).responses.items["task"].unique().tolist() == [
+        "custom|tiny_both|0", "custom|tiny_gen|0", "custom|tiny_mc:sum|0",
+    ]  # fmt: skip
 
 
 def test_row_by_row(real):
