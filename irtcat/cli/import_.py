@@ -45,7 +45,10 @@ def command(
         str, typer.Option(help="Logs of runs that did not end: skip, keep or refuse.")
     ] = "skip",
     log_format: Annotated[
-        str, typer.Option("--format", help="auto, lm-eval, inspect, every-eval-ever or helm.")
+        str,
+        typer.Option(
+            "--format", help="auto, lm-eval, inspect, every-eval-ever, helm or lighteval."
+        ),
     ] = "auto",
     report: Annotated[
         Path | None, typer.Option(help="Write a table of the files used and skipped (CSV).")

@@ -86,15 +86,15 @@ def read_responses(
     integer code. Missing is an empty cell, NA, NaN or null in any case, an absent row, and -1 in
     ``.npz``. Ids are kept as text exactly as in the file, in order of first appearance.
 
-    Logs of lm-evaluation-harness, Inspect AI, HELM and Every Eval Ever, one file or a folder of
-    them, are read as by `irtcat.io.read_logs`, which has options and a report; what was skipped
-    and which metric was taken of several is said in a warning.
+    Logs of lm-evaluation-harness, Inspect AI, HELM, lighteval and Every Eval Ever, one file or a
+    folder of them, are read as by `irtcat.io.read_logs`, which has options and a report; what was
+    skipped and which metric was taken of several is said in a warning.
 
     Args:
         path: the file, or a folder of logs.
         format: None to detect it; or "csv", "tsv", "npz", "parquet", "pyirt", "lm-eval",
-            "inspect", "every-eval-ever", "helm"; or "wide" or "long" where only the layout of a
-            table is in doubt.
+            "inspect", "every-eval-ever", "helm", "lighteval"; or "wide" or "long" where only the
+            layout of a table is in doubt.
         subject: header of the subject column of a long table; the usual synonyms (subject_id,
             model, user, …) are found where only one is there.
         item: header of the item column (item_id, question, problem, …).

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from irtcat.io._lighteval_results import DETAILS, find_totals
 from irtcat.io._report import Skipped
 from irtcat.io.helm import BESIDE, FILE
 from irtcat.io.lm_eval import RESULTS, SAMPLES, split_name
 
 __all__ = ["LOG_FORMATS", "Found", "find_logs", "log_format"]
 
-LOG_FORMATS = ("lm-eval", "inspect", "every-eval-ever", "helm")
+LOG_FORMATS = ("lm-eval", "inspect", "every-eval-ever", "helm", "lighteval")
 
 PICKLES = (".pkl", ".pickle", ".joblib")
 _PICKLE = (
@@ -23,16 +24,18 @@ HEAD = 2**16
 
 
 class Found(NamedTuple):
-    """A log file and its kind."""
+    """A log file and its kind; of lighteval, with the results file of its run."""
 
     path: Path
     kind: str
+    totals: Path | None = None
 
 
 def find_logs(root: Path, format: str) -> tuple[list[Found], list[Skipped], int]:
     """The logs in a tree, in an order that keeps the files of a run together."""
     if root.is_file() and format != "auto":
-        return [Found(root, format)], [], 0
+        totals = find_totals(root) if format == "lighteval" else None
+        return [Found(root, format, totals)], [], 0
     found, skipped, results, others = [], [], [], 0
     for path in [root] if root.is_file() else _walk(root):
         try:
@@ -53,13 +56,24 @@ def find_logs(root: Path, format: str) -> tuple[list[Found], list[Skipped], int]
         else:
             others += 1
     if results and root.is_file():
-        advice = "a results file of lm-eval holds totals only. Give the folder with its samples"
+        whose = "lighteval" if _is_lighteval(root) else "lm-eval"
+        parts = "details" if whose == "lighteval" else "samples"
+        advice = f"a results file of {whose} holds totals only. Give the folder with its {parts}"
         return [], [Skipped(str(root), f"{root}: {advice}.")], 0
+    found = [
+        each._replace(totals=find_totals(each.path, results)) if each.kind == "lighteval" else each
+        for each in found
+    ]
+    paired = {each.totals.absolute() for each in found if each.totals}
     stamps = {(f.path.parent, split_name(f.path)[1]) for f in found if f.kind == "lm-eval"}
     for path in results:
         match = RESULTS.fullmatch(path.name)
-        if (path.parent, match["stamp"] if match else "") not in stamps and format != "inspect":
+        if (path.parent, match["stamp"] if match else "") in stamps or format == "inspect":
+            continue
+        if path.absolute() not in paired:
             advice = "there are no samples files beside it. Run lm-eval with --log_samples"
+            if _is_lighteval(path):
+                advice = "there are no details of its run. Run lighteval with --save-details"
             skipped.append(Skipped(str(path), f"{path}: {advice}."))
     found.sort(key=lambda each: (each.path.parent, split_name(each.path)[::-1]))
     return found, skipped, others
@@ -74,8 +88,17 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield Path(parent, name)
 
 
+def _is_lighteval(results: Path) -> bool:
+    """Whether a results file is lighteval's."""
+    try:
+        with results.open("rb") as file:
+            return b'"config_general"' in file.read(HEAD)
+    except OSError:
+        return False
+
+
 def log_format(path: Path) -> str:
-    """Which log a file is: a format, "results" (lm-eval's), "beside" (another's), a sentence, "".
+    """Which log a file is: a format, "results" (totals), "beside" (another's), a sentence, "".
 
     Example:
         >>> log_format(Path("anything.eval"))
@@ -86,6 +109,8 @@ def log_format(path: Path) -> str:
         return "inspect"
     if SAMPLES.fullmatch(name):
         return "lm-eval"
+    if DETAILS.fullmatch(name):
+        return "lighteval"
     if extension in PICKLES:
         return _PICKLE
     if extension not in (".json", ".jsonl", ".ndjson"):

@@ -25,7 +25,7 @@ from irtcat.io._logs import (
     when,
 )
 
-__all__ = ["find_results", "read_samples", "split_name"]
+__all__ = ["find_results", "read_samples", "split_name", "spread_stamp"]
 
 STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(?:\.\d+)?"
 SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<stamp>{STAMP})\.jsonl")
@@ -97,7 +97,7 @@ def read_samples(path: Path, results: Results | None, items: Items, keep: bool =
     lines, cut = _read_lines(path, keep)
     _name_passes(path, task, lines, results)
     _drop_repeats(path, lines)
-    run = Run(str(path), "lm-eval", task, "", when(stamp) or _spread_stamp(stamp), stamp)
+    run = Run(str(path), "lm-eval", task, "", when(stamp) or spread_stamp(stamp), stamp)
     keys, trust = _keys_of(lines)
     if trust == 0 and not all(line.hash for line in lines):
         what = "the document numbers are out of order and there are no hashes to tell documents by"
@@ -135,7 +135,7 @@ def _wrong_ids(path: Path) -> str:
     )
 
 
-def _spread_stamp(stamp: str) -> str:
+def spread_stamp(stamp: str) -> str:
     """A time stamp of a file name as a date."""
     day, _, time = stamp.partition("T")
     return when(f"{day}T{time.replace('-', ':')}") if time else ""

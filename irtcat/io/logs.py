@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,12 +13,14 @@ from irtcat._checks import InputError, argument_error, check_choice, shorten
 from irtcat.io._assemble import RUNS, assemble
 from irtcat.io._choose import Wanted, Wish, group_name, show_column
 from irtcat.io._find import LOG_FORMATS, Found, find_logs
+from irtcat.io._lighteval_results import DETAILS, Totals
 from irtcat.io._lm_eval_results import Results
 from irtcat.io._logs import CutError, Items, Run
 from irtcat.io._report import ImportReport, Skipped
 from irtcat.io.every_eval_ever import read_every_eval_ever
 from irtcat.io.helm import read_helm
 from irtcat.io.inspect_log import MissingExtraError, read_inspect
+from irtcat.io.lighteval import read_details
 from irtcat.io.lm_eval import find_results, read_samples, split_name
 from irtcat.responses import Responses
 
@@ -27,6 +29,7 @@ __all__ = ["INCOMPLETE", "Logs", "read_logs"]
 INCOMPLETE = ("skip", "keep", "refuse")
 
 Progress = Callable[[int, int | None, str], None]
+Kind = TypeVar("Kind", Results, Totals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,16 +63,17 @@ def read_logs(
     r"""Read who answered what from logs of evaluation harnesses.
 
     Formats: lm-evaluation-harness samples files (0.4.3 and later; with the results files beside
-    them), Inspect AI's ``.eval`` and ``.json``, Every Eval Ever's JSON lines, and HELM's run
-    folders. A tree may hold several tasks, filters, runs, models and formats. Files are read one
-    after another and only their scores kept. Where a log carries the harness's own totals, its
-    scores must give them.
+    them), Inspect AI's ``.eval`` and ``.json``, Every Eval Ever's JSON lines, HELM's run folders,
+    and lighteval's details (0.11 and later, run with ``--save-details``; needs pyarrow). A tree
+    may hold several tasks, filters, runs, models and formats. Files are read one after another
+    and only their scores kept. Where a log carries the harness's own totals, its scores must give
+    them.
 
     Args:
         path: a log file, or a folder of them at any depth.
-        format: "auto", or one of "lm-eval", "inspect", "every-eval-ever", "helm" to read only
-            those.
-        tasks: names of the tasks to read; all by default.
+        format: "auto", or one of "lm-eval", "inspect", "every-eval-ever", "helm", "lighteval" to
+            read only those.
+        tasks: names of the tasks to read (lighteval's as "name|shots"); all by default.
         metric: the metric to take: a name, several in order of preference, or {task: name}. By
             default right or wrong (exact_match, acc, …) before others, of those the one most
             runs have; the report says which was taken and lists the others.
@@ -85,10 +89,11 @@ def read_logs(
         progress: called with files done, files in all and the current file.
 
     Returns:
-        The responses and the report. Repeated trials (Inspect's epochs) of right or wrong are
-        shares of numbers of trials. Metadata: of subjects model, date, harness, version, runs,
-        settings (JSON by task); of items task, format, sample (the harness's own number or id;
-        None where it cannot be relied on), hash, text, target.
+        The responses and the report. Repeated trials (Inspect's epochs, the n answers of
+        lighteval's avg@n) of right or wrong are shares of numbers of trials. Metadata: of
+        subjects model, date, harness, version, runs, settings (JSON by task); of items task,
+        format, sample (the harness's own number or id; None where it cannot be relied on), hash,
+        text, target.
 
     Raises:
         InputError: no file can be read, one alone is damaged, or what was asked for is not there;
@@ -145,7 +150,8 @@ def read_logs(
     read = _without_copies(read, skipped)
     if not read:
         raise InputError(_nothing(root, names, skipped, unread))
-    return _finish(read, items, wanted, runs, skipped, notes + reader.unpaired(), others, root)
+    notes += reader.unpaired() + (reader.undetailed(names) if root.is_dir() else [])
+    return _finish(read, items, wanted, runs, skipped, notes, others, root)
 
 
 def _task_names(tasks: Any) -> set[str]:
@@ -160,17 +166,20 @@ def _task_names(tasks: Any) -> set[str]:
 
 def _nothing(root: Path, names: set[str], skipped: list[Skipped], unread: set[str]) -> str:
     """Why there is nothing to make a matrix of."""
-    if skipped:
-        reasons = " ".join(each.reason for each in skipped[:3])
-        more = f" {len(skipped) - 3} more files were skipped." if len(skipped) > 3 else ""
-        return f"{root}: no log can be used. {reasons}{more}"
+    told = []
     if names and unread:
         have = shorten(sorted(unread))
-        return f"{root}: no log is of the tasks {', '.join(sorted(names))}. There are {have}."
+        told.append(f"no log is of the tasks {', '.join(sorted(names))}. There are {have}.")
+    if skipped:
+        told += [*([] if told else ["no log can be used."]), *(e.reason for e in skipped[:3])]
+        told += [f"{len(skipped) - 3} more files were skipped."] if len(skipped) > 3 else []
+    if told:
+        return f"{root}: {' '.join(told)}"
     advice = "Run lm-eval with --log_samples, or give Inspect's log folder."
     if root.is_file():
         advice = f"A table of responses needs no import: every command reads it. {advice}"
-    return f"{root}: expected logs of lm-eval, Inspect, HELM or Every Eval Ever. Got none. {advice}"
+    kinds = "lm-eval, Inspect, HELM, lighteval or Every Eval Ever"
+    return f"{root}: expected logs of {kinds}. Got none. {advice}"
 
 
 def _finish(
@@ -218,8 +227,9 @@ class _Reader:
 
     def __init__(self, items: Items, keep: bool, notes: list[str]) -> None:
         self.items, self.keep, self.notes = items, keep, notes
-        self._last: tuple[Path | None, Results | InputError | None] = (None, None)
-        self._without: list[str] = []
+        self._last: tuple[Path | None, Results | Totals | InputError | None] = (None, None)
+        self._without: dict[str, list[str]] = {"samples": [], "details": []}
+        self._undetailed: dict[str, set[str]] = {}
 
     def read(self, found: Found) -> list[Run]:
         """The runs in a file."""
@@ -229,36 +239,60 @@ class _Reader:
             return [read_helm(found.path, self.items)]
         if found.kind == "every-eval-ever":
             return read_every_eval_ever(found.path, self.items, self.keep)
-        results = self._results(found.path)
+        if found.kind == "lighteval":
+            return [self._details(found)]
+        results = self._results(found.path, find_results(found.path), Results)
         run = read_samples(found.path, results, self.items, self.keep)
         if results is None:
             if run.cut and not self.keep:
                 raise CutError(run.cut)
-            self._without.append(str(found.path))
+            self._without["samples"].append(str(found.path))
         return [run]
 
-    def _results(self, samples: Path) -> Results | None:
-        """What the results file of a samples file says; None where there is none."""
-        path = find_results(samples)
+    def _details(self, found: Found) -> Run:
+        """The run in a details file of lighteval."""
+        totals = self._results(found.path, found.totals, Totals)
+        if totals is None:
+            self._without["details"].append(str(found.path))
+            return read_details(found.path, None, self.items)
+        left = self._undetailed.setdefault(totals.file, set(totals.tasks))
+        if named := DETAILS.fullmatch(found.path.name):
+            left.discard(named["task"])  # there, even if it cannot be read
+        run = read_details(found.path, totals, self.items)
+        left.discard(run.task)
+        return run
+
+    def _results(self, log: Path, path: Path | None, kind: type[Kind]) -> Kind | None:
+        """What the results file of a log says; None where there is none."""
         if path is None:
             return None
         if self._last[0] != path:
             try:
-                self._last = (path, Results.read(path))
+                self._last = (path, kind.read(path))
             except InputError as error:
                 self._last = (path, error)
-        if isinstance(self._last[1], InputError):
-            raise InputError(f"{samples}: its results file cannot be used. {self._last[1]}")
+        if not isinstance(self._last[1], kind):
+            raise InputError(f"{log}: its results file cannot be used. {self._last[1]}")
         return self._last[1]
 
     def unpaired(self) -> list[str]:
-        """A note where samples files have no results file."""
-        if not self._without:
-            return []
-        n, first = len(self._without), self._without[0]
-        what = "samples file has" if n == 1 else "samples files have"
-        advice = "their models are named after their folders, and nothing could be compared"
-        return [f"{n} {what} no results file ({first} first): {advice}."]
+        """Notes where files have no results file."""
+        notes = []
+        for parts, files in self._without.items():
+            if files:
+                what = f"{parts} file has" if len(files) == 1 else f"{parts} files have"
+                advice = "their models are named after their folders, and nothing could be compared"
+                notes.append(f"{len(files)} {what} no results file ({files[0]} first): {advice}.")
+        return notes
+
+    def undetailed(self, names: set[str]) -> list[str]:
+        """Notes where lighteval's results have totals of tasks without details."""
+        notes = []
+        for file, tasks in self._undetailed.items():
+            lacking = sorted(tasks & names if names else tasks)
+            if lacking:
+                notes.append(f"{file}: there are no details of {shorten(lacking)}, only totals.")
+        return notes
 
 
 def _without_copies(runs: list[Run], skipped: list[Skipped]) -> list[Run]:
