@@ -15,7 +15,7 @@ from irtcat.training._learners import Answers
 
 __all__ = ["Store", "digest"]
 
-VERSION = 1
+VERSION = 2
 ABOUT = "crowd.json"
 
 

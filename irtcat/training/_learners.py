@@ -116,6 +116,8 @@ def train(lesson: Lesson, task: Assignment) -> Answers:
             answers = _estimate(_seeded(learner, member.seed), chosen, labels, lesson)
     except Exception as error:
         told = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        if (task.labels == task.labels[0]).all():
+            told += f" All that it was trained on is of class {labels[0]}: take larger subsets."
         raise InputError(
             f"Member {member.number + 1} of the crowd ({name_of(learner)}, {member.size} items, "
             f"noise {member.noise:.3g}) failed: {told}"

@@ -147,7 +147,10 @@ def build(
 
     Which items a member is trained on is random and balanced: the items left out are dealt from
     shuffled packs, so that over the crowd all items are left out equally often (give or take one).
-    All that is drawn for a member depends on ``seed`` and its number alone: results are the same
+    A subset of two items or more shows its learner two classes at least, since most can learn
+    nothing else: where it would be of one class, an item of another takes the place of one of its
+    own (so that items of a rare class are left out less often than others), and where noise would
+    make all labels alike, one of them is not replaced. All that is drawn for a member depends on ``seed`` and its number alone: results are the same
     for any number of workers, and a larger crowd begins with the members of a smaller one.
 
     Args:
@@ -160,13 +163,15 @@ def build(
         n_members: how many.
         size: how many items each is trained on: a whole number; a share (a float up to 1.0); a
             pair (low, high) of either, drawn evenly on the log scale; or a list to draw from.
+            Subsets of one item are of one class, and not every learner takes them.
         label_noise: share of a subset's labels that are replaced by others, below 1: a number, a
             pair to draw between, or a list to draw from.
         seed: seed of subsets, noise and the members' own seeds.
         item_ids: ids of the items; i1, i2, … by default.
         probabilities: what is kept of the probabilities, if learners give any: "gold" (of each
             item's own label), "all" (every class; members x items x classes of memory) or "none".
-        min_graders: how many members each item must be left to at least; checked before training.
+        min_graders: how many members each item must be left to at least; checked before training,
+            items that take others' places not counted.
         workers: processes; 1 trains in this one. With several, ``fit_predict`` must be of a module
             and the calling script needs ``if __name__ == "__main__":``; each process computes on
             one thread.

@@ -70,10 +70,10 @@ def built():
     return crowd.build(nearest, (X, Y), 12, **SETTINGS)
 
 
-@pytest.mark.parametrize("size", [7, 0.3, (0.05, 0.9), (3, 100), [5, 60, 119]])
+@pytest.mark.parametrize("size", [7, 0.3, (0.05, 0.9), (15, 100), [15, 60, 119]])
 def test_design(size):
     """Sizes as asked, distinct items, exact noise, and all items left out equally often."""
-    labels = RNG.integers(0, 3, N)
+    labels = np.random.default_rng(1).integers(0, 3, N)
     members = draw_members(40, N, size, 0.25, 1, 2)
     out = np.zeros(N, int)
     for member, train, given in assignments(members, labels, 3, 1):
@@ -86,7 +86,7 @@ def test_design(size):
         assert out.max() - out.min() <= 1, "also after every single member"
     assert [member.learner for member in members[:4]] == [0, 1, 0, 1]
     assert len({member.seed for member in members}) == 40
-    low, high = {7: (7, 7), 0.3: (36, 36)}.get(size if np.isscalar(size) else 0, (3, 119))
+    low, high = {7: (7, 7), 0.3: (36, 36)}.get(size if np.isscalar(size) else 0, (6, 119))
     assert all(low <= member.size <= high for member in members)
 
 
@@ -96,6 +96,44 @@ def test_wrong_labels_are_all_equally_likely():
     counts = np.bincount(task.labels, minlength=4)
     assert counts[0] == 300
     assert abs(counts[1:] - 900).max() < 5 * np.sqrt(900 * 2 / 3)
+
+
+@pytest.mark.parametrize(("size", "n_rare"), [(2, 2), (3, 30), ((2, 15), 8), (0.5, 2)])
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_every_subset_has_two_classes(size, n_rare, noise):
+    """Also of rare classes, whose items stay with members who grade them; else all as dealt."""
+    labels = np.repeat([0, 1], [N - n_rare, n_rare])
+    members = draw_members(60, N, size, noise, 3, 1)
+    dealt = assignments(members, np.zeros(N, int), 2, 3)
+    out = np.zeros(N, int)
+    for task, other in zip(assignments(members, labels, 2, 3), dealt, strict=True):
+        assert len(np.unique(task.train)) == task.member.size
+        assert set(task.labels) == {0, 1}
+        moved = np.setdiff1d(task.train, other.train)
+        assert len(moved) == (len(set(labels[other.train])) == 1)
+        assert (task.labels != labels[task.train]).sum() <= np.floor(noise * len(task.train) + 0.5)
+        out += ~np.isin(np.arange(N), task.train)
+    left_out = 1 - sum(member.size for member in members) / (60 * N)
+    assert out.min() > 60 * left_out / 3, "of two that are needed, each is left out half as often"
+
+
+def test_one_class_where_there_is_no_other():
+    """Of the only item of another class every member would know the label; one item is one."""
+    labels = np.repeat([0, 1], [N - 1, 1])
+    tasks = list(assignments(draw_members(20, N, 10, 0.0, 0, 1), labels, 2, 0))
+    assert 0 < sum(N - 1 in task.train for task in tasks) < 5
+    (one,) = assignments(draw_members(1, N, 1, 0.9, 0, 1), labels, 2, 0)
+    assert one.labels[0] != labels[one.train[0]]
+
+    class Choosy(Estimator):
+        def fit(self, X, y):
+            if len(np.unique(y)) < 2:
+                raise ValueError("needs two classes.")
+            super().fit(X, y)
+
+    with pytest.raises(InputError, match=r"needs two classes. All .* of class 0: take larger"):
+        crowd.build(Choosy(), (X, labels), 20, size=10)
+    crowd.build(Choosy(), (X, np.repeat([0, 1], [N - 2, 2])), 20, size=10, min_graders=10)
 
 
 def test_out_of_sample_is_missing_in_sample(built):
