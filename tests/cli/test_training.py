@@ -42,6 +42,11 @@ def test_filter_writes_ids_and_rows():
         given = ("--rule", "lb", "--keep", "25%", "--rows", "data.csv", *key, "-o", "rows.csv")
         assert "2 rows to rows.csv" in run_ok("filter", "bank.npz", *given)
         assert pd.read_csv("rows.csv")["id"].tolist() == ["i7", "i8"]
+    pd.DataFrame({"id": ["i8", "i7", "?", "i8"]}).to_csv("data.csv", index=False)
+    result = run("filter", "bank.npz", *given)
+    assert "an id that an earlier row has: 1; of a kept item all" in result.stderr
+    assert "the id of no item, left out: 1." in result.stderr
+    assert pd.read_csv("rows.csv")["id"].tolist() == ["i8", "i7", "i8"]
 
 
 def test_filter_takes_tables_and_classes():
