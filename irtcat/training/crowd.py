@@ -150,8 +150,9 @@ def build(
     A subset of two items or more shows its learner two classes at least, since most can learn
     nothing else: where it would be of one class, an item of another takes the place of one of its
     own (so that items of a rare class are left out less often than others), and where noise would
-    make all labels alike, one of them is not replaced. All that is drawn for a member depends on ``seed`` and its number alone: results are the same
-    for any number of workers, and a larger crowd begins with the members of a smaller one.
+    make all labels alike, one of them is not replaced. All that is drawn for a member depends on
+    ``seed`` and its number alone: results are the same for any number of workers, and a larger
+    crowd begins with the members of a smaller one.
 
     Args:
         fit_predict: an estimator with ``fit(X, y)`` and ``predict(X)`` (a copy is trained; its
