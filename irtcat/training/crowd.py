@@ -20,9 +20,9 @@ from irtcat._progress import progress as shown
 from irtcat._types import FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.training._crowd_data import read_data, read_item_ids, read_labels, read_learners
-from irtcat.training._crowd_store import Store, digest
+from irtcat.training._crowd_store import Store, digest, in_words
 from irtcat.training._design import Member, assignments, check_graders, draw_members
-from irtcat.training._learners import NONE, Answers, Lesson
+from irtcat.training._learners import NONE, Answers, Lesson, name_of
 from irtcat.training._pool import train_all
 from irtcat.training._predictions import read_predictions
 
@@ -158,7 +158,7 @@ def build(
         fit_predict: an estimator with ``fit(X, y)`` and ``predict(X)`` (a copy is trained; its
             ``random_state`` is set), a function ``(X_train, y_train, X, seed)`` that gives labels
             or probabilities (items x sorted labels) for all of X, or a list or mapping of such, of
-            which the members take turns.
+            which the members take turns. None may change X, which all members share.
         data: the inputs X (array, sparse matrix, frame, list, or a mapping of such) and one label
             per item; none missing, at least two different.
         n_members: how many.
@@ -211,15 +211,23 @@ def build(
     check_choice("probabilities", probabilities, ("none", "gold", "all"))
     members = draw_members(n_members, len(labels), size, label_noise, seed, len(learners))
     check_graders(members, len(labels), min_graders)
-    about = {
-        "data": digest(X, classes[labels], ids.tolist()) if folder is not None else "",
-        "learners": names, "size": repr(size), "label_noise": repr(label_noise), "seed": seed,
-        "probabilities": probabilities,
-    }  # fmt: skip
-    store = None if folder is None else Store(folder, about)
+    if not isinstance(progress, (bool, np.bool_)) and not callable(progress):
+        raise argument_error("progress", "True, False or a function", progress)
+    store = None
+    if folder is not None:
+        about = {
+            "data": digest(X, classes[labels], ids.tolist()),
+            "learners": [
+                of if name == of else f"{name}: {of}"
+                for name, of in zip(names, map(name_of, learners), strict=True)
+            ],
+            "size": in_words(size), "label_noise": in_words(label_noise), "seed": int(seed),
+            "probabilities": probabilities,
+        }  # fmt: skip
+        store = Store(folder, about)
     lesson = Lesson(learners, X, labels, classes, probabilities)
     tell: Progress | None = progress if callable(progress) else None
-    if progress is True:
+    if progress and tell is None:
         with shown("Training the crowd") as line:
             return _gather(lesson, members, ids, names, seed, workers, store, line)
     return _gather(lesson, members, ids, names, seed, workers, store, tell)
@@ -300,7 +308,7 @@ def _gather(
             mine[task.train] = True
             trained[number] = np.packbits(mine)
             if store is not None and store.has(number):
-                answers[number] = store.load(number)
+                answers[number] = store.load(number, n_items)
             else:
                 yield task
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -218,12 +219,23 @@ def test_folder_of_another_crowd_is_refused(built, tmp_path):
     ]:
         with pytest.raises(InputError, match=words):
             crowd.build(learner, data, 2, **{**SETTINGS, **more}, folder=folder)
+    for depth, words in [(1, None), (2, "other learners")]:  # of one name, with other settings
+        learner = Odd(np.full((N, 3), 0.3))
+        learner.get_params = lambda deep=True, depth=depth: {"depth": depth}
+        learner.set_params = lambda: None
+        with pytest.raises(InputError, match=words) if words else nullcontext():
+            crowd.build({"k": learner}, (X, Y), 1, min_graders=0, folder=tmp_path / "named")
+    numpys = {"size": tuple(map(np.float64, SETTINGS["size"])), "seed": np.int64(5)}
+    crowd.build(nearest, (X, Y), 2, **SETTINGS | numpys, folder=folder)
     (tmp_path / "mine.txt").touch()
     with pytest.raises(InputError, match="empty or the folder of a crowd"):
         crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=tmp_path)
+    np.savez(folder / "member-000002.npz", predictions=np.zeros(3))
     (folder / "member-000001.npz").write_bytes(b"half")
-    with pytest.raises(InputError, match="damaged"):
-        crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=folder)
+    for damaged in ("000001", "000002"):
+        with pytest.raises(InputError, match=f"{damaged}.npz: damaged"):
+            crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=folder)
+        (folder / f"member-{damaged}.npz").unlink()
 
 
 def test_probabilities(tmp_path):
@@ -315,7 +327,11 @@ def test_bad_input():
         (nearest, (X, Y), {"label_noise": 1.0}, "label_noise"),
         (nearest, (X, Y), {"label_noise": []}, "label_noise"),
         (nearest, (X, Y), {"seed": -1}, "seed"),
-        (nearest, (X, Y), {"item_ids": ["a"] * N}, "unique"),
+        (nearest, (X, Y), {"item_ids": ["a"] * N}, "repeats of a.$"),
+        (nearest, (X, Y), {"folder": 3}, "folder.*a path"),
+        (nearest, (X, Y), {"progress": 3}, "progress"),
+        (Estimator, (X, Y), {}, "such as Estimator.*Got 'the class"),
+        (lambda *a: [1] * N, (X, Y), {}, "labels such as 'a'. Got '1'"),
         (nearest, (X, Y), {"probabilities": "some"}, "one of none"),
         (lambda *a: Y[:3], (X, Y), {}, "120 labels"),
         (lambda *a: np.full((N, 3), 7.0), (X, Y), {}, "from 0 to 1"),

@@ -198,8 +198,12 @@ def test_state_of_another_is_refused():
     for other in others:
         with pytest.raises(InputError, match="of the same class, examples and settings"):
             other.restore(state)
-    with pytest.raises(InputError, match="what `state_dict` gave"):
-        AbilityMatched(B).restore(3)
+    without = {key: value for key, value in state.items() if key != "theta"}
+    for broken in (3, without, {**state, "se": None}, {**state, "rows": 3}):
+        other = AbilityMatched(B)
+        with pytest.raises(InputError, match="what `state_dict` gave"):
+            other.restore(broken)
+        assert other.state_dict() == state
     with pytest.raises(InputError, match="version 1"):
         AbilityMatched(B).restore({**state, "version": 2})
 
@@ -324,6 +328,7 @@ def test_before_any_answer():
         ({"probe": [1, 1]}, "each once"),
         ({"probe": 41}, "between 1 and 40"),
         ({"prior": (0, 0)}, "an SD above 0"),
+        ({"prior": ("a", "b")}, "an SD above 0"),
         ({"missing": "drop"}, "one of refuse, last"),
         ({"epochs": 0}, "at least 1"),
         ({"seed": -1}, "at least 0"),

@@ -256,13 +256,14 @@ class AbilityMatched(Curriculum):
         return {"theta": self._theta, "se": self._se, "n_answers": self._n_answers}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self._theta, self._se = float(state["theta"]), float(state["se"])
-        self._n_answers = int(state["n_answers"])
+        theta, se, n = float(state["theta"]), float(state["se"]), int(state["n_answers"])
+        self._theta, self._se, self._n_answers = theta, se, n
 
 
 def _prior_of(prior: Any) -> tuple[float, float]:
     """Mean and SD of the prior, checked."""
-    numbers = np.asarray(prior, float) if np.ndim(prior) == 1 else np.zeros(0)
+    real = np.ndim(prior) == 1 and np.asarray(prior).dtype.kind in "iuf"
+    numbers = np.asarray(prior, float) if real else np.zeros(0)
     if numbers.shape != (2,) or not np.isfinite(numbers).all() or not numbers[1] > 0:
         raise argument_error("prior", "a mean and an SD above 0", prior)
     return float(numbers[0]), float(numbers[1])
