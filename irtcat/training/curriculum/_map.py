@@ -14,6 +14,8 @@ STEPS = 500
 SETTLED = 1e-8
 """A Newton step is the last if its square times the largest slope is less: it leaves half of that.
 Of slopes above 1 their square, so that the standard error is right to 1 part in 10,000, too."""
+ONE_THREAD = 10_000
+"""Shorter vectors no BLAS shares out among threads."""
 FAR = 300.0
 """Exponents up to which odds may be scaled instead of computed anew."""
 
@@ -74,8 +76,8 @@ def map_ability(
             # Sums of a p and of a^2 p (1 - p).
             expected = float(part.sum())
             slope = right - expected - weight * (theta - mean)
-            squares = slopes * expected if alike else float(slopes @ part)
-            information = squares - float(part @ part) + weight
+            squares = slopes * expected if alike else _dot(slopes, part)
+            information = squares - _dot(part, part) + weight
             low, high = (theta, high) if slope > 0 else (low, theta)
             new = theta + slope / information
             if bend * (new - theta) ** 2 < SETTLED:
@@ -92,18 +94,29 @@ def _totals(a: Any, correct: np.ndarray, n: int) -> tuple[float, float, float]:
     if np.ndim(a) == 0:
         return a * float(correct.sum()), abs(a) * n, abs(a)
     size = np.abs(a)
-    return float(a @ correct.astype(float)), float(size.sum()), float(size.max(initial=0.0))
+    return _dot(a, correct.astype(float)), float(size.sum()), float(size.max(initial=0.0))
+
+
+def _dot(one: FloatArray, two: FloatArray) -> float:
+    """Their product in this thread: a BLAS's own wait long where a learner keeps the cores busy."""
+    if len(one) < ONE_THREAD:
+        return float(one @ two)
+    return float(np.einsum("i,i->", one, two))
 
 
 def _curve(a: Any, b: FloatArray, theta: float) -> Callable[[float], FloatArray]:
-    """The function that gives each item's a p at an ability.
+    """The function that gives each item's a p at an ability, always in the same array.
 
     Of items with one slope the odds at one ability are those at another times a number.
     """
+    part = np.empty_like(b, dtype=float)
 
     def anew(at: float) -> FloatArray:
-        part: FloatArray = a / (1.0 + np.exp(a * (b - at)))
-        return part
+        np.subtract(b, at, out=part)
+        np.multiply(a, part, out=part)
+        np.exp(part, out=part)
+        np.add(part, 1.0, out=part)
+        return np.divide(a, part, out=part)
 
     if np.ndim(a) > 0:
         return anew
@@ -113,7 +126,8 @@ def _curve(a: Any, b: FloatArray, theta: float) -> Callable[[float], FloatArray]
         power = a * (theta - at)
         if abs(power) > FAR:
             return anew(at)
-        part: FloatArray = a / (1.0 + odds * exp(power))
-        return part
+        np.multiply(odds, exp(power), out=part)
+        np.add(part, 1.0, out=part)
+        return np.divide(a, part, out=part)
 
     return scaled
