@@ -16,6 +16,7 @@ __all__ = [
     "check_ids",
     "check_interval",
     "check_positive",
+    "check_unique",
     "finite_vector",
     "settle_duplicates",
     "shorten",
@@ -230,6 +231,21 @@ def settle_duplicates(
         keep = np.sort(np.fromiter(first.values(), dtype=np.intp))
         return ids[keep], keep
     return _with_suffixes(ids, set(counts)), None
+
+
+def check_unique(name: str, ids: np.ndarray) -> np.ndarray:
+    """The ids, none of which may repeat.
+
+    Example:
+        >>> check_unique("item_ids", np.array(["a", "b"])).tolist()
+        ['a', 'b']
+    """
+    repeated = [value for value, count in Counter(ids.tolist()).items() if count > 1]
+    if repeated:
+        raise InputError(
+            f"The `{name}` argument must be unique ids. Got repeats of {shorten(repeated)}."
+        )
+    return ids
 
 
 def _with_suffixes(ids: np.ndarray, taken: set[str]) -> np.ndarray:

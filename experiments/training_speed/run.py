@@ -6,11 +6,13 @@ Each case runs in a process of its own, so that importing is left out and compil
 Answers are simulated (theta ~ N(0, 1), b ~ N(-1, 1.5), log a ~ N(0, 0.3)); "out of sample" has
 those missing that a crowd of `irtcat.training.crowd` with subsets of 5 to 80 % would have. Columns:
 seconds by the clock and of the processor, largest memory of the process, iterations, rank
-correlation of the estimated difficulties with the true ones.
+correlation of the estimated difficulties with the true ones, and load, the programs that wanted a
+core in the last minute (`os.getloadavg`), this one among them.
 """
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -70,7 +72,7 @@ def measure(model: str, missing: bool, n_members: int, n_items: int) -> dict:
     row["memory_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     row |= {"iterations": fitted.n_iterations, "converged": bool(fitted.converged)}
     row |= {"rank_correlation": round(float(estimated.corr(pd.Series(b), "spearman")), 4)}
-    return row | {"kept": len(kept)}
+    return row | {"kept": len(kept), "load": round(os.getloadavg()[0], 1)}
 
 
 def main() -> None:

@@ -177,15 +177,18 @@ def summarise(trained: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def draw(found: pd.DataFrame, cleaned: pd.DataFrame, path: Path) -> None:
-    """Precision at n; and accuracy gained by dropping and by relabelling."""
-    figure = Figure(figsize=(11, 7), layout="constrained")
-    axes = figure.subplots(2, 3)
+def draw(found: pd.DataFrame, cleaned: pd.DataFrame | None, path: Path) -> None:
+    """Precision at n; and accuracy gained by dropping and by relabelling, if it was measured."""
+    width = 1 if cleaned is None else 3
+    figure = Figure(figsize=(2 + 3 * width, 7), layout="constrained")
+    axes = figure.subplots(2, width, squeeze=False)
     for row, noise in zip(axes, NOISES, strict=True):
         part = found[found["noise"] == noise]
         row[0].barh(part["method"], part["precision_n"], xerr=part["precision_n_half"])
         row[0].set_title(f"{100 * noise:g} % flipped: precision at n, %", fontsize=10)
         row[0].invert_yaxis()
+        if cleaned is None:
+            continue
         for ax, learner in zip(row[1:], ("network", "logistic"), strict=True):
             here = cleaned[(cleaned["noise"] == noise) & (cleaned["learner"] == learner)]
             best = here[here["treatment"] == "right labels"]["less_given"].iloc[0]
@@ -197,8 +200,9 @@ def draw(found: pd.DataFrame, cleaned: pd.DataFrame, path: Path) -> None:
             ax.set_yticks(np.arange(len(one)), one["method"] if learner == "network" else [])
             ax.invert_yaxis()
             ax.set_title(f"{learner}: accuracy gained, points", fontsize=10)
-    axes[0, 1].legend(fontsize=8, loc="lower right")
-    axes[1, 1].set_xlabel("dotted: all labels right")
+    if cleaned is not None:
+        axes[0, 1].legend(fontsize=8, loc="lower right")
+        axes[1, 1].set_xlabel("dotted: all labels right")
     plot.save(figure, path, dpi=90)
 
 
@@ -207,8 +211,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--quick", action="store_true", help="two seeds, short training")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--detect", action="store_true", help="keep accuracy.csv, only detect")
+    parser.add_argument("--detect", action="store_true", help="train nobody; accuracy.csv stays")
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "accuracy.csv"
     seeds, steps = (2, 60) if options.quick else (options.seeds, STEPS)
     values = ["precision_n", "precision_2n", "recall_2n", "average_precision"]
     for detected, trained in run(range(seeds), steps, not options.detect):
@@ -216,11 +222,12 @@ def main() -> None:
         found.to_csv(options.out / "found.csv", index=False, float_format="%.4g")
         if not options.detect:
             cleaned = summarise(trained)
-            cleaned.to_csv(options.out / "accuracy.csv", index=False, float_format="%.4g")
+            cleaned.to_csv(path, index=False, float_format="%.4g")
     if options.detect:
-        cleaned = pd.read_csv(options.out / "accuracy.csv")
+        cleaned = pd.read_csv(path) if path.exists() else None
     print(found.sort_values("noise", kind="stable").round(1).to_string(index=False))
-    print(cleaned.round(2).to_string(index=False))
+    if cleaned is not None:
+        print(cleaned.round(2).to_string(index=False))
     draw(found, cleaned, options.out / "found.png")
 
 

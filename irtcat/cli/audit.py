@@ -61,8 +61,14 @@ def command(
         raise typer.BadParameter("feasibility needs --feasibility.", param_hint="--by")
     if out is not None:
         check_target(out)
+    wanted = None if known is None else arguments.read_lines(known)
+    if wanted is not None and not wanted:
+        raise typer.BadParameter(f"{known} names no item.", param_hint="--known")
     use_compilation_cache()
     data = arguments.read(responses, arguments.Reading(format, subject, item, response, duplicates))
+    if wanted is not None:
+        # Ids that are not there are told before anything is fitted.
+        labels.recall_at(data.item_ids, wanted, 1)
     found = labels.rank(
         data,
         None if bank is None else irtcat.ItemBank.load(bank),
@@ -71,23 +77,24 @@ def command(
         feasibility=feasibility,
         by=by,
     )
-    scores = [] if known is None else _scores(found, arguments.read_lines(known))
+    scores = [] if wanted is None else _scores(found, wanted)
     if out is not None:
         write_csv(found.table, out)
     if as_json:
         document = {"n_items": len(found.table), "by": by, "out": out}
-        if known is not None:
-            document |= {"known": scores, "average_precision": _average(found, known)}
+        if wanted is not None:
+            average = labels.average_precision(found, wanted)
+            document |= {"known": scores, "average_precision": average}
         emit_json({**document, "items": records(found.table)})
         return
     top = found.first(min(first, len(found.table)))
     show(top[[name for name in SHOWN if name in top]])
     print(found)
-    if known is not None:
+    if wanted is not None:
         import pandas as pd
 
         show(pd.DataFrame(scores))
-        print(f"Average precision: {_average(found, known):.3f}")
+        print(f"Average precision: {labels.average_precision(found, wanted):.3f}")
     if out is not None:
         print(f"Wrote {len(found.table)} items to {out}")
 
@@ -113,9 +120,3 @@ def _scores(found: Any, known: list[str]) -> list[dict[str, float]]:
         for n in sorted(counts)
         if 0 < n <= n_items
     ]
-
-
-def _average(found: Any, known: Path) -> float:
-    from irtcat.diagnose import labels
-
-    return labels.average_precision(found, arguments.read_lines(known))

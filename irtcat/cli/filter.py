@@ -40,7 +40,7 @@ def command(
     rows: Annotated[
         Path | None,
         typer.Option(
-            help="Data file (CSV, TSV, JSONL, Parquet) of which --out gets the kept rows."
+            help="Data file (CSV, TSV, JSONL, Parquet): --out gets all rows of the kept items."
         ),
     ] = None,
     key: Annotated[
@@ -56,7 +56,10 @@ def command(
     ] = None,
     as_json: arguments.Json = False,
 ) -> None:
-    """Keep training examples by their difficulty."""
+    """Keep training examples by their difficulty.
+
+    Items may have several rows in --rows; rows with the id of no item are left out.
+    """
     from irtcat._files import check_target
     from irtcat.training import filters
 
@@ -80,6 +83,11 @@ def command(
         written = found.save_rows(rows, out, key)
         if written.absent:
             warn(f"{written.absent} of the kept items have no row in {rows}.")
+        if written.unknown:
+            warn(f"Rows of {rows} with the id of no item, left out: {written.unknown}.")
+        if written.repeated:
+            told = f"Rows of {rows} with an id that an earlier row has: {written.repeated}"
+            warn(f"{told}; of a kept item all are written.")
     elif out is not None:
         found.save(out)
     kept = found.table.iloc[found.indices].drop(columns=["kept", "flags"])

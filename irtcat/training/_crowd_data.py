@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_ids, settle_duplicates
+from irtcat._checks import InputError, argument_error, check_ids, check_unique
 from irtcat._types import IntArray
 from irtcat.training._learners import is_estimator, name_of
 
@@ -15,16 +15,18 @@ __all__ = ["read_data", "read_item_ids", "read_labels", "read_learners"]
 
 def read_learners(given: Any) -> tuple[list[Any], list[str]]:
     """The learners and their names."""
-    if isinstance(given, dict):
-        learners, names = list(given.values()), [str(name) for name in given]
-    else:
-        learners = list(given) if isinstance(given, (list, tuple)) else [given]
-        names = [name_of(learner) for learner in learners]
+    several = isinstance(given, (list, tuple))
+    learners = list(given.values() if isinstance(given, dict) else given if several else [given])
+    for each in learners:
+        if isinstance(each, type) and is_estimator(each):
+            must = f"an estimator, such as {each.__name__}()"
+            raise argument_error("fit_predict", must, f"the class {each.__name__}")
     usable = [callable(each) or is_estimator(each) for each in learners]
     if not learners or not all(usable):
         must = "a function, an object with fit and predict, or a list or mapping of such"
         raise argument_error("fit_predict", must, given)
-    return learners, names
+    names = given if isinstance(given, dict) else map(name_of, learners)
+    return learners, [str(name) for name in names]
 
 
 def read_data(data: Any) -> tuple[Any, IntArray, np.ndarray]:
@@ -73,4 +75,4 @@ def read_item_ids(given: Any, n: int) -> np.ndarray:
     ids = check_ids(
         "item_ids", [f"i{i + 1}" for i in range(n)] if given is None else given, n, "item"
     )
-    return settle_duplicates("item_ids", ids, "refuse")[0]
+    return check_unique("item_ids", ids)

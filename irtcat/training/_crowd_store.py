@@ -13,9 +13,9 @@ from irtcat._checks import InputError, argument_error
 from irtcat._files import replacing
 from irtcat.training._learners import Answers
 
-__all__ = ["Store", "digest"]
+__all__ = ["Store", "digest", "in_words"]
 
-VERSION = 1
+VERSION = 2
 ABOUT = "crowd.json"
 
 
@@ -30,6 +30,20 @@ def digest(*parts: Any) -> str:
     for part in parts:
         _feed(total, part)
     return total.hexdigest()
+
+
+def in_words(value: Any) -> str:
+    """A setting as text that is the same for numpy's numbers as for Python's.
+
+    Example:
+        >>> in_words((np.float64(0.5), 1)), in_words(np.array([1, 2]))
+        ('(0.5, 1)', '[1, 2]')
+    """
+    if isinstance(value, tuple):
+        return f"({', '.join(map(in_words, value))})"
+    if isinstance(value, (list, np.ndarray)):
+        return f"[{', '.join(map(in_words, value))}]"
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def _feed(total: Any, part: Any) -> None:
@@ -67,6 +81,8 @@ class Store:
     """
 
     def __init__(self, folder: str | os.PathLike[str], about: dict[str, Any]):
+        if not isinstance(folder, (str, os.PathLike)):
+            raise argument_error("folder", "a path", folder)
         self.folder = Path(folder)
         about = json.loads(json.dumps({"format": "irtcat crowd", "version": VERSION, **about}))
         try:
@@ -114,12 +130,14 @@ class Store:
         with replacing(self._file(number)) as file:
             np.savez_compressed(file, allow_pickle=False, **parts)
 
-    def load(self, number: int) -> Answers:
+    def load(self, number: int, n_items: int) -> Answers:
         """Read a finished member."""
         path = self._file(number)
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 parts = {name: file[name] for name in file.files}
+                if any(len(part) != n_items for part in parts.values()):
+                    raise ValueError
                 return Answers(parts["predictions"], parts.get("gold"), parts.get("every"))
         except Exception:  # zipfile, zlib and numpy each have ways to say it
             raise InputError(f"{path}: damaged. Remove it; the member is trained anew.") from None

@@ -133,11 +133,13 @@ def assignments(
     The items that members are *not* trained on are dealt out from shuffled packs of all items, one
     pack after the other: after any number of members the counts of how often each item was left
     out differ by at most one. A share ``noise`` of the subset's labels (rounded) is replaced, each
-    by another label, all equally likely.
+    by another label, all equally likely. A learner of one class learns nothing: a subset of one
+    class takes in one item of another, and of labels that noise makes alike one keeps its own.
     """
     n = len(labels)
     pack = np.random.default_rng([seed, 0, 1])
     order, at = pack.permutation(n), 0
+    taken_in = np.zeros(n, np.int64)
     for member in members:
         need = n - member.size
         held = order[at : at + need]
@@ -154,7 +156,23 @@ def assignments(
         trained[held] = False
         rng = np.random.default_rng([seed, member.number, 2])
         train = rng.permutation(np.flatnonzero(trained))
+        _take_in(train, held, labels, taken_in)
         yield Assignment(member, train, _noisy(labels[train], member.noise, n_classes, rng))
+
+
+def _take_in(train: IntArray, held: IntArray, labels: IntArray, taken_in: IntArray) -> None:
+    """Put an item of another class in place of the last one of a subset that has but one class.
+
+    It is the one that was so taken in least often, so that rare classes are left to members, too.
+    The only item of all other classes stays where it is: in every subset, nobody would grade it.
+    """
+    mine = labels[train[0]]
+    if len(train) < 2 or (labels[train] != mine).any():
+        return
+    others = held[labels[held] != mine]
+    if len(others) > 1:
+        train[-1] = others[np.argmin(taken_in[others])]
+        taken_in[train[-1]] += 1
 
 
 def _noisy(labels: IntArray, noise: float, n_classes: int, rng: np.random.Generator) -> IntArray:
@@ -162,4 +180,7 @@ def _noisy(labels: IntArray, noise: float, n_classes: int, rng: np.random.Genera
     flipped = rng.choice(len(labels), int(np.floor(noise * len(labels) + 0.5)), replace=False)
     noisy = labels.copy()
     noisy[flipped] = (labels[flipped] + rng.integers(1, n_classes, len(flipped))) % n_classes
+    own = np.flatnonzero(labels != noisy[0])
+    if len(noisy) > 1 and len(own) and (noisy == noisy[0]).all():
+        noisy[own[0]] = labels[own[0]]
     return noisy

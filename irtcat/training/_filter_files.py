@@ -39,12 +39,14 @@ class RowsWritten(NamedTuple):
         written: rows kept.
         unknown: rows whose id is none of the items'; left out.
         absent: kept items of which the file has no row.
+        repeated: rows with an item's id that an earlier row has; kept or left out like that one.
     """
 
     read: int
     written: int
     unknown: int
     absent: int
+    repeated: int
 
 
 def write_ids(kept: pd.DataFrame, path: Path) -> Path:
@@ -121,7 +123,7 @@ class _Match:
             raise argument_error("key", "None for items whose ids repeat as text", twice)
         self.at = dict(zip(text, range(len(ids)), strict=True)) if key is not None else {}
         self.seen = np.zeros(len(ids), bool)
-        self.read = self.written = self.unknown = 0
+        self.read = self.written = self.unknown = self.repeated = 0
 
     def keeps(self, value: Any) -> bool:
         """Whether the next row stays; ``value`` is its id."""
@@ -132,6 +134,7 @@ class _Match:
             return False
         if at >= self.n:
             return False  # one row too many: told at the end
+        self.repeated += bool(self.seen[at])
         self.seen[at] = True
         stays = bool(self.kept[at])
         self.written += stays
@@ -150,7 +153,7 @@ class _Match:
                 f"{next(iter(self.at), '')!r}."
             )
         absent = int((self.kept & ~self.seen).sum())
-        return RowsWritten(self.read, self.written, self.unknown, absent)
+        return RowsWritten(self.read, self.written, self.unknown, absent, self.repeated)
 
 
 def _format(path: Path, choices: Any) -> str:

@@ -153,11 +153,18 @@ def quotas_of(items: Items, pool: BoolArray, n: int) -> IntArray:
     return quotas
 
 
+def _places(items: Items) -> list[IntArray]:
+    """Positions of each class's items, ascending; in one pass, since classes may be thousands."""
+    order = np.argsort(items.codes, kind="stable")
+    ends = np.cumsum(np.bincount(items.codes, minlength=len(items.classes)))
+    return np.split(order, ends[:-1])
+
+
 def in_order(items: Items, pool: BoolArray, cost: FloatArray, quotas: IntArray) -> IntArray:
     """Positions of the cheapest items of each class, of equal ones the earlier."""
     chosen = []
-    for code, quota in enumerate(quotas):
-        at = np.flatnonzero(pool & (items.codes == code))
+    for at, quota in zip(_places(items), quotas, strict=True):
+        at = at[pool[at]]
         if quota == len(at):
             chosen.append(at)
             continue
@@ -175,20 +182,20 @@ def bounds_of(
     kept = np.zeros(len(usable), bool)
     kept[chosen] = True
     rows = []
-    for code, name in enumerate(items.classes):
-        mine = usable & (items.codes == code)
-        row = {"class": name, "n": int(mine.sum()), "kept": int((mine & kept).sum())}
-        rows.append(row | _bound(items.value, mine, kept, rule, tau))
+    for name, at in zip(items.classes, _places(items), strict=True):
+        at = at[usable[at]]
+        stays = kept[at]
+        row = {"class": name, "n": len(at), "kept": int(stays.sum())}
+        rows.append(row | _bound(items.value[at[stays]], items.value[at[~stays]], rule, tau))
     return pd.DataFrame(rows).set_index("class")
 
 
 def _bound(
-    value: FloatArray, mine: BoolArray, kept: BoolArray, rule: Rule | None, tau: float | None
+    inside: FloatArray, outside: FloatArray, rule: Rule | None, tau: float | None
 ) -> dict[str, Any]:
     """Threshold of one class, and how many left out are equal to the last one kept."""
     if rule is None:
         return {"tau": np.nan, "tied": 0}
-    inside, outside = value[mine & kept], value[mine & ~kept]
     farthest = rule.cost(inside).max(initial=-np.inf)
     tied = int((rule.cost(outside) == farthest).sum())
     nearest = rule.cost(outside).min(initial=np.inf)

@@ -116,6 +116,8 @@ def train(lesson: Lesson, task: Assignment) -> Answers:
             answers = _estimate(_seeded(learner, member.seed), chosen, labels, lesson)
     except Exception as error:
         told = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        if (task.labels == task.labels[0]).all():
+            told += f" All that it was trained on is of class {labels[0]}: take larger subsets."
         raise InputError(
             f"Member {member.number + 1} of the crowd ({name_of(learner)}, {member.size} items, "
             f"noise {member.noise:.3g}) failed: {told}"
@@ -198,9 +200,18 @@ def encode(predicted: Any, classes: np.ndarray, n: int) -> IntArray:
         number = {label: code for code, label in enumerate(classes.tolist())}
         absent = np.asarray(pd.isna(values))
         found = [number.get(value, OTHER) for value in values.tolist()]
+        _check_kind(values[~absent], found, classes)
         return np.where(absent, NONE, found).astype(np.int32)
     at = np.clip(np.searchsorted(classes, values), 0, len(classes) - 1)
     codes = np.where(classes[at] == values, at, OTHER)
     if values.dtype.kind == "f":
         codes = np.where(np.isnan(values), NONE, codes)
     return codes.astype(np.int32)
+
+
+def _check_kind(told: np.ndarray, codes: Any, classes: np.ndarray) -> None:
+    """Raise where text is told and the labels are numbers, or the other way round."""
+    if len(told) and np.max(codes) < 0:
+        first, label = told.tolist()[0], classes.tolist()[0]
+        if isinstance(first, str) != isinstance(label, str):
+            raise argument_error("predictions", f"labels such as {label!r}", repr(first))

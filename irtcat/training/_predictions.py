@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, settle_duplicates
+from irtcat._checks import InputError, argument_error, check_unique
 from irtcat._types import FloatArray, IntArray
 from irtcat.training._learners import NONE, TOLERANCE, encode, gold_of
 
@@ -87,7 +87,7 @@ def _of_files(
 ) -> Told:
     """One member a file."""
     names = np.array([path.stem for path in paths], dtype=object)
-    settle_duplicates("predictions", names, "refuse")
+    check_unique("predictions", names)
     n, shape = len(labels), (len(paths), len(labels))
     codes, trained = np.full(shape, NONE, np.int32), np.zeros(shape, bool)
     gold = np.full(shape, np.nan, np.float32)

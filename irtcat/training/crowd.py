@@ -20,9 +20,9 @@ from irtcat._progress import progress as shown
 from irtcat._types import FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.training._crowd_data import read_data, read_item_ids, read_labels, read_learners
-from irtcat.training._crowd_store import Store, digest
+from irtcat.training._crowd_store import Store, digest, in_words
 from irtcat.training._design import Member, assignments, check_graders, draw_members
-from irtcat.training._learners import NONE, Answers, Lesson
+from irtcat.training._learners import NONE, Answers, Lesson, name_of
 from irtcat.training._pool import train_all
 from irtcat.training._predictions import read_predictions
 
@@ -147,26 +147,32 @@ def build(
 
     Which items a member is trained on is random and balanced: the items left out are dealt from
     shuffled packs, so that over the crowd all items are left out equally often (give or take one).
-    All that is drawn for a member depends on ``seed`` and its number alone: results are the same
-    for any number of workers, and a larger crowd begins with the members of a smaller one.
+    A subset of two items or more shows its learner two classes at least, since most can learn
+    nothing else: where it would be of one class, an item of another takes the place of one of its
+    own (so that items of a rare class are left out less often than others), and where noise would
+    make all labels alike, one of them is not replaced. All that is drawn for a member depends on
+    ``seed`` and its number alone: results are the same for any number of workers, and a larger
+    crowd begins with the members of a smaller one.
 
     Args:
         fit_predict: an estimator with ``fit(X, y)`` and ``predict(X)`` (a copy is trained; its
             ``random_state`` is set), a function ``(X_train, y_train, X, seed)`` that gives labels
             or probabilities (items x sorted labels) for all of X, or a list or mapping of such, of
-            which the members take turns.
+            which the members take turns. None may change X, which all members share.
         data: the inputs X (array, sparse matrix, frame, list, or a mapping of such) and one label
             per item; none missing, at least two different.
         n_members: how many.
         size: how many items each is trained on: a whole number; a share (a float up to 1.0); a
             pair (low, high) of either, drawn evenly on the log scale; or a list to draw from.
+            Subsets of one item are of one class, and not every learner takes them.
         label_noise: share of a subset's labels that are replaced by others, below 1: a number, a
             pair to draw between, or a list to draw from.
         seed: seed of subsets, noise and the members' own seeds.
         item_ids: ids of the items; i1, i2, … by default.
         probabilities: what is kept of the probabilities, if learners give any: "gold" (of each
             item's own label), "all" (every class; members x items x classes of memory) or "none".
-        min_graders: how many members each item must be left to at least; checked before training.
+        min_graders: how many members each item must be left to at least; checked before training,
+            items that take others' places not counted.
         workers: processes; 1 trains in this one. With several, ``fit_predict`` must be of a module
             and the calling script needs ``if __name__ == "__main__":``; each process computes on
             one thread.
@@ -205,15 +211,23 @@ def build(
     check_choice("probabilities", probabilities, ("none", "gold", "all"))
     members = draw_members(n_members, len(labels), size, label_noise, seed, len(learners))
     check_graders(members, len(labels), min_graders)
-    about = {
-        "data": digest(X, classes[labels], ids.tolist()) if folder is not None else "",
-        "learners": names, "size": repr(size), "label_noise": repr(label_noise), "seed": seed,
-        "probabilities": probabilities,
-    }  # fmt: skip
-    store = None if folder is None else Store(folder, about)
+    if not isinstance(progress, (bool, np.bool_)) and not callable(progress):
+        raise argument_error("progress", "True, False or a function", progress)
+    store = None
+    if folder is not None:
+        about = {
+            "data": digest(X, classes[labels], ids.tolist()),
+            "learners": [
+                of if name == of else f"{name}: {of}"
+                for name, of in zip(names, map(name_of, learners), strict=True)
+            ],
+            "size": in_words(size), "label_noise": in_words(label_noise), "seed": int(seed),
+            "probabilities": probabilities,
+        }  # fmt: skip
+        store = Store(folder, about)
     lesson = Lesson(learners, X, labels, classes, probabilities)
     tell: Progress | None = progress if callable(progress) else None
-    if progress is True:
+    if progress and tell is None:
         with shown("Training the crowd") as line:
             return _gather(lesson, members, ids, names, seed, workers, store, line)
     return _gather(lesson, members, ids, names, seed, workers, store, tell)
@@ -294,7 +308,7 @@ def _gather(
             mine[task.train] = True
             trained[number] = np.packbits(mine)
             if store is not None and store.has(number):
-                answers[number] = store.load(number)
+                answers[number] = store.load(number, n_items)
             else:
                 yield task
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_count, check_ids, settle_duplicates
+from irtcat._checks import InputError, argument_error, check_count, check_ids, check_unique
 from irtcat._types import FloatArray, IntArray
 
 __all__ = ["Accumulator", "Dynamics", "from_probabilities"]
@@ -101,7 +101,7 @@ class Accumulator:
         kind = np.asarray(items).dtype.kind if hasattr(items, "__len__") else ""
         self._numbered = kind in tuple("iu")
         ids = check_ids("items", items, len(items) if hasattr(items, "__len__") else 0, "item")
-        self.ids = pd.Index(settle_duplicates("items", ids, "refuse")[0], dtype=object, name="item")
+        self.ids = pd.Index(check_unique("items", ids), dtype=object, name="item")
         n = len(self.ids)
         self._n, self._judged, self._right, self._forgotten = np.zeros((4, n), np.int64)
         self._mean, self._squares = np.zeros((2, n))
@@ -236,7 +236,7 @@ def from_probabilities(
             must = f"{len(epochs)} x {n}, epochs x items"
             raise argument_error("correct", must, f"shape {judged.shape}")
     if item_ids is not None:
-        item_ids = check_ids("item_ids", item_ids, n, "item")
+        item_ids = check_unique("item_ids", check_ids("item_ids", item_ids, n, "item"))
     total = Accumulator(n if item_ids is None else item_ids)
     for epoch, right in zip(epochs, judged, strict=True):
         total.add(epoch, labels, right)

@@ -126,7 +126,8 @@ class Filtered:
     ) -> RowsWritten:
         """Write the kept rows of a data file (CSV, TSV, JSONL or Parquet) as they are there.
 
-        The file is read as a stream. CSV and JSONL records are copied byte for byte.
+        The file is read as a stream. CSV and JSONL records are copied byte for byte. An item may
+        have several rows: all of them are written, or none.
 
         Args:
             source: the data file.
@@ -135,7 +136,8 @@ class Filtered:
                 table.
 
         Returns:
-            How many rows were read and written, and how many did not match.
+            How many rows were read and written, how many did not match, and how many have an id
+            that an earlier row has.
 
         Raises:
             InputError: for another format, a key that is not there or never matches, or, without a

@@ -1,6 +1,7 @@
 """``irtcat filter`` and ``irtcat audit``: what they write is what the library gives."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -42,6 +43,11 @@ def test_filter_writes_ids_and_rows():
         given = ("--rule", "lb", "--keep", "25%", "--rows", "data.csv", *key, "-o", "rows.csv")
         assert "2 rows to rows.csv" in run_ok("filter", "bank.npz", *given)
         assert pd.read_csv("rows.csv")["id"].tolist() == ["i7", "i8"]
+    pd.DataFrame({"id": ["i8", "i7", "?", "i8"]}).to_csv("data.csv", index=False)
+    result = run("filter", "bank.npz", *given)
+    assert "an id that an earlier row has: 1; of a kept item all" in result.stderr
+    assert "the id of no item, left out: 1." in result.stderr
+    assert pd.read_csv("rows.csv")["id"].tolist() == ["i8", "i7", "i8"]
 
 
 def test_filter_takes_tables_and_classes():
@@ -79,19 +85,25 @@ def test_audit_writes_suspects_and_counts_the_known():
     names = [f"s{i}" for i in range(60)]
     frame = pd.DataFrame(X.astype(int), index=pd.Index(names, name="subject"))
     frame.set_axis(BANK.item_ids, axis=1).to_csv("answers.csv")
-    with open("known.txt", "w") as file:
-        file.write("i3\n")
+    Path("known.txt").write_text("i3\n")
+    Path("nothing.txt").write_text("\n")
     common = ("audit", "answers.csv", "--bank", "bank.npz", "--known", "known.txt")
     text = run_ok(*common, "--out", "suspects.csv")
     assert "Average precision: 1.000" in text
     table = pd.read_csv("suspects.csv")
     assert table["item"].iloc[0] == "i3"
+    Path("known.txt").write_text("i3\nj3\n")
+    assert (
+        "items of the ranking. Got j3" in run("audit", "answers.csv", "--known", "known.txt").stderr
+    )
+    Path("known.txt").write_text("i3\n")
     out = json.loads(run_ok(*common, "--by", "all", "--json"))
     assert out["known"][0] == {"first": 1, "precision": 1.0, "recall": 1.0}
     assert out["by"] == "all"
     for more, words in [
         (("--by", "confidence"), "--dynamics"),
         (("--by", "luck"), "--by"),
+        (("--known", "nothing.txt"), "names no item"),
     ]:
         result = run("audit", "answers.csv", *more)
         assert result.exit_code == 2

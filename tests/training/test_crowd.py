@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +17,13 @@ from irtcat.training._crowd_store import digest
 from irtcat.training._design import assignments, draw_members
 from irtcat.training._learners import name_of
 
+from .learners import fails, nearest
+
 RNG = np.random.default_rng(0)
 N = 120
 X = np.column_stack([RNG.normal(size=N), RNG.normal(size=N)])
 Y = np.array(["a", "b", "c"])[np.digitize(X[:, 0] + 0.3 * X[:, 1], [-0.5, 0.5])]
 SETTINGS = {"size": (0.1, 0.6), "label_noise": (0.0, 0.4), "seed": 5}
-
-
-def nearest(X_train, y_train, X, seed):
-    """Labels of the nearest example: it knows by heart what it was trained on."""
-    distance = ((X[:, None] - X_train[None]) ** 2).sum(axis=2)
-    return y_train[distance.argmin(axis=1)]
 
 
 def frequencies(X_train, y_train, X, seed):
@@ -70,10 +67,10 @@ def built():
     return crowd.build(nearest, (X, Y), 12, **SETTINGS)
 
 
-@pytest.mark.parametrize("size", [7, 0.3, (0.05, 0.9), (3, 100), [5, 60, 119]])
+@pytest.mark.parametrize("size", [7, 0.3, (0.05, 0.9), (15, 100), [15, 60, 119]])
 def test_design(size):
     """Sizes as asked, distinct items, exact noise, and all items left out equally often."""
-    labels = RNG.integers(0, 3, N)
+    labels = np.random.default_rng(1).integers(0, 3, N)
     members = draw_members(40, N, size, 0.25, 1, 2)
     out = np.zeros(N, int)
     for member, train, given in assignments(members, labels, 3, 1):
@@ -86,7 +83,7 @@ def test_design(size):
         assert out.max() - out.min() <= 1, "also after every single member"
     assert [member.learner for member in members[:4]] == [0, 1, 0, 1]
     assert len({member.seed for member in members}) == 40
-    low, high = {7: (7, 7), 0.3: (36, 36)}.get(size if np.isscalar(size) else 0, (3, 119))
+    low, high = {7: (7, 7), 0.3: (36, 36)}.get(size if np.isscalar(size) else 0, (6, 119))
     assert all(low <= member.size <= high for member in members)
 
 
@@ -96,6 +93,44 @@ def test_wrong_labels_are_all_equally_likely():
     counts = np.bincount(task.labels, minlength=4)
     assert counts[0] == 300
     assert abs(counts[1:] - 900).max() < 5 * np.sqrt(900 * 2 / 3)
+
+
+@pytest.mark.parametrize(("size", "n_rare"), [(2, 2), (3, 30), ((2, 15), 8), (0.5, 2)])
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_every_subset_has_two_classes(size, n_rare, noise):
+    """Also of rare classes, whose items stay with members who grade them; else all as dealt."""
+    labels = np.repeat([0, 1], [N - n_rare, n_rare])
+    members = draw_members(60, N, size, noise, 3, 1)
+    dealt = assignments(members, np.zeros(N, int), 2, 3)
+    out = np.zeros(N, int)
+    for task, other in zip(assignments(members, labels, 2, 3), dealt, strict=True):
+        assert len(np.unique(task.train)) == task.member.size
+        assert set(task.labels) == {0, 1}
+        moved = np.setdiff1d(task.train, other.train)
+        assert len(moved) == (len(set(labels[other.train])) == 1)
+        assert (task.labels != labels[task.train]).sum() <= np.floor(noise * len(task.train) + 0.5)
+        out += ~np.isin(np.arange(N), task.train)
+    left_out = 1 - sum(member.size for member in members) / (60 * N)
+    assert out.min() > 60 * left_out / 3, "of two that are needed, each is left out half as often"
+
+
+def test_one_class_where_there_is_no_other():
+    """Of the only item of another class every member would know the label; one item is one."""
+    labels = np.repeat([0, 1], [N - 1, 1])
+    tasks = list(assignments(draw_members(20, N, 10, 0.0, 0, 1), labels, 2, 0))
+    assert 0 < sum(N - 1 in task.train for task in tasks) < 5
+    (one,) = assignments(draw_members(1, N, 1, 0.9, 0, 1), labels, 2, 0)
+    assert one.labels[0] != labels[one.train[0]]
+
+    class Choosy(Estimator):
+        def fit(self, X, y):
+            if len(np.unique(y)) < 2:
+                raise ValueError("needs two classes.")
+            super().fit(X, y)
+
+    with pytest.raises(InputError, match=r"needs two classes. All .* of class 0: take larger"):
+        crowd.build(Choosy(), (X, labels), 20, size=10)
+    crowd.build(Choosy(), (X, np.repeat([0, 1], [N - 2, 2])), 20, size=10, min_graders=10)
 
 
 def test_out_of_sample_is_missing_in_sample(built):
@@ -123,7 +158,7 @@ def test_out_of_sample_is_missing_in_sample(built):
 def test_difficulties_come_of_it():
     """Items near a border are the hard ones; the bank knows the labels, to balance by them."""
     many = crowd.build(nearest, (X, Y), 60, **SETTINGS)
-    bank = fit(many.responses(), "rasch").bank
+    bank = fit(many.responses(), "rasch", standard_errors="none").bank
     border = np.abs(np.abs(X[:, 0] + 0.3 * X[:, 1]) - 0.5)
     b = pd.Series(bank.to_frame()["b"].to_numpy())
     # Chance gives 0 with a standard error of 1 / sqrt(N).
@@ -133,7 +168,7 @@ def test_difficulties_come_of_it():
 
 @pytest.fixture
 def importable(monkeypatch):
-    """Processes find the functions of this file, however pytest was started."""
+    """Processes find the learners, however pytest was started."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
 
 
@@ -180,12 +215,23 @@ def test_folder_of_another_crowd_is_refused(built, tmp_path):
     ]:
         with pytest.raises(InputError, match=words):
             crowd.build(learner, data, 2, **{**SETTINGS, **more}, folder=folder)
+    for depth, words in [(1, None), (2, "other learners")]:  # of one name, with other settings
+        learner = Odd(np.full((N, 3), 0.3))
+        learner.get_params = lambda deep=True, depth=depth: {"depth": depth}
+        learner.set_params = lambda: None
+        with pytest.raises(InputError, match=words) if words else nullcontext():
+            crowd.build({"k": learner}, (X, Y), 1, min_graders=0, folder=tmp_path / "named")
+    numpys = {"size": tuple(map(np.float64, SETTINGS["size"])), "seed": np.int64(5)}
+    crowd.build(nearest, (X, Y), 2, **SETTINGS | numpys, folder=folder)
     (tmp_path / "mine.txt").touch()
     with pytest.raises(InputError, match="empty or the folder of a crowd"):
         crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=tmp_path)
+    np.savez(folder / "member-000002.npz", predictions=np.zeros(3))
     (folder / "member-000001.npz").write_bytes(b"half")
-    with pytest.raises(InputError, match="damaged"):
-        crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=folder)
+    for damaged in ("000001", "000002"):
+        with pytest.raises(InputError, match=f"{damaged}.npz: damaged"):
+            crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=folder)
+        (folder / f"member-{damaged}.npz").unlink()
 
 
 def test_probabilities(tmp_path):
@@ -253,10 +299,6 @@ def test_every_item_is_graded_or_it_is_refused():
     assert whole.members["accuracy"].isna().all()
 
 
-def fails(X_train, y_train, X, seed):
-    raise ZeroDivisionError("no luck")
-
-
 @pytest.mark.usefixtures("importable")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_failure_says_whose(workers):
@@ -277,7 +319,11 @@ def test_bad_input():
         (nearest, (X, Y), {"label_noise": 1.0}, "label_noise"),
         (nearest, (X, Y), {"label_noise": []}, "label_noise"),
         (nearest, (X, Y), {"seed": -1}, "seed"),
-        (nearest, (X, Y), {"item_ids": ["a"] * N}, "unique"),
+        (nearest, (X, Y), {"item_ids": ["a"] * N}, "repeats of a.$"),
+        (nearest, (X, Y), {"folder": 3}, "folder.*a path"),
+        (nearest, (X, Y), {"progress": 3}, "progress"),
+        (Estimator, (X, Y), {}, "such as Estimator.*Got 'the class"),
+        (lambda *a: [1] * N, (X, Y), {}, "labels such as 'a'. Got '1'"),
         (nearest, (X, Y), {"probabilities": "some"}, "one of none"),
         (lambda *a: Y[:3], (X, Y), {}, "120 labels"),
         (lambda *a: np.full((N, 3), 7.0), (X, Y), {}, "from 0 to 1"),
@@ -419,7 +465,7 @@ import numpy as np
 from irtcat.training import crowd
 
 def sleepy(X_train, y_train, X, seed):
-    time.sleep(0.2)
+    time.sleep(0.05)
     return np.full(len(X), os.getpid())
 
 if __name__ == "__main__":
@@ -433,16 +479,17 @@ if __name__ == "__main__":
 def test_processes_end_with_a_parent_that_is_killed(tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "crowd"
     script.write_text(KILLED)
-    with subprocess.Popen([sys.executable, script, folder], stdout=subprocess.PIPE) as parent:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, script, folder], **streams) as parent:
         parent.stdout.readline()
         listed = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text()
         parent.kill()
     children = [Path("/proc", number) for number in listed.split()]
     assert len(children) >= 2
-    for _ in range(100):
+    for _ in range(1000):
         if not any(ours(child) for child in children):
             break
-        time.sleep(0.1)
+        time.sleep(0.01)
     assert not any(ours(child) for child in children)
     assert list(folder.glob("member-*.npz"))
 

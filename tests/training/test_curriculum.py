@@ -49,6 +49,9 @@ def test_map_is_the_mode(slopes, prior, answers):
     # Wherever the search starts, it ends at the one mode.
     for start in (-50.0, 0.0, 50.0):
         assert map_ability(x, a, B, prior, start)[0] == pytest.approx(theta, abs=1e-8)
+        if slopes == "rasch":
+            one = map_ability(x, 1.0, B, prior, start)
+            assert one == (pytest.approx(theta, abs=1e-8), pytest.approx(se, rel=1e-4))
 
 
 def test_map_is_that_of_score():
@@ -57,9 +60,20 @@ def test_map_is_that_of_score():
     scored = irtcat.score(bank, responses, method="map")
     c = AbilityMatched(bank)
     for row, theta, se in zip(responses.to_numpy(), scored.theta, scored.se, strict=True):
-        c.update(row, c.probe)
-        assert c.theta == pytest.approx(theta, abs=1e-5)
-        assert c.se == pytest.approx(se, rel=1e-4)
+        for answers in (row, row == 1):
+            c.update(answers, c.probe)
+            assert c.theta == pytest.approx(theta, abs=1e-5)
+            assert c.se == pytest.approx(se, rel=1e-4)
+
+
+def test_odds_that_are_scaled_do_not_run_over():
+    """Difficulties and starts beyond what an exponential can hold."""
+    for b in ([-1e4, 0.0, 1e4], [-900.0, 900.0, 901.0]):
+        for start in (-5e3, 0.0, 5e3):
+            given = ([1, 1, 0], np.array(b), (0.0, 1e3), start)
+            one = map_ability(given[0], 2.0, *given[1:])
+            many = map_ability(given[0], np.full(3, 2.0), *given[1:])
+            assert one == pytest.approx(many, rel=1e-9)
 
 
 def test_map_without_bounds_on_long_tests():
@@ -184,8 +198,12 @@ def test_state_of_another_is_refused():
     for other in others:
         with pytest.raises(InputError, match="of the same class, examples and settings"):
             other.restore(state)
-    with pytest.raises(InputError, match="what `state_dict` gave"):
-        AbilityMatched(B).restore(3)
+    without = {key: value for key, value in state.items() if key != "theta"}
+    for broken in (3, without, {**state, "se": None}, {**state, "rows": 3}):
+        other = AbilityMatched(B)
+        with pytest.raises(InputError, match="what `state_dict` gave"):
+            other.restore(broken)
+        assert other.state_dict() == state
     with pytest.raises(InputError, match="version 1"):
         AbilityMatched(B).restore({**state, "version": 2})
 
@@ -310,6 +328,7 @@ def test_before_any_answer():
         ({"probe": [1, 1]}, "each once"),
         ({"probe": 41}, "between 1 and 40"),
         ({"prior": (0, 0)}, "an SD above 0"),
+        ({"prior": ("a", "b")}, "an SD above 0"),
         ({"missing": "drop"}, "one of refuse, last"),
         ({"epochs": 0}, "at least 1"),
         ({"seed": -1}, "at least 0"),

@@ -102,6 +102,17 @@ def test_balanced_threshold_cuts_to_the_smallest_class():
                       balanced_by="topic")  # fmt: skip
 
 
+def test_thousands_of_classes():
+    n = 50_000
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"b": rng.normal(size=n), "topic": rng.integers(0, 5000, n)})
+    found = filters.apply(table, "ub", keep=5000, balanced_by="topic")
+    easiest = table.groupby("topic")["b"].idxmin()
+    full = found.bounds["kept"] == 1
+    assert full.mean() > 0.99
+    assert set(easiest[full[full].index.astype(int)]) <= set(found.indices)
+
+
 def test_control_is_a_sample_of_the_same_make_up():
     found = filters.apply(TABLE, "lb", keep=12, balanced_by="topic")
     one, two = found.control(1), found.control(1)
@@ -198,7 +209,7 @@ def test_csv_records_are_copied_byte_for_byte(found, tmp_path, key, end):
     source = tmp_path / "data.csv"
     source.write_bytes(("\ufeff" + end.join(["id,text", *rows])).encode())
     counts = found.save_rows(source, tmp_path / "kept.csv", key)
-    assert counts == (N, 20, 0, 0)
+    assert counts == (N, 20, 0, 0, 0)
     text = (tmp_path / "kept.csv").read_bytes().decode()
     kept = [rows[i] for i in found.indices]
     assert text.rstrip() == "\ufeff" + end.join(["id,text", *kept])
@@ -211,7 +222,7 @@ def test_rows_match_by_id_in_any_order(found, tmp_path):
     absent = found.item_ids[0]
     names.remove(absent)
     source.write_text("".join(json.dumps({"id": name, "n": 1}) + "\n" for name in names))
-    assert found.save_rows(source, out, "id") == (N, 19, 1, 1)
+    assert found.save_rows(source, out, "id") == (N, 19, 1, 1, 0)
     told = [json.loads(line)["id"] for line in out.read_text().splitlines()]
     assert told == [name for name in names if name in set(found.item_ids)]
     frame = pd.DataFrame({"id": range(N), "t": ["word"] * N})
@@ -221,6 +232,15 @@ def test_rows_match_by_id_in_any_order(found, tmp_path):
         by_number.save_rows(tmp_path / "d.parquet", tmp_path / "o.parquet", key)
         kept = pd.read_parquet(tmp_path / "o.parquet")
         pd.testing.assert_frame_equal(kept, frame.iloc[by_number.indices].reset_index(drop=True))
+
+
+def test_all_rows_of_an_item_or_none(tmp_path):
+    items = pd.DataFrame({"b": [0.0, 1.0, 2.0]}, index=list("xyz"))
+    source, out = tmp_path / "d.csv", tmp_path / "o.csv"
+    source.write_text("id,t\nx,1\nz,2\nx,3\n?,4\nz,5\n?,6\nz,7\n")
+    counts = filters.apply(items, "ub", keep=2).save_rows(source, out, "id")
+    assert counts == (7, 2, 2, 1, 3)
+    assert out.read_text() == "id,t\nx,1\nx,3\n"
 
 
 def test_rows_that_do_not_fit_are_refused(found, tmp_path):

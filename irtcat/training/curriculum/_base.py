@@ -139,8 +139,12 @@ class Curriculum(abc.ABC):
                 "The `state` argument must be of a curriculum of the same class, examples and "
                 "settings. Got that of another."
             )
-        self._restore(state)
-        self._rows = [dict(row) for row in state["rows"]]
+        try:
+            rows = [dict(row) for row in state["rows"]]
+            self._restore(state)
+        except (KeyError, TypeError, ValueError):
+            raise argument_error("state", "what `state_dict` gave", "one with parts lost") from None
+        self._rows = rows
         return self
 
 

@@ -14,7 +14,7 @@ from irtcat._checks import (
     check_interval,
     shorten,
 )
-from irtcat._types import IntArray
+from irtcat._types import FloatArray, IntArray
 from irtcat.training.curriculum._base import Curriculum, Row
 from irtcat.training.curriculum._examples import examples_of, ordered
 from irtcat.training.curriculum._map import map_ability
@@ -126,11 +126,14 @@ class AbilityMatched(Curriculum):
         self._sorted = self._level[self._order]
         self._known = np.flatnonzero(examples.known)
         self._probe = _probe_of(probe, self._known, len(examples.b), seed)
+        slopes = examples.a[self._known]
+        self._slope = float(slopes[0]) if (slopes == slopes[0]).all() else None
         self._theta, self._se = self._prior
         self._n_answers = 0
         drawn = "last" if self._probe is None else crc32(self._probe.tobytes())
         settings = (lower, upper, success, min_length, short, order, drawn, self._prior)
         super().__init__(examples, repr(settings), epochs, shuffle, seed)
+        self._asked = None if self._probe is None else self._parameters(self._probe)
 
     @property
     def theta(self) -> float:
@@ -164,8 +167,24 @@ class AbilityMatched(Curriculum):
             InputError: for answers other than right or wrong or none at all, a number of answers
                 that is not that of the positions, or positions out of range or repeated.
         """
-        at = self._positions(indices)
-        x = np.asarray(correct)
+        at, x = np.asarray(indices), np.asarray(correct)
+        start = self._theta if self._n_answers else None
+        # The usual case is quick, since it is for every epoch, which may take a few milliseconds.
+        asked = self._probe is not None and np.array_equal(at, self._probe)
+        if asked and self._asked is not None and x.dtype == bool:
+            a, b = self._asked
+        else:
+            x, a, b = self._answered(x, at)
+        if x.shape != b.shape:
+            raise argument_error("correct", f"{len(b)} answers, one per position", x.shape)
+        self._theta, self._se = map_ability(x, a, b, self._prior, start)
+        self._n_answers = len(b)
+
+    def _answered(
+        self, x: np.ndarray, at: np.ndarray
+    ) -> tuple[np.ndarray, FloatArray | float, FloatArray]:
+        """The answers that count, and slopes and difficulties of the examples."""
+        at = self._positions(at)
         if x.shape != at.shape:
             raise argument_error("correct", f"{len(at)} answers, one per position", x.shape)
         use = self._examples.known[at]
@@ -174,20 +193,19 @@ class AbilityMatched(Curriculum):
             use &= seen
         if not use.any():
             raise argument_error("correct", "at least one answer to an example with b", "none")
-        if not use.all():
-            x, at = x[use], at[use]
-        part = self._examples
-        start = self._theta if self._n_answers else None
-        self._theta, self._se = map_ability(x, part.a[at], part.b[at], self._prior, start)
-        self._n_answers = len(at)
+        return (x[use], *self._parameters(at[use]))
 
-    def _positions(self, indices: Any) -> IntArray:
+    def _parameters(self, at: IntArray) -> tuple[FloatArray | float, FloatArray]:
+        """Slopes (one number where all examples have the same) and difficulties."""
+        a = self._examples.a[at] if self._slope is None else self._slope
+        return a, self._examples.b[at]
+
+    def _positions(self, at: np.ndarray) -> IntArray:
         """The positions, if each is an example and none is repeated."""
-        at = np.asarray(indices)
         if at.size == 0:
             at = np.zeros(0, int)
         if at.ndim != 1 or not np.issubdtype(at.dtype, np.integer):
-            raise argument_error("indices", "a vector of positions", indices)
+            raise argument_error("indices", "a vector of positions", at)
         n = self.n_items
         if at.size and (at.min() < 0 or at.max() >= n):
             wrong = at[(at < 0) | (at >= n)]
@@ -238,13 +256,14 @@ class AbilityMatched(Curriculum):
         return {"theta": self._theta, "se": self._se, "n_answers": self._n_answers}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self._theta, self._se = float(state["theta"]), float(state["se"])
-        self._n_answers = int(state["n_answers"])
+        theta, se, n = float(state["theta"]), float(state["se"]), int(state["n_answers"])
+        self._theta, self._se, self._n_answers = theta, se, n
 
 
 def _prior_of(prior: Any) -> tuple[float, float]:
     """Mean and SD of the prior, checked."""
-    numbers = np.asarray(prior, float) if np.ndim(prior) == 1 else np.zeros(0)
+    real = np.ndim(prior) == 1 and np.asarray(prior).dtype.kind in "iuf"
+    numbers = np.asarray(prior, float) if real else np.zeros(0)
     if numbers.shape != (2,) or not np.isfinite(numbers).all() or not numbers[1] > 0:
         raise argument_error("prior", "a mean and an SD above 0", prior)
     return float(numbers[0]), float(numbers[1])
