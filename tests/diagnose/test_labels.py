@@ -207,7 +207,7 @@ def area(flips, score):
 def test_few_subjects_come_near_the_best_detector():
     """Against the likelihood ratio with abilities and the distribution of b known."""
     ours, best, said, true = [], [], 0.0, 0
-    for seed in range(5):
+    for seed in range(3):
         X, theta, flips = tutorial(seed)
         evidence = np.stack(few_evidence(X, (0.001, 0.05)))
         table = labels._posterior(_label_evidence.Evidence(*evidence), (0.001, 0.05))
@@ -247,12 +247,12 @@ def test_few_subjects_with_gaps_and_constant_answers():
     X, _, _ = tutorial(3, 12, 120)
     X[4], X[5] = 1, 0
     X[:, 0], X[:, 1], X[:, 2], X[3] = 1, 0, np.nan, np.nan
-    X[:, 6] = X[:, 5]
+    X[:, 119] = X[:, 5]
     found = labels.rank(Responses.from_array(X)).table
     assert np.isfinite(found[["suspicion", "log_odds"]]).all(axis=None)
     assert found.loc["i3", "suspicion"] == pytest.approx(0.1)
     assert found.loc[["i1", "i2"], "suspicion"].max() < 0.5
-    assert found.loc["i7", "log_odds"] == pytest.approx(found.loc["i6", "log_odds"])
+    assert found.loc["i120", "log_odds"] == pytest.approx(found.loc["i6", "log_odds"])
 
 
 def test_degenerate_items():
@@ -315,9 +315,7 @@ def test_bad_input(case):
 def test_nothing_is_changed(large):
     responses, _, found = large
     before = responses.to_numpy()
-    labels.rank(responses, found.bank)
-    pd.testing.assert_frame_equal(
-        labels.rank(responses, found.bank).to_frame(), labels.rank(responses, found.bank).table
-    )
+    again = labels.rank(responses, found.bank)
+    pd.testing.assert_frame_equal(again.to_frame(), again.table)
     np.testing.assert_array_equal(responses.to_numpy(), before)
     assert fit(responses, "2pl").bank.item_ids.tolist() == found.bank.item_ids.tolist()
