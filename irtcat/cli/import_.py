@@ -48,7 +48,7 @@ def command(
         str, typer.Option("--format", help="auto, lm-eval, inspect, every-eval-ever or helm.")
     ] = "auto",
     report: Annotated[
-        Path | None, typer.Option(help="Write a table of the files used and skipped (CSV).")
+        Path | None, typer.Option(help="Write a table of all files, used or not and why (CSV).")
     ] = None,
     as_json: arguments.Json = False,
 ) -> None:
@@ -113,6 +113,8 @@ def _print(read: "Logs") -> None:
             print(f"Chosen: {choice}")
     for note in read.report.notes:
         print(f"Note: {note}")
+    if read.report.no_logs:
+        print(f"No logs: {read.report.name_others()}")
     for each in read.report.skipped[:SHOWN]:
         warn(f"skipped: {each.reason}")
     if len(read.report.skipped) > SHOWN:
