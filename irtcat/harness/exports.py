@@ -117,7 +117,7 @@ def export(subset: Any, to: str = "ids", items: Any = None, task: str | None = N
         lm_eval --model hf --tasks quiz --samples few.json --log_samples --output_path logs
     """
     check_choice("to", to, EXPORTS)
-    ids = read_ids(subset)
+    ids = read_ids(subset, items)
     found = tuple(read_items(ids, items, task))
     text, file = EXPORTS[to](found)
     return Export(to, text, found, file)
@@ -140,6 +140,9 @@ def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
     samples = {task: sorted(item.index for item in own)
                for task, own in _by_task(items, "lm-eval").items()}  # fmt: skip
     for task, numbers in samples.items():
+        if "," in task:
+            must = "tasks without a comma, which lm-eval reads as one between tasks"
+            raise argument_error("items", must, task)
         if len(set(numbers)) < len(numbers):  # "7" and "07"
             twice = next(n for n, after in pairwise(numbers) if n == after)
             raise argument_error("items", "a place of its own for every item",

@@ -11,8 +11,8 @@ import pytest
 
 import irtcat
 from irtcat import InputError
-from irtcat.cat import Config, Session, Store
-from irtcat.harness import Adaptive, Inspect, Item, evaluate, export
+from irtcat.cat import Config, Session
+from irtcat.harness import Adaptive, Inspect, Item, evaluate, export, inspect_tasks
 from irtcat.io.logs import read_logs
 from tests.harness.conftest import QUESTIONS, N, is_right
 
@@ -191,21 +191,32 @@ def test_one_at_a_time_is_what_a_function_gives(calibrated, inspect_ai, task_fil
     assert task.early_stopping is None
 
 
-def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_path):
+def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_path, monkeypatch):
+    """The model is gone, then the disk is full: what was only logged is taken from the log."""
     _, bank = calibrated
-    asked = []
+    asked, kept = [], []
     settings = {"config": RULES, "out": tmp_path / "run"}
+    plain = inspect_tasks.take
+
+    def full(session, answer, threshold):
+        if len(kept) == 7:
+            raise OSError("no space left")
+        kept.append(answer.item)
+        plain(session, answer, threshold)
+
+    monkeypatch.setattr(inspect_tasks, "take", full)
     with pytest.raises(InputError, match="answers are kept"):
         evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked, fail_at=5)), **settings)
-    with Store(tmp_path / "run" / "sessions.db") as store:
-        kept = store.resume("evaluation").to_json()["events"]
-    answered = {event["item"] for event in kept if event["kind"] == "answer"}
-    later = []
-    found = evaluate(bank, Inspect(task_file, simulated(0.5, "new", later)), **settings)
-    again = {f"quiz/q:{number}" for number in later}
-    assert len(answered) >= 4
-    assert not again & answered
-    assert again | answered == set(found.items.index)
+    assert 4 <= len(kept) <= 5
+    with pytest.raises(OSError, match="no space left"):
+        evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked)), **settings)
+    monkeypatch.setattr(inspect_tasks, "take", plain)
+    found = evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked)), **settings)
+    numbers = [number_of(each) for each in found.items["sample"]]
+    assert {number for number in asked if asked.count(number) > 1} == set()
+    assert sorted(asked) == sorted(numbers)
+    assert found.items["answer"].tolist() == [is_right(0.5, n, "new") for n in numbers]
+    assert found.notes[0].startswith("Answers that the log of an interrupted run had: ")
 
 
 def test_trap_too_few_samples_at_a_time(inspect_ai, calibrated, task_file, tmp_path):
@@ -245,6 +256,7 @@ def test_what_cannot_be_run_is_told(calibrated, task_file, tmp_path):
     for harness, must in (
         (Inspect(task_file, model, metric="rouge", log_dir=tmp_path), "one of the scorers match"),
         (Inspect("no_such_file.py", model), "no_such_file.py"),
+        (Inspect(task_file, "no-such-api/x"), "could not run: .*no-such-api"),
     ):
         with pytest.raises(InputError, match=must):
             evaluate(bank, harness, RULES)
