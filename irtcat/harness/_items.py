@@ -78,7 +78,7 @@ def read_ids(subset: Any, items: Any = None) -> list[str]:
         raise argument_error("subset", "at least one item", "none")
     _check_there(ids, metadata_of(items))
     index = pd.Index(ids, dtype=object)
-    twice = list(dict.fromkeys(index[index.duplicated()]))
+    twice = list(dict.fromkeys(index[index.duplicated(keep=False)]))
     if twice:
         raise argument_error("subset", "items, each once", f"{shorten(twice)} twice or more")
     return ids

@@ -159,7 +159,7 @@ def _reasons(session: Session) -> dict[str, dict[str, Any]]:
                  for name, value in numbered(each, values).items()}  # fmt: skip
         for item in event["items"]:
             value = float(candidates.loc[item, "value"])
-            why = in_words(session, candidates, item)
+            why = in_words(then, candidates, item)
             out[item] = {"batch": number, **known, "value": value, "why": why}
     return out
 

@@ -101,10 +101,10 @@ def session_blocks(session: Session) -> list[Block]:
 def _reasons(session: Session) -> dict[str, dict[str, Any]]:
     """For every item asked: why, in words, and the candidates it was taken from."""
     out: dict[str, dict[str, Any]] = {}
-    for event, _, seen in retraced(session):
+    for event, then, seen in retraced(session):
         shown = seen[seen["asked"] | (np.arange(len(seen)) < CANDIDATES)]
         for item in event["items"]:
-            out[str(item)] = {"said": in_words(session, seen, str(item)),
+            out[str(item)] = {"said": in_words(then, seen, str(item)),
                               "candidates": _candidates(shown)}  # fmt: skip
     return out
 

@@ -82,6 +82,8 @@ def test_export_names_what_is_wrong(files):
     assert run("export", "items.csv", "--to", "helm").exit_code == 2
     for name in EXPORTS:
         assert name in export_command.EXPORTS_HELP
+    Path("none.csv").write_text("item\n")
+    assert "Got a header without rows" in run("export", "none.csv").stderr
 
 
 def test_evaluate_by_a_command(files):
@@ -97,6 +99,8 @@ def test_evaluate_by_a_command(files):
     assert document == {**json.loads(Path("run/result.json").read_text()), "out": "run"}
     assert document["n_items"] == 8
     assert np.isfinite(document["theta"])
+    why = pd.read_csv("run/items.csv")["why"]
+    assert why.str.contains("score-optimal").all()
     result = run(*arguments, "--seed", 3)
     assert result.exit_code == 1
     assert "holds another run" in result.stderr

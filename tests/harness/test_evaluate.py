@@ -67,6 +67,26 @@ def test_the_figures(bank, old_models):
     json.dumps(found.to_json(), allow_nan=False)
 
 
+def test_why_each_item_was_asked(bank):
+    """Every row by a session that is told the same: the candidates when the item was asked."""
+    found = evaluate(bank, model([]), RULES, name="new").items
+    session = Session.begin(bank, RULES)
+    for batch in (1, 2, 3):
+        known, candidates = session.estimate(), session.explain(N)
+        rows = found[found["batch"] == batch]
+        assert rows.index.tolist() == session.asked
+        assert rows["value"].tolist() == candidates.loc[rows.index, "value"].tolist()
+        assert (rows["theta_before"] == known["theta"]).all()
+        assert (rows["se_before"] == known["se"]).all()
+        for item, row in rows.iterrows():
+            assert row["why"].startswith("Drawn at random") == np.isfinite(row["chance"])
+            assert f"by score-optimal ({row['value']:.3g})" in row["why"]
+            session.answer(item, int(row["answer"]))
+        assert rows["why"].iloc[0].startswith("The greatest value by score-optimal")
+        assert rows["theta"].iloc[-1] == session.estimate()["theta"]
+        assert rows["theta"].iloc[:-1].isna().all()
+
+
 def test_the_score_is_that_of_predict(bank, old_models):
     """Session -> report -> predict gives what `replay` of the same answers gives."""
     new = irtcat.Responses.from_array(
@@ -184,6 +204,26 @@ def test_a_folder_holds_one_run(bank, tmp_path, change, named):
     with pytest.raises(InputError, match="holds another run") as told:
         evaluate(bank, **settings | change)
     assert named in str(told.value)
+
+
+def test_a_run_that_never_began_gives_way(bank, tmp_path):
+    """A first command that fails at once does not spoil the folder for a better one."""
+    with pytest.raises(InputError, match=r"exited with 3\.$"):
+        evaluate(bank, Command("exit 3"), RULES, out=tmp_path)
+    for name in ("lm_eval_cache_rank0.db", "samples_quiz.jsonl"):  # of another model
+        (tmp_path / name).write_text("x")
+    with pytest.raises(InputError, match=r"the line is dead\. 1 answer is kept in .*goes on"):
+        evaluate(bank, Calls(once), RULES, out=tmp_path)
+    assert not list(tmp_path.glob("*quiz*"))
+    assert not list(tmp_path.glob("lm_eval_cache*"))
+    with pytest.raises(InputError, match="holds another run"):
+        evaluate(bank, Command("exit 3"), RULES, out=tmp_path)
+
+
+def once(items):
+    """One answer, and no more."""
+    yield items[0].id, 1
+    raise ConnectionError("the line is dead")
 
 
 def test_another_process_in_the_folder_is_refused(bank, tmp_path):

@@ -149,6 +149,8 @@ def test_adaptive_drive(lm_eval, simulated, calibrated, quiz, tmp_path):
     assert 1 <= found.rank <= len(ABILITIES) + 1
     lines = (tmp_path / "run" / "samples_quiz.jsonl").read_text().splitlines()
     assert sorted(json.loads(line)["doc_id"] for line in lines) == sorted(samples)
+    logged = read_logs(tmp_path / "run").responses
+    assert set(logged.item_ids) == set(found.items.index)
     again = evaluate(
         bank, LmEval(model, include_path=str(quiz)), RULES, calibration=responses,
         out=tmp_path / "run", name="sim/new",
@@ -250,5 +252,7 @@ def test_what_cannot_be_run_is_told(simulated, calibrated, quiz):
             evaluate(bank, harness, RULES)
     with pytest.raises(InputError, match="the task of every item"):
         evaluate(irtcat.ItemBank.from_parameters(b=[0.0]), LmEval(model), Config(max_items=1))
+    with pytest.raises(InputError, match="a folder of task files"):
+        evaluate(bank, LmEval(model, include_path="nowhere"), RULES)
     with pytest.raises(InputError, match="limit"):
         LmEval(model, options={"limit": 3})
