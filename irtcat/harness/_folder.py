@@ -74,7 +74,7 @@ def check_same(folder: Path, frozen: Mapping[str, Any]) -> None:
         return
     if _has_answers(folder):
         what, now, then = _difference(name, wanted.get(name), found.get(name))
-        got = f"{what} {now!r}, begun with {then!r}"
+        got = "another bank" if name == "bank" else f"{what} {now!r}, begun with {then!r}"
         advice = "Give another folder, or the settings it was begun with."
         raise InputError(f"{folder}: holds another run. Got {got}. {advice}")
     for left in (f"{STORE}*", f"{CACHE}*", "samples_*.jsonl"):

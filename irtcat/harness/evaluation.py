@@ -199,6 +199,7 @@ def evaluate(
     settings = {"seed": seed, "prior": prior, "subject": name, "session_id": SESSION}
     if out is None:
         session = begin(bank, rules, None, **settings)
+        _compile(session)
         notes = harness.drive(session, places, None, tick)
         return _evaluation(session, places, calibration, estimator, interval, prices, notes)
     folder = Path(out)
@@ -208,11 +209,23 @@ def evaluate(
         check_same(folder, frozen | {"prior": prior} | harness.about())
         with Store(folder / STORE) as store:
             session = begin(bank, rules, store, **settings)
+            _compile(session)
             with _kept(session, folder):
                 notes = harness.drive(session, places, folder, tick)
             made = _evaluation(session, places, calibration, estimator, interval, prices, notes)
         _write(made, folder)
     return made
+
+
+def _compile(session: Session) -> None:
+    """Compile what follows an answer before one is paid for.
+
+    The last answer of a batch is on disk when it is known what comes next: with the seconds of
+    compilation before it, a process killed then would lose the answer.
+    """
+    again = Session.from_json(session.bank, session.to_json(), session._pool)
+    for item in again.asked:
+        again.answer(item, None)
 
 
 @contextmanager

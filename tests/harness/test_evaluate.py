@@ -17,7 +17,7 @@ import irtcat
 from irtcat import InputError
 from irtcat._precision import precision
 from irtcat.cat import Config, Session
-from irtcat.cat.engine import look_at
+from irtcat.cat.engine import look_at, step_compiled
 from irtcat.cat.sampling import chances
 from irtcat.harness import Answer, Calls, Command, Item, evaluate
 from irtcat.harness._outcome import as_report
@@ -136,11 +136,14 @@ def test_without_calibration_the_bank_speaks(bank):
 
 def test_a_model_unlike_the_others_is_told(bank, old_models):
     """Right on the hard items and wrong on the easy ones."""
-    rules = Config(criterion="random", max_items=30)
-    found = evaluate(
-        bank, lambda items: [(i.id, int(int(i.sample) > 20)) for i in items], rules,
-        calibration=old_models, name="odd",
-    )  # fmt: skip
+    rules, compiled = Config(criterion="random", max_items=30), []
+
+    def answer(items):
+        compiled.append(step_compiled._cache_size())
+        return [(item.id, int(int(item.sample) > 20)) for item in items]
+
+    found = evaluate(bank, answer, rules, calibration=old_models, name="odd")
+    assert len(set(compiled)) == 1  # before the first answer, which would wait for it to be kept
     assert found.lz_star < -2.5
     assert "unlike the calibrated ones" in found.unlike
     assert found.unlike in str(found)
@@ -196,13 +199,14 @@ def test_an_exception_loses_nothing(bank, tmp_path):
         ({"config": Config(max_items=5)}, "config"),
         ({"seed": 7}, "seed 7"),
         ({"model": Command("cat")}, "command"),
+        ({"bank": irtcat.ItemBank.from_parameters(b=np.zeros(N))}, "Got another bank."),
     ],
 )
 def test_a_folder_holds_one_run(bank, tmp_path, change, named):
-    settings = {"model": Calls(model([])), "config": RULES, "out": tmp_path}
-    evaluate(bank, **settings)
+    settings = {"bank": bank, "model": Calls(model([])), "config": RULES, "out": tmp_path}
+    evaluate(**settings)
     with pytest.raises(InputError, match="holds another run") as told:
-        evaluate(bank, **settings | change)
+        evaluate(**settings | change)
     assert named in str(told.value)
 
 
