@@ -20,6 +20,7 @@ COLUMNS = {
 }
 """Metadata by the columns it may stand in, the first one found counts."""
 
+
 @dataclass(frozen=True)
 class Item:
     """One item, as whoever answers it is told of it.

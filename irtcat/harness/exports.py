@@ -159,7 +159,8 @@ def inspect_selector(sample: str) -> str:
     """A sample's id as Inspect's ``--sample-id`` takes it: a pattern that only the id matches.
 
     Inspect reads ``*``, ``?`` and ``[`` as wild cards, and what stands before a colon as the name
-    of a task where there is one of that name.
+    of a task where there is one of that name. Of a pattern it may warn that it is "not found in
+    dataset", and then runs the sample all the same.
 
     Example:
         >>> [inspect_selector(sample) for sample in ("q7", "what?", "quiz:3")]

@@ -192,17 +192,19 @@ def test_several_tasks_of_one_data_set(simulated, calibrated, quiz):
 
     The two tasks have the same document numbers, and must not be mixed up.
     """
-    ids = [f"{task}/{n}" for n in range(6) for task in ("quiz", "other_quiz")]
+    ids = [f"{task}/{n}" for n in range(N // 2) for task in ("quiz", "other_quiz")]
     table = pd.DataFrame(
         {"task": [each.split("/")[0] for each in ids],
          "doc_id": [int(each.split("/")[1]) for each in ids]}, index=ids,
     )  # fmt: skip
-    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-1, 1, 12), item_ids=ids)
+    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-1, 1, N), item_ids=ids)
     model = simulated(0.0, "sim/x")
-    rules = Config(criterion="sequential", max_items=3, batch=3)
-    found = evaluate(bank, LmEval(model, include_path=str(quiz)), rules, items=table)
-    assert found.items.index.tolist() == ["quiz/0", "other_quiz/0", "quiz/1"]
-    assert sorted(model.asked) == [0, 0, 1]
+    found = evaluate(bank, LmEval(model, include_path=str(quiz)), RULES, items=table).items
+    assert sorted(model.asked) == sorted(int(each) for each in found["sample"])
+    assert found.groupby("batch")["task"].nunique().max() == 2
+    for item, row in found.iterrows():
+        assert item == f"{row['task']}/{row['sample']}"
+        assert row["answer"] == is_right(0.0, int(row["sample"]), "sim/x")
 
 
 def test_trap_unsorted_and_empty_lists(lm_eval, simulated, quiz):
