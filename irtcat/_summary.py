@@ -89,7 +89,7 @@ def find_flags(
     item_low, item_high = _extremes(values, axis=0)
     low, high = _extremes(values, axis=1)
     table = [
-        ("constant items", items, item_low == item_high),
+        ("constant items", items, (item_low == item_high) & (len(values) > 1)),  # of one: all
         ("subjects all right", subjects, low == top),
         ("subjects all wrong", subjects, high == 0),
         ("repeated rows", subjects, find_repeats(values)),

@@ -241,8 +241,8 @@ class Report:
     def scores(self, bank: ItemBank) -> FloatArray:
         """Predicted mean score on the whole bank after each item, subjects x items.
 
-        The answers seen count as they are, the others as expected under the posterior (a Normal or
-        uniform prior). NaN after the last item.
+        The answers seen count as they are, the others (also to items that were skipped) as expected
+        under the posterior (a Normal or uniform prior). NaN after the last item.
 
         Args:
             bank: the bank of the sessions.
@@ -257,8 +257,9 @@ class Report:
         for k in range(self.items.shape[1]):
             rows = np.flatnonzero(self.items[:, k] >= 0)
             item, answer = self.items[rows, k], self.answers[rows, k]
-            rest[rows] -= t[item, None] * mean[item]
-            known[rows] += t[item] * np.maximum(answer, 0) / top[item]
+            own = np.where(answer >= 0, t[item], 0)
+            rest[rows] -= own[:, None] * mean[item]
+            known[rows] += own * np.maximum(answer, 0) / top[item]
             scored = (t[item] > 0) & (answer >= 0)
             log_post[rows] += np.where(scored[:, None], log_p[item, answer], 0)
             weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))

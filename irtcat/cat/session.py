@@ -269,7 +269,8 @@ class Session:
         low, n = self._first_code, int(self._categories[self._place[item]])
         number = float(value) if isinstance(value, (int, float, np.number, np.bool_)) else np.nan
         if not (number == np.floor(number) and low <= number < low + n):
-            raise argument_error("value", f"a whole number from {low} to {low + n - 1}", value)
+            must = f"a whole number from {low} to {low + n - 1} for {item}"
+            raise argument_error("value", must, value)
         return int(number) - low
 
     def _shown(self, item: str) -> int | None:

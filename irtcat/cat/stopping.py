@@ -181,12 +181,17 @@ def classify(look: Look, rule: str, options: dict[str, Any]) -> Array:
 
 
 def score_moments(look: Look) -> tuple[Array, Array]:
-    """Mean and variance of the score on the whole bank given the answers so far, on 0 to 1."""
+    """Mean and variance of the score on the whole bank given the answers so far, on 0 to 1.
+
+    An item that was skipped is expected as those not asked are.
+    """
     pool, state = look.pool, look.state
-    item = jnp.maximum(state.items, 0)
+    answered = (state.items >= 0) & (state.answers >= 0)
+    item = jnp.where(answered, state.items, 0)
     share = state.answers / jnp.maximum(pool.top[item], 1)
-    known = jnp.where(state.items >= 0, pool.score_weights[item] * share, 0.0).sum()
-    seen = jnp.zeros(pool.n_items + 1, bool).at[state.items].set(True)[:-1]
+    known = jnp.where(answered, pool.score_weights[item] * share, 0.0).sum()
+    place = jnp.where(answered, state.items, pool.n_items)
+    seen = jnp.zeros(pool.n_items + 1, bool).at[place].set(True)[:-1]
     t = jnp.where(seen, 0.0, pool.score_weights)
     mean, spread = t @ pool.mean, t**2 @ pool.variance
     centre = look.posterior @ mean

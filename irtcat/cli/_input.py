@@ -181,7 +181,9 @@ def read_subset(path: str) -> "Subset":
         raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a CSV table of items ({error}).") from None
-    if "item" not in frame or not len(frame):
+    if "item" in frame and not len(frame):
+        raise InputError(f"{path}: expected at least one item. Got a header without rows.")
+    if "item" not in frame:
         have = ", ".join(map(str, frame.columns))
         raise InputError(f"{path}: no column 'item' with the ids of the items run (has {have}).")
     k = len(frame)

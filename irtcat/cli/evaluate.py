@@ -9,7 +9,7 @@ import typer
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
 from irtcat.cli._output import emit_json
-from irtcat.cli._session import progress, use_compilation_cache, warn
+from irtcat.cli._session import progress, use_compilation_cache
 
 if TYPE_CHECKING:
     from irtcat.cat import Config
@@ -190,6 +190,4 @@ def _rules(
         config, "score-optimal" if plain else criterion, stop, None, None, max_items, min_items,
         batch,
     )  # fmt: skip
-    if made.max_items > n_items:
-        warn(f"the bank has {n_items} items: the run may end before {made.max_items}.")
     return replace(made, sampled=0.5) if plain else made

@@ -67,3 +67,5 @@ def command(
         print(f"{made}; wrote them to {out}")
     for line in commands:
         print(line)
+    if to == "inspect" and "[" in made.text:
+        print("Inspect may warn that ids with brackets are not found: they are patterns, and are.")

@@ -51,7 +51,7 @@ def command(
         ),
     ] = "auto",
     report: Annotated[
-        Path | None, typer.Option(help="Write a table of the files used and skipped (CSV).")
+        Path | None, typer.Option(help="Write a table of all files, used or not and why (CSV).")
     ] = None,
     as_json: arguments.Json = False,
 ) -> None:
@@ -116,6 +116,8 @@ def _print(read: "Logs") -> None:
             print(f"Chosen: {choice}")
     for note in read.report.notes:
         print(f"Note: {note}")
+    if read.report.no_logs:
+        print(f"No logs: {read.report.name_others()}")
     for each in read.report.skipped[:SHOWN]:
         warn(f"skipped: {each.reason}")
     if len(read.report.skipped) > SHOWN:

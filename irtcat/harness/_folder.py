@@ -9,10 +9,12 @@ from typing import IO, Any
 
 from irtcat._checks import InputError
 from irtcat._files import replacing
+from irtcat.cat import Store
 
-__all__ = ["ITEMS", "RESULT", "RUN", "STORE", "check_same", "locked", "write_json"]
+__all__ = ["CACHE", "ITEMS", "RESULT", "RUN", "STORE", "check_same", "locked", "write_json"]
 
 RUN, STORE, RESULT, ITEMS = "run.json", "sessions.db", "result.json", "items.csv"
+CACHE = "lm_eval_cache"
 FORMAT, VERSION = "irtcat-evaluation", 1
 
 
@@ -48,6 +50,8 @@ def _lock(file: IO[bytes], folder: Path) -> None:
 def check_same(folder: Path, frozen: Mapping[str, Any]) -> None:
     """Write down what the run is frozen by; where one has begun, it must be this one.
 
+    One that has no answer yet, because it failed before, gives way.
+
     Raises:
         InputError: naming what is different.
     """
@@ -64,12 +68,27 @@ def check_same(folder: Path, frozen: Mapping[str, Any]) -> None:
         found = None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path}: not the settings of a run. Give another folder.")
-    for name in sorted(found.keys() | wanted.keys()):
-        if found.get(name) != wanted.get(name):
-            what, now, then = _difference(name, wanted.get(name), found.get(name))
-            got = f"{what} {now!r}, begun with {then!r}"
-            advice = "Give another folder, or the settings it was begun with."
-            raise InputError(f"{folder}: holds another run. Got {got}. {advice}")
+    names = sorted(found.keys() | wanted.keys())
+    name = next((each for each in names if found.get(each) != wanted.get(each)), None)
+    if name is None:
+        return
+    if _has_answers(folder):
+        what, now, then = _difference(name, wanted.get(name), found.get(name))
+        got = "another bank" if name == "bank" else f"{what} {now!r}, begun with {then!r}"
+        advice = "Give another folder, or the settings it was begun with."
+        raise InputError(f"{folder}: holds another run. Got {got}. {advice}")
+    for left in (f"{STORE}*", f"{CACHE}*", "samples_*.jsonl"):
+        for file in folder.glob(left):
+            file.unlink()
+    write_json(path, wanted)
+
+
+def _has_answers(folder: Path) -> bool:
+    """Whether the run in the folder has an answer."""
+    if not (folder / STORE).exists():
+        return False
+    with Store(folder / STORE, create=False) as store:
+        return bool(store.sessions()["answers"].sum())
 
 
 def _difference(name: str, wanted: Any, found: Any) -> tuple[str, Any, Any]:

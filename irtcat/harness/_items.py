@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error
+from irtcat._checks import InputError, argument_error, shorten
 
 __all__ = ["Item", "metadata_of", "read_ids", "read_items"]
 
@@ -61,11 +61,15 @@ class Item:
         return {name: value for name, value in known.items() if value not in (None, "")}
 
 
-def read_ids(subset: Any) -> list[str]:
+def read_ids(subset: Any, items: Any = None) -> list[str]:
     """Ids of a `Subset`, or of a list, each once.
 
+    Args:
+        subset: the ids.
+        items: what must have a row for each (see `read_items`), where that is known.
+
     Raises:
-        InputError: for no items, or one that is there twice.
+        InputError: for no items, some that are there twice, or some that ``items`` lacks.
     """
     given = getattr(subset, "item_ids", subset)
     if isinstance(given, str) or not isinstance(given, Iterable):
@@ -73,10 +77,20 @@ def read_ids(subset: Any) -> list[str]:
     ids = [str(each) for each in given]
     if not ids:
         raise argument_error("subset", "at least one item", "none")
-    twice = pd.Index(ids)[pd.Index(ids).duplicated()]
-    if len(twice):
-        raise argument_error("subset", "items, each once", f"{twice[0]} twice")
+    _check_there(ids, metadata_of(items))
+    index = pd.Index(ids, dtype=object)
+    twice = list(dict.fromkeys(index[index.duplicated(keep=False)]))
+    if twice:
+        raise argument_error("subset", "items, each once", f"{shorten(twice)} twice or more")
     return ids
+
+
+def _check_there(ids: list[str], table: pd.DataFrame) -> None:
+    """Raise unless the table, where there is one, has all ids; those it lacks are named once."""
+    lacking = [each for each in dict.fromkeys(ids) if each not in table.index]
+    if len(table.index) and lacking:
+        must = "a table with a row for every item"
+        raise argument_error("items", must, f"none for {shorten(lacking)}")
 
 
 def metadata_of(items: Any) -> pd.DataFrame:
@@ -107,12 +121,7 @@ def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -
     """
     ids = [str(each) for each in ids]
     table = metadata_of(items)
-    if table.shape[1]:
-        lacking = [each for each in ids if each not in table.index]
-        if lacking:
-            raise argument_error(
-                "items", "a table with a row for every item", f"none for {lacking[0]}"
-            )
+    _check_there(ids, table)
     found = {name: _cells(table, columns, ids) for name, columns in COLUMNS.items()}
     out = []
     for place, each in enumerate(ids):

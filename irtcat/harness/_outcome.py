@@ -10,6 +10,8 @@ from scipy.special import ndtri
 from irtcat._checks import argument_error
 from irtcat.bank import ItemBank
 from irtcat.cat import Counts, Report, Session
+from irtcat.cat._report import numbered
+from irtcat.cat._why import in_words, retraced
 from irtcat.harness._items import Item
 from irtcat.responses import Responses
 
@@ -125,19 +127,41 @@ def unlike(found: Standing, p: float | None, lz_star: float | None) -> str:
 
 
 def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
-    """The items run, in order: task, sample, batch, answer, seconds, and theta and SE after it."""
+    """The items run, in order; the columns are those of `Evaluation.items`."""
     table = session.to_frame()
     answered = {e["item"]: e for e in session.events if e["kind"] == "answer"}
-    asks = [e["items"] for e in session.events if e["kind"] == "ask"]
-    batch = {item: number for number, ids in enumerate(asks, 1) for item in ids}
-    table.insert(0, "task", [items[each].task for each in table.index])
-    table.insert(1, "sample", [items[each].sample for each in table.index])
-    table.insert(2, "batch", [batch[each] for each in table.index])
-    table.insert(4, "seconds", [answered[each]["seconds"] for each in table.index])
+    told = _reasons(session)
     chances = as_report(session).chances(session.bank)[0]
     place = {name: i for i, name in enumerate(session.bank.item_ids.tolist())}
-    table["chance"] = [chances[place[each]] for each in table.index]
-    return table
+    ids = table.index.tolist()
+    before = pd.DataFrame([told[each] for each in ids], index=table.index)
+    return pd.concat([
+        pd.DataFrame({
+            "task": [items[each].task for each in ids],
+            "sample": [items[each].sample for each in ids],
+            "batch": before.pop("batch") if len(before) else [],
+            "answer": table.pop("answer"),
+            "seconds": [answered[each]["seconds"] for each in ids],
+        }, index=table.index),
+        table,
+        pd.DataFrame({"chance": [chances[place[each]] for each in ids]}, index=table.index),
+        before,
+    ], axis=1)  # fmt: skip
+
+
+def _reasons(session: Session) -> dict[str, dict[str, Any]]:
+    """For every item asked: its batch, the estimate before it, and why it was asked."""
+    out: dict[str, dict[str, Any]] = {}
+    for number, (event, then, candidates) in enumerate(retraced(session), 1):
+        pair = (np.asarray(getattr(then.state, name), float)[None] for name in ("theta", "se"))
+        columns = zip(("theta_before", "se_before"), pair, strict=True)
+        known = {name: float(value[0]) for each, values in columns
+                 for name, value in numbered(each, values).items()}  # fmt: skip
+        for item in event["items"]:
+            value = float(candidates.loc[item, "value"])
+            why = in_words(then, candidates, item)
+            out[item] = {"batch": number, **known, "value": value, "why": why}
+    return out
 
 
 def spending(session: Session, prices: Mapping[str, float] | None) -> tuple[Any, Any]:

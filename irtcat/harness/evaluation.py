@@ -2,14 +2,15 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from irtcat._checks import argument_error, check_interval
+from irtcat._checks import InputError, argument_error, check_interval
 from irtcat._files import replacing
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Session, Store
@@ -54,7 +55,10 @@ class Evaluation:
             None where it cannot be told.
         unlike: a sentence where the model looks unlike the calibrated ones; else empty.
         notes: sentences on what was taken where there was a choice, and on items skipped.
-        items: the items run, in order, with answers, seconds, and theta and SE after each.
+        items: the items run, in order: task, sample, batch, answer (NaN: skipped), seconds; theta
+            and se after it (of a batch after its last item, NaN before); chance, at which it was
+            drawn (NaN: it was chosen); theta_before and se_before, which it was chosen by; its
+            value by the criterion then (NaN or infinite where it has none), and why it was asked.
     """
 
     model: str
@@ -195,6 +199,7 @@ def evaluate(
     settings = {"seed": seed, "prior": prior, "subject": name, "session_id": SESSION}
     if out is None:
         session = begin(bank, rules, None, **settings)
+        _compile(session)
         notes = harness.drive(session, places, None, tick)
         return _evaluation(session, places, calibration, estimator, interval, prices, notes)
     folder = Path(out)
@@ -204,10 +209,37 @@ def evaluate(
         check_same(folder, frozen | {"prior": prior} | harness.about())
         with Store(folder / STORE) as store:
             session = begin(bank, rules, store, **settings)
-            notes = harness.drive(session, places, folder, tick)
+            _compile(session)
+            with _kept(session, folder):
+                notes = harness.drive(session, places, folder, tick)
             made = _evaluation(session, places, calibration, estimator, interval, prices, notes)
         _write(made, folder)
     return made
+
+
+def _compile(session: Session) -> None:
+    """Compile what follows an answer before one is paid for.
+
+    The last answer of a batch is on disk when it is known what comes next: with the seconds of
+    compilation before it, a process killed then would lose the answer.
+    """
+    again = Session.from_json(session.bank, session.to_json(), session._pool)
+    for item in again.asked:
+        again.answer(item, None)
+
+
+@contextmanager
+def _kept(session: Session, folder: Path) -> Iterator[None]:
+    """Say of a failure how many answers are not lost by it."""
+    try:
+        yield
+    except InputError as error:
+        n = sum(event["kind"] == "answer" for event in session.events)
+        if type(error) is not InputError or not n:
+            raise
+        count = "1 answer is" if n == 1 else f"{n} answers are"
+        told = f"{count} kept in {folder}: given again, the same call goes on from there."
+        raise InputError(f"{error} {told}") from error
 
 
 def _table(bank: ItemBank, items: Any) -> Any:

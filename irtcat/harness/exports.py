@@ -117,7 +117,7 @@ def export(subset: Any, to: str = "ids", items: Any = None, task: str | None = N
         lm_eval --model hf --tasks quiz --samples few.json --log_samples --output_path logs
     """
     check_choice("to", to, EXPORTS)
-    ids = read_ids(subset)
+    ids = read_ids(subset, items)
     found = tuple(read_items(ids, items, task))
     text, file = EXPORTS[to](found)
     return Export(to, text, found, file)
@@ -140,6 +140,9 @@ def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
     samples = {task: sorted(item.index for item in own)
                for task, own in _by_task(items, "lm-eval").items()}  # fmt: skip
     for task, numbers in samples.items():
+        if "," in task:
+            must = "tasks without a comma, which lm-eval reads as one between tasks"
+            raise argument_error("items", must, task)
         if len(set(numbers)) < len(numbers):  # "7" and "07"
             twice = next(n for n, after in pairwise(numbers) if n == after)
             raise argument_error("items", "a place of its own for every item",
@@ -156,7 +159,8 @@ def inspect_selector(sample: str) -> str:
     """A sample's id as Inspect's ``--sample-id`` takes it: a pattern that only the id matches.
 
     Inspect reads ``*``, ``?`` and ``[`` as wild cards, and what stands before a colon as the name
-    of a task where there is one of that name.
+    of a task where there is one of that name. Of a pattern it may warn that it is "not found in
+    dataset", and then runs the sample all the same.
 
     Example:
         >>> [inspect_selector(sample) for sample in ("q7", "what?", "quiz:3")]

@@ -3,6 +3,7 @@
 import copy
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,18 +107,36 @@ class Adaptive:
     async def complete_sample(self, id: str | int, epoch: int, scores: Mapping[str, Any]) -> None:
         """Take the answer, and let go what is asked next."""
         item = self._item_of.get(str(id))
-        if item is None or item not in self._began or self._ended:
-            return
+        if item is None or item not in self._began or self.session.is_over:
+            return  # but after an error: what has been answered is kept
         seconds = imported("anyio", "Inspect AI").current_time() - self._began[item]
         try:
-            take(self.session, Answer(item, self._value(item, scores), seconds), self.threshold)
+            given = {name: each.score for name, each in scores.items()}
+            take(self.session, Answer(item, self._value(item, given), seconds), self.threshold)
             if self.tick is not None:
                 self.tick(int(self.session.state.n), self.session.config.max_items, "answers")
         except Exception as error:
-            self.error = error
+            self.error = self.error or error
             raise
         finally:
             self._open()
+
+    def take_logged(self, logged: Mapping[str, Any]) -> None:
+        """Take what is asked and was answered before, as summaries of samples by their ids.
+
+        What cannot be taken is asked again.
+        """
+        left, taken = dict(logged), 0
+        samples = {item: sample for sample, item in self._item_of.items()}
+        while known := [each for each in self.session.asked if samples[each] in left]:
+            said = left.pop(samples[known[0]])
+            with suppress(InputError):
+                value = self._value(known[0], said.scores)
+                answer = Answer(known[0], value, float(said.total_time or 0.0))
+                take(self.session, answer, self.threshold)
+                taken += 1
+        if taken:
+            self.notes["logged"] = f"Answers that the log of an interrupted run had: {taken}."
 
     async def complete_task(self) -> dict[str, Any]:
         """What the log says of the session."""
@@ -141,7 +160,7 @@ class Adaptive:
             name, part = str(self.metric), ""
         if name not in scores:
             raise argument_error("metric", f"one of the scorers {', '.join(scores)}", name)
-        value = scores[name].score.value
+        value = scores[name].value
         if isinstance(value, Mapping):
             part = part or next(iter(value), "")
             if part not in value:
@@ -162,7 +181,9 @@ class Inspect:
     """A model run by Inspect AI, in one evaluation that ends early.
 
     Samples run at the same time are those of a batch. A sample that fails ends the run (after
-    ``options={"retry_on_error": n}`` further tries); it can go on later.
+    ``options={"retry_on_error": n}`` further tries); it can go on later. What an interrupted run
+    in the run's folder has logged, but not handed over any more, is then taken from its log; what
+    Inspect still held in memory when the process was killed is asked again.
 
     Attributes:
         task: an ``inspect_ai.Task``, or the name of one: file.py, file.py@name or a registered one.
@@ -212,6 +233,10 @@ class Inspect:
         inspect_ai = imported("inspect_ai", "Inspect AI")
         holder = Adaptive(session, items, self.metric, self.threshold, tick)
         task = self._task(inspect_ai, holder)
+        if folder is not None:
+            holder.take_logged(_logged(folder / LOGS))
+        if session.is_over:
+            return list(holder.notes.values())
         done = {e["item"] for e in session.events if e["kind"] == "answer"}
         left = [item for item in items.values() if item.id not in done]
         where = self.log_dir if folder is None else self.log_dir or folder / LOGS
@@ -219,12 +244,16 @@ class Inspect:
         named = {str(sample.id) for sample in task.dataset if sample.id is not None}
         if named:
             holder.check_samples(named)
-        logs = inspect_ai.eval(
-            task, model=self.model, epochs=1,
-            sample_id=[inspect_selector(item.sample) for item in left],
-            max_samples=max(len(left), 1), fail_on_error=True,
-            **{"display": "none", **settings, **self.options},
-        )  # fmt: skip
+        try:
+            logs = inspect_ai.eval(
+                task, model=self.model, epochs=1,
+                sample_id=[inspect_selector(item.sample) for item in left],
+                max_samples=max(len(left), 1), fail_on_error=True,
+                **{"display": "none", **settings, **self.options},
+            )  # fmt: skip
+        except Exception as error:  # of a model, task or option that Inspect does not know
+            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise holder.error or InputError(f"Inspect could not run: {told}") from error
         self._look_at(logs[0], holder)
         return list(holder.notes.values())
 
@@ -251,8 +280,20 @@ class Inspect:
             raise KeyboardInterrupt
         if log.status != "success" or not holder.session.is_over:
             told = " ".join(str(log.error.message if log.error else log.status).split())
-            kept = f"{int(holder.session.state.n)} answers are kept; run it again to go on"
-            raise InputError(f"Inspect's run failed ({told}). {kept} ({log.location}).")
+            raise InputError(f"Inspect's run failed ({told}; {log.location}).")
+
+
+def _logged(folder: Path) -> dict[str, Any]:
+    """Summaries of the samples that earlier runs in the folder scored, the latest of each."""
+    out: dict[str, Any] = {}
+    if folder.is_dir():
+        log = imported("inspect_ai.log", "Inspect AI")
+        for file in log.list_eval_logs(str(folder)):  # the latest first
+            with suppress(Exception):  # one that is cut off: its samples are asked again
+                for each in log.read_eval_log_sample_summaries(file):
+                    if each.scores and not each.error:
+                        out.setdefault(str(each.id), each)
+    return out
 
 
 def _relative(task: str) -> str:

@@ -1,6 +1,7 @@
 """lm-evaluation-harness, driven through its Python API in batches of chosen documents."""
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +11,14 @@ from typing import Any
 from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
 from irtcat.cat import Session
 from irtcat.harness._extra import imported
+from irtcat.harness._folder import CACHE
 from irtcat.harness._items import Item
 from irtcat.harness.answers import ON_ERROR, Answer, Tick, ask_until_over
 from irtcat.io._choose import FIRST
 
 __all__ = ["LmEval"]
 
-CACHE, SAMPLES = "lm_eval_cache", "samples_{}.jsonl"
+SAMPLES = "samples_{}.jsonl"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class LmEval:
         metric: the metric whose values are the answers; by default the one that
             `irtcat.read_logs` takes.
         filter: lm-eval's filter, where a task has several; by default the first.
-        include_path: folder of further task files.
+        include_path: folder of further task files, or several.
         options: further arguments of ``simple_evaluate`` (num_fewshot, gen_kwargs, ...).
         cache: whether lm-eval's cache of answers is used in the run's folder. Two documents with
             one prompt then get one answer.
@@ -75,6 +77,10 @@ class LmEval:
     def check(self, items: Mapping[str, Item]) -> None:
         """Raise where lm-eval is not installed, or an item has no task or number."""
         imported("lm_eval", "lm-evaluation-harness")
+        given = self.include_path
+        for where in given if isinstance(given, (list, tuple)) else [given]:
+            if where is not None and not os.path.isdir(where):
+                raise argument_error("include_path", "a folder of task files", str(where))
         for item in items.values():
             if not item.task:
                 advice = "Give the task, or the imported responses as the items."

@@ -22,10 +22,10 @@ from irtcat.io._logs import (
     show_settings,
 )
 
-__all__ = ["BESIDE", "FILE", "read_helm"]
+__all__ = ["BESIDE", "FILE", "SPEC", "read_helm"]
 
-FILE = "per_instance_stats.json"
-BESIDE = ("run_spec.json", "scenario.json", "scenario_state.json", "stats.json", "instances.json",
+FILE, SPEC = "per_instance_stats.json", "run_spec.json"
+BESIDE = (SPEC, "scenario.json", "scenario_state.json", "stats.json", "instances.json",
           "display_predictions.json", "display_requests.json")  # fmt: skip
 SETTINGS = ("method", "instructions", "max_train_instances", "num_train_trials", "temperature")
 NEAR = 1e-9
@@ -44,9 +44,9 @@ def read_helm(path: Path, items: Items) -> Run:
     Raises:
         InputError: naming the file and the instance at fault.
     """
-    spec_file = path.with_name("run_spec.json")
+    spec_file = path.with_name(SPEC)
     if not spec_file.is_file():
-        raise CutError(f"{path}: there is no run_spec.json beside it, which names the model.")
+        raise CutError(f"{path}: there is no {SPEC} beside it, which names the model.")
     spec = as_object(parse_json(read_whole(spec_file), str(spec_file)), str(spec_file), "the run")
     adapter = as_object(spec.get("adapter_spec"), str(spec_file), "adapter_spec")
     model = as_text(adapter.get("model"), str(spec_file), "adapter_spec.model")

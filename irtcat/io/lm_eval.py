@@ -29,6 +29,7 @@ __all__ = ["find_results", "read_samples", "split_name", "spread_stamp"]
 
 STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(?:\.\d+)?"
 SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<stamp>{STAMP})\.jsonl")
+UNDATED = re.compile(r"samples_(?P<task>.+)\.jsonl")
 RESULTS = re.compile(rf"(?P<stem>.+)_(?P<stamp>{STAMP})\.json")
 FIXED = {
     *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
@@ -48,9 +49,14 @@ def split_name(path: Path) -> tuple[str, str]:
     Example:
         >>> split_name(Path("samples_arc_easy_2026-11-21T00-00-43.298874.jsonl"))
         ('arc_easy', '2026-11-21T00-00-43.298874')
+        >>> split_name(Path("samples_arc_easy.jsonl"))
+        ('arc_easy', '')
     """
     found = SAMPLES.fullmatch(path.name)
-    return (found["task"], found["stamp"]) if found else (path.stem, "")
+    if found:
+        return found["task"], found["stamp"]
+    undated = UNDATED.fullmatch(path.name)  # as `irtcat evaluate` keeps them
+    return (undated["task"] if undated else path.stem), ""
 
 
 def find_results(path: Path) -> Path | None:
@@ -130,8 +136,8 @@ def read_samples(path: Path, results: Results | None, items: Items, keep: bool =
 
 def _wrong_ids(path: Path) -> str:
     return (
-        f"{path}: the document numbers are out of order, as lm-eval logs them for unsorted or "
-        "repeated --samples; they were not used, the documents' hashes were."
+        f"{path}: the document numbers are out of order, as of a run in batches, or as lm-eval "
+        "logs them for unsorted or repeated --samples; the documents' hashes were used instead."
     )
 
 

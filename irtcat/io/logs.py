@@ -120,10 +120,12 @@ def read_logs(
     if not root.exists():
         raise argument_error("path", "a log file or a folder of logs", f"{path}, not there")
     names = _task_names(tasks)
-    found, skipped, others = find_logs(root, format)
+    found, skipped, no_logs, notes = find_logs(root, format)
+    cut = [each for each in skipped if each.incomplete]
+    if cut and incomplete == "refuse":
+        raise InputError(cut[0].reason)
     items = Items()
     read: list[Run] = []
-    notes: list[str] = []
     unread: set[str] = set()
     reader = _Reader(items, incomplete == "keep", notes)
     for done, each in enumerate(found):
@@ -149,9 +151,9 @@ def read_logs(
         progress(len(found), len(found), "matrix")
     read = _without_copies(read, skipped)
     if not read:
-        raise InputError(_nothing(root, names, skipped, unread))
+        raise InputError(_nothing(root, names, skipped, unread, notes))
     notes += reader.unpaired() + (reader.undetailed(names) if root.is_dir() else [])
-    return _finish(read, items, wanted, runs, skipped, notes, others, root)
+    return _finish(read, items, wanted, runs, skipped, notes, no_logs, root)
 
 
 def _task_names(tasks: Any) -> set[str]:
@@ -164,18 +166,19 @@ def _task_names(tasks: Any) -> set[str]:
     return names
 
 
-def _nothing(root: Path, names: set[str], skipped: list[Skipped], unread: set[str]) -> str:
+def _nothing(
+    root: Path, names: set[str], skipped: list[Skipped], unread: set[str], notes: list[str]
+) -> str:
     """Why there is nothing to make a matrix of."""
-    told = []
+    reasons = " ".join(each.reason for each in skipped[:3])
+    more = f" {len(skipped) - 3} more files were skipped." if len(skipped) > 3 else ""
     if names and unread:
         have = shorten(sorted(unread))
-        told.append(f"no log is of the tasks {', '.join(sorted(names))}. There are {have}.")
+        told = f"{root}: no log is of the tasks {', '.join(sorted(names))}. There are {have}."
+        return f"{told} Skipped: {reasons}{more}" if skipped else told
     if skipped:
-        told += [*([] if told else ["no log can be used."]), *(e.reason for e in skipped[:3])]
-        told += [f"{len(skipped) - 3} more files were skipped."] if len(skipped) > 3 else []
-    if told:
-        return f"{root}: {' '.join(told)}"
-    advice = "Run lm-eval with --log_samples, or give Inspect's log folder."
+        return f"{root}: no log can be used. {reasons}{more}"
+    advice = " ".join(notes) or "Run lm-eval with --log_samples, or give Inspect's log folder."
     if root.is_file():
         advice = f"A table of responses needs no import: every command reads it. {advice}"
     kinds = "lm-eval, Inspect, HELM, lighteval or Every Eval Ever"
@@ -189,7 +192,7 @@ def _finish(
     how: str,
     skipped: list[Skipped],
     notes: list[str],
-    others: int,
+    no_logs: list[str],
     root: Path,
 ) -> Logs:
     """Responses and report of what was read."""
@@ -218,7 +221,9 @@ def _finish(
     frame = pd.DataFrame(rows)
     return Logs(
         responses,
-        ImportReport(frame, (*skipped, *unused), tuple(told["choices"]), tuple(notes), others),
+        ImportReport(
+            frame, (*skipped, *unused), tuple(told["choices"]), tuple(notes), tuple(no_logs)
+        ),
     )
 
 

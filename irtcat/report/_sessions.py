@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat.cat import Session, Store, prepare
+from irtcat.cat import Session, Store
+from irtcat.cat._why import in_words, retraced
 from irtcat.report._blocks import (
     Block,
     Section,
@@ -23,7 +24,6 @@ __all__ = ["session_blocks", "sessions"]
 
 MOST = 12
 CANDIDATES = 5
-ASKED = "asked before"
 Z = 1.959964
 
 
@@ -100,40 +100,13 @@ def session_blocks(session: Session) -> list[Block]:
 
 def _reasons(session: Session) -> dict[str, dict[str, Any]]:
     """For every item asked: why, in words, and the candidates it was taken from."""
-    document = session.to_json()
-    pool = prepare(session.bank, session.config)
-    again = Session.from_json(session.bank, {**document, "events": []}, pool)
     out: dict[str, dict[str, Any]] = {}
-    for event in document["events"]:
-        again.take_events([event])
-        if event["kind"] != "ask":
-            continue
-        seen = again.explain(session.bank.n_items)
+    for event, then, seen in retraced(session):
         shown = seen[seen["asked"] | (np.arange(len(seen)) < CANDIDATES)]
         for item in event["items"]:
-            out[str(item)] = {"said": _words(session, seen, str(item)),
+            out[str(item)] = {"said": in_words(then, seen, str(item)),
                               "candidates": _candidates(shown)}  # fmt: skip
     return out
-
-
-def _words(session: Session, seen: pd.DataFrame, item: str) -> str:
-    """One sentence on why an item was asked."""
-    if item not in seen.index:
-        return ""
-    row = seen.loc[item]
-    criterion, rank, n = session.config.criterion, int(str(row["rank"])), session.bank.n_items
-    value = f" ({row['value']:.3g})" if np.isfinite(row["value"]) else ""
-    if rank == 1:
-        return f"The greatest value by {criterion}{value} of {n:,} items."
-    better = seen[seen["rank"] < rank]
-    beside, out = int(better["asked"].sum()), better.loc[~better["asked"], "excluded_by"]
-    batch = f"; {beside} of the better are asked with it" if beside else ""
-    if (out == ASKED).all():
-        return f"The greatest value by {criterion}{value} of the items not asked before{batch}."
-    rules = [f"{rule or 'chance'} ({count:,})" for rule, count in out.value_counts().items()]
-    return (
-        f"Rank {rank:,} by {criterion}{value}; better ones kept out by {', '.join(rules)}{batch}."
-    )
 
 
 def _candidates(seen: pd.DataFrame) -> dict[str, list[Any]]:

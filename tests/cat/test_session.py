@@ -17,6 +17,7 @@ import pytest
 from irtcat import InputError, ItemBank
 from irtcat.cat import Config, Session, Store, StoreError, part, run, run_async
 from irtcat.cat.engine import lots
+from irtcat.harness._outcome import as_report
 
 RNG = np.random.default_rng(8)
 BANK = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, 20), RNG.normal(size=20))
@@ -84,6 +85,34 @@ def test_graded_answers_skips_and_codes():
     assert frame["answer"].isna().tolist() == [True, False]
     with pytest.raises(InputError, match="from 1 to 4"):
         session.answer(session.asked[0], 0)
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_skipped_items_are_expected_as_those_not_asked_are(graded):
+    """The predicted score after every answer, of session and report, by brute force."""
+    bank = BANK
+    if graded:
+        bank = ItemBank.from_thresholds(a=1.5, b=np.sort(RNG.normal(size=(20, 2)), axis=1))
+    theta = np.linspace(-8, 8, 4001)
+    curves = bank.category_probabilities(theta)
+    shares = np.arange(curves.shape[2]) / (curves.shape[2] - 1)
+    place = {item: i for i, item in enumerate(bank.item_ids.tolist())}
+    session = Session.begin(bank, Config(max_items=6))
+    known, wanted = {}, []
+    for value in (1, None, 0, None, 1, None):
+        (item,) = session.asked
+        session.answer(item, value)
+        if value is not None:
+            known[place[item]] = value
+        weight = np.exp(-(theta**2) / 2)
+        for i, code in known.items():
+            weight = weight * curves[i, :, code]
+        expected = (curves @ shares) @ (weight / weight.sum())
+        for i, code in known.items():
+            expected[i] = shares[code]
+        wanted.append(expected.mean())
+        assert session.estimate()["score"] == pytest.approx(wanted[-1], abs=2e-4)
+    np.testing.assert_allclose(as_report(session).scores(bank)[0], wanted, atol=2e-4)
 
 
 def test_why_this_item():

@@ -52,6 +52,14 @@ def test_export(files):
     assert run_ok("export", "items.csv") == "quiz/7\nquiz/3\n"
     by_bank = run_ok("export", "items.csv", "--to", "inspect", "--bank", "bank.npz")
     assert by_bank.splitlines()[0] == "3,7"
+    assert "Inspect may warn" not in by_bank
+    pd.DataFrame({"item": ["quiz/7", "quiz/3"], "sample": ["q:7", "q:3"]}).to_csv(
+        "places.csv", index=False
+    )
+    patterns = run_ok("export", "items.csv", "--to", "inspect", "--items", "places.csv",
+                      "--task", "quiz.py")  # fmt: skip
+    assert patterns.startswith("q[:]3,q[:]7\n")
+    assert "Inspect may warn that ids with brackets" in patterns
     document = json.loads(run_ok("export", "items.csv", "--to", "lm-eval", "--bank", "bank.npz",
                                  "--json"))  # fmt: skip
     assert document["tasks"] == ["quiz"]
@@ -82,11 +90,13 @@ def test_export_names_what_is_wrong(files):
     assert run("export", "items.csv", "--to", "helm").exit_code == 2
     for name in EXPORTS:
         assert name in export_command.EXPORTS_HELP
+    Path("none.csv").write_text("item\n")
+    assert "Got a header without rows" in run("export", "none.csv").stderr
 
 
 def test_evaluate_by_a_command(files):
     command = "sed 's/}$/, \"answer\": 1}/'"
-    arguments = ("evaluate", "bank.npz", "--command", command, "--max-items", 8, "--batch", 4,
+    arguments = ("evaluate", "bank.npz", "--command", command, "--max-items", 12, "--batch", 4,
                  "--responses", "old.npz", "--costs", "cost", "--out", "run", "--name",
                  "yes")  # fmt: skip
     text = run_ok(*arguments)
@@ -95,8 +105,10 @@ def test_evaluate_by_a_command(files):
     assert "Cost" in text
     document = json.loads(run_ok(*arguments, "--json"))
     assert document == {**json.loads(Path("run/result.json").read_text()), "out": "run"}
-    assert document["n_items"] == 8
+    assert document["n_items"] == 12
     assert np.isfinite(document["theta"])
+    why = pd.read_csv("run/items.csv")["why"]
+    assert why.str.contains("score-optimal").all()
     result = run(*arguments, "--seed", 3)
     assert result.exit_code == 1
     assert "holds another run" in result.stderr
@@ -105,11 +117,11 @@ def test_evaluate_by_a_command(files):
 def test_evaluate_with_lm_evals_own_program(files, quiz):
     pytest.importorskip("lm_eval", reason="needs the extra: pip install irtcat[harness]")
     result = run("evaluate", "bank.npz", "--harness", "lm-eval", "--model", "dummy", "--max-items",
-                 4, "--batch", 4, "--include-path", quiz, "--offline", "--out", "run",
+                 12, "--batch", 4, "--include-path", quiz, "--offline", "--out", "run",
                  "--json")  # fmt: skip
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    assert document["n_items"] == 4
+    assert document["n_items"] == 12
     assert document["model"] == "dummy"
     assert (pd.read_csv("run/items.csv")["answer"] == 0).all()
 

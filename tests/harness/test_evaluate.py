@@ -17,9 +17,10 @@ import irtcat
 from irtcat import InputError
 from irtcat._precision import precision
 from irtcat.cat import Config, Session
-from irtcat.cat.engine import look_at
+from irtcat.cat.engine import look_at, step_compiled
 from irtcat.cat.sampling import chances
 from irtcat.harness import Answer, Calls, Command, Item, evaluate
+from irtcat.harness._items import read_items
 from irtcat.harness._outcome import as_report
 from irtcat.harness.answers import ask_until_over
 from tests.harness.conftest import N, is_right
@@ -65,6 +66,26 @@ def test_the_figures(bank, old_models):
     assert f"Rank {found.rank} of 41" in text
     assert found.to_frame().loc["new", "score"] == found.score
     json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_why_each_item_was_asked(bank):
+    """Every row by a session that is told the same: the candidates when the item was asked."""
+    found = evaluate(bank, model([]), RULES, name="new").items
+    session = Session.begin(bank, RULES)
+    for batch in (1, 2, 3):
+        known, candidates = session.estimate(), session.explain(N)
+        rows = found[found["batch"] == batch]
+        assert rows.index.tolist() == session.asked
+        assert rows["value"].tolist() == candidates.loc[rows.index, "value"].tolist()
+        assert (rows["theta_before"] == known["theta"]).all()
+        assert (rows["se_before"] == known["se"]).all()
+        for item, row in rows.iterrows():
+            assert row["why"].startswith("Drawn at random") == np.isfinite(row["chance"])
+            assert f"by score-optimal ({row['value']:.3g})" in row["why"]
+            session.answer(item, int(row["answer"]))
+        assert rows["why"].iloc[0].startswith("The greatest value by score-optimal")
+        assert rows["theta"].iloc[-1] == session.estimate()["theta"]
+        assert rows["theta"].iloc[:-1].isna().all()
 
 
 def test_the_score_is_that_of_predict(bank, old_models):
@@ -116,11 +137,14 @@ def test_without_calibration_the_bank_speaks(bank):
 
 def test_a_model_unlike_the_others_is_told(bank, old_models):
     """Right on the hard items and wrong on the easy ones."""
-    rules = Config(criterion="random", max_items=30)
-    found = evaluate(
-        bank, lambda items: [(i.id, int(int(i.sample) > 20)) for i in items], rules,
-        calibration=old_models, name="odd",
-    )  # fmt: skip
+    rules, compiled = Config(criterion="random", max_items=30), []
+
+    def answer(items):
+        compiled.append(step_compiled._cache_size())
+        return [(item.id, int(int(item.sample) > 20)) for item in items]
+
+    found = evaluate(bank, answer, rules, calibration=old_models, name="odd")
+    assert len(set(compiled)) == 1  # before the first answer, which would wait for it to be kept
     assert found.lz_star < -2.5
     assert "unlike the calibrated ones" in found.unlike
     assert found.unlike in str(found)
@@ -176,14 +200,35 @@ def test_an_exception_loses_nothing(bank, tmp_path):
         ({"config": Config(max_items=5)}, "config"),
         ({"seed": 7}, "seed 7"),
         ({"model": Command("cat")}, "command"),
+        ({"bank": irtcat.ItemBank.from_parameters(b=np.zeros(N))}, "Got another bank."),
     ],
 )
 def test_a_folder_holds_one_run(bank, tmp_path, change, named):
-    settings = {"model": Calls(model([])), "config": RULES, "out": tmp_path}
-    evaluate(bank, **settings)
+    settings = {"bank": bank, "model": Calls(model([])), "config": RULES, "out": tmp_path}
+    evaluate(**settings)
     with pytest.raises(InputError, match="holds another run") as told:
-        evaluate(bank, **settings | change)
+        evaluate(**settings | change)
     assert named in str(told.value)
+
+
+def test_a_run_that_never_began_gives_way(bank, tmp_path):
+    """A first command that fails at once does not spoil the folder for a better one."""
+    with pytest.raises(InputError, match=r"exited with 3\.$"):
+        evaluate(bank, Command("exit 3"), RULES, out=tmp_path)
+    for name in ("lm_eval_cache_rank0.db", "samples_quiz.jsonl"):  # of another model
+        (tmp_path / name).write_text("x")
+    with pytest.raises(InputError, match=r"the line is dead\. 1 answer is kept in .*goes on"):
+        evaluate(bank, Calls(once), RULES, out=tmp_path)
+    assert not list(tmp_path.glob("*quiz*"))
+    assert not list(tmp_path.glob("lm_eval_cache*"))
+    with pytest.raises(InputError, match="holds another run"):
+        evaluate(bank, Command("exit 3"), RULES, out=tmp_path)
+
+
+def once(items):
+    """One answer, and no more."""
+    yield items[0].id, 1
+    raise ConnectionError("the line is dead")
 
 
 def test_another_process_in_the_folder_is_refused(bank, tmp_path):
@@ -328,11 +373,11 @@ def test_a_command_is_as_good_as_a_function(bank, tmp_path):
 
 
 def test_what_a_command_is_told(tmp_path):
-    bank = irtcat.ItemBank.from_parameters(b=[0.0, 1.0])
     table = pd.DataFrame({"task": "t", "text": ["größer?", None]}, index=["i1", "i2"])
     log = tmp_path / "stdin.jsonl"
     command = f"tee -a {shlex.quote(str(log))} | sed 's/}}$/, \"answer\": 1}}/'"
-    evaluate(bank, Command(command), Config(max_items=2), items=table)
+    given = list(Command(command).ask(read_items(["i1", "i2"], table)))
+    assert [answer[:2] for answer in given] == [("i1", 1), ("i2", 1)]
     rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     told = {"item": "i1", "task": "t", "sample": "i1", "text": "größer?"}
     assert sorted(rows, key=lambda row: row["item"]) == [
@@ -386,14 +431,13 @@ def test_a_late_command_is_ended_with_what_it_started(tmp_path):
     raise AssertionError("it still runs")
 
 
-def test_a_retried_command_gets_only_what_is_left(tmp_path):
+def test_a_retried_command_gets_only_what_is_left(bank, tmp_path):
     """It answers the first item of a batch, then fails: the next run is told the others."""
-    bank = irtcat.ItemBank.from_parameters(b=[-1.0, 0.0, 1.0])
     log = tmp_path / "log"
     command = f"head -n 1 | tee -a {log} | sed 's/}}$/, \"answer\": 1}}/'; exit 1"
-    found = evaluate(bank, Command(command, retries=1), Config(max_items=3, batch=3))
-    assert found.n_items == 3
-    assert len(set(log.read_text().splitlines())) == len(log.read_text().splitlines()) == 3
+    found = evaluate(bank, Command(command, retries=1), RULES)
+    assert found.n_items == 12
+    assert len(set(log.read_text().splitlines())) == len(log.read_text().splitlines()) == 12
 
 
 def test_killed_and_resumed(bank, tmp_path):
@@ -405,34 +449,25 @@ def test_killed_and_resumed(bank, tmp_path):
         "from irtcat.harness import Command, evaluate\n"
         f"bank = irtcat.ItemBank.load({str(tmp_path / 'bank.npz')!r})\n"
         f"rules = Config(criterion='score-optimal', sampled=0.5, max_items=12, batch=4)\n"
-        f"evaluate(bank, Command({command!r}), rules, "
-        f"out={str(tmp_path / 'run')!r})\n"
+        f"evaluate(bank, Command({command!r}), rules, out={str(tmp_path / 'run')!r})\n"
     )
-    runs, kept = 0, []
-    for answers in (2, 5, None):
-        process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-        runs += 1
-        while answers is not None and process.poll() is None:
-            kept = acknowledged(tmp_path / "run" / "sessions.db")
-            if len(kept) >= answers:
-                os.killpg(process.pid, signal.SIGKILL)
-                break
-            time.sleep(0.01)
-        assert process.wait(timeout=120) == (0 if answers is None else -signal.SIGKILL)
-        before = acknowledged(tmp_path / "run" / "sessions.db")
-        (tmp_path / f"kept{runs}").write_text("\n".join(before))
-        time.sleep(0.3)  # the command that was left behind ends
-        (tmp_path / f"asked{runs}").write_text(log.read_text())
-    for run in range(1, runs):
-        kept = set((tmp_path / f"kept{run}").read_text().split())
-        known = (tmp_path / f"asked{run}").read_text()
-        later = log.read_text()[len(known) :].split()
-        assert not kept & set(later)
-    assert (tmp_path / "run" / "result.json").exists()
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    while process.poll() is None and len(acknowledged(tmp_path / "run" / "sessions.db")) < 6:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait(timeout=120) == -signal.SIGKILL
+    kept = acknowledged(tmp_path / "run" / "sessions.db")
+    assert 6 <= len(kept) < 12
+    time.sleep(0.3)  # the command that was left behind ends
+    known = log.read_text()
+    found = evaluate(
+        irtcat.ItemBank.load(tmp_path / "bank.npz"), Command(command), RULES, out=tmp_path / "run"
+    )
+    assert not set(kept) & set(log.read_text()[len(known) :].split())
     wanted = evaluate(bank, model([]), RULES)
-    found = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert found["theta"] == pytest.approx(wanted.theta, abs=1e-12)
-    assert before == wanted.items.index.tolist()
+    assert found.theta == pytest.approx(wanted.theta, abs=1e-12)
+    assert found.items.index.tolist() == wanted.items.index.tolist()
+    assert (tmp_path / "run" / "result.json").exists()
 
 
 def acknowledged(path):

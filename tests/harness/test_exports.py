@@ -121,8 +121,11 @@ def test_nothing_is_exported_twice_or_empty(to):
         export([], to, PLACES)
     with pytest.raises(InputError, match="arc/x twice"):
         export(["arc/x", "arc/y", "arc/x"], to, PLACES)
-    with pytest.raises(InputError, match="none for nowhere"):
-        export(["nowhere"], to, PLACES)
+    with pytest.raises(InputError, match="Got 'b, a twice or more'"):
+        export(["b", "a", "a", "b", "c", "b"], to)
+    for table in (PLACES, PLACES[[]]):  # also one without columns knows its items
+        with pytest.raises(InputError, match="Got 'none for nowhere, gone'"):
+            export(["nowhere", "arc/x", "gone", "nowhere", "gone"], to, table)
 
 
 def test_colliding_places_are_refused():
@@ -134,6 +137,12 @@ def test_colliding_places_are_refused():
         export(["x", "y"], "lm-eval", zeros)
     tasks = pd.DataFrame({"task": ["a", "b"], "doc_id": [1, 1]}, index=["x", "y"])
     assert json.loads(export(["x", "y"], "lm-eval", tasks).text) == {"a": [1], "b": [1]}
+
+
+def test_a_task_that_lm_eval_would_read_as_two_is_refused():
+    with pytest.raises(InputError, match="tasks without a comma"):
+        export(["4"], "lm-eval", task="arc,boolq")
+    assert export(["4"], "inspect", task="arc,boolq").tasks == ["arc,boolq"]
 
 
 def test_numbers_that_gaps_made_fractions_of_are_whole():

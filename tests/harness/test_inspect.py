@@ -3,24 +3,22 @@
 import json
 import os
 import shlex
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import irtcat
 from irtcat import InputError
-from irtcat.cat import Config, Session, Store
-from irtcat.harness import Adaptive, Inspect, Item, evaluate, export
+from irtcat.cat import Config, Session
+from irtcat.harness import Adaptive, Inspect, Item, evaluate, export, inspect_tasks
 from irtcat.io.logs import read_logs
 from tests.harness.conftest import QUESTIONS, N, is_right
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of other people's packages
 
-ABILITIES = np.linspace(-2, 2, 10)
+ABILITIES = np.linspace(-2, 2, 6)
 RULES = Config(criterion="score-optimal", sampled=0.5, max_items=12, batch=4)
-QUIET = {"display": "none", "score_display": False}
+QUIET = {"display": "none", "score_display": False, "log_realtime": False}
 
 TASK = """
 import json
@@ -90,7 +88,7 @@ def simulated(ability, name, asked=None, fail_at=None):
 
 @pytest.fixture(scope="module")
 def calibrated(inspect_ai, task_file, tmp_path_factory):
-    """Full runs of ten models, imported and calibrated."""
+    """Full runs of six models, imported and calibrated."""
     folder = tmp_path_factory.mktemp("full")
     models = [simulated(ability, f"sim-{k}") for k, ability in enumerate(ABILITIES)]
     inspect_ai.eval(task_file, model=models, log_dir=str(folder), **QUIET)
@@ -134,23 +132,21 @@ def test_reduced_run_out_and_in_again(inspect_ai, calibrated, task_file, tmp_pat
     assert told.lower[0] <= truth <= told.upper[0]
 
 
-def test_the_printed_command_runs(calibrated, task_file, tmp_path):
+def test_the_printed_command_runs(calibrated, task_file, tmp_path, monkeypatch):
+    """Inspect's own program, called as its console script calls it."""
+    from inspect_ai._cli.main import inspect as program
+
     responses, _ = calibrated
     ids = responses.item_ids[[30, 3, 17]]
     file = os.path.relpath(task_file.partition("@")[0], tmp_path)
     made = export(ids, "inspect", responses, task=f"{file}@still")
     words = shlex.split(made.commands(model="mockllm/model")[0])
-    program = "from inspect_ai._cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words[1:], "--display", "none"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    from inspect_ai.log import list_eval_logs, read_eval_log
-
-    (log,) = list_eval_logs(str(tmp_path / "logs"))
-    samples = {str(sample.id) for sample in read_eval_log(log).samples}
-    assert samples == set(responses.items.loc[ids, "sample"])
+    monkeypatch.chdir(tmp_path)
+    assert words[0] == "inspect"
+    program.main([*words[1:], "--display", "none"], standalone_mode=False)
+    run = read_logs(tmp_path / "logs").responses
+    assert set(run.items["sample"]) == set(responses.items.loc[ids, "sample"])
+    assert run.values.tolist() == [[0, 0, 0]]  # that task's solver says nothing
 
 
 def test_adaptive_drive(calibrated, task_file, tmp_path):
@@ -191,21 +187,32 @@ def test_one_at_a_time_is_what_a_function_gives(calibrated, inspect_ai, task_fil
     assert task.early_stopping is None
 
 
-def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_path):
+def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_path, monkeypatch):
+    """The model is gone, then the disk is full: what was only logged is taken from the log."""
     _, bank = calibrated
-    asked = []
+    asked, kept = [], []
     settings = {"config": RULES, "out": tmp_path / "run"}
+    plain = inspect_tasks.take
+
+    def full(session, answer, threshold):
+        if len(kept) == 7:
+            raise OSError("no space left")
+        kept.append(answer.item)
+        plain(session, answer, threshold)
+
+    monkeypatch.setattr(inspect_tasks, "take", full)
     with pytest.raises(InputError, match="answers are kept"):
         evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked, fail_at=5)), **settings)
-    with Store(tmp_path / "run" / "sessions.db") as store:
-        kept = store.resume("evaluation").to_json()["events"]
-    answered = {event["item"] for event in kept if event["kind"] == "answer"}
-    later = []
-    found = evaluate(bank, Inspect(task_file, simulated(0.5, "new", later)), **settings)
-    again = {f"quiz/q:{number}" for number in later}
-    assert len(answered) >= 4
-    assert not again & answered
-    assert again | answered == set(found.items.index)
+    assert 4 <= len(kept) <= 5
+    with pytest.raises(OSError, match="no space left"):
+        evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked)), **settings)
+    monkeypatch.setattr(inspect_tasks, "take", plain)
+    found = evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked)), **settings)
+    numbers = [number_of(each) for each in found.items["sample"]]
+    assert {number for number in asked if asked.count(number) > 1} == set()
+    assert sorted(asked) == sorted(numbers)
+    assert found.items["answer"].tolist() == [is_right(0.5, n, "new") for n in numbers]
+    assert found.notes[0].startswith("Answers that the log of an interrupted run had: ")
 
 
 def test_trap_too_few_samples_at_a_time(inspect_ai, calibrated, task_file, tmp_path):
@@ -245,6 +252,7 @@ def test_what_cannot_be_run_is_told(calibrated, task_file, tmp_path):
     for harness, must in (
         (Inspect(task_file, model, metric="rouge", log_dir=tmp_path), "one of the scorers match"),
         (Inspect("no_such_file.py", model), "no_such_file.py"),
+        (Inspect(task_file, "no-such-api/x"), "could not run: .*no-such-api"),
     ):
         with pytest.raises(InputError, match=must):
             evaluate(bank, harness, RULES)

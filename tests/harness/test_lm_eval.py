@@ -149,6 +149,8 @@ def test_adaptive_drive(lm_eval, simulated, calibrated, quiz, tmp_path):
     assert 1 <= found.rank <= len(ABILITIES) + 1
     lines = (tmp_path / "run" / "samples_quiz.jsonl").read_text().splitlines()
     assert sorted(json.loads(line)["doc_id"] for line in lines) == sorted(samples)
+    logged = read_logs(tmp_path / "run").responses
+    assert set(logged.item_ids) == set(found.items.index)
     again = evaluate(
         bank, LmEval(model, include_path=str(quiz)), RULES, calibration=responses,
         out=tmp_path / "run", name="sim/new",
@@ -190,17 +192,19 @@ def test_several_tasks_of_one_data_set(simulated, calibrated, quiz):
 
     The two tasks have the same document numbers, and must not be mixed up.
     """
-    ids = [f"{task}/{n}" for n in range(6) for task in ("quiz", "other_quiz")]
+    ids = [f"{task}/{n}" for n in range(N // 2) for task in ("quiz", "other_quiz")]
     table = pd.DataFrame(
         {"task": [each.split("/")[0] for each in ids],
          "doc_id": [int(each.split("/")[1]) for each in ids]}, index=ids,
     )  # fmt: skip
-    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-1, 1, 12), item_ids=ids)
+    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-1, 1, N), item_ids=ids)
     model = simulated(0.0, "sim/x")
-    rules = Config(criterion="sequential", max_items=3, batch=3)
-    found = evaluate(bank, LmEval(model, include_path=str(quiz)), rules, items=table)
-    assert found.items.index.tolist() == ["quiz/0", "other_quiz/0", "quiz/1"]
-    assert sorted(model.asked) == [0, 0, 1]
+    found = evaluate(bank, LmEval(model, include_path=str(quiz)), RULES, items=table).items
+    assert sorted(model.asked) == sorted(int(each) for each in found["sample"])
+    assert found.groupby("batch")["task"].nunique().max() == 2
+    for item, row in found.iterrows():
+        assert item == f"{row['task']}/{row['sample']}"
+        assert row["answer"] == is_right(0.0, int(row["sample"]), "sim/x")
 
 
 def test_trap_unsorted_and_empty_lists(lm_eval, simulated, quiz):
@@ -250,5 +254,7 @@ def test_what_cannot_be_run_is_told(simulated, calibrated, quiz):
             evaluate(bank, harness, RULES)
     with pytest.raises(InputError, match="the task of every item"):
         evaluate(irtcat.ItemBank.from_parameters(b=[0.0]), LmEval(model), Config(max_items=1))
+    with pytest.raises(InputError, match="a folder of task files"):
+        evaluate(bank, LmEval(model, include_path="nowhere"), RULES)
     with pytest.raises(InputError, match="limit"):
         LmEval(model, options={"limit": 3})

@@ -1,6 +1,8 @@
 """Real logs give the matrix that the harness's own totals imply, whatever the format."""
 
 import json
+import os
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -288,6 +290,64 @@ def test_pickles_are_refused_with_advice(tmp_path, logs):
         "matrix.jsonl", "tinyBenchmarks.pkl",
     ]  # fmt: skip
     assert report.others == 1
+
+
+@needs_zstd
+def test_every_file_of_a_mixed_tree_is_told(logs, tmp_path, monkeypatch):
+    """Logs of four formats, those of runs cut off, and files that are no logs at all."""
+    tree = tmp_path / "tree"
+    shutil.copytree(logs, tree)
+    known = {str(path) for path in tree.rglob("*") if path.is_file()}
+    (spec,) = (tree / "helm").glob("*sim-0/run_spec.json")
+    (evaluation,) = (tree / "every_eval_ever" / "tiny_mc" / "simorg" / "sim-1").glob("*.json")
+    for name in ("cut_helm", "cut_eee", "closed"):
+        (tree / name).mkdir()
+    for name in ("run_spec.json", "scenario_state.json"):
+        shutil.copy(spec.with_name(name), tree / "cut_helm" / name)
+    shutil.copy(evaluation, tree / "cut_eee")
+    (tree / "linked").symlink_to(logs / "helm", target_is_directory=True)
+    plain = {"README.md": "hello", ".gitignore": "*", ".DS_Store": "1", "a.png": "PNG",
+             "odd.json": "{}", "words.jsonl": "none", "half.json": '{"a":',
+             "stats.json": "[]"}  # fmt: skip
+    broken = {"empty.json": "", "empty.eval": "", "samples_quiz_2026-11-21T00-00-43.jsonl": "",
+              "results_2026-11-21T00-00-44.json": "{}"}  # fmt: skip
+    for name, text in (plain | broken).items():
+        (tree / name).write_text(text)
+    os.mkfifo(tree / "pipe.json")
+    listed = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    report = read_logs(tree).report
+    assert {Path(each).name for each in report.no_logs} == {*plain, "pipe.json"}
+    gone = {Path(each.file).name: each.reason for each in report.skipped}
+    assert gone.keys() == {*broken, evaluation.name, "run_spec.json", "linked", "closed"}
+    for name, reason in (("empty.json", "is empty"), ("linked", "not followed"),
+                         ("closed", "Permission denied"), (evaluation.name, "totals only"),
+                         ("run_spec.json", "has not ended"),
+                         ("empty.eval", "damaged")):  # fmt: skip
+        assert reason in gone[name]
+    used = set(report.runs["file"])
+    assert used <= known
+    assert all(path.endswith(".json") for path in known - used)  # they belong to logs
+    table = report.to_frame()
+    assert len(table) == len(report.runs) + len(gone) + len(report.no_logs)
+    assert table["responses"].dtype == "Int64"
+    text = "no logs: .DS_Store, .gitignore, README.md, a.png, half.json and 4 more"
+    assert text in str(report)
+    assert report.to_dict()["others"] == len(report.to_dict()["no_logs"]) == 9
+    helm = read_logs(tree, "helm").report
+    assert "of other formats than helm were not asked for: 13 of lm-eval" in helm.notes[0]
+    with pytest.raises(InputError, match="has not ended, or failed"):
+        read_logs(tree, incomplete="refuse")
+    with pytest.raises(InputError, match=r"Got none\. Logs of other formats.*12 of lm-eval"):
+        read_logs(logs / "lm_eval", "helm")
+    with pytest.raises(InputError, match=r"of the tasks nope\. There are .*Skipped:"):
+        read_logs(tree, tasks="nope")
 
 
 def test_a_missing_extra_is_a_sentence(logs, monkeypatch):
