@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["headroom", "information_curve", "item_curves"]
 
 NAMED_CURVES = 8
+CURVES = {
+    "right/wrong": "Probability of a right answer",
+    "graded": "Probability of the highest category",
+    "counts": "Expected share of right trials",
+    "fractions": "Expected score",
+}
+"""What an item's curve tells, by the responses that its model takes."""
 
 
 def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
@@ -33,7 +40,8 @@ def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
 def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure":
     """Item characteristic curves: probability of a right answer against ability.
 
-    Of counts and continuous scores the expected share or score.
+    Of items in categories the probability of the highest, of counts and continuous scores the
+    expected share or score.
 
     Up to eight items are named in a legend; more are told apart by the colour of their
     difficulty.
@@ -70,9 +78,7 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
         figure.legend(loc="outside right upper", title="Item", frameon=False)
     else:
         _draw_by_difficulty(figure, axes, chosen, at, curves)
-    right = chosen.model.takes in ("right/wrong", "graded")
-    label = "Probability of a right answer" if right else "Expected score"
-    axes.set(xlabel="Ability θ", ylabel=label, ylim=(-0.02, 1.02))
+    axes.set(xlabel="Ability θ", ylabel=CURVES[chosen.model.takes], ylim=(-0.02, 1.02))
     axes.set_xlim(at.min(), at.max())
     tidy(axes)
     return figure

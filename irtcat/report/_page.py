@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from irtcat import __version__
-from irtcat.report._blocks import Section
+from irtcat.report._blocks import Section, shorter
 
 __all__ = ["page"]
 
@@ -80,16 +80,6 @@ def _data(sections: Sequence[Section], length: int) -> str:
     document = [cut(list(section.blocks)) for section in sections]
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return escaped(text)
-
-
-def shorter(text: str, length: int) -> str:
-    """A text in at most so many letters.
-
-    Example:
-        >>> shorter("a long question", 7)
-        'a long…'
-    """
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def escaped(text: str) -> str:

@@ -23,7 +23,7 @@ __all__ = ["session_blocks", "sessions"]
 
 MOST = 12
 CANDIDATES = 5
-ASKED = "asked before"
+ASKED, CHANCE = "asked before", "chance"
 Z = 1.959964
 
 
@@ -52,8 +52,12 @@ def sessions(name: str, source: Any) -> Section:
         facts |= {"Ended": f"{over:,}", "Mean answers": f"{listed['answers'].mean():.1f}"}
         blocks.append(table_of(listed.reset_index(), "All sessions"))
     intro = "How the estimate moved with every answer; open a step to see why its item was asked."
-    note = f"The last {MOST} of {len(listed):,} sessions are drawn." if (
-        listed is not None and len(listed) > MOST) else ""  # fmt: skip
+    note = ""
+    if listed is not None and len(listed) > MOST:
+        note = (
+            f"Of the {len(listed):,} sessions the {MOST} begun last can be chosen and are drawn; "
+        )
+        note += "the table below lists all."
     return Section(f"Adaptive sessions: {name}", (intro, note) if note else (intro,), facts, blocks)
 
 
@@ -110,6 +114,9 @@ def _reasons(session: Session) -> dict[str, dict[str, Any]]:
             continue
         seen = again.explain(session.bank.n_items)
         shown = seen[seen["asked"] | (np.arange(len(seen)) < CANDIDATES)]
+        worst = shown.loc[shown["asked"], "rank"].max()
+        passed = ~shown["asked"] & (shown["rank"] < worst) & (shown["excluded_by"] == "")
+        shown = shown.assign(excluded_by=shown["excluded_by"].mask(passed, CHANCE))
         for item in event["items"]:
             out[str(item)] = {"said": _words(session, seen, str(item)),
                               "candidates": _candidates(shown)}  # fmt: skip
@@ -130,7 +137,7 @@ def _words(session: Session, seen: pd.DataFrame, item: str) -> str:
     batch = f"; {beside} of the better are asked with it" if beside else ""
     if (out == ASKED).all():
         return f"The greatest value by {criterion}{value} of the items not asked before{batch}."
-    rules = [f"{rule or 'chance'} ({count:,})" for rule, count in out.value_counts().items()]
+    rules = [f"{rule or CHANCE} ({count:,})" for rule, count in out.value_counts().items()]
     return (
         f"Rank {rank:,} by {criterion}{value}; better ones kept out by {', '.join(rules)}{batch}."
     )

@@ -15,7 +15,7 @@ import pytest
 import irtcat
 from irtcat import ItemBank, report
 from irtcat.cat import Config, Store
-from irtcat.report._bank import item_curves
+from irtcat.report._curves import item_curves
 
 N = 5000
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -16,8 +16,8 @@ from irtcat import ItemBank, report
 from irtcat._checks import InputError
 from irtcat.cat import Config, Session, Store, simulate
 from irtcat.models import expected_responses
-from irtcat.report._bank import ALPHABET, item_curves, packed
 from irtcat.report._blocks import numbers
+from irtcat.report._curves import ALPHABET, item_curves, packed
 from irtcat.report._sessions import session_blocks
 
 EVIL = '</script><img src=x onerror="alert(1)"><b>&amp; {{SCRIPT}} @@DATA@@ \u2028 \x00'

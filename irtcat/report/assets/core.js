@@ -30,7 +30,7 @@ function show(value, percent, digits) {
   if (digits !== undefined) {
     const least = 10 ** -digits;
     if (value !== 0 && Math.abs(value) < least / 2) return value > 0 ? `<${least}` : `>−${least}`;
-    return value.toFixed(digits);
+    return value.toFixed(Math.abs(value) >= 1000 ? 0 : digits); // no more digits than are known
   }
   if (Number.isInteger(value)) return Math.abs(value) >= 10000 ? value.toLocaleString("en") : String(value);
   const size = Math.abs(value);
@@ -68,7 +68,7 @@ function unpack(text, alphabet) {
 function itemCurve(curves, i) {
   if (curves.kind === "nodes") {
     const information = unpack(curves.i[i], curves.alphabet).map((v) => v * curves.most[i]);
-    const categories = curves.categories && curves.categories[i].map((t) => unpack(t, curves.alphabet));
+    const categories = curves.categories && curves.categories[i] && curves.categories[i].map((t) => unpack(t, curves.alphabet));
     return { theta: curves.theta, p: unpack(curves.p[i], curves.alphabet), information, categories };
   }
   const theta = Array.from({ length: 121 }, (_, j) => curves.mean + curves.sd * (j / 15 - 4));
