@@ -62,6 +62,12 @@ def test_many_items_have_a_colour_bar_and_no_legend():
     np.testing.assert_array_equal(shown, many.probability(GRID))
 
 
+def test_the_axis_says_what_is_drawn(bank):
+    graded = ItemBank.from_thresholds(1.0, [[-1.0, 1.0]])
+    named = [plot.item_curves(each).axes[0].get_ylabel() for each in (bank, graded)]
+    assert named == ["Probability of a right answer", "Probability of the highest category"]
+
+
 def test_default_abilities_are_those_of_the_population():
     bank = ItemBank.from_parameters(b=[0.0], population_mean=2.0, population_sd=0.5)
     for figure in (plot.item_curves(bank), plot.information_curve(bank)):

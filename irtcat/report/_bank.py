@@ -168,10 +168,11 @@ def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
         said += f" {lost:,} {are} no difficulty and no dot."
     flagged = frame["flags"].fillna("").astype(str).ne("") if "flags" in frame else None
     marks = {} if flagged is None else {"flagged": np.flatnonzero(flagged.to_numpy()).tolist()}
-    at = (np.clip(b, low, high), a)
     axes = [words(key) for key in (("b", "a") if bank.model.dims == 1 else ("mdiff", "mdisc"))]
-    return points("Difficulty and discrimination", *axes, at, frame.index, said, opens="items",
-                  **marks)  # fmt: skip
+    figure = points("Difficulty and discrimination", *axes, ((), ()), (), said, opens="items",
+                    **marks)  # fmt: skip
+    keys = ["b", "a"] if bank.model.dims == 1 else ["mdiff", "mdisc"]
+    return {**figure, "of": keys, "clip": numbers([low, high])}  # the table below has the numbers
 
 
 def item_table(
@@ -200,11 +201,17 @@ def item_table(
     if "flags" in frame and not _empty("flags", frame["flags"]):
         columns.append(column("flags", frame["flags"]))
     columns += _metadata(bank.items, {one["k"] for one in columns})
+    drawn = item_curves(bank, frame, curves)
+    told = {one["k"]: one["v"] for one in columns if one.get("kind") == "num"}
+    for key, name in (("a", "a"), ("b", "b"), ("c", "c"), ("d", "d"), ("a", "mdisc"),
+                      ("b", "mdiff"), ("times", "trials")):  # fmt: skip
+        if name in told and drawn.get(key) == told[name]:
+            drawn[key] = name  # it is in the table
     few = [c["k"] for c in columns if 1 < len(c.get("levels", ())) <= MOST_LEVELS]
     ranges = [n for n in ("b", "a", "proportion_correct", "information")
               if any(c["k"] == n for c in columns)]  # fmt: skip
     return table("Items", columns, filters=few, ranges=ranges, name="items",
-                 curves=item_curves(bank, frame, curves))  # fmt: skip
+                 curves=drawn)  # fmt: skip
 
 
 def _empty(name: str, values: pd.Series) -> bool:

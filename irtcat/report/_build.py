@@ -23,7 +23,8 @@ from irtcat.responses import Responses
 __all__ = ["LIMIT", "build", "write"]
 
 LIMIT = 1_000_000
-"""Bytes that a page of 5,000 items does not reach: long texts are cut until it fits."""
+"""Bytes that a page of 5,000 items does not reach, unless its ids alone do: long texts are cut, and
+columns of long tables left out, until it fits."""
 
 ORDER = ("evaluation", "comparison", "predictions", "scores", "board", "gaps", "plan", "headroom",
          "sessions", "simulation", "scale", "labels", "link", "kept", "bank",

@@ -14,8 +14,8 @@ from irtcat.report._blocks import Block, numbers
 
 __all__ = ["item_curves", "packed", "place"]
 
-LOGISTIC = {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility"}
-"""Models whose curves the page draws from a, b, c and d."""
+LOGISTIC = {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility", "binomial"}
+"""Models whose curves the page draws from a, b, c and d (and the number of trials)."""
 
 NODES, FINE_NODES, MANY = 25, 41, 2000
 ROOM = 150_000
@@ -41,7 +41,8 @@ def place(bank: ItemBank, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Block:
     """What the page needs to draw any item's curve and information.
 
-    Logistic items by their formula; others by values at nodes, two letters a value.
+    Logistic items by their formula; others by values at nodes, two letters a value; of many items
+    one letter.
     """
     mean, sd = bank.population_mean, bank.population_sd
     block: Block = {"mean": numbers([mean])[0], "sd": numbers([sd])[0],
@@ -54,6 +55,8 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
         block |= {"kind": "logistic", "a": numbers(a), "b": numbers(b)}
         block |= {"c": numbers(c)} if c.any() else {}
         block |= {"d": numbers(d)} if (d != 1).any() else {}
+        if hasattr(bank.model, "trials"):
+            block["times"] = numbers(bank.model.trials)
         flat = np.flatnonzero(~np.isfinite(b))
         if len(flat):  # the same at every ability
             dims = bank.model.dims
@@ -77,14 +80,16 @@ def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
     else:
         expected = bank.probability(theta)
     information = fisher_information(bank, theta)
+    letters = 2 if len(bank) <= MANY else 1
     most = np.maximum(information.max(axis=1), 1e-300)
     block: Block = {
         "kind": "nodes",
         "theta": numbers(theta),
         "alphabet": ALPHABET,
-        "p": [packed(curve) for curve in np.clip(expected, 0, 1)],
+        "letters": letters,
+        "p": [packed(curve, letters) for curve in np.clip(expected, 0, 1)],
         "most": numbers(most),
-        "i": [packed(curve) for curve in information / most[:, None]],
+        "i": [packed(curve, letters) for curve in information / most[:, None]],
     }
     if bank.model.key == "nominal":
         block["unordered"] = 1
@@ -93,21 +98,23 @@ def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
         every = bank.category_probabilities(theta)
         own = item_categories(bank.model)
         block["categories"] = [
-            [packed(every[i, :, k]) for k in range(own[i])] if own[i] > 2 else None
+            [packed(every[i, :, k], letters) for k in range(own[i])] if own[i] > 2 else None
             for i in range(len(bank))
         ]
     return block
 
 
-def packed(values: np.ndarray) -> str:
-    """Numbers from 0 to 1 as two letters each, to 1e-4.
+def packed(values: np.ndarray, letters: int = 2) -> str:
+    """Numbers from 0 to 1 as two letters each, to 1e-4, or one, to 0.01.
 
     Example:
         >>> len(packed(np.array([0.0, 0.5, 1.0])))
         6
     """
     base = len(ALPHABET)
-    codes = np.rint(np.nan_to_num(np.clip(values, 0, 1)) * (base**2 - 1)).astype(int)
+    codes = np.rint(np.nan_to_num(np.clip(values, 0, 1)) * (base**letters - 1)).astype(int)
+    if letters == 1:
+        return "".join(ALPHABET[code] for code in codes)
     return "".join(ALPHABET[code // base] + ALPHABET[code % base] for code in codes)
 
 

@@ -39,6 +39,22 @@ def test_report():
     assert told["bytes"] == len(page.encode()) and "<h1>Mine</h1>" in page  # noqa: PT018
 
 
+TABLES = {
+    "plan": "design,k,lower,upper,k_typical,k_hard,share,margin\nrandom,39,38,39,39,42,0.6,11\n",
+    "link": "item,difference,rmsd,robust_z,used,outlier\nq1,0.0,0.0,0.0,True,False\n",
+    "kept": "item,value\nq1,0.3\n",
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_of_other_commands(kind):
+    with open("table.csv", "w", encoding="utf-8") as file:
+        file.write(TABLES[kind])
+    result = run("report", "table.csv", "--out", "r.html", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["results"][0]["kind"] == kind
+
+
 def test_report_refuses_what_it_cannot_read():
     result = run("report", "bank.npz", "nowhere.csv", "--out", "r.html")
     assert result.exit_code == 1

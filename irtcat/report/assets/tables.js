@@ -20,6 +20,9 @@ function cellText(column, row) {
 function makeTable(spec) {
   const columns = spec.cols;
   const byKey = Object.fromEntries(columns.map((column) => [column.k, column]));
+  for (const [key, name] of Object.entries(spec.curves || {})) { // what stands in a column is taken from there
+    if (["a", "b", "c", "d", "times"].includes(key) && typeof name === "string") spec.curves[key] = byKey[name].v;
+  }
   const state = { sort: spec.sort || null, size: spec.page, page: 0, query: "", filters: {}, ranges: {}, open: new Set() };
   const long = spec.n > 10;
   let order = Array.from({ length: spec.n }, (_, i) => i);
@@ -182,7 +185,7 @@ function addTools(spec, tools, state, byKey, update) {
   const changed = () => { state.page = 0; clearTimeout(timer); timer = setTimeout(() => update("Filtered."), 120); };
   const search = el("input", { type: "search", autocomplete: "off", oninput: (event) => { state.query = event.target.value.trim().toLowerCase(); changed(); } });
   tools.append(el("label", { class: "search" }, `Search ${spec.caption.toLowerCase().split(",")[0]}`, search));
-  for (const key of spec.filters) {
+  for (const key of spec.filters.filter((name) => byKey[name])) {
     const column = byKey[key];
     const levels = column.levels ? [...column.levels] : [...new Set(column.v)];
     levels.sort(new Intl.Collator("en", { numeric: true }).compare);
@@ -232,7 +235,8 @@ function itemFigures(spec, row) {
   const seen = spec.curves.observed && spec.curves.observed[row];
   const series = [{ name: "model", x: curve.theta, y: curve.p }];
   if (seen) series.push({ name: "observed", x: seen.theta, y: seen.observed, low: seen.lower, high: seen.upper });
-  let told = `From ${curve.p[0].toFixed(3)} to ${curve.p[curve.p.length - 1].toFixed(3)} over the abilities drawn.`;
+  const digits = spec.curves.letters === 1 ? 2 : 3;
+  let told = `From ${curve.p[0].toFixed(digits)} to ${curve.p[curve.p.length - 1].toFixed(digits)} over the abilities drawn.`;
   if (curve.categories) {
     series[0].name = "expected score";
     if (spec.curves.unordered) { // a mean of categories without an order means nothing
