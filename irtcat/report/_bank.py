@@ -167,12 +167,13 @@ def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
         are = "item has" if lost == 1 else "items have"
         said += f" {lost:,} {are} no difficulty and no dot."
     flagged = frame["flags"].fillna("").astype(str).ne("") if "flags" in frame else None
-    marks = {} if flagged is None else {"flagged": np.flatnonzero(flagged.to_numpy()).tolist()}
-    axes = [words(key) for key in (("b", "a") if bank.model.dims == 1 else ("mdiff", "mdisc"))]
-    figure = points("Difficulty and discrimination", *axes, ((), ()), (), said, opens="items",
-                    **marks)  # fmt: skip
-    keys = ["b", "a"] if bank.model.dims == 1 else ["mdiff", "mdisc"]
-    return {**figure, "of": keys, "clip": numbers([low, high])}  # the table below has the numbers
+    x, y = ("b", "a") if bank.model.dims == 1 else ("mdiff", "mdisc")
+    figure = points("Difficulty and discrimination", words(x), words(y), ((), ()), (), said,
+                    opens="items")  # fmt: skip
+    if flagged is not None:
+        figure["flagged"] = np.flatnonzero(flagged.to_numpy()).tolist()
+    # The table that follows has the numbers.
+    return {**figure, "of": [x, y], "clip": numbers([low, high])}
 
 
 def item_table(

@@ -70,7 +70,7 @@ def _too_much(sections: Sequence[Section], length: int, excess: int) -> list[dic
         for at, column in enumerate(table["cols"])
         if at and (column.get("long") or column.get("minor"))
     ]
-    gone = []
+    gone: list[dict[str, Any]] = []
     for _, _, column in sorted(found, key=lambda each: each[:2], reverse=True):
         if excess + NOTE_ROOM * len(gone) <= 0:
             break
