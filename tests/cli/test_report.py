@@ -67,6 +67,7 @@ def test_report_refuses_what_it_cannot_read():
         ("bank.npz",),
         ("bank.npz", "--what", "information", "--items", "i1,i2"),
         ("board.csv", "--metric", "kendall"),
+        ("scores.csv",),
     ],
 )
 def test_plot(arguments, tmp_path):
@@ -77,7 +78,13 @@ def test_plot(arguments, tmp_path):
 
 
 def test_plot_refuses():
-    result = run("plot", "scores.csv", "--out", "f.png")
+    wrong = "board.csv --items i1", "bank.npz --metric mae", "scores.csv --estimator mean"
+    for unfit in map(str.split, (*wrong, "board.csv --scale x")):
+        result = run("plot", *unfit, "--out", "f.png")
+        assert result.exit_code == 2
+        assert f"{unfit[1]}: it is not for" in result.output
+    pd.DataFrame({"item": ["i1"], "weight": [1.0]}).to_csv("items.csv", index=False)
+    result = run("plot", "items.csv", "--out", "f.png")
     assert result.exit_code == 1
     assert "figures are of" in result.stderr
     assert run("plot", "bank.npz", "--what", "ranking", "--out", "f.png").exit_code == 2
