@@ -234,14 +234,15 @@ def test_what_items_bring_along_keeps_its_names_and_changes_no_number():
 
 
 def test_curves_are_called_what_they_are():
-    thresholds = ItemBank.from_thresholds([1.0, 1.0], [[-1, 1.0], [0.0, np.nan]], model="graded")
+    steps = [[-1.0, 0.0, 1.5], [0.0, np.nan, np.nan]]
+    thresholds = ItemBank.from_thresholds([1.0, 2.0], steps, model="gpcm")
     nominal = ItemBank.from_thresholds(a=[[0.5, 1.0]], b=[[0.2, 0.3]], model="nominal")
     right = ItemBank.from_parameters(b=[0.0])
     labels = ["Expected share of points"] * 2 + ["Probability of a right answer"]
     for bank, label in zip((thresholds, nominal, right), labels, strict=True):
         assert item_curves(bank, bank.to_frame())["label"] == label
     curves = item_curves(thresholds, thresholds.to_frame())
-    assert [each and len(each) for each in curves["categories"]] == [3, None]
+    assert [each and len(each) for each in curves["categories"]] == [4, None]
     assert "unordered" not in curves
     assert item_curves(nominal, nominal.to_frame())["unordered"] == 1
 
