@@ -214,8 +214,9 @@ class ItemBank:
             phi, the precision, as well as a, b, c, d (beta items); first ``model``, where items
             are of several;
             se_a, se_b, ... (NaN where a parameter was not estimated); then the statistics and
-            metadata. b is NaN for an item with slope 0, and what an item does not have is NaN. SEs
-            come from those of the unconstrained parameters by the delta method.
+            metadata, which get the ending ``_item`` where they are named like one of the former. b
+            is NaN for an item with slope 0, and what an item does not have is NaN. SEs come from
+            those of the unconstrained parameters by the delta method.
         """
         values, errors = irt_values(self.model, self.covariance)
         table = pd.DataFrame(values, index=self.statistics.index)
@@ -223,7 +224,9 @@ class ItemBank:
             names = np.array([member.key for member in self.model.members], dtype=object)
             table.insert(0, "model", names[self.model.kind])  # type: ignore[attr-defined]
         table = table.assign(**{f"se_{name}": errors[name] for name in errors})
-        extra = [f for f in (self.statistics, self.items) if f.shape[1]]
+        taken = {*table.columns, *self.statistics.columns}
+        own = self.items.rename(columns={name: f"{name}_item" for name in taken})
+        extra = [f for f in (self.statistics, own) if f.shape[1]]
         return pd.concat([table, *extra], axis=1) if extra else table
 
     def subset(self, items: Any) -> "ItemBank":

@@ -102,7 +102,8 @@ irtcat.compare(old, subset, answers, new=second, old=first)
 # ## Adaptively: the next item depends on the answers
 #
 # A session asks one item at a time and says why. Here the answers are looked up; in an evaluation
-# they come from the model.
+# they come from the model. This one is among the best, of whom no item tells much: the session ends
+# by its number of items, not by its precision. Behind ± stands one standard deviation.
 
 # %%
 row = new.subset(subjects=[first])

@@ -109,10 +109,10 @@ suspects.first(5)[["suspicion", "a", "share", "reasons"]].round(2)
 # %% [markdown]
 # ## Train on a part
 #
-# `ub` keeps the easiest, `avi` those of middling difficulty (|b| small); `control` is a random
-# sample of the same size, to compare with. Which of them helps depends on the data. Here the easiest
-# third alone teaches too little (it lies far from every border), and the middling third does as well
-# as all of the examples.
+# `ub` keeps the easiest 30 %, `avi` those of middling difficulty (|b| small), `lb` the hardest;
+# `control` is a random sample of the same size, to compare with. Which of them helps depends on the
+# data. Here the easiest alone teach too little (they lie far from every border), the middling do as
+# well as all of the examples, and the hardest, the wrong labels among them, worse than chance.
 
 # %%
 rows = {}

@@ -541,7 +541,8 @@ def test_prediction_leaderboard_and_curves(key, tmp_path):
         board = leaderboard.evaluate(responses, ["fisher"], [10], seeds=[0], model=key)
         assert np.isfinite(board.to_frame()["kendall"]).all()
     figure = plot.item_curves(bank, items=[0, 1])
-    assert figure.axes[0].get_ylabel() == "Expected score"
+    label = {"beta": "Expected score", "binomial": "Expected share of right trials"}[key]
+    assert figure.axes[0].get_ylabel() == label
     np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), bank.probability(
         figure.axes[0].lines[0].get_xdata())[0])  # fmt: skip
 

@@ -51,16 +51,39 @@ def test_the_shown_notebook_is_the_text(path):
     assert any("data" in output for output in outputs)
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
-def test_the_cells_run(path, tmp_path):
-    """In a process of their own, as a reader would run them."""
-    inherited = {k: v for k, v in os.environ.items() if k != "JAX_DISABLE_MOST_OPTIMIZATIONS"}
+RUN = """
+import contextlib, io, json, runpy, sys, traceback
+told = {}
+for path in sys.argv[1:]:
+    shown, error = io.StringIO(), ""
+    with contextlib.redirect_stdout(shown):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except BaseException:
+            error = traceback.format_exc()
+    told[path] = (shown.getvalue(), error)
+json.dump(told, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """What each prints and its error, and the folder they ran in; one process imports once."""
+    folder = tmp_path_factory.mktemp("notebooks")
     root = str(FOLDER.parent)
-    environment = {**inherited, "PYTHONPATH": root, "MPLBACKEND": "agg", "PYTHONWARNINGS": "error"}
+    environment = {**os.environ, "PYTHONPATH": root, "MPLBACKEND": "agg", "PYTHONWARNINGS": "error"}
     run = subprocess.run(
-        [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True,
-        timeout=600,
+        [sys.executable, "-c", RUN, *map(str, TEXTS)], cwd=folder, env=environment,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    assert run.stdout
-    assert not list(tmp_path.iterdir())
+    return json.loads(run.stdout), folder
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
+def test_the_cells_run(path, ran):
+    told, folder = ran
+    shown, error = told[str(path)]
+    assert error == ""
+    assert shown
+    assert not list(folder.iterdir())

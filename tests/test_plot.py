@@ -62,6 +62,47 @@ def test_many_items_have_a_colour_bar_and_no_legend():
     np.testing.assert_array_equal(shown, many.probability(GRID))
 
 
+def test_ids_are_never_mathematics_nor_hidden(tmp_path):
+    ids = [r"$\frac", "_x", "costs $5 or $6", "two\nlines"]
+    bank = ItemBank.from_parameters(b=np.arange(4.0), item_ids=ids)
+    figure = plot.item_curves(bank)
+    plot.save(figure, tmp_path / "ids.svg")
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert shown == [r"\$\frac", " _x", r"costs \$5 or \$6", "two lines"]
+
+
+def test_many_estimators_stand_in_rows(table):
+    parts = [table.assign(estimator=f"e{number}") for number in range(6)]
+    figure = plot.rank_correlation(pd.concat(parts))
+    assert len(figure.axes) == 6
+    assert figure.get_size_inches()[0] < 20
+    assert [bool(axes.get_ylabel()) for axes in figure.axes] == [i % 4 == 0 for i in range(6)]
+
+
+@pytest.mark.parametrize("key", ["score", "theta"])
+def test_subjects_in_order_with_their_intervals(key):
+    value = np.array([0.2, 0.9, np.nan, 0.5])
+    table = pd.DataFrame({"subject": ["$a_1$", "b" * 99, "c", "d"], key: value})
+    se = np.array([0.1, np.inf, 0.1, 0.2])
+    ends = {"se": se} if key == "theta" else {"lower": value - se, "upper": value + se}
+    axes = plot.ranked(table.assign(**ends)).axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [
+        "b" * 39 + "…", "d", r"\$a_1\$"]  # fmt: skip
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [0.9, 0.5, 0.2])
+    wide = 1.959964 if key == "theta" else 1.0
+    drawn = [segment[:, 0] for segment in axes.collections[0].get_segments()]
+    wanted = [[0.5 - 0.2 * wide, 0.5 + 0.2 * wide], [0.2 - 0.1 * wide, 0.2 + 0.1 * wide]]
+    np.testing.assert_allclose(drawn, wanted)
+    many = pd.DataFrame({"subject": range(60), "theta": np.arange(60.0), "se": 1.0})
+    assert plot.ranked(many).axes[0].get_ylabel() == "Place"
+
+
+def test_the_axis_says_what_is_drawn(bank):
+    graded = ItemBank.from_thresholds(1.0, [[-1.0, 1.0]])
+    named = [plot.item_curves(each).axes[0].get_ylabel() for each in (bank, graded)]
+    assert named == ["Probability of a right answer", "Probability of the highest category"]
+
+
 def test_default_abilities_are_those_of_the_population():
     bank = ItemBank.from_parameters(b=[0.0], population_mean=2.0, population_sd=0.5)
     for figure in (plot.item_curves(bank), plot.information_curve(bank)):
@@ -171,6 +212,14 @@ def test_no_window_is_opened(bank):
         (lambda bank, table, path: plot.rank_correlation(table, "pearson"), "pearson"),
         (lambda bank, table, path: plot.rank_correlation(table, estimator="best"), "estimator"),
         (lambda bank, table, path: plot.rank_correlation(table[:0]), "rows"),
+        (lambda bank, table, path: plot.rank_correlation(table.assign(mae=np.nan), "mae"), "NaN"),
+        (lambda bank, table, path: plot.ranked(table), "subject"),
+        (
+            lambda bank, table, path: plot.ranked(
+                pd.DataFrame({"subject": ["x"], "theta": [np.nan], "se": [1.0]})
+            ),
+            "an estimate",
+        ),
         (
             lambda bank, table, path: plot.rank_correlation(
                 pd.concat([table, table.assign(split="ability")])

@@ -19,6 +19,8 @@ EXAMPLE = (
 
 DRAWINGS = {
     "bank": ("curves", "information"),
+    "scores": ("ranked",),
+    "predictions": ("ranked",),
     "board": ("ranking",),
     "gaps": ("gaps",),
     "headroom": ("headroom",),
@@ -26,13 +28,22 @@ DRAWINGS = {
 }
 """What there is to draw of each kind of result; the first by default."""
 
+OPTIONS = {
+    "items": ("curves", "information", "retained", "removed"),
+    "metric": ("ranking",),
+    "estimator": ("ranking", "gaps"),
+    "scale": ("scale",),
+}
+"""What the options are for: drawings, or a kind of result."""
+
 
 def command(
     result: Annotated[
         str,
         typer.Argument(
             metavar="RESULT",
-            help="A bank, a table of irtcat leaderboard or headroom, or a folder of irtcat scale.",
+            help="A bank, a table of irtcat score, predict, leaderboard or headroom, or a folder "
+            "of irtcat scale.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Draw here (.png, .svg or .pdf).")],
@@ -40,15 +51,19 @@ def command(
         str | None,
         typer.Option(
             help="Of a bank curves or information; of scales information, curves, retained, "
-            "removed or abilities; ranking, gaps and headroom of their tables."
+            "removed or abilities; ranked, ranking, gaps and headroom of their tables."
         ),
     ] = None,
     items: Annotated[
         str | None, typer.Option(help="Draw these items only: ids with commas between.")
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="What is drawn against k: a column of irtcat leaderboard's table.")
-    ] = "kendall",
+        str | None,
+        typer.Option(
+            help="What is drawn against k: a column of irtcat leaderboard's table; by default "
+            "kendall."
+        ),
+    ] = None,
     estimator: Annotated[str | None, typer.Option(help="Draw this estimator only.")] = None,
     scale: Annotated[
         str | None, typer.Option(help="Which scale of the folder; the first by default.")
@@ -67,13 +82,21 @@ def command(
         raise InputError(f"{result}: {report.KINDS[read.kind]}; figures are of {known}.")
     chosen = DRAWINGS[read.kind][0] if what is None else what
     arguments.choose("--what", chosen, DRAWINGS[read.kind])
+    given = {"items": items, "metric": metric, "estimator": estimator, "scale": scale}
+    for name, value in given.items():
+        if value is not None and not {chosen, read.kind} & set(OPTIONS[name]):
+            raise typer.BadParameter(
+                f"it is not for {chosen} of {report.KINDS[read.kind]}.", param_hint=f"--{name}"
+            )
     wanted = None if items is None else [name.strip() for name in items.split(",")]
     if read.kind == "scale":
         figure = _of_scale(read, chosen, wanted, scale)
     elif read.kind == "bank":
         figure = _of_bank(read.value, chosen, wanted)
+    elif chosen == "ranked":
+        figure = plot.ranked(read.value)
     elif chosen == "ranking":
-        figure = plot.rank_correlation(read.value, metric, estimator)
+        figure = plot.rank_correlation(read.value, metric or "kendall", estimator)
     elif chosen == "gaps":
         keys = ["strategy", "estimator", "k"]
         figure = plot.reliable_gaps(read.value.set_index(keys), estimator)

@@ -1,4 +1,4 @@
-"""Figures of what others computed: item curves, information, rank correlation against k, scales.
+"""Figures of what others computed: item curves, information, rankings, scales.
 
 Every function returns a matplotlib ``Figure`` that belongs to no window and to no global state;
 `save` writes it. Needs the extra ``plot``.
@@ -7,6 +7,7 @@ Every function returns a matplotlib ``Figure`` that belongs to no window and to 
 from irtcat.plot._style import check_figure_path, save
 from irtcat.plot.banks import headroom, information_curve, item_curves
 from irtcat.plot.boards import rank_correlation, reliable_gaps
+from irtcat.plot.rankings import ranked
 from irtcat.plot.scales import ability_against_correct, correlation_matrix, empirical_curves
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "information_curve",
     "item_curves",
     "rank_correlation",
+    "ranked",
     "reliable_gaps",
     "save",
 ]

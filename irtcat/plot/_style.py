@@ -11,13 +11,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "GREY", "check_figure_path", "line_style", "new_figure", "save", "tidy"]
+__all__ = [
+    "COLOURS",
+    "GREY",
+    "check_figure_path",
+    "line_style",
+    "new_figure",
+    "panels",
+    "plain",
+    "save",
+    "tidy",
+]
 
 # Okabe & Ito's colours that tell apart on white, also for the colour-blind; never colour alone.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", ":")
 GREY = "#666666"
+LETTERS, COLUMNS = 40, 4
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -31,6 +42,29 @@ def new_figure(width: float, height: float, layout: Any = "constrained") -> "Fig
             "Install it with pip install 'irtcat[plot]'."
         ) from None
     return Figure(figsize=(width, height), layout=layout)
+
+
+def plain(text: object) -> str:
+    r"""A user's text as matplotlib takes it: one line, not too long, never mathematics or hidden.
+
+    Example:
+        >>> plain("_costs $5")
+        ' _costs \\$5'
+    """
+    line = " ".join(str(text).split())
+    line = line if len(line) <= LETTERS else line[: LETTERS - 1] + "…"
+    return (" " if line.startswith("_") else "") + line.replace("$", r"\$")
+
+
+def panels(n: int, height: float = 4.2) -> "tuple[Figure, list[Axes]]":
+    """A figure of so many panels, at most four beside each other, that share their y axis."""
+    columns = min(n, COLUMNS)
+    rows = -(-n // columns)
+    figure = new_figure(2.4 + 3.6 * columns, height if rows == 1 else 0.8 * height * rows)
+    grid = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+    for axes in grid[n:]:
+        axes.remove()
+    return figure, list(grid[:n])
 
 
 def tidy(axes: "Axes") -> None:

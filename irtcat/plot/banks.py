@@ -8,7 +8,7 @@ import pandas as pd
 from irtcat._checks import argument_error
 from irtcat.bank import ItemBank, one_ability
 from irtcat.information import expected_se, test_information
-from irtcat.plot._style import COLOURS, GREY, line_style, new_figure, tidy
+from irtcat.plot._style import COLOURS, GREY, line_style, new_figure, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["headroom", "information_curve", "item_curves"]
 
 NAMED_CURVES = 8
+CURVES = {
+    "right/wrong": "Probability of a right answer",
+    "graded": "Probability of the highest category",
+    "counts": "Expected share of right trials",
+    "fractions": "Expected score",
+}
+"""What an item's curve tells, by the responses that its model takes."""
 
 
 def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
@@ -33,7 +40,8 @@ def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
 def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure":
     """Item characteristic curves: probability of a right answer against ability.
 
-    Of counts and continuous scores the expected share or score.
+    Of items in categories the probability of the highest, of counts and continuous scores the
+    expected share or score.
 
     Up to eight items are named in a legend; more are told apart by the colour of their
     difficulty.
@@ -66,13 +74,11 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
         apart = max(len(at) // 4, 1)
         for number, (name, curve) in enumerate(zip(chosen.item_ids, curves, strict=True)):
             places = (number * apart // NAMED_CURVES, apart)
-            axes.plot(at, curve, label=name, markevery=places, **line_style(number))
+            axes.plot(at, curve, label=plain(name), markevery=places, **line_style(number))
         figure.legend(loc="outside right upper", title="Item", frameon=False)
     else:
         _draw_by_difficulty(figure, axes, chosen, at, curves)
-    right = chosen.model.takes in ("right/wrong", "graded")
-    label = "Probability of a right answer" if right else "Expected score"
-    axes.set(xlabel="Ability θ", ylabel=label, ylim=(-0.02, 1.02))
+    axes.set(xlabel="Ability θ", ylabel=CURVES[chosen.model.takes], ylim=(-0.02, 1.02))
     axes.set_xlim(at.min(), at.max())
     tidy(axes)
     return figure
@@ -92,7 +98,9 @@ def _draw_by_difficulty(
     mappable = ScalarMappable(scale, colormaps["viridis"])
     alpha = 0.9 if len(bank) <= 40 else 0.35
     for name, b, curve in zip(bank.item_ids, shown, curves, strict=True):
-        axes.plot(at, curve, label=name, color=mappable.to_rgba(b), linewidth=0.9, alpha=alpha)
+        axes.plot(
+            at, curve, label=plain(name), color=mappable.to_rgba(b), linewidth=0.9, alpha=alpha
+        )
     figure.colorbar(mappable, ax=axes, label="Difficulty b (on the scale of θ)", fraction=0.05)
 
 
@@ -188,7 +196,7 @@ def headroom(table: pd.DataFrame) -> "Figure":
     )
     row[2].set_xlabel("Headroom: mean slope at the best θ")
     row[2].set_xlim(left=min(0.0, float(np.nanmin(score))))
-    row[0].set_yticks(place, [str(name) for name in table.index])
+    row[0].set_yticks(place, [plain(name) for name in table.index])
     row[0].invert_yaxis()
     for axes in row:
         tidy(axes)

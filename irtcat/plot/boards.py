@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_choice
-from irtcat.plot._style import line_style, new_figure, tidy
+from irtcat.plot._style import COLUMNS, line_style, panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,15 +64,15 @@ def rank_correlation(
     present = table["estimator"].unique().tolist()
     if estimator is not None:
         check_choice("estimator", estimator, present)
-    panels = present if estimator is None else [estimator]
+    shown = present if estimator is None else [estimator]
     strategies = table["strategy"].unique().tolist()
-    figure = new_figure(2.4 + 3.6 * len(panels), 4.2)
-    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axes, name in zip(row, panels, strict=True):
+    figure, row = panels(len(shown))
+    for axes, name in zip(row, shown, strict=True):
         _draw_strategies(axes, table[table["estimator"] == name], strategies)
         axes.set_title(ESTIMATORS.get(name, name), fontsize="medium", loc="left")
         axes.set_xlabel("Items run, k")
-    row[0].set_ylabel(METRICS[metric] + _with_what(metric))
+    for axes in row[::COLUMNS]:
+        axes.set_ylabel(METRICS[metric] + _with_what(metric))
     handles, labels = row[0].get_legend_handles_labels()
     title = "Strategy" + _band_text(table)
     figure.legend(handles, labels, loc="outside right upper", title=title, frameon=False)
@@ -87,6 +87,8 @@ def _summarised(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     if absent or not len(flat):
         got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
         raise argument_error("table", "what Leaderboard.summary() gives", got)
+    if flat[metric].isna().all():
+        raise argument_error("table", f"one with a value of {metric}", "nothing but NaN")
     if f"{metric}_sd" in flat:
         return flat.assign(mean=flat[metric], spread=flat[f"{metric}_sd"])
     splits = flat["split"].unique().tolist() if "split" in flat else []
@@ -155,11 +157,10 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
     present = flat["estimator"].unique().tolist()
     if estimator is not None:
         check_choice("estimator", estimator, present)
-    panels = present if estimator is None else [estimator]
-    figure = new_figure(2.4 + 3.6 * len(panels), 4.2)
-    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    shown = present if estimator is None else [estimator]
+    figure, row = panels(len(shown))
     strategies = flat["strategy"].unique().tolist()
-    for axes, name in zip(row, panels, strict=True):
+    for axes, name in zip(row, shown, strict=True):
         part = flat[flat["estimator"] == name]
         for number, strategy in enumerate(strategies):
             rows = part[(part["strategy"] == strategy) & np.isfinite(part["gap"])].sort_values("k")
@@ -177,7 +178,8 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
         axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
         axes.set_title(ESTIMATORS.get(name, name), fontsize="medium", loc="left")
         tidy(axes)
-    row[0].set_ylabel("Smallest gap ranked right (points)")
+    for axes in row[::COLUMNS]:
+        axes.set_ylabel("Smallest gap ranked right (points)")
     handles, labels = row[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", title="Strategy", frameon=False)
     return figure

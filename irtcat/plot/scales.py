@@ -7,7 +7,7 @@ import pandas as pd
 
 from irtcat._checks import argument_error
 from irtcat.agreement import CorrelationMatrix
-from irtcat.plot._style import COLOURS, GREY, new_figure, tidy
+from irtcat.plot._style import COLOURS, GREY, new_figure, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +87,7 @@ def _draw_item(axes: "Axes", rows: pd.DataFrame, name: str) -> None:
         )
         axes.plot(theta, part["expected"], "--" if gone else "-", color=colour, linewidth=1.4)
         axes.plot(theta, part["observed"], ":", color="black", linewidth=1.2)
-    axes.set_title(f"{name} (removed)" if gone else name, fontsize=8)
+    axes.set_title(f"{plain(name)} (removed)" if gone else plain(name), fontsize=8)
     axes.set_ylim(-0.02, 1.02)
     tidy(axes)
 
@@ -156,7 +156,7 @@ def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
     if not isinstance(matrix, CorrelationMatrix):
         raise argument_error("matrix", "a CorrelationMatrix", type(matrix).__name__)
     values, kept = matrix.values.to_numpy(float), matrix.significant.to_numpy(bool)
-    names = [str(name) for name in matrix.values.columns]
+    names = [plain(name) for name in matrix.values.columns]
     side = 0.75 * len(names)
     figure = new_figure(2.6 + side, 1.6 + side)
     axes = figure.subplots()

@@ -1,6 +1,7 @@
 """What a page is made of: sections of blocks (tables, lines, points) in numbers that JSON takes."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,13 +19,14 @@ __all__ = [
     "numbers",
     "points",
     "row",
+    "shorter",
     "table",
     "table_of",
     "words",
 ]
 
 Block = dict[str, Any]
-DIGITS = 4
+DIGITS, DECIMALS = 4, 3
 PAGE = 25
 FEW = 0.5  # texts are kept once and numbered where at most this share of them differs
 
@@ -57,6 +59,23 @@ LABELS = {
     "flags": "Flags",
     "k": "Items run, k",
     "p_holm": "p (Holm)",
+    "mdiff": "Difficulty (MDIFF)",
+    "mdisc": "Discrimination (MDISC)",
+    "phi": "Precision φ",
+    "kendall": "Kendall's tau-b",
+    "mae": "MAE (points)",
+    "rmse": "RMSE (points)",
+    "headroom_se": "SE of headroom",
+    "p_better": "P(better)",
+    "n_categories": "Categories",
+    "p_value": "p",
+    "p_wrong_key": "P(wrong key)",
+    "p_unrelated": "P(unrelated)",
+    **{
+        f"{key}_p{at:02d}": f"{text}, {said}"
+        for key, text in (("b", "Difficulty"), ("a", "Discrimination"))
+        for at, said in ((5, "5 %"), (25, "25 %"), (50, "median"), (75, "75 %"), (95, "95 %"))
+    },
 }
 
 
@@ -83,19 +102,27 @@ def words(name: str) -> str:
     """A column's name for people.
 
     Example:
-        >>> words("reliability_marginal")
-        'Reliability marginal'
+        >>> words("reliability_marginal"), words("theta_2"), words("se_b1")
+        ('Reliability marginal', 'Ability θ2', 'SE of b1')
     """
+    if name.startswith("se_") and name not in LABELS:
+        of = name.removeprefix("se_")
+        return f"SE of θ{of}" if of.isdigit() else f"SE of {words(of)}"
+    numbered = re.fullmatch(r"(theta|[a-z]{1,2})_?(\d+)", name)  # b1, ak2, a_1, theta_2
+    if numbered:
+        return {"theta": "Ability θ"}.get(numbered[1], numbered[1]) + numbered[2]
     text = LABELS.get(name) or name.replace("_", " ").strip()
     return text[:1].upper() + text[1:]
 
 
 def numbers(values: Any) -> list[Any]:
-    """Numbers in four significant digits (whole ones as they are); None for what is not finite.
+    """Numbers in four significant digits or three decimals, the finer; whole ones as they are.
+
+    None for what is not finite.
 
     Example:
-        >>> numbers([0.123456, 1200.0, float("nan")])
-        [0.1235, 1200, None]
+        >>> numbers([0.123456, 12.34567, 1200.0, float("nan")])
+        [0.1235, 12.346, 1200, None]
     """
     return [_short(value) for value in np.asarray(values, float).tolist()]
 
@@ -105,7 +132,7 @@ def _short(value: float) -> float | int | None:
         return None
     if value == int(value) and abs(value) < 1e15:
         return int(value)
-    short = float(f"{value:.{DIGITS}g}")
+    short = round(value, DECIMALS) if 10 <= abs(value) < 1000 else float(f"{value:.{DIGITS}g}")
     return int(short) if short == int(short) and abs(short) < 1e15 else short
 
 
@@ -233,3 +260,13 @@ def choice(label: str, options: Mapping[str, Sequence[Block]]) -> Block:
     """Blocks of which the reader chooses some."""
     every = [{"label": name, "blocks": list(part)} for name, part in options.items()]
     return {"t": "choice", "label": label, "options": every}
+
+
+def shorter(text: str, length: int) -> str:
+    """A text in at most so many letters.
+
+    Example:
+        >>> shorter("a long question", 7)
+        'a long…'
+    """
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from irtcat.responses import Responses
 __all__ = ["LIMIT", "build", "write"]
 
 LIMIT = 1_000_000
-"""Bytes that a page of 5,000 items does not reach: long texts are cut until it fits."""
+"""Bytes that a page of 5,000 items does not reach, unless its ids alone do: long texts are cut, and
+columns of long tables left out, until it fits."""
 
-ORDER = ("evaluation", "comparison", "predictions", "scores", "board", "gaps", "headroom",
-         "sessions", "simulation", "scale", "labels", "bank", "subset")  # fmt: skip
+ORDER = ("evaluation", "comparison", "predictions", "scores", "board", "gaps", "plan", "headroom",
+         "sessions", "simulation", "scale", "labels", "link", "kept", "bank",
+         "subset")  # fmt: skip
 SUSPECT = 0.5
 MANY_RESPONSES = 3_000_000
 
@@ -62,7 +65,7 @@ def build(
         raise argument_error("title", "a text", title)
     if responses is not None and not isinstance(responses, Responses):
         raise argument_error("responses", "Responses", type(responses).__name__)
-    given = [read(each) for each in _listed(results)]
+    given = _told_apart([read(each) for each in _listed(results)])
     if not given:
         raise argument_error("results", "at least one result", "none")
     given.sort(key=lambda result: ORDER.index(result.kind))
@@ -112,6 +115,19 @@ def _listed(results: Any) -> Iterable[Any]:
     return results if isinstance(results, (list, tuple)) else [results]
 
 
+def _told_apart(given: list[Result]) -> list[Result]:
+    """Each result once, also where its path is given twice; of equal names the folder is told."""
+    files = [None if each.path is None else each.path.resolve() for each in given]
+    once = [each for i, each in enumerate(given) if files[i] is None or files[i] not in files[:i]]
+    names = [(each.kind, each.name) for each in once]
+    return [
+        replace(each, name=os.path.join(each.path.resolve().parent.name, each.name))
+        if each.path is not None and names.count((each.kind, each.name)) > 1
+        else each
+        for each in once
+    ]
+
+
 def _sections(result: Result, truth: pd.Series | None) -> list[Section]:
     """The sections of one result."""
     name, value = result.name, result.value
@@ -129,11 +145,17 @@ def _sections(result: Result, truth: pd.Series | None) -> list[Section]:
         "headroom": lambda: _tables.plain(name, "Headroom", value, HEADROOM, "Test sets"),
         "comparison": lambda: _tables.plain(name, "Comparison", value, COMPARISON, "New and old"),
         "labels": lambda: _labels(name, value),
+        "plan": lambda: _tables.plain(name, "Items needed", value, PLAN, "Designs"),
+        "link": lambda: _tables.plain(name, "Link", value, LINK, "Common items"),
+        "kept": lambda: _tables.plain(name, "Kept", value, KEPT, "Training examples kept"),
     }
     return [makers[result.kind]()]
 
 
 HEADROOM = "How hard the items of each test set are, and how well they still tell the best apart."
+PLAN = "How many items, k, make a gap between two subjects real, by the way they are chosen."
+LINK = "The items that two banks share, and how far their parameters are apart once on one scale."
+KEPT = "Examples kept for training, with the value by which each was judged."
 COMPARISON = "Whether a new model is better or worse than an old one, in score units."
 
 

@@ -56,7 +56,7 @@ def evaluation(name: str, parts: dict[str, Any]) -> list[Section]:
     for key in ("theta", "se"):  # of several abilities a list, which is no interval
         if isinstance(told.get(key), list):
             told[key] = ", ".join(f"{float(each):.4g}" for each in told[key])
-    facts = {key: value for key, value in facts_of(told).items() if value}
+    facts = {key: value for key, value in facts_of(_in_words(told)).items() if value}
     facts.pop("Unlike", None)  # it is among the warnings
     notes = _notes(result)
     blocks = []
@@ -70,6 +70,18 @@ def evaluation(name: str, parts: dict[str, Any]) -> list[Section]:
         blocks.append(table("Result", [column("key", list(result)), column("value", values)]))
     out = [Section(f"Adaptive evaluation: {name}", (), facts, blocks, tuple(notes))]
     return out + [sessions(f"{name}, {store.name}", store) for store in parts["stores"]]
+
+
+def _in_words(told: dict[str, Any]) -> dict[str, Any]:
+    """The score with its interval as percentages in one entry, where both are told."""
+    keys = ("score", "lower", "upper")
+    if not all(isinstance(told.get(key), (int, float)) for key in keys):
+        return told
+    score, low, high = (f"{told[key]:.1%}" for key in keys)
+    share = told.get("interval")
+    sure = f", {share:.0%} interval" if isinstance(share, float) else ""
+    rest = {key: value for key, value in told.items() if key not in (*keys, "interval")}
+    return {"score": f"{score} ({low} to {high}{sure})", **rest}
 
 
 def _notes(result: dict[str, Any]) -> list[str]:

@@ -5,12 +5,12 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
 from irtcat import __version__
-from irtcat.report._blocks import Section
+from irtcat.report._blocks import Section, shorter
 
 __all__ = ["page"]
 
@@ -19,12 +19,18 @@ LENGTHS = (2000, 1000, 500, 300, 200, 140, 100, 70, 50, 30)
 """Letters of a long text that are kept: the first of these by which the page fits."""
 
 
+MANY_ROWS, NOTE_ROOM = 500, 70
+"""Rows of a table whose columns may be left out; bytes that saying so takes for each."""
+
 UNSAFE = re.compile("[<>&@\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 """What could end an element or a placeholder, or turn the direction of what follows."""
 
 
 def page(title: str, sections: Sequence[Section], limit: int) -> str:
-    """The page; long texts are cut until it has fewer bytes than ``limit``.
+    """The page; it is made smaller until it has fewer bytes than ``limit``.
+
+    Long texts are cut first; then columns of long tables are left out, the minor ones first. What
+    was done is said at the end of the page.
 
     Args:
         title: heading.
@@ -44,7 +50,33 @@ def page(title: str, sections: Sequence[Section], limit: int) -> str:
     if first > 0:
         note = f"Long texts are cut to {lengths[first]} letters so that the page stays small."
     data = _data(sections, lengths[first])
-    return frame.replace("@@NOTE@@", html.escape(note)).replace("@@DATA@@", data)
+    gone = _too_much(sections, lengths[first], len(data.encode()) - room)
+    if gone:
+        data = _data(sections, lengths[first], {id(column) for column in gone})
+        names = ", ".join(dict.fromkeys(shorter(column["label"], 60) for column in gone))
+        note += f" Columns left out so that the page stays small: {names}."
+    return frame.replace("@@NOTE@@", _text(note)).replace("@@DATA@@", data)
+
+
+def _too_much(sections: Sequence[Section], length: int, excess: int) -> list[dict[str, Any]]:
+    """Columns of long tables that are left out to save so many bytes: as few as will do."""
+    if excess <= 0:
+        return []
+    found = [
+        (bool(column.get("long")), at, column)
+        for section in sections
+        for table in _in_blocks(section.blocks)
+        if table.get("n", 0) > MANY_ROWS
+        for at, column in enumerate(table["cols"])
+        if at and (column.get("long") or column.get("minor"))
+    ]
+    gone: list[dict[str, Any]] = []
+    for _, _, column in sorted(found, key=lambda each: each[:2], reverse=True):
+        if excess + NOTE_ROOM * len(gone) <= 0:
+            break
+        excess -= len(_json(_cut(column, length)).encode())
+        gone.append(column)
+    return gone
 
 
 def _texts(blocks: Any) -> Iterator[str]:
@@ -56,40 +88,39 @@ def _texts(blocks: Any) -> Iterator[str]:
 def _long_columns(sections: Sequence[Section]) -> Iterator[dict[str, Any]]:
     """The columns of long texts, wherever they stand."""
     for section in sections:
-        yield from _in_blocks(section.blocks)
+        for block in _in_blocks(section.blocks):
+            yield from (column for column in block.get("cols", ()) if column.get("long"))
 
 
 def _in_blocks(blocks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every block, however deep."""
     for block in blocks:
-        yield from (column for column in block.get("cols", ()) if column.get("long"))
+        yield block
         yield from _in_blocks(block.get("blocks", ()))
         for option in block.get("options", ()):
             yield from _in_blocks(option["blocks"])
 
 
-def _data(sections: Sequence[Section], length: int) -> str:
+def _data(sections: Sequence[Section], length: int, gone: Collection[int] = ()) -> str:
     """The blocks as JSON that may stand in a script element."""
+    return _json([_cut(list(section.blocks), length, gone) for section in sections])
 
-    def cut(value: Any) -> Any:
-        if isinstance(value, dict):
-            if value.get("long"):
-                return {**value, "v": [shorter(text, length) for text in value["v"]]}
-            return {key: cut(part) for key, part in value.items()}
-        return [cut(part) for part in value] if isinstance(value, list) else value
 
-    document = [cut(list(section.blocks)) for section in sections]
+def _cut(value: Any, length: int, gone: Collection[int] = ()) -> Any:
+    """The same with texts cut, and without the columns whose `id` is among those gone."""
+    if isinstance(value, dict):
+        if value.get("long"):
+            return {**value, "v": [shorter(text, length) for text in value["v"]]}
+        return {key: _cut(part, length, gone) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_cut(part, length, gone) for part in value if id(part) not in gone]
+    return value
+
+
+def _json(document: Any) -> str:
+    """JSON without spaces that may stand in a script element."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return escaped(text)
-
-
-def shorter(text: str, length: int) -> str:
-    """A text in at most so many letters.
-
-    Example:
-        >>> shorter("a long question", 7)
-        'a long…'
-    """
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def escaped(text: str) -> str:

@@ -24,7 +24,10 @@ KINDS = {
     "gaps": "the smallest gaps ranked right (leaderboard.reliable_gaps)",
     "headroom": "test sets side by side (irtcat headroom --out)",
     "comparison": "an old and a new model (irtcat compare --out)",
-    "labels": "suspect labels (diagnose.labels.rank)",
+    "labels": "suspect labels (irtcat audit --out)",
+    "plan": "how many items a gap takes (irtcat plan --out)",
+    "link": "the items that link two banks (irtcat link --table)",
+    "kept": "the training examples kept (irtcat filter --out)",
     "simulation": "the folder of irtcat simulate",
     "scale": "the folder of irtcat scale",
     "sessions": "a store of adaptive sessions (.db)",
@@ -42,8 +45,25 @@ TABLES = {
     "comparison": {"new", "verdict", "difference"},
     "scores": {"subject", "theta", "se"},
     "subset": {"item", "weight"},
+    "plan": {"design", "k", "k_typical", "k_hard"},
+    "link": {"item", "difference", "robust_z", "used"},
+    "kept": {"item", "value"},
 }
 """Columns by which tables are known; the first that fits is taken."""
+
+SIMULATED: dict[str, set[str]] = {
+    "sessions": {"subject", "n_items"},
+    "by_theta": set(),
+    "by_length": {"items"},
+    "exposure": {"item", "rate"},
+    "summary": set(),
+}
+SCALED = {
+    "scales": {"scale", "items", "retained", "status"},
+    "decisions": {"scale", "item", "action"},
+    "items": {"item"},
+}
+"""Tables of the folders of irtcat simulate and scale, and the columns that are relied on."""
 
 NOT_OVER = "The run is not over: the same irtcat evaluate command, given again, goes on with it."
 
@@ -100,7 +120,7 @@ def read(source: Any) -> Result:
         return Result("sessions", path.stem, path, path)
     if start.startswith(b"\x80"):
         raise InputError(f"{path}: pickles run code when they are loaded, and are never read.")
-    if zipfile.is_zipfile(path):
+    if start.startswith(b"PK"):
         return _of_archive(path)
     table = read_csv(path)
     return Result(_kind_of(table, str(path)), path.stem, table, path)
@@ -137,14 +157,19 @@ def _kind_of(table: pd.DataFrame, name: str) -> str:
         raise InputError(f"{name}: a table of items. Give the bank itself (irtcat fit --out).")
     shown = ", ".join(sorted(have)[:8])
     known = "; ".join(KINDS.values())
-    raise InputError(f"{name}: no result of irtcat (its columns: {shown}). Known are: {known}.")
+    raise InputError(
+        f"{name}: no result of irtcat (its columns: {shown}). Responses go to --responses. "
+        f"Known are: {known}."
+    )
 
 
 def _of_archive(path: Path) -> Result:
     """A bank; other archives are refused."""
-    with zipfile.ZipFile(path) as archive:
-        names = set(archive.namelist())
-    if "meta.npy" not in names and "X.npy" in names:
+    names: set[str] = set()
+    if zipfile.is_zipfile(path):  # `load` says so where it is none
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+    if names and "meta.npy" not in names and "X.npy" in names:
         raise InputError(f"{path}: responses, no result. Pass them as --responses.")
     return Result("bank", path.stem, ItemBank.load(path), path)
 
@@ -153,17 +178,33 @@ def _of_folder(path: Path) -> Result:
     """The folder of a command, known by its files."""
     have = {each.name for each in path.iterdir()}
     if "sessions.csv" in have and "summary.csv" in have:
-        names = ("sessions", "by_theta", "by_length", "exposure", "summary")
-        tables = {n: read_csv(path / f"{n}.csv") for n in names if f"{n}.csv" in have}
+        tables = {n: read_csv(path / f"{n}.csv") for n in SIMULATED if f"{n}.csv" in have}
+        _check_columns(path, tables, SIMULATED)
         return Result("simulation", path.name, tables, path)
     if "decisions.csv" in have and "scales.csv" in have:
         tables = {each.stem: read_csv(each) for each in sorted(path.glob("*.csv"))}
+        _check_columns(path, tables, SCALED)
         banks = {each.stem: ItemBank.load(each) for each in sorted(path.glob("*.npz"))}
         return Result("scale", path.name, {"tables": tables, "banks": banks}, path)
     if "result.json" in have or {"run.json", "sessions.db"} <= have:
         return Result("evaluation", path.name, _evaluation(path), path)
+    if not have:
+        raise InputError(f"{path}: no folder of results: it is empty.")
     wanted = "; ".join(text for text in KINDS.values() if "folder" in text)
-    raise InputError(f"{path}: no folder of results. Known are: {wanted}.")
+    files = sorted(each.name for each in path.iterdir() if each.suffix in (".npz", ".csv", ".db"))
+    named = f" Name the files in it one by one: {', '.join(files[:6])}" if files else ""
+    more = ", …" if len(files) > 6 else "." if files else ""
+    raise InputError(f"{path}: no folder of results. Known are: {wanted}.{named}{more}")
+
+
+def _check_columns(
+    path: Path, tables: dict[str, pd.DataFrame], needed: dict[str, set[str]]
+) -> None:
+    """Raise where a table of a folder lacks what the command writes."""
+    for name, need in needed.items():
+        lost = sorted(need - set(tables[name])) if name in tables else []
+        if lost:
+            raise InputError(f"{path / name}.csv: the table lacks the column {', '.join(lost)}.")
 
 
 def _evaluation(path: Path) -> dict[str, Any]:
@@ -176,10 +217,17 @@ def _evaluation(path: Path) -> dict[str, Any]:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path / 'result.json'}: not JSON ({error}).") from None
     if not isinstance(result, dict):
-        raise InputError(f"{path / 'result.json'}: expected an object. Got {type(result)}.")
+        raise InputError(f"{path / 'result.json'}: expected an object. Got {_json_name(result)}.")
     tables = {each.stem: read_csv(each) for each in sorted(path.glob("*.csv"))}
     stores = [each for each in sorted(path.iterdir()) if each.is_file() and _is_store(each)]
     return {"result": result, "tables": tables, "stores": stores}
+
+
+def _json_name(value: Any) -> str:
+    """What a JSON value is called."""
+    return {list: "a list", str: "a text", bool: "true or false"}.get(
+        type(value), "a number or null"
+    )
 
 
 def _is_store(path: Path) -> bool:

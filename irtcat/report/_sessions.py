@@ -24,6 +24,7 @@ __all__ = ["session_blocks", "sessions"]
 
 MOST = 12
 CANDIDATES = 5
+CHANCE = "chance"
 Z = 1.959964
 
 
@@ -52,8 +53,12 @@ def sessions(name: str, source: Any) -> Section:
         facts |= {"Ended": f"{over:,}", "Mean answers": f"{listed['answers'].mean():.1f}"}
         blocks.append(table_of(listed.reset_index(), "All sessions"))
     intro = "How the estimate moved with every answer; open a step to see why its item was asked."
-    note = f"The last {MOST} of {len(listed):,} sessions are drawn." if (
-        listed is not None and len(listed) > MOST) else ""  # fmt: skip
+    note = ""
+    if listed is not None and len(listed) > MOST:
+        note = (
+            f"Of the {len(listed):,} sessions the {MOST} begun last can be chosen and are drawn; "
+        )
+        note += "the table below lists all."
     return Section(f"Adaptive sessions: {name}", (intro, note) if note else (intro,), facts, blocks)
 
 
@@ -103,6 +108,9 @@ def _reasons(session: Session) -> dict[str, dict[str, Any]]:
     out: dict[str, dict[str, Any]] = {}
     for event, then, seen in retraced(session):
         shown = seen[seen["asked"] | (np.arange(len(seen)) < CANDIDATES)]
+        worst = shown.loc[shown["asked"], "rank"].max()
+        passed = ~shown["asked"] & (shown["rank"] < worst) & (shown["excluded_by"] == "")
+        shown = shown.assign(excluded_by=shown["excluded_by"].mask(passed, CHANCE))
         for item in event["items"]:
             out[str(item)] = {"said": in_words(then, seen, str(item)),
                               "candidates": _candidates(shown)}  # fmt: skip

@@ -39,6 +39,22 @@ def test_report():
     assert told["bytes"] == len(page.encode()) and "<h1>Mine</h1>" in page  # noqa: PT018
 
 
+TABLES = {
+    "plan": "design,k,lower,upper,k_typical,k_hard,share,margin\nrandom,39,38,39,39,42,0.6,11\n",
+    "link": "item,difference,rmsd,robust_z,used,outlier\nq1,0.0,0.0,0.0,True,False\n",
+    "kept": "item,value\nq1,0.3\n",
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_of_other_commands(kind):
+    with open("table.csv", "w", encoding="utf-8") as file:
+        file.write(TABLES[kind])
+    result = run("report", "table.csv", "--out", "r.html", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["results"][0]["kind"] == kind
+
+
 def test_report_refuses_what_it_cannot_read():
     result = run("report", "bank.npz", "nowhere.csv", "--out", "r.html")
     assert result.exit_code == 1
@@ -51,6 +67,7 @@ def test_report_refuses_what_it_cannot_read():
         ("bank.npz",),
         ("bank.npz", "--what", "information", "--items", "i1,i2"),
         ("board.csv", "--metric", "kendall"),
+        ("scores.csv",),
     ],
 )
 def test_plot(arguments, tmp_path):
@@ -61,7 +78,13 @@ def test_plot(arguments, tmp_path):
 
 
 def test_plot_refuses():
-    result = run("plot", "scores.csv", "--out", "f.png")
+    wrong = "board.csv --items i1", "bank.npz --metric mae", "scores.csv --estimator mean"
+    for unfit in map(str.split, (*wrong, "board.csv --scale x")):
+        result = run("plot", *unfit, "--out", "f.png")
+        assert result.exit_code == 2
+        assert f"{unfit[1]}: it is not for" in result.output
+    pd.DataFrame({"item": ["i1"], "weight": [1.0]}).to_csv("items.csv", index=False)
+    result = run("plot", "items.csv", "--out", "f.png")
     assert result.exit_code == 1
     assert "figures are of" in result.stderr
     assert run("plot", "bank.npz", "--what", "ranking", "--out", "f.png").exit_code == 2

@@ -15,7 +15,8 @@ import pytest
 import irtcat
 from irtcat import ItemBank, report
 from irtcat.cat import Config, Store
-from irtcat.report._bank import item_curves
+from irtcat.models import MODELS, Design, unpack
+from irtcat.report._curves import item_curves
 
 N = 5000
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -193,7 +194,7 @@ def test_an_item_opens(page):
     assert details.count() == 0
 
 
-@pytest.mark.parametrize("model", ["4pl", "2pl", "m2pl", "gpcm"])
+@pytest.mark.parametrize("model", ["4pl", "2pl", "m2pl", "gpcm", "binomial", "beta"])
 def test_curves_are_the_packages(page, model):
     rng = np.random.default_rng(6)
     made = {
@@ -204,6 +205,11 @@ def test_curves_are_the_packages(page, model):
         "m2pl": lambda: ItemBank.from_slopes(rng.uniform(0.2, 1.5, (3, 2)), [0.0, 1.0, -0.5]),
         "gpcm": lambda: ItemBank.from_thresholds([1.0, 1.5], [[-1, 0.5, 1.0], [0, 1, np.nan]],
                                                  model="gpcm"),
+        "binomial": lambda: ItemBank(unpack(MODELS["binomial"].blank(Design(
+            np.full(3, 2), settings={"trials": np.array([1, 5, 20])})), np.array(
+            [[1.0, 0.2], [0.8, -1.0], [1.5, 0.0]])), ["x", "y", "z"]),
+        "beta": lambda: ItemBank(unpack(MODELS["beta"].blank(Design(np.full(2, 2))), np.array(
+            [[1.0, 0.2, 2.0], [0.8, -1.0, 1.0]])), ["x", "y"]),
     }  # fmt: skip
     bank = made[model]()
     curves = item_curves(bank, bank.to_frame())
@@ -274,6 +280,34 @@ def test_everybody_can_read_it(browser, path, how):
     assert wide <= 0
 
 
+def test_long_ids_leave_room_on_a_phone(browser, tmp_path):
+    """The id column stays and is cut to four lines; an open row shows all of the id, and why."""
+    ids = ["x" * 300, "many words " * 25, "short"]
+    bank = ItemBank.from_parameters(b=[0.0, 1.0, 2.0], item_ids=ids)
+    with Store(tmp_path / "tests.db") as store:
+        session = store.begin(bank, Config(max_items=2), session_id="one", seed=1)
+        session.answer(session.asked[0], 1)
+    path = report.write([bank, tmp_path / "tests.db"], tmp_path / "page.html")
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("figure svg")
+    steps, items = (page.locator(f"table:has(> caption:text-is('{each}'))") for each in
+                    ("Steps", "Items"))  # fmt: skip
+    cells = items.locator("tbody > tr:not(.details) > th").all()
+    boxes = [cell.bounding_box() for cell in cells]
+    assert max(box["width"] for box in boxes) < 170
+    assert max(box["height"] for box in boxes) < 130
+    items.get_by_role("button", name="x" * 300).click()
+    assert items.locator(".inside dd").first.inner_text() == "x" * 300
+    steps.locator("tbody button").first.click()
+    assert "The greatest value by mfi" in steps.locator(".inside .why").inner_text()
+    inner = steps.locator(".inside table tbody th").first.bounding_box()
+    assert inner["width"] > 60
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    context.close()
+
+
 def test_by_keyboard_alone(page):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -292,6 +326,12 @@ def test_it_prints(browser, path):
     page.emulate_media(media="print")
     page.wait_for_selector("figure svg")
     assert page.locator("nav").is_hidden()
+    head = page.locator("th[data-label]").first  # buttons are not printed in repeated headings
+    assert head.locator("button").is_hidden()
+    shown = page.evaluate(
+        "(one) => getComputedStyle(one, '::after').content", head.element_handle()
+    )
+    assert shown.startswith(f'"{head.get_attribute("data-label")}')
     assert page.locator("figure").first.is_visible()
     assert len(page.pdf()) > 20_000
     context.close()

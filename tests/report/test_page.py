@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import jax.numpy as jnp
@@ -16,8 +17,10 @@ from irtcat import ItemBank, report
 from irtcat._checks import InputError
 from irtcat.cat import Config, Session, Store, simulate
 from irtcat.models import expected_responses
-from irtcat.report._bank import ALPHABET, item_curves, packed
+from irtcat.report._bank import bank_section
 from irtcat.report._blocks import numbers
+from irtcat.report._curves import ALPHABET, item_curves, packed
+from irtcat.report._page import page
 from irtcat.report._sessions import session_blocks
 
 EVIL = '</script><img src=x onerror="alert(1)"><b>&amp; {{SCRIPT}} @@DATA@@ \u2028 \x00'
@@ -78,8 +81,6 @@ def bank():
     bank = ItemBank.from_parameters(rng.uniform(0.5, 2, 40), rng.normal(size=40), 0.1, 0.97, ids)
     items = pd.DataFrame({"topic": ["x", "y"] * 20, "question": [f"What is {i}?" for i in ids]})
     flags = ["negative slope" if i == 3 else "" for i in range(40)]
-    from dataclasses import replace
-
     statistics = pd.DataFrame({"n_responses": 100, "proportion_correct": 0.5, "flags": flags})
     return replace(bank, items=items, statistics=statistics)
 
@@ -108,18 +109,18 @@ def board():
 
 def test_nothing_is_loaded_and_nothing_may_be(bank, predictions, board):
     html = report.build([bank, predictions, board], title="All")
-    page = Elements(html)
+    elements = Elements(html)
     for tag in ("link", "img", "iframe", "object", "embed", "base", "form", "video", "audio"):
-        assert not page.of(tag)
-    assert all("src" not in attributes for _, attributes in page.found)
-    assert {a["href"][0] for a in page.of("a")} == {"#"}
+        assert not elements.of(tag)
+    assert all("src" not in attributes for _, attributes in elements.found)
+    assert {a["href"][0] for a in elements.of("a")} == {"#"}
     assert "http:" not in html
     assert "https:" not in html
     assert "url(" not in html.replace("url(#", "")
     assert "@import" not in html
     assert "fetch(" not in html
     assert "XMLHttpRequest" not in html
-    [policy] = [m["content"] for m in page.of("meta") if "http-equiv" in m]
+    [policy] = [m["content"] for m in elements.of("meta") if "http-equiv" in m]
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
 
@@ -135,16 +136,14 @@ def test_the_policy_knows_script_and_style_by_hash(bank):
 
 def test_user_text_is_never_markup(predictions):
     bank = ItemBank.from_parameters(b=[0.0, 1.0], item_ids=[EVIL, "b"])
-    from dataclasses import replace
-
     bank = replace(bank, items=pd.DataFrame({"question": [EVIL, "x"], EVIL: ["p", "q"]}),
                    statistics=pd.DataFrame({"flags": [EVIL, ""]}),
                    provenance={"method": EVIL})  # fmt: skip
     mine = predictions.assign(subject=EVIL, flags=EVIL)
     html = report.build([bank, mine], title=EVIL)
-    page = Elements(html)
-    assert not page.of("img")
-    assert not page.of("b")
+    elements = Elements(html)
+    assert not elements.of("img")
+    assert not elements.of("b")
     assert html.count("<script") == 2
     assert html.count("</script") == 2
     assert html.count('id="data"') == 1
@@ -157,8 +156,6 @@ def test_user_text_is_never_markup(predictions):
 def test_five_thousand_items_stay_below_a_megabyte():
     rng = np.random.default_rng(1)
     n = 5000
-    from dataclasses import replace
-
     bank = ItemBank.from_parameters(
         rng.lognormal(0, 0.4, n),
         rng.normal(size=n),
@@ -183,6 +180,82 @@ def test_five_thousand_items_stay_below_a_megabyte():
     )
     assert table["n"] == n
     assert table["page"] <= 100
+
+
+def test_columns_are_left_out_where_short_texts_do_not_suffice():
+    """Long texts first, then minor columns; what went is said, what is needed stays."""
+    n, rng = 600, np.random.default_rng(0)
+    short = {f"@@DATA@@{k}": rng.normal(size=n) for k in range(6)}
+    long = {f"text {k}": [f"{i} " + "y" * 200 for i in range(n)] for k in range(4)}
+    made = ItemBank.from_parameters(rng.uniform(0.5, 2, n), rng.normal(size=n))
+    items = pd.DataFrame(short | long)
+    bank = replace(made, items=items)
+    section = bank_section("bank", bank)
+    for limit in (300_000, 120_000, 100_000):
+        html = page("All", [section], limit)
+        assert len(html.encode()) < limit
+        [shown] = [t for t in blocks_in(data_of(html), "table") if t.get("name") == "items"]
+        assert {"item", "a", "b", "information"} <= {c["k"] for c in shown["cols"]}
+        gone = {c for c in items.columns if c not in {c["k"] for c in shown["cols"]}}
+        assert bool(gone) == (limit < 300_000)
+        note = html.split("<footer>")[1].split("</footer>")[0].replace("&#64;", "@")
+        assert all(name in note for name in gone)
+    assert "Long texts are cut to 30 letters" in html
+
+
+@pytest.mark.slow
+def test_many_items_of_any_model_stay_below_a_megabyte():
+    rng, n = np.random.default_rng(1), 5000
+    ids = [f"mmlu_abstract_algebra:{i:05d}:{i:012x}" for i in range(n)]
+    steps = np.sort(rng.normal(size=(n, 5)), axis=1)
+    bank = ItemBank.from_thresholds(rng.lognormal(0, 0.3, n), steps, model="graded", item_ids=ids)
+    html = report.build(replace(bank, items=pd.DataFrame({"text": ["long " * 50] * n})))
+    assert len(html.encode()) < report.LIMIT
+
+
+def test_what_items_bring_along_keeps_its_names_and_changes_no_number():
+    """Metadata called as parameters or columns of the table are; more of them than are shown."""
+    made = ItemBank.from_parameters(a=[1.0, 2.0], b=[0.5, -0.5], item_ids=["x", "y"])
+    own = {"b": ["hard", "easy"], "item": ["u", "v"], "n": [7, 8], "flags": ["", "odd"]}
+    bank = replace(made, items=pd.DataFrame(own | {f"m{k}": [k, k] for k in range(9)}))
+    frame = bank.to_frame()
+    assert frame["b"].tolist() == [0.5, -0.5]
+    assert frame["b_item"].tolist() == ["hard", "easy"]
+    html = report.build(bank)
+    [table] = [t for t in blocks_in(data_of(html), "table") if t.get("name") == "items"]
+    keys = [c["k"] for c in table["cols"]]
+    assert len(keys) == len(set(keys))
+    assert column_of(table, "item") == ["x", "y"]
+    assert column_of(table, "b") == [0.5, -0.5]
+    assert column_of(table, "b (own)") == ["hard", "easy"]
+    assert column_of(table, "item (own)") == ["u", "v"]
+    assert {c["k"]: c["label"] for c in table["cols"]}["n"] == "n"
+    assert "Columns of the items that are left out here: m4, m5, m6, m7, m8." in html
+
+
+def test_curves_are_called_what_they_are():
+    steps = [[-1.0, 0.0, 1.5], [0.0, np.nan, np.nan]]
+    thresholds = ItemBank.from_thresholds([1.0, 2.0], steps, model="gpcm")
+    nominal = ItemBank.from_thresholds(a=[[0.5, 1.0]], b=[[0.2, 0.3]], model="nominal")
+    right = ItemBank.from_parameters(b=[0.0])
+    labels = ["Expected share of points"] * 2 + ["Probability of a right answer"]
+    for bank, label in zip((thresholds, nominal, right), labels, strict=True):
+        assert item_curves(bank, bank.to_frame())["label"] == label
+    curves = item_curves(thresholds, thresholds.to_frame())
+    assert [each and len(each) for each in curves["categories"]] == [4, None]
+    assert "unordered" not in curves
+    assert item_curves(nominal, nominal.to_frame())["unordered"] == 1
+
+
+def test_items_that_tell_nothing():
+    html = report.build(ItemBank.from_parameters(a=[0.0, 0.0], b=[1.0, 0.0]))
+    assert "These items tell nothing of the ability" in html
+    assert not list(blocks_in(data_of(html), "points"))
+    some = ItemBank.from_parameters(a=[0.0, 1.0], b=[1.0, 99.0])
+    [figure] = blocks_in(data_of(report.build(some)), "points")
+    assert "1 item lies beyond -6 to 6" in figure["describe"]
+    assert "1 item has no difficulty and no dot." in figure["describe"]
+    assert figure["of"] == ["b", "a"]
 
 
 def test_the_same_results_give_the_same_bytes(bank, board):
@@ -217,6 +290,17 @@ def test_a_subset_is_marked_in_its_bank(bank):
     assert "Items chosen: subset" in report.build([other, bank])
 
 
+def test_results_of_one_name_are_told_apart_and_the_same_is_shown_once(bank, tmp_path):
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        bank.save(tmp_path / name / "bank.npz")
+    old, new = tmp_path / "old" / "bank.npz", tmp_path / "new" / "bank.npz"
+    html = report.build([old, new, old])
+    titles = re.findall(r"<h2 [^>]*>(Items: .*?)</h2>", html)
+    assert titles == ["Items: old/bank", "Items: new/bank"]
+    assert "Items: bank<" in report.build([old, old])
+
+
 def test_predicted_against_true(predictions):
     truth = predictions["score"].to_numpy() + np.where(np.arange(12) % 3 == 0, -0.15, 0.01)
     n = 1000
@@ -234,7 +318,7 @@ def test_predicted_against_true(predictions):
     assert said in report.build(strangers, responses=responses)
 
 
-def test_curves_of_items_that_are_not_logistic():
+def test_curves_of_items_that_are_not_logistic(monkeypatch):
     thresholds = [[-1.0, 0.0, 1.5], [0.0, 1.0, np.nan]]
     bank = ItemBank.from_thresholds(a=[1.0, 2.0], b=thresholds, model="gpcm")
     curves = item_curves(bank, bank.to_frame())
@@ -260,6 +344,11 @@ def test_curves_of_items_that_are_not_logistic():
     np.testing.assert_allclose(unpacked(curves["categories"][0][2]), every[0, :, 2], atol=1e-4)
     assert "<" not in ALPHABET
     assert packed(np.array([0.0])) == ALPHABET[0] * 2
+    monkeypatch.setattr("irtcat.report._curves.MANY", 1)  # of many items one letter a value
+    monkeypatch.setattr("irtcat.report._curves.NODES", len(theta))
+    short = item_curves(bank, bank.to_frame())
+    told = [[place[one] / (len(ALPHABET) - 1) for one in text] for text in short["p"]]
+    np.testing.assert_allclose(told, expected, atol=0.006)
 
 
 @pytest.mark.parametrize("make", [
@@ -309,6 +398,22 @@ def test_random_choices_are_told_as_such():
         asked = session.to_frame().index[0]
         rank = Session.begin(bank, config, seed=seed).explain(12).loc[asked, "rank"]
         assert ("randomesque" in said) == (rank > 1)
+        best = steps["why"][0]
+        for place, asked_, out in zip(best["rank"], best["asked"], best["excluded"], strict=True):
+            assert bool(out) == (not asked_ and place < rank)
+
+
+def test_of_many_sessions_the_last_are_drawn_and_it_is_said(tmp_path):
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
+    with Store(tmp_path / "tests.db") as store:
+        for number in range(14):
+            store.begin(bank, Config(max_items=2), session_id=f"s{number:02d}", seed=number)
+        html = report.build(store)
+    assert "Of the 14 sessions the 12 begun last can be chosen and are drawn" in html
+    [choice] = [block for block in data_of(html)[0] if block["t"] == "choice"]
+    assert [each["label"] for each in choice["options"]] == [f"s{i:02d}" for i in range(13, 1, -1)]
+    listed = next(t for t in data_of(html)[0] if t.get("caption") == "All sessions")
+    assert listed["n"] == 14
 
 
 def test_a_simulation_as_object_and_folder(tmp_path, bank):
@@ -339,6 +444,9 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
     (tmp_path / "result.json").write_text(json.dumps(result))
     pd.DataFrame({"item": ["q1"], "answer": [1]}).to_csv(tmp_path / "items.csv", index=False)
     html = report.build(tmp_path)
+    told = result | {"score": 0.55, "lower": 0.4567, "upper": 0.6, "interval": 0.9}
+    (tmp_path / "result.json").write_text(json.dumps(told))
+    assert "<dt>Score</dt><dd>55.0% (45.7% to 60.0%, 90% interval)</dd>" in report.build(tmp_path)
     assert "0.4 to 0.6" in html
     assert "odd answers" in html
     assert html.count("The model looks unlike.") == 1
@@ -372,12 +480,21 @@ def test_what_is_no_result(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "none.csv").write_text("subject,theta,se\n")
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
-    (tmp_path / "folder").mkdir()
+    for name in ("folder", "several", "scale"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "several" / "scores.csv").write_text("subject,theta,se\nx,0,1\n")
+    (tmp_path / "scale" / "scales.csv").write_text("scale,items,retained,status\nx,1,1,ok\n")
+    (tmp_path / "scale" / "decisions.csv").write_text("p,q\n1,2\n")
+    ItemBank.from_parameters(b=[0.0]).save(tmp_path / "cut.npz")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:500])
+    (tmp_path / "empty.npz").write_bytes(b"")
     irtcat.Responses.from_array([[0, 1], [1, 0]]).save(tmp_path / "r.npz")
     cases = {
         "x.csv": "no result of irtcat", "empty.csv": "the file is empty", "none.csv": "no rows",
-        "binary.csv": "not a CSV table", "folder": "no folder of results", "r.npz": "--responses",
-        "missing": "no such file or folder",
+        "binary.csv": "not a CSV table", "folder": "it is empty", "r.npz": "--responses",
+        "several": "Name the files in it one by one: scores.csv.", "cut.npz": "file is damaged",
+        "scale": "decisions.csv: the table lacks the column action, item, scale",
+        "empty.npz": "the file is empty", "missing": "no such file or folder",
     }  # fmt: skip
     for name, said in cases.items():
         with pytest.raises(InputError, match=re.escape(said)):
@@ -390,6 +507,7 @@ def test_what_is_no_result(tmp_path):
 
 def test_infinite_and_missing_numbers_are_null():
     assert numbers([np.nan, np.inf, 1.0, 0.123456, 12345.678]) == [None, None, 1, 0.1235, 12350]
+    assert numbers([-12.34567, 123.45678, 999.9999]) == [-12.346, 123.457, 1000]
     scores = pd.DataFrame({"subject": ["NA", "b"], "theta": [0.5, np.nan], "se": [np.inf, 1.0]})
     table = next(blocks_in(data_of(report.build(scores)), "table"))
     assert column_of(table, "se") == [None, 1]

@@ -30,7 +30,7 @@ function show(value, percent, digits) {
   if (digits !== undefined) {
     const least = 10 ** -digits;
     if (value !== 0 && Math.abs(value) < least / 2) return value > 0 ? `<${least}` : `>−${least}`;
-    return value.toFixed(digits);
+    return value.toFixed(Math.abs(value) >= 1000 ? 0 : digits); // no more digits than are known
   }
   if (Number.isInteger(value)) return Math.abs(value) >= 10000 ? value.toLocaleString("en") : String(value);
   const size = Math.abs(value);
@@ -55,10 +55,11 @@ function logistic(a, b, c, d, theta) {
   return [p, spread > 0 ? (slope * slope) / spread : 0];
 }
 
-function unpack(text, alphabet) {
-  const place = new Map([...alphabet].map((letter, i) => [letter, i]));
-  const base = alphabet.length;
+function unpack(text, curves) {
+  const place = new Map([...curves.alphabet].map((letter, i) => [letter, i]));
+  const base = curves.alphabet.length;
   const values = [];
+  if (curves.letters === 1) return [...text].map((letter) => place.get(letter) / (base - 1));
   for (let i = 0; i < text.length; i += 2) {
     values.push((place.get(text[i]) * base + place.get(text[i + 1])) / (base * base - 1));
   }
@@ -67,9 +68,9 @@ function unpack(text, alphabet) {
 
 function itemCurve(curves, i) {
   if (curves.kind === "nodes") {
-    const information = unpack(curves.i[i], curves.alphabet).map((v) => v * curves.most[i]);
-    const categories = curves.categories && curves.categories[i].map((t) => unpack(t, curves.alphabet));
-    return { theta: curves.theta, p: unpack(curves.p[i], curves.alphabet), information, categories };
+    const information = unpack(curves.i[i], curves).map((v) => v * curves.most[i]);
+    const categories = curves.categories && curves.categories[i] && curves.categories[i].map((t) => unpack(t, curves));
+    return { theta: curves.theta, p: unpack(curves.p[i], curves), information, categories };
   }
   const theta = Array.from({ length: 121 }, (_, j) => curves.mean + curves.sd * (j / 15 - 4));
   const flat = curves.flat && curves.flat[i];
@@ -77,5 +78,5 @@ function itemCurve(curves, i) {
   const c = curves.c ? curves.c[i] : 0;
   const d = curves.d ? curves.d[i] : 1;
   const both = theta.map((t) => logistic(curves.a[i], curves.b[i], c, d, t));
-  return { theta, p: both.map((v) => v[0]), information: both.map((v) => v[1]) };
+  return { theta, p: both.map((v) => v[0]), information: both.map((v) => v[1] * (curves.times ? curves.times[i] : 1)) };
 }

@@ -15,6 +15,16 @@ function choose(spec, section) {
   return el("div", {}, spec.options.length > 1 ? el("div", { class: "tools" }, label) : null, place);
 }
 
+function filledFrom(spec, section) {
+  // Points whose numbers stand in a table of the same section are taken from there.
+  if (!spec.of) return spec;
+  const columns = section.blocks.find((one) => one.name === spec.opens).cols;
+  const [x, y] = spec.of.map((key) => columns.find((column) => column.k === key).v);
+  const names = Array.from(x, (_, i) => cellText(columns[0], i));
+  const [low, high] = spec.clip;
+  return { ...spec, px: x.map((v) => (isNumber(v) ? Math.min(Math.max(v, low), high) : v)), py: y, names };
+}
+
 function draw(block, section) {
   const pick = block.opens ? (name) => section.tables && section.tables[block.opens] && section.tables[block.opens].open(name) : null;
   switch (block.t) {
@@ -24,7 +34,7 @@ function draw(block, section) {
       return el("div", { class: "block" }, table);
     }
     case "lines": return el("div", { class: "block" }, lineFigure(block));
-    case "points": return el("div", { class: "block" }, pointFigure(block, pick));
+    case "points": return el("div", { class: "block" }, pointFigure(filledFrom(block, section), pick));
     case "row": return el("div", { class: "row" }, ...block.blocks.map((one) => draw(one, section)));
     case "choice": return choose(block, section);
     case "facts": return factList(block.facts);
@@ -33,7 +43,7 @@ function draw(block, section) {
 }
 
 const blocks = JSON.parse(document.getElementById("data").textContent);
-const shared = blocks.map(() => ({}));
+const shared = blocks.map((own) => ({ blocks: own }));
 for (const place of document.querySelectorAll("[data-at]")) {
   const [section, number] = place.dataset.at.split(",").map(Number);
   place.append(draw(blocks[section][number], shared[section]));

@@ -20,6 +20,9 @@ function cellText(column, row) {
 function makeTable(spec) {
   const columns = spec.cols;
   const byKey = Object.fromEntries(columns.map((column) => [column.k, column]));
+  for (const [key, name] of Object.entries(spec.curves || {})) { // what stands in a column is taken from there
+    if (["a", "b", "c", "d", "times"].includes(key) && typeof name === "string") spec.curves[key] = byKey[name].v;
+  }
   const state = { sort: spec.sort || null, size: spec.page, page: 0, query: "", filters: {}, ranges: {}, open: new Set() };
   const long = spec.n > 10;
   let order = Array.from({ length: spec.n }, (_, i) => i);
@@ -41,7 +44,7 @@ function makeTable(spec) {
   for (const column of shown) {
     const arrow = el("span", { class: "arrow", "aria-hidden": "true" });
     const classes = [column.kind === "num" ? "num" : "", column.minor ? "minor" : ""].join(" ").trim();
-    const cell = el("th", { scope: "col", class: classes || null });
+    const cell = el("th", { scope: "col", class: classes || null, "data-label": column.kind === "bar" ? null : column.label });
     if (column.kind === "bar") cell.append(column.mark ? `${column.label} (◆ ${byKey[column.mark].label.toLowerCase()})` : column.label);
     else cell.append(el("button", { type: "button", onclick: () => sortBy(column) }, column.label, arrow));
     head.append(cell);
@@ -105,7 +108,7 @@ function makeTable(spec) {
     const from = state.page * state.size;
     const rows = order.slice(from, from + state.size);
     body.replaceChildren(...rows.flatMap(makeRow));
-    if (!rows.length) body.append(el("tr", {}, el("td", { class: "none", colspan: shown.length }, "No row fits.")));
+    if (!rows.length) body.append(el("tr", {}, el("td", { class: "none", colspan: shown.length }, spec.n ? "No row fits." : "No rows.")));
     const of = order.length === spec.n ? "" : ` (of ${spec.n.toLocaleString("en")})`;
     status.textContent = rows.length
       ? `Rows ${(from + 1).toLocaleString("en")}–${(from + rows.length).toLocaleString("en")} of ${order.length.toLocaleString("en")}${of}` : "No rows";
@@ -182,7 +185,7 @@ function addTools(spec, tools, state, byKey, update) {
   const changed = () => { state.page = 0; clearTimeout(timer); timer = setTimeout(() => update("Filtered."), 120); };
   const search = el("input", { type: "search", autocomplete: "off", oninput: (event) => { state.query = event.target.value.trim().toLowerCase(); changed(); } });
   tools.append(el("label", { class: "search" }, `Search ${spec.caption.toLowerCase().split(",")[0]}`, search));
-  for (const key of spec.filters) {
+  for (const key of spec.filters.filter((name) => byKey[name])) {
     const column = byKey[key];
     const levels = column.levels ? [...column.levels] : [...new Set(column.v)];
     levels.sort(new Intl.Collator("en", { numeric: true }).compare);
@@ -208,7 +211,10 @@ const rowOpens = (spec) => Boolean(spec.curves || spec.why || spec.cols.some((co
 function rowDetails(spec, row) {
   const box = el("div", { class: "inside" });
   if (spec.curves) itemFigures(spec, row).forEach((one) => box.append(one));
-  if (spec.why && spec.why[row]) box.append(candidates(spec.why[row]));
+  if (spec.why && spec.why[row]) {
+    const reason = cellText(spec.cols.find((column) => column.k === "why"), row);
+    box.append(el("p", { class: "why" }, reason), candidates(spec.why[row]));
+  }
   const facts = el("dl", {});
   for (const column of spec.cols) {
     if (column.kind === "bar" || column.long) continue;
@@ -229,16 +235,23 @@ function itemFigures(spec, row) {
   const seen = spec.curves.observed && spec.curves.observed[row];
   const series = [{ name: "model", x: curve.theta, y: curve.p }];
   if (seen) series.push({ name: "observed", x: seen.theta, y: seen.observed, low: seen.lower, high: seen.upper });
+  const digits = spec.curves.letters === 1 ? 2 : 3;
+  let told = `From ${curve.p[0].toFixed(digits)} to ${curve.p[curve.p.length - 1].toFixed(digits)} over the abilities drawn.`;
   if (curve.categories) {
     series[0].name = "expected score";
+    if (spec.curves.unordered) { // a mean of categories without an order means nothing
+      series.shift();
+      told = "How likely each category is.";
+    }
     curve.categories.forEach((p, k) => series.push({ name: `category ${k}`, x: curve.theta, y: p }));
   }
   const best = curve.information.indexOf(Math.max(...curve.information));
-  const first = { title: `Curve of ${name}`, x: "Ability θ", y: curve.categories ? "Probability, or expected score" : "Probability of a right answer",
-    series, ylim: [0, 1], height: 230, describe: `From ${curve.p[0].toFixed(3)} to ${curve.p[curve.p.length - 1].toFixed(3)} over the abilities drawn.` };
+  const y = !curve.categories ? spec.curves.label : spec.curves.unordered ? "Probability" : "Probability, or expected share";
+  const first = { title: `Curve of ${name}`, x: "Ability θ", y, series, ylim: [0, 1], height: 230, describe: told };
   const second = { title: `Information of ${name}`, x: "Ability θ", y: "Information", height: 230, ylim: [0, null],
     series: [{ name: "information", x: curve.theta, y: curve.information }],
-    describe: `Greatest, ${show(curve.information[best])}, at ability ${show(curve.theta[best])}.` };
+    describe: curve.information[best] > 0 ? `Greatest, ${show(curve.information[best])}, at ability ${show(curve.theta[best])}.`
+      : "The answer tells nothing of the ability." };
   return [lineFigure(first), lineFigure(second)];
 }
 
@@ -248,7 +261,9 @@ function candidates(why) {
     el("th", { scope: "row" }, item + (why.asked[i] ? " (asked)" : "")),
     el("td", { class: "num" }, show(why.value[i])), el("td", { class: "num" }, show(why.rank[i])),
     el("td", {}, why.excluded[i])));
-  return el("table", {}, el("caption", {}, "The best candidates at this step"),
+  const caption = el("caption", { id: newId("candidates") }, "The best candidates at this step");
+  const grid = el("table", {}, caption,
     el("thead", {}, el("tr", {}, ...head.map((name, i) => el("th", { scope: "col", class: i === 1 || i === 2 ? "num" : null }, name)))),
     el("tbody", {}, ...rows));
+  return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": caption.id }, grid);
 }

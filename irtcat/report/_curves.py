@@ -1,0 +1,132 @@
+"""What the page draws items' curves from: parameters of logistic items, others at nodes."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from irtcat._precision import precision
+from irtcat.bank import ItemBank
+from irtcat.information import fisher_information
+from irtcat.models import CategoricalModel, expected_responses, item_categories
+from irtcat.report._blocks import Block, numbers
+
+__all__ = ["item_curves", "packed", "place"]
+
+LOGISTIC = {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility", "binomial"}
+"""Models whose curves the page draws from a, b, c and d (and the number of trials)."""
+
+NODES, FINE_NODES, MANY = 25, 41, 2000
+ROOM = 150_000
+ALPHABET = "".join(chr(i) for i in range(32, 127) if chr(i) not in "\"'\\<>&")
+
+CURVES = {
+    "right/wrong": "Probability of a right answer",
+    "graded": "Expected share of points",
+    "counts": "Expected share of right trials",
+    "fractions": "Expected score",
+}
+"""What is drawn of an item, by the responses that its model takes."""
+
+
+def place(bank: ItemBank, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Difficulty and discrimination of every item; of several abilities along its direction."""
+    names = ("b", "a") if bank.model.dims == 1 else ("mdiff", "mdisc")
+    if not set(names) <= set(frame):
+        return np.full(len(frame), np.nan), np.full(len(frame), np.nan)
+    return frame[names[0]].to_numpy(float), frame[names[1]].to_numpy(float)
+
+
+def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Block:
+    """What the page needs to draw any item's curve and information.
+
+    Logistic items by their formula; others by values at nodes, two letters a value; of many items
+    one letter.
+    """
+    mean, sd = bank.population_mean, bank.population_sd
+    block: Block = {"mean": numbers([mean])[0], "sd": numbers([sd])[0],
+                    "label": CURVES[bank.model.takes]}  # fmt: skip
+    if bank.model.dims > 1 or bank.model.key in LOGISTIC:
+        b, a = place(bank, frame)
+        c = frame["c"].to_numpy(float) if "c" in frame else np.zeros(len(frame))
+        d = frame["d"].to_numpy(float) if "d" in frame else np.ones(len(frame))
+        c, d = np.where(np.isnan(c), 0, c), np.where(np.isnan(d), 1, d)
+        block |= {"kind": "logistic", "a": numbers(a), "b": numbers(b)}
+        block |= {"c": numbers(c)} if c.any() else {}
+        block |= {"d": numbers(d)} if (d != 1).any() else {}
+        if hasattr(bank.model, "trials"):
+            block["times"] = numbers(bank.model.trials)
+        flat = np.flatnonzero(~np.isfinite(b))
+        if len(flat):  # the same at every ability
+            dims = bank.model.dims
+            at = [mean] if dims == 1 else np.zeros((1, dims))
+            level = bank.subset(flat).probability(at)[:, 0]
+            block["flat"] = {str(i): numbers([p])[0] for i, p in zip(flat, level, strict=True)}
+    else:
+        block |= _at_nodes(bank, mean + sd * np.linspace(-4, 4, FINE_NODES if len(bank) <= MANY
+                                                         else NODES))  # fmt: skip
+    if observed is not None and len(observed):
+        block["observed"] = _observed(observed, frame.index)
+    return block
+
+
+def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
+    """Expected score, information and (of few items) the categories' probabilities at nodes."""
+    if isinstance(bank.model, CategoricalModel):
+        with precision("float64"):
+            expected = np.asarray(expected_responses(bank.model, jnp.asarray(theta)))
+        expected = expected / np.maximum(item_categories(bank.model) - 1.0, 1)[:, None]
+    else:
+        expected = bank.probability(theta)
+    information = fisher_information(bank, theta)
+    letters = 2 if len(bank) <= MANY else 1
+    most = np.maximum(information.max(axis=1), 1e-300)
+    block: Block = {
+        "kind": "nodes",
+        "theta": numbers(theta),
+        "alphabet": ALPHABET,
+        "letters": letters,
+        "p": [packed(curve, letters) for curve in np.clip(expected, 0, 1)],
+        "most": numbers(most),
+        "i": [packed(curve, letters) for curve in information / most[:, None]],
+    }
+    if bank.model.key == "nominal":
+        block["unordered"] = 1
+    n = int(item_categories(bank.model).max()) if isinstance(bank.model, CategoricalModel) else 2
+    if n > 2 and 2 * len(bank) * n * len(theta) <= ROOM:
+        every = bank.category_probabilities(theta)
+        own = item_categories(bank.model)
+        block["categories"] = [
+            [packed(every[i, :, k], letters) for k in range(own[i])] if own[i] > 2 else None
+            for i in range(len(bank))
+        ]
+    return block
+
+
+def packed(values: np.ndarray, letters: int = 2) -> str:
+    """Numbers from 0 to 1 as two letters each, to 1e-4, or one, to 0.01.
+
+    Example:
+        >>> len(packed(np.array([0.0, 0.5, 1.0])))
+        6
+    """
+    base = len(ALPHABET)
+    codes = np.rint(np.nan_to_num(np.clip(values, 0, 1)) * (base**letters - 1)).astype(int)
+    if letters == 1:
+        return "".join(ALPHABET[code] for code in codes)
+    return "".join(ALPHABET[code // base] + ALPHABET[code % base] for code in codes)
+
+
+def _observed(curves: pd.DataFrame, ids: pd.Index) -> dict[str, Any]:
+    """Smoothed shares of right answers by the item's place."""
+    place = {str(name): i for i, name in enumerate(ids)}
+    out: dict[str, Any] = {}
+    for name, part in curves.groupby(curves["item"].astype(str), sort=False):
+        if str(name) not in place:
+            continue
+        if "category" in part:
+            part = part[part["category"] == part["category"].max()]
+        own = {key: numbers(part[key]) for key in ("theta", "observed", "lower", "upper")}
+        out[str(place[str(name)])] = own
+    return out
