@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error
-from irtcat._types import FloatArray
+from irtcat._types import FloatArray, Ids
 from irtcat.models import column_names
 
-__all__ = ["item_positions", "settled_parts"]
+__all__ = ["item_names", "item_positions", "settled_parts"]
 
 
 def settled_parts(bank: Any) -> dict[str, Any]:
@@ -85,3 +85,9 @@ def item_positions(items: Any, ids: np.ndarray) -> np.ndarray:
     if (at < 0).any():
         raise argument_error("items", "ids of the bank", wanted[at < 0].tolist())
     return at
+
+
+def item_names(item_ids: Ids | None, n: int) -> np.ndarray:
+    """The ids given, or i1, i2, ...."""
+    given = [f"i{i + 1}" for i in range(n)] if item_ids is None else item_ids
+    return np.asarray(given, dtype=str)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from irtcat._bank_checks import item_positions, settled_parts
+from irtcat._bank_checks import item_names, item_positions, settled_parts
 from irtcat._bank_file import FORMAT, VERSION, bank_arrays, read_parts
 from irtcat._bank_join import joined
 from irtcat._bank_moves import drawn, irt_values, rescaled
@@ -126,7 +126,7 @@ class ItemBank:
             '3pl'
         """
         model = known_logistic(a, b, c, d)
-        names = _names(item_ids, len(item_categories(model)))
+        names = item_names(item_ids, len(item_categories(model)))
         return cls(model, names, population_mean, population_sd)
 
     @classmethod
@@ -164,7 +164,7 @@ class ItemBank:
             [[1.0, -1.0, 1.0, 2.0], [2.0, -1.0, 1.0, nan]]
         """
         items = known_items(model, a, b)
-        names = _names(item_ids, len(item_categories(items)))
+        names = item_names(item_ids, len(item_categories(items)))
         return cls(items, names, population_mean, population_sd)
 
     @classmethod
@@ -197,7 +197,9 @@ class ItemBank:
             [[0.5], [0.731]]
         """
         model = known_slopes(slopes, intercepts, c)
-        return cls(model, _names(item_ids, len(item_categories(model))), correlations=correlations)
+        return cls(
+            model, item_names(item_ids, len(item_categories(model))), correlations=correlations
+        )
 
     def parameters(self) -> FloatArray:
         """The unconstrained parameters, items x params (columns: `parameter_names`)."""
@@ -446,9 +448,3 @@ def one_ability(bank: ItemBank, what: str) -> None:
         raise argument_error(
             "bank", f"of one ability for {what}", f"{bank.model.dims} ({bank.model.key})"
         )
-
-
-def _names(item_ids: Ids | None, n: int) -> np.ndarray:
-    """The ids given, or i1, i2, ...."""
-    given = [f"i{i + 1}" for i in range(n)] if item_ids is None else item_ids
-    return np.asarray(given, dtype=str)
