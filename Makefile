@@ -8,6 +8,9 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-c
 demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
 
+# The workers fill the cores: threads of numpy's would wait for each other, up to a hundred times as long.
+test test-all: export OPENBLAS_NUM_THREADS = 1
+
 test: check
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 

