@@ -79,6 +79,13 @@ def test_filter_refuses(arguments, code, words):
     assert words in result.stderr
 
 
+def test_filter_refuses_responses():
+    BANK.simulate([0.0, 1.0]).save("responses.npz")
+    result = run("filter", "responses.npz", "--rule", "avi", "--tau", 1)
+    assert result.exit_code == 1
+    assert "not an item bank" in result.stderr
+
+
 def test_audit_writes_suspects_and_counts_the_known():
     X = BANK.simulate(np.random.default_rng(0).normal(size=60)).to_numpy()
     X[:, 2] = 1 - X[:, 2]
