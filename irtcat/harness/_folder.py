@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,10 +12,11 @@ from irtcat._checks import InputError
 from irtcat._files import replacing
 from irtcat.cat import Store
 
-__all__ = ["CACHE", "ITEMS", "RESULT", "RUN", "STORE", "check_same", "locked", "write_json"]
+__all__ = ["CACHE", "ITEMS", "LOGS", "RESULT", "RUN", "STORE", "check_same", "locked", "write_json"]
 
 RUN, STORE, RESULT, ITEMS = "run.json", "sessions.db", "result.json", "items.csv"
-CACHE = "lm_eval_cache"
+# Not "logs": that is where Inspect puts the logs of any run, and answers are taken from these.
+CACHE, LOGS = "lm_eval_cache", "inspect_logs"
 FORMAT, VERSION = "irtcat-evaluation", 1
 
 
@@ -50,7 +52,7 @@ def _lock(file: IO[bytes], folder: Path) -> None:
 def check_same(folder: Path, frozen: Mapping[str, Any]) -> None:
     """Write down what the run is frozen by; where one has begun, it must be this one.
 
-    One that has no answer yet, because it failed before, gives way.
+    One that has no answer yet, because it failed before, gives way; its logs are put aside.
 
     Raises:
         InputError: naming what is different.
@@ -80,7 +82,15 @@ def check_same(folder: Path, frozen: Mapping[str, Any]) -> None:
     for left in (f"{STORE}*", f"{CACHE}*", "samples_*.jsonl"):
         for file in folder.glob(left):
             file.unlink()
+    _put_aside(folder / LOGS)
     write_json(path, wanted)
+
+
+def _put_aside(logs: Path) -> None:
+    """Rename a folder of logs: they are another run's, whose answers must not be taken for ours."""
+    if logs.is_dir():
+        names = (logs.with_name(f"{logs.name}-before-{n}") for n in count(1))
+        logs.rename(next(name for name in names if not name.exists()))
 
 
 def _has_answers(folder: Path) -> bool:

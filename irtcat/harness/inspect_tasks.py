@@ -11,13 +11,12 @@ from typing import Any
 from irtcat._checks import InputError, argument_error, shorten
 from irtcat.cat import Session
 from irtcat.harness._extra import imported
+from irtcat.harness._folder import LOGS
 from irtcat.harness._items import Item
 from irtcat.harness.answers import Answer, Tick, take
 from irtcat.harness.exports import inspect_selector
 
 __all__ = ["Adaptive", "Inspect"]
-
-LOGS = "logs"
 
 
 class Adaptive:
@@ -190,7 +189,8 @@ class Inspect:
         model: an ``inspect_ai`` model (a mock with custom outputs: ``get_model(...,
             memoize=False)``, or Inspect hands out the first one made), or its name.
         metric: the scorer whose values are the answers, or "scorer.part"; by default the first.
-        log_dir: folder of the log; by default "logs" in the run's folder, or here.
+        log_dir: folder of the log; by default "inspect_logs" in the run's folder; Inspect's own
+            default where the run has none.
         task_args: arguments of the task, where it is named.
         options: further arguments of ``inspect_ai.eval`` (temperature, retry_on_error, ...).
         threshold: scores of at least this count as right, others as wrong.

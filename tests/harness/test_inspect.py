@@ -161,7 +161,7 @@ def test_adaptive_drive(calibrated, task_file, tmp_path):
         assert answer == is_right(0.5, sample, "new")
     truth = np.mean([is_right(0.5, n, "new") for n in range(N)])
     assert found.lower <= truth <= found.upper
-    logs = read_logs(tmp_path / "run" / "logs").responses
+    logs = read_logs(tmp_path / "run" / "inspect_logs").responses
     assert set(logs.item_ids) == set(found.items.index)  # the log holds just the items run
     told = irtcat.predict(responses, found.items.index.tolist(), logs, estimator="curves")
     assert abs(told.score[0] - found.score) < 0.1
@@ -213,6 +213,26 @@ def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_p
     assert sorted(asked) == sorted(numbers)
     assert found.items["answer"].tolist() == [is_right(0.5, n, "new") for n in numbers]
     assert found.notes[0].startswith("Answers that the log of an interrupted run had: ")
+
+
+def test_answers_of_another_model_are_not_taken(calibrated, task_file, tmp_path, monkeypatch):
+    """A run that kept no answer gives way to another's; what it had logged is not the other's."""
+    _, bank = calibrated
+    settings = {"config": RULES, "out": tmp_path / "run"}
+
+    def full(session, answer, threshold):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inspect_tasks, "take", full)
+        with pytest.raises(OSError, match="no space left"):
+            evaluate(bank, Inspect(task_file, simulated(-2.0, "weak")), **settings)
+    asked = []
+    found = evaluate(bank, Inspect(task_file, simulated(2.0, "able", asked)), **settings)
+    numbers = [number_of(each) for each in found.items["sample"]]
+    assert sorted(asked) == sorted(numbers)
+    assert found.items["answer"].tolist() == [is_right(2.0, n, "able") for n in numbers]
+    assert list((tmp_path / "run" / "inspect_logs-before-1").glob("*.eval"))
 
 
 def test_trap_too_few_samples_at_a_time(inspect_ai, calibrated, task_file, tmp_path):
