@@ -1,6 +1,9 @@
 # Everything runs in .venv, which the targets make on their own. PYTHON chooses the interpreter (>= 3.11).
 PYTHON ?= python3
 BIN := .venv/bin
+# Modules are compiled when first imported (a fifth of what is installed) and kept for every later
+# process: unset, so that no setting of the shell forbids it.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-all check bench clean
