@@ -42,6 +42,9 @@ FAILURES = OUTCOMES[2:]
 ROOM = 4 * 2**30
 """Bytes of address space that a worker has beyond what it began with: keeps the machine alive."""
 
+WARM = 12
+"""The first reading of a sound file may take so much longer: it compiles."""
+
 
 class Limits(NamedTuple):
     """What a reader may use for one file.
@@ -54,7 +57,7 @@ class Limits(NamedTuple):
 
     seconds: float = 10.0
     megabytes: float = 300.0
-    wall: float = 90.0
+    wall: float = 300.0
 
 
 class Outcome(NamedTuple):
@@ -224,7 +227,7 @@ def _short(value: Any) -> str:
 
 
 def work(pipe: Any, table: str, seeds: Path, base: int, limits: Limits, keep: Path | None) -> None:
-    """Answer requests (reader, first, after) with an outcome for each mutant."""
+    """Answer requests (reader, first, after) with an outcome for each mutant, until killed."""
     import importlib
 
     module = importlib.import_module(table)
@@ -235,14 +238,17 @@ def work(pipe: Any, table: str, seeds: Path, base: int, limits: Limits, keep: Pa
     found: dict[str, list[Path]] = {}
     limit_set = False
     try:
-        while (request := pipe.recv()) is not None:
-            name, first, after = request
+        while True:
+            name, first, after = pipe.recv()
             reader = module.READERS[name]
             if name not in found:
                 found[name] = read_index(seeds / _file_name(name))
                 for k in range(len(found[name])):  # compiled, and what digests must lead to
                     mutant = make_mutant(folder / "m", found[name], k, name, base)
-                    with contextlib.suppress(Exception):
+                    with (
+                        contextlib.suppress(Exception, HangError),
+                        limited(limits._replace(seconds=WARM * limits.seconds)),
+                    ):
                         sound[name, k] = reader.read(mutant.main)
             if not limit_set:  # once all is loaded
                 _set_room()
@@ -258,9 +264,8 @@ def work(pipe: Any, table: str, seeds: Path, base: int, limits: Limits, keep: Pa
                 if keep is not None and kept is not None and got.outcome in FAILURES:
                     _copy(kept, keep / f"{_file_name(name)}-{number}")
                 pipe.send(got)
-                if got.outcome in ("hang", "expansion"):
-                    return  # a fresh process: what it holds would count against the next mutant
-            pipe.send(None)
+                if got.outcome == "expansion":
+                    return  # a fresh process: what this one has had at most hides what comes next
     except (EOFError, BrokenPipeError):
         pass
     finally:
@@ -301,7 +306,7 @@ def read_index(home: Path) -> list[Path]:
 
 
 class Worker:
-    """A process that reads mutants, and what it is reading now."""
+    """A process that reads mutants, and those it has yet to read (None: it waits for some)."""
 
     def __init__(self, context: Any, arguments: tuple[Any, ...]):
         self.pipe, theirs = context.Pipe()
@@ -310,11 +315,37 @@ class Worker:
         theirs.close()
         self.task: tuple[str, int, int] | None = None
         self.since = time.monotonic()
+        self.ended = False
 
     def give(self, task: tuple[str, int, int]) -> None:
         """Ask for the outcomes of some mutants."""
         self.task, self.since = task, time.monotonic()
         self.pipe.send(task)
+
+    def take(self) -> Outcome:
+        """The next outcome; of a process that has died, that of what it was reading."""
+        try:
+            got: Outcome = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join(10)
+            return self.lost("foreign", f"the process ended ({self.process.exitcode})")
+        self._read(got)
+        self.ended = got.outcome == "expansion"
+        return got
+
+    def lost(self, outcome: str, detail: str) -> Outcome:
+        """The outcome of the mutant that the process was lost with."""
+        name, number, _ = self.task or ("", 0, 0)
+        got = Outcome(name, number, outcome, time.monotonic() - self.since, detail)
+        self._read(got)
+        self.ended = True
+        return got
+
+    def _read(self, got: Outcome) -> None:
+        """Go on to the next mutant of the task."""
+        name, _, after = self.task or ("", 0, 0)
+        self.task = (name, got.number + 1, after) if got.number + 1 < after else None
+        self.since = time.monotonic()
 
     def end(self) -> None:
         """End the process."""
@@ -362,18 +393,25 @@ def run(
         write_seeds(module, list(counts), seeds)
         waiting = _tasks(counts, first)
         arguments = (table, seeds, base, limits, keep)
-        workers = [Worker(context, arguments) for _ in range(min(processes, len(waiting)))]
-        while waiting or any(each.task for each in workers):
-            for k, worker in enumerate(workers):
-                if worker.task is None and waiting:
-                    worker.give(waiting.pop())
-                elif worker.task and time.monotonic() - worker.since > limits.wall:
-                    results.append(_lost(worker, "hang", f"no answer in {limits.wall:g} s"))
-                    workers[k] = _again(worker, context, arguments, waiting)
+        while waiting or workers:
+            while waiting and len(workers) < processes:
+                workers.append(Worker(context, arguments))
+                workers[-1].give(waiting.pop())
             ready = multiprocessing.connection.wait([each.pipe for each in workers], 1.0)
-            for k, worker in enumerate(workers):
+            for worker in list(workers):
                 if worker.pipe in ready:
-                    workers[k] = _take(worker, context, arguments, waiting, results)
+                    got = worker.take()
+                elif time.monotonic() - worker.since > limits.wall:
+                    got = worker.lost("hang", f"no answer in {limits.wall:g} s")
+                else:
+                    continue
+                results.append(got)
+                if worker.ended or (worker.task is None and not waiting):
+                    worker.end()
+                    workers.remove(worker)
+                    waiting += [worker.task] if worker.task else []
+                elif worker.task is None:
+                    worker.give(waiting.pop())
             if progress and time.monotonic() - told > 10:
                 told = time.monotonic()
                 done = f"{len(results):,} of {sum(counts.values()):,} mutants"
@@ -393,47 +431,6 @@ def _tasks(counts: dict[str, int], first: int, size: int = 100) -> list[tuple[st
         starts = range(first, first + count, size)
         out += [(name, at, min(at + size, first + count)) for at in reversed(starts)]
     return out
-
-
-def _take(
-    worker: Worker, context: Any, arguments: tuple[Any, ...], waiting: list[Any], results: list[Any]
-) -> Worker:
-    """Take what a worker says; a new worker where it has ended."""
-    try:
-        got = worker.pipe.recv()
-    except (EOFError, ConnectionResetError):
-        last = results[-1] if results else None
-        over = ("hang", "expansion")
-        if not (last and worker.task and last.reader == worker.task[0] and last.outcome in over
-                and last.number == worker.task[1] - 1):  # fmt: skip
-            worker.process.join(10)
-            how = f"the process ended ({worker.process.exitcode})"
-            results.append(_lost(worker, "foreign", how))
-        return _again(worker, context, arguments, waiting)
-    if got is None:
-        worker.task = None
-        return worker
-    results.append(got)
-    name, _, after = worker.task or ("", 0, 0)
-    worker.task, worker.since = (name, got.number + 1, after), time.monotonic()
-    if got.outcome in ("hang", "expansion"):
-        return _again(worker, context, arguments, waiting)
-    return worker
-
-
-def _lost(worker: Worker, outcome: str, detail: str) -> Outcome:
-    """The outcome of the mutant that a worker was lost with."""
-    name, number, after = worker.task or ("", 0, 0)
-    worker.task = (name, number + 1, after)
-    return Outcome(name, number, outcome, time.monotonic() - worker.since, detail)
-
-
-def _again(worker: Worker, context: Any, arguments: tuple[Any, ...], waiting: list[Any]) -> Worker:
-    """A new worker; what the old one had left is done by whoever is free."""
-    worker.end()
-    if worker.task and worker.task[1] < worker.task[2]:
-        waiting.append(worker.task)
-    return Worker(context, arguments)
 
 
 # ---------------------------------------------------------------- table

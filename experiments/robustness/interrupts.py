@@ -72,7 +72,10 @@ from inspect_ai.solver import generate
 @task
 def quiz():
     rows = [json.loads(line) for line in Path({file!r}).read_text().splitlines()]
-    samples = [Sample(id=f"q:{{r['number']}}", input=r["question"], target=r["answer"]) for r in rows]
+    samples = [
+        Sample(id=f"q:{{row['number']}}", input=row["question"], target=row["answer"])
+        for row in rows
+    ]
     return Task(dataset=samples, solver=generate(), scorer=match(location="exact"))
 """
 

@@ -147,7 +147,7 @@ def records(data: bytes, mark: str, least: int = 2) -> list[list[str]]:
         raise UnsoundError("zero byte")
     csv.field_size_limit(2**30)
     rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True))
-    rows = [row for row in rows if len(row) > 1 or (row and row[0].strip(" "))]
+    rows = [row for row in rows if len(row) > 1 or (row and row[0].strip())]
     if len(rows) < least or any(len(row) != len(rows[0]) for row in rows):
         raise UnsoundError("ragged")
     return rows
