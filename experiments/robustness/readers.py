@@ -368,12 +368,12 @@ def eee_seeds(folder: Path) -> list[Path]:
 
 def read_eee(path: Path) -> Any:
     """`read_logs` of one file."""
-    return plain_logs(read_logs(path, "every-eval-ever", metric="acc"))
+    return plain_logs(read_logs(path, "every-eval-ever", metric="acc", filter="none"))
 
 
 def eee_truth(path: Path) -> list[Any]:
     """The rows."""
-    return plain.readings(lambda: plain.every_eval_ever(path, "acc"))
+    return plain.readings(lambda: plain.every_eval_ever(path, "acc", "none"))
 
 
 def lighteval_seeds(folder: Path) -> list[Path]:

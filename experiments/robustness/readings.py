@@ -344,7 +344,7 @@ def lm_eval(path: Path, metric: str, filter: str, model: str | None) -> dict[str
     """A samples file; the model by its results file, or by the folder."""
     values: dict[Any, list[float]] = {}
     for line in lines_of(path):
-        if line.get("filter", filter) != filter:
+        if line.get("filter", "") != filter:
             continue
         digest, number_ = line.get("doc_hash"), line.get("doc_id")
         if digest is None and isinstance(line.get("doc"), dict):
@@ -408,16 +408,17 @@ def helm(path: Path, metric: str, split: str) -> dict[str, Any]:
     return _logged(spec["adapter_spec"]["model"], values)
 
 
-def every_eval_ever(path: Path, metric: str) -> dict[str, Any]:
+def every_eval_ever(path: Path, metric: str, filter: str) -> dict[str, Any]:
     """Rows of Every Eval Ever."""
     values: dict[Any, list[float]] = {}
     models = set()
     for row in lines_of(path):
         models.add(row["model_id"])
-        if row.get("evaluation_result_id") not in (metric, f"{metric}:none"):
+        metadata = row.get("metadata") if isinstance(row.get("metadata"), dict) else {}
+        part = metadata.get("filter", "") if row.get("evaluation_result_id") == metric else ""
+        if part != filter and row.get("evaluation_result_id") != f"{metric}:{filter}":
             continue
-        metadata = row.get("metadata")
-        digest = metadata.get("doc_hash") if isinstance(metadata, dict) else None
+        digest = metadata.get("doc_hash")
         found = isinstance(digest, str) and re.fullmatch("[0-9a-f]{32,128}", digest)
         key = digest[:16] if found else row["sample_id"]
         values[_named(key), row["sample_id"]] = [score(row["evaluation"]["score"])]

@@ -114,7 +114,8 @@ def sound(tmp_path_factory):
 
     pd.DataFrame({"subject": ["a", "b"], "q1": [1, 0]}).to_parquet(parquet)
     return {
-        "": b"some bytes", "text": table, "csv": table, "json": json.dumps(json.loads(lines[1]), indent=1).encode(),
+        "": b"some bytes", "text": table, "csv": table,
+        "json": json.dumps(json.loads(lines[1]), indent=1).encode(),
         "jsonl": "\n".join(lines).encode(), "npy": npy(np.arange(6.0).reshape(2, 3)),
         "zip": archive(), "db": database(tmp_path_factory.mktemp("db") / "x.db"),
         "parquet": parquet.getvalue(),
