@@ -26,9 +26,9 @@ from irtcat.scoring._kernel import (
 )
 from irtcat.scoring._layout import Layout, LayoutPlan
 from irtcat.scoring._modes import posterior_modes
-from irtcat.scoring._posterior import Posterior, posterior, row_blocks
+from irtcat.scoring._posterior import Posterior, posterior, row_blocks, standardised
 from irtcat.scoring._rules import as_rule, choose_nodes, n_nodes, narrowest_sd
-from irtcat.scoring._score import METHODS, match, plausible_values, score, standardised
+from irtcat.scoring._score import METHODS, match, plausible_values, score
 from irtcat.scoring._several import (
     Grid,
     Groups,
