@@ -23,7 +23,7 @@ from irtcat._types import BoolArray, FloatArray
 from irtcat.models import CategoricalModel, ItemModel, in_precision, steepest_slope
 from irtcat.scoring._posterior import row_blocks
 
-__all__ = ["PointEstimate", "point_estimates"]
+__all__ = ["PointEstimate", "bias_slope", "point_estimates", "tied_nodes"]
 
 CELLS, MOST_CELLS = 240, 7680
 """Cells of the grid: ordinarily, and at most, where items are steep."""
@@ -93,7 +93,7 @@ def _item_terms(item: ItemModel, theta: Array) -> tuple[Array, Array, Array, Arr
     return outcomes(theta), first(theta), information(theta), warm
 
 
-def _bias_slope(warm: Array, information: Array) -> Array:
+def bias_slope(warm: Array, information: Array) -> Array:
     """Warm's J / (2 I); 0 where no item informs."""
     informs = information > 0
     return jnp.where(informs, warm / (2 * jnp.where(informs, information, 1.0)), 0.0)
@@ -125,7 +125,6 @@ def _estimate(
     step = grid[1] - grid[0]
     curves, d1, info, warm = jax.vmap(jax.vmap(_item_terms, (None, 0)), (0, None))(model, grid)
     n_contrasts = curves.shape[-1] - 1
-    rounding = ROUNDING * float(jnp.finfo(dtype).eps)
 
     def penalty(theta: Array) -> Array:
         return -0.5 * ((theta - prior[0]) / prior[1]) ** 2 if kind == "map" else 0.0 * theta
@@ -137,7 +136,7 @@ def _estimate(
         score = (given * slope).sum() + jax.grad(penalty)(theta)
         if kind != "wle":
             return score
-        return score + _bias_slope((seen * item_warm).sum(), (seen * item_info).sum())
+        return score + bias_slope((seen * item_warm).sum(), (seen * item_info).sum())
 
     def observed(theta: Array, answers: tuple[Array, Array]) -> Array:
         return -jax.grad(gradient)(theta, answers)
@@ -167,13 +166,11 @@ def _estimate(
         given, seen = answers
         objective = jnp.einsum("rjk,jgk->rg", given, curves) + penalty(grid)
         if kind == "wle":
-            slope = jnp.einsum("rjk,jgk->rg", given, d1) + _bias_slope(seen @ warm, seen @ info)
+            slope = jnp.einsum("rjk,jgk->rg", given, d1) + bias_slope(seen @ warm, seen @ info)
             cells = 0.5 * step * (slope[:, 1:] + slope[:, :-1])
             objective = jnp.concatenate([jnp.zeros_like(cells[:, :1]), jnp.cumsum(cells, 1)], 1)
-        top = objective.max(axis=1, keepdims=True)
-        exact = rounding * jnp.abs(objective).max(axis=1, keepdims=True)
-        first, last = _ends(objective >= top - exact)
-        at_least, at_most = _ends(objective >= top - drop)
+        first, last = tied_nodes(objective)
+        at_least, at_most = _ends(objective >= objective.max(axis=1, keepdims=True) - drop)
         g_low = jax.vmap(gradient, (None, 0))(grid[0], answers)
         g_high = jax.vmap(gradient, (None, 0))(grid[-1], answers)
         down, up = (first == 0) & (g_low <= 0), (last == n_cells) & (g_high >= 0)
@@ -200,6 +197,17 @@ def _estimate(
 def _ends(inside: Array) -> tuple[Array, Array]:
     """First and last marked node of each row."""
     return jnp.argmax(inside, axis=1), inside.shape[1] - 1 - jnp.argmax(inside[:, ::-1], axis=1)
+
+
+def tied_nodes(objective: Float[Array, "rows nodes"]) -> tuple[Array, Array]:
+    """First and last node of those next to each other that tie for the maximum, to rounding."""
+    rounding = ROUNDING * float(jnp.finfo(objective.dtype).eps)
+    exact = rounding * jnp.abs(objective).max(axis=1, keepdims=True)
+    ties = objective >= objective.max(axis=1, keepdims=True) - exact
+    first, last = _ends(ties)
+    # Maxima apart from each other are not one.
+    best, together = jnp.argmax(objective, axis=1), ties.sum(axis=1) == last - first + 1
+    return jnp.where(together, first, best), jnp.where(together, last, best)
 
 
 def _n_cells(model: ItemModel, bounds: tuple[float, float]) -> int:

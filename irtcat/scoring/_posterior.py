@@ -38,6 +38,7 @@ __all__ = [
     "LIMIT",
     "MOST_CELLS",
     "Posterior",
+    "changes_too_fast",
     "least_sd_for",
     "n_cells_for",
     "posterior",
@@ -210,6 +211,11 @@ def standardised(bank: ItemBank) -> ItemModel:
     return bank.model.rescale(jnp.asarray(bank.population_mean), jnp.asarray(bank.population_sd))
 
 
+def changes_too_fast(model: ItemModel) -> bool:
+    """Whether items change faster than the common grid is fine."""
+    return steepest_slope(model) * SPACING > STEP_CELLS
+
+
 def n_cells_for(model: ItemModel) -> int:
     """Cells of a grid from -`LIMIT` to `LIMIT` on which the items change slowly enough."""
     change = steepest_slope(model) * SPACING / STEP_CELLS
@@ -234,7 +240,7 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
     Returns:
         The posterior, in float64.
     """
-    n_cells = n_cells_for(model)
+    n_cells, steep = n_cells_for(model), changes_too_fast(model)
     if x.size <= SMALL and x.dtype != np.int32:
         model = filled(model)
         n_more = len(jax.tree.leaves(model)[0]) - x.shape[1]
@@ -262,7 +268,7 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
                 _put(found, again, summed(which[again], next_limit, more))
         return found
 
-    if n_cells >= N_NODES:
+    if steep:
         out = summed(np.arange(n_rows), LIMIT, n_cells)
     else:
         rows = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))

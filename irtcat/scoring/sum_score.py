@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from irtcat._checks import argument_error
 from irtcat._compile import jit
 from irtcat._precision import precision
+from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.models import CategoricalModel, item_categories, log_probabilities
 from irtcat.scoring._posterior import (
@@ -25,8 +26,8 @@ from irtcat.scoring._posterior import (
 
 __all__ = ["check_has_sum_scores", "sum_score_table", "sum_scores"]
 
-UNDERFLOW = -600.0
-"""Logarithms of probabilities, against their node's largest, that plain products get to."""
+UNDERFLOW = -500.0
+"""Logarithms of probabilities, against their node's largest, that plain products are good for."""
 
 
 @functools.partial(jit, static_argnames=("n_scores", "logs"))
@@ -86,6 +87,12 @@ def sum_scores(bank: ItemBank, interval: float = 0.95) -> dict[str, np.ndarray]:
     return _table(bank, interval, LIMIT, n_cells)
 
 
+def _underflows(log_p: FloatArray, z: FloatArray) -> bool:
+    """Whether plain products lose a score where its posterior is."""
+    best = (log_p - 0.5 * z**2).argmax(axis=1)
+    return bool((log_p[np.arange(len(log_p)), best] - log_p.max(axis=0)[best] < UNDERFLOW).any())
+
+
 def _table(bank: ItemBank, interval: float, limit: float, n_cells: int) -> dict[str, np.ndarray]:
     """The table by sums over one grid; scores that it does not hold by the next one."""
     z = np.linspace(-limit, limit, n_cells + 1)
@@ -95,7 +102,7 @@ def _table(bank: ItemBank, interval: float, limit: float, n_cells: int) -> dict[
         log_items = log_probabilities(bank.model, jnp.asarray(theta))
         n_scores = int((item_categories(bank.model) - 1).sum()) + 1
         log_p = np.asarray(_log_score_probabilities(log_items, n_scores, logs=False))
-        if (log_p - log_p.max(axis=0)).max(axis=1).min() < UNDERFLOW:
+        if _underflows(log_p, z):
             log_p = np.asarray(_log_score_probabilities(log_items, n_scores, logs=True))
     log_joint = log_p - 0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(step)
     top = log_joint.max(axis=1, keepdims=True)
