@@ -31,11 +31,12 @@ from irtcat.cat.config import MOST_NODES, Config
 from irtcat.cat.criteria import NEEDS_PEAKS
 from irtcat.cat.exposure import blank_counts
 from irtcat.information import fisher_information
-from irtcat.models import CategoricalModel, in_precision, item_categories
+from irtcat.models import CategoricalModel, in_precision, item_categories, steepest_slope
 
 __all__ = ["prepare", "strata_of"]
 
 LEAST_NODES = 81
+STEEPEST_CELL = 1.25
 REACH = 5.0
 """Default fences, in SDs of the population."""
 
@@ -150,11 +151,15 @@ def fences_of(bank: ItemBank, config: Config) -> tuple[float, float]:
 
 
 def _n_nodes(bank: ItemBank, config: Config, low: float, high: float) -> int:
-    """As many nodes as the narrowest posterior of the test needs: one for each of its SDs."""
+    """As many nodes as the narrowest posterior of the test needs: one for each of its SDs.
+
+    More where an item's log-odds change by more than `STEEPEST_CELL` from one to the next.
+    """
     coarse = np.linspace(low, high, 41)
     every = np.sort(fisher_information(bank, coarse), axis=0)[-config.max_items :].sum(axis=0)
     narrowest = 1 / np.sqrt(every.max() + 1 / bank.population_sd**2)
-    wanted = int(np.ceil((high - low) / narrowest)) + 1
+    steep = steepest_slope(bank.model) / STEEPEST_CELL
+    wanted = int(np.ceil((high - low) * max(1 / narrowest, steep))) + 1
     return int(np.clip(wanted, LEAST_NODES, MOST_NODES))
 
 

@@ -88,7 +88,8 @@ def log_prior(kind: str, prior: Array, information: Array, theta: Array) -> Arra
         return -0.5 * ((theta - prior[0]) / prior[1]) ** 2
     if kind == "uniform":
         return jnp.zeros_like(theta)
-    return 0.5 * jnp.log(jnp.where(information > 0, information, 1.0))
+    # Next to 0 where nothing informs; before the first answer the same everywhere.
+    return 0.5 * jnp.log(jnp.maximum(information, jnp.finfo(information.dtype).tiny))
 
 
 def uniforms(state: CatState, purpose: int, step: Any, shape: tuple[int, ...]) -> Array:

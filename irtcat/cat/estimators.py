@@ -3,7 +3,10 @@
 The likelihood of items with asymptotes can have several maxima, and a root finder finds any of
 them. So the objective is looked up on the grid first; its two highest peaks (their heights by the
 parabola through three nodes) are both polished by Newton steps kept inside a bracket, on the exact
-curves of the items answered, and the higher one is taken.
+curves of the items answered, and the higher one is taken. Nodes that tie to rounding, far from all
+items, are one peak; the sign of the exact slope decides where in it the maximum is. Where that is
+0 as well, nothing is known: the estimate is the bound that the peak reaches, else its middle, and
+its standard error is infinite.
 
 Conventions, where packages differ: D is folded into the slopes. Standard errors use expected
 (Fisher) information, catR's "classic" ones; `irtcat.score` uses observed information. Under a
@@ -24,6 +27,7 @@ from irtcat.cat._pool import category_terms
 from irtcat.cat._state import NONE, Look, log_prior
 from irtcat.cat._vectors import Belief, laplace
 from irtcat.models import take
+from irtcat.scoring import bias_slope, tied_nodes
 
 __all__ = ["CONSTANT", "ESTIMATORS", "Estimate", "answered_terms", "estimate", "is_constant"]
 
@@ -78,7 +82,7 @@ def _information_of_prior(look: Look, theta: Array) -> Array:
         return jnp.zeros_like(theta)
 
     def half_log(t: Array) -> Array:
-        return 0.5 * jnp.log(answered_terms(look, t)[2] + 1e-300)
+        return log_prior("jeffreys", look.state.prior, answered_terms(look, t)[2], t)
 
     def rate(t: Array) -> Array:
         return jax.jvp(half_log, (t,), (jnp.ones_like(t),))[1]
@@ -132,7 +136,7 @@ def wle(look: Look) -> Estimate:
         Warm (1989), Psychometrika 54, 427-450, eq. 8.
     """
     state = look.state
-    weight = _integral(look, state.warm / (2 * jnp.maximum(state.information, 1e-300)))
+    weight = _integral(look, bias_slope(state.warm, state.information))
     theta = _highest(look, look.log_like + weight, _slope(look, "wle"))
     return _with_error(look, theta, jnp.zeros_like(theta))
 
@@ -221,10 +225,16 @@ def _highest(
     bend = jnp.minimum(left - 2 * objective + right, -1e-30)
     move = jnp.clip(0.5 * (left - right) / bend, -1.0, 1.0)
     height = objective + 0.25 * (right - left) * move
+    first, last = (end[0] for end in tied_nodes(objective[None]))
+    number = jnp.arange(n)
+    tied = (last - first > 1) & (number >= first) & (number <= last)
     is_peak = (objective >= left) & (objective >= right)
+    is_peak = jnp.where(tied, number == (first + last) // 2, is_peak)
     height = jnp.where(is_peak, height, -jnp.inf)
     _, best = jax.lax.top_k(height, PEAKS)
-    found = jax.vmap(lambda q: _polished(look, slope, q, nodes[q] + move[q] * step))(best)
+    lows, highs = (jnp.where(tied[best], end, best) for end in (first, last))
+    starts = nodes[best] + jnp.where(tied[best], 0.0, move[best] * step)
+    found = jax.vmap(lambda *peak: _polished(look, slope, *peak))(lows, highs, starts)
     values = height[best]
     if value is not None:
         values = jnp.where(jnp.isfinite(values), jax.vmap(value)(found), -jnp.inf)
@@ -249,29 +259,31 @@ def _slope(look: Look, kind: str) -> Curve:
     def slope(theta: Array) -> Array:
         _, score, information, warm = answered_terms(look, theta)
         if kind == "wle":
-            return score + warm / (2 * jnp.maximum(information, 1e-300))
+            return score + bias_slope(warm, information)
         if kind == "ml" or look.config.prior == "uniform":
             return score
         if look.config.prior == "normal":
             return score - (theta - look.state.prior[0]) / look.state.prior[1] ** 2
 
         def half_log(t: Array) -> Array:
-            return 0.5 * jnp.log(answered_terms(look, t)[2] + 1e-300)
+            return log_prior("jeffreys", look.state.prior, answered_terms(look, t)[2], t)
 
         return score + jax.jvp(half_log, (theta,), (jnp.ones_like(theta),))[1]
 
     return slope
 
 
-def _polished(look: Look, slope: Curve, q: Array, start: Array) -> Array:
-    """Newton steps on the exact slope of the objective, between the neighbours of a node."""
+def _polished(look: Look, slope: Curve, first: Array, last: Array, start: Array) -> Array:
+    """Newton steps on the exact slope of the objective, between the neighbours of a peak."""
     nodes = look.pool.nodes
-    last = nodes.shape[0] - 1
+    end, step = nodes.shape[0] - 1, nodes[1] - nodes[0]
     tolerance = jnp.asarray(max(TOLERANCE, 4 * float(jnp.finfo(nodes.dtype).eps)), nodes.dtype)
-    low, high = nodes[jnp.maximum(q - 1, 0)], nodes[jnp.minimum(q + 1, last)]
-    at_low = (q == 0) & (slope(nodes[0]) <= 0)
-    at_high = (q == last) & (slope(nodes[last]) >= 0)
-    start = jnp.where(at_low, nodes[0], jnp.where(at_high, nodes[last], start))
+    low, high = nodes[jnp.maximum(first - 1, 0)], nodes[jnp.minimum(last + 1, end)]
+    g_low, g_high = slope(nodes[0]), slope(nodes[end])
+    at_low, at_high = (first == 0) & (g_low <= 0), (last == end) & (g_high >= 0)
+    unknown = at_low & at_high & (g_low == 0) & (g_high == 0)
+    at_low, at_high = at_low & ((g_low < 0) | ~at_high), at_high & ((g_high > 0) | ~at_low)
+    start = jnp.where(at_low, nodes[0], jnp.where(at_high, nodes[end], start))
 
     def going(carry: Carry) -> Array:
         return ~carry[3] & (carry[4] < MOST_STEPS)
@@ -279,14 +291,16 @@ def _polished(look: Look, slope: Curve, q: Array, start: Array) -> Array:
     def newton(carry: Carry) -> Carry:
         theta, low, high, _, n = carry
         g, h = jax.jvp(slope, (theta,), (jnp.ones_like(theta),))
-        low, high = jnp.where(g > 0, theta, low), jnp.where(g > 0, high, theta)
+        low, high = jnp.where(g >= 0, theta, low), jnp.where(g <= 0, theta, high)
         new = theta - g / jnp.where(h < 0, h, -1e-30)
-        inside = (new >= low) & (new <= high) & (h < 0)
+        # Across nodes that tie, Newton steps are far too short or too long.
+        inside = (new >= low) & (new <= high) & (h < 0) & (high - low <= 2.5 * step)
         new = jnp.where(inside, new, 0.5 * (low + high))
         done = jnp.abs(new - theta) <= tolerance
         return new, low, high, done, n + 1
 
-    carry = (jnp.clip(start, low, high), low, high, at_low | at_high, jnp.asarray(0))
+    known = at_low | at_high | unknown
+    carry = (jnp.clip(start, low, high), low, high, known, jnp.asarray(0))
     return jax.lax.while_loop(going, newton, carry)[0]
 
 

@@ -44,6 +44,7 @@ from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import Rows, grouping_of, rows_of
 from irtcat.fitting._start import starting_point
 from irtcat.fitting._stated import check_fixed, fixed_values
+from irtcat.fitting._steep import steep_likelihood
 from irtcat.fitting.em import EMProblem, EMState, run_e_step
 from irtcat.fitting.standard_errors import Covariance, full_covariance, is_affordable
 from irtcat.io.source import ResponseSource
@@ -261,6 +262,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             ended = _count_aside(problem, ended)
         elif problem.group is None and prior.scaled and prior.sparse.any() and not minds:
             latent, ended = _population(problem, ended)
+        groups = np.asarray(ended.point.population, float)
+        known_groups = np.stack([groups[0], np.exp(groups[1])])
+        alone = np.array([[latent.mean], [latent.sd]])
+        ended = steep_likelihood(problem, ended, alone if grouping is None else known_groups)
         most = blank.trials if isinstance(blank, Binomial) else 1.0
         share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))
         covariance, how = _covariance(problem, ended, options.standard_errors, share)

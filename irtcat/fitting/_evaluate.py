@@ -13,9 +13,10 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._result import Fit
 from irtcat.fitting._start import Start
+from irtcat.fitting._steep import marginal_log_likelihoods
 from irtcat.models import Design, ItemModel, Rasch, field_columns, unpack
 from irtcat.responses import Responses
-from irtcat.scoring import LayoutPlan, e_step
+from irtcat.scoring import LayoutPlan, changes_too_fast, e_step
 
 __all__ = ["Calibrated", "finish", "used_rows"]
 
@@ -64,6 +65,8 @@ def _marginal(
             )
             mean, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
         log_z = np.asarray(belief.log_z, float)
+        if changes_too_fast(model):
+            log_z = marginal_log_likelihoods(model, x, gaps, dtype)
         lost = np.asarray(belief.square_variance, float)
     square = (mean**2 + sd**2).sum()
     information, shift_information = 2 * square - lost.sum(), len(x) - (sd**2).sum()

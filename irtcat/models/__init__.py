@@ -20,6 +20,7 @@ from irtcat.models._base import (
     probabilities,
     response_variances,
     simulate,
+    steepest_slope,
     take,
     unpack,
 )
@@ -112,6 +113,7 @@ __all__ = [
     "probabilities",
     "response_variances",
     "simulate",
+    "steepest_slope",
     "take",
     "unpack",
     "unpack_counts",

@@ -29,7 +29,9 @@ __all__ = [
     "parameter_names",
     "probabilities",
     "response_variances",
+    "shares_of",
     "simulate",
+    "steepest_slope",
     "take",
     "unpack",
 ]
@@ -160,6 +162,21 @@ class ItemModel(eqx.Module):
     def natural(self, theta: Float[Array, " dims"]) -> Float[Array, " one_and_contrasts"]:
         """``base`` and the contrasts of one item at one ability."""
 
+    def log_outcomes(self, theta: Float[Array, " dims"]) -> Float[Array, " outcomes"]:
+        """The curves that `outcomes` weighs; `natural`, unless a model has more exact ones.
+
+        Where a curve is all but 0 or 1, contrasts lose ``log P`` of the likely outcome against
+        that of the unlikely one. Slopes and values of log-likelihoods come from these instead.
+        """
+        return self.natural(theta)
+
+    @staticmethod
+    def outcomes(
+        statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
+    ) -> Float[Array, "outcomes rows items"]:
+        """What each response weighs in `log_outcomes`, from `channels`."""
+        return jnp.concatenate([mask[None], statistics])
+
     @abc.abstractmethod
     def variance(self, theta: Float[Array, " dims"]) -> Float[Array, "contrasts contrasts"]:
         """Covariance of the statistics t at an ability: what Fisher information is made of."""
@@ -212,6 +229,13 @@ class ItemModel(eqx.Module):
         """
 
 
+def shares_of(
+    statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
+) -> Float[Array, "categories rows items"]:
+    """Shares of all categories, from those of all but the first."""
+    return jnp.concatenate([(mask - statistics.sum(0))[None], statistics])
+
+
 class CategoricalModel(ItemModel):
     """Models of responses in categories 0..K-1, given by the categories' log-probabilities."""
 
@@ -223,6 +247,17 @@ class CategoricalModel(ItemModel):
         """Log-probability of category 0, and of the others against it."""
         log_p = self.log_probs(theta)
         return jnp.concatenate([log_p[:1], log_p[1:] - log_p[0]])
+
+    def log_outcomes(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
+        """Log-probabilities of the categories."""
+        return self.log_probs(theta)
+
+    @staticmethod
+    def outcomes(
+        statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
+    ) -> Float[Array, "categories rows items"]:
+        """The share of each category in the response, exactly 0 where it is not given."""
+        return shares_of(statistics, mask)
 
     def variance(self, theta: Float[Array, " dims"]) -> Float[Array, "contrasts contrasts"]:
         """``diag(p) - p p'`` of the categories but 0."""
@@ -321,6 +356,17 @@ def unpack(
 def take(model: ModelT, index: Any) -> ModelT:
     """The items at ``index`` (integers or a mask) as a model of their own."""
     return jax.tree.map(lambda leaf: leaf[index], model)
+
+
+def steepest_slope(model: "ItemModel") -> float:
+    """Largest change of the log-odds of neighbouring categories per unit of one ability.
+
+    All curves of the items change over a width of about its inverse.
+    """
+    slope = np.asarray(getattr(model, "slope", 1.0), float)
+    if slope.ndim > 1:  # one for each category
+        slope = np.diff(slope, axis=-1, prepend=0.0)
+    return float(np.abs(slope).max())
 
 
 def as_points(nodes: Float[Array, "nodes *dims"]) -> Float[Array, "nodes dims"]:

@@ -138,8 +138,15 @@ class Softmax(Link):
     """``P(x = k) = exp(z_k) / sum_v exp(z_v)``."""
 
     def log_probs(self, z: Array, gaps: Array) -> Array:
-        """Log-probabilities of the categories."""
-        return jax.nn.log_softmax(jnp.concatenate([jnp.zeros_like(z[:1]), z]), axis=0)
+        """``log P_k = -softplus(log sum_{v != k} exp(z_v - z_k))``.
+
+        In this form a category that is all but certain keeps its small ``1 - P_k``, and its
+        derivatives are sums without cancellation.
+        """
+        every = jnp.concatenate([jnp.zeros_like(z[:1]), z])
+        same = jnp.eye(len(every), dtype=bool)
+        against = jnp.where(same, -jnp.inf, every - every[:, None])
+        return -jax.nn.softplus(jax.nn.logsumexp(against, axis=1))
 
     def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
         """Terms of the M-step."""

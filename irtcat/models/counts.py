@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models._base import Design, ItemModel, Param
+from irtcat.models._base import Design, ItemModel, Param, shares_of
 from irtcat.models.logistic import irt_parameters_of, start_intercept, two_categories
 
 __all__ = ["Binomial", "pack_counts", "unpack_counts"]
@@ -67,6 +67,17 @@ class Binomial(ItemModel):
         """``n log(1 - P)`` and ``n logit P``; the statistic is the share k / n."""
         log_p = two_categories(self.slope * theta[0] + self.intercept)
         return jnp.stack([log_p[0], log_p[1] - log_p[0]]) * self.trials
+
+    def log_outcomes(self, theta: Float[Array, " dims"]) -> Float[Array, " two"]:
+        """``n log(1 - P)`` and ``n log P``."""
+        return two_categories(self.slope * theta[0] + self.intercept) * self.trials
+
+    @staticmethod
+    def outcomes(
+        statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
+    ) -> Float[Array, "two rows items"]:
+        """The shares of wrong and right trials."""
+        return shares_of(statistics, mask)
 
     def variance(self, theta: Float[Array, " dims"]) -> Float[Array, "contrasts contrasts"]:
         """``P (1 - P) / n``."""

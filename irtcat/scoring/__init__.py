@@ -26,9 +26,16 @@ from irtcat.scoring._kernel import (
 )
 from irtcat.scoring._layout import Layout, LayoutPlan
 from irtcat.scoring._modes import posterior_modes
-from irtcat.scoring._posterior import Posterior, posterior, row_blocks
+from irtcat.scoring._point import bias_slope, tied_nodes
+from irtcat.scoring._posterior import (
+    Posterior,
+    changes_too_fast,
+    posterior,
+    row_blocks,
+    standardised,
+)
 from irtcat.scoring._rules import as_rule, choose_nodes, n_nodes, narrowest_sd
-from irtcat.scoring._score import METHODS, match, plausible_values, score, standardised
+from irtcat.scoring._score import METHODS, match, plausible_values, score
 from irtcat.scoring._several import (
     Grid,
     Groups,
@@ -63,7 +70,9 @@ __all__ = [
     "Posterior",
     "Several",
     "as_rule",
+    "bias_slope",
     "cells_of",
+    "changes_too_fast",
     "choose_nodes",
     "e_step",
     "grid_nodes",
@@ -95,4 +104,5 @@ __all__ = [
     "spacing_for",
     "standardised",
     "sum_score_table",
+    "tied_nodes",
 ]

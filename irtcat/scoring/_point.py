@@ -4,10 +4,14 @@ Likelihoods of items with asymptotes can have several maxima, and a root finder 
 finds any of them. So the objective is evaluated on a grid over the whole range first; the
 neighbours of its best node bracket the global optimum, which safeguarded Newton steps then
 find to machine precision.
+
+Far from all items the objective is level to rounding, and the best node is one of many that tie.
+The bracket then spans all of them, and the sign of the slope decides, which is exact where the
+objective itself is not: every slope is a sum of the answers' own slopes (`ItemModel.log_outcomes`).
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +19,26 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._compile import jit
-from irtcat._types import FloatArray
-from irtcat.models import CategoricalModel, ItemModel, in_precision
+from irtcat._types import BoolArray, FloatArray
+from irtcat.models import CategoricalModel, ItemModel, in_precision, steepest_slope
 from irtcat.scoring._posterior import row_blocks
 
-__all__ = ["PointEstimate", "point_estimates"]
+__all__ = ["PointEstimate", "bias_slope", "point_estimates", "tied_nodes"]
 
-GRID = 241
-NEWTON_STEPS = 14
+CELLS, MOST_CELLS = 240, 7680
+"""Cells of the grid: ordinarily, and at most, where items are steep."""
+
+STEEPEST_CELL = 2.0
+"""Change of an item's log-odds within a cell, at most."""
+
+NEWTON_STEPS, MOST_STEPS = 14, 40
+"""Steps of the polish: within two cells, and where many nodes tie."""
+
+ROUNDING = 8.0
+"""Differences of the objective below this many times its rounding are none."""
+
+FARTHER = (10.0, 1e2, 1e3, 1e4)
+"""How far beyond the bounds a maximum is looked for where the likelihood is level within them."""
 
 
 class PointEstimate(NamedTuple):
@@ -32,72 +48,80 @@ class PointEstimate(NamedTuple):
         theta: the estimate, within the bounds.
         information: curvature of the maximised objective at it (prior or weight included).
         expected: expected information of the answered items at it.
-        objective: log-likelihood (or log-posterior) on the grid, rows x grid.
+        lower: least node of the grid whose objective is within the given drop of the maximum.
+        upper: greatest such node.
+        tied: whether many nodes tie for the maximum, and the estimate lies between them.
+        level: whether all nodes tie, and no slope says on which side the maximum is.
     """
 
     theta: FloatArray
     information: FloatArray
     expected: FloatArray
-    objective: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    tied: BoolArray
+    level: BoolArray
 
 
 def _item_terms(item: ItemModel, theta: Array) -> tuple[Array, Array, Array, Array]:
-    """Natural curves of one item, their derivative, Fisher information and Warm's J.
+    """Outcome curves of one item, their derivative, Fisher information and Warm's J.
 
     With contrasts eta and their statistics' covariance V, I = eta' V eta'. Warm's
     J = sum P' P'' / P is I' - eta' V eta'': for an exponential family the derivative of I holds
     the third moment that J is made of.
     """
-    if isinstance(item, CategoricalModel):
-        return _category_terms(item, theta)
 
-    def curve(t: Array) -> Array:
-        return item.natural(t[None])
+    def outcomes(t: Array) -> Array:
+        return item.log_outcomes(t[None])
+
+    first = jax.jacfwd(outcomes)
+    if isinstance(item, CategoricalModel):  # P'' / P = (log P)'' + (log P)'^2 spares a derivative
+        log_p, d1, d2 = outcomes(theta), first(theta), jax.jacfwd(first)(theta)
+        p = jnp.exp(log_p)
+        return log_p, d1, (p * d1**2).sum(), (p * d1 * (d2 + d1**2)).sum()
+
+    def contrasts(t: Array) -> Array:
+        return item.natural(t[None])[1:]
 
     def information(t: Array) -> Array:
-        slope = jax.jacfwd(curve)(t)[1:]
+        slope = jax.jacfwd(contrasts)(t)
         return slope @ item.variance(t[None]) @ slope
 
-    first = jax.jacfwd(curve)
-    d1, d2 = first(theta), jax.jacfwd(first)(theta)
-    warm = jax.jacfwd(information)(theta) - d1[1:] @ item.variance(theta[None]) @ d2[1:]
-    return curve(theta), d1, information(theta), warm
+    slope = jax.jacfwd(contrasts)
+    third = slope(theta) @ item.variance(theta[None]) @ jax.jacfwd(slope)(theta)
+    warm = jax.jacfwd(information)(theta) - third
+    return outcomes(theta), first(theta), information(theta), warm
 
 
-def _category_terms(item: CategoricalModel, theta: Array) -> tuple[Array, Array, Array, Array]:
-    """The same for categories, where P'' / P = (log P)'' + (log P)'^2 spares a derivative."""
-
-    def curve(t: Array) -> Array:
-        return item.log_probs(t[None])
-
-    first = jax.jacfwd(curve)
-    log_p, d1, d2 = curve(theta), first(theta), jax.jacfwd(first)(theta)
-    p = jnp.exp(log_p)
-    natural, slope = (jnp.concatenate([v[:1], v[1:] - v[0]]) for v in (log_p, d1))
-    return natural, slope, (p * d1**2).sum(), (p * d1 * (d2 + d1**2)).sum()
+def bias_slope(warm: Array, information: Array) -> Array:
+    """Warm's J / (2 I); 0 where no item informs."""
+    informs = information > 0
+    return jnp.where(informs, warm / (2 * jnp.where(informs, information, 1.0)), 0.0)
 
 
-def _channels(
+def _outcomes(
     model: ItemModel, x: Array, n_contrasts: int, dtype: np.dtype
-) -> Float[Array, "rows items channels"]:
-    """1 and the statistics of each response; all zero where missing."""
-    hot, mask = model.channels(x, n_contrasts, True, dtype)
-    assert mask is not None  # asked for gaps
-    return jnp.moveaxis(jnp.concatenate([mask[None], hot]), 0, -1)
+) -> tuple[Float[Array, "rows items outcomes"], Float[Array, "rows items"]]:
+    """What each response weighs in the outcome curves, and in the information; 0 where missing."""
+    statistics, mask = model.channels(x, n_contrasts, True, dtype)
+    assert mask is not None  # asked for
+    return jnp.moveaxis(model.outcomes(statistics, mask), 0, -1), mask
 
 
-@functools.partial(jit, static_argnames=("kind",))
+@functools.partial(jit, static_argnames=("kind", "n_cells"))
 def _estimate(
     model: ItemModel,
     x: Array,
     rows: Array,
     bounds: Float[Array, " two"],
     prior: Float[Array, " two"],
+    drop: Float[Array, ""],
     kind: str,
-) -> tuple[Array, Array, Array, Array]:
+    n_cells: int,
+) -> PointEstimate:
     """Estimates of all rows, block by block."""
     dtype = bounds.dtype
-    grid = jnp.linspace(bounds[0], bounds[1], GRID)
+    grid = jnp.linspace(bounds[0], bounds[1], n_cells + 1)
     step = grid[1] - grid[0]
     curves, d1, info, warm = jax.vmap(jax.vmap(_item_terms, (None, 0)), (0, None))(model, grid)
     n_contrasts = curves.shape[-1] - 1
@@ -105,58 +129,92 @@ def _estimate(
     def penalty(theta: Array) -> Array:
         return -0.5 * ((theta - prior[0]) / prior[1]) ** 2 if kind == "map" else 0.0 * theta
 
-    def gradient(theta: Array, hot: Array) -> Array:
+    def gradient(theta: Array, answers: tuple[Array, Array]) -> Array:
         """Derivative of the objective of one row at its own ability."""
         _, slope, item_info, item_warm = jax.vmap(_item_terms, (0, None))(model, theta)
-        seen = hot[..., 0]
-        score = (hot * slope).sum() + jax.grad(penalty)(theta)
+        given, seen = answers
+        score = (given * slope).sum() + jax.grad(penalty)(theta)
         if kind != "wle":
             return score
-        return score + (seen * item_warm).sum() / (2 * (seen * item_info).sum() + 1e-300)
+        return score + bias_slope((seen * item_warm).sum(), (seen * item_info).sum())
 
-    def observed(theta: Array, hot: Array) -> Array:
-        return -jax.grad(gradient)(theta, hot)
+    def observed(theta: Array, answers: tuple[Array, Array]) -> Array:
+        return -jax.grad(gradient)(theta, answers)
 
-    def expected(theta: Array, hot: Array) -> Array:
+    def expected(theta: Array, answers: tuple[Array, Array]) -> Array:
         _, _, item_info, _ = jax.vmap(_item_terms, (0, None))(model, theta)
-        return (hot[..., 0] * item_info).sum()
+        return (answers[1] * item_info).sum()
 
-    def polish(theta: Array, low: Array, high: Array, hot: Array) -> Array:
+    def polish(n: Array, theta: Array, low: Array, high: Array, answers: Any) -> Array:
         """Newton steps kept inside a bracket that shrinks with every evaluation."""
 
         def body(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             theta, low, high = state
-            g, slope = jax.jvp(lambda t: gradient(t, hot), (theta,), (jnp.ones_like(theta),))
-            low, high = jnp.where(g > 0, theta, low), jnp.where(g > 0, high, theta)
+            g, slope = jax.jvp(lambda t: gradient(t, answers), (theta,), (jnp.ones_like(theta),))
+            low, high = jnp.where(g >= 0, theta, low), jnp.where(g <= 0, theta, high)
             new = theta - g / jnp.where(slope < 0, slope, -1e-30)
-            inside = (new >= low) & (new <= high) & (slope < 0)
+            # Across nodes that tie, Newton steps are far too short or too long.
+            near = high - low <= 2.5 * step
+            inside = (new >= low) & (new <= high) & (slope < 0) & near
             return jnp.where(inside, new, 0.5 * (low + high)), low, high
 
-        return jax.lax.fori_loop(0, NEWTON_STEPS, body, (theta, low, high))[0]
+        return jax.lax.fori_loop(0, n, body, (theta, low, high))[0]
 
-    def block(rows: Array) -> tuple[Array, Array, Array, Array]:
+    def block(rows: Array) -> PointEstimate:
         safe = jnp.minimum(rows, x.shape[0] - 1)
-        hot = _channels(model, x[safe], n_contrasts, dtype)
-        objective = jnp.einsum("rjk,jgk->rg", hot, curves) + penalty(grid)
+        answers = _outcomes(model, x[safe], n_contrasts, dtype)
+        given, seen = answers
+        objective = jnp.einsum("rjk,jgk->rg", given, curves) + penalty(grid)
         if kind == "wle":
-            seen = hot[..., 0]
-            slope = jnp.einsum("rjk,jgk->rg", hot, d1)
-            slope = slope + (seen @ warm) / (2 * (seen @ info) + 1e-300)
+            slope = jnp.einsum("rjk,jgk->rg", given, d1) + bias_slope(seen @ warm, seen @ info)
             cells = 0.5 * step * (slope[:, 1:] + slope[:, :-1])
             objective = jnp.concatenate([jnp.zeros_like(cells[:, :1]), jnp.cumsum(cells, 1)], 1)
-        best = jnp.argmax(objective, axis=1)
-        low, high = grid[jnp.maximum(best - 1, 0)], grid[jnp.minimum(best + 1, GRID - 1)]
-        theta = jax.vmap(polish)(grid[best], low, high, hot)
-        g_low = jax.vmap(gradient, (None, 0))(grid[0], hot)
-        g_high = jax.vmap(gradient, (None, 0))(grid[-1], hot)
-        theta = jnp.where((best == 0) & (g_low <= 0), grid[0], theta)
-        theta = jnp.where((best == GRID - 1) & (g_high >= 0), grid[-1], theta)
-        fisher = jax.vmap(expected)(theta, hot)
-        information = jax.vmap(observed)(theta, hot)
-        return theta, information, fisher, objective
+        first, last = tied_nodes(objective)
+        at_least, at_most = _ends(objective >= objective.max(axis=1, keepdims=True) - drop)
+        g_low = jax.vmap(gradient, (None, 0))(grid[0], answers)
+        g_high = jax.vmap(gradient, (None, 0))(grid[-1], answers)
+        down, up = (first == 0) & (g_low <= 0), (last == n_cells) & (g_high >= 0)
+        both, higher = down & up, objective[:, -1] > objective[:, 0]
+        level = both & (g_low == 0) & (g_high == 0) & (seen > 0).any(axis=1)
+        upper = up & ~(both & (g_low < 0) & ((g_high == 0) | ~higher))
+        lower = down & ~upper
+        tied = (last - first > 2) & ~lower & ~upper
+        low, high = grid[jnp.maximum(first - 1, 0)], grid[jnp.minimum(last + 1, n_cells)]
+        n = jnp.where(tied.any(), MOST_STEPS, NEWTON_STEPS)
+        start = grid[(first + last) // 2]
+        theta = jax.vmap(functools.partial(polish, n))(start, low, high, answers)
+        theta = jnp.where(level, start, jnp.where(upper, grid[-1], theta))
+        theta = jnp.where(lower & ~level, grid[0], theta)
+        fisher = jax.vmap(expected)(theta, answers)
+        information = jax.vmap(observed)(theta, answers)
+        ends = grid[at_least], grid[at_most]
+        return PointEstimate(theta, information, fisher, *ends, tied, level)
 
     out = jax.lax.map(block, rows)
-    return tuple(part.reshape(-1, *part.shape[2:]) for part in out)
+    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), out)
+
+
+def _ends(inside: Array) -> tuple[Array, Array]:
+    """First and last marked node of each row."""
+    return jnp.argmax(inside, axis=1), inside.shape[1] - 1 - jnp.argmax(inside[:, ::-1], axis=1)
+
+
+def tied_nodes(objective: Float[Array, "rows nodes"]) -> tuple[Array, Array]:
+    """First and last node of those next to each other that tie for the maximum, to rounding."""
+    rounding = ROUNDING * float(jnp.finfo(objective.dtype).eps)
+    exact = rounding * jnp.abs(objective).max(axis=1, keepdims=True)
+    ties = objective >= objective.max(axis=1, keepdims=True) - exact
+    first, last = _ends(ties)
+    # Maxima apart from each other are not one.
+    best, together = jnp.argmax(objective, axis=1), ties.sum(axis=1) == last - first + 1
+    return jnp.where(together, first, best), jnp.where(together, last, best)
+
+
+def _n_cells(model: ItemModel, bounds: tuple[float, float]) -> int:
+    """Cells of the grid: more where items are so steep that they change within one."""
+    change = steepest_slope(model) * (bounds[1] - bounds[0]) / CELLS
+    finer = 2 ** int(np.ceil(np.log2(max(change / STEEPEST_CELL, 1.0))))
+    return int(min(CELLS * finer, MOST_CELLS))
 
 
 def point_estimates(
@@ -165,6 +223,7 @@ def point_estimates(
     kind: str,
     bounds: tuple[float, float],
     prior: tuple[float, float],
+    drop: float,
     dtype: np.dtype,
 ) -> PointEstimate:
     """ML, MAP or WLE of every row.
@@ -175,20 +234,30 @@ def point_estimates(
         kind: "ml", "map" or "wle".
         bounds: range of the estimates.
         prior: population mean and SD (used by "map").
+        drop: fall of the objective from its maximum that ``lower`` and ``upper`` allow.
         dtype: working precision (must match the precision context).
 
     Returns:
-        The estimates, in float64.
+        The estimates, in float64. Where the objective is level within the bounds, its maximum is
+        looked for beyond them, and the estimate is the bound on its side.
     """
     n_rows, n_items = x.shape
-    model = in_precision(model, dtype)
-    rows = jnp.asarray(row_blocks(n_rows, 8 * n_items, dtype.itemsize))
-    out = _estimate(
-        model,
-        jnp.asarray(x),
-        rows,
-        jnp.asarray(bounds, dtype),
-        jnp.asarray(prior, dtype),
-        kind=kind,
-    )
-    return PointEstimate(*(np.asarray(part, float)[:n_rows] for part in out))
+    items, answers = in_precision(model, dtype), jnp.asarray(x)
+
+    def within(low: float, high: float) -> PointEstimate:
+        n_cells = _n_cells(model, (low, high))
+        rows = jnp.asarray(row_blocks(n_rows, max(8 * n_items, n_cells), dtype.itemsize))
+        numbers = (jnp.asarray(value, dtype) for value in ((low, high), prior, drop))
+        out = _estimate(items, answers, rows, *numbers, kind=kind, n_cells=n_cells)
+        return PointEstimate(*(np.asarray(part)[:n_rows] for part in out))
+
+    out = within(*bounds)
+    theta, level = out.theta.astype(float), out.level
+    for farther in FARTHER:
+        if not level.any():
+            break
+        beyond = within(bounds[0] - farther, bounds[1] + farther)
+        theta = np.where(level & ~beyond.level, np.clip(beyond.theta, *bounds), theta)
+        level = level & beyond.level
+    numbers = (np.asarray(part, float) for part in out[1:5])
+    return PointEstimate(theta, *numbers, out.tied, level)

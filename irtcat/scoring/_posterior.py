@@ -1,4 +1,9 @@
-"""The posterior of every subject on nodes of its own, for scoring with a calibrated bank."""
+"""The posterior of every subject on nodes of its own, for scoring with a calibrated bank.
+
+Ordinarily the log-likelihood is interpolated from the common grid. That needs items that change
+slowly against its spacing, and a posterior within its ends. Otherwise each row is summed up on a
+grid that is finer, or reaches farther, by factors of two.
+"""
 
 import functools
 from typing import NamedTuple
@@ -6,13 +11,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
 from irtcat._compile import jit
-from irtcat._types import FloatArray
-from irtcat.models import ItemModel, filled, in_precision
+from irtcat._types import BoolArray, FloatArray
+from irtcat.bank import ItemBank
+from irtcat.models import ItemModel, filled, in_precision, steepest_slope
 from irtcat.scoring._kernel import (
     LIMIT,
+    LOG_2PI,
+    N_NODES,
     SPACING,
     grid_nodes,
     item_curves,
@@ -22,13 +31,39 @@ from irtcat.scoring._kernel import (
 )
 from irtcat.scoring._layout import BLOCK_BYTES, WIDE_SD
 
-__all__ = ["FINE_NODES", "Posterior", "posterior", "row_blocks"]
+__all__ = [
+    "CUT_OFF",
+    "FARTHEST",
+    "FINE_NODES",
+    "LIMIT",
+    "MOST_CELLS",
+    "Posterior",
+    "changes_too_fast",
+    "least_sd_for",
+    "n_cells_for",
+    "posterior",
+    "quantile",
+    "row_blocks",
+    "standardised",
+]
 
 FINE_NODES = np.linspace(-6.0, 6.0, 121)
 """Nodes of the reported posterior, in SDs: fine enough for quantiles and draws."""
 
 NEGLIGIBLE = 30.0
 """Fall of the log-posterior from its top beyond which nothing is left to integrate."""
+
+CUT_OFF = 7.0
+"""A posterior that has fallen by less at an end of the grid goes on beyond it."""
+
+STEP_CELLS = 0.6
+"""Change of an item's log-odds within a cell of the grid, at most."""
+
+STEEP_CELLS = 10.0
+"""Cells that a posterior's SD must be wide where items change faster than that."""
+
+MOST_CELLS, FARTHEST = 2**13, LIMIT * 2**10
+"""Cells of the finest grid, and the farthest end of any."""
 
 
 class Posterior(NamedTuple):
@@ -38,11 +73,19 @@ class Posterior(NamedTuple):
         nodes: abilities, subjects x nodes.
         weights: their probabilities; rows sum to 1.
         log_z: marginal log-likelihood of the subject's responses.
+        mean: posterior mean.
+        sd: posterior SD.
+        beyond: whether the posterior goes on beyond the grid.
+        coarse: whether it is narrower than the grid is fine.
     """
 
     nodes: FloatArray
     weights: FloatArray
     log_z: FloatArray
+    mean: FloatArray
+    sd: FloatArray
+    beyond: BoolArray
+    coarse: BoolArray
 
 
 def row_blocks(n_rows: int, n_items: int, itemsize: int) -> np.ndarray:
@@ -80,16 +123,28 @@ SMALL = 2**20
 """Up to so many responses items are filled up, so that one program serves similar banks."""
 
 
+def _goes_on(log_post: Float[Array, "rows nodes"]) -> Array:
+    """Whether the posterior is cut off at an end of the grid."""
+    ends = jnp.maximum(log_post[:, 0], log_post[:, -1])
+    return ends > log_post.max(axis=1) - CUT_OFF
+
+
+def _moments(nodes: Array, weights: Array) -> tuple[Array, Array]:
+    """Mean and SD under normalised weights."""
+    mean = (weights * nodes).sum(1)
+    return mean, jnp.sqrt((weights * (nodes - mean[:, None]) ** 2).sum(1))
+
+
 @functools.partial(jit, static_argnames=("gaps",))
 def _posterior(
     model: ItemModel, x: Array, rows: Array, gaps: bool, like: Float[Array, ""]
-) -> tuple[Array, Array, Array]:
-    """Nodes, weights and log-normaliser of all rows, block by block."""
+) -> Posterior:
+    """The posterior of all rows, block by block."""
     nodes = grid_nodes(like.dtype)
     curves = item_curves(model, nodes)
     left = -jnp.asarray(LIMIT, like.dtype)
 
-    def block(rows: Array) -> tuple[Array, Array, Array]:
+    def block(rows: Array) -> Posterior:
         safe = jnp.minimum(rows, x.shape[0] - 1)
         hot, mask = model.channels(x[safe], curves.contrast.shape[0], gaps, like.dtype)
         log_lik = log_likelihood(hot, mask, curves)
@@ -97,11 +152,80 @@ def _posterior(
         mean, sd, is_wide = _support(log_lik, nodes)
         wide = place_nodes(log_lik, left, mean, sd, jnp.asarray(FINE_NODES, like.dtype))
         column = is_wide[:, None]
-        theta = jnp.where(column, wide[0], narrow[0])
-        return theta, jnp.where(column, wide[1], narrow[1]), jnp.where(is_wide, wide[2], narrow[2])
+        theta, weights = (jnp.where(column, wide[k], narrow[k]) for k in (0, 1))
+        log_z = jnp.where(is_wide, wide[2], narrow[2])
+        beyond = _goes_on(log_lik - 0.5 * nodes**2)
+        coarse = jnp.zeros_like(beyond)
+        return Posterior(theta, weights, log_z, *_moments(theta, weights), beyond, coarse)
 
     out = jax.lax.map(block, rows)
-    return tuple(part.reshape(-1, *part.shape[2:]) for part in out)
+    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), out)
+
+
+@functools.partial(jit, static_argnames=("gaps",))
+def _summed(
+    model: ItemModel,
+    x: Array,
+    rows: Array,
+    gaps: bool,
+    nodes: Float[Array, " nodes"],
+    least_sd: Float[Array, ""],
+) -> Posterior:
+    """The same by sums over an evenly spaced grid, reported on as few nodes as `_posterior` does.
+
+    The sum is exact to rounding where the items change slowly within a cell; the edge of a steeper
+    one is off by half a cell at most. Posteriors narrower than ``least_sd`` are marked.
+    """
+    curves = item_curves(model, nodes)
+    step = nodes[1] - nodes[0]
+
+    def block(rows: Array) -> Posterior:
+        safe = jnp.minimum(rows, x.shape[0] - 1)
+        hot, mask = model.channels(x[safe], curves.contrast.shape[0], gaps, nodes.dtype)
+        log_post = log_likelihood(hot, mask, curves) - 0.5 * (nodes**2 + LOG_2PI) + jnp.log(step)
+        log_z = logsumexp(log_post, axis=1)
+        fine = jnp.exp(log_post - log_z[:, None])
+        mean, sd = _moments(nodes, fine)
+        inside = fine > fine.max(axis=1, keepdims=True) * np.exp(-NEGLIGIBLE)
+        low = jnp.where(inside, nodes, nodes[-1]).min(axis=1, keepdims=True) - step
+        high = jnp.where(inside, nodes, nodes[0]).max(axis=1, keepdims=True) + step
+        few = jnp.linspace(0.0, 1.0, len(FINE_NODES), dtype=nodes.dtype)
+        # Each node shares its weight between the two reported ones next to it: the mean stays.
+        at = jnp.clip((nodes - low) / (high - low), 0.0, 1.0) * (len(few) - 1)
+        first = jnp.minimum(at.astype(jnp.int32), len(few) - 2)
+        row = jnp.arange(len(fine))[:, None]
+        upper = fine * (at - first)
+        weights = jnp.zeros((len(fine), len(few)), nodes.dtype)
+        weights = weights.at[row, first].add(fine - upper).at[row, first + 1].add(upper)
+        theta = low + (high - low) * few
+        return Posterior(theta, weights, log_z, mean, sd, _goes_on(log_post), sd < least_sd)
+
+    out = jax.lax.map(block, rows)
+    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), out)
+
+
+def standardised(bank: ItemBank) -> ItemModel:
+    """The bank's items on the scale where its population is N(0, 1)."""
+    if bank.population_mean == 0 and bank.population_sd == 1:
+        return bank.model
+    return bank.model.rescale(jnp.asarray(bank.population_mean), jnp.asarray(bank.population_sd))
+
+
+def changes_too_fast(model: ItemModel) -> bool:
+    """Whether items change faster than the common grid is fine."""
+    return steepest_slope(model) * SPACING > STEP_CELLS
+
+
+def n_cells_for(model: ItemModel) -> int:
+    """Cells of a grid from -`LIMIT` to `LIMIT` on which the items change slowly enough."""
+    change = steepest_slope(model) * SPACING / STEP_CELLS
+    finer = 2 ** int(np.ceil(np.log2(max(change, 1.0))))
+    return int(min((N_NODES - 1) * finer, MOST_CELLS))
+
+
+def least_sd_for(model: ItemModel, step: float) -> float:
+    """SD of the narrowest posterior that sums over nodes this far apart are good for."""
+    return step if steepest_slope(model) * step <= STEP_CELLS else STEEP_CELLS * step
 
 
 def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> Posterior:
@@ -116,6 +240,7 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
     Returns:
         The posterior, in float64.
     """
+    n_cells, steep = n_cells_for(model), changes_too_fast(model)
     if x.size <= SMALL and x.dtype != np.int32:
         model = filled(model)
         n_more = len(jax.tree.leaves(model)[0]) - x.shape[1]
@@ -123,12 +248,42 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
         if n_more:
             x, gaps = np.pad(x, ((0, 0), (0, n_more)), constant_values=none), True
     n_rows, n_items = x.shape
-    model = in_precision(model, dtype)
-    rows = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))
-    nodes, weights, log_z = _posterior(
-        model, jnp.asarray(x), rows, gaps=gaps, like=jnp.zeros((), dtype)
-    )
-    return Posterior(*(np.asarray(part, float)[:n_rows] for part in (nodes, weights, log_z)))
+    items, answers = in_precision(model, dtype), jnp.asarray(x)
+
+    def summed(which: np.ndarray, limit: float, n_cells: int) -> Posterior:
+        """Some rows on a grid; those it is too narrow or too coarse for on the next one."""
+        nodes = jnp.linspace(-limit, limit, n_cells + 1, dtype=dtype)
+        least = jnp.asarray(least_sd_for(model, 2 * limit / n_cells), dtype)
+        rows = np.full(2 ** int(np.ceil(np.log2(len(which)))) + 1, n_rows, np.int32)
+        rows[: len(which)] = which  # of few lengths, so that compiled code is used again
+        blocks = rows[row_blocks(len(rows) - 1, max(n_items, n_cells), dtype.itemsize)]
+        out = _summed(items, answers, jnp.asarray(blocks), gaps=gaps, nodes=nodes, least_sd=least)
+        found = Posterior(*(np.array(part)[: len(which)] for part in out))
+        more = min(2 * n_cells, MOST_CELLS)
+        for again, next_limit in (
+            (found.beyond & (limit < FARTHEST), 2 * limit),
+            (found.coarse & ~found.beyond & (n_cells < MOST_CELLS), limit),
+        ):
+            if again.any():
+                _put(found, again, summed(which[again], next_limit, more))
+        return found
+
+    if steep:
+        out = summed(np.arange(n_rows), LIMIT, n_cells)
+    else:
+        rows = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))
+        found = _posterior(items, answers, rows, gaps=gaps, like=jnp.zeros((), dtype))
+        out = Posterior(*(np.array(part)[:n_rows] for part in found))
+        if out.beyond.any():
+            which = np.flatnonzero(out.beyond)
+            _put(out, which, summed(which, 2 * LIMIT, 2 * n_cells))
+    return Posterior(*(np.asarray(part, float) for part in out[:5]), *out[5:])
+
+
+def _put(into: Posterior, at: np.ndarray, found: Posterior) -> None:
+    """Write the rows found into their places."""
+    for part, new in zip(into, found, strict=True):
+        part[at] = new
 
 
 def quantile(post: Posterior, probability: float | FloatArray) -> FloatArray:

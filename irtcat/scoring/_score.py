@@ -4,21 +4,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
 from irtcat._checks import argument_error, check_choice, check_count, check_interval
 from irtcat._precision import choose_precision, precision
-from irtcat._types import FloatArray
+from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.io.source import ResponseSource, as_source, chunks
-from irtcat.models import ItemModel, item_categories
+from irtcat.models import item_categories
 from irtcat.responses import Responses
 from irtcat.scoring._cells import cells_of
-from irtcat.scoring._point import GRID, PointEstimate, point_estimates
-from irtcat.scoring._posterior import Posterior, posterior, quantile
+from irtcat.scoring._point import point_estimates
+from irtcat.scoring._posterior import Posterior, posterior, quantile, standardised
 from irtcat.scoring._score_several import score_several
 from irtcat.scoring.ability import Ability, population_percentile
 from irtcat.scoring.sum_score import check_has_sum_scores, sum_scores
@@ -116,84 +115,83 @@ def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
     )
 
 
-def standardised(bank: ItemBank) -> ItemModel:
-    """The bank's items on the scale where its population is N(0, 1)."""
-    if bank.population_mean == 0 and bank.population_sd == 1:
-        return bank.model
-    return bank.model.rescale(jnp.asarray(bank.population_mean), jnp.asarray(bank.population_sd))
-
-
 def _bank_posterior(task: _Task) -> Posterior:
     """Posterior of each subject on the bank's scale."""
     with precision(task.dtype) as dtype:
         model = standardised(task.bank)
         post = posterior(model, *cells_of(model, task.responses), dtype)
     mean, sd = task.bank.population_mean, task.bank.population_sd
-    return post._replace(nodes=mean + sd * post.nodes)
+    return post._replace(nodes=mean + sd * post.nodes, mean=mean + sd * post.mean, sd=sd * post.sd)
 
 
 def _eap(task: _Task) -> _Estimate:
     """Posterior mean, SD and quantiles."""
     post = _bank_posterior(task)
-    theta = (post.weights * post.nodes).sum(1)
-    se = np.sqrt((post.weights * (post.nodes - theta[:, None]) ** 2).sum(1))
     tail = (1 - task.interval) / 2
     lower, upper = quantile(post, tail), quantile(post, 1 - tail)
-    return _Estimate(theta, se, lower, upper, _no_flags(len(theta)), post)
+    flags = _grid_flags(post.beyond, post.coarse)
+    return _Estimate(post.mean, post.sd, lower, upper, flags, post)
+
+
+def _grid_flags(beyond: BoolArray, coarse: BoolArray) -> np.ndarray:
+    """What is said of posteriors that the finest and widest grid does not hold."""
+    flags = _no_flags(len(beyond))
+    flags[coarse], flags[beyond] = "posterior narrower than the grid", "posterior beyond the grid"
+    return flags
 
 
 def _no_flags(n: int) -> np.ndarray:
     return np.full(n, "", dtype=object)
 
 
-def _point(task: _Task, kind: str) -> tuple[_Estimate, PointEstimate]:
-    """A point estimate with its Wald interval."""
+def _point(task: _Task, kind: str) -> _Estimate:
+    """A point estimate with its Wald interval; where that says nothing, by the objective's fall."""
     prior = (task.bank.population_mean, task.bank.population_sd)
+    z = ndtri(0.5 + task.interval / 2)
+    drop = z**2 / 2  # half the chi-squared quantile, df = 1
     with precision(task.dtype) as dtype:
         x = cells_of(task.bank.model, task.responses).x
-        out = point_estimates(task.bank.model, x, kind, task.bounds, prior, dtype)
+        out = point_estimates(task.bank.model, x, kind, task.bounds, prior, drop, dtype)
     information = np.where(out.information > 0, out.information, out.expected)
     with np.errstate(divide="ignore"):
         se = np.where(information > 0, 1 / np.sqrt(np.maximum(information, 0)), np.inf)
-    half = ndtri(0.5 + task.interval / 2) * se
-    flags = _no_flags(len(se))
-    return _Estimate(out.theta, se, out.theta - half, out.theta + half, flags), out
+    low, high = task.bounds
+    theta, flags = out.theta, _no_flags(len(se))
+    at_low, at_high = theta <= low, theta >= high
+    flat = ~at_low & ~at_high & (np.isinf(se) | (out.tied & (se > high - low)))
+    # At a bound, and where the objective is flat, the curvature says nothing.
+    by_fall = at_low | at_high | flat
+    open_low = at_low | out.level | (out.lower <= low)
+    open_high = at_high | out.level | (out.upper >= high)
+    lower = np.where(by_fall, np.where(open_low, -np.inf, out.lower), theta - z * se)
+    upper = np.where(by_fall, np.where(open_high, np.inf, out.upper), theta + z * se)
+    flags[at_low], flags[at_high] = "at the lower bound", "at the upper bound"
+    flags[flat] = "flat likelihood"
+    return _Estimate(theta, se, lower, upper, flags)
 
 
 def _map(task: _Task) -> _Estimate:
     """Posterior mode; SE from the curvature of the log-posterior."""
-    return _point(task, "map")[0]
+    return _point(task, "map")
 
 
-def _bounded(task: _Task, kind: str) -> _Estimate:
-    """ML or WLE: flag estimates at a bound and open their interval on that side."""
-    estimate, out = _point(task, kind)
-    low, high = task.bounds
-    theta, se = estimate.theta.copy(), estimate.se.copy()
-    lower, upper, flags = estimate.lower.copy(), estimate.upper.copy(), estimate.flags
-    grid = np.linspace(low, high, GRID)
-    drop = ndtri(0.5 + task.interval / 2) ** 2 / 2  # half the chi-squared quantile, df = 1
-    inside = out.objective >= out.objective.max(axis=1, keepdims=True) - drop
-    at_low, at_high = theta <= low, theta >= high
-    # At a bound the curvature says nothing: take the likelihood-ratio interval, open outwards.
-    lower[at_low], upper[at_low] = -np.inf, grid[GRID - 1 - inside[at_low, ::-1].argmax(1)]
-    lower[at_high], upper[at_high] = grid[inside[at_high].argmax(1)], np.inf
-    flags[at_low], flags[at_high] = "at the lower bound", "at the upper bound"
-    empty = ~task.responses.observed.any(axis=1)
-    for array in (theta, se):
-        array[empty] = np.nan
-    lower[empty], upper[empty] = -np.inf, np.inf
-    return estimate._replace(theta=theta, se=se, lower=lower, upper=upper, flags=flags)
+def _likelihood_only(task: _Task, kind: str) -> _Estimate:
+    """ML or WLE: nothing is known of subjects without responses."""
+    found = _point(task, kind)
+    none = ~task.responses.observed.any(axis=1)
+    values = (np.nan, np.nan, -np.inf, np.inf)
+    kept = (np.where(none, value, part) for value, part in zip(values, found[:4], strict=True))
+    return _Estimate(*kept, found.flags)
 
 
 def _ml(task: _Task) -> _Estimate:
     """Maximum likelihood within the bounds."""
-    return _bounded(task, "ml")
+    return _likelihood_only(task, "ml")
 
 
 def _wle(task: _Task) -> _Estimate:
     """Warm's weighted likelihood estimate within the bounds."""
-    return _bounded(task, "wle")
+    return _likelihood_only(task, "wle")
 
 
 def _eapsum(task: _Task) -> _Estimate:
@@ -206,6 +204,7 @@ def _eapsum(task: _Task) -> _Estimate:
     points = np.where(observed, values, 0).sum(axis=1, dtype=int)
     n = len(values)
     columns = {name: np.empty(n) for name in ("theta", "se", "lower", "upper")}
+    columns |= {name: np.zeros(n, bool) for name in ("beyond", "coarse")}
     patterns, which = np.unique(observed, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         rows = np.flatnonzero(which.ravel() == number)
@@ -215,12 +214,12 @@ def _eapsum(task: _Task) -> _Estimate:
             mean, sd = task.bank.population_mean, task.bank.population_sd
             half = ndtri(0.5 + task.interval / 2) * sd
             ends = {"theta": mean, "se": sd, "lower": mean - half, "upper": mean + half}
+            ends |= {"beyond": False, "coarse": False}
             table = {name: np.array([value]) for name, value in ends.items()}
         for name, column in columns.items():
             column[rows] = table[name][points[rows]]
-    return _Estimate(
-        columns["theta"], columns["se"], columns["lower"], columns["upper"], _no_flags(n)
-    )
+    flags = _grid_flags(columns.pop("beyond"), columns.pop("coarse"))
+    return _Estimate(**columns, flags=flags)
 
 
 METHODS: dict[str, Callable[[_Task], _Estimate]] = {

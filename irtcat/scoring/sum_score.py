@@ -13,34 +13,54 @@ from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, one_ability
-from irtcat.models import CategoricalModel, item_categories, probabilities
+from irtcat.models import CategoricalModel, item_categories, log_probabilities
+from irtcat.scoring._posterior import (
+    CUT_OFF,
+    FARTHEST,
+    LIMIT,
+    MOST_CELLS,
+    least_sd_for,
+    n_cells_for,
+    standardised,
+)
 
 __all__ = ["check_has_sum_scores", "sum_score_table", "sum_scores"]
 
-LIMIT = 6.4
-FINEST = 1601
+UNDERFLOW = -500.0
+"""Logarithms of probabilities, against their node's largest, that plain products are good for."""
 
 
-@functools.partial(jit, static_argnames=("n_scores",))
+@functools.partial(jit, static_argnames=("n_scores", "logs"))
 def _log_score_probabilities(
-    p: Float[Array, "items nodes categories"], n_scores: int
+    log_p: Float[Array, "items nodes categories"], n_scores: int, logs: bool
 ) -> Float[Array, "scores nodes"]:
-    """Log P(sum score | theta) by adding one item at a time (Lord & Wingersky 1984)."""
-    n_categories = p.shape[-1]
+    """Log P(sum score | theta) by adding one item at a time (Lord & Wingersky 1984).
+
+    With ``logs`` the sums are of logarithms: ten times the time, and no underflow.
+    """
+
+    def moved(so_far: Array, by: int) -> Array:
+        nothing = -jnp.inf if logs else 0.0
+        return jnp.concatenate([jnp.full_like(so_far[:by], nothing), so_far[: len(so_far) - by]])
+
+    def add_logs(so_far: Array, item: Array) -> tuple[Array, None]:
+        terms = [moved(so_far, k) + item[:, k] for k in range(item.shape[1])]
+        return functools.reduce(jnp.logaddexp, terms), None
 
     def add(carry: tuple[Array, Array], item: Array) -> tuple[tuple[Array, Array], None]:
         so_far, log_scale = carry
-        new = so_far * item[:, 0]
-        for k in range(1, n_categories):
-            moved = jnp.concatenate([jnp.zeros_like(so_far[:k]), so_far[:-k]])
-            new = new + moved * item[:, k]
+        p = jnp.exp(item)
+        new = sum(moved(so_far, k) * p[:, k] for k in range(item.shape[1]))
         # Long tests underflow as plain products: keep each node's largest term at 1.
         top = new.max(axis=0)
         return (new / top, log_scale + jnp.log(top)), None
 
-    first = jnp.arange(n_scores)[:, None] == 0
-    start = jnp.broadcast_to(first, (n_scores, p.shape[1])).astype(p.dtype)
-    (share, log_scale), _ = jax.lax.scan(add, (start, jnp.zeros(p.shape[1], p.dtype)), p)
+    first = jnp.broadcast_to(jnp.arange(n_scores)[:, None] == 0, (n_scores, log_p.shape[1]))
+    if logs:
+        start = jnp.where(first, 0.0, -jnp.inf).astype(log_p.dtype)
+        return jax.lax.scan(add_logs, start, log_p)[0]
+    start = first.astype(log_p.dtype), jnp.zeros(log_p.shape[1], log_p.dtype)
+    (share, log_scale), _ = jax.lax.scan(add, start, log_p)
     return jnp.log(share) + log_scale
 
 
@@ -55,33 +75,63 @@ def check_has_sum_scores(bank: ItemBank) -> None:
         )
 
 
-def sum_scores(bank: ItemBank, interval: float = 0.95) -> dict[str, FloatArray]:
-    """Posterior of ability for every possible sum score (see `sum_score_table`)."""
+def sum_scores(bank: ItemBank, interval: float = 0.95) -> dict[str, np.ndarray]:
+    """Posterior of ability for every possible sum score (see `sum_score_table`).
+
+    Returns:
+        The table's columns, and ``beyond`` and ``coarse`` as of a `Posterior`.
+    """
     one_ability(bank, "sum scores")
-    n_nodes = int(np.clip(129 * np.ceil(np.sqrt(bank.n_items) / 8), 129, FINEST)) | 1
-    z = np.linspace(-LIMIT, LIMIT, n_nodes)
+    long = int(128 * np.ceil(np.sqrt(bank.n_items) / 8))
+    n_cells = min(max(long, n_cells_for(standardised(bank))), MOST_CELLS)
+    return _table(bank, interval, LIMIT, n_cells)
+
+
+def _underflows(log_p: FloatArray, z: FloatArray) -> bool:
+    """Whether plain products lose a score where its posterior is."""
+    best = (log_p - 0.5 * z**2).argmax(axis=1)
+    return bool((log_p[np.arange(len(log_p)), best] - log_p.max(axis=0)[best] < UNDERFLOW).any())
+
+
+def _table(bank: ItemBank, interval: float, limit: float, n_cells: int) -> dict[str, np.ndarray]:
+    """The table by sums over one grid; scores that it does not hold by the next one."""
+    z = np.linspace(-limit, limit, n_cells + 1)
+    step = z[1] - z[0]
     theta = bank.population_mean + bank.population_sd * z
     with precision("float64"):
-        p = probabilities(bank.model, jnp.asarray(theta))
+        log_items = log_probabilities(bank.model, jnp.asarray(theta))
         n_scores = int((item_categories(bank.model) - 1).sum()) + 1
-        log_p = np.asarray(_log_score_probabilities(p, n_scores))
-    log_joint = log_p - 0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(z[1] - z[0])
+        log_p = np.asarray(_log_score_probabilities(log_items, n_scores, logs=False))
+        if _underflows(log_p, z):
+            log_p = np.asarray(_log_score_probabilities(log_items, n_scores, logs=True))
+    log_joint = log_p - 0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(step)
     top = log_joint.max(axis=1, keepdims=True)
     weight = np.exp(log_joint - top)
     total = weight.sum(axis=1, keepdims=True)
     weight /= total
     mean = weight @ theta
-    variance = (weight * (theta - mean[:, None]) ** 2).sum(1)
+    se = np.sqrt((weight * (theta - mean[:, None]) ** 2).sum(1))
     cumulative = np.cumsum(weight, axis=1) - 0.5 * weight
     tail = (1 - interval) / 2
     ends = [[np.interp(q, row, theta) for row in cumulative] for q in (tail, 1 - tail)]
-    return {
+    least = least_sd_for(standardised(bank), step) * bank.population_sd
+    table = {
         "theta": mean,
-        "se": np.sqrt(variance),
+        "se": se,
         "lower": np.array(ends[0]),
         "upper": np.array(ends[1]),
         "probability": np.exp(top[:, 0]) * total[:, 0],
+        "beyond": np.maximum(log_joint[:, 0], log_joint[:, -1]) > top[:, 0] - CUT_OFF,
+        "coarse": se < least,
     }
+    more = min(2 * n_cells, MOST_CELLS)
+    farther = table["beyond"] & (limit < FARTHEST)
+    finer = table["coarse"] & ~table["beyond"] & (n_cells < MOST_CELLS)
+    for again, next_limit in ((farther, 2 * limit), (finer, limit)):
+        if again.any():
+            new = _table(bank, interval, next_limit, more)
+            table = {name: np.where(again, new[name], old) for name, old in table.items()}
+    return table
 
 
 def sum_score_table(bank: ItemBank, interval: float = 0.95) -> pd.DataFrame:
@@ -112,6 +162,7 @@ def sum_score_table(bank: ItemBank, interval: float = 0.95) -> pd.DataFrame:
         (1995), Applied Psychological Measurement 19, 39-49 (EAP for summed scores).
     """
     check_has_sum_scores(bank)
-    columns = sum_scores(bank, interval)
+    found = sum_scores(bank, interval)
+    columns = {name: found[name] for name in ("theta", "se", "lower", "upper", "probability")}
     index = pd.RangeIndex(len(columns["theta"]), name="sum_score")
     return pd.DataFrame(columns, index=index)

@@ -1,0 +1,230 @@
+"""Items so steep, or so far from everyone, that their curves are level to the last bit."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.special import log_expit
+
+from irtcat import ItemBank, Responses, score, sum_score_table
+from irtcat._precision import precision
+from irtcat.cat import Config, exact_distribution
+from irtcat.models import MODELS, Design, mixture_named, take
+from irtcat.scoring import METHODS
+
+SLOPES, PLACES = (0.01, 1.0, 5.0, 25.0, 300.0), (0.0, -2.0, 2.0, -50.0, 50.0, -1000.0, 1000.0)
+
+
+@pytest.fixture(scope="module")
+def bank():
+    a, b = (part.ravel() for part in np.meshgrid(SLOPES, PLACES))
+    return ItemBank.from_parameters(a=a, b=b)
+
+
+@pytest.fixture(scope="module")
+def X(bank):  # noqa: N802
+    """Every item alone, right and wrong; then two or three of them together."""
+    n = bank.n_items
+    X = np.full((2 * n + 60, n), np.nan)
+    X[np.arange(n), np.arange(n)] = 1
+    X[n + np.arange(n), np.arange(n)] = 0
+    rng = np.random.default_rng(0)
+    for row in range(2 * n, len(X)):
+        some = rng.choice(n, rng.integers(2, 4), replace=False)
+        X[row, some] = rng.integers(0, 2, len(some))
+    return X
+
+
+@pytest.fixture(scope="module")
+def brute(bank, X):
+    """Posterior means and SDs by the trapezoid rule, on nodes that are dense at every step."""
+    slope, intercept = bank.parameters().T
+    means, sds = [], []
+    for row in X:
+        items = np.flatnonzero(~np.isnan(row))
+        steps = [-intercept[j] / slope[j] + np.linspace(-1, 1, 20_001) for j in items]
+        wide = np.linspace(-1500, 1500, 150_001), np.linspace(-12, 12, 24_001)
+        t = np.unique(np.concatenate([*wide, *steps]))
+        sign = 2 * row[items] - 1
+        z = slope[items, None] * t + intercept[items, None]
+        density = log_expit(sign[:, None] * z).sum(0) - 0.5 * t**2
+        density = np.exp(density - density.max())
+        mass = np.trapezoid(density, t)
+        mean = np.trapezoid(density * t, t) / mass
+        means.append(mean)
+        sds.append(np.sqrt(np.trapezoid(density * (t - mean) ** 2, t) / mass))
+    return np.array(means), np.array(sds)
+
+
+def responses(bank, X):
+    return Responses.from_array(X, item_ids=bank.item_ids)
+
+
+def test_eap_is_the_integral_or_flagged(bank, X, brute):
+    ability = score(bank, responses(bank, X))
+    good = ability.flags == ""
+    np.testing.assert_allclose(ability.theta[good], brute[0][good], atol=1e-3)
+    np.testing.assert_allclose(ability.se[good], brute[1][good], atol=1e-3)
+    assert np.isfinite(ability.theta).all()
+    assert np.isfinite(ability.se).all()
+    a, b = np.abs(bank.parameters()[:, 0]), np.abs(bank.to_frame()["b"].to_numpy())
+    hard = (~np.isnan(X) & (a > 5) & (b > 2)).any(axis=1)
+    assert good[~hard].all()
+    assert good.mean() > 0.75
+    np.testing.assert_allclose((ability.weights * ability.nodes).sum(1), ability.theta, atol=1e-9)
+
+
+def test_sum_score_tables_are_the_integral_or_flagged(bank, X, brute):
+    rows = [*range(14, 28), *range(35 + 14, 35 + 28), 70, 71, 72]
+    ability = score(bank, responses(bank, X[rows]), method="eapsum")
+    alone = (~np.isnan(X[rows])).sum(1) == 1
+    good = ability.flags == ""
+    np.testing.assert_allclose(ability.theta[alone & good], brute[0][rows][alone & good], atol=1e-3)
+    np.testing.assert_allclose(ability.se[alone & good], brute[1][rows][alone & good], atol=1e-3)
+    assert np.isfinite(ability.theta).all()
+    assert good.mean() > 0.75
+
+
+def ml_of(bank, row, low=-6.0, high=6.0):
+    """The maximum of a concave likelihood by bisection on its slope, in logarithms."""
+    slope, intercept = bank.parameters().T
+    items = np.flatnonzero(~np.isnan(row))
+    for _ in range(100):
+        t = 0.5 * (low + high)
+        z = slope[items] * t + intercept[items]
+        right = row[items] == 1
+        pull = np.where(right, log_expit(-z), log_expit(z)) + np.log(slope[items])
+        up = np.logaddexp.reduce(pull[right], initial=-np.inf)
+        down = np.logaddexp.reduce(pull[~right], initial=-np.inf)
+        low, high = (t, high) if up > down else (low, t)
+    return 0.5 * (low + high)
+
+
+@pytest.mark.parametrize("name", ["float64", "float32"])
+def test_ml_is_the_maximum_or_the_bound_on_its_side(bank, X, name):
+    ability = score(bank, responses(bank, X), method="ml", precision=name)
+    expected = np.array([ml_of(bank, row) for row in X])
+    known = np.isfinite(ability.se)
+    tolerance = 1e-6 if name == "float64" else 1e-2
+    np.testing.assert_allclose(ability.theta[known], expected[known], atol=tolerance)
+    at = np.abs(expected) > 6 - 1e-9
+    np.testing.assert_allclose(ability.theta[at], expected[at])
+    assert (ability.flags[at] != "").all()
+    assert (ability.flags[~known] != "").all()
+    assert np.isin(ability.flags, ["", "at the lower bound", "at the upper bound",
+                                   "flat likelihood"]).all()  # fmt: skip
+    assert not np.isnan(np.stack([ability.theta, ability.se, ability.lower, ability.upper])).any()
+
+
+def test_wle_goes_to_its_root_or_the_bound_on_its_side(bank, X):
+    """Of one item the root is b + ln 3 / a where it is right, b - ln 3 / a where it is wrong."""
+    n = bank.n_items
+    ability = score(bank, responses(bank, X), method="wle")
+    slope, intercept = bank.parameters().T
+    sign = np.repeat([1.0, -1.0], n)
+    root = np.tile(-intercept / slope, 2) + sign * np.log(3) / np.tile(slope, 2)
+    np.testing.assert_allclose(ability.theta[: 2 * n], np.clip(root, -6, 6), atol=1e-6)
+    assert ((ability.flags != "") | np.isfinite(ability.se)).all()
+    assert not np.isnan(ability.theta).any()
+
+
+def test_map_at_a_bound_is_flagged(bank, X):
+    ability = score(bank, responses(bank, X), method="map")
+    assert np.isfinite(ability.se).all()
+    outside = np.abs(ability.theta) >= 6
+    np.testing.assert_array_equal(ability.flags != "", outside)
+    assert outside.any()
+
+
+def test_the_case_that_was_found():
+    """Easy steep items, all right: no bound was reached, and an SE of 3.6e6 was not flagged."""
+    bank = ItemBank.from_parameters(a=5.0, b=[-2, -2.2, -1.8, -2.5, -1.5, -2])
+    for method, flag in (("ml", "at the upper bound"), ("wle", "")):
+        found = score(bank, Responses.from_array([[1] * 6]), method=method)
+        assert found.flags[0] == flag
+        assert (found.theta[0] == 6.0) == (method == "ml")
+
+
+MODEL_NAMES = ["2pl", "3pl", "4pl", "feasibility", "graded", "gpcm", "nominal", "binomial"]
+
+
+def items_of(name, n=4):
+    """Steep items far to the left (or, reflected, to the right) of everyone."""
+    graded = name in ("graded", "gpcm", "nominal", "2pl+graded")
+    design = Design(np.full(n, 3 if graded else 2), 1, {}, 3 if graded else 2)
+    cls = mixture_named(name) if "+" in name else MODELS[name]
+    model = cls.blank(design)
+    slope = np.asarray(model.slope)
+    rise = np.arange(1, slope.shape[1] + 1) if slope.ndim > 1 else 1.0
+    fields = {"slope": slope + 5.0 * rise}
+    width = np.asarray(model.intercept)
+    step = np.arange(1, width.shape[1] + 1) if width.ndim > 1 else 1.0
+    fields["intercept"] = width + 60.0 * step
+    if name == "4pl":
+        fields |= {"logit_lower": np.full(n, -1.0), "logit_upper": np.full(n, 3.0)}
+    return type(model)(**{**{f: getattr(model, f) for f in model.__dataclass_fields__}, **fields})
+
+
+@pytest.mark.parametrize("name", [*MODEL_NAMES, "2pl+graded"])
+def test_slopes_do_not_cancel(name):
+    """The likeliest outcome's slope keeps its sign and its size where 1 - P is below rounding."""
+    with precision("float64"):
+        item = take(items_of(name), 0)
+        theta = np.array([-3.0, 0.0, 10.0, 40.0])
+        slope = jax.vmap(jax.jacfwd(lambda t: item.log_outcomes(t[None])))(theta)
+        highest = np.asarray(slope)[:, item.n_categories - 1]
+        away = 5.0 * theta + 60.0  # of the last step; the others are as far or farther
+    np.testing.assert_array_less(0.0, highest)
+    if name != "4pl":
+        np.testing.assert_allclose(np.diff(np.log(highest)), -np.diff(away), rtol=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_every_model_ends_on_the_right_side(name):
+    model = items_of(name)
+    bank = ItemBank(model, np.array([f"i{k}" for k in range(4)], dtype=object))
+    top = model.n_categories - 1
+    for method in METHODS:
+        if name == "binomial":
+            if method == "eapsum":
+                continue
+            given = Responses.from_counts([[3] * 4, [0] * 4], [[3] * 4] * 2, item_ids=bank.item_ids)
+        else:
+            given = Responses.from_array(
+                [[top] * 4, [0] * 4], item_ids=bank.item_ids, codes=list(range(top + 1))
+            )
+        found = score(bank, given, method=method)
+        assert np.isfinite(found.theta).all(), method
+        assert ((found.flags != "") | np.isfinite(found.se)).all()
+        assert found.theta[0] >= found.theta[1]
+        if method == "ml":
+            assert found.theta[0] == 6.0
+            assert found.flags[0] == "at the upper bound"
+
+
+def test_steeper_than_any_grid():
+    """A step of no width: EAP of the Normal cut off at .03."""
+    bank = ItemBank.from_parameters(a=1e7, b=[0.03])
+    found = score(bank, Responses.from_array([[1]]))
+    t = np.linspace(0.03, 12, 1_000_001)
+    density = np.exp(-0.5 * t**2)
+    assert found.theta[0] == pytest.approx(density @ t / density.sum(), abs=1e-3)
+    assert sum_score_table(bank).theta[1] == pytest.approx(found.theta[0], abs=1e-9)
+
+
+def test_adaptive_estimates_follow_the_exact_slope():
+    """The likelihood is level to rounding from -1 on; its slope is up to the end."""
+    bank = ItemBank.from_parameters(a=25.0, b=[-3.0, -3.0, 30.0])
+    table = exact_distribution(bank, ["i1", "i2", "i3"], 0.0, Config(estimator="ml"))
+    pattern = table.set_index(["i1", "i2", "i3"]).theta
+    assert pattern[1, 1, 0] == 5.0
+    assert pattern[0, 1, 0] == pytest.approx(-3.0, abs=1e-9)
+    weighted = exact_distribution(bank, ["i1", "i2", "i3"], 0.0, Config(estimator="wle"))
+    assert np.isfinite(weighted.theta).all()
+
+
+def test_jeffreys_prior_is_low_where_nothing_informs():
+    bank = ItemBank.from_parameters(a=300.0, b=[0.0, 0.0])
+    config = Config(estimator="eap", prior="jeffreys")
+    table = exact_distribution(bank, ["i1", "i2"], 0.0, config).set_index(["i1", "i2"]).theta
+    assert 0 < table[1, 1] < 0.05
