@@ -1,5 +1,6 @@
 """What a bank's uncertainty becomes: on another scale, as draws, of the published parameters."""
 
+import re
 from typing import Any
 
 import jax
@@ -8,10 +9,26 @@ import numpy as np
 
 from irtcat._compile import jit
 from irtcat._precision import precision
-from irtcat._types import FloatArray
+from irtcat._types import BoolArray, FloatArray
 from irtcat.models import ItemModel, Rasch, filled, pack, unpack
 
-__all__ = ["drawn", "irt_values", "rescaled"]
+__all__ = ["NEVER_USED", "drawn", "over_used", "published", "rescaled", "unused_categories"]
+
+NEVER_USED = "category {} of its answers never used"
+"""What the flags of an item say of a category (numbered from 1) without an answer."""
+
+
+def unused_categories(bank: Any) -> BoolArray:
+    """Categories whose curves nobody's answer tells of, items x categories.
+
+    All False for models whose items share the parameters of the categories.
+    """
+    unused = np.zeros((bank.n_items, bank.model.n_categories), bool)
+    if bank.model.n_categories > 2 and bank.model.by_category and "flags" in bank.statistics:
+        for item, flags in enumerate(bank.statistics["flags"].astype(str)):
+            for number in re.findall(NEVER_USED.format(r"(\d+)"), flags):
+                unused[item, int(number) - 1] = True
+    return unused
 
 
 def rescaled(
@@ -83,14 +100,24 @@ def _values_and_slopes(model: ItemModel) -> tuple[dict[str, Any], dict[str, Any]
     return jax.vmap(one)(matrix, model), jax.vmap(jax.jacfwd(one))(matrix, model)
 
 
-def irt_values(
-    model: ItemModel, covariance: FloatArray | None
-) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """a, b, c, d of all items and their standard errors by the delta method."""
+def over_used(bank: Any, table: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    """`ItemModel.over_used` for the categories that nobody used in the bank's calibration."""
+    unused = unused_categories(bank)
+    return bank.model.over_used(table, unused) if unused.any() else table
+
+
+def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """a, b, c, d of all items of a bank and their standard errors by the delta method.
+
+    What only a category that nobody used has a say in is NaN.
+    """
+    model, covariance = bank.model, bank.covariance
     with precision("float64"):
         found = _values_and_slopes(filled(model))
     n_items = len(jax.tree.leaves(model)[0])
     values, slopes = jax.tree.map(lambda part: np.asarray(part)[:n_items], found)
+    values = over_used(bank, values)
+    slopes = {name: np.nan_to_num(part) for name, part in over_used(bank, slopes).items()}
     errors = {}
     for name, slope in slopes.items():
         used = (slope != 0).any(axis=1)

@@ -14,7 +14,7 @@ import pandas as pd
 from irtcat._bank_checks import item_names, item_positions, settled_parts
 from irtcat._bank_file import FORMAT, VERSION, bank_arrays, read_parts
 from irtcat._bank_join import joined
-from irtcat._bank_moves import drawn, irt_values, rescaled
+from irtcat._bank_moves import drawn, published, rescaled
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._files import check_target, replacing
 from irtcat._precision import precision
@@ -217,10 +217,13 @@ class ItemBank:
             are of several;
             se_a, se_b, ... (NaN where a parameter was not estimated); then the statistics and
             metadata, which get the ending ``_item`` where they are named like one of the former. b
-            is NaN for an item with slope 0, and what an item does not have is NaN. SEs come from
-            those of the unconstrained parameters by the delta method.
+            is NaN for an item with slope 0, and what an item does not have is NaN, as are the
+            thresholds (nominal: ak and d) of a category that nobody used in calibration, which
+            ``flags`` name; b is then the mean of the thresholds between the lowest and the highest
+            category that were used. SEs come from those of the unconstrained parameters by the
+            delta method.
         """
-        values, errors = irt_values(self.model, self.covariance)
+        values, errors = published(self)
         table = pd.DataFrame(values, index=self.statistics.index)
         if self.model.members:
             names = np.array([member.key for member in self.model.members], dtype=object)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
+from irtcat._bank_moves import over_used
 from irtcat._checks import argument_error, check_choice
 from irtcat._precision import precision as in_width
 from irtcat._types import BoolArray, FloatArray, IntArray
@@ -77,6 +78,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         raise argument_error("max_items", must, config.max_items)
     with in_width("float64"):
         known = {name: np.asarray(x, float) for name, x in bank.model.irt_parameters().items()}
+        known = over_used(bank, known)
         highest = item_categories(bank.model) - 1
         make = _tabulated if dims == 1 else _tabulated_several
         nodes, log_weights, curves = make(bank, config, jnp.maximum(highest, 1).astype(float))

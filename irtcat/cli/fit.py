@@ -25,7 +25,10 @@ def command(
     priors: Annotated[
         str | None, typer.Option(help="hierarchical or vague, for --method vi.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="For --method vi: seed of the batches.")] = 0,
+    starts: Annotated[
+        int, typer.Option(min=1, help="Starting points to try; the highest fit is kept.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of further starts and of --method vi.")] = 0,
     groups: Annotated[
         str | None,
         typer.Option(help="Column of the subjects' table with their groups (see --subjects)."),
@@ -104,7 +107,7 @@ def command(
     data = open_source(responses) if stream else arguments.read(responses, reading)
     how = {"positive": positive, "weak_priors": weak_priors, "precision": precision}
     how |= {"max_iterations": max_iterations, "checkpoint": checkpoint, "resume": resume}
-    how |= {"method": method, "priors": priors, "seed": seed}
+    how |= {"method": method, "priors": priors, "starts": starts, "seed": seed}
     if groups is not None:
         named = groups if subjects is None else arguments.subject_column(subjects, groups)
         how |= {"groups": named, "reference": reference}
@@ -171,6 +174,8 @@ def _report(fitted: "Fit", out: Path | None, table: Path | None) -> None:
         show(fitted.groups)
     for name, given in fitted.priors.items():
         print(f"Prior: {_prior(name, given)}")
+    for note in fitted.notes:
+        print(f"Note: {note}")
     for flag, count in items.loc[items["flags"] != "", "flags"].value_counts().items():
         print(f"Flagged {flag!r}: {count} of {len(items)} items")
     for what, path in (("bank", out), ("items", table)):

@@ -42,7 +42,7 @@ from irtcat.fitting._record import (
 )
 from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import Rows, grouping_of, rows_of
-from irtcat.fitting._start import starting_point
+from irtcat.fitting._start import further_start, starting_point
 from irtcat.fitting._stated import check_fixed, fixed_values
 from irtcat.fitting._steep import steep_likelihood
 from irtcat.fitting.em import EMProblem, EMState, run_e_step
@@ -222,6 +222,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             template, x, rows.weights, blocks, rows.gaps, dtype, options.positive, categories,
             engine,
         )  # fmt: skip
+        start = further_start(start, template, options)
         prior = prior_table(
             template,
             start.counts,
@@ -245,7 +246,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             held = np.where(anchors.known, anchors.params, held)
         prior = prior.without(~np.isnan(held))
         tied = field_columns(template, (*template.tied, *options.equal))
-        start = start._replace(params=with_ties(start.params, tied, prior.constraints))
+        first = prior.with_held(template, start.params)
+        start = start._replace(params=with_ties(first, tied, prior.constraints))
         minds = mind_the_scale(template, held, tied)
         n_groups = None if grouping is None else len(grouping.labels)
         problem = _problem(rows, prior, template, x, dtype, engine, n_groups, tied)
@@ -277,7 +279,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         params, covariance = turned(params, slopes, covariance)
     items = None if covariance is None else covariance.blocks
     whole = None if covariance is None else covariance.full
-    flags = item_flags(prior, start, params, items, names, slopes)
+    at_bound = np.zeros(params.shape, bool) if ended.at_bound is None else ended.at_bound
+    flags = item_flags(prior, start, params, items, names, slopes, at_bound)
     if isinstance(blank, Beta):
         flags = add_edge_flags(flags, rows.x, blank.edge)
     statistics = item_statistics(responses, categories, start, flags)
@@ -322,7 +325,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         log_likelihood + float(ended.update.log_prior),
         ended.converged,
         ended.n_iterations,
-        n_parameters(prior.constraints, problem.tied) + problem.n_latent,
+        n_parameters(prior, problem.tied) + problem.n_latent,
         " ".join([ended.message, *([QUASI] if QUASI in notes.values() else [])]),
         *check,
         prior.description,

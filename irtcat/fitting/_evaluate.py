@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from irtcat._precision import precision
-from irtcat._types import FloatArray
+from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
+from irtcat.fitting._record import AT_BOUND
 from irtcat.fitting._result import Fit
 from irtcat.fitting._start import Start
 from irtcat.fitting._steep import marginal_log_likelihoods
@@ -86,7 +87,11 @@ def _oriented(found: Calibrated, template: ItemModel, score: FloatArray) -> Cali
 
 
 def _statistics(
-    responses: Responses, start: Start, slopes: FloatArray, covariance: FloatArray | None
+    responses: Responses,
+    start: Start,
+    slopes: FloatArray,
+    covariance: FloatArray | None,
+    at_bound: Mapping[str, BoolArray],
 ) -> pd.DataFrame:
     """What the bank records of each item's calibration data."""
     share = np.full(len(start.item_n), np.nan)
@@ -95,6 +100,7 @@ def _statistics(
     hits = {
         "no responses": start.item_n == 0,
         "constant": constant,
+        **{AT_BOUND.format(name): hit for name, hit in at_bound.items()},
         "negative slope": slopes < 0,
     }
     if covariance is not None:
@@ -122,6 +128,7 @@ def finish(
     name: str,
     provenance: Mapping[str, Any],
     outcome: Mapping[str, Any],
+    at_bound: Mapping[str, BoolArray] | None = None,
 ) -> Fit:
     """Judge the items by the common evaluator and make the `Fit`.
 
@@ -136,13 +143,16 @@ def finish(
         name: precision.
         provenance: what the bank records beside the common figures.
         outcome: fields of `Fit` that are the method's own.
+        at_bound: items whose parameter of this name ended at its bound.
     """
     found = _oriented(found, template, start.mean)
     log_likelihood, latent_mean, latent_sd = _marginal(template, found, x, gaps, name)
     slopes = found.params[:, field_columns(template, ["slope"])[0]]
-    statistics = _statistics(responses, start, slopes, found.covariance)
+    statistics = _statistics(responses, start, slopes, found.covariance, at_bound or {})
     params, covariance, sd = found.params, found.covariance, 1.0
-    n_parameters = params.size - (len(params) - 1) * len(field_columns(template, template.tied))
+    informed = (start.item_n > 0) & (start.counts.max(0) < start.item_n)
+    tied = field_columns(template, template.tied)
+    n_parameters = int(informed.sum()) * (params.shape[1] - len(tied)) + len(tied)
     blank = cls.blank(Design(np.full(len(params), 2)))
     if cls is Rasch:
         sd = float(slopes.mean())

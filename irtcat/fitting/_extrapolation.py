@@ -99,10 +99,10 @@ class Extrapolation:
         return np.linalg.solve(unit, weighted @ self.past.residual / scale) / scale
 
     def _point(self, vector: FloatArray, like: EMPoint) -> EMPoint:
-        """Undo `_flat`, within the bounds; what is fixed stays."""
+        """Undo `_flat`, free parameters within the bounds."""
         size = like.params.size
-        params = np.clip(vector[:size].reshape(like.params.shape), *self.bounds)
-        params = np.where(self.free, params, np.asarray(like.params, float))
+        params = vector[:size].reshape(like.params.shape)
+        params = np.where(self.free, np.clip(params, *self.bounds), params)
         population = vector[size:].reshape(like.population.shape)
         dtype = like.params.dtype
         return EMPoint(jnp.asarray(params, dtype), jnp.asarray(population, dtype))

@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from irtcat._checks import (
@@ -20,6 +21,7 @@ from irtcat.fitting._groups import check_groups
 from irtcat.fitting._known import fit_known
 from irtcat.fitting._loop import Progress
 from irtcat.fitting._mixing import HOW_TO_MIX, model_of_items
+from irtcat.fitting._notes import with_notes
 from irtcat.fitting._options import Options
 from irtcat.fitting._priors import check_priors
 from irtcat.fitting._result import Fit
@@ -64,11 +66,41 @@ FITTERS: dict[str, Callable[[Any, type[ItemModel], Options], Fit]] = {
 """Fitting methods by name; to add one, add a row."""
 
 TAKEN_BY_ALL = frozenset(
-    {"model", "method", "priors", "positive", "tolerance", "precision", "seed", "progress"}
+    {
+        *("model", "method", "priors", "positive", "tolerance", "precision", "progress"),
+        *("starts", "seed"),
+    }
 )
 TAKEN = {"vi": {"settings"}, "joint": {"max_iterations"}}
 """What a method takes beside `TAKEN_BY_ALL`; those of EM take everything but ``settings``."""
 BY_EM = ("em", "anchored")
+
+
+LEAST_GAIN, SAID_GAIN = 1e-2, 0.1
+"""In log-posterior: less is the same mode to within the tolerance; more than this is worth saying.
+"""
+
+
+def _best_of(
+    n_starts: int, fitter: Any, responses: Any, cls: type[ItemModel], options: Options
+) -> Fit:
+    """The fit that ends highest of those from this many starts."""
+    first = best = fitter(responses, cls, options)
+    number = 0
+    for k in range(1, n_starts):
+        other = fitter(responses, cls, replace(options, start=k, standard_errors="none"))
+        gain = other.log_posterior - best.log_posterior
+        if (other.converged, gain > LEAST_GAIN) > (best.converged, False):
+            best, number = other, k
+    if n_starts == 1:
+        return first
+    if number and options.standard_errors != "none":
+        best = fitter(responses, cls, replace(options, start=number))
+    gain = best.log_posterior - first.log_posterior
+    note = f"{n_starts} starts: none was higher than the first by more than {SAID_GAIN}."
+    if number and gain > SAID_GAIN:
+        note = f"{n_starts} starts: number {number + 1} was higher than the first by {gain:.2f}."
+    return replace(best, notes=(note,))
 
 
 def _check_method(method: str, given: Mapping[str, Any]) -> None:
@@ -187,6 +219,7 @@ def fit(
     precision: str = "auto",
     accelerate: bool = True,
     expand: bool = True,
+    starts: int = 1,
     seed: int = 0,
     progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -300,7 +333,11 @@ def fit(
         accelerate: extrapolate (Anderson acceleration), guarded by the objective.
         expand: estimate the latent mean and SD in each iteration and remove them; with priors on
             slopes or intercepts they are chosen with regard to these.
-        seed: for methods that draw: "vi" with several batches draws their order.
+        starts: how many starting points to try: the default one and others drawn around it. The
+            one that ends highest is kept, converged ones before others; ``notes`` say whether one
+            was higher than the first by more than 0.1 in the log-posterior ("vi": the bound). For
+            data and models with several modes (3PL, several abilities).
+        seed: of the further starts, and of the order of batches of "vi".
         progress: called as ``progress(iteration, log_posterior, step)``; by "vi" after every round
             as ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent there.
         checkpoint: file that keeps the state of the iterations, written every five seconds at
@@ -359,6 +396,9 @@ def fit(
     _check_method(method, given)
     check_choice("standard_errors", standard_errors, ("auto", "full", "block", "sandwich", "none"))
     check_count("max_iterations", max_iterations)
+    check_count("starts", starts)
+    if starts > 1 and checkpoint is not None:
+        raise argument_error("starts", "1 with a checkpoint, which keeps one fit", starts)
     if tolerance is not None:
         check_positive("tolerance", tolerance)
     check_checkpoint(checkpoint, resume)
@@ -401,4 +441,5 @@ def fit(
         abilities,
         kinds,
     )
-    return FITTERS[method](responses, cls, options)
+    found = _best_of(starts, FITTERS[method], responses, cls, options)
+    return with_notes(found, options)

@@ -46,7 +46,10 @@ def _labels(responses: Responses, groups: Any) -> pd.Series:
             twice = groups.index[groups.index.duplicated()][0]
             raise argument_error("groups", "one label a subject", f"several for {twice!r}")
         return pd.Series(groups.loc[ids].to_numpy())
-    series = pd.Series(np.asarray(groups).ravel() if np.ndim(groups) == 1 else [])
+    # A list becomes a Series as it is: numpy would turn NaN among texts into the text "nan".
+    series = pd.Series(list(groups) if np.ndim(groups) == 1 else [])
+    if isinstance(groups, np.ndarray) and groups.dtype.kind == "U":
+        series = series.mask(series == "nan")
     if len(series) != responses.n_subjects:
         raise argument_error(
             "groups",

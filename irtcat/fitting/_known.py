@@ -25,13 +25,13 @@ from irtcat.bank import ItemBank
 from irtcat.fitting._item_errors import inverse_blocks
 from irtcat.fitting._kinds import QUASI, add_edge_flags, likelihood_notes, settings_of
 from irtcat.fitting._latent import with_ties
-from irtcat.fitting._mstep import Constraints, log_prior, m_step, penalised_terms
+from irtcat.fitting._mstep import Constraints, at_bounds, log_prior, m_step, penalised_terms
 from irtcat.fitting._options import Options
 from irtcat.fitting._priors import PriorTable, prior_table
 from irtcat.fitting._record import Latent, bank_of, item_flags, item_statistics, n_parameters
 from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import categories_of
-from irtcat.fitting._start import Start, starting_point
+from irtcat.fitting._start import Start, further_start, starting_point
 from irtcat.fitting._stated import fixed_values
 from irtcat.fitting.standard_errors import complete_information
 from irtcat.models import (
@@ -228,7 +228,8 @@ def _first_guess(
     limits = (
         np.asarray(part, float) for part in (prior.constraints.lower, prior.constraints.upper)
     )
-    moved = with_ties(np.clip(moved, *limits), tied, prior.constraints)
+    moved = prior.with_held(template, np.clip(moved, *limits))
+    moved = with_ties(moved, tied, prior.constraints)
     return np.where(np.isnan(held), moved, held)
 
 
@@ -271,6 +272,7 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
         start = starting_point(
             template, data, np.ones(len(x)), blocks, gaps, dtype, options.positive, categories
         )
+        start = further_start(start, template, options)
         prior = prior_table(
             template, start.counts, start.item_n, options.priors, options.weak_priors,
             options.positive, dtype, responses.item_ids, options.equal,
@@ -292,7 +294,8 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
         covariance = _covariance(regression, ended.params, options.standard_errors)
     params = np.asarray(ended.params, float)
     names, slopes = column_names(template), field_columns(template, ["slope"])
-    flags = item_flags(prior, start, params, covariance, names, slopes)
+    at_bound = at_bounds(ended.params, prior.constraints)
+    flags = item_flags(prior, start, params, covariance, names, slopes, at_bound)
     if isinstance(blank, Beta):
         flags = add_edge_flags(flags, x, blank.edge)
     statistics = item_statistics(responses, categories, start, flags)
@@ -347,7 +350,7 @@ def _result(
         ended.log_posterior,
         ended.converged,
         len(ended.trace),
-        n_parameters(prior.constraints, tied),
+        n_parameters(prior, tied),
         " ".join([message, *([QUASI] if QUASI in notes.values() else [])]),
         float("nan"),
         float("nan"),

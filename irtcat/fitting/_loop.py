@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from irtcat._checks import InputError
-from irtcat._types import FloatArray
+from irtcat._types import BoolArray, FloatArray
 from irtcat.fitting._checkpoint import Checkpoint, Snapshot
 from irtcat.fitting._extrapolation import Extrapolation, Past
+from irtcat.fitting._mstep import at_bounds
 from irtcat.fitting.em import (
     EMPoint,
     EMState,
@@ -50,7 +51,10 @@ class Settings(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Where the loop stopped: the point, its E-step, and why."""
+    """Where the loop stopped: the point, its E-step, and why.
+
+    ``at_bound`` marks the parameters that were at a bound there, on the scale of the iterations.
+    """
 
     point: EMPoint
     belief: Any
@@ -59,6 +63,7 @@ class Ended(NamedTuple):
     n_iterations: int
     message: str
     trace: FloatArray
+    at_bound: BoolArray | None = None
 
 
 def _log_posterior(weights: FloatArray, belief: Any, update: EMUpdate) -> float:
@@ -258,9 +263,11 @@ def _iterate(
             progress(iteration + 1, value, step)
         ended = Ended(here.point, belief, update, True, iteration + 1, "", np.array(guard.trace))
         if message := guard.verdict(step, float(update.gain)):
-            return ended._replace(message=message)
+            at_bound = at_bounds(here.point.params, problem.constraints)
+            return ended._replace(message=message, at_bound=at_bound)
     assert ended is not None
     return ended._replace(
+        at_bound=at_bounds(ended.point.params, problem.constraints),
         converged=False,
         n_iterations=iteration,
         message=f"Not converged: the step was still {step:.1e} standard errors after "

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from irtcat._types import BoolArray
 from irtcat.fitting._terms import item_terms
 from irtcat.models import ItemModel
 from irtcat.scoring._kernel import grid_nodes
@@ -19,6 +21,7 @@ from irtcat.scoring._kernel import grid_nodes
 __all__ = [
     "Constraints",
     "MStep",
+    "at_bounds",
     "log_prior",
     "m_step",
     "penalised_terms",
@@ -55,6 +58,15 @@ class Constraints(NamedTuple):
     lower: Float[Array, " params"]
     upper: Float[Array, " params"]
     family: Array | None = None
+
+
+def at_bounds(params: Any, constraints: Constraints) -> BoolArray:
+    """Which free parameters are at a bound."""
+    lower, upper, free = (
+        np.asarray(part) for part in (constraints.lower, constraints.upper, constraints.free)
+    )
+    params = np.asarray(params)
+    return free & ((params <= lower) | (params >= upper))
 
 
 class MStep(NamedTuple):

@@ -20,7 +20,7 @@ FIRST_JUMP = {"float64": 2, "float32": 6}
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of `fit` that a method needs."""
+    """The arguments of `fit` that a method needs, and the number of the start (0: the default)."""
 
     priors: Any
     weak_priors: bool
@@ -47,6 +47,7 @@ class Options:
     equal: tuple[str, ...] = ()
     abilities: Any = None
     kinds: np.ndarray | None = None
+    start: int = 0
 
 
 def loop_settings(options: Options, precision: str, expand: bool, noise: float = 0.0) -> Settings:

@@ -47,8 +47,7 @@ WEAK_PRIORS = {
     "step": (0.0, 3.0),
     "log_precision": (2.5, 1.5),
 }
-"""Priors of items with too few responses to be estimated from them alone, and of the parameters
-of categories that nobody used."""
+"""Priors of items with too few responses to be estimated from them alone."""
 
 BOUNDS = {
     "slope": (-25.0, 25.0),
@@ -62,6 +61,8 @@ BOUNDS = {
     "log_precision": (-4.0, 10.0),
 }
 SMALLEST_POSITIVE_SLOPE = 1e-3
+UNUSED = "unused categories"
+"""What `Fit.priors` calls the categories that nobody used."""
 
 
 class PriorTable(NamedTuple):
@@ -71,6 +72,9 @@ class PriorTable(NamedTuple):
         constraints: arrays for the M-step.
         sparse: items that are under the weak priors.
         empty: categories that an item has and nobody used, categories x items.
+        held: parameters of such categories that are held where these have a probability near 0.
+        informed: parameters that some response informs: not those of such categories, nor of
+            items that nobody answered or all answered alike.
         aside: the same where they are the fewer: they are then estimated from the abilities that
             the other items tell, and have no say in these. All False otherwise.
         scaled: whether priors on slope or intercept have a say in the latent scale.
@@ -81,6 +85,8 @@ class PriorTable(NamedTuple):
     constraints: Constraints
     sparse: BoolArray
     empty: BoolArray
+    held: BoolArray
+    informed: BoolArray
     aside: BoolArray
     scaled: bool
     description: dict[str, Any]
@@ -110,8 +116,21 @@ class PriorTable(NamedTuple):
             constraints = constraints._replace(family=device_put(family))
         some = ~known.all(axis=1)
         return self._replace(
-            constraints=constraints, sparse=self.sparse & some, aside=self.aside & some
+            constraints=constraints,
+            sparse=self.sparse & some,
+            empty=self.empty & some,
+            held=self.held & ~known,
+            aside=self.aside & some,
         )
+
+    def with_held(self, template: ItemModel, params: FloatArray) -> FloatArray:
+        """First guesses with the held parameters at their values."""
+        if not self.held.any():
+            return params
+        where = self.empty.T & self.held.any(axis=1)[:, None]
+        with precision_of("float64"):
+            plain = unpack(jax.tree.map(np.asarray, template), np.asarray(params, float))
+            return np.asarray(pack(plain.hold_unused(where)[0]), float)
 
 
 def check_priors(
@@ -154,44 +173,21 @@ def _empty_categories(template: ItemModel, counts: FloatArray) -> BoolArray:
     return has & (counts == 0) & (counts.sum(0) > 0)
 
 
-def category_columns(
-    template: ItemModel, category: int, n_categories: int, item: int = 0
-) -> tuple[int, ...]:
-    """Columns of the parameters that would run away if nobody used a category of an item."""
-    out: list[int] = []
-    model = template.members[int(template.kind[item])] if template.members else template  # type: ignore[attr-defined]
-    for name, first in model.by_category.items():
-        own = field_columns(template, [name])[: n_categories - first + 1]
-        if category == 0 and first > 2:
-            continue
-        out += own[max(category - 1, 0) :][:1] or own[-1:]
-    return tuple(out) or field_columns(template, ["intercept", "location"])
+def _check_used(template: ItemModel, empty: BoolArray) -> None:
+    """Refuse a category that nobody used at all where all items share its parameter."""
+    shared = template.takes == "graded" and not template.by_category and len(empty) > 2
+    if shared and empty.all(axis=1).any():
+        unused = np.flatnonzero(empty.all(axis=1))
+        raise InputError(
+            f"The {template.key} model needs somebody's answer in every category, but nobody "
+            f"gave the one of number {unused[0] + 1}. Leave its code out, or use another model."
+        )
 
 
-def _hold_empty(
-    template: ItemModel, empty: BoolArray, which: BoolArray, mean: FloatArray, precision: FloatArray
-) -> None:
-    """Put weak priors on the parameters of empty categories (in place)."""
-    weak = {
-        column: pair
-        for name, pair in WEAK_PRIORS.items()
-        for column in field_columns(template, [name])
-    }
-    tied = field_columns(template, template.tied)
-    own = item_categories(template)
-    if not template.by_category:  # no parameters of single categories, or all items share them
-        if empty.any() and empty.all(axis=1).any():
-            unused = np.flatnonzero(empty.all(axis=1))
-            raise InputError(
-                f"The {template.key} model needs somebody's answer in every category, but nobody "
-                f"gave the one of number {unused[0] + 1}. Leave its code out, or use another model."
-            )
-        return
-    for category, item in zip(*np.nonzero(empty & which), strict=True):
-        for column in category_columns(template, int(category), int(own[item]), int(item)):
-            if column not in tied and precision[item, column] == 0:
-                mean[item, column] = weak[column][0]
-                precision[item, column] = weak[column][1] ** -2.0
+def _parameters_of_unused(template: ItemModel, unused: BoolArray) -> BoolArray:
+    """Which parameters only the unused categories (items x categories) have a use for."""
+    with precision_of("float64"):
+        return jax.tree.map(np.asarray, template).hold_unused(unused)[1]
 
 
 def ties_mind_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
@@ -246,8 +242,7 @@ def prior_table(
     another answer than most; constant items are. Its slope and intercept then get the priors
     N(1, 1) and N(0, 3), the logarithm of a Beta item's precision N(2.5, 1.5), unless the caller's
     priors already cover them, so that a finite estimate exists whatever the responses. In other
-    items a category that nobody used puts the weak prior on its own parameters alone
-    (`category_columns`).
+    items the parameters of a category that nobody used are held (`ItemModel.hold_unused`).
 
     Args:
         template: the items.
@@ -294,8 +289,15 @@ def prior_table(
                 few = sparse & (precision[:, column] == 0)
                 mean[few, column], precision[few, column] = centre, sd**-2.0
     empty = _empty_categories(template, counts)
-    if weak_priors and template.n_categories > 2:
-        _hold_empty(template, empty, ~sparse, mean, precision)
+    _check_used(template, empty)
+    constant = counts.max(0) >= item_n
+    uninformed = _parameters_of_unused(template, empty.T & ~constant[:, None])
+    held = uninformed & ~sparse[:, None]
+    # Parameters that items share, or that have a prior, are estimated all the same.
+    held &= ~(held & (precision > 0)).any(axis=1, keepdims=True) & ~held[:, list(tied)].any()
+    uninformed &= ~held[:, list(tied)].any()
+    informed = ~(uninformed | constant[:, None])
+    free = free & ~held
     precision[~free], family[~free] = 0.0, 0
     # Weak priors on many items would pull the latent scale of few subjects their way.
     aside = sparse & (sparse.mean() < 0.5)
@@ -322,4 +324,9 @@ def prior_table(
     counting = precision[~aside] > 0
     scaled = bool(counting.any() and counting[:, list(scale_columns(template, mean))].any())
     description = {name: prior.description for name, prior in stated.items()}
-    return PriorTable(constraints, sparse, empty, aside, scaled, description, tuple(tied))
+    if held.any():
+        n_held = int(held.any(axis=1).sum())
+        description[UNUSED] = f"held at a probability near 0 ({n_held} of {n_items} items)"
+    return PriorTable(
+        constraints, sparse, empty, held, informed, aside, scaled, description, tuple(tied)
+    )

@@ -5,16 +5,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._types import FloatArray
+from irtcat._bank_moves import NEVER_USED
+from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
-from irtcat.fitting._mstep import Constraints
 from irtcat.fitting._priors import PriorTable
 from irtcat.fitting._start import Start
 from irtcat.io.source import ResponseSource
 from irtcat.models import STANDARD_FORM, ItemModel, design_of, field_columns, unpack
 from irtcat.responses import Responses
 
-__all__ = ["Latent", "bank_of", "item_flags", "item_statistics", "n_parameters"]
+__all__ = ["AT_BOUND", "Latent", "bank_of", "item_flags", "item_statistics", "n_parameters"]
+
+
+AT_BOUND = "{} at its bound"
+"""What the flags of an item say of a parameter that ended at its bound."""
 
 
 class Latent(NamedTuple):
@@ -31,10 +35,9 @@ def item_flags(
     covariance: FloatArray | None,
     names: tuple[str, ...],
     slopes: tuple[int, ...],
+    at_bound: BoolArray,
 ) -> list[str]:
     """What is to be said of each item."""
-    lower = np.asarray(prior.constraints.lower, float)
-    upper = np.asarray(prior.constraints.upper, float)
     flags: list[list[str]] = [[] for _ in params]
 
     def mark(which: Any, text: str) -> None:
@@ -47,11 +50,10 @@ def item_flags(
     mark(prior.sparse, "weak prior")
     if len(start.counts) > 2:
         for category in range(len(start.counts)):
-            mark(prior.empty[category], f"category {category + 1} of its answers never used")
+            mark(prior.empty[category], NEVER_USED.format(category + 1))
     free = np.asarray(prior.constraints.free)
     for column, name in enumerate(names):
-        at_bound = (params[:, column] <= lower[column]) | (params[:, column] >= upper[column])
-        mark(at_bound & free[:, column], f"{name} at its bound")
+        mark(at_bound[:, column], AT_BOUND.format(name))
     if len(slopes) == 1:
         mark(params[:, slopes[0]] < 0, "negative slope")
     if covariance is not None:
@@ -60,9 +62,9 @@ def item_flags(
     return ["; ".join(texts) for texts in flags]
 
 
-def n_parameters(constraints: Constraints, tied: tuple[int, ...]) -> int:
-    """Number of parameters that are estimated; tied ones count once."""
-    free = np.asarray(constraints.free).sum(axis=0)
+def n_parameters(prior: PriorTable, tied: tuple[int, ...]) -> int:
+    """Number of parameters that some response informs; tied ones count once."""
+    free = (np.asarray(prior.constraints.free) & prior.informed).sum(axis=0)
     free[list(tied)] = np.minimum(free[list(tied)], 1)
     return int(free.sum())
 

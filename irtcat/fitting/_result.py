@@ -28,14 +28,16 @@ class Fit:
         log_posterior: the same plus the log-density of the priors (what was maximised).
         converged: whether the last step was within the tolerance, and nothing else.
         n_iterations: how many E-steps were taken.
-        n_parameters: number of parameters estimated.
-        message: one sentence on how it ended.
+        n_parameters: number of parameters that some response informs. Not counted are those of a
+            category that nobody used, and of an item that all answered alike or nobody answered.
+        message: how it ended, in one sentence, followed by the notes.
         latent_mean: latent mean that fits best with the items as estimated (should be 0).
         latent_sd: latent SD that fits best with the items as estimated: 1 within .002 if quadrature
             and convergence are good. Both are NaN where most items have a prior on slope or
             intercept, since the priors then have a say in the scale, and where abilities were
             known.
         priors: parameter -> prior as stated, (mean, SD) for a Normal; a text where items differ.
+            "unused categories" says how those that nobody used are held, where there are some.
         n_sparse: number of items that were estimated under the weak priors (see their flags).
         precision: "float64" or "float32".
         trace: log-posterior at each iteration (of the items that are not set aside, see
@@ -45,6 +47,8 @@ class Fit:
             on the bank's scale, se_mean, se_sd (NaN where not estimated); None where the one
             population is the bank's.
         grouping: which group each subject belongs to.
+        notes: what else to know, a sentence each: parameters at their bounds, categories that
+            nobody used, blocks of items without common subjects, what further starts gave.
     """
 
     bank: ItemBank
@@ -63,6 +67,7 @@ class Fit:
     trace: FloatArray
     groups: pd.DataFrame | None = None
     grouping: Grouping | None = None
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def abilities(self) -> Ability:
@@ -105,6 +110,7 @@ class Fit:
             "converged": self.converged,
             "n_iterations": self.n_iterations,
             "message": self.message,
+            "notes": list(self.notes),
             "latent_mean": self.latent_mean,
             "latent_sd": self.latent_sd,
             "priors": {

@@ -26,7 +26,7 @@ from irtcat.fitting._several import SeveralProblem, run_several
 from irtcat.fitting._several_errors import several_covariance
 from irtcat.fitting._several_population import correlation_root, free_correlations
 from irtcat.fitting._several_work import Work, iterate, state_of
-from irtcat.fitting._start import Start, starting_point
+from irtcat.fitting._start import Start, jittered, starting_point
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.models import (
     Design,
@@ -245,6 +245,7 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
         prior = _constraints(table, design, template)
         work = Work(rows, design, template, dtype)
         params = _start_params(template, rows, start, design, dtype)
+        params = jittered(params, template, options)
         problem, ended = iterate(work, template, params, prior, options)
         params = work.widen(np.asarray(ended.point.params, float))
         root = np.asarray(correlation_root(ended.point.population, design.dims), float)
@@ -261,7 +262,12 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
         covariance = work.widen_covariance(covariance)
     n_pairs = design.dims * (design.dims - 1) // 2 if design.correlated else 0
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
-    flags = _several_flags(prior, start, params, covariance, free, template)
+    assert ended.at_bound is not None
+    at_bound = work.widen(ended.at_bound.astype(float)) > 0
+    if design.exploratory:  # the axes have turned since
+        slopes = list(field_columns(template, ["slope"]))
+        at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
+    flags = _several_flags(prior, start, params, covariance, free, template, at_bound)
     statistics = item_statistics(responses, categories, start, flags)
     bank = ItemBank(
         replace(unpack(blank, params), pattern=pattern),  # type: ignore[call-arg]
@@ -297,7 +303,7 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
         log_likelihood + float(ended.update.log_prior),
         ended.converged,
         ended.n_iterations,
-        int(free.sum()) + n_pairs,
+        int((free & prior.informed).sum()) + n_pairs,
         ended.message,
         np.nan,
         np.nan,
@@ -318,6 +324,7 @@ def _several_flags(
     covariance: FloatArray | None,
     free: np.ndarray,
     template: ItemModel,
+    at_bound: np.ndarray,
 ) -> list[str]:
     """What is to be said of each item; parameters that are held have no error to miss."""
     if covariance is not None:
@@ -327,5 +334,5 @@ def _several_flags(
         diagonal[held] = 1.0
     return item_flags(
         prior, start, params, covariance, column_names(template),
-        field_columns(template, ["slope"]),
+        field_columns(template, ["slope"]), at_bound,
     )  # fmt: skip

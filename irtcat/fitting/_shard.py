@@ -29,7 +29,7 @@ from irtcat.fitting.standard_errors import lost_information
 from irtcat.models import unpack
 from irtcat.scoring import Blocks, EStep, LayoutPlan, Population, e_step, row_blocks
 
-__all__ = ["AXIS", "Sharded", "mesh_of"]
+__all__ = ["AXIS", "Sharded", "everywhere", "mesh_of"]
 
 AXIS = "subjects"
 
@@ -58,7 +58,7 @@ def mesh_of(devices: Any) -> Mesh:
     return Mesh(np.array(devices), (AXIS,), axis_types=(AxisType.Auto,))
 
 
-def _everywhere(numbers: Any) -> np.ndarray:
+def everywhere(numbers: Any) -> np.ndarray:
     """What each process has to say, processes first."""
     out = multihost_utils.process_allgather(np.asarray(numbers), tiled=False)
     return np.asarray(out).reshape(jax.process_count(), *np.shape(numbers))
@@ -89,12 +89,12 @@ class Sharded:
         if mine == 0:
             raise argument_error("devices", "a mesh with a device of every process", mesh)
         self._agree(item_ids)
-        n_local = _everywhere(len(x))
-        self.gaps = bool(_everywhere(int(gaps)).any())
-        self.categories = _everywhere(np.asarray(categories, np.int32)).max(0).astype(int)
+        n_local = everywhere(len(x))
+        self.gaps = bool(everywhere(int(gaps)).any())
+        self.categories = everywhere(np.asarray(categories, np.int32)).max(0).astype(int)
         padded = np.zeros(n_local.max(), np.float32)
         padded[: len(x)] = weights
-        by_process = _everywhere(padded)
+        by_process = everywhere(padded)
         self.counts, pieces = self._shares(n_local)
         self.weights = np.concatenate([by_process[p][at] for p, at in pieces]).astype(float)
         if self.weights.sum() < 2:
@@ -109,14 +109,14 @@ class Sharded:
         self.n_rows, self.n_items = len(self.weights), x.shape[1]
         here = jax.process_index()
         parts = [x[at] for p, at in pieces if p == here]
-        self.data = digest(_everywhere(np.frombuffer(bytes.fromhex(digest(x)), np.uint8)))
+        self.data = digest(everywhere(np.frombuffer(bytes.fromhex(digest(x)), np.uint8)))
         self.x = self._place(parts)
 
     @staticmethod
     def _agree(item_ids: np.ndarray) -> None:
         """All processes must have the same items in the same order."""
         mark = np.frombuffer(bytes.fromhex(digest(np.asarray(item_ids, np.str_).tobytes())), "u1")
-        if (_everywhere(mark) != mark).any():
+        if (everywhere(mark) != mark).any():
             raise InputError(
                 "The `responses` argument must have the same items in the same order in every "
                 "process. Got others."

@@ -12,10 +12,22 @@ from scipy.special import ndtri
 
 from irtcat._compile import jit
 from irtcat._types import FloatArray
-from irtcat.models import ItemModel, pack, unpack_counts
+from irtcat.fitting._options import Options
+from irtcat.models import ItemModel, field_columns, free_parameters, pack, unpack_counts
 
-__all__ = ["Start", "Sums", "category_counts", "cross_sums", "starting_point"]
+__all__ = [
+    "Start",
+    "Sums",
+    "category_counts",
+    "cross_sums",
+    "further_start",
+    "jittered",
+    "starting_point",
+]
 
+
+JITTER, TURNED = 0.7, 0.1
+"""SD of the random moves of a further start, and the share of slopes that change their sign."""
 
 SMALL = 2**21
 """Up to so many responses the sums are taken on the host."""
@@ -233,6 +245,36 @@ def starting_point(
         first.mask_by_subject[:, 0],
         counts,
     )
+
+
+def jittered(params: FloatArray, template: ItemModel, options: Options) -> FloatArray:
+    """First guesses moved at random by the seed and the number of the start; number 0 stays.
+
+    Slopes are multiplied by a lognormal number, some change their sign where they may, and all
+    other parameters that an item has get a Normal number added.
+    """
+    if options.start == 0:
+        return params
+    rng = np.random.default_rng([options.seed, options.start])
+    factor = np.exp(JITTER * rng.standard_normal(params.shape))
+    turn = rng.random(params.shape) < TURNED
+    move = np.where(free_parameters(template), JITTER * rng.standard_normal(params.shape), 0.0)
+    slopes = list(field_columns(template, ["slope"]))
+    moved = params + move
+    moved[:, slopes] = params[:, slopes] * factor[:, slopes]
+    if not options.positive:
+        moved[:, slopes] *= np.where(turn[:, slopes], -1.0, 1.0)
+    tied = field_columns(template, template.tied)
+    moved[:, list(tied)] = params[:, list(tied)] * factor[0, list(tied)]
+    return moved
+
+
+def further_start(start: Start, template: ItemModel, options: Options) -> Start:
+    """The start of this number: other parameters, and abilities of which little is known."""
+    if options.start == 0:
+        return start
+    params = jittered(start.params, template, options)
+    return start._replace(params=params, sd=np.ones_like(start.sd))
 
 
 def _fraction_counts(x: np.ndarray) -> tuple[FloatArray, FloatArray]:

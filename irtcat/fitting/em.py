@@ -257,8 +257,9 @@ def em_update(
     found = jnp.stack([mean, log_sd])
     plain = EMPoint(new.params, jnp.where(present & ~held, found, point.population))
     image = pack(unpack(template, new.params).rescale(centre, jnp.exp(log_spread)))
-    image = jnp.clip(image, constraints.lower, constraints.upper)
-    image = jnp.where(constraints.free, image, point.params)
+    # What is held is moved as well: a category that nobody used stays as far from the others.
+    clipped = jnp.clip(image, constraints.lower, constraints.upper)
+    image = jnp.where(constraints.free, clipped, image)
     free = jnp.where(present & (expand | ~held), found, point.population)
     moved = jnp.stack([(free[0] - centre) * jnp.exp(-log_spread), free[1] - log_spread])
     # One standard population stays so: its mean and SD are what is removed.

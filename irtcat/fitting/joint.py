@@ -23,7 +23,7 @@ from irtcat.fitting._evaluate import Calibrated, finish, used_rows
 from irtcat.fitting._options import Options
 from irtcat.fitting._priors import BOUNDS, SMALLEST_POSITIVE_SLOPE, WEAK_PRIORS, check_priors
 from irtcat.fitting._result import Fit
-from irtcat.fitting._start import starting_point
+from irtcat.fitting._start import further_start, starting_point
 from irtcat.models import Design, ItemModel, OnePL, Rasch, TwoPL
 from irtcat.responses import Responses
 from irtcat.scoring import row_blocks
@@ -336,6 +336,7 @@ def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> F
         start = starting_point(
             template, data, np.ones(len(x)), blocks, gaps, dtype, options.positive or tied, two
         )
+        start = further_start(start, template, options)
         penalty, stated = _penalty(options, x.shape[1], tied, dtype)
         point = JointPoint(jnp.asarray(start.mean, dtype), jnp.asarray(start.params, dtype))
         tolerance = TOLERANCE[name] if options.tolerance is None else options.tolerance
@@ -357,8 +358,11 @@ def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> F
         "standard_errors": "given abilities",
         "priors": {key: list(pair) for key, pair in stated.items()},
     }
+    params = ended.point.params
+    beyond = np.asarray((params <= penalty.lower) | (params >= penalty.upper))
+    at_bound = dict(zip(("slope", "intercept"), beyond.T, strict=True))
     return finish(
-        responses, x, gaps, cls, template, start, found, name, record, outcome
+        responses, x, gaps, cls, template, start, found, name, record, outcome, at_bound
     )  # fmt: skip
 
 

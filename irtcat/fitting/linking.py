@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array
 
+from irtcat._bank_moves import published
 from irtcat._checks import InputError, argument_error, check_choice
 from irtcat._compile import jit
 from irtcat._precision import precision
@@ -91,12 +92,7 @@ class _Task:
 
 def _moments(bank: ItemBank, method: str) -> tuple[FloatArray, FloatArray]:
     """Discriminations and difficulties of the items, as the methods of moments take them."""
-
-    def one(item: ItemModel) -> dict[str, Any]:
-        return item.irt_parameters()
-
-    with precision("float64"):
-        values = {k: np.asarray(v, float) for k, v in jax.vmap(one)(bank.model).items()}
+    values = published(bank)[0]
     steps = [v.reshape(len(v), -1) for k, v in values.items() if k.startswith("b")]
     if "a" not in values or values["a"].ndim != 1 or not steps:
         raise argument_error(

@@ -34,7 +34,7 @@ from irtcat.fitting._guide import (
 )
 from irtcat.fitting._options import Options
 from irtcat.fitting._result import Fit
-from irtcat.fitting._start import Start, starting_point
+from irtcat.fitting._start import Start, further_start, starting_point
 from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import row_blocks
@@ -282,6 +282,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
             positive,
             categories,
         )
+        start = further_start(start, template, options)
         chart = Chart.of(template, positive)
         priors = _priors(options.priors, template, chart, dtype)
         share = float(start.item_n.sum()) / x.size

@@ -9,7 +9,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
+
+from irtcat._types import BoolArray, FloatArray
 
 __all__ = [
     "CategoricalModel",
@@ -26,6 +28,7 @@ __all__ = [
     "item_categories",
     "log_probabilities",
     "pack",
+    "parameter_mask",
     "parameter_names",
     "probabilities",
     "response_variances",
@@ -214,6 +217,38 @@ class ItemModel(eqx.Module):
         With several abilities ``mean`` is a vector and ``sd`` a square matrix.
         """
 
+    def hold_unused(
+        self: ModelT, unused: Bool[np.ndarray, "items categories"]
+    ) -> tuple[ModelT, BoolArray]:
+        """Stacked items whose unused categories have a probability near 0, and what is held.
+
+        The likelihood of responses without a category is highest where its probability is 0,
+        which no finite parameters give. So they are held where it is below 1e-5.
+
+        Args:
+            unused: categories that an item has and nobody used; at least two others are used.
+
+        Returns:
+            The items with the parameters to be held at their values (the other categories' curves
+            stay as they are), and which parameters these are, columns as in `pack`.
+        """
+        del unused
+        return self, parameter_mask(self)
+
+    def over_used(
+        self,
+        table: dict[str, FloatArray],
+        unused: Bool[np.ndarray, "items categories"],
+    ) -> dict[str, FloatArray]:
+        """The published parameters of stacked items, NaN where an unused category leaves none.
+
+        Args:
+            table: `irt_parameters` of all items, items first; or derivatives of them.
+            unused: categories that an item has and nobody used.
+        """
+        del unused
+        return table
+
     @classmethod
     @abc.abstractmethod
     def blank(cls, design: Design) -> "ItemModel":
@@ -329,6 +364,16 @@ def pack(model: ItemModel) -> Float[Array, "items params"]:
     sizes = [int(np.prod(leaf.shape[1:], dtype=int)) for leaf in leaves]
     flat = [leaf.reshape(len(leaf), size) for leaf, size in zip(leaves, sizes, strict=True)]
     return jnp.concatenate(flat, axis=-1)
+
+
+def parameter_mask(model: ItemModel, **masks: BoolArray) -> BoolArray:
+    """Masks of some parameters of stacked items, by name, as one matrix with columns as in `pack`.
+
+    False for the other parameters.
+    """
+    leaves = {name: np.asarray(getattr(model, name)) for name in parameter_names(model)}
+    parts = [masks.get(name, np.zeros(leaf.shape, bool)) for name, leaf in leaves.items()]
+    return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
 def unpack(

@@ -1,12 +1,14 @@
 """Samejima's graded response model: ordered categories by the probability of reaching each."""
 
+import dataclasses
 from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
-from irtcat.models._base import Design, Param
+from irtcat._types import BoolArray, FloatArray
+from irtcat.models._base import Design, Param, parameter_mask
 from irtcat.models._links import CUMULATIVE, NEVER, GradedModel, Link
 from irtcat.models.logistic import start_intercept
 
@@ -30,6 +32,38 @@ def thresholds(intercepts: list[Param], slope: Param, categories: Own) -> dict[s
         out[f"b{k}"] = jnp.where(here & (slope != 0), b, jnp.nan)
     mean = jnp.where(slope == 0, jnp.nan, total / (categories - 1))
     return {"a": slope, "b": mean, **out}
+
+
+OUT_OF_REACH = 50.0
+"""Log-odds that keep an unused category at the end of the scale from any ability."""
+
+SMALLEST_GAP = 1e-5
+"""Gap that an unused category between two others keeps: a probability below 2.5e-6. A smaller one
+would cost digits: information has terms of the order of 1 / gap, which cancel."""
+
+
+def thresholds_over_used(
+    table: dict[str, FloatArray], unused: BoolArray, categories: np.ndarray, absent: BoolArray
+) -> dict[str, FloatArray]:
+    """Thresholds without those that are absent, and their mean from the lowest used category on.
+
+    Args:
+        table: b, b1, b2, ..., items first.
+        unused: categories that nobody used, items x categories.
+        categories: number of categories of each item.
+        absent: thresholds that have no estimate, items x steps.
+    """
+    steps = np.stack([table[f"b{k + 1}"] for k in range(absent.shape[1])], axis=1)
+    tail = (1,) * (steps.ndim - 2)
+    first = np.argmin(unused, axis=1)
+    k = np.arange(1, absent.shape[1] + 1)
+    over = (k > first[:, None]) & (k < categories[:, None])
+    total = np.where(over.reshape(over.shape + tail), steps, 0).sum(axis=1)
+    mean = total / np.maximum(over.sum(axis=1), 1).reshape(-1, *tail)
+    at_end = (first > 0).reshape(-1, *tail)
+    steps = np.where(absent.reshape(absent.shape + tail), np.nan, steps)
+    named = {f"b{i + 1}": steps[:, i] for i in range(absent.shape[1])}
+    return {**table, "b": np.where(at_end, mean, table["b"]), **named}
 
 
 class Graded(GradedModel):
@@ -82,6 +116,29 @@ class Graded(GradedModel):
         """Slope times ``sd``; the first intercept takes up the mean; the gaps stay."""
         intercept = self.intercept + self.slope * mean
         return Graded(self.slope * sd, intercept, self.log_gap, self.categories)
+
+    def hold_unused(
+        self, unused: Bool[np.ndarray, "items categories"]
+    ) -> tuple["Graded", BoolArray]:
+        """Gaps: wide below the lowest category that is used, next to none around one between."""
+        old = np.exp(np.asarray(self.log_gap, float))
+        first = np.argmin(unused, axis=1)[:, None]
+        k = np.arange(1, old.shape[1] + 1)
+        below, between = k <= first, unused[:, 1:-1] & (k > first)
+        gap = np.where(below, np.where(k == first, OUT_OF_REACH, 1.0), old)
+        gap = np.where(between, SMALLEST_GAP, gap)
+        # The boundary above the lowest used category stays where it is.
+        intercept = np.asarray(self.intercept, float) + ((gap - old) * below).sum(axis=1)
+        held = parameter_mask(self, log_gap=below | between)
+        return dataclasses.replace(self, intercept=intercept, log_gap=np.log(gap)), held
+
+    def over_used(
+        self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
+    ) -> dict[str, FloatArray]:
+        """Thresholds below the lowest used category are absent; around one between, equal."""
+        first = np.argmin(unused, axis=1)
+        absent = np.arange(1, unused.shape[1]) <= first[:, None]
+        return thresholds_over_used(table, unused, np.asarray(self.categories), absent)
 
     @classmethod
     def blank(cls, design: Design) -> "Graded":

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._checks import argument_error
-from irtcat._types import BoolArray
+from irtcat._types import BoolArray, FloatArray
 from irtcat.models._base import (
     CategoricalModel,
     Design,
@@ -129,6 +129,26 @@ class Mixed(CategoricalModel):
     def start(self, shares: Float[Array, "items categories"], slope: Param) -> "Mixed":
         """Every item as its own model does it."""
         return self._joined([part.start(shares, slope) for part in self.parts()])
+
+    def hold_unused(self, unused: BoolArray) -> tuple["Mixed", BoolArray]:
+        """Every item as its own model does it."""
+        params = np.array(pack(self), float)
+        mask = np.zeros(params.shape, bool)
+        for m, (member, part) in enumerate(zip(self.members, self.parts(), strict=True)):
+            at = np.ix_(np.asarray(self.kind) == m, member_columns(self, member))
+            values, held = part.hold_unused(unused[:, : part.n_categories])
+            params[at] = np.asarray(pack(values), float)[at[0].ravel()]
+            mask[at] = held[at[0].ravel()]
+        return unpack(self, params), mask
+
+    def over_used(self, table: dict[str, FloatArray], unused: BoolArray) -> dict[str, FloatArray]:
+        """Every item as its own model does it."""
+        out = {name: values.copy() for name, values in table.items()}
+        for m, part in enumerate(self.parts()):
+            here = np.asarray(self.kind) == m
+            for name, values in part.over_used(table, unused[:, : part.n_categories]).items():
+                out[name][here] = values[here]
+        return out
 
     def own_parameters(self) -> BoolArray:
         """Which parameters each item has, columns as in `pack`."""

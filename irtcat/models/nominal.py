@@ -1,15 +1,22 @@
 """Bock's nominal model: categories without an order given in advance."""
 
+import dataclasses
 from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from irtcat.models._base import Design, Param
+from irtcat._types import BoolArray, FloatArray
+from irtcat.models._base import Design, Param, parameter_mask
 from irtcat.models._links import NEVER, SOFTMAX, GradedModel, Link
 from irtcat.models.graded import Own, Steps
-from irtcat.models.partial_credit import Predictors, start_intercepts, start_slope
+from irtcat.models.partial_credit import (
+    Predictors,
+    intercepts_over_used,
+    start_intercepts,
+    start_slope,
+)
 
 __all__ = ["Nominal"]
 
@@ -73,6 +80,34 @@ class Nominal(GradedModel):
         """Slopes times ``sd``; the intercepts take up the mean."""
         mean, sd = jnp.asarray(mean)[..., None], jnp.asarray(sd)[..., None]
         return Nominal(self.slope * sd, self.intercept + self.slope * mean, self.categories)
+
+    def hold_unused(
+        self, unused: Bool[np.ndarray, "items categories"]
+    ) -> tuple["Nominal", BoolArray]:
+        """Intercepts and slopes; category 0, where unused, has the slope of the lowest used one."""
+        intercept, held = intercepts_over_used(self.intercept, unused)
+        slope = np.pad(np.asarray(self.slope, float), ((0, 0), (1, 0)))
+        first = np.argmin(unused, axis=1)[:, None]
+        k = np.arange(slope.shape[1])
+        slope = np.where(k < first, 0.0, slope - np.take_along_axis(slope, first, axis=1))
+        mask = parameter_mask(self, slope=held, intercept=held)
+        return dataclasses.replace(self, slope=slope[:, 1:], intercept=intercept), mask
+
+    def over_used(
+        self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
+    ) -> dict[str, FloatArray]:
+        """The lowest used category is the one that slopes and intercepts are against."""
+        first, last = np.argmin(unused, axis=1), np.asarray(self.categories) - 1
+        tail = (1,) * (table["a"].ndim - 1)
+        share = (last / np.maximum(last - first, 1)).reshape(-1, *tail)
+        d = [np.zeros_like(table["a"]), *(table[f"d{k}"] for k in range(1, unused.shape[1]))]
+        base = np.take_along_axis(np.stack(d), first.reshape(1, -1, *tail), axis=0)[0]
+        out = {**table, "a": table["a"] * share}
+        for k in range(1, unused.shape[1]):
+            absent = unused[:, k].reshape(-1, *tail)
+            out[f"ak{k}"] = np.where(absent, np.nan, table[f"ak{k}"] / share)
+            out[f"d{k}"] = np.where(absent, np.nan, table[f"d{k}"] - base)
+        return out
 
     @classmethod
     def blank(cls, design: Design) -> "Nominal":

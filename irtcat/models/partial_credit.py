@@ -8,17 +8,25 @@ with ``intercept_0 = 0``. The odds of category k against k - 1 are even at
 ``b_k = (intercept_{k-1} - intercept_k) / a``; these thresholds need not be in order.
 """
 
+import dataclasses
 import itertools
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from irtcat.models._base import Design, Param
+from irtcat._types import BoolArray, FloatArray
+from irtcat.models._base import Design, Param, parameter_mask
 from irtcat.models._links import NEVER, SOFTMAX, GradedModel, Link
-from irtcat.models.graded import Own, Steps, thresholds
+from irtcat.models.graded import (
+    OUT_OF_REACH,
+    Own,
+    Steps,
+    thresholds,
+    thresholds_over_used,
+)
 from irtcat.models.logistic import AnyShape
 
 __all__ = ["GPCM", "CommonPartialCredit", "CommonRatingScale", "PartialCredit", "RatingScale"]
@@ -52,10 +60,31 @@ def start_slope(slope: Param, n_categories: int) -> Param:
     return slope * (1.0 if n_categories == 2 else 0.75)
 
 
+def intercepts_over_used(intercept: Steps, unused: BoolArray) -> tuple[FloatArray, BoolArray]:
+    """Intercepts that keep unused categories out of reach, and which of them are held.
+
+    Where category 0 is unused the others' intercepts are against the lowest one that is used,
+    which is held high above category 0.
+    """
+    every = np.pad(np.asarray(intercept, float), ((0, 0), (1, 0)))
+    first = np.argmin(unused, axis=1)[:, None]
+    at_end = first > 0
+    level = np.where(at_end, OUT_OF_REACH, 0.0)
+    shifted = every - np.take_along_axis(every, first, axis=1) + level
+    k = np.arange(every.shape[1])
+    values = np.where(unused, level - OUT_OF_REACH, np.where(at_end, shifted, every))
+    held = unused | (at_end & (k == first))
+    return values[:, 1:], held[:, 1:]
+
+
+OwnStepsT = TypeVar("OwnStepsT", bound="_OwnSteps")
+
+
 class _OwnSteps(GradedModel):
     """Items that may differ in their number of categories; each has an intercept for each."""
 
     intercept: eqx.AbstractVar[Steps]
+    categories: eqx.AbstractVar[Own]
 
     link: ClassVar[Link] = SOFTMAX
     fixed: ClassVar[tuple[str, ...]] = ("categories",)
@@ -65,6 +94,20 @@ class _OwnSteps(GradedModel):
     def n_categories(self) -> int:
         """The largest number of categories."""
         return self.intercept.shape[-1] + 1
+
+    def hold_unused(
+        self: OwnStepsT, unused: Bool[np.ndarray, "items categories"]
+    ) -> tuple[OwnStepsT, BoolArray]:
+        """Intercepts; the scores of the other categories stay (Wilson & Masters 1993)."""
+        intercept, held = intercepts_over_used(self.intercept, unused)
+        return dataclasses.replace(self, intercept=intercept), parameter_mask(self, intercept=held)
+
+    def over_used(
+        self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
+    ) -> dict[str, FloatArray]:
+        """Thresholds to and from an unused category are absent."""
+        absent = unused[:, 1:] | unused[:, :-1]
+        return thresholds_over_used(table, unused, np.asarray(self.categories), absent)
 
 
 class GPCM(_OwnSteps):

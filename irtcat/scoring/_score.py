@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from irtcat._bank_moves import unused_categories
 from irtcat._checks import argument_error, check_choice, check_count, check_interval
 from irtcat._precision import choose_precision, precision
 from irtcat._types import BoolArray, FloatArray
@@ -26,6 +27,8 @@ __all__ = ["METHODS", "plausible_values", "score"]
 
 CHUNK_CELLS = 2**26
 """Responses that are scored at a time, where they are read in passes."""
+
+UNUSED_CATEGORY = "used a category that nobody used in calibration"
 
 PER_SUBJECT = ["subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flags"]
 
@@ -222,6 +225,18 @@ def _eapsum(task: _Task) -> _Estimate:
     return _Estimate(**columns, flags=flags)
 
 
+def _with_unused(flags: np.ndarray, bank: ItemBank, matched: Responses) -> np.ndarray:
+    """The flags, with a note for subjects who used a category that nobody used in calibration."""
+    hit = np.zeros(matched.n_subjects, bool)
+    for item, category in np.argwhere(unused_categories(bank)):
+        hit |= matched.values[:, item] == category
+    if not hit.any():
+        return flags
+    flags = flags.astype(object)
+    flags[hit] = ["; ".join(filter(None, [text, UNUSED_CATEGORY])) for text in flags[hit]]
+    return flags
+
+
 METHODS: dict[str, Callable[[_Task], _Estimate]] = {
     "eap": _eap,
     "map": _map,
@@ -262,7 +277,9 @@ def score(
     Returns:
         The abilities. An ``ml`` or ``wle`` estimate at a bound is flagged, and its interval is
         the likelihood-ratio interval, open on that side. Without any response ``ml`` and ``wle``
-        are NaN and flagged; the others give the population. On a bank of several abilities
+        are NaN and flagged; the others give the population. Subjects who used a category that
+        nobody used in calibration are flagged: its curve is no estimate. On a bank of several
+        abilities
         ``eap`` and ``map`` give vectors with their covariance, and normal intervals.
 
     Raises:
@@ -294,6 +311,7 @@ def score(
     estimate = METHODS[method](task)
     n_items = matched.observed.sum(axis=1)
     flags = np.where(n_items == 0, "no responses", estimate.flags)
+    flags = _with_unused(flags, bank, matched)
     percentile = population_percentile(estimate.theta, bank.population_mean, bank.population_sd)
     post = estimate.post
     return Ability(

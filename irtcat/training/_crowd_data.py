@@ -59,7 +59,8 @@ def read_labels(y: Any) -> tuple[IntArray, np.ndarray]:
     values = np.asarray(y)
     if values.ndim != 1 or not len(values):
         raise argument_error("labels", "one label per item", f"shape {values.shape}")
-    if (absent := np.asarray(pd.isna(values))).any():
+    # Asked of the labels as given: in `values` NaN among texts has become the text "nan".
+    if (absent := np.asarray(pd.isna(np.asarray(y, dtype=object)))).any():
         got = f"none for item {int(np.argmax(absent)) + 1}"
         raise argument_error("labels", "one label per item, none missing", got)
     try:

@@ -191,6 +191,8 @@ WRONG = {
     "no such column": ({"groups": "country"}, "column of responses.subjects"),
     "too few": ({"groups": ["a", "b"]}, "2 labels"),
     "one missing": ({"groups": [None] + ["a"] * 119}, "'s1'"),
+    "NaN among texts": ({"groups": [float("nan")] * 10 + ["a"] * 110}, "'s1'"),
+    "NaN in an array": ({"groups": np.array([np.nan] * 10 + ["a"] * 110)}, "'s1'"),
     "tiny": ({"groups": ["a"] + ["b"] * 119}, "'a'"),
     "no such reference": ({"groups": ["a", "b"] * 60, "reference": "c"}, "reference"),
     "no bank": ({"anchors": 3}, "ItemBank"),

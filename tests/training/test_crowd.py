@@ -313,6 +313,7 @@ def test_bad_input():
         (nearest, (X[:5], Y), {}, "inputs of 120 items"),
         (nearest, (X, ["a"] * N), {}, "at least two classes"),
         (nearest, (X, [None, *Y[1:]]), {}, "none for item 1"),
+        (nearest, (X, [float("nan"), *map(str, Y[1:])]), {}, "none for item 1"),
         (nearest, (X, Y), {"size": 0}, "size"),
         (nearest, (X, Y), {"size": N + 1}, "at most 120"),
         (nearest, (X, Y), {"size": (0.5, 0.1)}, "size"),

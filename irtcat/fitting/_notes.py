@@ -1,0 +1,152 @@
+"""What a fit says beside whether it converged: bounds, unused categories, unlinked items."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from irtcat._bank_moves import NEVER_USED
+from irtcat._checks import shorten
+from irtcat._types import BoolArray, IntArray
+from irtcat.fitting._options import Options
+from irtcat.fitting._record import AT_BOUND
+from irtcat.fitting._result import Fit
+from irtcat.fitting._shard import everywhere
+from irtcat.io.source import ResponseSource
+from irtcat.responses import Responses
+
+__all__ = ["linked_items", "with_notes"]
+
+FIRST_CELLS, MOST_CELLS = 2**16, 2**22
+"""Responses gone over at a time: few at first, as most data are connected by their first rows."""
+
+
+def linked_items(
+    observed: Iterable[BoolArray], informative: BoolArray, known: BoolArray
+) -> IntArray:
+    """Number the blocks of items that subjects' responses connect.
+
+    Two items are connected where a subject answered both, or where a chain of such pairs leads
+    from one to the other: connected components of the graph of subjects and items.
+
+    Args:
+        observed: blocks of rows, each subjects x items: whether there is a response.
+        informative: items whose responses differ; the others connect nothing.
+        known: items on a scale of their own already (anchors), which needs no connection.
+
+    Returns:
+        The block of each item, from 1 on, that of the most items first; 0 where not informative.
+
+    Example:
+        >>> seen = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1]], bool)
+        >>> linked_items([seen], np.ones(5, bool), np.zeros(5, bool)).tolist()
+        [1, 1, 1, 2, 2]
+    """
+    from scipy.sparse import coo_array  # slow to import
+    from scipy.sparse.csgraph import connected_components
+
+    n_items = len(informative)
+    label = np.arange(n_items)
+    label[known] = label[known][:1]
+    for block in observed:
+        rows, items = np.nonzero(block & informative)
+        begins = np.r_[True, rows[1:] != rows[:-1]][: len(rows)]
+        first = items[np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))]
+        pairs = label[first], label[items]
+        graph = coo_array((np.ones(len(rows), np.int8), pairs), shape=(n_items, n_items))
+        label = connected_components(graph, directed=False)[1][label]
+        if len(np.unique(label[informative])) <= 1:
+            break
+    _, number, size = np.unique(label[informative], return_inverse=True, return_counts=True)
+    rank = np.argsort(np.argsort(-size, kind="stable"))
+    out = np.zeros(n_items, int)
+    out[informative] = rank[number] + 1
+    return out
+
+
+def _observed(responses: Responses | ResponseSource) -> Iterator[BoolArray]:
+    """Whether there is a response, in blocks of rows."""
+    if isinstance(responses, ResponseSource):
+        yield from (block >= 0 for block in responses.blocks())
+        return
+    first, cells = 0, FIRST_CELLS
+    while first < responses.n_subjects:
+        n = max(1, cells // responses.n_items)
+        values = responses.values[first : first + n]
+        yield ~np.isnan(values) if values.dtype.kind == "f" else values >= 0
+        first, cells = first + n, min(4 * cells, MOST_CELLS)
+
+
+def _blocks(found: Fit, options: Options) -> IntArray:
+    """The block of each item of a fit."""
+    bank = found.bank
+    flags = bank.statistics["flags"].astype(str)
+    constant = flags.str.contains("constant").to_numpy()
+    informative = (bank.statistics["n_responses"] > 0).to_numpy() & ~constant
+    anchors = () if options.anchors is None else options.anchors.item_ids
+    known = np.isin(bank.item_ids, anchors)
+    blocks = linked_items(_observed(found.responses), informative, known)
+    if options.devices is None:
+        return blocks
+    # Subjects of other processes may connect what those of this one do not.
+    each = everywhere(blocks)
+    edges = (part[None, :] == np.arange(1, part.max() + 1)[:, None] for part in each)
+    return linked_items(edges, informative, known)
+
+
+def _about_blocks(blocks: IntArray, item_ids: np.ndarray, grouped: bool) -> str:
+    """What the blocks mean."""
+    names = [shorten(item_ids[blocks == k]) for k in range(1, min(blocks.max(), 3) + 1)]
+    listed = "; ".join(f"block {k}: {text}" for k, text in enumerate(names, start=1))
+    whole = "each group's" if grouped else "the"
+    means = ", and group means are not comparable between blocks" if grouped else ""
+    return (
+        f"No subjects connect {blocks.max()} blocks of items ({listed}"
+        f"{'; ...' if blocks.max() > 3 else ''}). They are on one scale only if {whole} subjects "
+        f"of all blocks come from one population{means}. See the column block of bank.statistics."
+    )
+
+
+def _about_bounds(flags: Iterable[str], item_ids: np.ndarray) -> str:
+    """Which parameters of which items ended at a bound."""
+    items: dict[str, list[str]] = {}
+    for item, text in zip(item_ids, flags, strict=True):
+        for name in re.findall(AT_BOUND.format(r"(\w+)"), text):
+            items.setdefault(name, []).append(str(item))
+    listed = "; ".join(f"{name} of {shorten(ids)}" for name, ids in items.items())
+    return listed and f"At a bound, where the objective still rises beyond: {listed}."
+
+
+def _about_unused(flags: Iterable[str], item_ids: np.ndarray) -> str:
+    """Which items have categories without an estimate."""
+    unused = NEVER_USED.format(r"\d+")
+    items = [str(i) for i, text in zip(item_ids, flags, strict=True) if re.search(unused, text)]
+    return f"Categories that nobody used have no estimate: in {shorten(items)}." if items else ""
+
+
+def with_notes(found: Fit, options: Options) -> Fit:
+    """The fit with what else is to be said in its message, its notes and the items' flags."""
+    statistics, item_ids = found.bank.statistics.copy(), found.bank.item_ids
+    flags = statistics["flags"].astype(str).tolist()
+    notes = [*found.notes, _about_bounds(flags, item_ids)]
+    if found.bank.model.by_category:
+        notes.append(_about_unused(flags, item_ids))
+    if options.abilities is None:
+        blocks = _blocks(found, options)
+        if blocks.max(initial=0) > 1:
+            notes.append(_about_blocks(blocks, item_ids, options.groups is not None))
+            apart = [f"block {k} of {blocks.max()}" if k > 1 else "" for k in blocks]
+            pairs = zip(flags, apart, strict=True)
+            statistics["flags"] = ["; ".join(filter(None, pair)) for pair in pairs]
+            statistics.insert(statistics.columns.get_loc("flags"), "block", blocks)
+    notes = [note for note in notes if note]
+    if not notes:
+        return found
+    bank = replace(
+        found.bank,
+        statistics=statistics,
+        provenance={**found.bank.provenance, "notes": notes},
+    )
+    message = " ".join([found.message, *notes])
+    return replace(found, bank=bank, message=message, notes=tuple(notes))
