@@ -165,7 +165,9 @@ def test_strata(rules, bank30):
 
 def test_kingsbury_zara(rules, bank30, reference):
     targets = {"alg": 0.5, "geo": 0.3, "num": 0.2}
-    bank, config = grouped(bank30, reference, targets=targets, content="kingsbury-zara")
+    bank, config = grouped(
+        bank30, reference, targets=targets, content="kingsbury-zara", max_items=10
+    )
     pool = prepare(bank, config)
     for case in rules["content"]:
         given = np.array(case["out"]) - 1
