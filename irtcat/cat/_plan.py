@@ -74,7 +74,9 @@ class ContentPlan:
         return (self.least < low - EPS) | (self.most > high + EPS)
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{n} {count}" for n, count in zip(self.names, self.planned, strict=True))
+        counts = ", ".join(
+            f"{n} {count}" for n, count in zip(self.names, self.planned, strict=True)
+        )
         names = [name for name, off in zip(self.names, self.rounded, strict=True) if off]
         note = f" (rounded to whole items: {', '.join(names)})" if names else ""
         return f"Content plan for {self.length} scored items: {counts}{note}."

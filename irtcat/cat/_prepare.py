@@ -128,8 +128,9 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             jnp.asarray(pretest),
             jnp.asarray(first, jnp.int32),
             real(column_of(bank, config.seconds, 0.0).astype(float)),
-            Counts(*(part if part is None else real(part)
-                     for part in blank_counts(config.exposure, n))),
+            Counts(
+                *(part if part is None else real(part) for part in blank_counts(config.exposure, n))
+            ),
             jnp.asarray(highest, jnp.int32),
             near,
         )

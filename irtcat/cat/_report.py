@@ -30,6 +30,9 @@ BINS = 7
 EXCESS = 5.0
 """Standard errors by which the greatest of many rates may exceed its maximum without a flag."""
 
+BLOCK = 50
+"""Sessions that are simulated at a time, which do not see each other's counts."""
+
 
 def numbered(name: str, values: FloatArray) -> dict[str, FloatArray]:
     """A column by its name; of several abilities one a column, numbered from 1.
@@ -142,9 +145,7 @@ class Report:
         if self.plan is None:
             return pd.DataFrame()
         group = np.where(self.items >= 0, self.plan.group[np.maximum(self.items, 0)], -1)
-        counts = np.stack(
-            [(group == g).sum(axis=1) for g in range(len(self.plan.names))], axis=1
-        )
+        counts = np.stack([(group == g).sum(axis=1) for g in range(len(self.plan.names))], axis=1)
         own = {"mean": counts.mean(axis=0), "fewest": counts.min(axis=0)}
         return self.plan.to_frame().assign(**own, greatest=counts.max(axis=0))
 
@@ -164,8 +165,11 @@ class Report:
         if most is not None:
             found = self.overlap() if rule.name == "overlap" else self.exposure()["rate"].max()
             what = "overlap" if rule.name == "overlap" else "exposure rate"
-            if found > most + EXCESS * np.sqrt(most * (1 - most) / len(self)):
-                out.append(f"The greatest {what} is {found:.3f}, above the {most:g} of {rule.name}.")
+            chance = EXCESS * np.sqrt(most * (1 - most) / len(self)) + BLOCK / len(self)
+            if found > most + chance:
+                out.append(
+                    f"The greatest {what} is {found:.3f}, above the {most:g} of {rule.name}."
+                )
         return out
 
     def summary(self) -> dict[str, float]:

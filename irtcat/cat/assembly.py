@@ -64,7 +64,7 @@ class Rules:
     @property
     def tied(self) -> BoolArray:
         """Items that other items depend on: those with enemies or in a testlet."""
-        out = self.enemies.any(axis=1)
+        out: BoolArray = np.asarray(self.enemies.any(axis=1))
         return out if self.testlet is None else out | (self.testlet >= 0)
 
     def constraints(self, items: IntArray) -> Constraints:
@@ -77,7 +77,7 @@ class Rules:
         same[np.arange(len(pairs)), pairs[:, 0]] = 1.0
         same[np.arange(len(pairs)), pairs[:, 1]] = -1.0
         n_groups = len(self.low)
-        parts = {
+        parts: dict[str, tuple[Any, Any, Any, Any]] = {
             "length": (np.ones((1, n)), self.length, self.length, np.zeros(1)),
             "group": (
                 self.group[items] == np.arange(n_groups)[:, None],
@@ -168,37 +168,33 @@ def conflict(made: Constraints, forced: IntArray, most: Any = 1.0) -> list[tuple
         Chinneck & Dravnieks (1991), ORSA Journal on Computing 3, 157-168.
     """
     n = made.matrix.shape[1]
-    high = np.broadcast_to(np.asarray(most, float), n)
+    numbers = made.number.tolist()
+    of_low = [
+        ("least" if r == "group" else str(r), k) for r, k in zip(made.rule, numbers, strict=True)
+    ]
+    of_high = [
+        ("most" if r == "group" else str(r), k) for r, k in zip(made.rule, numbers, strict=True)
+    ]
+    first = [("first", int(place)) for place in forced]
 
-    def feasible(kept: list[tuple[str, int]]) -> bool:
-        low_of, high_of = np.full(len(made.low), -np.inf), np.full(len(made.low), np.inf)
-        names = set(kept)
-        for row, (rule, number) in enumerate(zip(made.rule, made.number, strict=True)):
-            both = (rule, number) in names
-            if both or ("least", number) in names and rule == "group":
-                low_of[row] = made.low[row]
-            if both or ("most", number) in names and rule == "group":
-                high_of[row] = made.high[row]
-        low = np.zeros(n)
-        low[[place for rule, place in kept if rule == "first"]] = 1.0
-        constraint = LinearConstraint(made.matrix, low_of, high_of)
-        whole = np.ones(n)
-        found = milp(np.zeros(n), integrality=whole, bounds=Bounds(low, high),
-                     constraints=constraint)  # fmt: skip
+    def feasible(rules: list[tuple[str, int]]) -> bool:
+        names = set(rules)
+        low = np.where([each in names for each in of_low], made.low, -np.inf)
+        high = np.where([each in names for each in of_high], made.high, np.inf)
+        least = np.zeros(n)
+        least[[place for rule, place in rules if rule == "first"]] = 1.0
+        bounds = Bounds(least, np.broadcast_to(np.asarray(most, float), n))
+        linear = LinearConstraint(made.matrix, low, high)
+        found = milp(np.zeros(n), integrality=np.ones(n), bounds=bounds, constraints=linear)
         return found.x is not None
 
-    kinds: dict[str, list[tuple[str, int]]] = {
-        name: [] for name in ("enemies", "testlets", "first", "length", "most", "least")
-    }
-    for rule, number in zip(made.rule, made.number, strict=True):
-        for kind in ("most", "least") if rule == "group" else (str(rule),):
-            if (kind, int(number)) not in kinds[kind]:
-                kinds[kind].append((kind, int(number)))
-    kinds["first"] = [("first", int(place)) for place in forced]
-    kept = [each for rules in kinds.values() for each in rules]
+    every = list(dict.fromkeys([*of_low, *of_high, *first]))
+    order = ("enemies", "testlets", "first", "length", "most", "least")
+    kinds = [[each for each in every if each[0] == kind] for kind in order]
+    kept = every
     if feasible(kept):
         return []
-    for rules in kinds.values():  # a whole kind at a time first: most play no part
+    for rules in kinds:  # a whole kind at a time first: most play no part
         others = [each for each in kept if each not in rules]
         if not feasible(others):
             kept = others

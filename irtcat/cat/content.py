@@ -1,12 +1,12 @@
 """Content rules: which items keep the plan, and which of these come first.
 
 Before the first item `irtcat.cat.prepare` rounds the targets to a plan of whole numbers of items
-that some test from the bank keeps (`irtcat.cat._plan`). While a session runs, hard rules close items
-first: enemies of items given, testlets cut short, and items after which no full test would keep the
-plan. So what was feasible at the start stays feasible. Then the rules of the configuration prefer
-some of the items left. Where no test keeps the plan any more (a replayed subject has not answered
-the items needed, say), the bounds give way as little as they must, and the step is marked in
-`CatState.relaxed`.
+that some test from the bank keeps (`irtcat.cat._plan`). While a session runs, hard rules close
+items first: enemies of items given, testlets cut short, and items after which no full test would
+keep the plan. So what was feasible at the start stays feasible. Then the rules of the configuration
+prefer some of the items left. Where no test keeps the plan any more (a replayed subject has not
+answered the items needed, say), the bounds give way as little as they must, and the step is marked
+in `CatState.relaxed`.
 
 A rule that prefers is given a `Look`, the values of all items (minus infinity where an item may not
 be asked) and its own options, and gives new values.
@@ -24,7 +24,14 @@ from irtcat.cat._pool import Plan
 from irtcat.cat._state import NONE, Look
 from irtcat.cat.assembly import Rules, best_form
 
-__all__ = ["CONTENT", "group_counts", "keeping_plan", "triable", "whole_testlets", "without_enemies"]
+__all__ = [
+    "CONTENT",
+    "group_counts",
+    "keeping_plan",
+    "triable",
+    "whole_testlets",
+    "without_enemies",
+]
 
 
 def group_counts(look: Look) -> Array:
@@ -170,7 +177,8 @@ def _solved(
 
 def triable(look: Look, tried: Array, scored: Array) -> Bool[Array, " items"]:
     """Items to be tried out whose enemies the rest of the test can do without."""
-    plan, enemies = _plan_of(look), look.pool.enemies.astype(look.pool.plan.member.dtype)
+    plan = _plan_of(look)
+    enemies = look.pool.enemies.astype(plan.member.dtype)
     usable = (scored > -jnp.inf).astype(enemies.dtype)
     lost = enemies @ ((enemies * usable[:, None]).T @ plan.member)
     counts = group_counts(look)
@@ -259,5 +267,6 @@ CONTENT: dict[str, Callable[..., Array]] = {
     "testlets": testlets,
     "shadow": shadow,
 }
-"""Content rules by name. Hard rules ("bounds", "testlets", "shadow") act in `keeping_plan` and
-`whole_testlets`, before the others whatever their order; their rows leave the values as they are."""
+"""Content rules by name; to add a preference, write a function and add a row. Hard rules ("bounds",
+"testlets", "shadow") act in `keeping_plan` and `whole_testlets`, before the others whatever their
+order; their rows leave the values as they are."""

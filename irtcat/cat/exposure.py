@@ -203,10 +203,13 @@ CAN_FAIL = UPDATES | {"sympson-hetter"}
 
 
 def greatest_rate(rule: Part) -> float | None:
-    """The share of the sessions (of "overlap" of the items) that a rule allows; None for no rule."""
-    name = "target" if rule.name == "overlap" else "rate"
-    if rule.name not in CAN_FAIL:
+    """The share that a rule allows over all sessions; None where it bounds none.
+
+    Of the sessions for each item, of "overlap" of the items for each two sessions.
+    """
+    if rule.name not in CAN_FAIL or rule.name == "conditional-eligibility":
         return None
+    name = "target" if rule.name == "overlap" else "rate"
     return float(rule.get(name, inspect.signature(EXPOSURE[rule.name]).parameters[name].default))
 
 

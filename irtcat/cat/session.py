@@ -1,9 +1,9 @@
 """Session: one live adaptive test, as a log of events from which its state follows.
 
 The log is all that is kept: "ask" events name the items asked, "answer" events the answers, a
-"stop" event the end; an "infeasible" event after an "ask" says which rules it could not keep. The state is rebuilt from it by the same `step` as everywhere. A session
-without a store lives in memory and travels as JSON; with one (`irtcat.cat.Store`) every event is
-on disk before `answer` returns.
+"stop" event the end; an "infeasible" event after an "ask" says which rules it could not keep. The
+state is rebuilt from it by the same `step` as everywhere. A session without a store lives in memory
+and travels as JSON; with one (`irtcat.cat.Store`) every event is on disk before `answer` returns.
 """
 
 import json

@@ -170,8 +170,8 @@ def evaluate(
         estimator: one of `irtcat.predict`'s, for the score.
         interval: probability of the intervals.
         costs: cost of each item: a column of the bank's metadata, or a Series or mapping by id.
-        counts: exposure so far, or the parameters of `irtcat.cat.calibrate_exposure`; exposure rules
-            that go by either are refused without.
+        counts: exposure so far, or the parameters of `irtcat.cat.calibrate_exposure`; exposure
+            rules that go by either are refused without.
         tick: called with answers so far, the most there can be, and a text.
 
     Returns:
