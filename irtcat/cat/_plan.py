@@ -299,7 +299,7 @@ def plan_arrays(plan: ContentPlan | None, bank: ItemBank, config: Config, real: 
         most=real(plan.most),
         group=jnp.asarray(plan.group, jnp.int32),
         member=real(member),
-        single=real(member & ~tied[:, None] & ~enemies.any(axis=1)[:, None]),
+        single=real(member & ~(tied | enemies.any(axis=1))[:, None]),
         of_set=real(of_set & plain_set[:, None]),
         kind=jnp.asarray(kind.ravel(), jnp.int32),
         kinds=real(kinds[:, :-1]),

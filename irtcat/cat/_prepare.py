@@ -84,6 +84,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     if n_scored < config.max_items:
         must = f"at most {n_scored}, the number of items in the bank"
         raise argument_error("max_items", must, config.max_items)
+    column_of(bank, config.group, "")  # that it is there
     check_pretest(bank, config)
     check_exposure(config, n_scored)
     plan = content_plan(bank, config)
