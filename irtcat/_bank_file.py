@@ -1,5 +1,6 @@
 """The inside of a bank file: a zip of ``.npy`` arrays, one of them a JSON text."""
 
+import hashlib
 import io
 import json
 import os
@@ -16,7 +17,7 @@ from irtcat._checks import InputError
 from irtcat._types import FloatArray
 from irtcat.models import Design, ItemModel, column_names, design_of, known_model, unpack
 
-__all__ = ["FORMAT", "VERSION", "bank_arrays", "damaged", "read_parts"]
+__all__ = ["FORMAT", "VERSION", "bank_arrays", "bank_hash", "damaged", "read_parts"]
 
 FORMAT = "irtcat-bank"
 VERSION = 1
@@ -128,6 +129,16 @@ def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
             arrays[name] = getattr(bank, name)
     arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))
     return arrays
+
+
+def bank_hash(bank: Any) -> str:
+    """SHA-256 of a bank's contents, in hexadecimal: what sessions are frozen by."""
+    digest = hashlib.sha256()
+    for name, array in sorted(bank_arrays(bank).items()):
+        value = np.ascontiguousarray(array)
+        digest.update(f"{name} {value.dtype.str} {value.shape} ".encode())
+        digest.update(value.tobytes())
+    return digest.hexdigest()
 
 
 def read_parts(cls: Any, path: Path) -> Any:

@@ -1,7 +1,9 @@
 """Adaptive tests: one engine for a live session and a hundred thousand simulated ones."""
 
 from irtcat.cat._explain import explain
+from irtcat.cat._exposure_parameters import ExposureParameters
 from irtcat.cat._parts import Part, part
+from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._report import Report
@@ -34,7 +36,9 @@ __all__ = [
     "STOPPING",
     "CatState",
     "Config",
+    "ContentPlan",
     "Counts",
+    "ExposureParameters",
     "Forms",
     "Look",
     "Part",
@@ -47,6 +51,7 @@ __all__ = [
     "any_of",
     "assemble",
     "calibrate_exposure",
+    "content_plan",
     "exact_distribution",
     "exact_error",
     "explain",

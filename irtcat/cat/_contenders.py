@@ -71,7 +71,8 @@ def is_plain(config: "Config", pretest: BoolArray) -> bool:
         and config.start.name == "criterion"
         and config.batch == 1
         and config.sampled == 0
-        and not (config.content or config.enemies or config.pretest_at or pretest.any())
+        and not (config.content or config.targets or config.enemies)
+        and not (config.pretest_at or pretest.any())
         and (config.estimator, config.constant) != ("ml", "halfway")  # may leave the fences
     )
 

@@ -25,7 +25,8 @@ def _told(pool: Pool, config: Config, state: CatState) -> tuple[Any, Any, dict[s
     """Values by the criterion, those the item is chosen by, and what each rule left open."""
     look = look_at(pool, config, state)
     values = CRITERIA[config.criterion](look)
-    return values, *open_values(look, values)
+    chosen_by, stages, _ = open_values(look, values)
+    return values, chosen_by, stages
 
 
 def explain(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Counts",
+    "Plan",
     "Pool",
     "category_terms",
     "curves_of",
@@ -36,8 +37,9 @@ class Counts(NamedTuple):
     """What has been administered so far, over sessions; what exposure rules go by.
 
     Attributes:
-        limit: probability with which an item is let through once it is selected (Sympson-Hetter),
-            or is eligible in a session (van der Linden-Veldkamp); 1 at first.
+        limit: probability with which an item is let through once it is selected (Sympson-Hetter;
+            None until they are given), or is eligible in a session (van der Linden-Veldkamp); 1 at
+            first.
         given: number of sessions in which each item was administered.
         eligible: number of sessions in which it was eligible.
         sessions: number of sessions.
@@ -47,6 +49,37 @@ class Counts(NamedTuple):
     given: Any
     eligible: Any
     sessions: Any
+
+
+class Plan(NamedTuple):
+    """The content plan as the rules of a session see it (see `irtcat.cat._plan`).
+
+    Attributes:
+        length: number of scored items of a full test.
+        planned: target number of items of each group.
+        least: fewest items of each group.
+        most: most items of each group.
+        group: number of each item's group.
+        member: items x groups; 1 where a scored item belongs to the group.
+        single: the same, for items without enemies that are in no testlet only.
+        of_set: sets of enemies x groups; 1 at the group of a set that counts as one item.
+        kind: number of the row of ``kinds`` that an item brings into the test.
+        kinds: items of each group that come with an item: itself, or its testlet.
+        kind_tied: 1 where such items depend on items that no single group counts; None where
+            none do, so that counts by groups are exact.
+    """
+
+    length: Array
+    planned: Array
+    least: Array
+    most: Array
+    group: Array
+    member: Array
+    single: Array
+    of_set: Array
+    kind: Array
+    kinds: Array
+    kind_tied: Array | None
 
 
 class Pool(NamedTuple):
@@ -68,8 +101,7 @@ class Pool(NamedTuple):
         best_theta: ability at which the item's information is greatest.
         b: difficulty; ``best_theta`` where the model has none.
         stratum: stratum of the item by its discrimination, from 0.
-        group: content group, from 0.
-        targets: proportion (or bounds) wanted of each group, groups x 2.
+        plan: the content plan; None where no rule needs one.
         enemies: items x sets of enemies; True where the item belongs to the set.
         testlet: number of the item's testlet, from 0; -1 where it is on its own.
         pretest: whether the item is tried out only and not scored.
@@ -94,8 +126,7 @@ class Pool(NamedTuple):
     best_theta: Array
     b: Array
     stratum: Array
-    group: Array
-    targets: Array
+    plan: Plan | None
     enemies: Array
     testlet: Array
     pretest: Array

@@ -4,15 +4,23 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 
 from irtcat._bank_moves import over_used
 from irtcat._checks import argument_error, check_choice
 from irtcat._precision import precision as in_width
-from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.cat._columns import (
+    check_pretest,
+    column_of,
+    enemies_of,
+    first_of,
+    pretest_of,
+    testlets_of,
+)
 from irtcat.cat._contenders import contenders
 from irtcat.cat._parts import as_part
+from irtcat.cat._plan import content_plan, plan_arrays
 from irtcat.cat._pool import (
     Counts,
     Curves,
@@ -27,10 +35,9 @@ from irtcat.cat._prepare_several import (
     product_grid,
     tabulate_several,
 )
-from irtcat.cat._state import NONE
 from irtcat.cat.config import MOST_NODES, Config
 from irtcat.cat.criteria import NEEDS_PEAKS
-from irtcat.cat.exposure import blank_counts
+from irtcat.cat.exposure import blank_counts, check_exposure
 from irtcat.information import fisher_information
 from irtcat.models import CategoricalModel, in_precision, item_categories, steepest_slope
 
@@ -73,9 +80,16 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     if robust and not has_logistic_information(bank.model):
         raise argument_error("bank", "of right/wrong items for robust estimates", bank.model.key)
     check_choice("precision", precision, ("float64", "float32"))
-    if bank.n_items < config.max_items:
-        must = f"at most {bank.n_items}, the number of items in the bank"
+    pretest = pretest_of(bank, config)
+    first = first_of(bank, config)
+    n_scored = int((~pretest).sum())
+    if n_scored < config.max_items:
+        must = f"at most {n_scored}, the number of items in the bank"
         raise argument_error("max_items", must, config.max_items)
+    column_of(bank, config.group, "")  # that it is there
+    check_pretest(bank, config)
+    check_exposure(config, n_scored)
+    plan = content_plan(bank, config)
     with in_width("float64"):
         known = {name: np.asarray(x, float) for name, x in bank.model.irt_parameters().items()}
         known = over_used(bank, known)
@@ -85,9 +99,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         best_theta = np.asarray(curves.best_theta)
     b = known.get("b", best_theta)
     model = bank.model
-    group, targets = _groups(bank, config)
     n = bank.n_items
-    pretest = _marks(bank, config.pretest)
     weights = np.where(pretest, 0.0, 1.0)
     with in_width(precision) as dtype:
 
@@ -114,14 +126,15 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
                 strata_of(known.get("a" if dims == 1 else "mdisc", np.zeros(n)), config.strata),
                 jnp.int32,
             ),
-            jnp.asarray(group, jnp.int32),
-            real(targets),
-            jnp.asarray(_enemies(bank, config)),
-            jnp.asarray(_testlets(bank, config), jnp.int32),
+            plan_arrays(plan, bank, config, real),
+            jnp.asarray(enemies_of(bank, config)),
+            jnp.asarray(testlets_of(bank, config), jnp.int32),
             jnp.asarray(pretest),
-            jnp.asarray(_first(bank, config), jnp.int32),
-            real(_column(bank, config.seconds, 0.0).astype(float)),
-            Counts(*(real(part) for part in blank_counts(config.exposure, n))),
+            jnp.asarray(first, jnp.int32),
+            real(column_of(bank, config.seconds, 0.0).astype(float)),
+            Counts(
+                *(part if part is None else real(part) for part in blank_counts(config.exposure, n))
+            ),
             jnp.asarray(highest, jnp.int32),
             near,
         )
@@ -197,57 +210,3 @@ def strata_of(a: FloatArray, strata: int | tuple[int, ...]) -> IntArray:
     out = np.empty(len(a), int)
     out[np.argsort(np.nan_to_num(a), kind="stable")] = np.repeat(np.arange(len(sizes)), sizes)
     return out
-
-
-def _column(bank: ItemBank, name: str | None, otherwise: Any) -> np.ndarray:
-    """A column of the bank's metadata."""
-    if name is None:
-        return np.full(bank.n_items, otherwise)
-    if name not in bank.items:
-        have = ", ".join(map(str, bank.items.columns)) or "none"
-        raise argument_error("config", f"of columns of the bank's metadata (has {have})", name)
-    return bank.items[name].to_numpy()
-
-
-def _groups(bank: ItemBank, config: Config) -> tuple[IntArray, FloatArray]:
-    """Number of each item's group, and the shares of the groups; those without a target last."""
-    if config.group is None:
-        return np.zeros(bank.n_items, int), np.array([[0.0, 1.0]])
-    names = _column(bank, config.group, "").astype(str)
-    order = [group for group, *_ in config.targets]
-    unknown = [group for group in order if group not in names]
-    if unknown:
-        raise argument_error("targets", f"of groups in column {config.group!r}", unknown)
-    rest = sorted(set(names) - set(order))
-    number = {group: i for i, group in enumerate([*order, *rest])}
-    shares = [(low, high) for _, low, high in config.targets] + [(0.0, 1.0)] * len(rest)
-    if any(part.name == "kingsbury-zara" for part in config.content):
-        shares = shares[: len(order)] + [(0.0, 0.0)] * len(rest)
-    return np.array([number[name] for name in names]), np.array(shares)
-
-
-def _enemies(bank: ItemBank, config: Config) -> BoolArray:
-    out = np.zeros((bank.n_items, len(config.enemies)), bool)
-    for column, ids in enumerate(config.enemies):
-        out[bank.positions(list(ids)), column] = True
-    return out
-
-
-def _testlets(bank: ItemBank, config: Config) -> IntArray:
-    if config.testlet is None:
-        return np.full(bank.n_items, NONE)
-    codes, _ = pd.factorize(_column(bank, config.testlet, None))
-    return codes
-
-
-def _marks(bank: ItemBank, name: str | None) -> BoolArray:
-    values = _column(bank, name, False)
-    return pd.Series(values).fillna(False).astype(bool).to_numpy()
-
-
-def _first(bank: ItemBank, config: Config) -> IntArray:
-    if len(config.first) > config.max_items:
-        raise argument_error("first", f"at most {config.max_items} ids", config.first)
-    if len(set(config.first)) < len(config.first):
-        raise argument_error("first", "ids that differ", config.first)
-    return bank.positions(list(config.first)).astype(int)

@@ -10,9 +10,12 @@ from irtcat._checks import check_count
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import kendall_tau_b
 from irtcat.bank import ItemBank
+from irtcat.cat._plan import ContentPlan
 from irtcat.cat._pool import Counts
 from irtcat.cat._prepare import prepare
+from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED
 from irtcat.cat.config import Config
+from irtcat.cat.exposure import greatest_rate
 from irtcat.cat.sampling import draws, with_floor
 from irtcat.cat.stopping import leaves
 from irtcat.responses import Responses
@@ -23,6 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["Report", "numbered"]
 
 BINS = 7
+
+EXCESS = 5.0
+"""Standard errors by which the greatest of many rates may exceed its maximum without a flag."""
+
+BLOCK = 50
+"""Sessions that are simulated at a time, which do not see each other's counts."""
 
 
 def numbered(name: str, values: FloatArray) -> dict[str, FloatArray]:
@@ -67,6 +76,9 @@ class Report:
         priors: mean and SD of each subject's prior; of several abilities (1 + abilities) x
             abilities, the means and below them the precision.
         counts: exposure after all sessions.
+        relaxed: rules that could not be kept when each item was chosen, as in `CatState.relaxed`
+            (1: content, 2: exposure; 3: both).
+        plan: the content plan; None where there are no targets.
     """
 
     subject_ids: np.ndarray
@@ -86,6 +98,8 @@ class Report:
     full_score: FloatArray | None
     priors: FloatArray
     counts: Counts
+    relaxed: IntArray
+    plan: ContentPlan | None = None
 
     def __len__(self) -> int:
         return len(self.subject_ids)
@@ -120,6 +134,43 @@ class Report:
         names += ["max_items", "no item left"]
         counted = np.bincount(self.stop, minlength=len(names) + 1)[1 : len(names) + 1]
         return pd.Series(counted, index=pd.Index(names, name="rule"), name="sessions")
+
+    def content(self) -> pd.DataFrame:
+        """The content plan, and what the sessions made of it.
+
+        Returns:
+            One row a group: the columns of `ContentPlan.to_frame`, and the ``mean``, ``fewest``
+            and ``greatest`` number of its scored items in a session. Empty without targets.
+        """
+        if self.plan is None:
+            return pd.DataFrame()
+        group = np.where(self.items >= 0, self.plan.group[np.maximum(self.items, 0)], -1)
+        counts = np.stack([(group == g).sum(axis=1) for g in range(len(self.plan.names))], axis=1)
+        own = {"mean": counts.mean(axis=0), "fewest": counts.min(axis=0)}
+        return self.plan.to_frame().assign(**own, greatest=counts.max(axis=0))
+
+    def flags(self) -> list[str]:
+        """Sentences on rules that could not be kept, and on shares that were rounded."""
+        out = [] if self.plan is None or not self.plan.rounded.any() else [str(self.plan)]
+        for bit, what in ((CONTENT_RELAXED, "content"), (EXPOSURE_RELAXED, "exposure")):
+            marked = self.relaxed & bit > 0
+            if marked.any():
+                n, steps = int(marked.any(axis=1).sum()), int(marked.sum())
+                out.append(
+                    f"The {what} rules could not be kept at {steps} steps of {n} of "
+                    f"{len(self)} sessions."
+                )
+        rule = self.config.exposure
+        most = greatest_rate(rule)
+        if most is not None:
+            found = self.overlap() if rule.name == "overlap" else self.exposure()["rate"].max()
+            what = "overlap" if rule.name == "overlap" else "exposure rate"
+            chance = EXCESS * np.sqrt(most * (1 - most) / len(self)) + BLOCK / len(self)
+            if found > most + chance:
+                out.append(
+                    f"The greatest {what} is {found:.3f}, above the {most:g} of {rule.name}."
+                )
+        return out
 
     def summary(self) -> dict[str, float]:
         """The whole in a few numbers.

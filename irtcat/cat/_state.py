@@ -13,10 +13,22 @@ from irtcat.cat._pool import Pool, information_at, probabilities_at
 if TYPE_CHECKING:
     from irtcat.cat.config import Config
 
-__all__ = ["NONE", "CatState", "Look", "log_prior", "lottery", "uniforms"]
+__all__ = [
+    "CONTENT_RELAXED",
+    "EXPOSURE_RELAXED",
+    "NONE",
+    "CatState",
+    "Look",
+    "log_prior",
+    "lottery",
+    "uniforms",
+]
 
 NONE = -1
 """Stands for "no item" and "no answer"."""
+
+CONTENT_RELAXED, EXPOSURE_RELAXED = 1, 2
+"""Bits of `CatState.relaxed`."""
 
 RULES, LOTTERY, ANSWERS, DRAWS = 0, 1, 2, 3
 """What random numbers are for: every purpose has its own."""
@@ -46,6 +58,8 @@ class CatState(NamedTuple):
         seconds: time taken so far.
         stop: 0 while the session goes on, else 1 + the number of the rule that ended it.
         seed: two words that all randomness of the session comes from.
+        relaxed: rules that could not be kept when the item at each position was chosen, as the
+            sum of `CONTENT_RELAXED` and `EXPOSURE_RELAXED`; None where no rule can be infeasible.
     """
 
     log_like: Array
@@ -67,6 +81,7 @@ class CatState(NamedTuple):
     seconds: Array
     stop: Array
     seed: Array
+    relaxed: Array | None
 
 
 def log_prior(kind: str, prior: Array, information: Array, theta: Array) -> Array:
@@ -155,6 +170,12 @@ class Look:
         """Items that may be asked of this subject and have not been."""
         given = self.state.given
         return ~given if self.state.open is None else self.state.open & ~given
+
+    @cached_property
+    def administered(self) -> Array:
+        """Number of scored items asked so far; those tried out do not count."""
+        given = self.state.given
+        return (given & ~self.pool.pretest if self.config.pretest_at else given).sum()
 
     @cached_property
     def information(self) -> Float[Array, " items"]:

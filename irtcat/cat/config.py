@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,13 +17,15 @@ from irtcat.cat.criteria import CRITERIA
 from irtcat.cat.estimators import CONSTANT, ESTIMATORS
 from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.starting import START
-from irtcat.cat.stopping import STOPPING, leaves, parse_stopping
+from irtcat.cat.stopping import STOPPING, leaves, length_within, parse_stopping
 
-__all__ = ["PRIORS", "Config", "document_hash"]
+__all__ = ["PRIORS", "SHARES_WITHIN", "Config", "document_hash"]
 
 PRIORS = ("normal", "uniform", "jeffreys")
 MOST_NODES = 2001
 LENGTH = 30
+SHARES_WITHIN = 0.01
+"""Shares that sum to 1 within this are taken to be rounded: they are scaled to sum to 1."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,13 @@ class Config:
             them, or words such as "se<0.3 or n>=30".
         estimator: "eap", "map", "ml", "wle" or "robust"; or a part with options (of "robust").
         exposure: a name of `EXPOSURE`, or a part with options.
-        content: a name of `CONTENT`, a part, or several of them, applied in order.
+        content: a name of `CONTENT`, a part, or several of them. Rules that close items
+            ("testlets", "bounds", "shadow") act before those that only prefer some.
         start: a name of `START`, or a part with options: how the first items are chosen.
         prior: "normal" (by default the bank's population), "uniform" within the fences, or
             "jeffreys" (the root of the test information).
-        max_items: no session is longer; 0 (the default) for the longest that a length rule says, or
-            30 where none does.
+        max_items: no session has more scored items; 0 (the default) for the longest that a length
+            rule says, or 30 where none does. Items at ``pretest_at`` come on top.
         min_items: no stopping rule acts before.
         batch: number of items that are asked at a time, chosen jointly.
         fences: lowest and highest ability that estimates may take, on the bank's scale; by default
@@ -57,11 +61,17 @@ class Config:
             item), or another estimator.
         constant_step: length of those steps.
         group: column of the bank's metadata with the content group of each item.
-        targets: group -> its share of the test, or (least, greatest) share.
+        targets: group -> its share of the scored items, or (least, greatest) share. They hold
+            whatever the content rule: `prepare` rounds them to a plan of whole numbers of items
+            (largest remainders, within the bounds) or names the rules that conflict. Least shares
+            that sum to 1 (+-.01) leave nothing to the other groups, less leaves them the rest.
+            The plan is for a test of `full_length`; a session that another rule ends earlier
+            has kept the upper bounds, and may not have reached the lower ones.
         enemies: sets of ids, of each of which a test holds at most one.
         testlet: column of the metadata with the testlet of each item; missing: on its own.
         pretest: column of the metadata that marks the items that are tried out and not scored.
-        pretest_at: places in the test (from 1) at which such an item is asked.
+        pretest_at: positions in the test (from 1) at which such an item is asked. These items
+            count neither for ``max_items`` nor for the targets.
         first: ids of items that are always given first, in this order.
         strata: number of strata of "a-stratified", or their sizes.
         acceleration: exponent of "progressive" and "proportional".
@@ -132,8 +142,11 @@ class Config:
         self._set("enemies", tuple(tuple(map(str, each)) for each in self.enemies))
         if any(len(set(each)) < 2 for each in self.enemies):
             raise argument_error("enemies", "sets of at least two ids each", self.enemies)
-        for place in self.pretest_at:
-            check_count("pretest_at", place, 1, self.max_items)
+        for earlier, position in enumerate(sorted(self.pretest_at)):
+            # Later positions come after the last scored item, so that they would never be asked.
+            check_count("pretest_at", position, 1, self.max_items + earlier)
+        if len(set(self.pretest_at)) < len(self.pretest_at):
+            raise argument_error("pretest_at", "positions that differ", self.pretest_at)
         if isinstance(self.strata, (list, tuple)):
             self._set("strata", tuple(self.strata))
         share = self.sampled
@@ -168,6 +181,27 @@ class Config:
         """Number of strata of "a-stratified"."""
         return len(self.strata) if isinstance(self.strata, tuple) else self.strata
 
+    @property
+    def total_items(self) -> int:
+        """The most items that a session can have: the scored ones and those tried out."""
+        return self.max_items + len(self.pretest_at)
+
+    @property
+    def full_length(self) -> int:
+        """Number of scored items of a session that only rules on its length end.
+
+        Example:
+            >>> Config(stopping="se<0.3 or n>=12", max_items=20).full_length
+            12
+        """
+        length = max(length_within(self.stopping, math.inf), self.min_items)
+        return int(min(length, self.max_items))
+
+    @property
+    def least_length(self) -> int:
+        """The fewest scored items that a session can have before a rule may end it."""
+        return int(min(max(length_within(self.stopping, 0), self.min_items), self.max_items))
+
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
@@ -190,11 +224,11 @@ class Config:
     def _check_needs(self) -> None:
         """Rules that need content groups, targets or testlets say so."""
         names = {each.name for each in self.content}
-        if names & {"kingsbury-zara", "penalties", "bounds", "shadow"}:
-            if self.group is None:
-                raise argument_error("group", "a column of the bank's metadata", None)
-            if not self.targets:
-                raise argument_error("targets", "the share of each content group", None)
+        by_group = names & {"kingsbury-zara", "penalties", "bounds", "shadow"}
+        if (by_group or self.targets) and self.group is None:
+            raise argument_error("group", "a column of the bank's metadata", None)
+        if by_group and not self.targets:
+            raise argument_error("targets", "the share of each content group", None)
         if "testlets" in names and self.testlet is None:
             raise argument_error("testlet", "a column of the bank's metadata", None)
         if self.pretest_at and self.pretest is None:
@@ -279,6 +313,6 @@ def _targets(value: Any) -> tuple[tuple[str, float, float], ...]:
         out.append((str(group), low, high))
     if len({group for group, *_ in out}) < len(out):
         raise argument_error("targets", "each group once", [group for group, *_ in out])
-    if sum(low for _, low, _ in out) > 1 + 1e-9:
+    if sum(low for _, low, _ in out) > 1 + SHARES_WITHIN + 1e-9:
         raise argument_error("targets", "shares that sum to at most 1", value)
     return tuple(out)

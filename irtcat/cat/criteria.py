@@ -255,7 +255,7 @@ def a_stratified(look: Look) -> Values:
         Chang & Ying (1999), Applied Psychological Measurement 23, 211-222.
     """
     k = look.config.n_strata
-    stage = (look.state.given.sum() * k) // look.config.max_items
+    stage = (look.administered * k) // look.config.max_items
     distance = jnp.minimum(jnp.abs(look.pool.b - look.theta), FAR)
     return -distance - 2 * FAR * jnp.abs(look.pool.stratum - stage)
 
@@ -267,7 +267,7 @@ def _progress(look: Look) -> Array:
     """
     steps = jnp.arange(look.config.max_items, dtype=look.theta.dtype)
     powers = jnp.where(steps > 0, steps**look.config.acceleration, 0.0)
-    done = jnp.where(steps <= look.state.given.sum(), powers, 0.0).sum()
+    done = jnp.where(steps <= look.administered, powers, 0.0).sum()
     return jnp.minimum(done / jnp.maximum(powers.sum(), 1.0), 1.0)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from irtcat._checks import argument_error
 from irtcat.bank import ItemBank
+from irtcat.cat._exposure_parameters import ExposureParameters
+from irtcat.cat._pool import Counts
 from irtcat.cat.config import Config
 from irtcat.cat.session import Session
 from irtcat.cat.store import Store
@@ -57,6 +59,7 @@ def run(
     seed: int | None = None,
     prior: Any = None,
     subject: str = "",
+    counts: Counts | ExposureParameters | None = None,
 ) -> Session:
     """Run one session to its end.
 
@@ -70,6 +73,8 @@ def run(
         seed: seed of its randomness.
         prior: mean and SD of the subject's prior, as for `Session.begin`.
         subject: who is tested.
+        counts: exposure so far, or the parameters of `calibrate_exposure`, as for
+            `Session.begin` and `Store.begin`.
 
     Returns:
         The session, over.
@@ -86,8 +91,9 @@ def run(
     if inspect.iscoroutinefunction(answer):
         raise argument_error("answer", "a plain function (run_async takes async ones)", answer)
     session = begin(
-        bank, config, store, session_id=session_id, seed=seed, prior=prior, subject=subject
-    )
+        bank, config, store, session_id=session_id, seed=seed, prior=prior, subject=subject,
+        counts=counts,
+    )  # fmt: skip
     while not session.is_over:
         question = _question(session)
         _take(session, question, answer(question))

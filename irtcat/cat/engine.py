@@ -12,13 +12,26 @@ from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat.cat._contenders import contending
 from irtcat.cat._pool import Pool
-from irtcat.cat._state import NONE, CatState, Look, lottery
+from irtcat.cat._state import (
+    CONTENT_RELAXED,
+    EXPOSURE_RELAXED,
+    NONE,
+    CatState,
+    Look,
+    lottery,
+)
 from irtcat.cat._vectors import check_width, prior_rows
 from irtcat.cat.config import Config
-from irtcat.cat.content import CONTENT, without_enemies
+from irtcat.cat.content import (
+    CONTENT,
+    keeping_plan,
+    triable,
+    whole_testlets,
+    without_enemies,
+)
 from irtcat.cat.criteria import CRITERIA, expected_variance
 from irtcat.cat.estimators import estimate
-from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.exposure import CAN_FAIL, EXPOSURE
 from irtcat.cat.sampling import drawn, draws
 from irtcat.cat.starting import START, given_theta
 from irtcat.cat.stopping import leaves, stops
@@ -39,7 +52,7 @@ def blank(
 ) -> CatState:
     """A session before its first item is chosen."""
     dtype = pool.nodes.dtype
-    most = config.max_items
+    most = config.total_items
     zero = jnp.zeros_like(pool.log_weights)
     shape = (most, *pool.nodes.shape[1:])
     given = given_theta(config.start.kwargs())
@@ -65,6 +78,7 @@ def blank(
         seconds=jnp.asarray(0.0, dtype),
         stop=jnp.asarray(0, jnp.int32),
         seed=seed,
+        relaxed=jnp.zeros(most, jnp.int8) if tracks_rules(pool, config) else None,
     )
 
 
@@ -86,7 +100,7 @@ def record(
     An answer of `NONE` (-1) leaves the item out of the likelihood: it was skipped. Where no item
     is asked, that is after the end, the state stays as it is.
     """
-    steps = jnp.arange(config.max_items)
+    steps = jnp.arange(config.total_items)
     begun = state.asked[0] >= 0
     for j in range(config.batch):
         item, answer = state.asked[j], responses[j]
@@ -126,62 +140,86 @@ def _slot(config: Config, place: Array) -> Array:
     return (jnp.asarray(config.pretest_at, jnp.int32) == place + 1).any()
 
 
-def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array]]:
-    """The values with closed items at minus infinity, and after each rule which are still open."""
+def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array], Array]:
+    """The values with closed items at minus infinity, by the rules on content and start.
+
+    Args:
+        look: the session.
+        values: value of each item by the criterion.
+
+    Returns:
+        The values, after each rule which items are still open, and whether the rules on content
+        could be kept.
+    """
     pool, config, state = look.pool, look.config, look.state
     stages: dict[str, Array] = {}
+    values = jnp.where(jnp.isnan(values), -jnp.inf, jnp.maximum(values, -1e30))
+    tried, slot = values, jnp.asarray(False)
 
     def note(name: str, values: Array) -> Array:
-        stages[name] = values > -jnp.inf
+        stages[name] = jnp.where(slot, tried, values) > -jnp.inf
         return values
 
-    values = jnp.where(jnp.isnan(values), -jnp.inf, jnp.maximum(values, -1e30))
     if state.open is not None:
         values = jnp.where(state.open, values, -jnp.inf)
     values = note("not open to this subject", values)
     values = note("asked before", jnp.where(state.given, -jnp.inf, values))
+    if config.enemies:
+        values = note("enemy of an item given", without_enemies(look, values))
     scored = jnp.where(pool.pretest, -jnp.inf, values)
     if config.pretest_at:
         tried = jnp.where(pool.pretest & (values > -jnp.inf), look.noise, -jnp.inf)
+        if pool.plan is not None and config.enemies:
+            tried = jnp.where(triable(look, tried, scored), tried, -jnp.inf)
         slot = _slot(config, state.given.sum()) & (tried > -jnp.inf).any()
-        values = note("pretest", jnp.where(slot, tried, scored))
-    else:
-        slot = jnp.asarray(False)
-        values = note("pretest", scored)
-    if config.enemies:
-        values = note("enemy of an item given", without_enemies(look, values))
-    plain = values
+    values, held = note("pretest", scored), jnp.asarray(True)
+    names = {rule.name for rule in config.content}
+    going = jnp.asarray(False)
+    if "testlets" in names:
+        whole, going = whole_testlets(look, values)
+        held = whole.max() > -jnp.inf
+        values = note("content rule testlets", jnp.where(held, whole, values))
+    if pool.plan is not None:
+        kept, feasible = keeping_plan(look, values, best="shadow" in names)
+        values = note("content plan", jnp.where(going, values, kept))
+        held = held & (going | feasible)
     for rule in config.content:
         values = CONTENT[rule.name](look, values, **rule.kwargs())
         note(f"content rule {rule.name}", values)
-    if config.content:  # a rule that would close everything is passed over
-        values = jnp.where(slot | (values.max() == -jnp.inf), plain, values)
     if config.sampled > 0:
-        values = jnp.where(slot | ~draws(config, state.given.sum()), values, drawn(look, values))
+        values = jnp.where(~draws(config, state.given.sum()), values, drawn(look, values))
+    values = jnp.where(slot, tried, values)
     values = START[config.start.name](look, values, **config.start.kwargs())
-    return values, stages
+    return values, stages, held | slot
 
 
-def _next_item(look: Look, values: Array | None = None) -> Array:
-    """The next item, by all rules; `NONE` where none is left."""
+def tracks_rules(pool: Pool, config: Config) -> bool:
+    """Whether some rule of a session may turn out infeasible on the way."""
+    testlets = any(rule.name == "testlets" for rule in config.content)
+    return pool.plan is not None or testlets or config.exposure.name in CAN_FAIL
+
+
+def _next_item(look: Look, values: Array | None = None) -> tuple[Array, Array]:
+    """The next item by all rules, `NONE` where none is left; and which rules could not be kept."""
     pool, config, state = look.pool, look.config, look.state
-    items = None
+    items, held = None, jnp.asarray(True)
     if pool.near is not None and state.open is None:
         items, values = contending(look, pool.near)
     else:
         values = CRITERIA[config.criterion](look) if values is None else values
-        values, _ = open_values(look, values)
+        values, _, held = open_values(look, values)
     values = jax.lax.optimization_barrier(values)  # computed once, not in every pass over it
-    item = EXPOSURE[config.exposure.name](look, values, **config.exposure.kwargs())
+    item, exposed = EXPOSURE[config.exposure.name](look, values, **config.exposure.kwargs())
+    relaxed = jnp.where(held, 0, CONTENT_RELAXED) + jnp.where(exposed, 0, EXPOSURE_RELAXED)
     item = item.astype(jnp.int32) if items is None else items[item]
     n_first = pool.first.shape[0]
     if n_first:
         place = state.given.sum()
         first = pool.first[jnp.minimum(place, n_first - 1)]
         here = (place < n_first) & look.open[first]
-        item = jnp.where(here, first, item)
-        return jnp.where(here | (values.max() > -jnp.inf), item, NONE)
-    return jnp.where(values.max() > -jnp.inf, item, NONE)
+        item, relaxed = jnp.where(here, first, item), jnp.where(here, 0, relaxed)
+        return jnp.where(here | (values.max() > -jnp.inf), item, NONE), relaxed
+    return jnp.where(values.max() > -jnp.inf, item, NONE), relaxed
 
 
 def _split(mass: Array, pool: Pool, item: Array) -> Array:
@@ -217,37 +255,51 @@ def _joint_values(look: Look, mass: Array, criterion: Any) -> Array:
     return jnp.where(total[:, None] > 0, values * total[:, None], 0).sum(axis=0)
 
 
-def choose(pool: Pool, config: Config, state: CatState) -> tuple[Int[Array, " batch"], Array]:
+def _room(pool: Pool, config: Config, given: Array, n: Array) -> Array:
+    """Whether a session with these items given, ``n`` in all, has room for a further one."""
+    if not config.pretest_at:
+        return n < config.max_items
+    return (given & ~pool.pretest).sum() < config.max_items
+
+
+def choose(
+    pool: Pool, config: Config, state: CatState
+) -> tuple[Int[Array, " batch"], Array, Int[Array, " batch"]]:
     """The next item, or the next batch jointly, and what the first is expected to bring.
 
     The items of a batch are chosen one after the other, each for its expected value over the
     answers to those before it. `NONE` where there is no item or no room for it.
+
+    Returns:
+        The items, the expected gain, and the rules that each could not keep.
     """
     look = look_at(pool, config, state)
-    item = _next_item(look)
+    item, relaxed = _next_item(look)
     gain = state.gain
     if any(leaf.name == "pser" for leaf in leaves(config.stopping)):
         after = expected_variance(look, plug_in=False)[jnp.maximum(item, 0)]
         gain = jnp.sqrt(look.variance) - jnp.sqrt(jnp.maximum(after, 0))
         gain = jnp.where(item >= 0, gain, 0)
-    room = state.n + jnp.arange(config.batch) < config.max_items
+    first = jnp.where(_room(pool, config, state.given, state.n), item, NONE)
     if config.batch == 1:
-        return jnp.where(room, item, NONE), gain
+        return first[None], gain, relaxed[None]
     criterion = CRITERIA[config.criterion]
     mass = jnp.zeros((BRANCHES, pool.nodes.shape[0]), pool.nodes.dtype).at[0].set(look.posterior)
     Carry = tuple[Array, Array, Array]
 
-    def add(carry: Carry, room: Array) -> tuple[Carry, Array]:
+    def add(carry: Carry, n: Array) -> tuple[Carry, tuple[Array, Array]]:
         item, given, mass = carry
         given = _marked(given, item)
         mass = _split(mass, pool, jnp.maximum(item, 0))
         then = look_at(pool, config, state._replace(given=given))
-        item = jnp.where(room, _next_item(then, _joint_values(then, mass, criterion)), NONE)
-        return (item, given, mass), item
+        item, relaxed = _next_item(then, _joint_values(then, mass, criterion))
+        item = jnp.where(_room(pool, config, given, n), item, NONE)
+        return (item, given, mass), (item, relaxed)
 
-    first = jnp.where(room[0], item, NONE)
-    _, rest = jax.lax.scan(add, (first, state.given, mass), room[1:])
-    return jnp.concatenate([first[None], rest]), gain
+    steps = state.n + jnp.arange(1, config.batch)
+    _, (rest, rest_relaxed) = jax.lax.scan(add, (first, state.given, mass), steps)
+    every = jnp.concatenate([relaxed[None], rest_relaxed])
+    return jnp.concatenate([first[None], rest]), gain, every
 
 
 def _marked(given: Array, item: Array) -> Array:
@@ -255,12 +307,16 @@ def _marked(given: Array, item: Array) -> Array:
     return given.at[jnp.where(item >= 0, item, given.shape[0])].set(True, mode="drop")
 
 
-def ask(state: CatState, items: Int[Array, " batch"]) -> CatState:
-    """Ask these items."""
-    given = state.given
+def ask(state: CatState, items: Int[Array, " batch"], relaxed: Array | None = None) -> CatState:
+    """Ask these items, chosen where some rules (see `CatState.relaxed`) could not be kept."""
+    given, marks = state.given, state.relaxed
     for j in range(items.shape[0]):
         given = _marked(given, items[j])
-    return state._replace(asked=items, given=given)
+    if marks is not None and relaxed is not None:
+        codes = jnp.where(items >= 0, relaxed, 0).astype(marks.dtype)
+        positions = state.n + jnp.arange(items.shape[0])
+        marks = marks.at[positions].set(codes, mode="drop")
+    return state._replace(asked=items, given=given, relaxed=marks)
 
 
 def _ended(pool: Pool, config: Config, state: CatState, items: Array) -> Array:
@@ -269,7 +325,7 @@ def _ended(pool: Pool, config: Config, state: CatState, items: Array) -> Array:
     n_rules = len(leaves(config.stopping))
     over = over & (state.scored >= config.min_items)
     reason = jnp.where(over, rule, 0)
-    full = (state.n >= config.max_items) & (reason == 0)
+    full = ~_room(pool, config, state.given, state.n) & (reason == 0)
     empty = (items[0] < 0) & ~full & (reason == 0)
     reason = jnp.where(full, n_rules + 1, jnp.where(empty, n_rules + 2, reason))
     return jnp.where(state.stop > 0, state.stop, reason.astype(jnp.int32))
@@ -280,8 +336,8 @@ def _start(
 ) -> CatState:
     """A session with its first item asked."""
     state = blank(pool, config, prior, allowed, seed)
-    items, gain = choose(pool, config, state)
-    return ask(state._replace(gain=gain), items)
+    items, gain, relaxed = choose(pool, config, state)
+    return ask(state._replace(gain=gain), items, relaxed)
 
 
 def _step(
@@ -290,10 +346,10 @@ def _step(
     """Answers in, next items out; a session that is over stays as it is."""
     was_over = state.stop > 0
     state = record(pool, config, state, responses, seconds)
-    items, gain = choose(pool, config, state)
+    items, gain, relaxed = choose(pool, config, state)
     state = state._replace(gain=jnp.where(was_over, state.gain, gain))
     stop = _ended(pool, config, state, items)
-    return ask(state._replace(stop=stop), jnp.where(stop > 0, NONE, items))
+    return ask(state._replace(stop=stop), jnp.where(stop > 0, NONE, items), relaxed)
 
 
 start_compiled = functools.partial(jit, static_argnames=("config",))(_start)

@@ -1,13 +1,15 @@
 """Exposure rules: one table, each a function that chooses an item by the criterion's values.
 
 A rule is given a `Look`, the values of all items (minus infinity where an item may not be asked)
-and its own options, and gives the position of the item. Rates are kept in `Pool.counts`; the
+and its own options, and gives the position of the item, and whether the rule could be kept: where
+it lets no open item through, the best of all is given. Rates are kept in `Pool.counts`; the
 lottery of a session is drawn once, so that an item that fails stays out for the whole session.
 """
 
+import inspect
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,19 +21,29 @@ from irtcat.cat._parts import Part
 from irtcat.cat._pool import Counts
 from irtcat.cat._state import Look
 
+if TYPE_CHECKING:
+    from irtcat.cat.config import Config
+
 __all__ = [
+    "CAN_FAIL",
     "EXPOSURE",
     "UPDATES",
     "blank_counts",
     "cell_of",
+    "check_exposure",
     "check_rate",
     "cuts_in",
     "eligible_items",
+    "greatest_rate",
     "tally",
     "updated",
 ]
 
 LARGEST_SET = 50
+CALIBRATE = (
+    "Make them with `calibrate_exposure` (irtcat simulate --calibrate-exposure FILE) for this bank "
+    "and configuration."
+)
 DEFAULT_CUTS = (-1.5, -0.5, 0.5, 1.5)
 
 
@@ -52,12 +64,16 @@ def first_best(values: Array) -> Array:
     return jnp.int32(n) - held.max().astype(jnp.int32)
 
 
-def best(look: Look, values: Array) -> Array:
+Choice = tuple[Array, Any]
+"""Position of an item, and whether the rule could be kept."""
+
+
+def best(look: Look, values: Array) -> Choice:
     """The item of the greatest value; of equal ones the first."""
-    return first_best(values)
+    return first_best(values), True
 
 
-def randomesque(look: Look, values: Array, *, k: int = 5) -> Array:
+def randomesque(look: Look, values: Array, *, k: int = 5) -> Choice:
     """One of the ``k`` items of the greatest values, all equally likely.
 
     References:
@@ -73,30 +89,36 @@ def randomesque(look: Look, values: Array, *, k: int = 5) -> Array:
         top = first_best(left)
         return jnp.where(j < rank, left.at[top].set(-jnp.inf), left)
 
-    return first_best(jax.lax.fori_loop(0, k - 1, remove, values))
+    return first_best(jax.lax.fori_loop(0, k - 1, remove, values)), True
 
 
-def _through(look: Look, values: Array, passed: Array) -> Array:
+def _through(look: Look, values: Array, passed: Array) -> Choice:
     """The best of the items let through; where there is none, the best of all."""
     kept = jnp.where(passed, values, -jnp.inf)
-    return first_best(jnp.where(kept.max() > -jnp.inf, kept, values))
+    held = kept.max() > -jnp.inf
+    return first_best(jnp.where(held, kept, values)), held
 
 
-def sympson_hetter(look: Look, values: Array, *, rate: float = 0.2) -> Array:
+def sympson_hetter(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
     """The best item that passes a lottery of its own probability K_i.
 
     The K are found by simulation before the test is used (`irtcat.cat.calibrate_exposure`), so
-    that no item is administered to more than ``rate`` of the subjects.
+    that no item is administered to more than ``rate`` of the subjects; without them the rule is
+    refused.
 
     References:
         Sympson & Hetter (1985), Proceedings of the 27th annual meeting of the Military Testing
         Association; Hetter & Sympson (1997).
     """
     check_rate(rate)
+    if look.pool.counts.limit is None:
+        raise argument_error(
+            "counts", "the exposure parameters of the rule sympson-hetter", None, CALIBRATE
+        )
     return _through(look, values, look.lot < look.pool.counts.limit)
 
 
-def restricted(look: Look, values: Array, *, rate: float = 0.2) -> Array:
+def restricted(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
     """The best item whose rate of administration so far is below ``rate``.
 
     References:
@@ -106,7 +128,7 @@ def restricted(look: Look, values: Array, *, rate: float = 0.2) -> Array:
     return _through(look, values, eligible_items(look, Part("restricted", (("rate", rate),))))
 
 
-def eligibility(look: Look, values: Array, *, rate: float = 0.2) -> Array:
+def eligibility(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
     """The best item that is eligible in this session, with probability P(E).
 
     After every session (or block of simulated sessions) ``P(E) <- min(1, rate P(E) / P(A))`` with
@@ -122,7 +144,7 @@ def eligibility(look: Look, values: Array, *, rate: float = 0.2) -> Array:
 
 def conditional_eligibility(
     look: Look, values: Array, *, rate: float = 0.2, cuts: Any = DEFAULT_CUTS
-) -> Array:
+) -> Choice:
     """The best item that is eligible at the present estimate, with probability P(E | cell).
 
     The ``cuts`` divide the ability scale into cells; each keeps its own probabilities, updated as
@@ -139,7 +161,7 @@ def conditional_eligibility(
     return _through(look, values, look.lot < look.pool.counts.limit[cell])
 
 
-def overlap(look: Look, values: Array, *, target: float = 0.15) -> Array:
+def overlap(look: Look, values: Array, *, target: float = 0.15) -> Choice:
     """The best item that keeps this session's overlap with the earlier ones at ``target``.
 
     The items that a session has in common with an earlier one are, in the mean over the earlier
@@ -161,7 +183,7 @@ def overlap(look: Look, values: Array, *, target: float = 0.15) -> Array:
     return _through(look, values, so_far + rates <= room)
 
 
-EXPOSURE: dict[str, Callable[..., Array]] = {
+EXPOSURE: dict[str, Callable[..., Choice]] = {
     "none": best,
     "randomesque": randomesque,
     "sympson-hetter": sympson_hetter,
@@ -175,6 +197,34 @@ method is the criterion "progressive" with the rule "restricted"."""
 
 UPDATES = frozenset({"restricted", "eligibility", "conditional-eligibility", "overlap"})
 """Rules that go by the counts of earlier sessions."""
+
+CAN_FAIL = UPDATES | {"sympson-hetter"}
+"""Rules that may let no open item through."""
+
+
+def greatest_rate(rule: Part) -> float | None:
+    """The share that a rule allows over all sessions; None where it bounds none.
+
+    Of the sessions for each item, of "overlap" of the items for each two sessions.
+    """
+    if rule.name not in CAN_FAIL or rule.name == "conditional-eligibility":
+        return None
+    name = "target" if rule.name == "overlap" else "rate"
+    return float(rule.get(name, inspect.signature(EXPOSURE[rule.name]).parameters[name].default))
+
+
+def check_exposure(config: "Config", n_items: int) -> None:
+    """Raise where no choice of items keeps the rates: they sum to the length of the sessions.
+
+    Args:
+        config: the configuration.
+        n_items: number of scored items in the bank.
+    """
+    rate = greatest_rate(config.exposure)
+    least = config.least_length / n_items
+    if rate is not None and 0 < rate < least - 1e-9:
+        must = f"of a rate of at least {least:.3g} ({config.least_length} of {n_items} items)"
+        raise argument_error("exposure", must, f"{config.exposure.name} {rate:g}")
 
 
 def cuts_of(cuts: Any) -> tuple[float, ...]:
@@ -204,7 +254,8 @@ def blank_counts(rule: Part, n_items: int) -> Counts:
     """The counts before the first session; of a conditional rule cells x items."""
     n_cells = len(cuts_in(rule)) + 1
     shape = (n_cells, n_items) if n_cells > 1 else (n_items,)
-    return Counts(np.ones(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape[:-1]))
+    limit = None if rule.name == "sympson-hetter" else np.ones(shape)
+    return Counts(limit, np.zeros(shape), np.zeros(shape), np.zeros(shape[:-1]))
 
 
 def eligible_items(look: Look, rule: Part) -> Array:
@@ -256,7 +307,7 @@ def updated(counts: Counts, rule: Part, given: Any, eligible: Any, sessions: Any
     Returns:
         The counts; for "eligibility" (conditional or not) with the new probabilities.
     """
-    before = Counts(*(np.asarray(part, float) for part in counts))
+    before = Counts(*(part if part is None else np.asarray(part, float) for part in counts))
     new = Counts(
         before.limit, before.given + given, before.eligible + eligible, before.sessions + sessions
     )

@@ -1,12 +1,11 @@
 """Session: one live adaptive test, as a log of events from which its state follows.
 
 The log is all that is kept: "ask" events name the items asked, "answer" events the answers, a
-"stop" event the end. The state is rebuilt from it by the same `step` as everywhere. A session
-without a store lives in memory and travels as JSON; with one (`irtcat.cat.Store`) every event is
-on disk before `answer` returns.
+"stop" event the end; an "infeasible" event after an "ask" says which rules it could not keep. The
+state is rebuilt from it by the same `step` as everywhere. A session without a store lives in memory
+and travels as JSON; with one (`irtcat.cat.Store`) every event is on disk before `answer` returns.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,16 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from irtcat._bank_file import bank_arrays
+from irtcat._bank_file import bank_hash
 from irtcat._checks import InputError, argument_error, check_count
 from irtcat._precision import precision
 from irtcat.bank import ItemBank
 from irtcat.cat._explain import explain
+from irtcat.cat._exposure_parameters import ExposureParameters, session_counts
+from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._prepare_several import correlations_of
 from irtcat.cat._report import numbered
-from irtcat.cat._state import NONE, CatState
+from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
 from irtcat.cat._vectors import plain_prior
 from irtcat.cat.config import Config, document_hash
 from irtcat.cat.engine import look_at, start, step
@@ -39,21 +40,9 @@ __all__ = ["Session", "bank_hash"]
 
 FORMAT, VERSION = "irtcat-session", 1
 Event = dict[str, Any]
-
-
-def bank_hash(bank: ItemBank) -> str:
-    """SHA-256 of a bank's contents, in hexadecimal: what a session is frozen by.
-
-    Example:
-        >>> len(bank_hash(ItemBank.from_parameters(b=[0.0, 1.0])))
-        64
-    """
-    digest = hashlib.sha256()
-    for name, array in sorted(bank_arrays(bank).items()):
-        value = np.ascontiguousarray(array)
-        digest.update(f"{name} {value.dtype.str} {value.shape} ".encode())
-        digest.update(value.tobytes())
-    return digest.hexdigest()
+KINDS = ("ask", "answer", "stop", "infeasible")
+RELAXED = {"content": CONTENT_RELAXED, "exposure": EXPOSURE_RELAXED}
+"""Kinds of rules that an "infeasible" event names."""
 
 
 class Session:
@@ -112,7 +101,7 @@ class Session:
         prior: Any = None,
         session_id: str = "session",
         subject: str = "",
-        counts: Counts | None = None,
+        counts: Counts | ExposureParameters | None = None,
         pool: Pool | None = None,
     ) -> "Session":
         """Begin a session in memory.
@@ -125,7 +114,8 @@ class Session:
                 abilities the means, and the SDs or the covariance matrix.
             session_id: its id.
             subject: who is tested.
-            counts: exposure so far.
+            counts: exposure so far; of the rule "sympson-hetter" the parameters of
+                `calibrate_exposure`. Exposure rules that go by either are refused without.
             pool: what `prepare` made of the bank, to spare the time where many sessions begin.
 
         Returns:
@@ -136,7 +126,8 @@ class Session:
         """
         session = cls(bank, config, head_of(bank, config, seed, prior, session_id, subject, counts),
                       pool)  # fmt: skip
-        session._take(session.asking(session.state))
+        for event in session.asking(session.state):
+            session._take(event)
         return session
 
     @property
@@ -201,7 +192,7 @@ class Session:
             {"kind": "answer", "item": item, "code": code, "seconds": float(seconds)}
         ]
         if self.asked == [item]:
-            made.append(self._follows(self._stepped({**self._pending, item: made[0]})))
+            made += self._follows(self._stepped({**self._pending, item: made[0]}))
         return made
 
     def _stepped(self, answers: Mapping[str, Event]) -> CatState:
@@ -212,18 +203,27 @@ class Session:
         seconds = sum(answers[item]["seconds"] for item in ids)
         return step(self._pool, self.config, self.state, codes, seconds)
 
-    def _follows(self, state: CatState) -> Event:
+    def _follows(self, state: CatState) -> list[Event]:
         """What comes after all items asked are answered; keeps the state for `_take`."""
         self._next = state
         if int(state.stop) > 0:
-            return {"kind": "stop", "reason": self._reasons()[int(state.stop) - 1]}
+            return [{"kind": "stop", "reason": self._reasons()[int(state.stop) - 1]}]
         return self.asking(state)
 
-    def asking(self, state: CatState) -> Event:
-        """The event of asking the items of a state, with the cell of a conditional rule."""
-        event: Event = {"kind": "ask", "items": self._ids(state)}
+    def asking(self, state: CatState) -> list[Event]:
+        """The event of asking the items of a state, and one more where rules could not be kept.
+
+        The first holds the cell of a conditional rule.
+        """
+        items = self._ids(state)
+        event: Event = {"kind": "ask", "items": items}
         cuts = cuts_in(self.config.exposure)
-        return {**event, "cell": int(cell_of(float(state.theta), cuts))} if cuts else event
+        if cuts:
+            event["cell"] = int(cell_of(float(state.theta), cuts))
+        marks = 0 if state.relaxed is None else np.asarray(state.relaxed)[int(state.n) :]
+        code = int(np.bitwise_or.reduce(np.atleast_1d(marks)[: len(items)]))
+        rules = [name for name, bit in RELAXED.items() if code & bit]
+        return [event, {"kind": "infeasible", "items": items, "rules": rules}] if rules else [event]
 
     def _reasons(self) -> list[str]:
         return [*(rule.name for rule in leaves(self.config.stopping)), "max_items", "no item left"]
@@ -233,6 +233,8 @@ class Session:
         if event["kind"] == "answer":
             self._pending[event["item"]] = event
             self._answered[event["item"]] = event["code"]
+        elif event["kind"] == "infeasible":
+            pass  # the state follows from the other events
         elif self.events:
             state = self.__dict__.pop("_next", None)
             if state is None:
@@ -301,6 +303,22 @@ class Session:
                     out["category"] = None if category < 0 else category
         return out
 
+    @property
+    def plan(self) -> ContentPlan | None:
+        """The content plan of a full session; None where there are no targets."""
+        return content_plan(self.bank, self.config) if self.config.targets else None
+
+    def flags(self) -> list[str]:
+        """Sentences on rules that could not be kept, and on shares that were rounded."""
+        plan = self.plan
+        out = [] if plan is None or not plan.rounded.any() else [str(plan)]
+        for name in RELAXED:
+            steps = [e for e in self.events if e["kind"] == "infeasible" and name in e["rules"]]
+            if steps:
+                asked = ", ".join(item for event in steps for item in event["items"])
+                out.append(f"The {name} rules could not be kept when asking {asked}.")
+        return out
+
     def explain(self, n: int = 10) -> pd.DataFrame:
         """Why the items now asked were chosen (see `irtcat.cat.explain`)."""
         return explain(self.bank, self._pool, self.config, self.state, n)
@@ -351,17 +369,18 @@ class Session:
         """Take further events of the log into the session."""
         for event in events:
             items = event.get("items", [event["item"]] if "item" in event else [])
-            if event.get("kind") not in ("ask", "answer", "stop") or set(items) - set(self._place):
+            if event.get("kind") not in KINDS or set(items) - set(self._place):
                 raise argument_error("events", "a log of this bank's items", event)
             self._take(dict(event))
 
 
 def head_of(
     bank: ItemBank, config: Config, seed: int, prior: Any, session_id: str, subject: str,
-    counts: Counts | None,
+    counts: Counts | ExposureParameters | None,
 ) -> dict[str, Any]:  # fmt: skip
     """What is frozen when a session begins."""
     check_count("seed", seed, 0)
+    counts = session_counts(bank, config, counts)
     head: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,

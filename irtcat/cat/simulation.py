@@ -17,6 +17,8 @@ from irtcat._precision import choose_precision
 from irtcat._precision import precision as in_width
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.cat._exposure_parameters import ExposureParameters, counts_for
+from irtcat.cat._plan import content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._prepare_several import vector_priors
@@ -62,6 +64,7 @@ class Sessions(NamedTuple):
     se: Any
     score: Any
     score_sd: Any
+    relaxed: Any
 
 
 def _answer(pool: Pool, config: Config, state: CatState, theta: Array) -> Array:
@@ -108,6 +111,7 @@ def _run(
     kept = Sessions(
         state.items, state.answers, state.thetas, state.ses, state.n, state.stop,
         state.theta, state.se, score[0], jnp.sqrt(jnp.maximum(score[1], 0)),
+        jnp.zeros_like(state.items, jnp.int8) if state.relaxed is None else state.relaxed,
     )  # fmt: skip
     if config.exposure.name not in UPDATES:
         return kept, jnp.zeros((0, pool.n_items), bool)
@@ -231,7 +235,7 @@ def simulate(
     seed: int = 0,
     *,
     prior: Any = None,
-    counts: Counts | None = None,
+    counts: Counts | ExposureParameters | None = None,
     block: int | None = None,
     precision: str = "auto",
     tick: Tick | None = None,
@@ -250,7 +254,8 @@ def simulate(
         prior: mean and SD of the prior, for all or for each; by default the bank's population. Of
             several abilities the means (for all, or subjects x abilities), and the SDs or the
             covariance matrix.
-        counts: exposure so far (of `calibrate_exposure`, or an earlier report's ``counts``).
+        counts: exposure so far (an earlier report's ``counts``); of the rule "sympson-hetter" the
+            parameters of `calibrate_exposure`, without which it is refused.
         block: subjects at a time; by default 2,000 or what fits in 256 MB, and 50 where an
             exposure rule goes by the counts so far (a rate then exceeds its maximum by at most
             50 over the number of subjects).
@@ -272,9 +277,7 @@ def simulate(
     truth = ability_points(theta, bank.model.dims)
     check_count("seed", seed, 0)
     dtype = choose_precision(precision, len(truth) * bank.n_items)
-    pool = prepare(bank, config, dtype)
-    if counts is not None:
-        pool = pool._replace(counts=_in_width(counts, dtype))
+    pool = _with_counts(prepare(bank, config, dtype), counts_for(bank, config, counts))
     plan = _Plan(len(truth), _block_size(pool, config, len(truth), block), _simulated, tick)
     with in_width(dtype) as width:
         priors = _priors(bank, prior, len(truth))
@@ -291,6 +294,7 @@ def replay(
     seed: int = 0,
     *,
     prior: Any = None,
+    counts: Counts | ExposureParameters | None = None,
     block: int | None = None,
     precision: str = "auto",
     tick: Tick | None = None,
@@ -305,6 +309,7 @@ def replay(
         config: the configuration.
         seed: seed of the rules that draw.
         prior: as for `simulate`.
+        counts: as for `simulate`.
         block: as for `simulate`.
         precision: as for `simulate`.
         tick: as for `simulate`.
@@ -333,7 +338,7 @@ def replay(
     if matched.is_fractional:
         raise argument_error("responses", "answers in categories", "fractions")
     dtype = choose_precision(precision, values.size)
-    pool = prepare(bank, config, dtype)
+    pool = _with_counts(prepare(bank, config, dtype), counts_for(bank, config, counts))
     plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, tick)
     with in_width(dtype):
         priors = _priors(bank, prior, len(values))
@@ -345,9 +350,13 @@ def replay(
     return _report(bank, config, pool, kept, after, truth, priors, matched)
 
 
-def _in_width(counts: Counts, dtype: str) -> Counts:
-    with in_width(dtype) as width:
-        return Counts(*(jnp.asarray(np.asarray(leaf), width) for leaf in counts))
+def _with_counts(pool: Pool, counts: Counts | None) -> Pool:
+    """The pool with exposure so far, where it is known."""
+    if counts is None:
+        return pool
+    with in_width(str(pool.nodes.dtype)) as width:
+        own = Counts(*(jnp.asarray(np.asarray(leaf), width) for leaf in counts))
+        return pool._replace(counts=own)
 
 
 def _report(
@@ -383,4 +392,6 @@ def _report(
         full_score=full,
         priors=priors,
         counts=Counts(*(np.asarray(leaf) for leaf in counts)),
+        relaxed=np.asarray(kept.relaxed),
+        plan=content_plan(bank, config) if config.targets else None,
     )

@@ -26,6 +26,7 @@ __all__ = [
     "any_of",
     "classify",
     "leaves",
+    "length_within",
     "parse_stopping",
     "score_moments",
     "stops",
@@ -250,6 +251,25 @@ def leaves(rule: Part) -> list[Part]:
     if rule.name in ("any-of", "all-of"):
         return [leaf for each in rule.get("rules") for leaf in leaves(each)]
     return [rule]
+
+
+def length_within(rule: Part, otherwise: float) -> float:
+    """Scored items at which the length rules in a combination end a session.
+
+    Args:
+        rule: the combination.
+        otherwise: what the other rules count as: infinity where they never fire, 0 where they
+            fire at once.
+
+    Example:
+        >>> rule = any_of(part("se", below=0.3), part("length", at=30))
+        >>> length_within(rule, 0), length_within(rule, float("inf"))
+        (0, 30)
+    """
+    if rule.name not in ("any-of", "all-of"):
+        return rule.get("at", 30) if rule.name == "length" else otherwise
+    inner = [length_within(each, otherwise) for each in rule.get("rules")]
+    return min(inner) if rule.name == "any-of" else max(inner)
 
 
 def stops(look: Look, rule: Part) -> tuple[Array, Array]:

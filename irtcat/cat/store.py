@@ -23,6 +23,7 @@ import pandas as pd
 from irtcat._checks import argument_error
 from irtcat.bank import ItemBank
 from irtcat.cat._exposed import EXPOSURE_TABLES, Tally, read_counts
+from irtcat.cat._exposure_parameters import ExposureParameters
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._store_file import (
@@ -179,7 +180,7 @@ class Store:
         seed: int | None = None,
         prior: Any = None,
         subject: str = "",
-        counts: Counts | None = None,
+        counts: Counts | ExposureParameters | None = None,
         pool: Pool | None = None,
     ) -> Session:
         """Begin a session and write it down.
@@ -191,8 +192,9 @@ class Store:
             seed: seed of its randomness; drawn by default.
             prior: mean and SD of this subject's prior, as for `Session.begin`.
             subject: who is tested.
-            counts: exposure so far; by default, where the exposure rule goes by them, those of
-                the store's sessions with the same bank and configuration.
+            counts: exposure so far, or the parameters of `calibrate_exposure`; by default, where
+                the exposure rule goes by earlier sessions, those of the store's sessions with the
+                same bank and configuration.
             pool: what `prepare` made of the bank, to spare the time.
 
         Returns:
@@ -224,8 +226,9 @@ class Store:
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
                 (name, digest, json.dumps(head), datetime.now(UTC).isoformat()),
             )
-            self._append(session, 0, first_digest(head), [first])
-        session._take(first)
+            self._append(session, 0, first_digest(head), first)
+        for event in first:
+            session._take(event)
         session._store = self
         return session
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from irtcat.cat import Config
+    from irtcat.cat import Config, ExposureParameters
 
 CRITERIA_HELP = (
     "mfi, mlwi, mpwi, kl, klp, kl-interval, gdi, gdip, mei, mei-fisher, mepv, mepv-plug-in, "
@@ -27,8 +27,15 @@ Estimator = Annotated[str | None, typer.Option(help="eap, map, ml, wle or robust
 Exposure = Annotated[
     str | None,
     typer.Option(
-        help="none, randomesque:k=5, restricted:rate=0.2, eligibility:rate=0.2 or "
-        "sympson-hetter:rate=0.2."
+        help="none, randomesque:k=5, restricted:rate=0.2, eligibility:rate=0.2, "
+        "overlap:target=0.15 or sympson-hetter:rate=0.2."
+    ),
+]
+ExposureFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--exposure-parameters",
+        help="File of simulate --calibrate-exposure, which sympson-hetter needs.",
     ),
 ]
 MaxItems = Annotated[int | None, typer.Option(min=1, help="No session is longer.")]
@@ -70,6 +77,13 @@ def read_config(
     if stop is not None and max_items is None:
         document.pop("max_items", None)
     return Config.from_json({**document, **{k: v for k, v in given.items() if v is not None}})
+
+
+def read_exposure(path: Path | None) -> "ExposureParameters | None":
+    """The exposure parameters of a file, where one is given."""
+    from irtcat.cat import ExposureParameters
+
+    return None if path is None else ExposureParameters.load(path)
 
 
 def read_part(option: str, text: str) -> dict[str, Any]:

@@ -83,6 +83,7 @@ def command(
     min_items: adaptive.MinItems = None,
     batch: adaptive.Batch = None,
     config: adaptive.ConfigFile = None,
+    exposure_parameters: adaptive.ExposureFile = None,
     estimator: Annotated[
         str, typer.Option(help=f"Of the full score: {arguments.ESTIMATORS_HELP}.")
     ] = "curves",
@@ -136,7 +137,8 @@ def command(
     with progress("answers") as tick:
         found = evaluate(
             loaded, made, rules, calibration=known, items=table, task=task, out=out, name=called,
-            seed=seed, estimator=estimator, interval=interval, costs=prices, tick=tick,
+            seed=seed, estimator=estimator, interval=interval, costs=prices,
+            counts=adaptive.read_exposure(exposure_parameters), tick=tick,
         )  # fmt: skip
     if as_json:
         emit_json({**found.to_json(), "out": out})

@@ -45,12 +45,14 @@ def start(
     min_items: adaptive.MinItems = None,
     batch: adaptive.Batch = None,
     config: adaptive.ConfigFile = None,
+    exposure_parameters: adaptive.ExposureFile = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Drawn by default.")] = None,
     as_json: arguments.Json = False,
 ) -> None:
     """Begin a session; print its id and the first items."""
     import irtcat
     from irtcat.cat import Session, Store, prepare
+    from irtcat.cat.exposure import UPDATES
 
     rules = adaptive.read_config(
         config, criterion, stop, estimator, exposure, max_items, min_items, batch
@@ -58,10 +60,14 @@ def start(
     use_compilation_cache()
     loaded = irtcat.ItemBank.load(bank)
     pool = prepare(loaded, rules)
+    counts = adaptive.read_exposure(exposure_parameters)
     # Begun in memory first: what is wrong with bank, rules or prior is said before a file is made.
-    Session.begin(loaded, rules, seed or 0, prior, pool=pool)
+    # A store counts earlier sessions itself.
+    counted = pool.counts if rules.exposure.name in UPDATES and counts is None else counts
+    Session.begin(loaded, rules, seed or 0, prior, counts=counted, pool=pool)
     with Store(store) as opened:
-        _say(opened.begin(loaded, rules, id, seed, prior, subject, pool=pool), as_json)
+        begun = opened.begin(loaded, rules, id, seed, prior, subject, counts, pool)
+        _say(begun, as_json)
 
 
 def next_(
@@ -117,12 +123,21 @@ def status(session: Name, store: StoreFile, as_json: arguments.Json = False) -> 
     with Store(store, create=False) as opened:
         resumed = opened.resume(session)
         table = resumed.to_frame()
-        _say(resumed, as_json, {**resumed.estimate(), "answers": records(table)})
+        flags, plan = resumed.flags(), resumed.plan
+        more = {**resumed.estimate(), "answers": records(table), "flags": flags}
+        if plan is not None:
+            more["plan"] = records(plan.to_frame())
+        _say(resumed, as_json, more)
         if not as_json:
             known = resumed.estimate()
             pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
             print(f"theta {', '.join(f'{t:.3f} (SE {s:.3f})' for t, s in pairs)}, ", end="")
             print(f"score {known['score']:.3f} (SD {known['score_sd']:.3f})")
+            if plan is not None:
+                print(plan)
+            for flag in flags:
+                if flag != str(plan):
+                    print(flag)
             show(table)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, filling, show, write_csv
+from irtcat.cli._output import emit_json, filling, records, show, write_csv
 from irtcat.cli._session import progress, use_compilation_cache
 
 EXAMPLE = (
@@ -31,6 +31,14 @@ def command(
     min_items: adaptive.MinItems = None,
     batch: adaptive.Batch = None,
     config: adaptive.ConfigFile = None,
+    exposure_parameters: adaptive.ExposureFile = None,
+    calibrate_exposure: Annotated[
+        Path | None,
+        typer.Option(
+            help="Find the parameters of sympson-hetter first, on --n subjects, and write them "
+            "to this file."
+        ),
+    ] = None,
     responses: arguments.ResponsesOption = None,
     seed: arguments.Seed = 0,
     out: Annotated[
@@ -48,6 +56,8 @@ def command(
 
     import irtcat
     from irtcat._checks import InputError
+    from irtcat._files import check_target
+    from irtcat.cat import calibrate_exposure as calibrate
     from irtcat.cat import replay
     from irtcat.cat import simulate as run
     from irtcat.cat._prepare_several import drawn_abilities
@@ -55,6 +65,11 @@ def command(
     rules = adaptive.read_config(
         config, criterion, stop, estimator, exposure, max_items, min_items, batch
     )
+    if exposure_parameters is not None and calibrate_exposure is not None:
+        must = "not with --exposure-parameters, which are calibrated already."
+        raise typer.BadParameter(must, param_hint="--calibrate-exposure")
+    if calibrate_exposure is not None:
+        check_target(calibrate_exposure)
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"{out}: this is a file. Give the name of a folder.")
     use_compilation_cache()
@@ -66,18 +81,27 @@ def command(
                 if tick is not None:
                     tick(done, of, f"{done} of {of} subjects")
 
+            counts = adaptive.read_exposure(exposure_parameters)
+            if calibrate_exposure is not None:
+                counts = calibrate(loaded, drawn_abilities(loaded, n, seed), rules, seed=seed)
+                counts.save(calibrate_exposure)
             if responses is not None:
                 how = arguments.Reading(format, subject, item, response, duplicates)
-                report = replay(loaded, arguments.read(responses, how), rules, seed, tick=told)
+                data = arguments.read(responses, how)
+                report = replay(loaded, data, rules, seed, counts=counts, tick=told)
             else:
-                theta = drawn_abilities(loaded, n, seed)
-                report = run(loaded, theta, rules, seed, tick=told)
+                # Other subjects than those of the calibration, which would be too favourable.
+                other = seed + (calibrate_exposure is not None)
+                theta = drawn_abilities(loaded, n, other)
+                report = run(loaded, theta, rules, other, counts=counts, tick=told)
         tables = {
             "sessions": report.to_frame(),
             "by_theta": report.by_theta(),
             "by_length": report.by_length(),
             "exposure": report.exposure(),
         }
+        if report.plan is not None:
+            tables["content"] = report.content()
         summary = report.summary()
         if folder is not None:
             for name, table in (tables | {"summary": pd.DataFrame([summary])}).items():
@@ -86,11 +110,16 @@ def command(
     if as_json:
         emit_json({
             "config": rules.to_json(), "seed": seed, "out": out, "summary": summary,
-            "ended_by": dict(ended),
+            "ended_by": dict(ended), "flags": report.flags(),
+            "content": records(report.content()),
         })  # fmt: skip
         return
     show(pd.DataFrame({"value": summary}).rename_axis("figure"))
     show(tables["by_theta"], "By true ability")
     show(pd.DataFrame(ended[ended > 0]), "Ended by")
+    if report.plan is not None:
+        show(tables["content"], "Content")
+    for flag in report.flags():
+        print(flag)
     if out is not None:
         print(f"Wrote {', '.join(f'{name}.csv' for name in [*tables, 'summary'])} to {out}")

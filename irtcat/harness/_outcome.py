@@ -64,6 +64,10 @@ def as_report(session: Session) -> Report:
         full_score=None,
         priors=np.asarray(state.prior, float)[None],
         counts=Counts(zeros, zeros, zeros, 0.0),
+        relaxed=(
+            np.zeros_like(state.items) if state.relaxed is None else np.asarray(state.relaxed)
+        )[None],
+        plan=session.plan,
     )
 
 

@@ -186,7 +186,7 @@ def ask_until_over(
                 take(session, answer, threshold)
                 failed = 0
                 if tick is not None:
-                    tick(int(session.state.n), session.config.max_items, "answers")
+                    tick(int(session.state.n), session.config.total_items, "answers")
             missing = [each for each in asked if each in session.asked]
             if not missing or session.is_over:
                 continue

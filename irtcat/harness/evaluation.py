@@ -13,9 +13,9 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, check_interval
 from irtcat._files import replacing
 from irtcat.bank import ItemBank
-from irtcat.cat import Config, Session, Store
+from irtcat.cat import Config, Counts, ExposureParameters, Session, Store
+from irtcat.cat.config import document_hash
 from irtcat.cat.driving import begin
-from irtcat.cat.session import bank_hash
 from irtcat.harness._folder import ITEMS, RESULT, STORE, check_same, locked, write_json
 from irtcat.harness._items import Item, read_items
 from irtcat.harness._outcome import fit_of, item_table, read_costs, spending, standing, unlike
@@ -145,6 +145,7 @@ def evaluate(
     estimator: str = "curves",
     interval: float = 0.95,
     costs: Any = None,
+    counts: Counts | ExposureParameters | None = None,
     tick: Tick | None = None,
 ) -> Evaluation:
     """Run a live model on the items of a bank that tell most of it, and say where it stands.
@@ -169,6 +170,8 @@ def evaluate(
         estimator: one of `irtcat.predict`'s, for the score.
         interval: probability of the intervals.
         costs: cost of each item: a column of the bank's metadata, or a Series or mapping by id.
+        counts: exposure so far, or the parameters of `irtcat.cat.calibrate_exposure`; exposure
+            rules that go by either are refused without.
         tick: called with answers so far, the most there can be, and a text.
 
     Returns:
@@ -196,16 +199,21 @@ def evaluate(
     if calibration is not None:
         _check_calibration(bank, calibration)
     harness.check(places)
-    settings = {"seed": seed, "prior": prior, "subject": name, "session_id": SESSION}
+    settings = {
+        "seed": seed, "prior": prior, "subject": name, "session_id": SESSION, "counts": counts,
+    }  # fmt: skip
     if out is None:
         session = begin(bank, rules, None, **settings)
         _compile(session)
         notes = harness.drive(session, places, None, tick)
         return _evaluation(session, places, calibration, estimator, interval, prices, notes)
     folder = Path(out)
-    Session.begin(bank, rules, seed, prior)  # what is wrong is said before anything is written
+    # What is wrong is said before anything is written.
+    head = Session.begin(bank, rules, seed, prior, counts=counts).head
     with locked(folder):
-        frozen = {"model": name, "bank": bank_hash(bank), "config": rules.to_json(), "seed": seed}
+        frozen = {"model": name, "bank": head["bank"], "config": rules.to_json(), "seed": seed}
+        if "counts" in head:
+            frozen["exposure"] = document_hash({"counts": head["counts"]})
         check_same(folder, frozen | {"prior": prior} | harness.about())
         with Store(folder / STORE) as store:
             session = begin(bank, rules, store, **settings)
@@ -281,7 +289,7 @@ def _evaluation(
         n_items=int(known["n_items"]), n_bank=session.bank.n_items, reason=session.reason,
         seconds=float(table["seconds"].sum()), cost=cost, full_cost=full_cost, lz_star=lz_star,
         unlike=unlike(found, p, lz_star),
-        notes=(*notes, *_remarks(found.flags)),
+        notes=(*notes, *session.flags(), *_remarks(found.flags)),
         items=table,
     )  # fmt: skip
 

@@ -113,7 +113,7 @@ class Adaptive:
             given = {name: each.score for name, each in scores.items()}
             take(self.session, Answer(item, self._value(item, given), seconds), self.threshold)
             if self.tick is not None:
-                self.tick(int(self.session.state.n), self.session.config.max_items, "answers")
+                self.tick(int(self.session.state.n), self.session.config.total_items, "answers")
         except Exception as error:
             self.error = self.error or error
             raise

@@ -1,0 +1,69 @@
+"""What a configuration takes from a bank's metadata and ids, by item."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error
+from irtcat._types import BoolArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.cat._state import NONE
+from irtcat.cat.config import Config
+
+__all__ = ["check_pretest", "column_of", "enemies_of", "first_of", "pretest_of", "testlets_of"]
+
+
+def column_of(bank: ItemBank, name: str | None, otherwise: Any) -> np.ndarray:
+    """A column of the bank's metadata; ``otherwise`` for every item where none is named."""
+    if name is None:
+        return np.full(bank.n_items, otherwise)
+    if name not in bank.items:
+        have = ", ".join(map(str, bank.items.columns)) or "none"
+        raise argument_error("config", f"of columns of the bank's metadata (has {have})", name)
+    return bank.items[name].to_numpy()
+
+
+def enemies_of(bank: ItemBank, config: Config) -> BoolArray:
+    """Items x sets of enemies."""
+    out = np.zeros((bank.n_items, len(config.enemies)), bool)
+    for column, ids in enumerate(config.enemies):
+        out[bank.positions(list(ids)), column] = True
+    return out
+
+
+def testlets_of(bank: ItemBank, config: Config) -> IntArray:
+    """Number of each scored item's testlet where testlets are kept whole; else `NONE`."""
+    if config.testlet is None:
+        return np.full(bank.n_items, NONE)
+    codes, _ = pd.factorize(column_of(bank, config.testlet, None))
+    kept = any(part.name == "testlets" for part in config.content)
+    return np.where(pretest_of(bank, config) | (not kept), NONE, codes)
+
+
+def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
+    """Whether each item is tried out only."""
+    values = column_of(bank, config.pretest, False)
+    return pd.Series(values).fillna(False).astype(bool).to_numpy()
+
+
+def first_of(bank: ItemBank, config: Config) -> IntArray:
+    """Positions in the bank of the items given first, in order."""
+    if len(config.first) > config.total_items:
+        raise argument_error("first", f"at most {config.total_items} ids", config.first)
+    if len(set(config.first)) < len(config.first):
+        raise argument_error("first", "ids that differ", config.first)
+    return bank.positions(list(config.first)).astype(int)
+
+
+def check_pretest(bank: ItemBank, config: Config) -> None:
+    """Raise where an item cannot be tried out at each of the positions for that."""
+    tried = pretest_of(bank, config)
+    if tried.sum() < len(config.pretest_at):
+        must = f"at most {tried.sum()} positions, the items that {config.pretest!r} marks"
+        raise argument_error("pretest_at", must, config.pretest_at)
+    for position, at in enumerate(first_of(bank, config), start=1):
+        if tried[at] != (position in config.pretest_at):
+            kind = "a scored item" if tried[at] else "an item to be tried out"
+            must = f"ids with {kind} at position {position}, as `pretest_at` says"
+            raise argument_error("first", must, config.first)

@@ -1,0 +1,176 @@
+"""Exposure parameters: what `calibrate_exposure` finds, kept in a file, for one bank and config."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from irtcat._bank_file import bank_hash
+from irtcat._checks import InputError, argument_error
+from irtcat._files import replacing
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.cat._pool import Counts
+from irtcat.cat.config import Config, document_hash
+from irtcat.cat.exposure import CALIBRATE, UPDATES, blank_counts
+
+__all__ = ["ExposureParameters", "counts_for", "session_counts"]
+
+FORMAT, VERSION = "irtcat-exposure-parameters", 1
+
+
+@dataclass(frozen=True, eq=False)
+class ExposureParameters:
+    """Probabilities of the Sympson-Hetter rule, found by `irtcat.cat.calibrate_exposure`.
+
+    They hold for the bank and the configuration that they were found for, and are refused with
+    others. Pass them as ``counts`` to `simulate`, `replay`, `run`, `Session.begin`, `Store.begin`
+    or `irtcat.harness.evaluate`, or the file to ``--exposure-parameters``.
+
+    Attributes:
+        item_ids: ids of the bank's items.
+        limit: K_i, the probability with which each item is given once it is selected, in (0, 1].
+        bank: SHA-256 of the bank.
+        config: the configuration.
+        greatest_rate: greatest exposure rate of an item in the last simulation of the calibration.
+        n_subjects: number of simulated subjects of each round.
+    """
+
+    item_ids: np.ndarray
+    limit: FloatArray
+    bank: str
+    config: Config
+    greatest_rate: float
+    n_subjects: int
+
+    def __repr__(self) -> str:
+        n = int((self.limit < 1).sum())
+        about = f"{n} of {len(self.limit)} items restricted, greatest rate {self.greatest_rate:.3f}"
+        return f"ExposureParameters({about})"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row an item: ``limit``."""
+        index = pd.Index(self.item_ids, dtype=object, name="item")
+        return pd.DataFrame({"limit": self.limit}, index=index)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the parameters to a JSON file, whole or not at all.
+
+        Raises:
+            InputError: when the file cannot be written.
+        """
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "bank": self.bank,
+            "config": self.config.to_json(),
+            "config_hash": self.config.hash(),
+            "greatest_rate": float(self.greatest_rate),
+            "n_subjects": int(self.n_subjects),
+            "limit": dict(zip(self.item_ids.tolist(), self.limit.tolist(), strict=True)),
+        }
+        with replacing(path) as file:
+            file.write((json.dumps(document, indent=1) + "\n").encode("utf-8"))
+        return Path(path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "ExposureParameters":
+        """Read a file written by `save`.
+
+        Raises:
+            InputError: when the file is missing, damaged, something else, or of a newer version.
+        """
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+        except ValueError:
+            document = None
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            advice = "Give a file that `calibrate_exposure` or --calibrate-exposure wrote."
+            raise InputError(f"{path}: these are not exposure parameters. {advice}")
+        damaged = InputError(f"{path}: the exposure parameters are damaged. Calibrate them again.")
+        version = document.get("version")
+        if isinstance(version, int) and version > VERSION:
+            raise InputError(f"{path}: made by a newer irtcat (version {version}). Update irtcat.")
+        try:
+            ids, limit = list(document["limit"]), list(document["limit"].values())
+            if version != VERSION or any(type(each) not in (int, float) for each in limit):
+                raise damaged
+            if document_hash(document["config"]) != document["config_hash"]:
+                raise damaged
+            made = ExposureParameters(
+                item_ids=np.array(ids, dtype=object),
+                limit=np.array(limit, float),
+                bank=str(document["bank"]),
+                config=Config.from_json(document["config"]),
+                greatest_rate=float(document["greatest_rate"]),
+                n_subjects=int(document["n_subjects"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise damaged from None
+        if not ((made.limit > 0) & (made.limit <= 1)).all():
+            raise damaged
+        return made
+
+    def counts(self) -> Counts:
+        """The parameters as exposure rules take them."""
+        zeros = np.zeros(len(self.limit))
+        return Counts(self.limit, zeros, zeros, np.zeros(()))
+
+
+def counts_for(
+    bank: ItemBank, config: Config, counts: "Counts | ExposureParameters | None"
+) -> Counts | None:
+    """What an exposure rule goes by, checked against the bank and the configuration.
+
+    Args:
+        bank: the items.
+        config: the configuration.
+        counts: exposure so far, or the parameters of `calibrate_exposure`.
+
+    Raises:
+        InputError: for the rule "sympson-hetter" without its parameters, parameters of another
+            bank or configuration, or counts that are not of this bank.
+    """
+    rule = config.exposure
+    if isinstance(counts, ExposureParameters):
+        for name, mine, other in (
+            ("bank", counts.bank, bank_hash(bank)),
+            ("config", counts.config.hash(), config.hash()),
+        ):
+            if mine != other:
+                must = f"exposure parameters made with this {name}"
+                raise argument_error("counts", must, f"those of another {name}", CALIBRATE)
+        return counts.counts()
+    if rule.name == "sympson-hetter":
+        must = "the exposure parameters of the rule sympson-hetter"
+        raise argument_error("counts", must, None if counts is None else type(counts), CALIBRATE)
+    if counts is None:
+        return None
+    shape = blank_counts(rule, bank.n_items).given.shape
+    if not isinstance(counts, tuple) or len(counts) != 4 or np.shape(counts[1]) != shape:
+        raise argument_error("counts", "Counts of sessions with this bank and rule", counts)
+    return Counts(*counts)
+
+
+def session_counts(
+    bank: ItemBank, config: Config, counts: "Counts | ExposureParameters | None"
+) -> Counts | None:
+    """The same for a live session, which an exposure rule cannot count on its own.
+
+    Raises:
+        InputError: also where the rule goes by earlier sessions, and none are given.
+    """
+    found = counts_for(bank, config, counts)
+    if found is None and config.exposure.name in UPDATES:
+        must = f"given, since the exposure rule {config.exposure.name} goes by earlier sessions"
+        advice = (
+            "Keep the sessions in a Store, which counts them, or pass the `counts` of a report "
+            "or of `prepare` (for the first session)."
+        )
+        raise argument_error("counts", must, None, advice)
+    return found
