@@ -116,10 +116,14 @@ def _items(path: str) -> Any:
 
 def _amount(text: str) -> float:
     """A number of items, or a share."""
-    try:
-        if text.endswith("%"):
-            return float(text[:-1]) / 100
-        return float(text) if "." in text else int(text)
-    except ValueError:
+    from irtcat._numbers import number_in, whole_number_in
+
+    if text.endswith("%"):
+        share = number_in(text[:-1])
+        number = None if share is None else share / 100
+    else:
+        number = number_in(text) if "." in text else whole_number_in(text)
+    if number is None:
         must = f"{text!r} is not a number or a share, such as 500, 0.25 or 25%."
-        raise typer.BadParameter(must, param_hint="--keep") from None
+        raise typer.BadParameter(must, param_hint="--keep")
+    return number

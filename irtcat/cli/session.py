@@ -93,13 +93,13 @@ def answer(
     as_json: arguments.Json = False,
 ) -> None:
     """Give an answer; print the items to be answered next. The same again changes nothing."""
+    from irtcat._numbers import whole_number_in
     from irtcat.cat import Store
 
-    try:
-        code = None if value == "skip" else int(value)
-    except ValueError:
+    code = None if value == "skip" else whole_number_in(value)
+    if code is None and value != "skip":
         must = f"{value!r} is not a whole number, nor skip."
-        raise typer.BadParameter(must, param_hint="VALUE") from None
+        raise typer.BadParameter(must, param_hint="VALUE")
     use_compilation_cache()
     with Store(store, create=False) as opened:
         resumed = opened.resume(session)
