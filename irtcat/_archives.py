@@ -12,7 +12,7 @@ import numpy as np
 from irtcat._checks import InputError
 from irtcat._reading import MOST_BYTES, allowed_bytes, opened, too_large
 
-__all__ = ["ArrayFile", "Unpacker", "array_file", "check_array", "read_npy"]
+__all__ = ["ArrayFile", "Unpacker", "array_file", "check_array", "map_npy", "read_npy"]
 
 STORED, DEFLATED, ZSTD = 0, 8, 93
 """Methods of zip whose readers stop at the size asked for; bzip2 and LZMA unpack whole blocks."""
@@ -159,20 +159,29 @@ def read_npy(path: Path, max_bytes: int = MOST_BYTES) -> np.ndarray:
     Raises:
         InputError: when it is damaged, pickled or too large.
     """
-
-    def damaged(why: str) -> InputError:
-        return InputError(f"{path}: this is no .npy file of an array ({why}). Write it anew.")
-
     with opened(path) as file:
         most, size = allowed_bytes(file, max_bytes), os.fstat(file.fileno()).st_size
-        if size > most:
-            raise too_large(str(path), most)
+    if size > most:
+        raise too_large(str(path), most)
+    return np.array(map_npy(path))
+
+
+def map_npy(path: Path) -> np.ndarray:
+    """The array of a ``.npy`` file, mapped into memory and read where it is used.
+
+    Raises:
+        InputError: when it is damaged, or its size is not what its header says.
+    """
+
+    def damaged(why: str) -> InputError:
+        return InputError(f"{path}: not an .npy file of an array ({why}). Write it anew.")
+
+    with opened(path) as file:
         try:
-            check_array(file, size, f"{path}: the array", damaged)
-            file.seek(0)
-            array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+            check_array(file, os.fstat(file.fileno()).st_size, f"{path}: the array", damaged)
+            array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         except InputError:
             raise
-        except (ValueError, OSError, EOFError, SyntaxError, RecursionError, TypeError) as error:
+        except Exception as error:  # numpy has many ways to say that a header is none
             raise damaged(type(error).__name__) from None
         return array

@@ -258,9 +258,13 @@ def _whole_characters(value: Any) -> Any:
 
 
 def read_json(path: Any, max_bytes: int = MOST_BYTES) -> Any:
-    """A file that is one JSON document.
+    """A file that is one JSON document of at most ``max_bytes``, whatever it takes on disk.
+
+    As Python's lists and texts a document takes several times its length.
 
     Raises:
-        InputError: when it cannot be read, or is no JSON.
+        InputError: when it cannot be read, is too large, or is no JSON.
     """
+    if check_path(path).stat().st_size > max_bytes:
+        raise too_large(str(path), max_bytes)
     return parse_json(read_bytes(path, max_bytes), str(path))

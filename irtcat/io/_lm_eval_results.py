@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from irtcat._checks import InputError, shorten
-from irtcat.io._logs import as_object, as_text, parse_json, read_whole, show_settings
+from irtcat._reading import read_json
+from irtcat.io._logs import as_object, as_text, show_settings
 
 __all__ = ["Results"]
 
@@ -35,7 +36,7 @@ class Results:
     @classmethod
     def read(cls, path: Path) -> "Results":
         """Read and check a results file."""
-        document = as_object(parse_json(read_whole(path), str(path)), str(path), "the results")
+        document = as_object(read_json(path), str(path), "the results")
         for name in ("results", "configs", "n-samples", "config", "higher_is_better", "versions"):
             as_object(document.get(name, {}), str(path), name)
         if "results" not in document:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, shorten
+from irtcat._reading import parse_json, read_json
 from irtcat.io._logs import (
     About,
     CutError,
@@ -18,8 +19,6 @@ from irtcat.io._logs import (
     as_text,
     clip,
     numbered_lines,
-    parse_json,
-    read_whole,
     score_number,
     show_settings,
     when,
@@ -81,7 +80,7 @@ def _evaluation(path: Path) -> dict[str, dict[str, Any]]:
     beside = path.with_name(re.sub(r"(_samples)?\.jsonl$", "", path.name) + ".json")
     if not beside.is_file():
         return {}
-    document = as_object(parse_json(read_whole(beside), str(beside)), str(beside), "the document")
+    document = as_object(read_json(beside), str(beside), "the document")
     name = as_text(document.get("evaluation_id"), str(beside), "evaluation_id")
     results = document.get("evaluation_results", [])
     if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
