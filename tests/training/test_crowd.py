@@ -433,7 +433,7 @@ def test_remains_of_a_killed_process_do_no_harm(built, tmp_path):
     assert len(crowd.build(nearest, (X, Y), 2, folder=tmp_path, **SETTINGS).members) == 2
     for text in ("[1]", "3", "{"):
         (tmp_path / "crowd.json").write_text(text)
-        with pytest.raises(InputError, match="not a crowd of this version|expected JSON"):
+        with pytest.raises(InputError, match=r"not a crowd of this version|expected JSON"):
             crowd.build(nearest, (X, Y), 2, folder=tmp_path, **SETTINGS)
 
 
