@@ -58,7 +58,12 @@ class Answers:
 
 @dataclass
 class Run:
-    """One model's answers to one task in one file."""
+    """One model's answers to one task in one file.
+
+    Attributes:
+        name_source: where the model's name comes from: "log"; "made up", where every model
+            without a name gets the same; or "folder", where no log says it.
+    """
 
     file: str
     format: str
@@ -70,7 +75,7 @@ class Run:
     settings: dict[str, Any] = field(default_factory=dict)
     columns: dict[Column, Answers] = field(default_factory=dict)
     lower_is_better: set[str] = field(default_factory=set)
-    nameless: bool = False
+    name_source: str = "log"
     unscored: int = 0
     cut: str = ""
     notes: tuple[str, ...] = ()

@@ -161,7 +161,7 @@ def _add_row(
     reference = given.get("reference")
     if isinstance(reference, list) and len(reference) == 1:
         reference = reference[0]
-    key = f"{digest[:16]}{_again(seen, run, digest, sample)}" if digest else sample
+    key = f"{digest}{_again(seen, run, digest, sample)}" if digest else sample
     about = About(run.task, key, run.format, digest, sample, 1)
     about.text, about.target = clip(given.get("raw")), clip(reference)
     rows.add(column, items.place(about), score, place)

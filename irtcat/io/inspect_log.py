@@ -30,6 +30,9 @@ ZSTD = 93
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0}
 """What Inspect itself makes of these values (partial credit a half, no answer wrong)."""
 
+NO_MODEL = ("none", "none/none")
+"""What Inspect calls the model of a task that asks none by itself, such as an agent's."""
+
 NEAR = 1e-9
 
 JSON_SHARE = 4
@@ -78,6 +81,8 @@ def read_inspect(path: Path, items: Items, keep: bool = False, max_bytes: int = 
         _version(about),
         _settings(header, about),
     )
+    if run.model in NO_MODEL:
+        run.name_source = "made up"
     if status != "success":
         words = {"started": "has not ended", "error": "failed", "cancelled": "was cancelled"}
         run.cut = f"{path}: the run {words[str(status)]}{_reason(header)}."

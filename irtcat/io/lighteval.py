@@ -77,7 +77,7 @@ def read_details(path: Path, totals: Totals | None, items: Items) -> Run:
     several = several or (totals is not None and totals.splits(run.task) > 1)
     run.columns = _columns(path, read, several, items)
     if totals is None:
-        run.model = model_by_folder(path)
+        run.model = model_by_folder(path)  # details/MODEL/DATE: lighteval names it after the model
     else:
         run.model, run.settings = totals.model, totals.settings(run.task)
         run.lower_is_better = totals.lower(run.task)
@@ -94,7 +94,7 @@ def _columns(
     rows = Rows()
     seen: set[tuple[str, str]] = set()
     for row in read:
-        key = row.hash[:16] if several else row.id
+        key = row.hash if several else row.id
         about = About(row.task, key, "lighteval", text=row.text, target=row.target)
         if several:
             about.hash = row.hash

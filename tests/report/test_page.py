@@ -491,7 +491,8 @@ def test_what_is_no_result(tmp_path):
     irtcat.Responses.from_array([[0, 1], [1, 0]]).save(tmp_path / "r.npz")
     cases = {
         "x.csv": "no result of irtcat", "empty.csv": "Got an empty file", "none.csv": "no rows",
-        "binary.csv": "expected text. Got a zero byte", "folder": "it is empty", "r.npz": "--responses",
+        "binary.csv": "expected text. Got a zero byte", "folder": "it is empty",
+        "r.npz": "--responses",
         "several": "Name the files in it one by one: scores.csv.", "cut.npz": "file is damaged",
         "scale": "decisions.csv: the table lacks the column action, item, scale",
         "empty.npz": "Got an empty file", "missing": "no such file or folder",
