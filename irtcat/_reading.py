@@ -111,7 +111,8 @@ def allowed_bytes(file: IO[bytes], max_bytes: int = MOST_BYTES) -> int:
 def too_large(what: str, most: int) -> InputError:
     """The error for a file, or a member of one, that is larger than the limit."""
     advice = "If you trust the file, raise max_bytes= (irtcat --max-bytes N COMMAND)"
-    return InputError(f"{what}: expected at most {most / 2**20:,.0f} MiB. {advice}.")
+    size = f"{most / 2**20:,.0f} MiB" if most >= 2**20 else f"{most:,} bytes"
+    return InputError(f"{what}: expected at most {size}. {advice}.")
 
 
 def read_bytes(path: Any, max_bytes: int = MOST_BYTES) -> bytes:

@@ -3,6 +3,7 @@
 import warnings
 import zipfile
 from collections.abc import Iterable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,9 +14,13 @@ from irtcat.cli._session import warn
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat import Responses, Subset
+    from irtcat import ItemBank, Responses, Subset
 
 DATASET = "dataset:"
+
+MAX_BYTES: ContextVar[int | None] = ContextVar("max_bytes", default=None)
+"""The ``--max-bytes`` of the command line, which stands before the command and holds for all files
+that it reads."""
 
 RESPONSES_HELP = (
     "Response file (CSV, TSV, npz, Parquet, py-irt JSONL), logs (see import) or dataset:NAME."
@@ -87,10 +92,25 @@ def read(source: str, how: Reading) -> "Responses":
                 item=how.item,
                 response=how.response,
                 duplicates=how.duplicates,
+                max_bytes=max_bytes(),
             )
         for each in told:
             warn(str(each.message))
     return found if how.trials is None else found.with_trials(how.trials)
+
+
+def read_bank(path: "str | Path") -> "ItemBank":
+    """The bank in a file."""
+    from irtcat import ItemBank
+
+    return ItemBank.load(path, max_bytes=max_bytes())
+
+
+def max_bytes() -> int:
+    """The ``--max-bytes`` of the command line."""
+    from irtcat._reading import MOST_BYTES
+
+    return MAX_BYTES.get() or MOST_BYTES
 
 
 def subject_column(path: Path, column: str) -> "pd.Series":
@@ -204,14 +224,12 @@ def read_subset(path: str) -> "Subset":
 
 def item_places(responses: str | None, bank: str | None, items: Path | None) -> Any:
     """Where items are found in a harness: of a CSV table, responses or a bank; the first given."""
-    import irtcat
-
     if items is not None:
         frame = read_table(items, "items")
         return frame.set_index(frame.columns[0])
     if responses is not None:
         return read(responses, Reading(None, "subject", "item", "response", "refuse"))
-    return None if bank is None else irtcat.ItemBank.load(bank)
+    return None if bank is None else read_bank(bank)
 
 
 def _seed(path: str, value: Any) -> int:

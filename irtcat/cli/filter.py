@@ -106,10 +106,8 @@ def command(
 
 def _items(path: str) -> Any:
     """A bank, or a table of items."""
-    import irtcat
-
     if path.endswith(".npz") or arguments.is_bank(path):
-        return irtcat.ItemBank.load(path)  # which says so of an .npz that is none
+        return arguments.read_bank(path)  # which says so of an .npz that is none
     frame = arguments.read_table(Path(path), "items")
     return frame.set_index(frame.columns[0]).rename_axis("item")
 

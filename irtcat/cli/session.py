@@ -49,14 +49,13 @@ def start(
     as_json: arguments.Json = False,
 ) -> None:
     """Begin a session; print its id and the first items."""
-    import irtcat
     from irtcat.cat import Session, Store, prepare
 
     rules = adaptive.read_config(
         config, criterion, stop, estimator, exposure, max_items, min_items, batch
     )
     use_compilation_cache()
-    loaded = irtcat.ItemBank.load(bank)
+    loaded = arguments.read_bank(bank)
     pool = prepare(loaded, rules)
     # Begun in memory first: what is wrong with bank, rules or prior is said before a file is made.
     Session.begin(loaded, rules, seed or 0, prior, pool=pool)

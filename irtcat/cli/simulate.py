@@ -46,7 +46,6 @@ def command(
     """Try an adaptive test out on simulated or real subjects."""
     import pandas as pd
 
-    import irtcat
     from irtcat._checks import InputError
     from irtcat.cat import replay
     from irtcat.cat import simulate as run
@@ -58,7 +57,7 @@ def command(
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"{out}: this is a file. Give the name of a folder.")
     use_compilation_cache()
-    loaded = irtcat.ItemBank.load(bank)
+    loaded = arguments.read_bank(bank)
     with nullcontext() if out is None else filling(out) as folder:
         with progress("Compiling") as tick:
 
