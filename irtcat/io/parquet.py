@@ -1,6 +1,7 @@
 """Parquet, wide or long, with the optional extra pyarrow."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ from irtcat._reading import MOST_BYTES, allowed_bytes, opened, too_large
 from irtcat.io._table import Options, Table, find_long_columns, read_long, read_wide
 from irtcat.responses import Responses
 
-__all__ = ["is_text", "open_parquet", "parquet_batches", "read_parquet"]
+__all__ = [
+    "is_text",
+    "open_parquet",
+    "parquet_batches",
+    "read_parquet",
+    "reading_parquet",
+    "unpacked_bytes",
+]
 
 
 def read_parquet(
@@ -68,19 +76,29 @@ def open_parquet(path: Path) -> Any:
         InputError: pyarrow is not installed, or the file cannot be read.
     """
     try:
-        import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
         advice = "Install it: pip install 'irtcat[parquet]'."
         raise InputError(f"{path}: reading Parquet needs pyarrow. {advice}") from None
     with opened(path):  # says why it cannot be opened
         pass
-    try:
+    with reading_parquet(path):
         schema = parquet.ParquetFile(path).schema_arrow
         texts = [each.name for each in schema if is_text(each.type)]
         return parquet.ParquetFile(path, read_dictionary=texts)
-    except (pa.ArrowException, OSError, ValueError, OverflowError):
-        raise _damaged(path) from None
+
+
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[None]:
+    """What pyarrow raises about a damaged file, as one sentence."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, OverflowError):
+        raise InputError(f"{path}: the Parquet file is damaged. Write it anew.") from None
 
 
 def is_text(kind: Any) -> bool:
@@ -93,16 +111,27 @@ def is_text(kind: Any) -> bool:
 
 def parquet_batches(path: Path, file: Any, rows: int, names: list[str]) -> Iterator[Any]:
     """Some columns, so many rows at a time."""
-    import pyarrow as pa
-
-    try:
+    with reading_parquet(path):
         yield from file.iter_batches(rows, columns=names)
-    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError):
-        raise _damaged(path) from None
 
 
-def _damaged(path: Path) -> InputError:
-    return InputError(f"{path}: the Parquet file is damaged. Write it anew.")
+def unpacked_bytes(meta: Any, group: int, names: Container[str]) -> int:
+    """The size of some columns of a row group, unpacked, by the file's own account.
+
+    Args:
+        meta: the file's metadata.
+        group: number of the row group.
+        names: paths of columns; that of a nested one stands for all of its parts.
+    """
+    row_group = meta.row_group(group)
+    columns = [row_group.column(j) for j in range(row_group.num_columns)]
+    return sum(c.total_uncompressed_size for c in columns if _is_named(c.path_in_schema, names))
+
+
+def _is_named(path: str, names: Container[str]) -> bool:
+    """Whether a column, or one that it is a part of, is among those named."""
+    parts = path.split(".")
+    return any(".".join(parts[: k + 1]) in names for k in range(len(parts)))
 
 
 class _Columns:
@@ -148,13 +177,9 @@ class _Columns:
         with opened(self.path) as stream:
             most = allowed_bytes(stream, max_bytes)
         meta, wanted = self.file.metadata, {self._names[column] for column in columns}
-        groups = [meta.row_group(k) for k in range(meta.num_row_groups)]
-        packed = sum(
-            group.column(j).total_uncompressed_size
-            for group in groups
-            for j in range(group.num_columns)
-            if group.column(j).path_in_schema in wanted
-        )
+        with reading_parquet(self.path):
+            groups = range(meta.num_row_groups)
+            packed = sum(unpacked_bytes(meta, group, wanted) for group in groups)
         if max(needed, packed) > most:
             raise too_large(f"{self.path}: the table", most)
 
@@ -163,10 +188,8 @@ class _Columns:
         names = [self._names[column] for column in columns]
         rows = max(1, BLOCK_CELLS // len(names))
         for batch in parquet_batches(self.path, self.file, rows, names):
-            try:
+            with reading_parquet(self.path):  # such as text that is not UTF-8
                 frame = batch.to_pandas(ignore_metadata=True)[names]
-            except (ValueError, TypeError, OverflowError):  # such as text that is not UTF-8
-                raise _damaged(self.path) from None
             yield frame.set_axis(range(len(names)), axis=1)
 
     def cell(self, row: int, column: int) -> tuple[str, str]:
@@ -179,7 +202,7 @@ class _Columns:
                 value: Any = block.iloc[row - start, 0]
                 return f"row {row + 1}", "" if pd.isna(value) else str(value)
             start += len(block)
-        raise _damaged(self.path)
+        raise InputError(f"{self.path}: the Parquet file is damaged. Write it anew.")
 
 
 def _has_pandas(schema: Any) -> bool:

@@ -15,7 +15,7 @@ from irtcat._archives import map_npy
 from irtcat._checks import InputError, argument_error, check_count, check_ids
 from irtcat._matrix import aligned_empty
 from irtcat._reading import check_regular
-from irtcat.io.parquet import is_text, open_parquet, parquet_batches
+from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet
 
 __all__ = ["ResponseSource", "as_source", "chunks", "open_source"]
 
@@ -246,11 +246,9 @@ def _parquet_source(path: Path, more: dict[str, Any]) -> ResponseSource:
 
 def _text_column(path: Path, file: Any, name: str) -> np.ndarray:
     """A column of text; a missing one is None."""
-    parts = [
-        batch.column(0).to_numpy(zero_copy_only=False)
-        for batch in parquet_batches(path, file, READ_BYTES // 64, [name])
-    ]
-    return np.concatenate(parts)
+    with reading_parquet(path):
+        batches = parquet_batches(path, file, READ_BYTES // 64, [name])
+        return np.concatenate([b.column(0).to_numpy(zero_copy_only=False) for b in batches])
 
 
 def chunks(source: ResponseSource, rows: int) -> Iterator[np.ndarray]:
