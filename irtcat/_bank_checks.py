@@ -8,9 +8,9 @@ import pandas as pd
 
 from irtcat._checks import argument_error
 from irtcat._types import FloatArray, Ids
-from irtcat.models import column_names
+from irtcat.models import column_names, design_of, pack
 
-__all__ = ["item_names", "item_positions", "settled_parts"]
+__all__ = ["check_loaded", "item_names", "item_positions", "settled_parts"]
 
 
 def settled_parts(bank: Any) -> dict[str, Any]:
@@ -65,6 +65,95 @@ def _correlations(value: Any, dims: int) -> FloatArray:
     if not good:
         raise argument_error("correlations", f"a {dims} x {dims} correlation matrix", matrix)
     return matrix
+
+
+LIMITS = {"logit_lower": -np.inf, "logit_upper": np.inf}
+"""Parameters that may be infinite, and their value then: an asymptote of 0 or 1."""
+
+MOST_ROWS = 1000
+"""A covariance of more rows is not checked for negative eigenvalues: that would take minutes."""
+
+ROUNDING = 1e-6
+"""How far a correlation matrix may be from symmetric and positive semi-definite by rounding."""
+
+
+def check_loaded(bank: Any) -> None:
+    """Refuse a bank from a file whose numbers cannot be those of calibrated items.
+
+    A fit never makes such a bank, so that only what was read from a file is checked.
+
+    Raises:
+        InputError: naming the item or the part.
+    """
+    ids = bank.item_ids
+    if any(not str(item).strip() for item in ids):
+        raise argument_error("item_ids", "ids, none of them empty", ids)
+    matrix, names = np.asarray(pack(bank.model)), column_names(bank.model)
+    for column, name in enumerate(names):
+        bad = ~(np.isfinite(matrix[:, column]) | (matrix[:, column] == LIMITS.get(name, 0.0)))
+        if bad.any():
+            item = int(np.argmax(bad))
+            got = f"{name} = {matrix[item, column]:g} for item {ids[item]}"
+            raise argument_error("parameters", "finite numbers", got)
+    if {"logit_lower", "logit_upper"} <= set(names):
+        lower, upper = (matrix[:, names.index(name)] for name in LIMITS)
+        if (lower >= upper).any():
+            must = "lower asymptotes below the upper ones"
+            raise argument_error("parameters", must, f"others for item {ids[lower >= upper][0]}")
+    _check_settings(bank.model, len(ids))
+    if bank.covariance is not None:
+        _check_covariance("covariance", bank.covariance, ids)
+    if bank.full_covariance is not None:
+        _check_covariance("full_covariance", bank.full_covariance[None], ["all items"])
+    _check_statistics(bank.statistics)
+
+
+def _check_settings(model: Any, n: int) -> None:
+    """The fixed numbers of the items: numbers of trials, loading patterns, margins."""
+    for name, value in design_of(model).settings.items():
+        shape = (n, model.dims) if name == "pattern" else (n,)
+        good = {
+            "pattern": np.isin(value, (0, 1)),
+            "trials": (value >= 1) & (value == np.rint(value)),
+            "edge": (value > 0) & (value < 0.5),
+        }.get(name, value >= 0)
+        if value.shape != shape or not np.all(good):
+            raise argument_error(f"setting_{name}", f"{name} of {n} items", value)
+
+
+def _check_covariance(name: str, covariance: FloatArray, ids: Any) -> None:
+    """Symmetric, positive semi-definite blocks; rows of NaN are parameters not estimated."""
+    if covariance.dtype.kind != "f":
+        raise argument_error(name, "of floating point numbers", covariance.dtype)
+    variances = np.diagonal(covariance, axis1=1, axis2=2)
+    unknown = np.isnan(variances)
+    there = ~(unknown[:, :, None] | unknown[:, None, :])
+    sd = np.sqrt(np.where(variances > 0, variances, 1.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        correlations = np.where(there, covariance, 0.0) / (sd[:, :, None] * sd[:, None, :])
+    bad = (np.nan_to_num(variances) < 0).any(axis=1)
+    bad |= (there & ~np.isfinite(correlations)).any(axis=(1, 2))
+    bad |= (np.abs(np.nan_to_num(correlations)) > 1 + ROUNDING).any(axis=(1, 2))
+    turned = np.abs(correlations - correlations.transpose(0, 2, 1))
+    bad |= (np.nan_to_num(turned) > ROUNDING).any(axis=(1, 2))
+    if not bad.any() and 0 < correlations.shape[1] <= MOST_ROWS:
+        bad = np.linalg.eigvalsh(correlations)[:, 0] < -ROUNDING * correlations.shape[1]
+    if bad.any():
+        must = "symmetric and positive semi-definite"
+        raise argument_error(name, must, f"another of {ids[int(np.argmax(bad))]}")
+
+
+def _check_statistics(statistics: pd.DataFrame) -> None:
+    """Counts and shares of the calibration data, where there are some."""
+    for name, most in (("n_responses", np.inf), ("proportion_correct", 1.0)):
+        if name not in statistics:
+            continue
+        values = statistics[name]
+        numbers = pd.to_numeric(values, errors="coerce")
+        bad = (numbers.isna() & values.notna()) | (numbers < 0) | (numbers > most)
+        if bad.any():
+            got = f"{values[bad].iloc[0]} for item {values.index[bad][0]}"
+            raise argument_error(name, "a number of at least 0 (a share: to 1)", got)
 
 
 def item_positions(items: Any, ids: np.ndarray) -> np.ndarray:

@@ -1,11 +1,8 @@
 """The inside of a bank file: a zip of ``.npy`` arrays, one of them a JSON text."""
 
 import hashlib
-import io
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from irtcat._archives import array_file
+from irtcat._bank_checks import check_loaded
 from irtcat._checks import InputError
+from irtcat._reading import MOST_BYTES, parse_json
 from irtcat._types import FloatArray
 from irtcat.models import Design, ItemModel, column_names, design_of, known_model, unpack
 
@@ -21,52 +21,36 @@ __all__ = ["FORMAT", "VERSION", "bank_arrays", "bank_hash", "damaged", "read_par
 
 FORMAT = "irtcat-bank"
 VERSION = 1
-UNREADABLE = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    OverflowError,
-    MemoryError,
-    NotImplementedError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What reading a damaged zip of arrays may raise."""
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a bank file, or one sentence on why they cannot be read."""
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file. Write a bank with `bank.save(path)`.")
-    if path.stat().st_size == 0:
-        raise InputError(f"{path}: the file is empty. Take a copy or calibrate again.")
-    try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
-            return {name: _read_array(archive.read(f"{name}.npy")) for name in names}
-    except UNREADABLE as error:
-        raise damaged(path, f"it cannot be read ({type(error).__name__})") from None
+def read_arrays(path: Path, max_bytes: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The JSON part of a bank file, and the arrays that it lists; nothing else is unpacked."""
+
+    def error(why: str) -> InputError:
+        return damaged(path, why)
+
+    with array_file(path, error, max_bytes) as archive:
+        if not {"meta", "parameters"} <= set(archive.names):
+            raise InputError(
+                f"{path}: this is not an item bank (no `meta` and `parameters` in it)."
+            )
+        meta = read_meta(archive["meta"], path)
+        names = set(archive.names) - {"meta"}
+        if meta.get("arrays") != sorted(names):
+            raise error("its arrays are not those it lists")
+        return meta, archive.read(*sorted(names))
 
 
-def _read_array(data: bytes) -> np.ndarray:
-    """One array of the file; bytes that are none raise ValueError."""
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-
-
-def read_meta(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_meta(text: np.ndarray, path: str | os.PathLike[str]) -> dict[str, Any]:
     """The JSON part of a bank file, with format and version checked."""
-    if "meta" not in arrays or "parameters" not in arrays:
-        raise InputError(f"{path}: this is not an item bank (no `meta` and `parameters` in it).")
+    if text.shape != () or text.dtype.kind != "U":
+        raise damaged(path, "its description is not text")
     try:
-        meta = json.loads(str(arrays["meta"][()]))
-    except json.JSONDecodeError:
+        meta = parse_json(str(text).encode("utf-8", "replace"), str(path), MOST_BYTES)
+    except InputError:
         raise damaged(path, "its description is not JSON") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise InputError(f"{path}: this is not an item bank (its format is not {FORMAT!r}).")
-    if set(meta.get("arrays", set(arrays) - {"meta"})) != set(arrays) - {"meta"}:
-        raise damaged(path, "its arrays are not those it lists")
     version = meta.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise damaged(path, f"its format version is {version!r}")
@@ -141,40 +125,50 @@ def bank_hash(bank: Any) -> str:
     return digest.hexdigest()
 
 
-def read_parts(cls: Any, path: Path) -> Any:
+def read_parts(cls: Any, path: Path, max_bytes: int) -> Any:
     """The bank in a file, built by ``cls`` (see `irtcat.ItemBank.load`)."""
-    arrays = read_arrays(path)
-    meta = read_meta(arrays, path)
+    meta, arrays = read_arrays(path, max_bytes)
     try:
         names = tuple(meta["parameter_names"])
         model_class = known_model(meta["model"])
-        matrix = np.asarray(arrays["parameters"], float)
-        if matrix.ndim != 2 or matrix.shape[1] != len(names) or np.isnan(matrix).any():
+        matrix, ids = arrays["parameters"], arrays["item_ids"]
+        if matrix.ndim != 2 or matrix.shape[1] != len(names) or matrix.dtype.kind != "f":
             raise ValueError("parameters")
-        covariance = arrays.get("covariance")
-        if covariance is not None and covariance.dtype.kind != "f":
-            raise ValueError("covariance")
+        if ids.shape != (len(matrix),) or ids.dtype.kind != "U":
+            raise ValueError("item ids")
         if not isinstance(meta["provenance"], dict):
             raise ValueError("provenance")
         blank = model_class.blank(_design(matrix, meta, arrays))
         if names != column_names(blank):
             raise ValueError("parameter names")
-        model = unpack(blank, np.ascontiguousarray(matrix))
+        model = unpack(blank, np.ascontiguousarray(matrix, float))
         population = meta["population"]
-        return cls(
+        bank = cls(
             model,
-            arrays["item_ids"],
+            ids,
             float(population["mean"]),
             float(population["sd"]),
-            covariance,
-            pd.DataFrame(meta["items"]),
-            pd.DataFrame(meta["statistics"]),
+            arrays.get("covariance"),
+            _frame("items", meta["items"], len(ids)),
+            _frame("statistics", meta["statistics"], len(ids)),
             meta["provenance"],
             arrays.get("correlations"),
             arrays.get("full_covariance"),
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        check_loaded(bank)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise damaged(path, f"its parts do not fit together ({error})") from None
+    return bank
+
+
+def _frame(name: str, columns: Any, n: int) -> pd.DataFrame:
+    """A table of the items; each column has a value for every item."""
+    if not isinstance(columns, dict):
+        raise ValueError(name)
+    for column, values in columns.items():
+        if not isinstance(values, list) or len(values) != n:
+            raise ValueError(f"the column {column} of {name} must have {n} values")
+    return pd.DataFrame(columns)
 
 
 def _design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
@@ -189,13 +183,24 @@ def _design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
 def _design(
     matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> Design:
-    """Undo `_design_arrays`."""
-    categories = arrays.get("categories", np.full(len(matrix), 2)).astype(int)
-    if categories.shape != (len(matrix),) or (categories < 2).any():
-        raise ValueError("categories")
-    start = "setting_"
+    """Undo `_design_arrays`; the model checks the shapes of its own settings."""
+    n, start = len(matrix), "setting_"
     settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
-    top = int(meta.get("n_categories", 2))
-    if top > 127 or top < 2:
+    categories = arrays.get("categories", np.full(n, 2))
+    if categories.dtype.kind not in "iu" or categories.shape != (n,):
+        raise ValueError("categories")
+    top, dims = meta.get("n_categories", 2), meta.get("dims", 1)
+    if not isinstance(top, int) or not 2 <= top <= 127:
         raise ValueError("n_categories")
-    return Design(categories, int(meta.get("dims", 1)), settings, top)
+    if ((categories < 2) | (categories > top)).any():
+        raise ValueError("categories")
+    if not isinstance(dims, int) or not 1 <= dims <= matrix.shape[1]:
+        raise ValueError("dims")
+    for name, value in settings.items():
+        if (
+            value.dtype.kind not in "biuf"
+            or value.shape[:1] != (n,)
+            or not np.isfinite(value).all()
+        ):
+            raise ValueError(f"setting {name}")
+    return Design(categories.astype(int), dims, settings, top)

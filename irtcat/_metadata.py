@@ -70,12 +70,25 @@ def frame_from_plain(columns: dict[str, Any], ids: np.ndarray, name: str) -> pd.
         >>> plain = frame_to_plain(pd.DataFrame({"size": [7, 3]}, index=ids))
         >>> frame_from_plain(plain, ids, "subject")["size"].to_dict()
         {'a': 7, 'b': 3}
+
+    Raises:
+        ValueError: or a kindred error, where the columns are not of this form.
     """
     index = pd.Index(ids, dtype=object, name=name)
-    table = pd.DataFrame(index=index)
-    for column, content in columns.items():
-        # the name of the text type differs between pandas versions: let pandas choose
-        kind = None if content["type"] in ("object", "str", "string") else content["type"]
-        table[column] = pd.Series(content["cells"], index=index, dtype=kind)
+    series = {column: _column(content, index) for column, content in columns.items()}
+    table = pd.DataFrame(series, index=index)
     table.columns = table.columns.astype(object)
     return table
+
+
+def _column(content: dict[str, Any], index: pd.Index) -> pd.Series:
+    """A column as it was; ValueError for what `frame_to_plain` does not write."""
+    cells, kind = content["cells"], content["type"]
+    plain = (str, int, float, bool, type(None))
+    if not isinstance(cells, list) or not all(isinstance(cell, plain) for cell in cells):
+        raise ValueError("cells")
+    if kind in ("object", "str", "string"):
+        kind = None  # the name of the text type differs between pandas versions: let pandas choose
+    elif getattr(pd.api.types.pandas_dtype(kind), "kind", "b") in "SUVOc":  # such as S1000000000
+        raise ValueError("type")
+    return pd.Series(cells, index=index, dtype=kind)

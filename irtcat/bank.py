@@ -18,6 +18,7 @@ from irtcat._bank_moves import drawn, published, rescaled
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._files import check_target, replacing
 from irtcat._precision import precision
+from irtcat._reading import MOST_BYTES
 from irtcat._types import FloatArray, Ids
 from irtcat.models import (
     CategoricalModel,
@@ -436,13 +437,20 @@ class ItemBank:
         return target
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> "ItemBank":
+    def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> "ItemBank":
         """Read a bank written by `save`.
 
+        Args:
+            path: the file.
+            max_bytes: how many bytes its arrays may have, unpacked (256 MiB by default); as much
+                as the file takes on disk is read in any case.
+
         Raises:
-            InputError: when the file is missing, damaged, not a bank, or from a newer version.
+            InputError: when the file is missing, damaged, too large, not a bank, or from a newer
+                version, or its numbers cannot be those of calibrated items (an infinite parameter,
+                a negative variance).
         """
-        return read_parts(ItemBank, Path(path))
+        return read_parts(ItemBank, Path(path), max_bytes)
 
 
 def one_ability(bank: ItemBank, what: str) -> None:

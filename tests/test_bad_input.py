@@ -148,7 +148,8 @@ ARCHIVES = [
     ("range", {"X": np.array([[0, 1], [-7, 1]])}, r"row 2 \(b\), column 1 \(q\).*Got -7"),
     ("minus one in floats", {"X": np.array([[0.5, -1], [0, 1]])}, r"row 1 \(a\), column 2.*NaN"),
     ("all missing", {"X": np.full((2, 2), -1)}, r"at least one of them observed"),
-    ("damaged metadata", {"codes": [0, 1], "metadata": "{"}, r"the metadata are damaged"),
+    ("damaged metadata", {"codes": [0, 1], "metadata": "{"}, r"metadata: expected JSON"),
+    ("metadata of numbers", {"codes": [0, 1], "metadata": 3}, r"the metadata are damaged"),
     ("codes do not fit", {"codes": [0, 2], "metadata": '{"subjects": {}, "items": {}}'},
      r"X, codes and ids do not fit together"),
     ("short metadata", {"codes": [0, 1], "metadata": json.dumps(

@@ -11,8 +11,8 @@ import irtcat
 
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
-_types _checks _compile
-_precision _matrix _metadata _summary _files _trials _rules _progress _split
+_types _checks _compile _numbers
+_precision _matrix _metadata _summary _files _reading _archives _trials _rules _progress _split
 responses models agreement
 bank _bank_checks _bank_file _bank_join _bank_moves
 io datasets information rotation

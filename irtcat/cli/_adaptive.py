@@ -1,6 +1,5 @@
 """The options of an adaptive test, and the configuration they stand for."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,14 +58,12 @@ def read_config(
 ) -> "Config":
     """The configuration of a file and of options, which go over the file."""
     from irtcat._checks import InputError
+    from irtcat._reading import read_json
     from irtcat.cat import Config
 
     document: Any = {}
     if path is not None:
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError):
-            raise InputError(f"{path}: not a JSON file of a configuration.") from None
+        document = read_json(path)
         if not isinstance(document, dict):
             raise InputError(f"{path}: not a JSON object with the fields of a configuration.")
     given = {
@@ -88,14 +85,15 @@ def read_exposure(path: Path | None) -> "ExposureParameters | None":
 
 def read_part(option: str, text: str) -> dict[str, Any]:
     """A rule and its options, of NAME or NAME:OPTION=NUMBER,..."""
+    from irtcat._numbers import number_in
+
     name, _, rest = text.partition(":")
     out: dict[str, Any] = {"name": name.strip()}
     for pair in rest.split(",") if rest else []:
         key, _, value = pair.partition("=")
-        try:
-            number = float(value)
-        except ValueError:
+        number = number_in(value)
+        if number is None:
             must = f"{text!r} is not NAME or NAME:OPTION=NUMBER, such as randomesque:k=5."
-            raise typer.BadParameter(must, param_hint=option) from None
+            raise typer.BadParameter(must, param_hint=option)
         out[key.strip()] = int(number) if number == int(number) and "." not in value else number
     return out

@@ -1,12 +1,16 @@
 """The commands in one table, and the app that parses for them."""
 
+import math
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from irtcat import __version__
+from irtcat._numbers import number_in
 from irtcat.cli import (
+    _input,
     audit,
     compare,
     demo,
@@ -84,23 +88,54 @@ def _say_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+class _Command(TyperCommand):
+    """A command whose numbers are of ASCII digits: Python's own reading takes "1_0" and "inf"."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        options: list[Any] = self.params
+        for option in options:
+            option.process_value = _strict(option, option.process_value)
+
+
+def _strict(option: Any, process: Callable[..., Any]) -> Callable[..., Any]:
+    """An option's processing of its value, with a check of the text that became a number."""
+
+    def checked(context: Any, value: Any) -> Any:
+        made = process(context, value)
+        if isinstance(value, str) and type(made) in (int, float):
+            number = number_in(value)
+            if number is None or not math.isfinite(number):
+                raise typer.BadParameter(f"{value!r} is not a number.", context, option)
+        return made
+
+    return checked
+
+
 @app.callback()
 def _root(
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True),
     ] = False,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Bytes that a file may have unpacked; by default 268435456 (256 MiB)."
+        ),
+    ] = None,
 ) -> None:
     """Item response theory: calibrate items, choose the few worth running, score and rank."""
+    _input.MAX_BYTES.set(max_bytes)
 
 
 for _name, _module in COMMANDS.items():
     _lines = "\n".join(f"  {line}" for line in _module.EXAMPLE)
     _epilog = f"\b\nExample:\n{_lines}"
     if not hasattr(_module, "COMMANDS"):
-        app.command(_name, epilog=_epilog)(guarded(_module.command))
+        app.command(_name, cls=_Command, epilog=_epilog)(guarded(_module.command))
         continue
     _group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     for _action, _command in _module.COMMANDS.items():
-        _group.command(_action)(guarded(_command))
+        _group.command(_action, cls=_Command)(guarded(_command))
     app.add_typer(_group, name=_name, epilog=_epilog, help=_module.HELP)

@@ -3,6 +3,7 @@
 import warnings
 import zipfile
 from collections.abc import Iterable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,9 +14,13 @@ from irtcat.cli._session import warn
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat import Responses, Subset
+    from irtcat import ItemBank, Responses, Subset
 
 DATASET = "dataset:"
+
+MAX_BYTES: ContextVar[int | None] = ContextVar("max_bytes", default=None)
+"""The ``--max-bytes`` of the command line, which stands before the command and holds for all files
+that it reads."""
 
 RESPONSES_HELP = (
     "Response file (CSV, TSV, npz, Parquet, py-irt JSONL), logs (see import) or dataset:NAME."
@@ -87,10 +92,25 @@ def read(source: str, how: Reading) -> "Responses":
                 item=how.item,
                 response=how.response,
                 duplicates=how.duplicates,
+                max_bytes=max_bytes(),
             )
         for each in told:
             warn(str(each.message))
     return found if how.trials is None else found.with_trials(how.trials)
+
+
+def read_bank(path: "str | Path") -> "ItemBank":
+    """The bank in a file."""
+    from irtcat import ItemBank
+
+    return ItemBank.load(path, max_bytes=max_bytes())
+
+
+def max_bytes() -> int:
+    """The ``--max-bytes`` of the command line."""
+    from irtcat._reading import MOST_BYTES
+
+    return MAX_BYTES.get() or MOST_BYTES
 
 
 def subject_column(path: Path, column: str) -> "pd.Series":
@@ -100,19 +120,15 @@ def subject_column(path: Path, column: str) -> "pd.Series":
 
 def read_table(path: Path, what: str) -> "pd.DataFrame":
     """A CSV table of subjects or items, their ids in its first column."""
-    import pandas as pd
-
     from irtcat._checks import InputError
+    from irtcat.io._text import read_table as read
 
-    try:
-        frame = pd.read_csv(path, converters={0: str})  # an id may be "NA"
-    except pd.errors.EmptyDataError:
-        raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a CSV table of {what} ({error}).") from None
+    frame = read(path, text=(0,))  # an id may be "NA"
     if frame.iloc[:, 0].duplicated().any():
         twice = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
         raise InputError(f"{path}: {twice!r} stands in it twice.")
+    if not len(frame):
+        raise InputError(f"{path}: expected a row for each of the {what}. Got a header alone.")
     return frame
 
 
@@ -135,11 +151,12 @@ def fixed_parameters(given: str) -> dict[str, Any]:
 
     Empty cells of the table are parameters that are estimated.
     """
-    import pandas as pd
+    import numpy as np
 
     from irtcat._checks import InputError
+    from irtcat.io._text import column_numbers
 
-    if not Path(given).is_file():
+    if not _is_file(given):
         if "=" not in given:
             must = f"{given!r} is neither NAME=NUMBER nor a file."
             raise typer.BadParameter(must, param_hint="--fixed")
@@ -148,10 +165,11 @@ def fixed_parameters(given: str) -> dict[str, Any]:
     values = frame.set_index(frame.columns[0])
     out: dict[str, Any] = {}
     for name in values.columns:
-        numbers = pd.to_numeric(values[name], errors="coerce")
-        for item, text in values.loc[numbers.isna(), name].dropna().items():
+        numbers = column_numbers(values[name])
+        for item, text in values.loc[np.isinf(numbers), name].items():
             raise InputError(f"{given}: {name} of item {item!r} is not a number. Got {text!r}.")
-        out[str(name)] = numbers.dropna().to_dict()
+        known = ~np.isnan(numbers)
+        out[str(name)] = dict(zip(values.index[known], numbers[known].tolist(), strict=True))
     return out
 
 
@@ -170,17 +188,12 @@ def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
 def read_subset(path: str) -> "Subset":
     """What `irtcat select --out` wrote, or any CSV table with the items' ids in a column "item"."""
     import numpy as np
-    import pandas as pd
 
     import irtcat
     from irtcat._checks import InputError
+    from irtcat.io._text import column_numbers, read_table
 
-    try:
-        frame = pd.read_csv(path, dtype={"item": str}, keep_default_na=False)  # NA may be an id
-    except pd.errors.EmptyDataError:
-        raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a CSV table of items ({error}).") from None
+    frame = read_table(path, text=("item", "strategy", "seed"))  # NA may be an id
     if "item" in frame and not len(frame):
         raise InputError(f"{path}: expected at least one item. Got a header without rows.")
     if "item" not in frame:
@@ -191,7 +204,12 @@ def read_subset(path: str) -> "Subset":
     def numbers(name: str, otherwise: float) -> np.ndarray:
         if name not in frame:
             return np.full(k, otherwise)
-        return pd.to_numeric(frame[name], errors="coerce").to_numpy(float)
+        found = column_numbers(frame[name])
+        if np.isinf(found).any():
+            wrong = int(np.argmax(np.isinf(found)))
+            must = f"the {name} of item {frame['item'][wrong]!r} must be a finite number"
+            raise InputError(f"{path}: {must}. Got {str(frame[name][wrong])!r}.")
+        return found
 
     columns = (numbers("weight", 1 / k), numbers("probability", np.nan), np.full(k, np.nan))
     strategy, seed, again = "file", 0, None
@@ -206,32 +224,42 @@ def read_subset(path: str) -> "Subset":
 
 def item_places(responses: str | None, bank: str | None, items: Path | None) -> Any:
     """Where items are found in a harness: of a CSV table, responses or a bank; the first given."""
-    import irtcat
-
     if items is not None:
         frame = read_table(items, "items")
         return frame.set_index(frame.columns[0])
     if responses is not None:
         return read(responses, Reading(None, "subject", "item", "response", "refuse"))
-    return None if bank is None else irtcat.ItemBank.load(bank)
+    return None if bank is None else read_bank(bank)
 
 
 def _seed(path: str, value: Any) -> int:
     """The seed in a table of chosen items."""
     from irtcat._checks import InputError
+    from irtcat._numbers import whole_number_in
 
-    if not str(value).isdecimal():
+    seed = whole_number_in(str(value))
+    if seed is None or seed < 0:
         must = "the column 'seed' must hold a whole number of at least 0"
         raise InputError(f"{path}: {must}. Got {str(value)!r}.")
-    return int(value)
+    return seed
 
 
 def is_bank(path: str) -> bool:
     """Whether the file looks like what `ItemBank.save` writes."""
+    if not _is_file(path):  # a pipe could not be read again
+        return False
     try:
         with zipfile.ZipFile(path) as archive:
             return "meta.npy" in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
+        return False
+
+
+def _is_file(path: str) -> bool:
+    """Whether there is a regular file; a name that cannot be one of a file has none."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
         return False
 
 
@@ -259,10 +287,9 @@ def split_names(option: str, text: str, choices: Iterable[str]) -> list[str]:
 
 def split_counts(option: str, text: str) -> list[int]:
     """The whole numbers, at least 1, in a comma-separated list."""
-    try:
-        numbers = [int(number) for number in text.split(",")]
-    except ValueError:
-        numbers = [0]
+    from irtcat._numbers import whole_number_in
+
+    numbers = [whole_number_in(number) or 0 for number in text.split(",")]
     if min(numbers) < 1:
         must = f"{text!r} is not a list of whole numbers of at least 1, such as 10,30,100."
         raise typer.BadParameter(must, param_hint=option)
@@ -271,36 +298,41 @@ def split_counts(option: str, text: str) -> list[int]:
 
 def split_quotas(option: str, text: str) -> dict[str, tuple[int, int]]:
     """Groups with their fewest and most items, of GROUP=NUMBER or GROUP=FEWEST:MOST."""
+    from irtcat._numbers import whole_number_in
+
     quotas = {}
     for part in text.split(","):
         group, _, numbers = part.strip().rpartition("=")
         fewest, _, most = numbers.partition(":")
-        if not (group and fewest.isdigit() and (most or fewest).isdigit()):
+        least, highest = whole_number_in(fewest), whole_number_in(most or fewest)
+        if not group or least is None or highest is None or min(least, highest) < 0:
             must = f"{part.strip()!r} is not GROUP=NUMBER or GROUP=FEWEST:MOST, such as algebra=3."
             raise typer.BadParameter(must, param_hint=option)
-        quotas[group.strip()] = (int(fewest), int(most or fewest))
+        quotas[group.strip()] = (least, highest)
     return quotas
 
 
 def split_numbers(option: str, text: str) -> dict[str, float]:
     """Names with their numbers, of NAME=NUMBER."""
+    from irtcat._numbers import number_in
+
     found = {}
     for part in text.split(","):
         name, _, number = part.strip().rpartition("=")
         if name.strip() in found:
             must = f"{name.strip()!r} is given twice."
             raise typer.BadParameter(must, param_hint=option)
-        try:
-            found[name.strip()] = float(number)
-        except ValueError:
-            name = ""
-        if not name:
+        value = number_in(number)
+        if not name.strip() or value is None:
             must = f"{part.strip()!r} is not NAME=NUMBER, such as algebra=2."
             raise typer.BadParameter(must, param_hint=option)
+        found[name.strip()] = value
     return found
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file that are not blank."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    from irtcat.io._text import load_text
+
+    lines = load_text(path).decode("utf-8").splitlines()
     return [line.strip() for line in lines if line.strip()]

@@ -50,7 +50,6 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
 ) -> None:
     """Rank items by how suspect their labels are."""
-    import irtcat
     from irtcat._files import check_target
     from irtcat.diagnose import labels
 
@@ -71,7 +70,7 @@ def command(
         labels.recall_at(data.item_ids, wanted, 1)
     found = labels.rank(
         data,
-        None if bank is None else irtcat.ItemBank.load(bank),
+        None if bank is None else arguments.read_bank(bank),
         prior=(wrong, unrelated),
         dynamics=None if dynamics is None else _table(dynamics),
         feasibility=feasibility,

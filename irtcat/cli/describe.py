@@ -31,10 +31,8 @@ def command(
 ) -> None:
     """Say what is in a response file or a bank."""
     if arguments.is_bank(source):
-        from irtcat import ItemBank
-
         use_compilation_cache()
-        _describe_bank(ItemBank.load(source), as_json)
+        _describe_bank(arguments.read_bank(source), as_json)
         return
     how = arguments.Reading(format, subject, item, response, duplicates)
     _describe_responses(arguments.read(source, how), as_json)

@@ -113,7 +113,7 @@ def command(
     if offline:
         _go_offline()
     use_compilation_cache()
-    loaded = irtcat.ItemBank.load(bank)
+    loaded = arguments.read_bank(bank)
     rules = _rules(loaded.n_items, config, criterion, stop, max_items, min_items, batch)
     how = arguments.Reading(None, "subject", "item", "response", "refuse")
     known = None if responses is None else arguments.read(responses, how)

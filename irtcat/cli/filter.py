@@ -106,20 +106,22 @@ def command(
 
 def _items(path: str) -> Any:
     """A bank, or a table of items."""
-    import irtcat
-
     if path.endswith(".npz") or arguments.is_bank(path):
-        return irtcat.ItemBank.load(path)  # which says so of an .npz that is none
+        return arguments.read_bank(path)  # which says so of an .npz that is none
     frame = arguments.read_table(Path(path), "items")
     return frame.set_index(frame.columns[0]).rename_axis("item")
 
 
 def _amount(text: str) -> float:
     """A number of items, or a share."""
-    try:
-        if text.endswith("%"):
-            return float(text[:-1]) / 100
-        return float(text) if "." in text else int(text)
-    except ValueError:
+    from irtcat._numbers import number_in, whole_number_in
+
+    if text.endswith("%"):
+        share = number_in(text[:-1])
+        number = None if share is None else share / 100
+    else:
+        number = number_in(text) if "." in text else whole_number_in(text)
+    if number is None:
         must = f"{text!r} is not a number or a share, such as 500, 0.25 or 25%."
-        raise typer.BadParameter(must, param_hint="--keep") from None
+        raise typer.BadParameter(must, param_hint="--keep")
+    return number

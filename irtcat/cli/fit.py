@@ -86,7 +86,6 @@ def command(
     trials: arguments.Trials = None,
 ) -> None:
     """Calibrate items on the responses of many subjects."""
-    from irtcat import ItemBank
     from irtcat._files import check_target
     from irtcat.fitting import FITTERS
     from irtcat.io import open_source
@@ -112,7 +111,7 @@ def command(
         named = groups if subjects is None else arguments.subject_column(subjects, groups)
         how |= {"groups": named, "reference": reference}
     if anchors is not None:
-        how["anchors"] = ItemBank.load(anchors)
+        how["anchors"] = arguments.read_bank(anchors)
     if fixed is not None:
         how["fixed"] = arguments.fixed_parameters(fixed)
     if equal:

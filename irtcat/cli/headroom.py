@@ -41,7 +41,6 @@ def command(
     trials: arguments.Trials = None,
 ) -> None:
     """Tell which test sets still tell the strongest apart."""
-    import irtcat
     from irtcat import leaderboard, plot
     from irtcat._files import check_target
 
@@ -55,7 +54,7 @@ def command(
         plot.check_figure_path(figure)
     use_compilation_cache()
     how = arguments.Reading(format, subject, item, response, duplicates, trials)
-    loaded = irtcat.ItemBank.load(bank)
+    loaded = arguments.read_bank(bank)
     data = None if responses is None else arguments.read(responses, how)
     labels: str | list[object] | None = groups
     if items is not None and groups is not None:

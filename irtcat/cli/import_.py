@@ -81,6 +81,7 @@ def command(
             runs=runs,
             incomplete=incomplete,
             progress=tick,
+            max_bytes=arguments.max_bytes(),
         )
     if out is not None:
         read.responses.save(out)

@@ -46,7 +46,7 @@ def command(
         if path is not None:
             check_target(path)
     use_compilation_cache()
-    banks = irtcat.ItemBank.load(bank), irtcat.ItemBank.load(reference)
+    banks = arguments.read_bank(bank), arguments.read_bank(reference)
     found = irtcat.link(*banks, method, drop_outliers=drop_outliers)
     if out is not None:
         found.bank.save(out)

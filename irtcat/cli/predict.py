@@ -73,7 +73,7 @@ def command(
         known,
         arguments.read_subset(subset),
         answers,
-        None if bank is None else irtcat.ItemBank.load(bank),
+        None if bank is None else arguments.read_bank(bank),
         estimator,
         interval,
         groups=labels,

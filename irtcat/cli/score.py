@@ -38,7 +38,7 @@ def command(
         check_target(out)
     use_compilation_cache()
     how = arguments.Reading(format, subject, item, response, duplicates, trials)
-    loaded = irtcat.ItemBank.load(bank)
+    loaded = arguments.read_bank(bank)
     ability = irtcat.score(loaded, arguments.read(responses, how), method, interval)
     frame = ability.to_frame()
     if out is not None:

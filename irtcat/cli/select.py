@@ -93,7 +93,7 @@ def command(
         check_target(out)
     use_compilation_cache()
     how = arguments.Reading(format, subject, item, response, duplicates, trials)
-    loaded = None if bank is None else irtcat.ItemBank.load(bank)
+    loaded = None if bank is None else arguments.read_bank(bank)
     data = None if responses is None else arguments.read(responses, how)
     subset = irtcat.select(
         loaded,

@@ -50,7 +50,6 @@ def start(
     as_json: arguments.Json = False,
 ) -> None:
     """Begin a session; print its id and the first items."""
-    import irtcat
     from irtcat.cat import Session, Store, prepare
     from irtcat.cat.exposure import UPDATES
 
@@ -58,7 +57,7 @@ def start(
         config, criterion, stop, estimator, exposure, max_items, min_items, batch
     )
     use_compilation_cache()
-    loaded = irtcat.ItemBank.load(bank)
+    loaded = arguments.read_bank(bank)
     pool = prepare(loaded, rules)
     counts = adaptive.read_exposure(exposure_parameters)
     # Begun in memory first: what is wrong with bank, rules or prior is said before a file is made.
@@ -99,13 +98,13 @@ def answer(
     as_json: arguments.Json = False,
 ) -> None:
     """Give an answer; print the items to be answered next. The same again changes nothing."""
+    from irtcat._numbers import whole_number_in
     from irtcat.cat import Store
 
-    try:
-        code = None if value == "skip" else int(value)
-    except ValueError:
+    code = None if value == "skip" else whole_number_in(value)
+    if code is None and value != "skip":
         must = f"{value!r} is not a whole number, nor skip."
-        raise typer.BadParameter(must, param_hint="VALUE") from None
+        raise typer.BadParameter(must, param_hint="VALUE")
     use_compilation_cache()
     with Store(store, create=False) as opened:
         resumed = opened.resume(session)

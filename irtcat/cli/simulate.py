@@ -54,7 +54,6 @@ def command(
     """Try an adaptive test out on simulated or real subjects."""
     import pandas as pd
 
-    import irtcat
     from irtcat._checks import InputError
     from irtcat._files import check_target
     from irtcat.cat import calibrate_exposure as calibrate
@@ -73,7 +72,7 @@ def command(
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"{out}: this is a file. Give the name of a folder.")
     use_compilation_cache()
-    loaded = irtcat.ItemBank.load(bank)
+    loaded = arguments.read_bank(bank)
     with nullcontext() if out is None else filling(out) as folder:
         with progress("Compiling") as tick:
 

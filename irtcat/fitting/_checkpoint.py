@@ -11,12 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from irtcat._archives import array_file
 from irtcat._checks import InputError, argument_error
 from irtcat._files import check_target, replacing
+from irtcat._reading import MOST_BYTES, parse_json
 
 __all__ = ["Checkpoint", "Identity", "Snapshot", "check_checkpoint", "digest"]
 
-VERSION = 1
+FORMAT, VERSION = "irtcat checkpoint", 2
 
 EVERY = 5.0
 """Seconds between two writings, at least."""
@@ -108,7 +110,7 @@ class Checkpoint:
         if self.saved is None:
             return None
         meta, arrays = self.saved
-        self._compare(meta)
+        self._compare(meta)  # the rest is then of the same form: the digest says it is unchanged
         leaves = iter(arrays)
 
         def group() -> Any:
@@ -139,18 +141,29 @@ class Checkpoint:
             )
 
     def _read(self) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """Meta and arrays of the file."""
-        try:
-            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                meta: dict[str, Any] = json.loads(str(file["meta"]))
-                if meta["format"] != "irtcat checkpoint" or meta["version"] != VERSION:
-                    raise ValueError(meta["format"])
-                return meta, [file[f"array_{i}"] for i in range(meta["n_arrays"])]
-        except Exception:  # zipfile, zlib, json and numpy each have ways to say it
-            raise InputError(
-                f"{self.path}: this is not a checkpoint of this version of irtcat. "
-                "Choose another file."
-            ) from None
+        """Meta and arrays of the file, which are as they were written."""
+        with array_file(self.path, self._refused) as file:
+            text = file["meta"]
+            if text.shape != () or text.dtype.kind != "U":
+                raise self._refused("meta")
+            meta = parse_json(str(text).encode("utf-8", "replace"), str(self.path), MOST_BYTES)
+            if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+                raise self._refused("format")
+            names = [f"array_{i}" for i in range(len(file.names) - 2)]
+            if meta.get("version") != VERSION or {*names, "meta", "digest"} != set(file.names):
+                raise self._refused("version")
+            arrays = [file[name] for name in names]
+            if str(file["digest"]) != digest(str(text), arrays):
+                raise InputError(
+                    f"{self.path}: this checkpoint was changed or damaged. Choose another file."
+                )
+        return meta, arrays
+
+    def _refused(self, why: str) -> InputError:
+        """The error for a file that is something else."""
+        return InputError(
+            f"{self.path}: this is not a checkpoint of this version of irtcat. Choose another file."
+        )
 
     def offer(self, snapshot: Snapshot) -> None:
         """Take the newest snapshot; write it if the last writing was a while ago."""
@@ -187,15 +200,16 @@ class Checkpoint:
             np.asarray(other) for other in others
         ]
         meta = {
-            "format": "irtcat checkpoint",
+            "format": FORMAT,
             "version": VERSION,
             "iteration": snapshot.iteration,
             "finished": finished,
             "numbers": snapshot.numbers,
             "present": [group is not None for group in groups],
-            "n_arrays": len(leaves),
             **self.identity._asdict(),
         }
         arrays: dict[str, Any] = {f"array_{i}": leaf for i, leaf in enumerate(leaves)}
+        text = json.dumps(meta)
+        arrays |= {"meta": np.array(text), "digest": np.array(digest(text, leaves))}
         with replacing(self.path) as file:
-            np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
+            np.savez(file, **arrays)

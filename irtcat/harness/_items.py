@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, shorten
+from irtcat._numbers import whole_number_in
 
 __all__ = ["Item", "metadata_of", "read_ids", "read_items"]
 
@@ -48,11 +49,12 @@ class Item:
         Raises:
             InputError: where it is no number.
         """
-        if not self.sample.isdecimal():
+        number = whole_number_in(self.sample)
+        if number is None or number < 0:
             advice = "Give the items' table with a column doc_id (irtcat import keeps it)."
             must = f"the number of a document. Got {self.sample!r} for item {self.id}. {advice}"
             raise InputError(f"The `sample` of every item must be {must}")
-        return int(self.sample)
+        return number
 
     def told(self) -> dict[str, Any]:
         """What is known of it, in types that JSON knows."""

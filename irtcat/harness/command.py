@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from irtcat._checks import InputError, check_choice, check_count, check_positive, shorten
+from irtcat._reading import parse_json
 from irtcat.cat import Session
 from irtcat.harness._items import Item
 from irtcat.harness.answers import ON_ERROR, Answer, Tick, ask_until_over
@@ -170,8 +171,8 @@ def _read(raw: bytes, number: int, waiting: set[str], seconds: float) -> Answer:
     """The answer in a line."""
     place = f"Line {number} of the command's output"
     try:
-        line = json.loads(raw.decode("utf-8"))
-    except (UnicodeDecodeError, ValueError, RecursionError):
+        line = parse_json(raw, place)
+    except InputError:
         shown = shorten(raw.decode("utf-8", errors="replace").strip())
         raise InputError(f"{place} must be a JSON object. Got {shown}.") from None
     if not isinstance(line, dict) or "item" not in line or "answer" not in line:

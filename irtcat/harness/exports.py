@@ -14,6 +14,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice
 from irtcat._files import replacing
+from irtcat._numbers import whole_number_in
 from irtcat.harness._items import Item, read_ids, read_items
 
 __all__ = ["EXPORTS", "Export", "export", "inspect_selector"]
@@ -183,7 +184,8 @@ def _to_inspect(items: tuple[Item, ...]) -> tuple[str, str]:
 
 def _natural(text: str) -> tuple[int, int, str]:
     """Numbers by size, before other ids."""
-    return (0, int(text), text) if text.isdecimal() else (1, 0, text)
+    number = whole_number_in(text)
+    return (1, 0, text) if number is None else (0, number, text)
 
 
 def _run_inspect(made: Export, path: str, model: str) -> list[str]:

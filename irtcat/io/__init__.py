@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._checks import InputError, argument_error, check_choice, check_count
+from irtcat._reading import MOST_BYTES, check_path, seekable_copy
 from irtcat.io._find import LOG_FORMATS, log_format
 from irtcat.io._report import ImportReport
 from irtcat.io._table import Options
@@ -30,14 +31,14 @@ __all__ = [
     "write_every_eval_ever",
 ]
 
-Reader = Callable[[Path, Options], Responses]
+Reader = Callable[[Path, Options, int], Responses]
 
 FORMATS: dict[str, Reader] = {
-    "csv": lambda path, options: read_delimited(path, options),
-    "tsv": lambda path, options: read_delimited(path, options, "\t"),
-    "npz": lambda path, options: read_npz(path, options.duplicates),
-    "parquet": lambda path, options: read_parquet(path, options),
-    "pyirt": lambda path, options: read_pyirt(path, options.duplicates),
+    "csv": lambda path, options, most: read_delimited(path, options, None, most),
+    "tsv": lambda path, options, most: read_delimited(path, options, "\t", most),
+    "npz": lambda path, options, most: read_npz(path, options.duplicates, most),
+    "parquet": lambda path, options, most: read_parquet(path, options, most),
+    "pyirt": lambda path, options, most: read_pyirt(path, options.duplicates),
 }
 
 _EXTENSIONS = {
@@ -77,6 +78,7 @@ def read_responses(
     item: str = "item",
     response: str = "response",
     duplicates: str = "refuse",
+    max_bytes: int = MOST_BYTES,
 ) -> Responses:
     r"""Read who answered what from a file or a folder of logs; its format is detected.
 
@@ -90,6 +92,8 @@ def read_responses(
     folder of them, are read as by `irtcat.io.read_logs`, which has options and a report; what was
     skipped and which metric was taken of several is said in a warning.
 
+    A pipe (``/dev/stdin``, a named pipe) is read to its end, once.
+
     Args:
         path: the file, or a folder of logs.
         format: None to detect it; or "csv", "tsv", "npz", "parquet", "pyirt", "lm-eval",
@@ -102,6 +106,9 @@ def read_responses(
         duplicates: what to do with repeated ids: "refuse", "first" (keep the first) or "suffix"
             (rename the later ones to "id#2"). In a long table "first" also settles pairs that
             come twice and disagree.
+        max_bytes: how many bytes a file may have unpacked (256 MiB by default), so that no
+            archive, sparse file or endless pipe fills the memory. As much as the file takes on
+            disk is read in any case.
 
     Returns:
         The responses, validated.
@@ -120,27 +127,18 @@ def read_responses(
     layout = format if format in ("wide", "long") else None
     if format is not None and layout is None:
         check_choice("format", format, (*FORMATS, *LOG_FORMATS, "wide", "long"))
-    file = _existing(path)
-    if format in LOG_FORMATS or (format is None and _is_log(file)):
-        return _from_logs(file, format or "auto")
-    if file.is_dir():
-        raise argument_error("path", f"a file, to be read as {format}", f"the folder {file}")
-    kind = format if format in FORMATS else _detect(file)
+    check_count("max_bytes", max_bytes)
     options = Options(subject, item, response, layout, duplicates)
-    try:
-        return FORMATS[str(kind)](file, options)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
-
-
-def _existing(path: str | os.PathLike[str]) -> Path:
-    """The path of a file or folder that is there."""
-    if not isinstance(path, (str, os.PathLike)) or not str(path).strip():
-        raise argument_error("path", "the path of a file", path)
-    file = Path(path)
-    if not file.exists():
-        raise argument_error("path", "an existing file", f"{file}, which does not exist")
-    return file
+    with seekable_copy(check_path(path), max_bytes) as file:
+        if format in LOG_FORMATS or (format is None and _is_log(file)):
+            return _from_logs(file, format or "auto", max_bytes)
+        if file.is_dir():
+            raise argument_error("path", f"a file, to be read as {format}", f"the folder {file}")
+        kind = format if format in FORMATS else _detect(file)
+        try:
+            return FORMATS[str(kind)](file, options, max_bytes)
+        except OSError as error:
+            raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
 
 
 def _is_log(path: Path) -> bool:
@@ -151,9 +149,9 @@ def _is_log(path: Path) -> bool:
         raise InputError(f"{path}: cannot be opened ({error.strerror}).") from None
 
 
-def _from_logs(path: Path, format: str) -> Responses:
+def _from_logs(path: Path, format: str, max_bytes: int) -> Responses:
     """Responses out of logs, with a warning about what was skipped or chosen."""
-    logs = read_logs(path, format)
+    logs = read_logs(path, format, max_bytes=max_bytes)
     skipped = logs.report.skipped
     told = []
     if skipped:

@@ -21,6 +21,9 @@ from irtcat.responses import Responses
 
 __all__ = ["RUNS", "assemble"]
 
+HASH_SHOWN = 16
+"""Characters of a document's hash in the id of its item."""
+
 RUNS = ("latest", "mean", "separate")
 
 
@@ -43,7 +46,11 @@ def _settle(runs: list[Run], taken: dict[str, Column]) -> tuple[list[tuple[Run, 
 
 
 def _subjects(used: list[tuple[Run, Answers]], how: str) -> dict[str, list[tuple[Run, Answers]]]:
-    """Runs by subject, oldest first; a run without a model's name is a subject of its own."""
+    """Runs by subject, oldest first; a run without a model's name is a subject of its own.
+
+    Runs whose model is named after their folder are taken together as long as no task comes twice:
+    then they may be of different models.
+    """
     by_model: dict[str, list[tuple[Run, Answers]]] = {}
     for pair in used:
         by_model.setdefault(pair[0].model, []).append(pair)
@@ -51,8 +58,9 @@ def _subjects(used: list[tuple[Run, Answers]], how: str) -> dict[str, list[tuple
     for model, pairs in by_model.items():
         pairs.sort(key=lambda pair: (pair[0].date, pair[0].file))
         tasks = [group_name(run) for run, _ in pairs]
-        nameless = any(run.nameless for run, _ in pairs)
-        several = nameless and len({run.session for run, _ in pairs}) > 1
+        sources = {run.name_source for run, _ in pairs}
+        several = "made up" in sources and len({run.session for run, _ in pairs}) > 1
+        several = several or ("folder" in sources and len(set(tasks)) < len(tasks))
         if how == "separate":
             several = several or len(set(tasks)) < len(tasks)
         if not several:
@@ -196,13 +204,28 @@ def _is_whole(values: np.ndarray) -> bool:
 
 
 def _item_ids(abouts: list[Any], notes: list[str]) -> list[str]:
-    """Ids as "task/key": the same whatever else is imported."""
+    """Ids as "task/key", of a hash its first characters: the same whatever else is imported.
+
+    Documents whose hashes begin alike have their whole hashes in their ids.
+    """
     differ = [about for about in abouts if about.differs]
     if differ:
         first = f"{differ[0].task}/{differ[0].key}"
         what = "have another text in other logs: is it the same data set?"
         notes.append(f"{len(differ)} items, {first} first, {what}")
-    return [f"{about.task}/{about.key}" for about in abouts]
+    hashes: dict[tuple[str, str], set[str]] = {}
+    for about in abouts:
+        hashes.setdefault((about.task, about.hash[:HASH_SHOWN]), set()).add(about.hash)
+    ids = []
+    for about in abouts:
+        start = about.hash[:HASH_SHOWN]
+        alone = len(hashes[about.task, start]) == 1
+        key = about.key.replace(about.hash, start, 1) if about.hash and alone else about.key
+        ids.append(f"{about.task}/{key}")
+    if alike := [both for both in hashes.values() if len(both) > 1]:
+        what = f"{sum(map(len, alike))} documents, {min(alike[0])} first, have hashes that begin"
+        notes.append(f"{what} alike: their ids have the whole hashes.")
+    return ids
 
 
 def _about_items(abouts: list[Any], ids: list[str]) -> pd.DataFrame:
@@ -240,11 +263,21 @@ def _note_runs(
     notes: list[str],
 ) -> None:
     """Say which models were run more than once, and what was made of it."""
-    nameless = {run.model for pairs in subjects.values() for run, _ in pairs if run.nameless}
-    for model in sorted(nameless):
+    sources = {
+        run.model: run.name_source
+        for pairs in subjects.values()
+        for run, _ in pairs
+        if run.name_source != "log"
+    }
+    for model, source in sorted(sources.items()):
         runs = sum(any(run.model == model for run, _ in pairs) for pairs in subjects.values())
-        what = f"lm-eval made up the model name {model!r}, the same for every model without one"
-        notes.append(f"{what}; its {runs} runs are kept apart as subjects of their own.")
+        if source == "made up":
+            what = f"The harness made up the model name {model!r}, the same for all without one"
+            notes.append(f"{what}; its {runs} runs are kept apart as subjects of their own.")
+        elif runs > 1:
+            what = f"No log names the model of the {runs} runs in the folder {model!r}"
+            advice = "Give their results files, or a folder for each model"
+            notes.append(f"{what}; they are kept apart as subjects of their own. {advice}.")
     several = []
     for name, pairs in subjects.items():
         by_task: dict[str, list[Run]] = {}

@@ -1,11 +1,15 @@
 """Cells of a file: text to numbers, and blocks of numbers kept small."""
 
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from itertools import product
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
+
+from irtcat._numbers import number_in
 
 __all__ = ["MISSING", "block_numbers", "cell_number", "compact", "is_missing_text", "stack"]
 
@@ -28,28 +32,26 @@ def is_missing_text(text: str) -> bool:
         >>> [is_missing_text(text) for text in ("", " na ", "Null", "0")]
         [True, True, True, False]
     """
-    return text.strip().lower() in ("", "na", "nan", "null")
+    return text.strip(" ").lower() in ("", "na", "nan", "null")
 
 
 def cell_number(cell: Any) -> float | None:
     """Return the number in a cell, NaN for a missing one, None where it cannot be read.
 
     Example:
-        >>> [cell_number(cell) for cell in ("1", " TRUE ", "0.25", "na", "yes")]
-        [1.0, 1.0, 0.25, nan, None]
+        >>> [cell_number(cell) for cell in ("1", " TRUE ", "0.25", "na", "yes", "1_0", "\uff11")]
+        [1.0, 1.0, 0.25, nan, None, None, None]
     """
     if cell is None or cell is pd.NA:
         return float("nan")
     if isinstance(cell, str):
-        text = cell.strip().lower()
-        if is_missing_text(text):
+        if is_missing_text(cell):
             return float("nan")
-        if text in ("true", "false"):
-            return float(text == "true")
-        cell = "?" if "_" in text else text  # Python reads 1_0 as 10: no data file means that
+        text = cell.strip(" ").lower()
+        return float(text == "true") if text in ("true", "false") else number_in(cell)
     try:
-        return float(cell)
-    except (TypeError, ValueError):
+        return float(cell) if isinstance(cell, (Real, Decimal, np.bool_)) else None
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from irtcat._checks import InputError, shorten
-from irtcat.io._logs import as_object, as_text, parse_json, read_whole, show_settings
+from irtcat._reading import read_json
+from irtcat.io._logs import as_object, as_text, show_settings
 from irtcat.io.lm_eval import STAMP
 
 __all__ = ["DETAILS", "Totals", "find_totals", "model_by_folder"]
@@ -40,7 +41,7 @@ class Totals:
     @classmethod
     def read(cls, path: Path) -> "Totals":
         """Read and check a results file."""
-        document = as_object(parse_json(read_whole(path), str(path)), str(path), "the results")
+        document = as_object(read_json(path), str(path), "the results")
         for name in ("config_general", "results"):
             if name not in document:
                 raise InputError(f"{path}: expected the key {name}. Got {shorten(list(document))}.")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from irtcat._checks import InputError, shorten
-from irtcat.io._logs import as_object, as_text, parse_json, read_whole, show_settings
+from irtcat._reading import read_json
+from irtcat.io._logs import as_object, as_text, show_settings
 
 __all__ = ["Results"]
 
@@ -23,28 +24,30 @@ class Results:
     Attributes:
         file: its path.
         model: the model's name as given, not as the folder spells it.
-        nameless: whether the harness made the name up (all such runs get the same).
+        name_source: "log"; "made up" by the harness (all models without a name get the same), or
+            that of the folder, where the file has none.
         document: everything in it.
     """
 
     file: str
     model: str
-    nameless: bool
+    name_source: str
     document: dict[str, Any] = field(repr=False)
 
     @classmethod
     def read(cls, path: Path) -> "Results":
         """Read and check a results file."""
-        document = as_object(parse_json(read_whole(path), str(path)), str(path), "the results")
+        document = as_object(read_json(path), str(path), "the results")
         for name in ("results", "configs", "n-samples", "config", "higher_is_better", "versions"):
             as_object(document.get(name, {}), str(path), name)
         if "results" not in document:
             raise InputError(f"{path}: expected the key results. Got {shorten(list(document))}.")
         config = document.get("config", {})
-        name = document.get("model_name") or _name_of(config) or path.parent.name
-        model = as_text(name, str(path), "model_name")
-        made_up = not config.get("model_args") and re.fullmatch(r"[a-z0-9]{8}", model)
-        return cls(str(path), model, bool(made_up), document)
+        named = document.get("model_name") or _name_of(config)
+        model = as_text(named or path.parent.resolve().name, str(path), "model_name")
+        random_name = not config.get("model_args") and re.fullmatch(r"[a-z0-9]{8}", model)
+        source = "made up" if random_name or not named else "log"
+        return cls(str(path), model, source, document)
 
     def of(self, section: str, task: str) -> dict[str, Any]:
         """The task's part of a section; empty where there is none."""

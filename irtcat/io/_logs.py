@@ -1,7 +1,6 @@
 """What the readers of harness logs share: bounded reading, runs, and the items they are about."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, shorten
+from irtcat._numbers import number_in
 
 __all__ = [
     "Answers",
@@ -22,8 +22,6 @@ __all__ = [
     "as_object",
     "as_text",
     "numbered_lines",
-    "parse_json",
-    "read_whole",
     "score_number",
     "show_settings",
     "when",
@@ -31,9 +29,6 @@ __all__ = [
 
 Column = tuple[str, str]
 """A filter or scorer, and a metric; either may be empty."""
-
-MOST_BYTES = 2**28
-"""The most that is read of one JSON document, so that no file or archive fills the memory."""
 
 MOST_LINE = 2**26
 """The longest line of a file of JSON lines, in bytes."""
@@ -63,7 +58,12 @@ class Answers:
 
 @dataclass
 class Run:
-    """One model's answers to one task in one file."""
+    """One model's answers to one task in one file.
+
+    Attributes:
+        name_source: where the model's name comes from: "log"; "made up", where every model
+            without a name gets the same; or "folder", where no log says it.
+    """
 
     file: str
     format: str
@@ -75,7 +75,7 @@ class Run:
     settings: dict[str, Any] = field(default_factory=dict)
     columns: dict[Column, Answers] = field(default_factory=dict)
     lower_is_better: set[str] = field(default_factory=set)
-    nameless: bool = False
+    name_source: str = "log"
     unscored: int = 0
     cut: str = ""
     notes: tuple[str, ...] = ()
@@ -163,17 +163,15 @@ def score_number(value: Any) -> float | None:
     if value is None:
         return float("nan")
     if isinstance(value, str):
-        text = value.strip().lower()
+        text = value.strip(" ").lower()
         if text in ("true", "false"):
             return float(text == "true")
-        if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?|nan", text[:40]):
-            return None
-        value = text[:40]
-    if not isinstance(value, (bool, int, float, str)):
+        return float("nan") if text == "nan" else number_in(text)
+    if not isinstance(value, (bool, int, float)):
         return None
     try:
         return float(value)
-    except (OverflowError, ValueError):
+    except OverflowError:
         return None
 
 
@@ -189,45 +187,6 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
                 raise InputError(f"{path}, line {number}: expected a line of at most {most}.")
             if raw.strip():
                 yield number, raw, raw.endswith(b"\n")
-
-
-def read_whole(path: Path) -> bytes:
-    """The bytes of a file that is not too large to be one JSON document."""
-    with path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        advice = "Inspect's large logs can be read as .eval: inspect log convert"
-        raise InputError(f"{path}: expected at most {MOST_BYTES // 2**20} MB of JSON. {advice}.")
-    return data
-
-
-def parse_json(data: bytes, place: str) -> Any:
-    """A JSON document.
-
-    Raises:
-        InputError: naming the place, and within it the line where there is more than one.
-    """
-    try:
-        document = json.loads(data.decode("utf-8-sig"))
-        return _scrub(document) if b"\\ud" in data.lower() else document
-    except UnicodeDecodeError:
-        raise InputError(f"{place}: expected UTF-8 text.") from None
-    except json.JSONDecodeError as error:
-        where = f"{place}, line {error.lineno}" if b"\n" in data.strip() else place
-        raise InputError(f"{where}: expected JSON. Got something else ({error.msg}).") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{place}: expected JSON of usual numbers and depth.") from None
-
-
-def _scrub(value: Any) -> Any:
-    """The document with "?" for halves of characters, which cut-off model output can end in."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_scrub(each) for each in value]
-    if isinstance(value, dict):
-        return {_scrub(name): _scrub(each) for name, each in value.items()}
-    return value
 
 
 def as_object(value: Any, place: str, what: str) -> dict[str, Any]:
@@ -263,7 +222,7 @@ def when(value: Any) -> str:
     if isinstance(value, bool):
         return ""
     try:
-        if isinstance(value, str) and not re.fullmatch(r"[\d.]+", value):
+        if isinstance(value, str) and number_in(value) is None:
             found = datetime.fromisoformat(value)
             found = found.astimezone(UTC) if found.tzinfo else found
         else:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, ResponseError, shorten
+from irtcat._numbers import number_in, whole_number_in
 from irtcat.io._cells import block_numbers, compact, is_missing_text, stack
 from irtcat.responses import Responses
 
@@ -57,7 +58,7 @@ class Table:
         """Raise about one cell."""
         place, text = self.cell(row, column)
         where = f"{self.name}, {place}, column {column + 1} ({shorten(self.header[column])})"
-        got = shorten(text) if text.strip() else "an empty cell"
+        got = shorten(text) if text.strip(" ") else "an empty cell"
         raise InputError(f"{where}: expected {expected}. Got {got}. {advice}".rstrip())
 
     def fail_header(self, sentence: str) -> NoReturn:
@@ -154,15 +155,15 @@ _ADVICE = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to 
 
 def _is_data(header: tuple[str, ...]) -> bool:
     """Whether a header is rather a row of responses: numbers that cannot be item numbers."""
-    try:
-        numbers = [0.0 if is_missing_text(text) else float(text) for text in header[1:]]
-    except ValueError:
+    numbers = [0.0 if is_missing_text(text) else number_in(text) for text in header[1:]]
+    if any(number is None for number in numbers):
         return all(text.strip().lower() in ("true", "false", "0", "1") for text in header[1:])
     if is_missing_text(header[0]):
         return False  # an unnamed index before numbered items, as data frames are written
-    small = max(numbers) <= 1
-    rising = all(a < b for a, b in pairwise(numbers))
-    return small or not rising or header[0].strip().isdigit()
+    known = [number for number in numbers if number is not None]
+    small = max(known) <= 1
+    rising = all(a < b for a, b in pairwise(known))
+    return small or not rising or whole_number_in(header[0]) is not None
 
 
 def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) -> Responses:

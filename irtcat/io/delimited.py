@@ -1,6 +1,5 @@
 """CSV and TSV, wide (one row per subject) or long (one row per response)."""
 
-import csv
 import io
 from collections.abc import Iterator
 from itertools import islice
@@ -10,8 +9,10 @@ from typing import Any
 import pandas as pd
 
 from irtcat._checks import InputError
+from irtcat._reading import MOST_BYTES
 from irtcat.io._cells import MISSING
 from irtcat.io._table import Options, Table, find_long_columns, read_long, read_wide
+from irtcat.io._text import check_widths, load_text, records
 from irtcat.responses import Responses
 
 __all__ = ["read_delimited"]
@@ -21,7 +22,10 @@ BLOCK_CELLS, BLOCK_ROWS = 4_000_000, 1_000
 
 
 def read_delimited(
-    path: Path, options: Options | None = None, separator: str | None = None
+    path: Path,
+    options: Options | None = None,
+    separator: str | None = None,
+    max_bytes: int = MOST_BYTES,
 ) -> Responses:
     r"""Read a table of text, wide or long.
 
@@ -30,6 +34,7 @@ def read_delimited(
         options: column names, layout and what to do with repeated ids.
         separator: between the columns; by default the one of the file's extension, else the
             one of comma, tab and semicolon that cuts the header into most columns.
+        max_bytes: the most that is read of a pipe or of a sparse file.
 
     Returns:
         The responses; ids are kept exactly as in the file.
@@ -48,10 +53,10 @@ def read_delimited(
         008      NaN 1.0
     """
     options = options or Options()
-    data = _load(path)
+    data = load_text(path, max_bytes)
     separator = separator or _separator(path, data)
     table = _table(path, data, separator)
-    _check_widths(path, data, separator, len(table.header))
+    check_widths(path, data, separator, len(table.header))
     columns = find_long_columns(table, options)
     try:
         if columns is not None:
@@ -64,54 +69,16 @@ def read_delimited(
         raise InputError(f"{path}: the table cannot be read. Export it anew as CSV.") from None
 
 
-def _load(path: Path) -> bytes:
-    """The file's bytes, known to be UTF-8 text with line feeds."""
-    data = path.read_bytes()
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InputError(f"{path}: the text is UTF-16. Save it as UTF-8.")
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    if not data.strip():
-        raise InputError(f"{path}: expected a header and rows. Got an empty file.")
-    zero = data.find(b"\0")
-    if zero >= 0:
-        line = data.count(b"\n", 0, zero) + 1
-        raise InputError(f"{path}, line {line}: expected text. Got a zero byte.")
-    if not data.isascii():
-        try:
-            data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            got = f"the byte {data[error.start]:#04x}"
-            message = f"expected UTF-8 text. Got {got}. Save the file as UTF-8."
-            raise InputError(f"{path}, line {line}: {message}") from None
-    return data if b"\n" in data else data.replace(b"\r", b"\n")
-
-
 def _separator(path: Path, data: bytes) -> str:
     """The separator of the extension if the header has it, else the most frequent one."""
     usual = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
     widths = {}
     for separator in (usual, *(other for other in ",\t;" if other != usual)):
         try:
-            widths[separator] = len(next(_records(path, data, separator))[1])
+            widths[separator] = len(next(records(path, data, separator))[1])
         except (InputError, StopIteration):  # quotes make no sense with the wrong separator
             widths[separator] = 0
     return usual if widths[usual] > 1 else max(widths, key=lambda separator: widths[separator])
-
-
-def _records(path: Path, data: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Each record that is not blank, with the line it begins on."""
-    text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
-    reader = csv.reader(text, delimiter=separator, strict=True)
-    line = 1
-    try:
-        for record in reader:
-            if len(record) > 1 or (record and record[0].strip(" ")):
-                yield line, record
-            line = reader.line_num + 1
-    except csv.Error:
-        message = "the quotes of a cell do not match. Close them, or double those within."
-        raise InputError(f"{path}, line {line}: {message}") from None
 
 
 def _table(path: Path, data: bytes, separator: str) -> Table:
@@ -119,26 +86,13 @@ def _table(path: Path, data: bytes, separator: str) -> Table:
 
     def cell(row: int, column: int) -> tuple[str, str]:
         # the file is read again: only a message about a mistake needs it
-        line, record = next(islice(_records(path, data, separator), row + 1, None))
+        line, record = next(islice(records(path, data, separator), row + 1, None))
         return f"line {line}", record[column]
 
-    header = next(_records(path, data, separator), None)
+    header = next(records(path, data, separator), None)
     if header is None:
         raise InputError(f"{path}: expected a header and rows. Got an empty file.")
     return Table(str(path), tuple(header[1]), cell)
-
-
-def _check_widths(path: Path, data: bytes, separator: str, width: int) -> None:
-    """Raise at the first line with more or fewer cells than the header (pandas pads it)."""
-    if b'"' not in data:  # counting separators is enough, and much quicker than parsing
-        mark = separator.encode()
-        widths = {line.count(mark) + 1 for line in io.BytesIO(data) if line.strip(b" \r\n")}
-        if widths == {width}:
-            return
-    for line, record in _records(path, data, separator):
-        if len(record) != width:
-            got = f"{len(record)} cell{'s' if len(record) > 1 else ''}"
-            raise InputError(f"{path}, line {line}: expected {width} cells. Got {got}.")
 
 
 def _parse(data: bytes, separator: str, **more: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, shorten
+from irtcat._reading import parse_json, read_json
 from irtcat.io._logs import (
     About,
     CutError,
@@ -18,8 +19,6 @@ from irtcat.io._logs import (
     as_text,
     clip,
     numbered_lines,
-    parse_json,
-    read_whole,
     score_number,
     show_settings,
     when,
@@ -81,7 +80,7 @@ def _evaluation(path: Path) -> dict[str, dict[str, Any]]:
     beside = path.with_name(re.sub(r"(_samples)?\.jsonl$", "", path.name) + ".json")
     if not beside.is_file():
         return {}
-    document = as_object(parse_json(read_whole(beside), str(beside)), str(beside), "the document")
+    document = as_object(read_json(beside), str(beside), "the document")
     name = as_text(document.get("evaluation_id"), str(beside), "evaluation_id")
     results = document.get("evaluation_results", [])
     if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
@@ -162,7 +161,7 @@ def _add_row(
     reference = given.get("reference")
     if isinstance(reference, list) and len(reference) == 1:
         reference = reference[0]
-    key = f"{digest[:16]}{_again(seen, run, digest, sample)}" if digest else sample
+    key = f"{digest}{_again(seen, run, digest, sample)}" if digest else sample
     about = About(run.task, key, run.format, digest, sample, 1)
     about.text, about.target = clip(given.get("raw")), clip(reference)
     rows.add(column, items.place(about), score, place)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, shorten
+from irtcat._reading import MOST_BYTES, read_json
 from irtcat.io._logs import (
     About,
     CutError,
@@ -16,8 +17,6 @@ from irtcat.io._logs import (
     as_object,
     as_text,
     clip,
-    parse_json,
-    read_whole,
     score_number,
     show_settings,
 )
@@ -31,7 +30,7 @@ SETTINGS = ("method", "instructions", "max_train_instances", "num_train_trials",
 NEAR = 1e-9
 
 
-def read_helm(path: Path, items: Items) -> Run:
+def read_helm(path: Path, items: Items, max_bytes: int = MOST_BYTES) -> Run:
     """Read the ``per_instance_stats.json`` of a run folder; perturbed instances are left out.
 
     The metrics are those that the run's ``run_spec.json`` names, by split ("test", "valid": the
@@ -40,6 +39,7 @@ def read_helm(path: Path, items: Items) -> Run:
     Args:
         path: the file.
         items: the items of all runs, added to.
+        max_bytes: how many bytes each file of the run may have.
 
     Raises:
         InputError: naming the file and the instance at fault.
@@ -47,7 +47,7 @@ def read_helm(path: Path, items: Items) -> Run:
     spec_file = path.with_name(SPEC)
     if not spec_file.is_file():
         raise CutError(f"{path}: there is no {SPEC} beside it, which names the model.")
-    spec = as_object(parse_json(read_whole(spec_file), str(spec_file)), str(spec_file), "the run")
+    spec = as_object(read_json(spec_file), str(spec_file), "the run")
     adapter = as_object(spec.get("adapter_spec"), str(spec_file), "adapter_spec")
     model = as_text(adapter.get("model"), str(spec_file), "adapter_spec.model")
     name = as_text(spec.get("name"), str(spec_file), "name")
@@ -55,9 +55,9 @@ def read_helm(path: Path, items: Items) -> Run:
     run = Run(str(path), "helm", task, model, session=str(path.parent))
     run.settings = show_settings((key, adapter.get(key)) for key in SETTINGS)
     metrics = _metrics(spec)
-    texts = _texts(path.with_name("scenario_state.json"))
+    texts = _texts(path.with_name("scenario_state.json"), max_bytes)
     rows = Rows()
-    instances = parse_json(read_whole(path), str(path))
+    instances = read_json(path, max_bytes)
     if not isinstance(instances, list) or not instances:
         raise InputError(f"{path}: expected a list of instances. Got {shorten(instances)}.")
     seen: set[tuple[str, int]] = set()
@@ -69,7 +69,7 @@ def read_helm(path: Path, items: Items) -> Run:
     run.columns = rows.columns()
     if not run.columns:
         raise InputError(f"{path}: expected one of the metrics {shorten(sorted(metrics))}.")
-    _compare(run, path.with_name("stats.json"))
+    _compare(run, path.with_name("stats.json"), max_bytes)
     return run
 
 
@@ -86,10 +86,10 @@ def _metrics(spec: dict[str, Any]) -> set[str]:
     return found
 
 
-def _texts(path: Path) -> dict[str, tuple[str | None, str | None]]:
+def _texts(path: Path, max_bytes: int) -> dict[str, tuple[str | None, str | None]]:
     """Text and right answer of each instance; nothing where the run did not keep them."""
     try:
-        states = parse_json(read_whole(path), str(path))["request_states"]
+        states = read_json(path, max_bytes)["request_states"]
         out = {}
         for state in states:
             instance = state["instance"]
@@ -131,11 +131,11 @@ def _add(
             rows.add((str(label.get("split") or ""), metric), item, stat.get("mean"), place)
 
 
-def _compare(run: Run, path: Path) -> None:
+def _compare(run: Run, path: Path, max_bytes: int) -> None:
     """Refuse instances that do not give the run's own means."""
     if not path.is_file():
         return
-    stats = parse_json(read_whole(path), str(path))
+    stats = read_json(path, max_bytes)
     for stat in stats if isinstance(stats, list) else []:
         label = stat.get("name") if isinstance(stat, dict) else None
         if not isinstance(label, dict) or label.get("perturbation") is not None:

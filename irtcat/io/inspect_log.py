@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from irtcat._archives import Unpacker
 from irtcat._checks import InputError, shorten
+from irtcat._reading import MOST_BYTES, parse_json, read_json
 from irtcat.io._logs import (
-    MOST_BYTES,
     About,
     CutError,
     Items,
@@ -18,8 +19,6 @@ from irtcat.io._logs import (
     as_object,
     as_text,
     clip,
-    parse_json,
-    read_whole,
     score_number,
     show_settings,
     when,
@@ -31,7 +30,15 @@ ZSTD = 93
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0}
 """What Inspect itself makes of these values (partial credit a half, no answer wrong)."""
 
+NO_MODEL = ("none", "none/none")
+"""What Inspect calls the model of a task that asks none by itself, such as an agent's."""
+
 NEAR = 1e-9
+
+JSON_SHARE = 4
+"""What is unpacked may be this part of the limit: text, its characters and what is parsed of it
+are in memory together."""
+
 JOURNAL = re.compile(r"_journal/summaries/(\d+)\.json")
 
 
@@ -43,7 +50,7 @@ class _Log(NamedTuple):
     place: str
 
 
-def read_inspect(path: Path, items: Items, keep: bool = False) -> Run:
+def read_inspect(path: Path, items: Items, keep: bool = False, max_bytes: int = MOST_BYTES) -> Run:
     """Read one log; several epochs of a sample are repeated trials of an item.
 
     Args:
@@ -52,11 +59,13 @@ def read_inspect(path: Path, items: Items, keep: bool = False) -> Run:
         items: the items of all runs, added to.
         keep: take the samples that were scored of a run that failed, was cancelled or has not
             ended.
+        max_bytes: how many bytes a ``.json`` log may have; of an archive the members that are
+            read may have a quarter of them, unpacked.
 
     Raises:
         InputError: naming the file, the member of the archive and the sample at fault.
     """
-    log = _from_json(path) if path.suffix.lower() == ".json" else _from_archive(path)
+    log = (_from_json if path.suffix.lower() == ".json" else _from_archive)(path, max_bytes)
     place, header = log.place, log.header
     about = as_object(header.get("eval"), f"{place}", "eval")
     status = header.get("status", "started")
@@ -72,6 +81,8 @@ def read_inspect(path: Path, items: Items, keep: bool = False) -> Run:
         _version(about),
         _settings(header, about),
     )
+    if run.model in NO_MODEL:
+        run.name_source = "made up"
     if status != "success":
         words = {"started": "has not ended", "error": "failed", "cancelled": "was cancelled"}
         run.cut = f"{path}: the run {words[str(status)]}{_reason(header)}."
@@ -119,17 +130,18 @@ def _settings(header: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     return show_settings(pairs)
 
 
-def _from_json(path: Path) -> _Log:
+def _from_json(path: Path, max_bytes: int) -> _Log:
     """A log that is one JSON document."""
-    document = as_object(parse_json(read_whole(path), str(path)), str(path), "the log")
+    document = as_object(read_json(path, max_bytes), str(path), "the log")
     samples = document.get("samples", [])
     if not isinstance(samples, list):
         raise InputError(f"{path}: expected samples to be a list. Got {shorten(samples)}.")
     return _Log(document, samples, str(path))
 
 
-def _from_archive(path: Path) -> _Log:
+def _from_archive(path: Path, max_bytes: int) -> _Log:
     """A log that is an archive; of a run that has not ended, what its journal has."""
+    most = max_bytes // JSON_SHARE
     opener: Any = zipfile
     try:
         with zipfile.ZipFile(path) as archive:
@@ -138,17 +150,16 @@ def _from_archive(path: Path) -> _Log:
             opener = _zstd(path)
         with opener.ZipFile(path) as archive:
             names = {each.filename: each for each in archive.infolist()}
+            unpacker = Unpacker(archive, str(path), most)
             if "header.json" in names:
-                header = _member(path, archive, names["header.json"])
-                lists = [
-                    _member(path, archive, names[n]) for n in ("summaries.json",) if n in names
-                ]
+                header = _member(unpacker, names["header.json"])
+                lists = [_member(unpacker, names[n]) for n in ("summaries.json",) if n in names]
                 if not lists:
                     raise InputError(f"{path}: expected the member summaries.json in the archive.")
             elif "_journal/start.json" in names:
-                header = _member(path, archive, names["_journal/start.json"])
+                header = _member(unpacker, names["_journal/start.json"])
                 found = sorted((int(m[1]), n) for n in names if (m := JOURNAL.fullmatch(n)))
-                lists = [_member(path, archive, names[name]) for _, name in found]
+                lists = [_member(unpacker, names[name]) for _, name in found]
             else:
                 raise InputError(f"{path}: expected the member header.json in the archive.")
     except InputError:
@@ -185,18 +196,17 @@ class MissingExtraError(InputError):
     """A package that is needed is not installed: no file of this kind can be read."""
 
 
-def _member(path: Path, archive: Any, info: Any) -> Any:
-    """A member of the archive as JSON; never more than is bearable, whatever the header says."""
-    place = f"{path}, member {info.filename}"
+def _member(unpacker: Unpacker, info: Any) -> Any:
+    """A member of the archive as JSON."""
+    place = f"{unpacker.name}, member {info.filename}"
     try:
-        with archive.open(info) as stream:
-            data = stream.read(MOST_BYTES + 1)
+        data = unpacker.read(info)
+    except InputError:
+        raise
     except Exception as error:  # bad sums, bad frames, passwords, unknown methods
         name = type(error).__name__
         raise CutError(f"{place}: cannot be unpacked ({name}).") from None
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{place}: expected at most {MOST_BYTES // 2**20} MB.")
-    return parse_json(data, place)
+    return parse_json(data, place, unpacker.most * JSON_SHARE)
 
 
 def _rows(run: Run, log: _Log, items: Items) -> Rows:

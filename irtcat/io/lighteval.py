@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, shorten
+from irtcat._reading import MOST_BYTES, too_large
 from irtcat.io._lighteval_results import DETAILS, Totals, model_by_folder
 from irtcat.io._logs import (
     About,
@@ -24,6 +25,7 @@ from irtcat.io._logs import (
 )
 from irtcat.io.inspect_log import MissingExtraError
 from irtcat.io.lm_eval import document_hash, spread_stamp
+from irtcat.io.parquet import unpacked_bytes
 
 __all__ = ["read_details"]
 
@@ -77,7 +79,7 @@ def read_details(path: Path, totals: Totals | None, items: Items) -> Run:
     several = several or (totals is not None and totals.splits(run.task) > 1)
     run.columns = _columns(path, read, several, items)
     if totals is None:
-        run.model = model_by_folder(path)
+        run.model = model_by_folder(path)  # details/MODEL/DATE: lighteval names it after the model
     else:
         run.model, run.settings = totals.model, totals.settings(run.task)
         run.lower_is_better = totals.lower(run.task)
@@ -94,7 +96,7 @@ def _columns(
     rows = Rows()
     seen: set[tuple[str, str]] = set()
     for row in read:
-        key = row.hash[:16] if several else row.id
+        key = row.hash if several else row.id
         about = About(row.task, key, "lighteval", text=row.text, target=row.target)
         if several:
             about.hash = row.hash
@@ -148,10 +150,17 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             names, rows = set(file.schema_arrow.names), file.metadata.num_rows
             wrong = _wrong(names, rows)
             for group in range(0 if wrong else file.num_row_groups):  # one in memory at a time
-                parts = file.iter_batches(AT_ONCE, [group], COLUMNS, use_threads=False)
+                size = unpacked_bytes(file.metadata, group, COLUMNS)
+                if size > MOST_BYTES:
+                    raise too_large(f"{path}, row group {group + 1}", MOST_BYTES)
+                # no value is longer than the group, however many rows share it
+                at_once = max(1, min(AT_ONCE, MOST_BYTES // max(1, size)))
+                parts = file.iter_batches(at_once, [group], COLUMNS, use_threads=False)
                 for part in parts:
                     yield from part.to_pylist()
-        except (pa.ArrowException, OSError, ValueError, KeyError):
+        except InputError:
+            raise
+        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, OverflowError):
             raise InputError(f"{path}: the Parquet file is damaged.") from None
     if wrong:
         raise InputError(f"{path}: {wrong}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, shorten
+from irtcat._reading import parse_json
 from irtcat.io._lm_eval_results import Results
 from irtcat.io._logs import (
     About,
@@ -20,7 +21,6 @@ from irtcat.io._logs import (
     as_object,
     clip,
     numbered_lines,
-    parse_json,
     score_number,
     when,
 )
@@ -119,10 +119,10 @@ def read_samples(path: Path, results: Results | None, items: Items, keep: bool =
         run.unscored = min(int(np.isnan(a.values).sum()) for a in run.columns.values())
     run.notes = (_wrong_ids(path),) if trust == 0 and lines[0].doc_id is not None else ()
     if results is None:
-        run.model = path.parent.resolve().name
+        run.model, run.name_source = path.parent.resolve().name, "folder"
         run.cut = cut
         return run
-    run.model, run.nameless = results.model, results.nameless
+    run.model, run.name_source = results.model, results.name_source
     run.session = f"{path.parent}/{stamp}"
     run.date = when(results.document.get("date")) or run.date
     run.version = str(results.document.get("lm_eval_version") or "")
@@ -255,7 +255,7 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def _keys_of(lines: list[_Line]) -> tuple[list[str], int]:
     """Each line's key within the task, and how far the document numbers can be trusted.
 
-    The key is the start of the hash; equal documents are numbered in the order of their ids.
+    The key is the whole hash; equal documents are numbered in the order of their ids.
     Trust is 2 where numbers rise, 1 where they rise once the parts of several processes are
     put together, 0 where they do not.
     """
@@ -267,7 +267,7 @@ def _keys_of(lines: list[_Line]) -> tuple[list[str], int]:
     for digest, number in documents:
         turn[digest] = turn.get(digest, 0) + 1
         again = f"#{turn[digest]}" if turn[digest] > 1 else ""
-        names[digest, number] = f"{digest[:16]}{again}" if digest else f"doc{number}"
+        names[digest, number] = f"{digest}{again}" if digest else f"doc{number}"
     return [names[ln.hash, -1 if ln.doc_id is None else ln.doc_id] for ln in lines], trust
 
 

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice, shorten
+from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
+from irtcat._reading import MOST_BYTES, check_path
 from irtcat.io._assemble import RUNS, assemble
 from irtcat.io._choose import Wanted, Wish, group_name, show_column
 from irtcat.io._find import LOG_FORMATS, Found, find_logs
@@ -59,6 +60,7 @@ def read_logs(
     runs: str = "latest",
     incomplete: str = "skip",
     progress: Progress | None = None,
+    max_bytes: int = MOST_BYTES,
 ) -> Logs:
     r"""Read who answered what from logs of evaluation harnesses.
 
@@ -87,6 +89,8 @@ def read_logs(
             are cut off: "skip" and report, "keep" what is there, or "refuse" with an error
             (which also refuses every damaged file).
         progress: called with files done, files in all and the current file.
+        max_bytes: how many bytes of a file are parsed as one document (256 MiB by default; of
+            what an archive holds, a quarter of that).
 
     Returns:
         The responses and the report. Repeated trials (Inspect's epochs, the n answers of
@@ -116,9 +120,8 @@ def read_logs(
     check_choice("runs", runs, RUNS)
     check_choice("incomplete", incomplete, INCOMPLETE)
     wanted = Wanted(metric, filter, scorer)
-    root = Path(path)
-    if not root.exists():
-        raise argument_error("path", "a log file or a folder of logs", f"{path}, not there")
+    check_count("max_bytes", max_bytes)
+    root = check_path(path)
     names = _task_names(tasks)
     found, skipped, no_logs, notes = find_logs(root, format)
     cut = [each for each in skipped if each.incomplete]
@@ -127,7 +130,7 @@ def read_logs(
     items = Items()
     read: list[Run] = []
     unread: set[str] = set()
-    reader = _Reader(items, incomplete == "keep", notes)
+    reader = _Reader(items, incomplete == "keep", notes, max_bytes)
     for done, each in enumerate(found):
         if progress is not None:
             progress(done, len(found), each.path.name)
@@ -230,8 +233,8 @@ def _finish(
 class _Reader:
     """Reads one file after another; remembers the results file that the last ones share."""
 
-    def __init__(self, items: Items, keep: bool, notes: list[str]) -> None:
-        self.items, self.keep, self.notes = items, keep, notes
+    def __init__(self, items: Items, keep: bool, notes: list[str], max_bytes: int) -> None:
+        self.items, self.keep, self.notes, self.max_bytes = items, keep, notes, max_bytes
         self._last: tuple[Path | None, Results | Totals | InputError | None] = (None, None)
         self._without: dict[str, list[str]] = {"samples": [], "details": []}
         self._undetailed: dict[str, set[str]] = {}
@@ -239,9 +242,9 @@ class _Reader:
     def read(self, found: Found) -> list[Run]:
         """The runs in a file."""
         if found.kind == "inspect":
-            return [read_inspect(found.path, self.items, self.keep)]
+            return [read_inspect(found.path, self.items, self.keep, self.max_bytes)]
         if found.kind == "helm":
-            return [read_helm(found.path, self.items)]
+            return [read_helm(found.path, self.items, self.max_bytes)]
         if found.kind == "every-eval-ever":
             return read_every_eval_ever(found.path, self.items, self.keep)
         if found.kind == "lighteval":

@@ -1,21 +1,22 @@
 """NumPy archives: ``X``, ``subjects``, ``items``, and what `Responses.save` adds."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from irtcat._archives import array_file
 from irtcat._checks import InputError, shorten
 from irtcat._metadata import frame_from_plain
+from irtcat._reading import MOST_BYTES, parse_json
 from irtcat.io._table import to_responses
 from irtcat.responses import Responses
 
 __all__ = ["read_npz"]
 
 
-def read_npz(path: Path, duplicates: str = "refuse") -> Responses:
+def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES) -> Responses:
     """Read ``X`` (subjects x items; -1 or NaN = missing), ``subjects`` and ``items``.
 
     A file of `Responses.save` gives back its metadata and original codes as well. Arrays of
@@ -24,9 +25,10 @@ def read_npz(path: Path, duplicates: str = "refuse") -> Responses:
     Args:
         path: the file.
         duplicates: what to do with repeated ids: "refuse", "first" or "suffix".
+        max_bytes: how many bytes the arrays may have, unpacked.
 
     Raises:
-        InputError: naming what is damaged, lacking or of the wrong shape.
+        InputError: naming what is damaged, missing, too large or of the wrong shape.
 
     Example:
         >>> import tempfile
@@ -35,11 +37,7 @@ def read_npz(path: Path, duplicates: str = "refuse") -> Responses:
         >>> read_npz(path).codes
         (1, 2, 3, 4)
     """
-    arrays = _load(path)
-    for key in ("X", "subjects", "items"):
-        if key not in arrays:
-            has = shorten(sorted(arrays))
-            raise InputError(f"{path}: expected the arrays X, subjects and items. Got {has}.")
+    arrays = _load(path, max_bytes)
     X = arrays["X"]
     if X.ndim != 2 or 0 in X.shape:
         raise InputError(f"{path}: expected X to be subjects x items. Got shape {X.shape}.")
@@ -65,26 +63,14 @@ def read_npz(path: Path, duplicates: str = "refuse") -> Responses:
     return to_responses(str(path), X, ids[0], ids[1], duplicates, fail)
 
 
-def _load(path: Path) -> dict[str, np.ndarray]:
-    """Every array of the archive, without ever unpickling."""
-    key = ""
-    arrays: dict[str, np.ndarray] = {}
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            for key in archive.files:
-                arrays[key] = archive[key]
-    except OSError as error:
-        if error.errno:  # the file itself cannot be opened: said by the caller
-            raise
-        raise _damaged(path) from None
-    except ValueError as error:
-        if "allow_pickle" in str(error) and key:
-            advice = "pickles run code. Store ids as text, such as np.array(ids, dtype=str)."
-            raise InputError(f"{path}: {key} holds pickled Python objects, and {advice}") from None
-        raise _damaged(path) from None
-    except Exception:  # zipfile, zlib and numpy each have many ways to say it
-        raise _damaged(path) from None
-    return arrays
+def _load(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
+    """The arrays of responses in the archive; whatever else is in it is not unpacked."""
+    with array_file(path, lambda _: _damaged(path), max_bytes) as archive:
+        for key in ("X", "subjects", "items"):
+            if key not in archive.names:
+                has = shorten(sorted(archive.names))
+                raise InputError(f"{path}: expected the arrays X, subjects and items. Got {has}.")
+        return archive.read("X", "subjects", "items", "codes", "metadata", "trials")
 
 
 def _damaged(path: Path) -> InputError:
@@ -111,28 +97,42 @@ def _saved(
     path: Path, arrays: dict[str, np.ndarray], subjects: np.ndarray, items: np.ndarray
 ) -> Responses:
     """What `Responses.save` wrote, checked: anyone may have edited it since."""
-    X, codes = arrays["X"], arrays["codes"]
+    X, found = arrays["X"], arrays["metadata"]
+    if found.shape != () or found.dtype.kind != "U":
+        raise InputError(f"{path}: the metadata are damaged. Save the responses anew.")
+    text = str(found).encode("utf-8", "replace")
+    metadata: Any = parse_json(text, f"{path}, metadata", MOST_BYTES)
     try:
-        metadata: dict[str, Any] = json.loads(str(arrays["metadata"]))
         tables = (
             frame_from_plain(metadata["subjects"], subjects, "subject"),
             frame_from_plain(metadata["items"], items, "item"),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise InputError(f"{path}: the metadata are damaged. Save the responses anew.") from None
-    whole = X.dtype == np.int8 and codes.dtype.kind == "i" and codes.ndim == 1 and len(codes) > 1
-    if whole:
-        sound = int(X.min()) >= -1 and int(X.max()) < len(codes) and (np.diff(codes) == 1).all()
+    codes = _codes(path, arrays["codes"])
+    if X.dtype == np.int8:
+        sound = int(X.min()) >= -1 and int(X.max()) < len(codes)
     else:
         low, high = np.fmin.reduce(X, axis=None), np.fmax.reduce(X, axis=None)
-        sound = X.dtype == np.float32 and low >= 0 and high <= 1 and codes.tolist() == [0, 1]
+        sound = X.dtype == np.float32 and bool(low >= 0 and high <= 1) and codes == (0, 1)
     trials = arrays.get("trials")
     if trials is not None:
         fits = trials.shape == X.shape and trials.dtype == np.int16 and X.dtype == np.float32
         sound = sound and fits and bool(((trials > 0) == ~np.isnan(X)).all())
+        sound = sound and int(trials.min()) >= 0
         sound = sound and bool((np.abs(np.nan_to_num(X) * trials % 1 - 0.5) > 0.49).all())
     unique = len(set(subjects)) == len(subjects) and len(set(items)) == len(items)
     if not (sound and unique):
         raise InputError(f"{path}: X, codes and ids do not fit together. Save the responses anew.")
-    numbers = tuple(int(code) for code in codes)
-    return Responses(X, subjects, items, len(numbers), numbers, *tables, trials)
+    return Responses(X, subjects, items, len(codes), codes, *tables, trials)
+
+
+def _codes(path: Path, codes: np.ndarray) -> tuple[int, ...]:
+    """The original code of each category."""
+    if codes.ndim != 1 or codes.dtype.kind != "i" or not 2 <= len(codes) <= 127:
+        got = f"{codes.dtype} of shape {codes.shape}"
+        raise InputError(f"{path}: expected codes to be 2 to 127 whole numbers. Got {got}.")
+    numbers = tuple(codes.tolist())
+    if numbers != tuple(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] < 0:
+        raise InputError(f"{path}: X, codes and ids do not fit together. Save the responses anew.")
+    return numbers

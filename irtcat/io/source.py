@@ -2,7 +2,7 @@
 
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +11,48 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from irtcat._archives import map_npy
 from irtcat._checks import InputError, argument_error, check_count, check_ids
 from irtcat._matrix import aligned_empty
+from irtcat._reading import check_regular
+from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet
 
 __all__ = ["ResponseSource", "as_source", "chunks", "open_source"]
 
 READ_BYTES = 2**25
 """About how much is read from a file at once."""
+
+
+class NumberedIds(Sequence[str]):
+    """The ids s1, s2, ... of n subjects (or i1, i2, ... of items), made when they are asked for.
+
+    A text takes 60 bytes and more: a hundred times what a subject's answer to an item takes.
+
+    Example:
+        >>> ids = NumberedIds("s", 10**9)
+        >>> ids[0], ids[-1], ids[5:7].tolist()
+        ('s1', 's1000000000', ['s6', 's7'])
+    """
+
+    def __init__(self, letter: str, n: int):
+        self._letter, self._numbers = letter, range(1, n + 1)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            numbers = self._numbers[index]
+            return np.array([f"{self._letter}{number}" for number in numbers], dtype=object)
+        return f"{self._letter}{self._numbers[index]}"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        whole: np.ndarray = self[:]
+        return whole if dtype is None else whole.astype(dtype)
+
+    def tolist(self) -> list[str]:
+        """All ids."""
+        return list(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +67,7 @@ class ResponseSource:
         blocks: called once a pass; yields int8 matrices of any number of rows, in the same order
             each time, that add up to all subjects: codes 0..n_categories - 1, and -1 for missing.
         item_ids: unique ids as text; i1, i2, ... by default.
-        subject_ids: unique ids as text; s1, s2, ... by default.
+        subject_ids: unique ids as text; s1, s2, ... by default, which take no memory.
         n_categories: number of categories; 2 for right/wrong.
 
     Example:
@@ -61,12 +96,12 @@ class ResponseSource:
         for name, n in (("item_ids", self.n_items), ("subject_ids", self.n_subjects)):
             ids = getattr(self, name)
             if ids is None:
-                ids = np.array([f"{name[0]}{k + 1}" for k in range(n)], dtype=object)
-            else:
+                ids = NumberedIds(name[0], n)
+            elif not isinstance(ids, NumberedIds):
                 ids = check_ids(name, ids, n, name[:-4])
-            if len(set(ids.tolist())) != n:
-                repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique().tolist()
-                raise argument_error(name, "unique", repeated)
+                if len(set(ids.tolist())) != n:
+                    repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique().tolist()
+                    raise argument_error(name, "unique", repeated)
             object.__setattr__(self, name, ids)
 
     def __repr__(self) -> str:
@@ -75,7 +110,7 @@ class ResponseSource:
     @property
     def items(self) -> pd.DataFrame:
         """Metadata of the items: none."""
-        return pd.DataFrame(index=pd.Index(self.item_ids, dtype=object, name="item"))
+        return pd.DataFrame(index=pd.Index(np.asarray(self.item_ids), dtype=object, name="item"))
 
 
 def open_source(
@@ -99,7 +134,8 @@ def open_source(
         The source; rows are read in every pass and checked in the first.
 
     Raises:
-        InputError: when the file is not such a matrix or table.
+        InputError: when the file is not such a matrix or table, or not of the size that its header
+            says.
 
     Example:
         >>> import tempfile
@@ -108,16 +144,10 @@ def open_source(
         >>> open_source(path)
         ResponseSource(1000 subjects x 20 items)
     """
-    file = Path(path)
-    if not file.is_file():
-        raise argument_error("path", "an existing file", str(path))
+    file = check_regular(path)
     more = {"item_ids": item_ids, "subject_ids": subject_ids, "n_categories": n_categories}
     if file.suffix.lower() == ".npy":
-        try:
-            matrix = np.load(file, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError):
-            raise InputError(f"{path}: not an .npy file of numbers. Write it anew.") from None
-        return _array_source(matrix, str(path), more)
+        return _array_source(map_npy(file), str(path), more)
     if file.suffix.lower() in (".parquet", ".pq"):
         return _parquet_source(file, more)
     raise argument_error("path", "a .npy or .parquet file", str(path))
@@ -176,19 +206,14 @@ def _codes(block: np.ndarray) -> np.ndarray:
 
 def _parquet_source(path: Path, more: dict[str, Any]) -> ResponseSource:
     """The rows of a wide table, some of a row group at a time."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        advice = "Install it: pip install 'irtcat[parquet]'."
-        raise InputError(f"{path}: reading Parquet needs pyarrow. {advice}") from None
-    try:
-        file = parquet.ParquetFile(path)
-    except (pa.ArrowException, OSError, ValueError):
-        raise InputError(f"{path}: the Parquet file is damaged. Write it anew.") from None
+    file = open_parquet(path)
+    import pyarrow as pa
+
     schema = file.schema_arrow
     names = list(schema.names)
-    text = pa.types.is_string(schema.types[0]) or pa.types.is_large_string(schema.types[0])
+    if not names:
+        raise InputError(f"{path}: expected a table with rows and columns. Got an empty one.")
+    text = is_text(schema.types[0])
     items = names[1:] if text else names
     for name, kind in zip(names[int(text) :], schema.types[int(text) :], strict=True):
         if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
@@ -197,20 +222,33 @@ def _parquet_source(path: Path, more: dict[str, Any]) -> ResponseSource:
     if not n or not items:
         raise InputError(f"{path}: expected a table with rows and columns. Got an empty one.")
     if text and more["subject_ids"] is None:
-        more["subject_ids"] = file.read(columns=[names[0]]).column(0).to_pylist()
+        more["subject_ids"] = _text_column(path, file, names[0])
     if more["item_ids"] is None:
         more["item_ids"] = items
     step = max(1, READ_BYTES // (8 * len(items)))
 
     def blocks() -> Iterator[np.ndarray]:
-        for batch in parquet.ParquetFile(path).iter_batches(step, columns=items):
+        for batch in parquet_batches(path, open_parquet(path), step, items):
             out = np.empty((batch.num_rows, len(items)), np.int8)
             for j, column in enumerate(batch.columns):
-                values = column.cast(pa.int64()).fill_null(-1)
+                try:
+                    values = column.cast(pa.int64()).fill_null(-1)
+                except pa.ArrowInvalid:
+                    got = "a number of more than 63 bits"
+                    raise InputError(
+                        f"{path}: column {items[j]}: expected codes. Got {got}."
+                    ) from None
                 out[:, j] = _codes(values.to_numpy(zero_copy_only=False))
             yield out
 
     return ResponseSource(n, len(items), blocks, **more)
+
+
+def _text_column(path: Path, file: Any, name: str) -> np.ndarray:
+    """A column of text; a missing one is None."""
+    with reading_parquet(path):
+        batches = parquet_batches(path, file, READ_BYTES // 64, [name])
+        return np.concatenate([b.column(0).to_numpy(zero_copy_only=False) for b in batches])
 
 
 def chunks(source: ResponseSource, rows: int) -> Iterator[np.ndarray]:

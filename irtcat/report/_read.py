@@ -1,6 +1,5 @@
 """What a saved result is, told by its content and not by its name."""
 
-import json
 import os
 import sqlite3
 import zipfile
@@ -11,7 +10,9 @@ from typing import Any
 import pandas as pd
 
 from irtcat._checks import InputError
+from irtcat._reading import check_path, opened, read_json
 from irtcat.bank import ItemBank
+from irtcat.io._text import read_table
 
 __all__ = ["KINDS", "Result", "read"]
 
@@ -109,12 +110,10 @@ def read(source: Any) -> Result:
     """
     if not isinstance(source, (str, os.PathLike)):
         return _of_object(source)
-    path = Path(source)
+    path = check_path(source)
     if path.is_dir():
         return _of_folder(path)
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file or folder.")
-    with path.open("rb") as file:
+    with opened(path) as file:
         start = file.read(16)
     if start == b"SQLite format 3\0":
         return Result("sessions", path.stem, path, path)
@@ -128,19 +127,8 @@ def read(source: Any) -> Result:
 
 def read_csv(path: Path) -> pd.DataFrame:
     """A table as the commands write it; ids stay text."""
-    ids = dict.fromkeys(("subject", "item", "flags", "reasons", "undefined", "new", "old"), str)
-    try:
-        head = pd.read_csv(path, nrows=0)
-        table = pd.read_csv(path, dtype={n: t for n, t in ids.items() if n in head},
-                            keep_default_na=True, na_filter=True)  # fmt: skip
-    except pd.errors.EmptyDataError:
-        raise InputError(f"{path}: the file is empty.") from None
-    except (pd.errors.ParserError, UnicodeDecodeError, ValueError) as error:
-        raise InputError(f"{path}: not a CSV table ({error}).") from None
-    for name in set(ids) & set(table):  # an id may be "NA", and no flag is the empty text
-        given = pd.read_csv(path, usecols=[name], dtype=str, keep_default_na=False)[name]
-        table[name] = given.to_numpy()
-    return table
+    # an id may be "NA", and no flag is the empty text
+    return read_table(path, ("subject", "item", "flags", "reasons", "undefined", "new", "old"))
 
 
 def _kind_of(table: pd.DataFrame, name: str) -> str:
@@ -167,8 +155,11 @@ def _of_archive(path: Path) -> Result:
     """A bank; other archives are refused."""
     names: set[str] = set()
     if zipfile.is_zipfile(path):  # `load` says so where it is none
-        with zipfile.ZipFile(path) as archive:
-            names = set(archive.namelist())
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = set(archive.namelist())
+        except (ValueError, NotImplementedError, zipfile.BadZipFile):
+            names = set()
     if names and "meta.npy" not in names and "X.npy" in names:
         raise InputError(f"{path}: responses, no result. Pass them as --responses.")
     return Result("bank", path.stem, ItemBank.load(path), path)
@@ -212,10 +203,7 @@ def _evaluation(path: Path) -> dict[str, Any]:
     if not (path / "result.json").exists():
         result = {"notes": [NOT_OVER]}
         return {"result": result, "tables": {}, "stores": [path / "sessions.db"]}
-    try:
-        result = json.loads((path / "result.json").read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path / 'result.json'}: not JSON ({error}).") from None
+    result = read_json(path / "result.json")
     if not isinstance(result, dict):
         raise InputError(f"{path / 'result.json'}: expected an object. Got {_json_name(result)}.")
     tables = {each.stem: read_csv(each) for each in sorted(path.glob("*.csv"))}

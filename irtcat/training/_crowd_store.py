@@ -9,13 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from irtcat._archives import array_file
 from irtcat._checks import InputError, argument_error
 from irtcat._files import replacing
+from irtcat._reading import MOST_BYTES, read_json
 from irtcat.training._learners import Answers
 
 __all__ = ["Store", "digest", "in_words"]
 
 VERSION = 2
+
+MOST_ITEM = 2**14
+"""Bytes that a member's answers to an item may take: probabilities of 4,000 classes."""
+
 ABOUT = "crowd.json"
 
 
@@ -101,10 +107,7 @@ class Store:
 
     def _compare(self, about: dict[str, Any]) -> None:
         """Refuse the folder of another crowd."""
-        try:
-            there = json.loads((self.folder / ABOUT).read_text())
-        except ValueError:
-            there = {}
+        there = read_json(self.folder / ABOUT)
         there = there if isinstance(there, dict) else {}
         if there.get("format") != about["format"] or there.get("version") != VERSION:
             raise InputError(f"{self.folder}: this is not a crowd of this version of irtcat.")
@@ -133,11 +136,14 @@ class Store:
     def load(self, number: int, n_items: int) -> Answers:
         """Read a finished member."""
         path = self._file(number)
-        try:
-            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                parts = {name: file[name] for name in file.files}
-                if any(len(part) != n_items for part in parts.values()):
-                    raise ValueError
-                return Answers(parts["predictions"], parts.get("gold"), parts.get("every"))
-        except Exception:  # zipfile, zlib and numpy each have ways to say it
-            raise InputError(f"{path}: damaged. Remove it; the member is trained anew.") from None
+        damaged = InputError(f"{path}: damaged. Remove it; the member is trained anew.")
+        most = max(MOST_BYTES, n_items * MOST_ITEM)
+        with array_file(path, lambda _: damaged, most) as file:
+            parts = file.read("predictions", "gold", "every")
+        kinds = {name: (part.dtype.kind, part.ndim) for name, part in parts.items()}
+        whole = kinds.get("predictions") == ("i", 1)
+        whole = whole and kinds.get("gold", ("f", 1)) == ("f", 1)
+        whole = whole and kinds.get("every", ("f", 2)) == ("f", 2)
+        if not whole or any(len(part) != n_items for part in parts.values()):
+            raise damaged
+        return Answers(parts["predictions"], parts.get("gold"), parts.get("every"))

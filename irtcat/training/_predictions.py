@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from irtcat._archives import read_npy
 from irtcat._checks import InputError, argument_error, check_unique
 from irtcat._types import FloatArray, IntArray
+from irtcat.io._text import column_numbers, read_table
 from irtcat.training._learners import NONE, TOLERANCE, encode, gold_of
 
 __all__ = ["Told", "read_predictions"]
@@ -94,7 +96,7 @@ def _of_files(
     for row, path in enumerate(paths):
         try:
             if path.suffix.lower() == ".npy":
-                array = np.load(path, allow_pickle=False)
+                array = read_npy(path)
                 if array.ndim == 1:
                     codes[row] = encode(array, classes, n)
                 elif array.ndim == 2 and len(array) == n:
@@ -107,9 +109,8 @@ def _of_files(
             else:
                 raise argument_error("predictions", "files ending in .npy or .csv", path.name)
         except InputError as error:
-            raise InputError(f"{path}: {error}") from None
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(f"{path}: cannot be read ({error}).") from None
+            text = str(error)
+            raise InputError(text if str(path) in text else f"{path}: {text}") from None
     return Told(names, codes, trained, None if np.isnan(gold).all() else gold, None)
 
 
@@ -117,7 +118,7 @@ def _table(
     path: Path, classes: np.ndarray, ids: np.ndarray
 ) -> tuple[IntArray, FloatArray, np.ndarray]:
     """Predictions, probabilities and who was trained on, of a CSV table; absent items missing."""
-    frame = pd.read_csv(path, dtype={"item": str, "prediction": str}, keep_default_na=False)
+    frame = read_table(path, text=("item", "prediction"), keep_default_na=False)
     if not {"item", "prediction"} <= set(frame):
         raise argument_error("predictions", "a table with item and prediction", list(frame))
     if frame["item"].duplicated().any():
@@ -142,10 +143,10 @@ def _table(
 
 def _column(frame: pd.DataFrame, name: str, must: str) -> FloatArray:
     """Numbers from 0 to 1 of a column; NaN where it is empty."""
-    text = frame[name].astype(str).str.strip()
-    numbers = pd.to_numeric(text.replace({"True": "1", "False": "0"}), errors="coerce")
-    bad = (numbers.isna() & ~text.str.lower().isin(["", "nan"])) | (numbers < 0) | (numbers > 1)
+    text = frame[name].astype(str).replace({"True": "1", "False": "0", "nan": ""})
+    numbers = column_numbers(text)
+    bad = (numbers < 0) | (numbers > 1)
     if bad.any():
         got = f"{text[bad].iloc[0]!r} for {frame.loc[bad, 'item'].iloc[0]}"
         raise argument_error("predictions", must, got)
-    return numbers.to_numpy(float)
+    return numbers

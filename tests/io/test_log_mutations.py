@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from irtcat._checks import InputError
-from irtcat.io import _logs, inspect_log, read_logs
+from irtcat.io import _logs, read_logs
 
 STAMP = "2026-11-21T00-00-43.298874"
 HUGE = 10**400
@@ -395,20 +395,23 @@ def test_archives_that_are_damaged(tmp_path):
 
 
 def test_zip_bombs_are_bounded(tmp_path, monkeypatch):
-    """No more is unpacked than is bearable, whatever size the archive says."""
-    monkeypatch.setattr(inspect_log, "MOST_BYTES", 2**20)
-    monkeypatch.setattr(_logs, "MOST_BYTES", 2**20)
+    """No more is unpacked than is allowed, whatever size the archive says."""
+
+    def refused(path, message):
+        with pytest.raises(InputError, match=message):
+            read_logs(path, max_bytes=2**22)
+
     path = tmp_path / "bomb.eval"
     bomb = archive_of(summaries=" " * 2**24 + "[]")
     path.write_bytes(bomb)
     assert len(bomb) < 2**16
-    check(path, r"member summaries\.json: expected at most 1 MB")
+    refused(path, r"member summaries\.json: expected at most 1 MiB.*max_bytes=")
     small = bomb.replace((2**24 + 2).to_bytes(4, "little"), (100).to_bytes(4, "little"))
     path.write_bytes(small)  # an archive that lies about the size
     check(path, "member summaries.json")
     text = tmp_path / "log.json"
-    text.write_text('{"status": 1, "eval": 2, "x": "' + "a" * 2**20 + '"}')
-    check(text, "expected at most 1 MB of JSON")
+    text.write_text('{"status": 1, "eval": 2, "x": "' + "a" * 2**22 + '"}')
+    refused(text, "expected at most 4 MiB")
     monkeypatch.setattr(_logs, "MOST_LINE", 2**20)
     lines = tmp_path / f"samples_quiz_{STAMP}.jsonl"
     lines.write_text("{}\n" + " " * 2**21)

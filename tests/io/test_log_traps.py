@@ -501,3 +501,44 @@ def test_every_eval_ever_cut_between_lines(logs, tmp_path):
     assert read_logs(tmp_path, incomplete="keep").responses.n_subjects == 1
     (tmp_path / beside).unlink()
     assert read_logs(tmp_path).responses.subjects["version"].isna().all()
+
+
+def test_hashes_that_begin_alike_are_of_different_items(real, tmp_path):
+    """The id shows the first 16 characters of a hash, and all of it where these do not do."""
+    lines = [dict(line) for line in real[0]["tiny_mc"][:6]]
+    for number, line in enumerate(lines):
+        line["doc_hash"] = "ab" * 8 + f"{number % 4:048x}" if number < 5 else line["doc_hash"]
+        line["acc"] = float(number < 4)
+    lines[4]["doc_id"] = 99  # equal documents are numbered, as ever
+    lines = [line for line in lines if line["filter"] == lines[0]["filter"]]
+    write_run(tmp_path, lines)
+    read = read_logs(tmp_path)
+    assert read.responses.n_items == len(lines)
+    assert f"tiny_mc/{'ab' * 8}{0:048x}" in read.responses.item_ids
+    assert f"tiny_mc/{'ab' * 8}{0:048x}#2" in read.responses.item_ids
+    assert any("hashes that begin alike" in note for note in read.report.notes)
+    frame = read.responses.to_frame().iloc[0]
+    assert frame[f"tiny_mc/{'ab' * 8}{3:048x}"] == 1
+    assert frame[f"tiny_mc/{'ab' * 8}{0:048x}#2"] == 0
+
+
+@pytest.mark.parametrize("results", ["no name", "no file"])
+def test_runs_whose_logs_name_no_model_are_kept_apart(real, tmp_path, results):
+    lines = real[0]["tiny_mc"]
+    for day in range(1, 5):
+        rows = [{**line, "acc": float(line["doc_id"] % day == 0)} for line in lines]
+        stamp, document = f"2026-11-{20 + day}T00-00-00.5", None
+        if results == "no name":
+            document = totals_of(real[1], rows, model_name="", config={}, date=None)
+        write_run(tmp_path / "out", rows, document, stamp=stamp)
+    read = read_logs(tmp_path)
+    assert read.responses.n_subjects == 4
+    assert any("4 runs" in note and "kept apart" in note for note in read.report.notes)
+
+
+def test_inspect_runs_without_a_model_are_kept_apart(tmp_path):
+    for number in range(3):
+        log = inspect_log([sample("a", number % 2), sample("b", 1)])
+        log["eval"] |= {"model": "none/none", "run_id": f"run{number}"}
+        write_json(tmp_path, log, f"{number}.json")
+    assert read_logs(tmp_path).responses.n_subjects == 3

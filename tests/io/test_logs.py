@@ -256,7 +256,7 @@ def test_wrong_wishes_are_sentences(logs):
     ):
         with pytest.raises(InputError, match=text):
             read_logs(folder, **wish)
-    with pytest.raises(InputError, match="`path` argument must be a log file or a folder"):
+    with pytest.raises(InputError, match="nowhere: there is no such file or folder"):
         read_logs("nowhere")
     assert read_logs(folder, metric=["f1", "acc", "exact_match"]).responses.n_items == 120
 

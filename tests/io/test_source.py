@@ -107,7 +107,7 @@ def test_numbers_that_do_not_fit_a_byte_are_named(tmp_path):
 
 
 def test_bad_files_are_refused(tmp_path):
-    with pytest.raises(InputError, match="existing file"):
+    with pytest.raises(InputError, match="there is no such file"):
         open_source(tmp_path / "none.npy")
     (tmp_path / "bad.npy").write_bytes(b"abc")
     (tmp_path / "bad.parquet").write_bytes(b"abc")

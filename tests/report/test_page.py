@@ -452,7 +452,7 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
     assert html.count("The model looks unlike.") == 1
     assert "m&lt;b&gt;" in html
     (tmp_path / "result.json").write_text("{")
-    with pytest.raises(InputError, match=r"result\.json: not JSON"):
+    with pytest.raises(InputError, match=r"result\.json: expected JSON"):
         report.build(tmp_path)
 
 
@@ -490,11 +490,12 @@ def test_what_is_no_result(tmp_path):
     (tmp_path / "empty.npz").write_bytes(b"")
     irtcat.Responses.from_array([[0, 1], [1, 0]]).save(tmp_path / "r.npz")
     cases = {
-        "x.csv": "no result of irtcat", "empty.csv": "the file is empty", "none.csv": "no rows",
-        "binary.csv": "not a CSV table", "folder": "it is empty", "r.npz": "--responses",
+        "x.csv": "no result of irtcat", "empty.csv": "Got an empty file", "none.csv": "no rows",
+        "binary.csv": "expected text. Got a zero byte", "folder": "it is empty",
+        "r.npz": "--responses",
         "several": "Name the files in it one by one: scores.csv.", "cut.npz": "file is damaged",
         "scale": "decisions.csv: the table lacks the column action, item, scale",
-        "empty.npz": "the file is empty", "missing": "no such file or folder",
+        "empty.npz": "Got an empty file", "missing": "no such file or folder",
     }  # fmt: skip
     for name, said in cases.items():
         with pytest.raises(InputError, match=re.escape(said)):

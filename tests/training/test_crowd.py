@@ -359,7 +359,7 @@ def test_predictions_made_elsewhere(tmp_path):
     (tmp_path / "bad.csv").write_text("item,prediction\nq,1\n")
     for given, words in [
         ([tmp_path / "bad.csv"], "bad.csv.*of the items"),
-        ([tmp_path / "none.npy"], "cannot be read"),
+        ([tmp_path / "none.npy"], "there is no such file"),
         ([tmp_path / "a.txt"], "npy or .csv"),
         ([[0, 1]], "members x 3 items"),
         (p[..., :1], "of 2 classes"),
@@ -434,7 +434,7 @@ def test_remains_of_a_killed_process_do_no_harm(built, tmp_path):
     assert len(crowd.build(nearest, (X, Y), 2, folder=tmp_path, **SETTINGS).members) == 2
     for text in ("[1]", "3", "{"):
         (tmp_path / "crowd.json").write_text(text)
-        with pytest.raises(InputError, match="not a crowd of this version"):
+        with pytest.raises(InputError, match=r"not a crowd of this version|expected JSON"):
             crowd.build(nearest, (X, Y), 2, folder=tmp_path, **SETTINGS)
 
 

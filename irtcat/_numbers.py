@@ -1,0 +1,33 @@
+"""Numbers in text: ASCII digits alone, whatever Python's own ``float`` and ``int`` accept."""
+
+import re
+
+__all__ = ["number_in", "whole_number_in"]
+
+NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+WHOLE = re.compile(r"[-+]?[0-9]{1,18}")  # more digits than any count or seed has
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text is, blanks around it ignored; None where it is something else.
+
+    Python also reads "1_0", "infinity", "\uff11" (a full-width digit) and control characters around
+    a number. None of these is meant as a number in a data file or an option.
+
+    Example:
+        >>> [number_in(text) for text in (" 1 ", "-.5e1", "1_0", "\uff11", "inf", "0x10", "")]
+        [1.0, -5.0, None, None, None, None, None]
+    """
+    text = text.strip(" ")
+    return float(text) if NUMBER.fullmatch(text) else None
+
+
+def whole_number_in(text: str) -> int | None:
+    """The whole number that a text is; None where it is something else.
+
+    Example:
+        >>> [whole_number_in(text) for text in ("12", "-1", "1.0", "1_0", "\u0663")]
+        [12, -1, None, None, None]
+    """
+    text = text.strip(" ")
+    return int(text) if WHOLE.fullmatch(text) else None

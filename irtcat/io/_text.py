@@ -1,0 +1,131 @@
+"""Text of tables: checked once, whoever reads the table, before pandas parses it."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError
+from irtcat._numbers import number_in
+from irtcat._reading import MOST_BYTES, read_bytes
+
+__all__ = ["check_widths", "column_numbers", "load_text", "read_table", "records"]
+
+CONTROLS = [bytes([code]) for code in (*range(9), 11, 12, *range(14, 32), 127)]
+"""Control characters, but for tab and line breaks. Some readers count them as blank."""
+
+CONTROLS_ABOVE = re.compile("[\x80-\x9f]")
+
+
+def load_text(path: Path, max_bytes: int = MOST_BYTES) -> bytes:
+    """The bytes of a file, known to be UTF-8 text with line feeds and without control characters.
+
+    Raises:
+        InputError: naming the line at fault.
+    """
+    data = read_bytes(path, max_bytes)
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(f"{path}: the text is UTF-16. Save it as UTF-8.")
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        raise InputError(f"{path}: expected a header and rows. Got an empty file.")
+    found = [data.find(control) for control in CONTROLS]
+    if first := [position for position in found if position >= 0]:
+        _refuse_control(path, data, min(first), data[min(first)])
+    if not data.isascii():
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            got = f"the byte {data[error.start]:#04x}"
+            message = f"expected UTF-8 text. Got {got}. Save the file as UTF-8."
+            raise InputError(f"{path}, line {line}: {message}") from None
+        if above := CONTROLS_ABOVE.search(text):
+            at = len(text[: above.start()].encode())
+            _refuse_control(path, data, at, ord(above[0]))
+    return data if b"\n" in data else data.replace(b"\r", b"\n")
+
+
+def _refuse_control(path: Path, data: bytes, at: int, code: int) -> None:
+    """Raise about the control character at a position."""
+    line = data.count(b"\n", 0, at) + 1
+    got = "a zero byte" if code == 0 else f"the control character U+{code:04X}"
+    raise InputError(f"{path}, line {line}: expected text. Got {got}.")
+
+
+def records(path: Path, data: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Each record that is not blank, with the line it begins on."""
+    text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
+    reader = csv.reader(text, delimiter=separator, strict=True)
+    line = 1
+    try:
+        for record in reader:
+            if len(record) > 1 or (record and record[0].strip(" ")):
+                yield line, record
+            line = reader.line_num + 1
+    except csv.Error as error:
+        message = "the quotes of a cell do not match. Close them, or double those within."
+        if "field larger" in str(error):
+            message = "a cell is longer than 131,072 characters. Is a quote open?"
+        raise InputError(f"{path}, line {line}: {message}") from None
+
+
+def check_widths(path: Path, data: bytes, separator: str, width: int) -> None:
+    """Raise at the first line with more or fewer cells than the header (pandas pads it)."""
+    lone = data.count(b"\r") - data.count(b"\r\n")  # ends a line for pandas
+    if b'"' not in data and not lone:  # counting separators is enough, and quicker than parsing
+        mark = separator.encode()
+        widths = {line.count(mark) + 1 for line in io.BytesIO(data) if line.strip(b" \r\n")}
+        if widths == {width}:
+            return
+    for line, record in records(path, data, separator):
+        if len(record) != width:
+            got = f"{len(record)} cell{'s' if len(record) > 1 else ''}"
+            raise InputError(f"{path}, line {line}: expected {width} cells. Got {got}.")
+
+
+def read_table(path: Any, text: Any = None, **options: Any) -> pd.DataFrame:
+    """A CSV table with a header of unique names, as `pandas.read_csv` parses it.
+
+    Args:
+        path: the file.
+        text: columns (positions or names) to be kept as text, empty cells as "".
+        options: more options of `pandas.read_csv`.
+
+    Raises:
+        InputError: naming the line at fault.
+    """
+    file = Path(path)
+    data = load_text(file)
+    header = next(records(file, data, ","))[1]
+    check_widths(file, data, ",", len(header))
+    twice = [name for position, name in enumerate(header) if name in header[:position]]
+    if twice:
+        raise InputError(f"{path}, line 1: the column {twice[0]!r} is there twice.")
+    names = [header[each] if isinstance(each, int) else each for each in text or ()]
+    kept = [name for name in names if name in header]
+    as_text: Any = {"usecols": kept, "dtype": str, "keep_default_na": False}
+    try:
+        table = pd.read_csv(io.BytesIO(data), index_col=False, low_memory=False, **options)
+        if kept:  # parsed again, for the marks of missing values are the same for all columns
+            table[kept] = pd.read_csv(io.BytesIO(data), index_col=False, **as_text)[kept]
+        return table
+    except (ValueError, OverflowError, pd.errors.ParserError):
+        raise InputError(f"{path}: the table cannot be read. Export it anew as CSV.") from None
+
+
+def column_numbers(column: pd.Series) -> np.ndarray:
+    """A parsed column as numbers; NaN where there is none, infinite where there is something else.
+
+    The caller refuses infinite numbers, and names the cell.
+    """
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    found = [number_in(str(cell)) for cell in column.where(column.notna(), "nan")]
+    absent = column.isna() | (column.astype(str).str.strip(" ") == "")
+    return np.where(absent, np.nan, [np.inf if number is None else number for number in found])
