@@ -102,14 +102,15 @@ def read_table(path: Path, what: str) -> "pd.DataFrame":
     """A CSV table of subjects or items, their ids in its first column."""
     import pandas as pd
 
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, one_line
+    from irtcat._csv import read_csv
 
     try:
-        frame = pd.read_csv(path, converters={0: str})  # an id may be "NA"
+        frame = read_csv(path, converters={0: str})  # an id may be "NA"
     except pd.errors.EmptyDataError:
         raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a CSV table of {what} ({error}).") from None
+        raise InputError(f"{path}: not a CSV table of {what} ({one_line(error)}).") from None
     if frame.iloc[:, 0].duplicated().any():
         twice = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
         raise InputError(f"{path}: {twice!r} stands in it twice.")
@@ -173,14 +174,15 @@ def read_subset(path: str) -> "Subset":
     import pandas as pd
 
     import irtcat
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, one_line
+    from irtcat._csv import read_csv
 
     try:
-        frame = pd.read_csv(path, dtype={"item": str}, keep_default_na=False)  # NA may be an id
+        frame = read_csv(path, dtype={"item": str}, keep_default_na=False)  # NA may be an id
     except pd.errors.EmptyDataError:
         raise InputError(f"{path}: expected a header and rows. Got an empty file.") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a CSV table of items ({error}).") from None
+        raise InputError(f"{path}: not a CSV table of items ({one_line(error)}).") from None
     if "item" in frame and not len(frame):
         raise InputError(f"{path}: expected at least one item. Got a header without rows.")
     if "item" not in frame:

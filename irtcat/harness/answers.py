@@ -7,10 +7,10 @@ interrupted run goes on where it was left, and asks for no answer twice.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
+from irtcat._checks import InputError, argument_error, check_choice, check_count, clip, one_line, shorten
+from irtcat._folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness._items import Item
 from irtcat.io.inspect_log import LETTERS
@@ -52,9 +52,14 @@ class Harness(Protocol):
         ...
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
-    ) -> list[str]:
-        """Ask until the session is over; sentences on what was taken where there was a choice."""
+        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        tick: Tick | None,
+    ) -> list[str]:  # fmt: skip
+        """Ask until the session is over; sentences on what was taken where there was a choice.
+
+        What is written goes to ``folder.file(NAME)`` or ``folder.folder(NAME)``: the run's folder
+        lists it in its manifest.
+        """
         ...
 
 
@@ -92,8 +97,9 @@ class Calls:
             raise argument_error("model", "a harness or a function", self.function)
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
-    ) -> list[str]:
+        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        tick: Tick | None,
+    ) -> list[str]:  # fmt: skip
         """Ask the function until the session is over."""
         return ask_until_over(session, items, self._ask, tick, self.retries, self.on_error,
                               self.threshold)  # fmt: skip
@@ -216,4 +222,4 @@ def _told(error: Exception) -> InputError:
     """The error as a sentence that says that nothing is lost."""
     if isinstance(error, InputError):
         return error
-    return InputError(f"No answer came: {type(error).__name__}: {error}.")
+    return InputError(f"No answer came: {type(error).__name__}: {one_line(error)}.")

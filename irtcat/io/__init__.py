@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._csv import csv_escape
 from irtcat.io._find import LOG_FORMATS, log_format
 from irtcat.io._report import ImportReport
 from irtcat.io._table import Options
@@ -24,6 +25,7 @@ __all__ = [
     "ImportReport",
     "Logs",
     "ResponseSource",
+    "csv_escape",
     "open_source",
     "read_logs",
     "read_responses",

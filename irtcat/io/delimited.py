@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from irtcat._checks import InputError
+from irtcat._csv import is_marked, unescape
 from irtcat.io._cells import MISSING
 from irtcat.io._table import Options, Table, find_long_columns, read_long, read_wide
 from irtcat.responses import Responses
@@ -50,6 +51,7 @@ def read_delimited(
     options = options or Options()
     data = _load(path)
     separator = separator or _separator(path, data)
+    data = _unescaped(path, data, separator)
     table = _table(path, data, separator)
     _check_widths(path, data, separator, len(table.header))
     columns = find_long_columns(table, options)
@@ -112,6 +114,17 @@ def _records(path: Path, data: bytes, separator: str) -> Iterator[tuple[int, lis
     except csv.Error:
         message = "the quotes of a cell do not match. Close them, or double those within."
         raise InputError(f"{path}, line {line}: {message}") from None
+
+
+def _unescaped(path: Path, data: bytes, separator: str) -> bytes:
+    """The table as it was before `irtcat._csv.write_csv` made it safe for spreadsheets."""
+    if not is_marked(next(_records(path, data, separator), (1, []))[1]):
+        return data
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=separator, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    for _, record in _records(path, data, separator):
+        writer.writerow([unescape(cell) for cell in record[:-1]])
+    return text.getvalue().encode("utf-8")
 
 
 def _table(path: Path, data: bytes, separator: str) -> Table:

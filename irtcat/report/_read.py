@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat._checks import InputError
+from irtcat import _csv
+from irtcat._checks import InputError, one_line
 from irtcat.bank import ItemBank
 
 __all__ = ["KINDS", "Result", "read"]
@@ -130,16 +131,14 @@ def read_csv(path: Path) -> pd.DataFrame:
     """A table as the commands write it; ids stay text."""
     ids = dict.fromkeys(("subject", "item", "flags", "reasons", "undefined", "new", "old"), str)
     try:
-        head = pd.read_csv(path, nrows=0)
-        table = pd.read_csv(path, dtype={n: t for n, t in ids.items() if n in head},
-                            keep_default_na=True, na_filter=True)  # fmt: skip
+        plain = _csv.read_csv(path, dtype=str, keep_default_na=False)
+        table = _csv.read_csv(path, dtype={n: t for n, t in ids.items() if n in plain})
     except pd.errors.EmptyDataError:
         raise InputError(f"{path}: the file is empty.") from None
     except (pd.errors.ParserError, UnicodeDecodeError, ValueError) as error:
-        raise InputError(f"{path}: not a CSV table ({error}).") from None
+        raise InputError(f"{path}: not a CSV table ({one_line(error)}).") from None
     for name in set(ids) & set(table):  # an id may be "NA", and no flag is the empty text
-        given = pd.read_csv(path, usecols=[name], dtype=str, keep_default_na=False)[name]
-        table[name] = given.to_numpy()
+        table[name] = plain[name].to_numpy()
     return table
 
 
@@ -186,7 +185,7 @@ def _of_folder(path: Path) -> Result:
         _check_columns(path, tables, SCALED)
         banks = {each.stem: ItemBank.load(each) for each in sorted(path.glob("*.npz"))}
         return Result("scale", path.name, {"tables": tables, "banks": banks}, path)
-    if "result.json" in have or {"run.json", "sessions.db"} <= have:
+    if "result.json" in have or {"manifest.json", "sessions.db"} <= have:
         return Result("evaluation", path.name, _evaluation(path), path)
     if not have:
         raise InputError(f"{path}: no folder of results: it is empty.")

@@ -10,7 +10,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error
+from irtcat._checks import InputError, argument_error, one_line
+from irtcat._csv import is_marked, unescape, write_csv
 from irtcat._files import replacing
 from irtcat._types import BoolArray
 
@@ -70,8 +71,7 @@ def write_ids(kept: pd.DataFrame, path: Path) -> Path:
             raise argument_error("path", must, path.name)
         text = "".join(f"{item}\n" for item in kept.index)
     else:
-        separator = "," if kind == "csv" else "\t"
-        text = kept.to_csv(sep=separator, lineterminator="\n")
+        return write_csv(kept, path, "," if kind == "csv" else "\t")
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
     return path
@@ -181,7 +181,9 @@ def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     header = next(reader, None)
     if header is None:
         raise InputError(f"{match.source}: expected a header and rows. Got an empty file.")
-    column = _column([name.removeprefix("\ufeff") for name in header], match)
+    header = [name.removeprefix("\ufeff") for name in header]
+    escaped = is_marked(header)
+    column = _column([unescape(name) for name in header] if escaped else header, match)
     _copy(raw, out)
     for record in reader:
         if record:  # else a blank line
@@ -189,7 +191,8 @@ def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
                 raise InputError(
                     f"{match.source}, record {match.read + 1}: has no column {match.key!r}."
                 )
-            if match.keeps("" if column is None else record[column]):
+            cell = "" if column is None else record[column]
+            if match.keeps(unescape(cell) if escaped else cell):
                 _copy(raw, out)
         raw.clear()
 
@@ -234,7 +237,7 @@ def _parquet_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     try:
         file = parquet.ParquetFile(data)
     except Exception as error:
-        raise InputError(f"{match.source}: not a Parquet file ({error}).") from None
+        raise InputError(f"{match.source}: not a Parquet file ({one_line(error)}).") from None
     column = _column(list(file.schema_arrow.names), match)
     with parquet.ParquetWriter(out, file.schema_arrow) as writer:
         for batch in file.iter_batches():

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_unique
+from irtcat._checks import InputError, argument_error, check_unique, one_line
+from irtcat._csv import read_csv
 from irtcat._types import FloatArray, IntArray
 from irtcat.training._learners import NONE, TOLERANCE, encode, gold_of
 
@@ -109,7 +110,7 @@ def _of_files(
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except (OSError, ValueError, EOFError) as error:
-            raise InputError(f"{path}: cannot be read ({error}).") from None
+            raise InputError(f"{path}: cannot be read ({one_line(error)}).") from None
     return Told(names, codes, trained, None if np.isnan(gold).all() else gold, None)
 
 
@@ -117,7 +118,7 @@ def _table(
     path: Path, classes: np.ndarray, ids: np.ndarray
 ) -> tuple[IntArray, FloatArray, np.ndarray]:
     """Predictions, probabilities and who was trained on, of a CSV table; absent items missing."""
-    frame = pd.read_csv(path, dtype={"item": str, "prediction": str}, keep_default_na=False)
+    frame = read_csv(path, dtype={"item": str, "prediction": str}, keep_default_na=False)
     if not {"item", "prediction"} <= set(frame):
         raise argument_error("predictions", "a table with item and prediction", list(frame))
     if frame["item"].duplicated().any():
