@@ -2,10 +2,11 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from irtcat._checks import InputError, shorten
 from irtcat._files import PARTIAL, check_target, replacing
@@ -80,11 +81,14 @@ class OutputFolder:
             InputError: when it cannot be made or written.
         """
         self.about = dict(about or {})
+        self._make_path()
+        self._write()
+
+    def _make_path(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{self.path}: cannot be made ({error.strerror or error}).") from None
-        self._write()
 
     def _write(self) -> None:
         document = {"format": FORMAT, "version": VERSION, "kind": self.kind, "about": self.about}
@@ -103,6 +107,28 @@ class OutputFolder:
                 raise InputError(f"{path}: this is {what}. Move it, or give another folder.")
             if self.path.is_dir() and not path.is_dir():
                 check_target(path)
+
+    @contextmanager
+    def writing(self, names: Iterable[str]) -> Iterator[dict[str, IO[bytes]]]:
+        """Open files of these names, which all take their names once all are written.
+
+        Where anything goes wrong before, none does, and folders made for them are gone again.
+
+        Raises:
+            InputError: as `check` does, or when they cannot be written.
+        """
+        wanted = list(names)
+        self.check(wanted)
+        new = [each for each in (self.path, *self.path.parents) if not each.exists()]
+        try:
+            self._make_path()
+            with ExitStack() as stack:
+                yield {each: stack.enter_context(replacing(self.path / each)) for each in wanted}
+                self.add(wanted)
+        finally:
+            for each in new:
+                with suppress(OSError):  # it holds something
+                    each.rmdir()
 
     def file(self, name: str, *beside: str) -> Path:
         """The path of a file to write, entered in the manifest first.
@@ -126,8 +152,10 @@ class OutputFolder:
         wanted = list(names)
         self.check(wanted)
         new = [name for name in wanted if name not in self.files]
-        if new:
-            self.files += new
+        self.files += new
+        if self.about is None:
+            self.make()
+        elif new:
             self._write()
 
     def folder(self, name: str) -> Path:

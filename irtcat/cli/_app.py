@@ -86,12 +86,24 @@ def _say_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True),
     ] = False,
+    escape: Annotated[
+        bool,
+        typer.Option(
+            "--csv-escape/--no-csv-escape",
+            help="Write an apostrophe before cells that spreadsheets would run, such as =1+1.",
+        ),
+    ] = True,
 ) -> None:
     """Item response theory: calibrate items, choose the few worth running, score and rank."""
+    if not escape:
+        from irtcat._csv import csv_escape
+
+        context.with_resource(csv_escape(False))
 
 
 for _name, _module in COMMANDS.items():

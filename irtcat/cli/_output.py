@@ -2,51 +2,25 @@
 
 import json
 import math
-import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["emit_json", "filling", "records", "show", "write_csv"]
+__all__ = ["emit_json", "records", "show", "write_csv"]
 
 ROWS_ON_SCREEN = 60
 LONG_NAME = 6
 
 
 def write_csv(frame: "pd.DataFrame", path: Path) -> None:
-    """Write a table in full precision, whole or not at all; a named index becomes a column."""
-    from irtcat._files import replacing
+    """Write a table, see `irtcat._csv.write_csv`."""
+    from irtcat._csv import write_csv
 
-    text = _with_index(frame).to_csv(index=False, lineterminator="\n")
-    with replacing(path) as file:
-        file.write(text.encode("utf-8"))
-
-
-@contextmanager
-def filling(folder: Path) -> Iterator[Path]:
-    """A folder to write to, whose files are moved to this one when all are written.
-
-    Where anything goes wrong before, none is, and folders made for it are gone again.
-    """
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=folder))
-    try:
-        yield part
-        for file in sorted(part.iterdir()):
-            os.replace(file, folder / file.name)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        for each in made:
-            with suppress(OSError):  # it holds something
-                each.rmdir()
+    write_csv(frame, path)
 
 
 def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """``irtcat simulate``."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, filling, show, write_csv
+from irtcat.cli._output import emit_json, show
 from irtcat.cli._session import progress, use_compilation_cache
 
 EXAMPLE = (
@@ -16,6 +15,8 @@ EXAMPLE = (
     'irtcat simulate bank.npz --n 500 --criterion mfi --stop "se<0.7 or n>=4" --out simulated',
     'irtcat simulate bank.npz --responses dataset:lsat7 --stop "n>=3"',
 )
+
+TABLES = ("sessions", "by_theta", "by_length", "exposure", "summary")
 
 
 def command(
@@ -47,7 +48,8 @@ def command(
     import pandas as pd
 
     import irtcat
-    from irtcat._checks import InputError
+    from irtcat._csv import csv_bytes
+    from irtcat._folders import OutputFolder
     from irtcat.cat import replay
     from irtcat.cat import simulate as run
     from irtcat.cat._prepare_several import drawn_abilities
@@ -55,33 +57,31 @@ def command(
     rules = adaptive.read_config(
         config, criterion, stop, estimator, exposure, max_items, min_items, batch
     )
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"{out}: this is a file. Give the name of a folder.")
+    folder = None if out is None else OutputFolder(out, "simulate")
+    if folder is not None:
+        folder.check(f"{name}.csv" for name in TABLES)
     use_compilation_cache()
     loaded = irtcat.ItemBank.load(bank)
-    with nullcontext() if out is None else filling(out) as folder:
-        with progress("Compiling") as tick:
+    with progress("Compiling") as tick:
 
-            def told(done: int, of: int) -> None:
-                if tick is not None:
-                    tick(done, of, f"{done} of {of} subjects")
+        def told(done: int, of: int) -> None:
+            if tick is not None:
+                tick(done, of, f"{done} of {of} subjects")
 
-            if responses is not None:
-                how = arguments.Reading(format, subject, item, response, duplicates)
-                report = replay(loaded, arguments.read(responses, how), rules, seed, tick=told)
-            else:
-                theta = drawn_abilities(loaded, n, seed)
-                report = run(loaded, theta, rules, seed, tick=told)
-        tables = {
-            "sessions": report.to_frame(),
-            "by_theta": report.by_theta(),
-            "by_length": report.by_length(),
-            "exposure": report.exposure(),
-        }
-        summary = report.summary()
-        if folder is not None:
-            for name, table in (tables | {"summary": pd.DataFrame([summary])}).items():
-                write_csv(table, folder / f"{name}.csv")
+        if responses is not None:
+            how = arguments.Reading(format, subject, item, response, duplicates)
+            report = replay(loaded, arguments.read(responses, how), rules, seed, tick=told)
+        else:
+            theta = drawn_abilities(loaded, n, seed)
+            report = run(loaded, theta, rules, seed, tick=told)
+    summary = report.summary()
+    made = (report.to_frame(), report.by_theta(), report.by_length(), report.exposure(),
+            pd.DataFrame([summary]))  # fmt: skip
+    tables = dict(zip(TABLES, made, strict=True))
+    if folder is not None:
+        with folder.writing(f"{name}.csv" for name in TABLES) as files:
+            for file, table in zip(files.values(), tables.values(), strict=True):
+                file.write(csv_bytes(table))
     ended = report.reasons()
     if as_json:
         emit_json({
@@ -93,4 +93,4 @@ def command(
     show(tables["by_theta"], "By true ability")
     show(pd.DataFrame(ended[ended > 0]), "Ended by")
     if out is not None:
-        print(f"Wrote {', '.join(f'{name}.csv' for name in [*tables, 'summary'])} to {out}")
+        print(f"Wrote {', '.join(f'{name}.csv' for name in TABLES)} to {out}")

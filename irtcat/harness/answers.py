@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count, clip, one_line, shorten
+from irtcat._checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    one_line,
+    shorten,
+)
 from irtcat._folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness._items import Item

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from irtcat._checks import InputError, argument_error, clip, one_line, shorten
+from irtcat._checks import InputError, argument_error, one_line, shorten
 from irtcat._folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness._extra import imported

@@ -8,7 +8,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count, clip, one_line, shorten
+from irtcat._checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    clip,
+    one_line,
+    shorten,
+)
 from irtcat._files import replacing
 from irtcat._folders import OutputFolder
 from irtcat.cat import Session
