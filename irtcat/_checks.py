@@ -12,13 +12,13 @@ __all__ = [
     "ResponseError",
     "ability_points",
     "argument_error",
+    "brief",
     "check_choice",
     "check_count",
     "check_ids",
     "check_interval",
     "check_positive",
     "check_unique",
-    "clip",
     "finite_vector",
     "one_line",
     "settle_duplicates",
@@ -82,11 +82,11 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def clip(value: Any, most: int = 80) -> str:
+def brief(value: Any, most: int = 80) -> str:
     """An id as it stands in a sentence: without quotes, visible, in at most ``most`` characters.
 
     Example:
-        >>> clip("quiz/7"), clip("abc" * 40, most=12)
+        >>> brief("quiz/7"), brief("abc" * 40, most=12)
         ('quiz/7', 'abcabcab ...')
     """
     text = visible(str(value))
@@ -106,11 +106,11 @@ def shorten(value: Any, most: int = 80) -> str:
         text = repr(value)
         return text if len(text) <= most else f"{text[: most - 5]} ...'"
     if isinstance(value, (list, tuple, set, np.ndarray)):
-        values = [clip(v, most) for v in list(value)[:5]]
+        values = [brief(v, most) for v in list(value)[:5]]
         rest = len(value) - len(values)
         text = ", ".join(values) if values else "nothing"
         return f"{text} and {rest} more" if rest > 0 else text
-    return clip(value, most)
+    return brief(value, most)
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:

@@ -84,9 +84,9 @@ def run(
 
     Returns:
         The results and the files: ``manifest``, ``bank`` (bank.npz) and ``items`` (its table),
-        ``leaderboard`` (long table), ``summary``, ``held_out`` (score and rank of each subject held out, told
-        from k items by default, beside the full ones), and the figures ``rank_correlation``,
-        ``information`` and ``item_curves``.
+        ``leaderboard`` (long table), ``summary``, ``held_out`` (score and rank of each subject
+        held out, predicted from k items by default, beside the full ones), and the figures
+        ``rank_correlation``, ``information`` and ``item_curves``.
 
     Raises:
         InputError: when the folder cannot be made or written or has a file of these names that is

@@ -1,5 +1,7 @@
 """The commands in one table, and the app that parses for them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -60,8 +62,31 @@ COMMANDS = {
 own by name) and ``EXAMPLE``, and a row."""
 
 
+@contextmanager
+def _visible() -> Iterator[None]:
+    """No text of a usage error is obeyed by the terminal: it repeats what was typed."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
+            from irtcat._checks import visible
+
+            error.message = visible(error.message, keep="\n")  # type: ignore[attr-defined]
+        raise
+
+
 class _InOrder(TyperGroup):
     """Commands in the order of the table, whether they have commands of their own or not."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options before the command."""
+        with _visible():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse and call the command."""
+        with _visible():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names."""

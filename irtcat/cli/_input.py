@@ -102,7 +102,7 @@ def read_table(path: Path, what: str) -> "pd.DataFrame":
     """A CSV table of subjects or items, their ids in its first column."""
     import pandas as pd
 
-    from irtcat._checks import InputError, one_line
+    from irtcat._checks import InputError, one_line, shorten
     from irtcat._csv import read_csv
 
     try:
@@ -113,7 +113,7 @@ def read_table(path: Path, what: str) -> "pd.DataFrame":
         raise InputError(f"{path}: not a CSV table of {what} ({one_line(error)}).") from None
     if frame.iloc[:, 0].duplicated().any():
         twice = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
-        raise InputError(f"{path}: {twice!r} stands in it twice.")
+        raise InputError(f"{path}: {shorten(twice)} stands in it twice.")
     return frame
 
 
@@ -121,13 +121,14 @@ def table_column(path: Path, column: str, what: str) -> "pd.Series":
     """A column of a CSV table of subjects or items, by the ids in its first column."""
     import pandas as pd
 
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, shorten
 
     frame = read_table(path, what)
     names = [str(name) for name in frame.columns[1:]]
     if column not in names:
-        have = ", ".join(names) or "none"
-        raise InputError(f"{path}: no column {column!r} beside the {what}' ids (has {have}).")
+        have = shorten(names) if names else "none"
+        got = f"no column {shorten(column)} beside the {what}' ids (has {have})"
+        raise InputError(f"{path}: {got}.")
     return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
 
 
@@ -138,7 +139,7 @@ def fixed_parameters(given: str) -> dict[str, Any]:
     """
     import pandas as pd
 
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, brief, shorten
 
     if not Path(given).is_file():
         if "=" not in given:
@@ -151,7 +152,8 @@ def fixed_parameters(given: str) -> dict[str, Any]:
     for name in values.columns:
         numbers = pd.to_numeric(values[name], errors="coerce")
         for item, text in values.loc[numbers.isna(), name].dropna().items():
-            raise InputError(f"{given}: {name} of item {item!r} is not a number. Got {text!r}.")
+            where = f"{given}: {brief(name)} of item {shorten(item)}"
+            raise InputError(f"{where} is not a number. Got {shorten(text)}.")
         out[str(name)] = numbers.dropna().to_dict()
     return out
 
@@ -174,7 +176,7 @@ def read_subset(path: str) -> "Subset":
     import pandas as pd
 
     import irtcat
-    from irtcat._checks import InputError, one_line
+    from irtcat._checks import InputError, one_line, shorten
     from irtcat._csv import read_csv
 
     try:
@@ -186,7 +188,7 @@ def read_subset(path: str) -> "Subset":
     if "item" in frame and not len(frame):
         raise InputError(f"{path}: expected at least one item. Got a header without rows.")
     if "item" not in frame:
-        have = ", ".join(map(str, frame.columns))
+        have = shorten(list(frame.columns))
         raise InputError(f"{path}: no column 'item' with the ids of the items run (has {have}).")
     k = len(frame)
 
@@ -220,11 +222,11 @@ def item_places(responses: str | None, bank: str | None, items: Path | None) -> 
 
 def _seed(path: str, value: Any) -> int:
     """The seed in a table of chosen items."""
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, shorten
 
     if not str(value).isdecimal():
         must = "the column 'seed' must hold a whole number of at least 0"
-        raise InputError(f"{path}: {must}. Got {str(value)!r}.")
+        raise InputError(f"{path}: {must}. Got {shorten(str(value))}.")
     return int(value)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["emit_json", "records", "show", "write_csv"]
+__all__ = ["emit_json", "records", "say", "show", "write_csv"]
 
 ROWS_ON_SCREEN = 60
 LONG_NAME = 6
@@ -33,9 +33,17 @@ def _with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.reset_index() if frame.index.names[0] is not None else frame
 
 
+def say(text: object = "", end: str = "\n") -> None:
+    """Print lines in which no id is obeyed by the terminal."""
+    from irtcat._checks import visible
+
+    print(visible(str(text), keep="\n"), end=end)
+
+
 def emit_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document; what is missing or not finite is null."""
-    print(json.dumps(_plain(document), allow_nan=False))
+    # JSON leaves this one control character as it is.
+    print(json.dumps(_plain(document), allow_nan=False).replace("\x7f", "\\u007f"))
 
 
 def _plain(value: Any) -> Any:
@@ -56,6 +64,8 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from irtcat._checks import visible
+
     terminal = sys.stdout.isatty()
     # Wider than any table: a narrow terminal folds lines, but no number is cut off.
     console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=9999)
@@ -67,13 +77,14 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
         cells = [_cell(value, decimals) for value in shown[name].tolist()]
         if any(cells):
             numeric = named[name].dtype.kind in "iufb"
-            heading = str(name).replace("_", "\n") if len(str(name)) > LONG_NAME else str(name)
+            text = visible(str(name))
+            heading = text.replace("_", "\n") if len(text) > LONG_NAME else text
             table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
             columns.append(cells)
     for row in zip(*columns, strict=True):
         table.add_row(*row)
     if title:
-        print(title)
+        say(title)
     console.print(table)
     if len(shown) < len(named):
         print(f"… and {len(named) - len(shown)} more rows; --out writes all of them.")
@@ -81,6 +92,8 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
 
 def _cell(value: Any, decimals: int) -> str:
     """A value as text; nothing for what is missing."""
+    from irtcat._checks import visible
+
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    return f"{value:.{decimals}f}" if isinstance(value, float) else str(value)
+    return f"{value:.{decimals}f}" if isinstance(value, float) else visible(str(value))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show
+from irtcat.cli._output import emit_json, records, say, show
 from irtcat.cli._session import progress, use_compilation_cache
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def command(
     table = found.to_frame()
     more = [c for c in ("reliability_marginal", "rmsea") if c in table]
     show(table[columns + more].reset_index())
-    print(f"Wrote {len(written)} files to {out}; read {out / 'report.md'} first")
+    say(f"Wrote {len(written)} files to {out}; read {out / 'report.md'} first")
 
 
 def _figures(found: "Scales") -> dict[str, Any]:

@@ -7,7 +7,7 @@ import typer
 
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, show
+from irtcat.cli._output import emit_json, say, show
 from irtcat.cli._session import progress, use_compilation_cache
 
 EXAMPLE = (
@@ -93,4 +93,4 @@ def command(
     show(tables["by_theta"], "By true ability")
     show(pd.DataFrame(ended[ended > 0]), "Ended by")
     if out is not None:
-        print(f"Wrote {', '.join(f'{name}.csv' for name in TABLES)} to {out}")
+        say(f"Wrote {', '.join(f'{name}.csv' for name in TABLES)} to {out}")

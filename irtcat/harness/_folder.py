@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from irtcat._checks import InputError, clip
+from irtcat._checks import InputError, brief
 from irtcat._files import lock
 from irtcat._folders import LOCK, MANIFEST, OutputFolder
 from irtcat.cat import Store
@@ -47,7 +47,7 @@ def _opened(path: str | os.PathLike[str]) -> OutputFolder:
     folder = OutputFolder(path, "evaluate")
     others = folder.others()
     if folder.about is None and others:
-        what = f"holds {clip(others[0])}, but no {MANIFEST} of a run (older versions wrote none)"
+        what = f"holds {brief(others[0])}, but no {MANIFEST} of a run (older versions wrote none)"
         raise InputError(f"{path}: {what}. Give a new or an empty folder.")
     return folder
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from irtcat._checks import (
     InputError,
     argument_error,
+    brief,
     check_choice,
     check_count,
     one_line,
@@ -154,12 +155,12 @@ def as_code(session: Session, answer: Answer, threshold: float | None = None) ->
     except (TypeError, ValueError):
         number = float("nan")
     if not math.isfinite(number):
-        raise argument_error("answer", f"a number for {answer.item}", shorten(value))
+        raise argument_error("answer", f"a number for {brief(answer.item)}", shorten(value))
     if threshold is not None:
         return int(number >= threshold)
     if number != int(number):
         advice = "Give a threshold from which a score counts as right."
-        raise argument_error("answer", f"a category of {answer.item}", number, advice)
+        raise argument_error("answer", f"a category of {brief(answer.item)}", number, advice)
     return int(number)
 
 
@@ -216,7 +217,7 @@ def ask_until_over(
             failed = 0
             for each in left:
                 session.answer(each, None)
-                notes.append(f"{each} was skipped: {_told(error)}")
+                notes.append(f"{brief(each)} was skipped: {_told(error)}")
     return notes
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from irtcat._checks import InputError, argument_error, one_line, shorten
+from irtcat._checks import InputError, argument_error, brief, one_line, shorten
 from irtcat._folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness._extra import imported
@@ -168,7 +168,7 @@ class Adaptive:
                 raise argument_error("metric", f"one of {have}", f"{name}.{part}")
             if len(value) > 1 and self.metric is None:
                 others = ", ".join(each for each in value if each != part)
-                self.notes["part"] = f"{name}: {part} was taken (not {others})."
+                self.notes["part"] = f"{brief(name)}: {brief(part)} was taken (not {others})."
             value = value[part]
         if len(scores) > 1 and self.metric is None:
             others = ", ".join(each for each in scores if each != name)
@@ -269,7 +269,7 @@ class Inspect:
             found = loader.load_tasks([_relative(self.task)], dict(self.task_args))
         except Exception as error:  # whatever the task's file does
             told = f"{type(error).__name__}: {one_line(error)}"
-            raise InputError(f"Inspect cannot load the task {self.task}: {told}") from error
+            raise InputError(f"Inspect cannot load the task {brief(self.task)}: {told}") from error
         if len(found) != 1:
             names = ", ".join(each.name for each in found) or "none"
             raise argument_error("task", "one task (file.py@name)", f"{self.task} with {names}")

@@ -11,9 +11,9 @@ from typing import Any
 from irtcat._checks import (
     InputError,
     argument_error,
+    brief,
     check_choice,
     check_count,
-    clip,
     one_line,
     shorten,
 )
@@ -93,7 +93,7 @@ class LmEval:
             if not item.task:
                 advice = "Give the task, or the imported responses as the items."
                 raise InputError(
-                    f"lm-eval needs the task of every item. Got none for {item.id}. {advice}"
+                    f"lm-eval needs the task of every item. Got none for {brief(item.id)}. {advice}"
                 )
             item.index  # noqa: B018  raises where it is no number
 
@@ -133,7 +133,7 @@ class _Running:
                 return kind.create_from_arg_string(args)
             return kind.create_from_arg_obj(dict(args))
         except Exception as error:  # whatever a model makes of its arguments
-            named = f"the model {clip(self.harness.model)}"
+            named = f"the model {brief(self.harness.model)}"
             raise InputError(f"lm-eval cannot make {named}: {one_line(error)}") from error
 
     def ask(self, items: list[Item]) -> Iterator[Answer]:
@@ -154,7 +154,7 @@ class _Running:
         for task, own in wanted.items():
             rows = self._rows(task, logged.get(task, []))
             if sorted(rows) != samples[task]:
-                must = f"documents {shorten(samples[task])} of {task}"
+                must = f"documents {shorten(samples[task])} of {brief(task)}"
                 raise InputError(f"lm-eval was to run {must}. Got {shorten(sorted(rows))}.")
             for index, item in own.items():
                 yield Answer(item.id, self._value(item, rows[index]), seconds)
@@ -189,7 +189,9 @@ class _Running:
             return {}
         taken = self.harness.filter or filters[0]
         if taken not in filters and len(filters) > 1:
-            raise argument_error("filter", f"one of {', '.join(filters)} (task {task})", taken)
+            raise argument_error(
+                "filter", f"one of {', '.join(filters)} (task {brief(task)})", taken
+            )
         if len(filters) > 1 and self.harness.filter is None:
             others = ", ".join(name for name in filters if name != taken)
             self.notes[f"{task} filter"] = f"{task}: filter {taken} was taken (not {others})."
@@ -201,15 +203,16 @@ class _Running:
     def _value(self, item: Item, row: Mapping[str, Any]) -> Any:
         """The metric's value; the document must be the one that was calibrated."""
         if item.hash and row.get("doc_hash") and row["doc_hash"] != item.hash:
-            what = (
-                f"document {item.index} of task {item.task} is not the one calibrated as {item.id}"
-            )
+            here = f"document {item.index} of task {brief(item.task)}"
+            what = f"{here} is not the one calibrated as {brief(item.id)}"
             advice = "The task's data have changed: use the version the bank was made with."
             raise InputError(f"In this run {what} (its hash differs). {advice}")
         metrics = list(row.get("metrics", ()))
         taken = self.harness.metric or _first(metrics)
         if taken not in metrics:
-            raise argument_error("metric", f"one of {', '.join(metrics)} (task {item.task})", taken)
+            raise argument_error(
+                "metric", f"one of {', '.join(metrics)} (task {brief(item.task)})", taken
+            )
         if len(metrics) > 1 and self.harness.metric is None:
             others = ", ".join(name for name in metrics if name != taken)
             note = f"{item.task}: metric {taken} was taken (not {others})."

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_count, check_ids
+from irtcat._checks import InputError, argument_error, brief, check_count, check_ids
 from irtcat._matrix import aligned_empty
 
 __all__ = ["ResponseSource", "as_source", "chunks", "open_source"]
@@ -263,6 +263,7 @@ def _check_block(source: ResponseSource, block: Any, seen: int) -> None:
         row, column = np.argwhere(bad)[0]
         raise InputError(
             f"The `blocks` argument must be codes 0 to {source.n_categories - 1}, or -1 for "
-            f"missing. Got another in row {seen + row + 1} ({source.subject_ids[seen + row]}), "
-            f"column {column + 1} ({source.item_ids[column]})."
+            f"missing. Got another in row {seen + row + 1} "
+            f"({brief(source.subject_ids[seen + row])}), "
+            f"column {column + 1} ({brief(source.item_ids[column])})."
         )

@@ -138,8 +138,9 @@ class Scales:
 
         Returns:
             The files: manifest.json, report.md, decisions.csv, items.csv, scales.csv, and for each
-            scale NAME its bank NAME.npz, NAME_information.csv, NAME_curves.csv, NAME_abilities.csv and
-            NAME_guessing.csv, where NAME is as `file_names` makes it of the scale's name.
+            scale NAME its bank NAME.npz, NAME_information.csv, NAME_curves.csv,
+            NAME_abilities.csv and NAME_guessing.csv, where NAME is as `file_names` makes it of the
+            scale's name.
 
         Raises:
             InputError: when the folder cannot be made or written, or has a file of these names

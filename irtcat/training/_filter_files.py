@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, one_line
+from irtcat._checks import InputError, argument_error, one_line, shorten
 from irtcat._csv import is_marked, unescape, write_csv
 from irtcat._files import replacing
 from irtcat._types import BoolArray
@@ -148,10 +148,9 @@ class _Match:
                 "their place; name the column with the items' ids (key=, --key) to match by id."
             )
         if self.read == self.unknown:
-            raise InputError(
-                f"{self.source}: no row has the id of an item in {self.key!r}. The first item is "
-                f"{next(iter(self.at), '')!r}."
-            )
+            what = f"no row has the id of an item in {shorten(self.key)}"
+            first = shorten(next(iter(self.at), ""))
+            raise InputError(f"{self.source}: {what}. The first item is {first}.")
         absent = int((self.kept & ~self.seen).sum())
         return RowsWritten(self.read, self.written, self.unknown, absent, self.repeated)
 
@@ -189,7 +188,7 @@ def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
         if record:  # else a blank line
             if column is not None and column >= len(record):
                 raise InputError(
-                    f"{match.source}, record {match.read + 1}: has no column {match.key!r}."
+                    f"{match.source}, record {match.read + 1}: has no column {shorten(match.key)}."
                 )
             cell = "" if column is None else record[column]
             if match.keeps(unescape(cell) if escaped else cell):
@@ -225,7 +224,7 @@ def _json_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
             try:
                 value = json.loads(line)[match.key]
             except (ValueError, TypeError, KeyError):
-                must = f"expected a JSON object with a field {match.key!r}"
+                must = f"expected a JSON object with a field {shorten(match.key)}"
                 raise InputError(f"{match.source}, line {number}: {must}.") from None
         if match.keeps(value):
             out.write(line if line.endswith(b"\n") else line + b"\n")
