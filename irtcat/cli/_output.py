@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["emit_json", "records", "say", "show", "write_csv"]
+__all__ = ["emit_json", "records", "say", "show", "to_terminal", "write_csv"]
 
 ROWS_ON_SCREEN = 60
 LONG_NAME = 6
@@ -31,6 +31,11 @@ def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
 def _with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
     """The table with the names of its rows as columns."""
     return frame.reset_index() if frame.index.names[0] is not None else frame
+
+
+def to_terminal() -> bool:
+    """Whether what is printed goes to a terminal, not to a file or a pipe."""
+    return sys.stdout.isatty()
 
 
 def say(text: object = "", end: str = "\n") -> None:
@@ -66,7 +71,7 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
 
     from irtcat._checks import visible
 
-    terminal = sys.stdout.isatty()
+    terminal = to_terminal()
     # Wider than any table: a narrow terminal folds lines, but no number is cut off.
     console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=9999)
     named = _with_index(frame)

@@ -1,13 +1,12 @@
 """``irtcat export``."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, say
+from irtcat.cli._output import emit_json, records, say, to_terminal
 
 EXAMPLE = (
     "irtcat select -k 3 --responses dataset:lsat7 --out items.csv",
@@ -64,7 +63,7 @@ def command(
         return
     if out is None:
         end = "" if made.text.endswith("\n") else "\n"
-        if sys.stdout.isatty():
+        if to_terminal():
             say(made.text, end=end)
         else:  # into a file or a pipe, exactly
             print(made.text, end=end)
