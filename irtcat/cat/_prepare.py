@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_choice
+from irtcat._checks import argument_error, check_choice, shorten
 from irtcat._precision import precision as in_width
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
@@ -197,7 +197,7 @@ def _column(bank: ItemBank, name: str | None, otherwise: Any) -> np.ndarray:
     if name is None:
         return np.full(bank.n_items, otherwise)
     if name not in bank.items:
-        have = ", ".join(map(str, bank.items.columns)) or "none"
+        have = shorten(list(bank.items.columns))
         raise argument_error("config", f"of columns of the bank's metadata (has {have})", name)
     return bank.items[name].to_numpy()
 

@@ -59,7 +59,7 @@ def command(
 ) -> None:
     """Build evaluation scales: split, test, drop, refit."""
     from irtcat import plot
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, shorten
     from irtcat._folders import OutputFolder
     from irtcat.scale import build
 
@@ -78,8 +78,8 @@ def command(
     if items is not None and groups is not None:
         column = arguments.table_column(items, groups, "items")
         if not column.index.isin(data.item_ids.astype(str)).any():
-            names = ", ".join(map(str, data.item_ids[:3]))
-            raise InputError(f"{items}: has none of the items of the responses ({names}, ...).")
+            names = shorten(data.item_ids.tolist())
+            raise InputError(f"{items}: has none of the items of the responses ({names}).")
         labels = column[~column.index.duplicated()].reindex(data.item_ids.astype(str)).tolist()
     with progress("Finding factors") as tell:
         found = build(

@@ -159,12 +159,12 @@ class Adaptive:
         if self.metric in scores:
             name, part = str(self.metric), ""
         if name not in scores:
-            raise argument_error("metric", f"one of the scorers {', '.join(scores)}", name)
+            raise argument_error("metric", f"one of the scorers {shorten(list(scores))}", name)
         value = scores[name].value
         if isinstance(value, Mapping):
             part = part or next(iter(value), "")
             if part not in value:
-                have = ", ".join(f"{name}.{each}" for each in value)
+                have = shorten([f"{name}.{each}" for each in value])
                 raise argument_error("metric", f"one of {have}", f"{name}.{part}")
             if len(value) > 1 and self.metric is None:
                 others = ", ".join(each for each in value if each != part)
