@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 
@@ -11,6 +12,7 @@ __all__ = [
     "ResponseError",
     "ability_points",
     "argument_error",
+    "brief",
     "check_choice",
     "check_count",
     "check_ids",
@@ -18,13 +20,18 @@ __all__ = [
     "check_positive",
     "check_unique",
     "finite_vector",
+    "one_line",
     "settle_duplicates",
     "shorten",
+    "visible",
 ]
 
 
 class InputError(ValueError):
     """Input that cannot be used; the message is one sentence that says what to do."""
+
+    def __init__(self, message: str = ""):
+        super().__init__(visible(message))  # it may hold ids, and goes to terminals and logs
 
 
 def argument_error(name: str, must: str, got: Any, advice: str = "") -> InputError:
@@ -47,8 +54,47 @@ def argument_error(name: str, must: str, got: Any, advice: str = "") -> InputErr
     return InputError(f"{text} {advice}" if advice else text)
 
 
+def visible(text: str, keep: str = "") -> str:
+    r"""Text that a terminal shows and does not obey: control characters become escapes.
+
+    These are ANSI escapes and all other control characters, line breaks, marks of the direction of
+    writing and other invisible characters.
+
+    Args:
+        text: the text.
+        keep: characters to leave as they are.
+
+    Example:
+        >>> print(visible("red \x1b[31m, two\nlines"))
+        red \x1b[31m, two\nlines
+    """
+    if text.isprintable():
+        return text
+    return "".join(repr(c)[1:-1] if c not in keep and category(c) in HIDDEN else c for c in text)
+
+
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Categories of characters that are not shown."""
+
+
+def one_line(error: BaseException) -> str:
+    """What another library says, which may take several lines."""
+    return " ".join(str(error).split())
+
+
+def brief(value: Any, most: int = 80) -> str:
+    """An id as it stands in a sentence: without quotes, visible, in at most ``most`` characters.
+
+    Example:
+        >>> brief("quiz/7"), brief("abc" * 40, most=12)
+        ('quiz/7', 'abcabcab ...')
+    """
+    text = visible(str(value))
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
 def shorten(value: Any, most: int = 80) -> str:
-    """Show a value in at most ``most`` characters.
+    """Show a value in at most ``most`` characters, of a list each of its first five.
 
     Example:
         >>> shorten("abc" * 40, most=12)
@@ -60,12 +106,11 @@ def shorten(value: Any, most: int = 80) -> str:
         text = repr(value)
         return text if len(text) <= most else f"{text[: most - 5]} ...'"
     if isinstance(value, (list, tuple, set, np.ndarray)):
-        values = [str(v) for v in list(value)[:5]]
+        values = [brief(v, most) for v in list(value)[:5]]
         rest = len(value) - len(values)
         text = ", ".join(values) if values else "nothing"
         return f"{text} and {rest} more" if rest > 0 else text
-    text = str(value)
-    return text if len(text) <= most else f"{text[: most - 4]} ..."
+    return brief(value, most)
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:

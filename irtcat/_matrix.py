@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, ResponseError, argument_error, check_ids, shorten
+from irtcat._checks import InputError, ResponseError, argument_error, brief, check_ids, shorten
 
 __all__ = [
     "aligned_empty",
@@ -369,6 +369,6 @@ def _looked_up(name: str, wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
     asked = [str(value) for value in wanted.ravel().tolist()]
     unknown = [value for value in asked if value not in where]
     if unknown:
-        must = f"among the {len(ids)} ids, such as {ids[0]}"
+        must = f"among the {len(ids)} ids, such as {brief(ids[0])}"
         raise argument_error(name, must, unknown)
     return np.array([where[value] for value in asked], dtype=np.intp)

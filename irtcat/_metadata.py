@@ -51,7 +51,7 @@ def frame_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
         if column.dtype.kind == "M":
             cells = [None if cell is None else cell.isoformat() for cell in cells]
         if any(not isinstance(cell, (str, int, float, bool, type(None))) for cell in cells):
-            got = f"the metadata column {name!r} of type {column.dtype}"
+            got = f"the metadata column {shorten(name)} of type {column.dtype}"
             raise InputError(f"Only text, numbers, truth values and dates can be saved. Got {got}.")
         columns[str(name)] = {"type": str(column.dtype), "cells": cells}
     return columns

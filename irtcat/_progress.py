@@ -19,6 +19,8 @@ def progress(text: str) -> Iterator[Tick | None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from irtcat._checks import visible
+
     bar = Progress(
         SpinnerColumn(),
         BarColumn(),
@@ -32,6 +34,6 @@ def progress(text: str) -> Iterator[Tick | None]:
         task = bar.add_task(text, total=None)
 
         def tick(done: int, total: int | None, what: str) -> None:
-            bar.update(task, completed=done, total=total, description=what)
+            bar.update(task, completed=done, total=total, description=visible(what))
 
         yield tick

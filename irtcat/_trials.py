@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error
+from irtcat._checks import InputError, argument_error, brief
 from irtcat._matrix import aligned_empty, row_blocks
 
 __all__ = ["MOST_TRIALS", "count_shares", "settle_trials", "spread_trials"]
@@ -94,9 +94,9 @@ def settle_trials(
             raise InputError(
                 f"The `trials` argument must make every response k right of n trials. Got "
                 f"{block[row, column]:.6g} of {n[row, column]} trials at row "
-                f"{row + rows.start + 1} (subject {subject_ids[row + rows.start]}), column "
-                f"{column + 1} (item {item_ids[column]}). For scores that count no trials use the "
-                "beta model."
+                f"{row + rows.start + 1} (subject {brief(subject_ids[row + rows.start])}), column "
+                f"{column + 1} (item {brief(item_ids[column])}). For scores that count no trials "
+                "use the beta model."
             )
         with np.errstate(invalid="ignore", divide="ignore"):
             shares[rows] = k / n
@@ -119,7 +119,7 @@ def count_shares(k: np.ndarray, trials: np.ndarray, subjects: np.ndarray, items:
         row, column = (int(place) for place in np.argwhere(wrong)[0])
         raise InputError(
             f"The `k` argument must be whole numbers from 0 to n. Got {k[row, column]:g} of "
-            f"{trials[row, column]} at row {row + 1} (subject {subjects[row]}), "
-            f"column {column + 1} (item {items[column]})."
+            f"{trials[row, column]} at row {row + 1} (subject {brief(subjects[row])}), "
+            f"column {column + 1} (item {brief(items[column])})."
         )
     return np.divide(k, trials, out=np.full(k.shape, np.nan), where=seen & (trials > 0))

@@ -13,8 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from irtcat import leaderboard, plot
-from irtcat._checks import InputError
-from irtcat._files import replacing
+from irtcat._csv import write_csv
+from irtcat._folders import MANIFEST, OutputFolder
 from irtcat.datasets import load
 from irtcat.fitting import Fit, fit
 from irtcat.leaderboard import Leaderboard, Progress
@@ -74,7 +74,8 @@ def run(
     """Run the main job on real data and write what comes of it.
 
     Args:
-        out: folder to write to; made if it is not there, files of these names are replaced.
+        out: folder to write to; made if it is not there. Its manifest.json lists the files: those
+            of an earlier demo are replaced, and no other is.
         responses: who answered what; by default the shipped ``digits_crowd``.
         strategies: how items are chosen.
         ks: how many are chosen.
@@ -82,16 +83,18 @@ def run(
         progress: called as ``progress(done, total, text)``.
 
     Returns:
-        The results and the files: ``bank`` (bank.npz) and ``items`` (its table), ``leaderboard``
-        (long table), ``summary``, ``held_out`` (score and rank of each subject held out, told
-        from k items by default, beside the full ones), and the figures ``rank_correlation``,
-        ``information`` and ``item_curves``.
+        The results and the files: ``manifest``, ``bank`` (bank.npz) and ``items`` (its table),
+        ``leaderboard`` (long table), ``summary``, ``held_out`` (score and rank of each subject
+        held out, predicted from k items by default, beside the full ones), and the figures
+        ``rank_correlation``, ``information`` and ``item_curves``.
 
     Raises:
-        InputError: when the folder cannot be made or written, or matplotlib is not installed.
+        InputError: when the folder cannot be made or written or has a file of these names that is
+            not a demo's, or matplotlib is not installed.
     """
-    folder = _folder(out)
+    folder = OutputFolder(out, "demo")
     names = {
+        "manifest": MANIFEST,
         "bank": "bank.npz",
         "items": "items.csv",
         "leaderboard": "leaderboard.csv",
@@ -101,9 +104,10 @@ def run(
         "information": "information.png",
         "item_curves": "item_curves.png",
     }
-    files = {name: folder / file for name, file in names.items()}
-    for name in ("rank_correlation", "information", "item_curves"):
-        plot.check_figure_path(files[name])
+    files = {name: folder.path / file for name, file in names.items()}
+    written = [file for file in names.values() if file != MANIFEST]
+    folder.check(written)
+    plot.check_figures()
     data = load("digits_crowd") if responses is None else responses
     data = data.without_duplicate_subjects()  # as `leaderboard.evaluate` does
     board = leaderboard.evaluate(
@@ -119,26 +123,17 @@ def run(
     calibration, held_out = leaderboard.split_subjects(data, "random", seeds[0], SHARE)
     fitted = fit(calibration, "2pl")
     demo = Demo(data, fitted, board, files)
+    folder.add(written)
     fitted.bank.save(files["bank"])
-    _write_csv(fitted.bank.to_frame(), files["items"])
-    _write_csv(board.to_frame(), files["leaderboard"])
-    _write_csv(demo.to_frame(), files["summary"])
-    _write_csv(_closer_look(fitted, held_out, sorted(ks)[len(ks) // 4]), files["held_out"])
+    write_csv(fitted.bank.to_frame(), files["items"])
+    write_csv(board.to_frame(), files["leaderboard"])
+    write_csv(demo.to_frame(), files["summary"])
+    write_csv(_closer_look(fitted, held_out, sorted(ks)[len(ks) // 4]), files["held_out"])
     drawn = select(fitted.bank, min(ITEMS_DRAWN, data.n_items), "stratified", calibration)
     plot.save(plot.rank_correlation(board.summary()), files["rank_correlation"])
     plot.save(plot.information_curve(fitted.bank), files["information"])
     plot.save(plot.item_curves(fitted.bank, drawn.item_ids), files["item_curves"])
     return demo
-
-
-def _folder(out: str | os.PathLike[str]) -> Path:
-    """The folder, made where it is not there."""
-    folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: the folder cannot be made ({error.strerror}).") from None
-    return folder
 
 
 def _closer_look(fitted: Fit, held_out: Responses, k: int) -> pd.DataFrame:
@@ -149,10 +144,3 @@ def _closer_look(fitted: Fit, held_out: Responses, k: int) -> pd.DataFrame:
     score, others = full_scores(held_out), full_scores(calibration)
     rank = 1 + (others > score[:, None]).sum(axis=1)
     return told.assign(full_score=score, full_rank=rank, k=k)
-
-
-def _write_csv(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table whole; a named index becomes a column."""
-    text = frame.to_csv(index=frame.index.name is not None, lineterminator="\n")
-    with replacing(path) as file:
-        file.write(text.encode("utf-8"))

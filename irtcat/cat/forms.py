@@ -8,7 +8,14 @@ import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import block_diag, csr_matrix, hstack
 
-from irtcat._checks import InputError, argument_error, check_count, check_positive, finite_vector
+from irtcat._checks import (
+    InputError,
+    argument_error,
+    check_count,
+    check_positive,
+    finite_vector,
+    shorten,
+)
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.information import fisher_information
@@ -140,7 +147,7 @@ def _rules(
         raise argument_error("bounds", "given together with group", bounds)
     if group is not None:
         if group not in bank.items:
-            have = ", ".join(map(str, bank.items.columns)) or "none"
+            have = shorten(list(bank.items.columns))
             raise argument_error("group", f"a column of the metadata (has {have})", group)
         names = bank.items[group].astype(str).to_numpy()
         for name, limits in dict(bounds).items():

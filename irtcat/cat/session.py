@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._bank_file import bank_hash
-from irtcat._checks import InputError, argument_error, check_count
+from irtcat._checks import InputError, argument_error, brief, check_count, shorten
 from irtcat._precision import precision
 from irtcat.bank import ItemBank
 from irtcat.cat._explain import explain
@@ -183,10 +183,11 @@ class Session:
         if item in self._answered:
             if self._answered[item] == code:
                 return []
-            got = f"{value!r} for {item}, which was answered with {self._shown(item)!r}"
+            before = f"which was answered with {self._shown(item)!r}"
+            got = f"{shorten(value)} for {brief(item)}, {before}"
             raise InputError(f"The `value` argument must be the answer given before. Got {got}.")
         if item not in self.asked:
-            asked = ", ".join(self.asked) or "none, since the session is over"
+            asked = shorten(self.asked) if self.asked else "none, since the session is over"
             raise argument_error("item", f"an item that was asked ({asked})", item)
         made: list[Event] = [
             {"kind": "answer", "item": item, "code": code, "seconds": float(seconds)}
@@ -271,7 +272,7 @@ class Session:
         low, n = self._first_code, int(self._categories[self._place[item]])
         number = float(value) if isinstance(value, (int, float, np.number, np.bool_)) else np.nan
         if not (number == np.floor(number) and low <= number < low + n):
-            must = f"a whole number from {low} to {low + n - 1} for {item}"
+            must = f"a whole number from {low} to {low + n - 1} for {brief(item)}"
             raise argument_error("value", must, value)
         return int(number) - low
 

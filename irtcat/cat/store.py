@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import pandas as pd
 
-from irtcat._checks import argument_error
+from irtcat._checks import argument_error, brief
 from irtcat.bank import ItemBank
 from irtcat.cat._exposed import EXPOSURE_TABLES, Tally, read_counts
 from irtcat.cat._exposure_parameters import ExposureParameters
@@ -248,10 +248,12 @@ class Store:
             events = self._events(str(session_id))
             digest, head = row[0], json.loads(row[1])
         if head["bank"] != digest:
-            raise StoreError(f"{self.path}: the bank of {session_id} was changed. Restore a copy.")
+            raise StoreError(
+                f"{self.path}: the bank of {brief(session_id)} was changed. Restore a copy."
+            )
         bank = self._bank(digest)
         if document_hash(head["config"]) != head["config_hash"]:
-            raise StoreError(f"{self.path}: the configuration of {session_id} was changed.")
+            raise StoreError(f"{self.path}: the configuration of {brief(session_id)} was changed.")
         config = Config.from_json(head["config"])
         session = Session(bank, config, head, self._pool_of(bank, config, digest))
         session.take_events(events)
@@ -363,7 +365,9 @@ class Store:
             (name, max(after - 1, 0)),
         ).fetchall()
         if after > 0 and not rows:
-            raise StoreError(f"{self.path}: events of session {name} are missing. Restore a copy.")
+            raise StoreError(
+                f"{self.path}: events of session {brief(name)} are missing. Restore a copy."
+            )
         if after > 0:
             last, rows = rows[0][2], rows[1:]
         else:
@@ -371,7 +375,7 @@ class Store:
             last = first_digest(json.loads(head[0]))
         for number, (stored, text, digest) in enumerate(rows, start=after):
             if stored != number or digest_after(last, text) != digest:
-                place = f"event {number} of session {name}"
+                place = f"event {number} of session {brief(name)}"
                 raise StoreError(f"{self.path}: {place} is damaged or missing. Restore a copy.")
             last = digest
         return [json.loads(text) for _, text, _ in rows]

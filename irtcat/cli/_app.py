@@ -1,7 +1,8 @@
 """The commands in one table, and the app that parses for them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -64,8 +65,31 @@ COMMANDS = {
 own by name) and ``EXAMPLE``, and a row."""
 
 
+@contextmanager
+def _visible() -> Iterator[None]:
+    """No text of a usage error is obeyed by the terminal: it repeats what was typed."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
+            from irtcat._checks import visible
+
+            error.message = visible(error.message, keep="\n")  # type: ignore[attr-defined]
+        raise
+
+
 class _InOrder(TyperGroup):
     """Commands in the order of the table, whether they have commands of their own or not."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options before the command."""
+        with _visible():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse and call the command."""
+        with _visible():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names."""
@@ -114,6 +138,7 @@ def _strict(option: Any, process: Callable[..., Any]) -> Callable[..., Any]:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True),
@@ -124,9 +149,20 @@ def _root(
             min=1, help="Bytes that a file may have unpacked; by default 268435456 (256 MiB)."
         ),
     ] = None,
+    escape: Annotated[
+        bool,
+        typer.Option(
+            "--csv-escape/--no-csv-escape",
+            help="Write an apostrophe before cells that spreadsheets would run, such as =1+1.",
+        ),
+    ] = True,
 ) -> None:
     """Item response theory: calibrate items, choose the few worth running, score and rank."""
     _input.MAX_BYTES.set(max_bytes)
+    if not escape:
+        from irtcat._csv import csv_escape
+
+        context.with_resource(csv_escape(False))
 
 
 for _name, _module in COMMANDS.items():

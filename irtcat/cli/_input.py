@@ -120,13 +120,13 @@ def subject_column(path: Path, column: str) -> "pd.Series":
 
 def read_table(path: Path, what: str) -> "pd.DataFrame":
     """A CSV table of subjects or items, their ids in its first column."""
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, shorten
     from irtcat.io._text import read_table as read
 
     frame = read(path, text=(0,))  # an id may be "NA"
     if frame.iloc[:, 0].duplicated().any():
         twice = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
-        raise InputError(f"{path}: {twice!r} stands in it twice.")
+        raise InputError(f"{path}: {shorten(twice)} stands in it twice.")
     if not len(frame):
         raise InputError(f"{path}: expected a row for each of the {what}. Got a header alone.")
     return frame
@@ -136,13 +136,14 @@ def table_column(path: Path, column: str, what: str) -> "pd.Series":
     """A column of a CSV table of subjects or items, by the ids in its first column."""
     import pandas as pd
 
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, shorten
 
     frame = read_table(path, what)
     names = [str(name) for name in frame.columns[1:]]
     if column not in names:
-        have = ", ".join(names) or "none"
-        raise InputError(f"{path}: no column {column!r} beside the {what}' ids (has {have}).")
+        have = shorten(names) if names else "none"
+        got = f"no column {shorten(column)} beside the {what}' ids (has {have})"
+        raise InputError(f"{path}: {got}.")
     return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
 
 
@@ -153,7 +154,7 @@ def fixed_parameters(given: str) -> dict[str, Any]:
     """
     import numpy as np
 
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, brief, shorten
     from irtcat.io._text import column_numbers
 
     if not _is_file(given):
@@ -167,7 +168,8 @@ def fixed_parameters(given: str) -> dict[str, Any]:
     for name in values.columns:
         numbers = column_numbers(values[name])
         for item, text in values.loc[np.isinf(numbers), name].items():
-            raise InputError(f"{given}: {name} of item {item!r} is not a number. Got {text!r}.")
+            where = f"{given}: {brief(name)} of item {shorten(item)}"
+            raise InputError(f"{where} is not a number. Got {shorten(text)}.")
         known = ~np.isnan(numbers)
         out[str(name)] = dict(zip(values.index[known], numbers[known].tolist(), strict=True))
     return out
@@ -190,14 +192,14 @@ def read_subset(path: str) -> "Subset":
     import numpy as np
 
     import irtcat
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, shorten
     from irtcat.io._text import column_numbers, read_table
 
     frame = read_table(path, text=("item", "strategy", "seed"))  # NA may be an id
     if "item" in frame and not len(frame):
         raise InputError(f"{path}: expected at least one item. Got a header without rows.")
     if "item" not in frame:
-        have = ", ".join(map(str, frame.columns))
+        have = shorten(list(frame.columns))
         raise InputError(f"{path}: no column 'item' with the ids of the items run (has {have}).")
     k = len(frame)
 
@@ -234,13 +236,13 @@ def item_places(responses: str | None, bank: str | None, items: Path | None) -> 
 
 def _seed(path: str, value: Any) -> int:
     """The seed in a table of chosen items."""
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, shorten
     from irtcat._numbers import whole_number_in
 
     seed = whole_number_in(str(value))
     if seed is None or seed < 0:
         must = "the column 'seed' must hold a whole number of at least 0"
-        raise InputError(f"{path}: {must}. Got {str(value)!r}.")
+        raise InputError(f"{path}: {must}. Got {shorten(str(value))}.")
     return seed
 
 

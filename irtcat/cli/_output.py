@@ -2,51 +2,25 @@
 
 import json
 import math
-import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["emit_json", "filling", "records", "show", "write_csv"]
+__all__ = ["emit_json", "records", "say", "show", "to_terminal", "write_csv"]
 
 ROWS_ON_SCREEN = 60
 LONG_NAME = 6
 
 
 def write_csv(frame: "pd.DataFrame", path: Path) -> None:
-    """Write a table in full precision, whole or not at all; a named index becomes a column."""
-    from irtcat._files import replacing
+    """Write a table, see `irtcat._csv.write_csv`."""
+    from irtcat._csv import write_csv
 
-    text = _with_index(frame).to_csv(index=False, lineterminator="\n")
-    with replacing(path) as file:
-        file.write(text.encode("utf-8"))
-
-
-@contextmanager
-def filling(folder: Path) -> Iterator[Path]:
-    """A folder to write to, whose files are moved to this one when all are written.
-
-    Where anything goes wrong before, none is, and folders made for it are gone again.
-    """
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=folder))
-    try:
-        yield part
-        for file in sorted(part.iterdir()):
-            os.replace(file, folder / file.name)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        for each in made:
-            with suppress(OSError):  # it holds something
-                each.rmdir()
+    write_csv(frame, path)
 
 
 def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
@@ -59,9 +33,22 @@ def _with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.reset_index() if frame.index.names[0] is not None else frame
 
 
+def to_terminal() -> bool:
+    """Whether what is printed goes to a terminal, not to a file or a pipe."""
+    return sys.stdout.isatty()
+
+
+def say(text: object = "", end: str = "\n") -> None:
+    """Print lines in which no id is obeyed by the terminal."""
+    from irtcat._checks import visible
+
+    print(visible(str(text), keep="\n"), end=end)
+
+
 def emit_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document; what is missing or not finite is null."""
-    print(json.dumps(_plain(document), allow_nan=False))
+    # JSON leaves this one control character as it is.
+    print(json.dumps(_plain(document), allow_nan=False).replace("\x7f", "\\u007f"))
 
 
 def _plain(value: Any) -> Any:
@@ -82,7 +69,9 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    terminal = sys.stdout.isatty()
+    from irtcat._checks import visible
+
+    terminal = to_terminal()
     # Wider than any table: a narrow terminal folds lines, but no number is cut off.
     console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=9999)
     named = _with_index(frame)
@@ -93,13 +82,14 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
         cells = [_cell(value, decimals) for value in shown[name].tolist()]
         if any(cells):
             numeric = named[name].dtype.kind in "iufb"
-            heading = str(name).replace("_", "\n") if len(str(name)) > LONG_NAME else str(name)
+            text = visible(str(name))
+            heading = text.replace("_", "\n") if len(text) > LONG_NAME else text
             table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
             columns.append(cells)
     for row in zip(*columns, strict=True):
         table.add_row(*row)
     if title:
-        print(title)
+        say(title)
     console.print(table)
     if len(shown) < len(named):
         print(f"… and {len(named) - len(shown)} more rows; --out writes all of them.")
@@ -107,6 +97,8 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
 
 def _cell(value: Any, decimals: int) -> str:
     """A value as text; nothing for what is missing."""
+    from irtcat._checks import visible
+
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    return f"{value:.{decimals}f}" if isinstance(value, float) else str(value)
+    return f"{value:.{decimals}f}" if isinstance(value, float) else visible(str(value))

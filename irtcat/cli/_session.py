@@ -14,13 +14,20 @@ __all__ = ["fail", "guarded", "progress", "use_compilation_cache", "warn"]
 
 def warn(text: str) -> None:
     """One line on stderr."""
-    print(f"Warning: {' '.join(text.split())}", file=sys.stderr)
+    print(_line(f"Warning: {text}"), file=sys.stderr)
 
 
 def fail(text: str, code: int) -> NoReturn:
     """One line on stderr, and the end."""
-    print(" ".join(text.split()), file=sys.stderr)
+    print(_line(text), file=sys.stderr)
     sys.exit(code)
+
+
+def _line(text: str) -> str:
+    """The text on one line, in which no id is obeyed by the terminal."""
+    from irtcat._checks import visible
+
+    return visible(" ".join(text.split()))
 
 
 def _sentence(error: Exception) -> str | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import use_compilation_cache
 
 EXAMPLE = ("irtcat audit dataset:lsat7 --out suspects.csv",)
@@ -88,14 +88,14 @@ def command(
         return
     top = found.first(min(first, len(found.table)))
     show(top[[name for name in SHOWN if name in top]])
-    print(found)
+    say(found)
     if wanted is not None:
         import pandas as pd
 
         show(pd.DataFrame(scores))
-        print(f"Average precision: {labels.average_precision(found, wanted):.3f}")
+        say(f"Average precision: {labels.average_precision(found, wanted):.3f}")
     if out is not None:
-        print(f"Wrote {len(found.table)} items to {out}")
+        say(f"Wrote {len(found.table)} items to {out}")
 
 
 def _table(path: Path) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import warn
 
 EXAMPLE = (
@@ -66,7 +66,7 @@ def command(
     else:
         for flag in found.flags:
             warn(flag)
-        print(found)
+        say(found)
         show(found.to_frame().drop(columns=["verdict", "flags"]))
     if gate and found.verdict == "worse":
         sys.exit(WORSE)

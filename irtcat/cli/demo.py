@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show
+from irtcat.cli._output import emit_json, records, say, show
 from irtcat.cli._session import progress, use_compilation_cache, warn
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def command(
 def _report(result: "Demo", seeds: int) -> None:
     """The table, and where the files are."""
     n_all, n = result.responses.n_subjects, result.fit.n_subjects
-    print(f"{n_all} classifiers of handwritten digits, {result.responses.n_items} images.")
-    print(f"{n} calibrate the images; the other {n_all - n} are held out and answer k images only.")
-    print("How well do their scores told from k images agree with those from all images?")
-    print("mean_: share of the k that is right; irt_: the model fills in the other images; auto_:")
-    print("the default estimator (with balanced, the default strategy: the last rows);")
-    print(f"kendall: tau-b; mae: in percentage points. Means over {seeds} random hold-outs.\n")
+    say(f"{n_all} classifiers of handwritten digits, {result.responses.n_items} images.")
+    say(f"{n} calibrate the images; the other {n_all - n} are held out and answer k images only.")
+    say("How well do their scores told from k images agree with those from all images?")
+    say("mean_: share of the k that is right; irt_: the model fills in the other images; auto_:")
+    say("the default estimator (with balanced, the default strategy: the last rows);")
+    say(f"kendall: tau-b; mae: in percentage points. Means over {seeds} random hold-outs.\n")
     show(result.to_frame())
-    print()
-    print(result.fit)
+    say()
+    say(result.fit)
     for name, path in result.files.items():
-        print(f"{name:<17}{path}")
+        say(f"{name:<17}{path}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show
+from irtcat.cli._output import emit_json, records, say, show
 from irtcat.cli._session import use_compilation_cache
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def _describe_responses(data: "Responses", as_json: bool) -> None:
         columns = {"subject_columns": subjects, "item_columns": items}
         emit_json({**asdict(summary), **about, **columns})
         return
-    print(summary)
+    say(summary)
     for what, names in (("subjects", subjects), ("items", items)):
         if names:
-            print(f"metadata of {what}: {', '.join(names)}")
+            say(f"metadata of {what}: {', '.join(names)}")
 
 
 def _describe_bank(bank: "ItemBank", as_json: bool) -> None:
@@ -66,7 +66,7 @@ def _describe_bank(bank: "ItemBank", as_json: bool) -> None:
         about |= {"population": population, "provenance": dict(bank.provenance)}
         emit_json({**about, "ranges": records(ranges), "items": records(frame)})
         return
-    print(bank)
+    say(bank)
     for name, value in bank.provenance.items():
-        print(f"{name}: {value}")
+        say(f"{name}: {value}")
     show(ranges)

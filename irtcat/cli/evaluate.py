@@ -8,7 +8,7 @@ import typer
 
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json
+from irtcat.cli._output import emit_json, say
 from irtcat.cli._session import progress, use_compilation_cache
 
 if TYPE_CHECKING:
@@ -144,8 +144,8 @@ def command(
         emit_json({**found.to_json(), "out": out})
         return
     for line in found.sentences():
-        print(line)
-    print(f"Wrote result.json, items.csv and sessions.db to {out}")
+        say(line)
+    say(f"Wrote result.json, items.csv and sessions.db to {out}")
 
 
 def filter_empty(*parts: str | None) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records
+from irtcat.cli._output import emit_json, records, say, to_terminal
 
 EXAMPLE = (
     "irtcat select -k 3 --responses dataset:lsat7 --out items.csv",
@@ -53,19 +53,23 @@ def command(
         check_target(out)
     places = arguments.item_places(responses, bank, items)
     made = export(arguments.read_subset(subset), to, places, task)
+    commands = made.commands(out, model)
     if out is not None:
         made.write(out)
-    commands = made.commands(out, model)
     if as_json:
         table: Any = made.to_frame()
         emit_json({"to": to, "out": out, "tasks": made.tasks, "text": made.text,
                    "commands": commands, "items": records(table)})  # fmt: skip
         return
     if out is None:
-        print(made.text, end="" if made.text.endswith("\n") else "\n")
+        end = "" if made.text.endswith("\n") else "\n"
+        if to_terminal():
+            say(made.text, end=end)
+        else:  # into a file or a pipe, exactly
+            print(made.text, end=end)
     else:
-        print(f"{made}; wrote them to {out}")
+        say(f"{made}; wrote them to {out}")
     for line in commands:
-        print(line)
+        say(line)
     if to == "inspect" and "[" in made.text:
-        print("Inspect may warn that ids with brackets are not found: they are patterns, and are.")
+        say("Inspect may warn that ids with brackets are not found: they are patterns, and are.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show
+from irtcat.cli._output import emit_json, records, say, show
 from irtcat.cli._session import use_compilation_cache, warn
 
 EXAMPLE = (
@@ -99,7 +99,7 @@ def command(
         show(kept)
     else:
         what = f"{len(found)} items" if written is None else f"{written.written} rows"
-        print(f"{found}; wrote {what} to {out}")
+        say(f"{found}; wrote {what} to {out}")
         if balanced_by is not None:
             show(found.bounds)
 

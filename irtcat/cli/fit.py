@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import progress, use_compilation_cache, warn
 
 if TYPE_CHECKING:
@@ -166,20 +166,20 @@ def _report(fitted: "Fit", out: Path | None, table: Path | None) -> None:
     items = fitted.bank.to_frame()
     if out is None and table is None:
         show(items)
-        print()
-    print(fitted)
-    print(f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}")
+        say()
+    say(fitted)
+    say(f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}")
     if fitted.groups is not None:
         show(fitted.groups)
     for name, given in fitted.priors.items():
-        print(f"Prior: {_prior(name, given)}")
+        say(f"Prior: {_prior(name, given)}")
     for note in fitted.notes:
-        print(f"Note: {note}")
+        say(f"Note: {note}")
     for flag, count in items.loc[items["flags"] != "", "flags"].value_counts().items():
-        print(f"Flagged {flag!r}: {count} of {len(items)} items")
+        say(f"Flagged {flag!r}: {count} of {len(items)} items")
     for what, path in (("bank", out), ("items", table)):
         if path is not None:
-            print(f"Wrote the {what} to {path}")
+            say(f"Wrote the {what} to {path}")
 
 
 def _prior(name: str, given: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import use_compilation_cache
 
 EXAMPLE = (
@@ -71,4 +71,4 @@ def command(
     show(table)
     for what, path in (("table", out), ("figure", figure)):
         if path is not None:
-            print(f"Wrote the {what} to {path}")
+            say(f"Wrote the {what} to {path}")

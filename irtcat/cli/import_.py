@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, show, write_csv
+from irtcat.cli._output import emit_json, say, show, write_csv
 from irtcat.cli._session import progress, warn
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def command(
     _print(read)
     for what, path in (("responses", out), ("report", report)):
         if path is not None:
-            print(f"Wrote the {what} to {path}")
+            say(f"Wrote the {what} to {path}")
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -106,7 +106,7 @@ def _names(text: str | None) -> list[str] | None:
 
 def _print(read: "Logs") -> None:
     """What was read and chosen; warnings about what was not."""
-    print(read.responses.summary())
+    say(read.responses.summary())
     by_task = read.report.runs.groupby(["task", "metric"], sort=False)
     table = by_task.agg(
         runs=("file", "size"), responses=("responses", "sum"), mean=("mean", "mean")
@@ -114,11 +114,11 @@ def _print(read: "Logs") -> None:
     show(table.reset_index())
     for choice in read.report.choices:
         if choice.others:
-            print(f"Chosen: {choice}")
+            say(f"Chosen: {choice}")
     for note in read.report.notes:
-        print(f"Note: {note}")
+        say(f"Note: {note}")
     if read.report.no_logs:
-        print(f"No logs: {read.report.name_others()}")
+        say(f"No logs: {read.report.name_others()}")
     for each in read.report.skipped[:SHOWN]:
         warn(f"skipped: {each.reason}")
     if len(read.report.skipped) > SHOWN:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import progress, use_compilation_cache, warn
 
 if TYPE_CHECKING:
@@ -154,4 +154,4 @@ def _report(
     show(summary.loc[:, keep & ~spread], decimals=2 if ends.any() else 3)
     for what, path in (("table", out), ("figure", figure)):
         if path is not None:
-            print(f"Wrote the {what} to {path}")
+            say(f"Wrote the {what} to {path}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import use_compilation_cache
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def command(
 def _report(found: "Link", out: Path | None, table: Path | None) -> None:
     """A, B and the common items, for people."""
     show(found.items)
-    print()
-    print(found)
-    print(f"theta_reference = {found.A:.4f} theta + {found.B:.4f}")
+    say()
+    say(found)
+    say(f"theta_reference = {found.A:.4f} theta + {found.B:.4f}")
     n_outliers = int(found.items["outlier"].sum())
     if n_outliers:
-        print(f"Drifted: {n_outliers} of {len(found.items)} common items (robust z beyond 2.7)")
+        say(f"Drifted: {n_outliers} of {len(found.items)} common items (robust z beyond 2.7)")
     for what, path in (("linked bank", out), ("common items", table)):
         if path is not None:
-            print(f"Wrote the {what} to {path}")
+            say(f"Wrote the {what} to {path}")

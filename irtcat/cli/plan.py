@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import warn
 
 EXAMPLE = ("irtcat plan dataset:digits_crowd --gap 2 --confidence 0.8",)
@@ -53,7 +53,7 @@ def command(
         more = {"n_pairs": plan.n_pairs, "flags": plan.flags, "out": out}
         emit_json({**about, **more, "designs": records(plan.to_frame())})
         return
-    print(plan)
+    say(plan)
     show(plan.to_frame())
     if out is not None:
-        print(f"Wrote the table to {out}")
+        say(f"Wrote the table to {out}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json
+from irtcat.cli._output import emit_json, say
 from irtcat.cli._session import use_compilation_cache
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def command(
     if as_json:
         emit_json({"out": out, "kind": read.kind, "what": chosen})
         return
-    print(f"Drew {chosen} of {report.KINDS[read.kind]} to {out}")
+    say(f"Drew {chosen} of {report.KINDS[read.kind]} to {out}")
 
 
 def _of_bank(bank: Any, what: str, items: list[str] | None) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import use_compilation_cache
 
 EXAMPLE = (
@@ -94,6 +94,6 @@ def command(
     if out is None:
         show(frame)
     else:
-        print(f"{told}; wrote them to {out}")
+        say(f"{told}; wrote them to {out}")
     if told.groups is not None:
         show(told.groups.set_index(["subject", "group"]))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json
+from irtcat.cli._output import emit_json, say
 from irtcat.cli._session import use_compilation_cache
 
 EXAMPLE = (
@@ -55,5 +55,5 @@ def command(
         emit_json({"out": out, "bytes": size, "results": kinds})
         return
     for each in read:
-        print(f"{each.path}: {report.KINDS[each.kind]}")
-    print(f"Wrote the report to {out} ({size / 1000:,.0f} kB)")
+        say(f"{each.path}: {report.KINDS[each.kind]}")
+    say(f"Wrote the report to {out} ({size / 1000:,.0f} kB)")

@@ -1,13 +1,12 @@
 """``irtcat scale``."""
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show
+from irtcat.cli._output import emit_json, records, say, show
 from irtcat.cli._session import progress, use_compilation_cache
 
 if TYPE_CHECKING:
@@ -60,19 +59,18 @@ def command(
 ) -> None:
     """Build evaluation scales: split, test, drop, refit."""
     from irtcat import plot
-    from irtcat._checks import InputError
+    from irtcat._checks import InputError, shorten
+    from irtcat._folders import OutputFolder
     from irtcat.scale import build
 
     if items is not None and groups is None:
         raise typer.BadParameter("say which column of --items.", param_hint="--groups")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: this is a file. Give the name of a folder.")
+    folder = OutputFolder(out, "scale")
+    folder.check(("report.md", "decisions.csv", "items.csv", "scales.csv"))
     if not out.exists() and not out.parent.is_dir():
         raise InputError(f"{out}: the folder {out.parent} does not exist. Make it first.")
-    if not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise InputError(f"{out}: this folder cannot be written to.")
     if figures:
-        plot.check_figure_path("figure.png")
+        plot.check_figures()
     use_compilation_cache()
     how = arguments.Reading(format, subject, item, response, duplicates)
     data = arguments.read(responses, how)
@@ -80,8 +78,8 @@ def command(
     if items is not None and groups is not None:
         column = arguments.table_column(items, groups, "items")
         if not column.index.isin(data.item_ids.astype(str)).any():
-            names = ", ".join(map(str, data.item_ids[:3]))
-            raise InputError(f"{items}: has none of the items of the responses ({names}, ...).")
+            names = shorten(data.item_ids.tolist())
+            raise InputError(f"{items}: has none of the items of the responses ({names}).")
         labels = column[~column.index.duplicated()].reindex(data.item_ids.astype(str)).tolist()
     with progress("Finding factors") as tell:
         found = build(
@@ -91,9 +89,14 @@ def command(
             least_dependence=least_dependence, least_share=least_share, least_items=least_items,
             seed=seed, progress=tell,
         )  # fmt: skip
+    drawn = _figures(found) if figures else {}
+    folder.check(drawn)
     written = found.save(out)
-    if figures:
-        written += _draw(found, out)
+    folder = OutputFolder(out, "scale")
+    folder.add(drawn)
+    for name, figure in drawn.items():
+        plot.save(figure, out / name)
+    written += [out / name for name in drawn]
     if as_json:
         scales = records(found.to_frame())
         emit_json({"out": out, "files": [str(path) for path in written], "scales": scales})
@@ -102,29 +105,25 @@ def command(
     table = found.to_frame()
     more = [c for c in ("reliability_marginal", "rmsea") if c in table]
     show(table[columns + more].reset_index())
-    print(f"Wrote {len(written)} files to {out}; read {out / 'report.md'} first")
+    say(f"Wrote {len(written)} files to {out}; read {out / 'report.md'} first")
 
 
-def _draw(found: "Scales", out: Path) -> list[Path]:
-    """The figures of each scale."""
+def _figures(found: "Scales") -> dict[str, Any]:
+    """The figures of each scale by the names of their files."""
     from irtcat import plot
     from irtcat.scale import file_names
 
-    written, stems = [], file_names(found.scales)
+    out: dict[str, Any] = {}
+    stems = file_names(found.scales)
     for name, scale in found.scales.items():
         if scale.bank is None:
             continue
         stem = stems[name]
         retained = scale.curves[scale.curves["status"] == "retained"]
         removed = scale.curves[scale.curves["status"] == "removed"]
-        figures = {
-            "retained": plot.empirical_curves(retained),
-            "information": plot.information_curve(scale.bank),
-            "abilities": plot.ability_against_correct(scale.abilities),
-        }
+        out[f"{stem}_retained.png"] = plot.empirical_curves(retained)
+        out[f"{stem}_information.png"] = plot.information_curve(scale.bank)
+        out[f"{stem}_abilities.png"] = plot.ability_against_correct(scale.abilities)
         if len(removed):
-            figures["removed"] = plot.empirical_curves(removed)
-        for what, figure in figures.items():
-            written.append(out / f"{stem}_{what}.png")
-            plot.save(figure, written[-1])
-    return written
+            out[f"{stem}_removed.png"] = plot.empirical_curves(removed)
+    return out

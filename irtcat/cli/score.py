@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import use_compilation_cache
 
 EXAMPLE = (
@@ -50,8 +50,8 @@ def command(
     if out is None:
         show(frame)
         return
-    print(f"{ability}: theta from {frame['theta'].min():.3f} to {frame['theta'].max():.3f}")
+    say(f"{ability}: theta from {frame['theta'].min():.3f} to {frame['theta'].max():.3f}")
     flags = frame.loc[frame["flags"] != "", "flags"].value_counts()
     for flag, count in flags.items():
-        print(f"Flagged {flag!r}: {count} of {len(frame)} subjects")
-    print(f"Wrote the scores to {out}")
+        say(f"Flagged {flag!r}: {count} of {len(frame)} subjects")
+    say(f"Wrote the scores to {out}")

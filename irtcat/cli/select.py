@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show, write_csv
 from irtcat.cli._session import use_compilation_cache
 
 EXAMPLE = (
@@ -124,7 +124,7 @@ def command(
     elif out is None:
         show(frame)
     else:
-        print(f"{subset}; wrote them to {out}")
+        say(f"{subset}; wrote them to {out}")
 
 
 def _column(items: Path | None, name: str | None) -> Any:

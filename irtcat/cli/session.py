@@ -8,7 +8,7 @@ import typer
 
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, show
+from irtcat.cli._output import emit_json, records, say, show
 from irtcat.cli._session import use_compilation_cache
 
 if TYPE_CHECKING:
@@ -130,13 +130,13 @@ def status(session: Name, store: StoreFile, as_json: arguments.Json = False) -> 
         if not as_json:
             known = resumed.estimate()
             pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
-            print(f"theta {', '.join(f'{t:.3f} (SE {s:.3f})' for t, s in pairs)}, ", end="")
-            print(f"score {known['score']:.3f} (SD {known['score_sd']:.3f})")
+            say(f"theta {', '.join(f'{t:.3f} (SE {s:.3f})' for t, s in pairs)}, ", end="")
+            say(f"score {known['score']:.3f} (SD {known['score_sd']:.3f})")
             if plan is not None:
-                print(plan)
+                say(str(plan))
             for flag in flags:
                 if flag != str(plan):
-                    print(flag)
+                    say(flag)
             show(table)
 
 
@@ -162,7 +162,7 @@ def _say(session: "Session", as_json: bool, more: dict[str, Any] | None = None) 
         about = {"session": session.id, "asked": session.asked, "over": session.is_over}
         emit_json({**about, "reason": session.reason, **(more or {})})
     elif session.is_over:
-        print(f"{session.id}: over ({session.reason})")
+        say(f"{session.id}: over ({session.reason})")
     else:
-        print(f"{session.id}: {' '.join(session.asked)}")
+        say(f"{session.id}: {' '.join(session.asked)}")
     sys.stdout.flush()

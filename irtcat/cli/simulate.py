@@ -1,6 +1,5 @@
 """``irtcat simulate``."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, filling, records, show, write_csv
+from irtcat.cli._output import emit_json, records, say, show
 from irtcat.cli._session import progress, use_compilation_cache
 
 EXAMPLE = (
@@ -16,6 +15,8 @@ EXAMPLE = (
     'irtcat simulate bank.npz --n 500 --criterion mfi --stop "se<0.7 or n>=4" --out simulated',
     'irtcat simulate bank.npz --responses dataset:lsat7 --stop "n>=3"',
 )
+
+TABLES = ("sessions", "by_theta", "by_length", "exposure", "summary", "content")
 
 
 def command(
@@ -54,8 +55,9 @@ def command(
     """Try an adaptive test out on simulated or real subjects."""
     import pandas as pd
 
-    from irtcat._checks import InputError
+    from irtcat._csv import csv_bytes
     from irtcat._files import check_target
+    from irtcat._folders import OutputFolder
     from irtcat.cat import calibrate_exposure as calibrate
     from irtcat.cat import replay
     from irtcat.cat import simulate as run
@@ -69,42 +71,40 @@ def command(
         raise typer.BadParameter(must, param_hint="--calibrate-exposure")
     if calibrate_exposure is not None:
         check_target(calibrate_exposure)
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"{out}: this is a file. Give the name of a folder.")
+    folder = None if out is None else OutputFolder(out, "simulate")
+    if folder is not None:
+        folder.check(f"{name}.csv" for name in TABLES)
     use_compilation_cache()
     loaded = arguments.read_bank(bank)
-    with nullcontext() if out is None else filling(out) as folder:
-        with progress("Compiling") as tick:
+    with progress("Compiling") as tick:
 
-            def told(done: int, of: int) -> None:
-                if tick is not None:
-                    tick(done, of, f"{done} of {of} subjects")
+        def told(done: int, of: int) -> None:
+            if tick is not None:
+                tick(done, of, f"{done} of {of} subjects")
 
-            counts = adaptive.read_exposure(exposure_parameters)
-            if calibrate_exposure is not None:
-                counts = calibrate(loaded, drawn_abilities(loaded, n, seed), rules, seed=seed)
-                counts.save(calibrate_exposure)
-            if responses is not None:
-                how = arguments.Reading(format, subject, item, response, duplicates)
-                data = arguments.read(responses, how)
-                report = replay(loaded, data, rules, seed, counts=counts, tick=told)
-            else:
-                # Other subjects than those of the calibration, which would be too favourable.
-                other = seed + (calibrate_exposure is not None)
-                theta = drawn_abilities(loaded, n, other)
-                report = run(loaded, theta, rules, other, counts=counts, tick=told)
-        tables = {
-            "sessions": report.to_frame(),
-            "by_theta": report.by_theta(),
-            "by_length": report.by_length(),
-            "exposure": report.exposure(),
-        }
-        if report.plan is not None:
-            tables["content"] = report.content()
-        summary = report.summary()
-        if folder is not None:
-            for name, table in (tables | {"summary": pd.DataFrame([summary])}).items():
-                write_csv(table, folder / f"{name}.csv")
+        counts = adaptive.read_exposure(exposure_parameters)
+        if calibrate_exposure is not None:
+            counts = calibrate(loaded, drawn_abilities(loaded, n, seed), rules, seed=seed)
+            counts.save(calibrate_exposure)
+        if responses is not None:
+            how = arguments.Reading(format, subject, item, response, duplicates)
+            data = arguments.read(responses, how)
+            report = replay(loaded, data, rules, seed, counts=counts, tick=told)
+        else:
+            # Other subjects than those of the calibration, which would be too favourable.
+            other = seed + (calibrate_exposure is not None)
+            theta = drawn_abilities(loaded, n, other)
+            report = run(loaded, theta, rules, other, counts=counts, tick=told)
+    summary = report.summary()
+    made = (report.to_frame(), report.by_theta(), report.by_length(), report.exposure(),
+            pd.DataFrame([summary]), report.content())  # fmt: skip
+    tables = dict(zip(TABLES, made, strict=True))
+    if report.plan is None:
+        del tables["content"]
+    if folder is not None:
+        with folder.writing(f"{name}.csv" for name in tables) as files:
+            for file, table in zip(files.values(), tables.values(), strict=True):
+                file.write(csv_bytes(table))
     ended = report.reasons()
     if as_json:
         emit_json({
@@ -119,6 +119,6 @@ def command(
     if report.plan is not None:
         show(tables["content"], "Content")
     for flag in report.flags():
-        print(flag)
+        say(flag)
     if out is not None:
-        print(f"Wrote {', '.join(f'{name}.csv' for name in [*tables, 'summary'])} to {out}")
+        say(f"Wrote {', '.join(f'{name}.csv' for name in tables)} to {out}")

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
+from irtcat._checks import (
+    InputError,
+    argument_error,
+    brief,
+    check_choice,
+    check_count,
+    check_interval,
+)
 from irtcat._matrix import positions
 from irtcat.agreement._corrections import CORRECTIONS, adjust
 from irtcat.diagnose._split import (
@@ -302,7 +309,9 @@ def _chosen(
     tested = [int(j) for j in asked if j not in known and not why[j]]
     usable = [j for j, reason in enumerate(why) if not reason]
     if not tested or len(usable) < 2:
-        first = next((f"{ids[j]}: {reason}" for j, reason in enumerate(why) if reason), "none")
+        first = next(
+            (f"{brief(ids[j])}: {reason}" for j, reason in enumerate(why) if reason), "none"
+        )
         raise InputError(
             f"No item can be tested: it takes two items with different answers in every group, "
             f"one of them not an anchor. Got {len(usable)} ({first})."

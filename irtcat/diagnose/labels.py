@@ -11,6 +11,7 @@ from scipy.special import expit, logsumexp
 from irtcat._checks import (
     InputError,
     argument_error,
+    brief,
     check_choice,
     check_count,
     check_interval,
@@ -204,9 +205,8 @@ def _bank_of(responses: Responses, bank: Any) -> ItemBank:
         raise argument_error("bank", "of right/wrong items of one ability", bank)
     missing = np.setdiff1d(responses.item_ids.astype(str), bank.item_ids)
     if len(missing):
-        raise InputError(
-            f"The `bank` argument must hold all items of the responses. It has no {missing[0]}."
-        )
+        must = f"hold all items of the responses. It has no {brief(missing[0])}"
+        raise InputError(f"The `bank` argument must {must}.")
     return bank.subset(responses.item_ids.astype(str))
 
 

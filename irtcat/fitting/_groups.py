@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error
+from irtcat._checks import argument_error, shorten
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
@@ -33,9 +33,8 @@ def _labels(responses: Responses, groups: Any) -> pd.Series:
     if isinstance(groups, str):
         columns = list(responses.subjects.columns)
         if groups not in columns:
-            raise argument_error(
-                "groups", f"a column of responses.subjects ({', '.join(columns) or 'none'})", groups
-            )
+            have = shorten(columns)
+            raise argument_error("groups", f"a column of responses.subjects ({have})", groups)
         return pd.Series(responses.subjects[groups].to_numpy())
     ids = pd.Index(responses.subject_ids)
     if isinstance(groups, pd.Series) and not isinstance(groups.index, pd.RangeIndex):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._checks import InputError, argument_error, brief, check_choice
 from irtcat.models import MIXABLE, MODELS, ItemModel, get_model, mixture
 
 __all__ = ["HOW_TO_MIX", "check_kinds", "model_of_items"]
@@ -72,7 +72,7 @@ def _by_mapping(model: dict[Any, Any], ids: list[str]) -> list[Any]:
             raise argument_error("model", "about items of the responses", item)
         j = at[str(item)]
         if names[j] is not None and _lower(names[j]) != _lower(name):
-            raise argument_error("model", f"one model for item {item}", [names[j], name])
+            raise argument_error("model", f"one model for item {brief(item)}", [names[j], name])
         names[j] = name
     missing = [item for item, name in zip(ids, names, strict=True) if name is None]
     if missing and default is None:
@@ -103,6 +103,6 @@ def check_kinds(
         graded = ", ".join(key for key, member in MIXABLE.items() if member.takes == "graded")
         raise argument_error(
             "model",
-            f"one for items of several categories ({graded}) for item {item_ids[j]}",
+            f"one for items of several categories ({graded}) for item {brief(item_ids[j])}",
             f"{cls.members[kinds[j]].key}, but its codes go up to {categories[j] - 1}",
         )

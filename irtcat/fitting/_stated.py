@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error
+from irtcat._checks import argument_error, brief
 from irtcat._types import FloatArray, IntArray
 from irtcat.models import ItemModel, column_names, field_columns, free_parameters
 
@@ -155,7 +155,7 @@ def fixed_values(
                 raise argument_error(f"fixed[{name!r}]", "about items of the responses", item)
             row = at[str(item)]
             if template.members and isinstance(value, Mapping) and not has[row, where].any():
-                advice = f"The model of {item} has no such parameter."
+                advice = f"The model of {brief(item)} has no such parameter."
                 raise argument_error("fixed", f"about items that have {name}", item, advice)
             out[row, where] = _number(f"fixed[{name!r}]", name, number)
     return np.where(has, out, np.nan) if template.members else out

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, shorten
+from irtcat._checks import InputError, argument_error, brief, shorten
 from irtcat._numbers import whole_number_in
 
 __all__ = ["Item", "metadata_of", "read_ids", "read_items"]
@@ -52,7 +52,8 @@ class Item:
         number = whole_number_in(self.sample)
         if number is None or number < 0:
             advice = "Give the items' table with a column doc_id (irtcat import keeps it)."
-            must = f"the number of a document. Got {self.sample!r} for item {self.id}. {advice}"
+            got = f"{shorten(self.sample)} for item {brief(self.id)}"
+            must = f"the number of a document. Got {got}. {advice}"
             raise InputError(f"The `sample` of every item must be {must}")
         return number
 

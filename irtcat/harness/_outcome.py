@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from irtcat._checks import argument_error
+from irtcat._checks import argument_error, shorten
 from irtcat.bank import ItemBank
 from irtcat.cat import Counts, Report, Session
 from irtcat.cat._report import numbered
@@ -187,7 +187,7 @@ def read_costs(bank: ItemBank, costs: Any) -> dict[str, float] | None:
     ids = bank.item_ids.tolist()
     if isinstance(costs, str):
         if costs not in bank.items:
-            have = ", ".join(map(str, bank.items.columns)) or "none"
+            have = shorten(list(bank.items.columns))
             raise argument_error("costs", f"a column of the items' metadata ({have})", costs)
         costs = dict(zip(ids, bank.items[costs].tolist(), strict=True))
     given = {str(name): value for name, value in pd.Series(costs).items()}

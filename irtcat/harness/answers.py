@@ -7,10 +7,18 @@ interrupted run goes on where it was left, and asks for no answer twice.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
+from irtcat._checks import (
+    InputError,
+    argument_error,
+    brief,
+    check_choice,
+    check_count,
+    one_line,
+    shorten,
+)
+from irtcat._folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness._items import Item
 from irtcat.io.inspect_log import LETTERS
@@ -52,9 +60,14 @@ class Harness(Protocol):
         ...
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
-    ) -> list[str]:
-        """Ask until the session is over; sentences on what was taken where there was a choice."""
+        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        tick: Tick | None,
+    ) -> list[str]:  # fmt: skip
+        """Ask until the session is over; sentences on what was taken where there was a choice.
+
+        What is written goes to ``folder.file(NAME)`` or ``folder.folder(NAME)``: the run's folder
+        lists it in its manifest.
+        """
         ...
 
 
@@ -92,8 +105,9 @@ class Calls:
             raise argument_error("model", "a harness or a function", self.function)
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
-    ) -> list[str]:
+        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        tick: Tick | None,
+    ) -> list[str]:  # fmt: skip
         """Ask the function until the session is over."""
         return ask_until_over(session, items, self._ask, tick, self.retries, self.on_error,
                               self.threshold)  # fmt: skip
@@ -141,12 +155,12 @@ def as_code(session: Session, answer: Answer, threshold: float | None = None) ->
     except (TypeError, ValueError):
         number = float("nan")
     if not math.isfinite(number):
-        raise argument_error("answer", f"a number for {answer.item}", shorten(value))
+        raise argument_error("answer", f"a number for {brief(answer.item)}", shorten(value))
     if threshold is not None:
         return int(number >= threshold)
     if number != int(number):
         advice = "Give a threshold from which a score counts as right."
-        raise argument_error("answer", f"a category of {answer.item}", number, advice)
+        raise argument_error("answer", f"a category of {brief(answer.item)}", number, advice)
     return int(number)
 
 
@@ -203,7 +217,7 @@ def ask_until_over(
             failed = 0
             for each in left:
                 session.answer(each, None)
-                notes.append(f"{each} was skipped: {_told(error)}")
+                notes.append(f"{brief(each)} was skipped: {_told(error)}")
     return notes
 
 
@@ -216,4 +230,4 @@ def _told(error: Exception) -> InputError:
     """The error as a sentence that says that nothing is lost."""
     if isinstance(error, InputError):
         return error
-    return InputError(f"No answer came: {type(error).__name__}: {error}.")
+    return InputError(f"No answer came: {type(error).__name__}: {one_line(error)}.")

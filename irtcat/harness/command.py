@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 from irtcat._checks import InputError, check_choice, check_count, check_positive, shorten
+from irtcat._folders import OutputFolder
 from irtcat._reading import parse_json
 from irtcat.cat import Session
 from irtcat.harness._items import Item
@@ -80,7 +80,7 @@ class Command:
         self,
         session: Session,
         items: Mapping[str, Item],
-        folder: Path | None = None,
+        folder: OutputFolder | None = None,
         tick: Tick | None = None,
     ) -> list[str]:
         """Run the command until the session is over."""

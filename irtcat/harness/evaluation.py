@@ -11,12 +11,13 @@ from typing import Any
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_interval
-from irtcat._files import replacing
+from irtcat._csv import write_csv
+from irtcat._folders import OutputFolder, write_json
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, Store
 from irtcat.cat.config import document_hash
 from irtcat.cat.driving import begin
-from irtcat.harness._folder import ITEMS, RESULT, STORE, check_same, locked, write_json
+from irtcat.harness._folder import ITEMS, RESULT, run_folder, store_file
 from irtcat.harness._items import Item, read_items
 from irtcat.harness._outcome import fit_of, item_table, read_costs, spending, standing, unlike
 from irtcat.harness.answers import Calls, Harness, Tick
@@ -163,7 +164,9 @@ def evaluate(
         items: where the items are found in the harness: a table by item id, `Responses` or a bank
             with metadata (see `export`); by default the metadata of ``bank``.
         task: the task of all items, where the metadata do not say.
-        out: folder for result.json, items.csv and the session; by default nothing is written.
+        out: folder for result.json, items.csv and the session, new, empty or of this run; its
+            manifest.json lists the files that are written, and no other is touched. By default
+            nothing is written.
         name: the model's name.
         seed: seed of the session's randomness.
         prior: mean and SD of the model's ability, where more is known than the population's.
@@ -178,8 +181,8 @@ def evaluate(
         The evaluation.
 
     Raises:
-        InputError: for a folder that holds another run, metadata that lack an item, a harness that
-            is not installed or fails, or an answer that the item cannot have.
+        InputError: for a folder that holds another run or other files, metadata that lack an item,
+            a harness that is not installed or fails, or an answer that the item cannot have.
 
     Example:
         >>> import numpy as np
@@ -207,18 +210,16 @@ def evaluate(
         _compile(session)
         notes = harness.drive(session, places, None, tick)
         return _evaluation(session, places, calibration, estimator, interval, prices, notes)
-    folder = Path(out)
     # What is wrong is said before anything is written.
     head = Session.begin(bank, rules, seed, prior, counts=counts).head
-    with locked(folder):
-        frozen = {"model": name, "bank": head["bank"], "config": rules.to_json(), "seed": seed}
-        if "counts" in head:
-            frozen["exposure"] = document_hash({"counts": head["counts"]})
-        check_same(folder, frozen | {"prior": prior} | harness.about())
-        with Store(folder / STORE) as store:
+    frozen = {"model": name, "bank": head["bank"], "config": rules.to_json(), "seed": seed}
+    if "counts" in head:
+        frozen["exposure"] = document_hash({"counts": head["counts"]})
+    with run_folder(out, frozen | {"prior": prior} | harness.about()) as folder:
+        with Store(store_file(folder)) as store:
             session = begin(bank, rules, store, **settings)
             _compile(session)
-            with _kept(session, folder):
+            with _kept(session, folder.path):
                 notes = harness.drive(session, places, folder, tick)
             made = _evaluation(session, places, calibration, estimator, interval, prices, notes)
         _write(made, folder)
@@ -301,9 +302,7 @@ def _remarks(flags: str) -> list[str]:
     return [f"Predicted score: {part}." for part in own]
 
 
-def _write(made: Evaluation, folder: Path) -> None:
+def _write(made: Evaluation, folder: OutputFolder) -> None:
     """The results, in full precision."""
-    text = made.items.reset_index().to_csv(index=False, lineterminator="\n")
-    with replacing(folder / ITEMS) as file:
-        file.write(text.encode("utf-8"))
-    write_json(folder / RESULT, made.to_json())
+    write_csv(made.items, folder.file(ITEMS))
+    write_json(folder.file(RESULT), made.to_json())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._checks import InputError, argument_error, brief, check_choice, visible
 from irtcat._files import replacing
 from irtcat._numbers import whole_number_in
 from irtcat.harness._items import Item, read_ids, read_items
@@ -130,7 +130,9 @@ def _by_task(items: tuple[Item, ...], to: str) -> dict[str, list[Item]]:
     for item in items:
         if not item.task:
             advice = "Give the table with a column task (irtcat import keeps it), or the task."
-            must = f"of a known task to be exported to {to}. Got none for {item.id}. {advice}"
+            must = (
+                f"of a known task to be exported to {to}. Got none for {brief(item.id)}. {advice}"
+            )
             raise InputError(f"Every item must be {must}")
         out.setdefault(item.task, []).append(item)
     return dict(sorted(out.items()))
@@ -141,9 +143,9 @@ def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
     samples = {task: sorted(item.index for item in own)
                for task, own in _by_task(items, "lm-eval").items()}  # fmt: skip
     for task, numbers in samples.items():
-        if "," in task:
-            must = "tasks without a comma, which lm-eval reads as one between tasks"
-            raise argument_error("items", must, task)
+        if any(c in task for c in ",*?[") or task != task.strip():
+            must = "tasks without commas, wildcards (* ? [) and blanks at their ends"
+            raise argument_error("items", f"{must}, which lm-eval reads as other tasks", task)
         if len(set(numbers)) < len(numbers):  # "7" and "07"
             twice = next(n for n, after in pairwise(numbers) if n == after)
             raise argument_error("items", "a place of its own for every item",
@@ -152,8 +154,26 @@ def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
 
 
 def _run_lm_eval(made: Export, path: str, model: str) -> list[str]:
-    words = ["lm_eval", "--model", model, "--tasks", ",".join(made.tasks), "--samples", path]
-    return [shlex.join([*words, "--log_samples", "--output_path", "logs"])]
+    words = ["lm_eval", *_option("--model", model), *_option("--tasks", ",".join(made.tasks))]
+    words += [*_option("--samples", path), "--log_samples", "--output_path", "logs"]
+    return [_command(words)]
+
+
+def _option(name: str, value: str) -> list[str]:
+    """An option with its value, which is never read as an option itself."""
+    return [f"{name}={value}"] if value.startswith("-") else [name, value]
+
+
+def _command(words: list[str]) -> str:
+    """The words as a line for a shell, to be pasted into a terminal.
+
+    Raises:
+        InputError: for a word with control characters, which a terminal would obey.
+    """
+    for word in words:
+        if visible(word) != word:
+            raise argument_error("command", "of words without control characters", word)
+    return shlex.join(words)
 
 
 def inspect_selector(sample: str) -> str:
@@ -177,6 +197,10 @@ def _to_inspect(items: tuple[Item, ...]) -> tuple[str, str]:
             must = "free of commas, line breaks and blanks at their ends"
             advice = "Give them to inspect_ai.eval(sample_id=[...]) in Python."
             raise argument_error("items", f"sample ids {must}", item.sample, advice)
+    for task in _by_task(items, "inspect"):
+        if any(c in task for c in "*?["):
+            must = "tasks without wildcards (* ? [), by which Inspect finds several files"
+            raise argument_error("items", must, task)
     lines = [",".join(sorted((inspect_selector(item.sample) for item in own), key=_natural))
              for own in _by_task(items, "inspect").values()]  # fmt: skip
     return "\n".join(lines) + "\n", "sample_ids.txt"
@@ -191,15 +215,16 @@ def _natural(text: str) -> tuple[int, int, str]:
 def _run_inspect(made: Export, path: str, model: str) -> list[str]:
     commands = []
     for number, (task, ids) in enumerate(zip(made.tasks, made.text.splitlines(), strict=True)):
-        words = shlex.join(["inspect", "eval", task, "--model", model, "--log-dir", "logs"])
         if len(ids) <= LONGEST:
-            commands.append(f"{words} --sample-id {shlex.quote(ids)}")
+            words = [*_option("--model", model), "--log-dir", "logs", *_option("--sample-id", ids)]
+            ends = ["--", task] if task.startswith("-") else []
+            begins = [] if ends else [task]
+            commands.append(_command(["inspect", "eval", *begins, *words, *ends]))
             continue
         chosen = f"Path({path!r}).read_text().splitlines()[{number}].split(',')"
         call = f"inspect_ai.eval({task!r}, model={model!r}, log_dir='logs', sample_id={chosen})"
-        commands.append(
-            shlex.join(["python", "-c", f"import inspect_ai; from pathlib import Path; {call}"])
-        )
+        code = f"import inspect_ai; from pathlib import Path; {call}"
+        commands.append(_command(["python", "-c", code]))
     return commands
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from irtcat._checks import InputError, argument_error, shorten
+from irtcat._checks import InputError, argument_error, brief, one_line, shorten
+from irtcat._folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness._extra import imported
 from irtcat.harness._folder import LOGS
@@ -158,16 +159,16 @@ class Adaptive:
         if self.metric in scores:
             name, part = str(self.metric), ""
         if name not in scores:
-            raise argument_error("metric", f"one of the scorers {', '.join(scores)}", name)
+            raise argument_error("metric", f"one of the scorers {shorten(list(scores))}", name)
         value = scores[name].value
         if isinstance(value, Mapping):
             part = part or next(iter(value), "")
             if part not in value:
-                have = ", ".join(f"{name}.{each}" for each in value)
+                have = shorten([f"{name}.{each}" for each in value])
                 raise argument_error("metric", f"one of {have}", f"{name}.{part}")
             if len(value) > 1 and self.metric is None:
                 others = ", ".join(each for each in value if each != part)
-                self.notes["part"] = f"{name}: {part} was taken (not {others})."
+                self.notes["part"] = f"{brief(name)}: {brief(part)} was taken (not {others})."
             value = value[part]
         if len(scores) > 1 and self.metric is None:
             others = ", ".join(each for each in scores if each != name)
@@ -190,7 +191,7 @@ class Inspect:
             memoize=False)``, or Inspect hands out the first one made), or its name.
         metric: the scorer whose values are the answers, or "scorer.part"; by default the first.
         log_dir: folder of the log; by default "inspect_logs" in the run's folder; Inspect's own
-            default where the run has none.
+            default where the run has none. Answers are taken from the default one only.
         task_args: arguments of the task, where it is named.
         options: further arguments of ``inspect_ai.eval`` (temperature, retry_on_error, ...).
         threshold: scores of at least this count as right, others as wrong.
@@ -225,21 +226,23 @@ class Inspect:
         imported("inspect_ai", "Inspect AI")
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
-    ) -> list[str]:
+        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        tick: Tick | None,
+    ) -> list[str]:  # fmt: skip
         """Run the task until the session is over."""
         if session.is_over:
             return []
         inspect_ai = imported("inspect_ai", "Inspect AI")
         holder = Adaptive(session, items, self.metric, self.threshold, tick)
         task = self._task(inspect_ai, holder)
-        if folder is not None:
-            holder.take_logged(_logged(folder / LOGS))
+        where = self.log_dir
+        if folder is not None and not where:
+            where = folder.folder(LOGS)
+            holder.take_logged(_logged(where))
         if session.is_over:
             return list(holder.notes.values())
         done = {e["item"] for e in session.events if e["kind"] == "answer"}
         left = [item for item in items.values() if item.id not in done]
-        where = self.log_dir if folder is None else self.log_dir or folder / LOGS
         settings = {"log_dir": str(where)} if where else {}
         named = {str(sample.id) for sample in task.dataset if sample.id is not None}
         if named:
@@ -252,7 +255,7 @@ class Inspect:
                 **{"display": "none", **settings, **self.options},
             )  # fmt: skip
         except Exception as error:  # of a model, task or option that Inspect does not know
-            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            told = f"{type(error).__name__}: {one_line(error)}"
             raise holder.error or InputError(f"Inspect could not run: {told}") from error
         self._look_at(logs[0], holder)
         return list(holder.notes.values())
@@ -265,8 +268,8 @@ class Inspect:
         try:
             found = loader.load_tasks([_relative(self.task)], dict(self.task_args))
         except Exception as error:  # whatever the task's file does
-            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise InputError(f"Inspect cannot load the task {self.task}: {told}") from error
+            told = f"{type(error).__name__}: {one_line(error)}"
+            raise InputError(f"Inspect cannot load the task {brief(self.task)}: {told}") from error
         if len(found) != 1:
             names = ", ".join(each.name for each in found) or "none"
             raise argument_error("task", "one task (file.py@name)", f"{self.task} with {names}")

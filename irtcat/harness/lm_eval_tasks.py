@@ -4,21 +4,31 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
+from irtcat._checks import (
+    InputError,
+    argument_error,
+    brief,
+    check_choice,
+    check_count,
+    one_line,
+    shorten,
+)
+from irtcat._files import replacing
+from irtcat._folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness._extra import imported
-from irtcat.harness._folder import CACHE
 from irtcat.harness._items import Item
+from irtcat.harness._replies import Replies, append
 from irtcat.harness.answers import ON_ERROR, Answer, Tick, ask_until_over
 from irtcat.io._choose import FIRST
 
 __all__ = ["LmEval"]
 
-SAMPLES = "samples_{}.jsonl"
+SAMPLES, REPLIES = "samples_{}.jsonl", "lm_eval_replies.jsonl"
 
 
 @dataclass(frozen=True)
@@ -28,8 +38,9 @@ class LmEval:
     The documents asked for are run as ``simple_evaluate(..., samples={task: numbers})``, only
     their tasks and nothing else; the model is made once. Where the bank knows the documents'
     hashes they must be those of the run. In the run's folder every sample is kept as lm-eval logs
-    it (``samples_<task>.jsonl``), and what the model said in lm-eval's own cache, so that an
-    interrupted batch is not paid for again either.
+    it (``samples_<task>.jsonl``), and so is each reply of the model (``lm_eval_replies.jsonl``):
+    an interrupted batch is not paid for again either. lm-eval's own cache is not used: it holds
+    pickles, which run code when they are read.
 
     Attributes:
         model: an object of lm-eval's class LM, or the name of a kind of model, such as "hf".
@@ -39,8 +50,6 @@ class LmEval:
         filter: lm-eval's filter, where a task has several; by default the first.
         include_path: folder of further task files, or several.
         options: further arguments of ``simple_evaluate`` (num_fewshot, gen_kwargs, ...).
-        cache: whether lm-eval's cache of answers is used in the run's folder. Two documents with
-            one prompt then get one answer.
         retries: how many times a failed batch is tried again.
         on_error: then "stop" (the run can go on later) or "skip" the items.
         threshold: scores of at least this count as right, others as wrong.
@@ -52,7 +61,6 @@ class LmEval:
     filter: str | None = None
     include_path: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    cache: bool = True
     retries: int = 0
     on_error: str = "stop"
     threshold: float | None = None
@@ -85,17 +93,19 @@ class LmEval:
             if not item.task:
                 advice = "Give the task, or the imported responses as the items."
                 raise InputError(
-                    f"lm-eval needs the task of every item. Got none for {item.id}. {advice}"
+                    f"lm-eval needs the task of every item. Got none for {brief(item.id)}. {advice}"
                 )
             item.index  # noqa: B018  raises where it is no number
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: Path | None, tick: Tick | None
-    ) -> list[str]:
+        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        tick: Tick | None,
+    ) -> list[str]:  # fmt: skip
         """Run batches of documents until the session is over."""
         if session.is_over:
             return []
         running = _Running(self, folder, {item.task for item in items.values()})
+        running.forget_samples(session, items)
         skipped = ask_until_over(session, items, running.ask, tick, self.retries, self.on_error,
                                  self.threshold)  # fmt: skip
         return [*running.notes.values(), *skipped]
@@ -104,13 +114,14 @@ class LmEval:
 class _Running:
     """A run under way: the model, the tasks' manager, and what was chosen."""
 
-    def __init__(self, harness: LmEval, folder: Path | None, tasks: set[str]):
+    def __init__(self, harness: LmEval, folder: OutputFolder | None, tasks: set[str]):
         self.harness, self.folder = harness, folder
         self.notes: dict[str, str] = {}
         self.lm_eval = imported("lm_eval", "lm-evaluation-harness")
         manager = imported("lm_eval.tasks", "lm-evaluation-harness").TaskManager
         self.tasks = _manager(manager, harness.include_path, tasks)
         self.model = harness.model if not isinstance(harness.model, str) else self._made()
+        self.replies = None if folder is None else Replies(folder.file(REPLIES))
 
     def _made(self) -> Any:
         """The model of its name and arguments."""
@@ -122,10 +133,8 @@ class _Running:
                 return kind.create_from_arg_string(args)
             return kind.create_from_arg_obj(dict(args))
         except Exception as error:  # whatever a model makes of its arguments
-            told = " ".join(str(error).split())
-            raise InputError(
-                f"lm-eval cannot make the model {self.harness.model}: {told}"
-            ) from error
+            named = f"the model {brief(self.harness.model)}"
+            raise InputError(f"lm-eval cannot make {named}: {one_line(error)}") from error
 
     def ask(self, items: list[Item]) -> Iterator[Answer]:
         """The answers to a batch; each document of each task once, in rising order."""
@@ -134,33 +143,44 @@ class _Running:
         for item in items:
             wanted.setdefault(item.task, {})[item.index] = item
         samples = {task: sorted(own) for task, own in wanted.items()}
-        cache = None
-        if self.folder is not None and self.harness.cache:
-            cache = str(self.folder / CACHE)
-        found = self.lm_eval.simple_evaluate(
-            model=self.model, tasks=list(samples), task_manager=self.tasks, samples=samples,
-            bootstrap_iters=0, log_samples=True, use_cache=cache, **self.harness.options,
-        )  # fmt: skip
+        with nullcontext() if self.replies is None else self.replies.kept(self.model):
+            found = self.lm_eval.simple_evaluate(
+                model=self.model, tasks=list(samples), task_manager=self.tasks, samples=samples,
+                bootstrap_iters=0, log_samples=True, **self.harness.options,
+            )  # fmt: skip
         seconds = (time.monotonic() - began) / len(items)
         logged = found["samples"]
         self._keep(logged)
         for task, own in wanted.items():
             rows = self._rows(task, logged.get(task, []))
             if sorted(rows) != samples[task]:
-                must = f"documents {shorten(samples[task])} of {task}"
+                must = f"documents {shorten(samples[task])} of {brief(task)}"
                 raise InputError(f"lm-eval was to run {must}. Got {shorten(sorted(rows))}.")
             for index, item in own.items():
                 yield Answer(item.id, self._value(item, rows[index]), seconds)
 
     def _keep(self, logged: Mapping[str, list[dict[str, Any]]]) -> None:
         """Add the samples to the folder, as lm-eval would log them."""
-        if self.folder is None:
-            return
-        for task, rows in logged.items():
-            safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in task)
-            with (self.folder / SAMPLES.format(safe)).open("a", encoding="utf-8") as file:
-                for row in rows:
-                    file.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+        if self.folder is not None:
+            for task, rows in logged.items():
+                append(self.folder.file(_samples_file(task)), rows)
+
+    def forget_samples(self, session: Session, items: Mapping[str, Item]) -> None:
+        """Remove the samples of an interrupted batch without an answer: they are logged again."""
+        done = {e["item"] for e in session.events if e["kind"] == "answer"}
+        answered: dict[str, set[int]] = {}
+        for item in items.values():
+            own = answered.setdefault(_samples_file(item.task), set())
+            if item.id in done:
+                own.add(item.index)
+        for name, numbers in answered.items():
+            if self.folder is None or not (path := self.folder.path / name).exists():
+                continue
+            lines = path.read_bytes().splitlines(keepends=True)
+            kept = [line for line in lines if _document_of(line) in numbers]
+            if kept != lines:
+                with replacing(self.folder.file(name)) as file:
+                    file.writelines(kept)
 
     def _rows(self, task: str, rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """The samples of the chosen filter by document number."""
@@ -169,7 +189,9 @@ class _Running:
             return {}
         taken = self.harness.filter or filters[0]
         if taken not in filters and len(filters) > 1:
-            raise argument_error("filter", f"one of {', '.join(filters)} (task {task})", taken)
+            raise argument_error(
+                "filter", f"one of {', '.join(filters)} (task {brief(task)})", taken
+            )
         if len(filters) > 1 and self.harness.filter is None:
             others = ", ".join(name for name in filters if name != taken)
             self.notes[f"{task} filter"] = f"{task}: filter {taken} was taken (not {others})."
@@ -181,20 +203,34 @@ class _Running:
     def _value(self, item: Item, row: Mapping[str, Any]) -> Any:
         """The metric's value; the document must be the one that was calibrated."""
         if item.hash and row.get("doc_hash") and row["doc_hash"] != item.hash:
-            what = (
-                f"document {item.index} of task {item.task} is not the one calibrated as {item.id}"
-            )
+            here = f"document {item.index} of task {brief(item.task)}"
+            what = f"{here} is not the one calibrated as {brief(item.id)}"
             advice = "The task's data have changed: use the version the bank was made with."
             raise InputError(f"In this run {what} (its hash differs). {advice}")
         metrics = list(row.get("metrics", ()))
         taken = self.harness.metric or _first(metrics)
         if taken not in metrics:
-            raise argument_error("metric", f"one of {', '.join(metrics)} (task {item.task})", taken)
+            raise argument_error(
+                "metric", f"one of {', '.join(metrics)} (task {brief(item.task)})", taken
+            )
         if len(metrics) > 1 and self.harness.metric is None:
             others = ", ".join(name for name in metrics if name != taken)
             note = f"{item.task}: metric {taken} was taken (not {others})."
             self.notes[f"{item.task} metric"] = note
         return row[taken]
+
+
+def _samples_file(task: str) -> str:
+    """The name of the file of a task's samples."""
+    return SAMPLES.format("".join(c if c.isalnum() or c in "-_." else "_" for c in task))
+
+
+def _document_of(line: bytes) -> int | None:
+    """The number of the document of a logged sample; None for a line that was not finished."""
+    try:
+        return json.loads(line)["doc_id"] if line.endswith(b"\n") else None
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return None
 
 
 def _manager(kind: Any, include_path: Any, tasks: set[str]) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count
+from irtcat._csv import csv_escape
 from irtcat._reading import MOST_BYTES, check_path, seekable_copy
 from irtcat.io._find import LOG_FORMATS, log_format
 from irtcat.io._report import ImportReport
@@ -25,6 +26,7 @@ __all__ = [
     "ImportReport",
     "Logs",
     "ResponseSource",
+    "csv_escape",
     "open_source",
     "read_logs",
     "read_responses",

@@ -101,7 +101,7 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | 
         if name not in table.header:
             columns = shorten(list(table.header))
             must = f"a column of {table.name}, which has {columns}"
-            raise InputError(f"The `{role}` argument must be {must}. Got {name!r}.")
+            raise InputError(f"The `{role}` argument must be {must}. Got {shorten(name)}.")
     lacking = [role for role, candidates in found.items() if not candidates]
     if lacking:
         few = len(table.header) <= 12  # among many columns, "item" and "score" may be items
@@ -135,19 +135,19 @@ def check_wide_header(table: Table, options: Options) -> None:
     if options.layout != "wide" and first in ITEM_NAMES:
         advice = "Transpose it, pandas.read_csv(FILE, index_col=0).T, or pass format='wide'."
         table.fail_header(
-            f"rows look like items, since the first column is {header[0]!r}. {advice}"
+            f"rows look like items, since the first column is {shorten(header[0])}. {advice}"
         )
     for column, name in enumerate(rest, start=1):
         if not name.strip():
             table.fail_header(f"column {column + 1} has an empty item id.")
         if options.layout != "wide" and _plain(name) in SUBJECT_NAMES:
             advice = "Move the subject ids to column 1, or pass format='wide'."
-            table.fail_header(f"column {column + 1} is named {name!r}. {advice}")
+            table.fail_header(f"column {column + 1} is named {shorten(name)}. {advice}")
     repeated = [name for name, count in Counter(rest).items() if count > 1]
     if repeated and options.duplicates == "refuse":
         columns = [str(i + 1) for i, name in enumerate(header) if i and name == repeated[0]]
         places = f"columns {' and '.join(columns)}"
-        table.fail_header(f"the item id {repeated[0]!r} stands in {places}. {_ADVICE}")
+        table.fail_header(f"the item id {shorten(repeated[0])} stands in {places}. {_ADVICE}")
 
 
 _ADVICE = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
@@ -202,7 +202,7 @@ def _check_rows_unique(table: Table, subjects: np.ndarray) -> None:
         places = [table.cell(int(row), 0)[0] for row in np.flatnonzero(subjects == subject)[:2]]
         where = f"{table.name}, {places[1]}"
         raise InputError(
-            f"{where}: the subject id {subject!r} stands in {places[0]} too. {_ADVICE}"
+            f"{where}: the subject id {shorten(subject)} stands in {places[0]} too. {_ADVICE}"
         )
 
 
@@ -232,8 +232,10 @@ def read_long(
         row = int(order[unlike][-1])
         same = (rows == rows[row]) & (cols == cols[row]) & ~np.isnan(numbers)
         earlier = table.cell(int(np.argmax(same)), columns[2])
-        pair = f"subject {subjects[rows[row]]!r} and item {items[cols[row]]!r}"
-        advice = f'{pair} have {earlier[1]!r} in {earlier[0]}. duplicates="first" keeps that.'
+        pair = f"subject {shorten(subjects[rows[row]])} and item {shorten(items[cols[row]])}"
+        advice = (
+            f'{pair} have {shorten(earlier[1])} in {earlier[0]}. duplicates="first" keeps that.'
+        )
         table.fail(row, columns[2], "the same response as before", advice)
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:

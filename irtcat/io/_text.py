@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError
+from irtcat._checks import InputError, shorten
+from irtcat._csv import is_marked, read_csv, unescape
 from irtcat._numbers import number_in
 from irtcat._reading import MOST_BYTES, read_bytes
 
@@ -104,16 +105,19 @@ def read_table(path: Any, text: Any = None, **options: Any) -> pd.DataFrame:
     data = load_text(file)
     header = next(records(file, data, ","))[1]
     check_widths(file, data, ",", len(header))
-    twice = [name for position, name in enumerate(header) if name in header[:position]]
+    marked = is_marked(header)
+    names = [unescape(name) for name in header[:-1]] if marked else header
+    twice = [name for position, name in enumerate(names) if name in names[:position]]
     if twice:
-        raise InputError(f"{path}, line 1: the column {twice[0]!r} is there twice.")
-    names = [header[each] if isinstance(each, int) else each for each in text or ()]
-    kept = [name for name in names if name in header]
-    as_text: Any = {"usecols": kept, "dtype": str, "keep_default_na": False}
+        raise InputError(f"{path}, line 1: the column {shorten(twice[0])} is there twice.")
+    kept = [i for i, name in enumerate(names) if text is not None and (i in text or name in text)]
+    columns = [*kept, len(header) - 1] if marked else kept
+    as_text: Any = {"usecols": columns, "dtype": str, "keep_default_na": False}
     try:
-        table = pd.read_csv(io.BytesIO(data), index_col=False, low_memory=False, **options)
+        table = read_csv(io.BytesIO(data), index_col=False, low_memory=False, **options)
         if kept:  # parsed again, for the marks of missing values are the same for all columns
-            table[kept] = pd.read_csv(io.BytesIO(data), index_col=False, **as_text)[kept]
+            again = read_csv(io.BytesIO(data), index_col=False, **as_text)
+            table[list(again.columns)] = again
         return table
     except (ValueError, OverflowError, pd.errors.ParserError):
         raise InputError(f"{path}: the table cannot be read. Export it anew as CSV.") from None

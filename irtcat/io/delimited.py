@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from irtcat._checks import InputError
+from irtcat._csv import is_marked, unescape
 from irtcat._reading import MOST_BYTES
 from irtcat.io._cells import MISSING
 from irtcat.io._table import Options, Table, find_long_columns, read_long, read_wide
@@ -55,6 +56,7 @@ def read_delimited(
     options = options or Options()
     data = load_text(path, max_bytes)
     separator = separator or _separator(path, data)
+    data = _unescaped(path, data, separator)
     table = _table(path, data, separator)
     check_widths(path, data, separator, len(table.header))
     columns = find_long_columns(table, options)
@@ -79,6 +81,17 @@ def _separator(path: Path, data: bytes) -> str:
         except (InputError, StopIteration):  # quotes make no sense with the wrong separator
             widths[separator] = 0
     return usual if widths[usual] > 1 else max(widths, key=lambda separator: widths[separator])
+
+
+def _unescaped(path: Path, data: bytes, separator: str) -> bytes:
+    """The table as it was before `irtcat._csv.write_csv` made it safe for spreadsheets."""
+    if not is_marked(next(records(path, data, separator), (1, []))[1]):
+        return data
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=separator, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    for _, record in records(path, data, separator):
+        writer.writerow([unescape(cell) for cell in record[:-1]])
+    return text.getvalue().encode("utf-8")
 
 
 def _table(path: Path, data: bytes, separator: str) -> Table:

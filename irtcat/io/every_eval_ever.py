@@ -140,7 +140,7 @@ def _add_row(
 ) -> None:
     """One row: a sample's score by one metric."""
     if (model := record.get("model_id")) != run.model:
-        raise InputError(f"{place}: expected model_id {run.model!r}. Got {shorten(model)}.")
+        raise InputError(f"{place}: expected model_id {shorten(run.model)}. Got {shorten(model)}.")
     sample = as_text(record.get("sample_id"), place, "sample_id")
     column = _column(record.get("evaluation_result_id"), record)
     evaluation = as_object(record.get("evaluation"), place, "evaluation")
@@ -150,7 +150,7 @@ def _add_row(
     if pair in seen and seen[pair][1] == score:
         return
     if pair in seen:
-        what = f"sample {sample!r} has another score in line {seen[pair][0]}"
+        what = f"sample {shorten(sample)} has another score in line {seen[pair][0]}"
         raise InputError(f"{place}: {what}.")
     seen[pair] = (number, score)
     if record.get("error") is not None:

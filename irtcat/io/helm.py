@@ -115,7 +115,9 @@ def _add(
     sample = as_text(instance.get("instance_id"), place, "instance_id")
     trial = instance.get("train_trial_index", 0)
     if not isinstance(trial, int) or (sample, trial) in seen:
-        raise InputError(f"{place}: instance {sample!r} comes twice in train trial {trial!r}.")
+        raise InputError(
+            f"{place}: instance {shorten(sample)} comes twice in train trial {shorten(trial)}."
+        )
     seen.add((sample, trial))
     stats = instance.get("stats")
     if not isinstance(stats, list):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import InputError, shorten
+from irtcat._checks import InputError, brief, shorten
 from irtcat._reading import MOST_BYTES, too_large
 from irtcat.io._lighteval_results import DETAILS, Totals, model_by_folder
 from irtcat.io._logs import (
@@ -108,7 +108,7 @@ def _columns(
             if value is None:  # a metric of the other way of asking
                 continue
             if (key, metric) in seen:
-                raise InputError(f"{place}: document {row.id} comes twice.")
+                raise InputError(f"{place}: document {brief(row.id)} comes twice.")
             seen.add((key, metric))
             rows.add(("", metric), item, value, place)
     columns = rows.columns()

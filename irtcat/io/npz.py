@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from irtcat._archives import array_file
-from irtcat._checks import InputError, shorten
+from irtcat._checks import InputError, brief, shorten
 from irtcat._metadata import frame_from_plain
 from irtcat._reading import MOST_BYTES, parse_json
 from irtcat.io._table import to_responses
@@ -56,7 +56,9 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
             raise InputError(f"{path}: expected {key} to be unique. {got}. {advice}")
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
-        place = f"row {row + 1} ({ids[0][row]}), column {column + 1} ({ids[1][column]})"
+        place = (
+            f"row {row + 1} ({brief(ids[0][row])}), column {column + 1} ({brief(ids[1][column])})"
+        )
         text = f"{path}, {place}: expected {expected}. Got {X[row, column]:g}. {advice}"
         raise InputError(text.rstrip())
 

@@ -54,7 +54,7 @@ def read_pyirt(path: Path, duplicates: str = "refuse") -> Responses:
         matrix[row, [where[item] for item in answer]] = list(answer.values())
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
-        place = f"{path}, line {lines[row]}, item {items[column]!r}"
+        place = f"{path}, line {lines[row]}, item {shorten(items[column])}"
         got = f"{matrix[row, column]:g}"
         raise InputError(f"{place}: expected {expected}. Got {got}. {advice}".rstrip())
 
@@ -118,7 +118,7 @@ def _answers(path: Path, line: int, record: dict[str, Any]) -> dict[str, float]:
         if not item.strip():
             raise InputError(f"{path}, line {line}: expected an item id. Got an empty one.")
         if value is not None and not isinstance(value, (int, float)):
-            place = f"{path}, line {line}, item {item!r}"
+            place = f"{path}, line {line}, item {shorten(item)}"
             raise InputError(f"{place}: expected a number or null. Got {shorten(value)}.")
     try:
         return {item: np.nan if v is None else float(v) for item, v in answers.items()}
@@ -131,9 +131,7 @@ def _check_unique(path: Path, subjects: list[str], lines: list[int]) -> None:
     seen: dict[str, int] = {}
     for subject, line in zip(subjects, lines, strict=True):
         if subject in seen:
-            where = (
-                f"{path}, line {line}: the subject id {subject!r} stands in line {seen[subject]}"
-            )
+            what = f"the subject id {shorten(subject)} stands in line {seen[subject]}"
             advice = 'Pass duplicates="first" or duplicates="suffix".'
-            raise InputError(f"{where} too. {advice}")
+            raise InputError(f"{path}, line {line}: {what} too. {advice}")
         seen[subject] = line

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._archives import map_npy
-from irtcat._checks import InputError, argument_error, check_count, check_ids
+from irtcat._checks import InputError, argument_error, brief, check_count, check_ids
 from irtcat._matrix import aligned_empty
 from irtcat._reading import check_regular
 from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet
@@ -301,6 +301,7 @@ def _check_block(source: ResponseSource, block: Any, seen: int) -> None:
         row, column = np.argwhere(bad)[0]
         raise InputError(
             f"The `blocks` argument must be codes 0 to {source.n_categories - 1}, or -1 for "
-            f"missing. Got another in row {seen + row + 1} ({source.subject_ids[seen + row]}), "
-            f"column {column + 1} ({source.item_ids[column]})."
+            f"missing. Got another in row {seen + row + 1} "
+            f"({brief(source.subject_ids[seen + row])}), "
+            f"column {column + 1} ({brief(source.item_ids[column])})."
         )

@@ -4,7 +4,7 @@ Every function returns a matplotlib ``Figure`` that belongs to no window and to 
 `save` writes it. Needs the extra ``plot``.
 """
 
-from irtcat.plot._style import check_figure_path, save
+from irtcat.plot._style import check_figure_path, check_figures, save
 from irtcat.plot.banks import headroom, information_curve, item_curves
 from irtcat.plot.boards import rank_correlation, reliable_gaps
 from irtcat.plot.rankings import ranked
@@ -13,6 +13,7 @@ from irtcat.plot.scales import ability_against_correct, correlation_matrix, empi
 __all__ = [
     "ability_against_correct",
     "check_figure_path",
+    "check_figures",
     "correlation_matrix",
     "empirical_curves",
     "headroom",

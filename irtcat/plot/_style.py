@@ -15,6 +15,7 @@ __all__ = [
     "COLOURS",
     "GREY",
     "check_figure_path",
+    "check_figures",
     "line_style",
     "new_figure",
     "panels",
@@ -84,6 +85,15 @@ def line_style(number: int) -> dict[str, Any]:
     }
 
 
+def check_figures() -> None:
+    """Raise where figures cannot be drawn; for use before long work.
+
+    Raises:
+        InputError: when matplotlib is not installed.
+    """
+    new_figure(1, 1)
+
+
 def check_figure_path(path: str | os.PathLike[str]) -> None:
     """Raise where `save` could not write a figure to ``path``; for use before long work.
 
@@ -91,7 +101,7 @@ def check_figure_path(path: str | os.PathLike[str]) -> None:
         InputError: when matplotlib is not installed, the suffix is not one of .png, .svg and
             .pdf, or the folder does not exist.
     """
-    new_figure(1, 1)
+    check_figures()
     check_target(path)
     if os.path.splitext(path)[1].lower() not in FORMATS:
         raise argument_error("path", f"a file name that ends in {', '.join(FORMATS)}", str(path))

@@ -177,7 +177,7 @@ def _of_folder(path: Path) -> Result:
         _check_columns(path, tables, SCALED)
         banks = {each.stem: ItemBank.load(each) for each in sorted(path.glob("*.npz"))}
         return Result("scale", path.name, {"tables": tables, "banks": banks}, path)
-    if "result.json" in have or {"run.json", "sessions.db"} <= have:
+    if "result.json" in have or {"manifest.json", "sessions.db"} <= have:
         return Result("evaluation", path.name, _evaluation(path), path)
     if not have:
         raise InputError(f"{path}: no folder of results: it is empty.")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error
+from irtcat._checks import argument_error, shorten
 from irtcat.diagnose import ParallelAnalysis, factors, parallel_analysis
 from irtcat.responses import Responses
 from irtcat.scale._rules import Record
@@ -48,7 +48,7 @@ def item_labels(responses: Responses, groups: Any) -> np.ndarray:
     ids = [str(name) for name in responses.item_ids]
     if isinstance(groups, str):
         if groups not in responses.items.columns:
-            have = ", ".join(map(str, responses.items.columns)) or "none"
+            have = shorten(list(responses.items.columns))
             raise argument_error("groups", f"a column of the items' metadata ({have})", groups)
         values = responses.items[groups].tolist()
     elif isinstance(groups, (Mapping, pd.Series)):

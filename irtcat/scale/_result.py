@@ -7,8 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._checks import argument_error, check_choice
+from irtcat._csv import write_csv
 from irtcat._files import replacing
+from irtcat._folders import MANIFEST, OutputFolder
 from irtcat.bank import ItemBank
 from irtcat.diagnose import ModelFit
 from irtcat.responses import Responses
@@ -132,18 +134,18 @@ class Scales:
     def save(self, folder: Any) -> list[Path]:
         """Write banks, tables and the report into a folder that exists or can be made.
 
+        Its manifest.json lists them: files of an earlier `save` are replaced, and no other is.
+
         Returns:
-            The files: report.md, decisions.csv, items.csv, scales.csv, and for each scale NAME its
-            bank NAME.npz, NAME_information.csv, NAME_curves.csv, NAME_abilities.csv and
-            NAME_guessing.csv, where NAME is as `file_names` makes it of the scale's name.
+            The files: manifest.json, report.md, decisions.csv, items.csv, scales.csv, and for each
+            scale NAME its bank NAME.npz, NAME_information.csv, NAME_curves.csv,
+            NAME_abilities.csv and NAME_guessing.csv, where NAME is as `file_names` makes it of the
+            scale's name.
+
+        Raises:
+            InputError: when the folder cannot be made or written, or has a file of these names
+                that is not of scales.
         """
-        folder = Path(folder)
-        if folder.exists() and not folder.is_dir():
-            raise argument_error("folder", "a folder", str(folder))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be made ({error.strerror or error}).") from None
         tables: dict[str, pd.DataFrame] = {
             "decisions": self.decisions,
             "items": self.items().reset_index(),
@@ -153,7 +155,7 @@ class Scales:
             tables["eigenvalues"] = self.eigenvalues.reset_index()
         if self.loadings is not None:
             tables["loadings"] = self.loadings.reset_index()
-        written = []
+        banks: dict[str, ItemBank] = {}
         stems = file_names(self.scales)
         for name, scale in self.scales.items():
             stem = stems[name]
@@ -163,12 +165,17 @@ class Scales:
                     named = table.index.name is not None
                     tables[f"{stem}_{what}"] = table.reset_index() if named else table
             if scale.bank is not None:
-                written.append(folder / f"{stem}.npz")
-                scale.bank.save(written[-1])
+                banks[stem] = scale.bank
+        out = OutputFolder(folder, "scale")
+        names = [*(f"{stem}.npz" for stem in banks), *(f"{name}.csv" for name in tables)]
+        out.add([*names, "report.md"])
+        for stem, bank in banks.items():
+            bank.save(out.path / f"{stem}.npz")
         for name, table in tables.items():
-            written.append(_write(folder / f"{name}.csv", table.to_csv(index=False)))
-        written.append(_write(folder / "report.md", self.report()))
-        return written
+            write_csv(table, out.path / f"{name}.csv")
+        with replacing(out.path / "report.md") as file:
+            file.write(self.report().encode("utf-8"))
+        return [out.path / name for name in (MANIFEST, *names, "report.md")]
 
     def __repr__(self) -> str:
         parts = ", ".join(
@@ -202,12 +209,6 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
         taken.add(stem.casefold())
         out[name] = stem
     return out
-
-
-def _write(path: Path, text: str) -> Path:
-    with replacing(path) as file:
-        file.write(text.encode("utf-8"))
-    return path
 
 
 def _guessed(scale: Scale) -> int:

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from irtcat._bank_moves import unused_categories
-from irtcat._checks import argument_error, check_choice, check_count, check_interval
+from irtcat._checks import argument_error, brief, check_choice, check_count, check_interval
 from irtcat._precision import choose_precision, precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, one_ability
@@ -104,9 +104,9 @@ def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
     wrong = seen & ((values < 0) | (values >= own))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        must = f"{codes[0]} to {codes[0] + own[column] - 1} for item {bank.item_ids[column]}"
+        must = f"{codes[0]} to {codes[0] + own[column] - 1} for item {brief(bank.item_ids[column])}"
         subject = responses.subject_ids[row]
-        advice = f"It is subject {subject}'s; the item was calibrated with no other codes."
+        advice = f"It is subject {brief(subject)}'s; the item was calibrated with no other codes."
         raise argument_error("responses", must, int(values[row, column]) + codes[0], advice)
     if shift == 0:
         return responses

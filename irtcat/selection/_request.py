@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_count, check_positive
+from irtcat._checks import argument_error, check_count, check_positive, shorten
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
@@ -54,7 +54,7 @@ def item_values(
             if holder is not None and value in holder.items.columns:
                 return holder.items[value].reindex(item_ids).to_numpy()
         have = {c for held in (responses, bank) if held is not None for c in held.items.columns}
-        columns = ", ".join(map(str, sorted(have))) or "none"
+        columns = shorten(sorted(map(str, have))) if have else "none"
         must = f"a column of the items' metadata ({columns}) or a value for each item"
         raise argument_error(name, must, value)
     if isinstance(value, (pd.Series, Mapping)):

@@ -10,7 +10,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error
+from irtcat._checks import InputError, argument_error, one_line, shorten
+from irtcat._csv import is_marked, unescape, write_csv
 from irtcat._files import replacing
 from irtcat._types import BoolArray
 
@@ -70,8 +71,7 @@ def write_ids(kept: pd.DataFrame, path: Path) -> Path:
             raise argument_error("path", must, path.name)
         text = "".join(f"{item}\n" for item in kept.index)
     else:
-        separator = "," if kind == "csv" else "\t"
-        text = kept.to_csv(sep=separator, lineterminator="\n")
+        return write_csv(kept, path, "," if kind == "csv" else "\t")
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
     return path
@@ -148,10 +148,9 @@ class _Match:
                 "their place; name the column with the items' ids (key=, --key) to match by id."
             )
         if self.read == self.unknown:
-            raise InputError(
-                f"{self.source}: no row has the id of an item in {self.key!r}. The first item is "
-                f"{next(iter(self.at), '')!r}."
-            )
+            what = f"no row has the id of an item in {shorten(self.key)}"
+            first = shorten(next(iter(self.at), ""))
+            raise InputError(f"{self.source}: {what}. The first item is {first}.")
         absent = int((self.kept & ~self.seen).sum())
         return RowsWritten(self.read, self.written, self.unknown, absent, self.repeated)
 
@@ -181,15 +180,18 @@ def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     header = next(reader, None)
     if header is None:
         raise InputError(f"{match.source}: expected a header and rows. Got an empty file.")
-    column = _column([name.removeprefix("\ufeff") for name in header], match)
+    header = [name.removeprefix("\ufeff") for name in header]
+    escaped = is_marked(header)
+    column = _column([unescape(name) for name in header] if escaped else header, match)
     _copy(raw, out)
     for record in reader:
         if record:  # else a blank line
             if column is not None and column >= len(record):
                 raise InputError(
-                    f"{match.source}, record {match.read + 1}: has no column {match.key!r}."
+                    f"{match.source}, record {match.read + 1}: has no column {shorten(match.key)}."
                 )
-            if match.keeps("" if column is None else record[column]):
+            cell = "" if column is None else record[column]
+            if match.keeps(unescape(cell) if escaped else cell):
                 _copy(raw, out)
         raw.clear()
 
@@ -222,7 +224,7 @@ def _json_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
             try:
                 value = json.loads(line)[match.key]
             except (ValueError, TypeError, KeyError):
-                must = f"expected a JSON object with a field {match.key!r}"
+                must = f"expected a JSON object with a field {shorten(match.key)}"
                 raise InputError(f"{match.source}, line {number}: {must}.") from None
         if match.keeps(value):
             out.write(line if line.endswith(b"\n") else line + b"\n")
@@ -234,7 +236,7 @@ def _parquet_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     try:
         file = parquet.ParquetFile(data)
     except Exception as error:
-        raise InputError(f"{match.source}: not a Parquet file ({error}).") from None
+        raise InputError(f"{match.source}: not a Parquet file ({one_line(error)}).") from None
     column = _column(list(file.schema_arrow.names), match)
     with parquet.ParquetWriter(out, file.schema_arrow) as writer:
         for batch in file.iter_batches():

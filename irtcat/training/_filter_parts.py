@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error
+from irtcat._checks import InputError, argument_error, shorten
 from irtcat._rules import Rule
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
@@ -105,7 +105,7 @@ def _of_frame(frame: pd.DataFrame, rule: Rule, name: str) -> FloatArray:
         raise argument_error("items", must, f"columns {have}")
     numbers = pd.to_numeric(frame[column], errors="coerce")
     if len(bad := frame.index[(numbers.isna() & frame[column].notna()).to_numpy()]):
-        got = f"{frame.loc[bad[0], column]!r} in column {column} of item {bad[0]!r}"
+        got = f"{shorten(frame.loc[bad[0], column])} in column {column} of item {shorten(bad[0])}"
         raise InputError(f"The `items` argument must be a table of numbers. Got {got}.")
     return numbers.to_numpy(float)
 
@@ -126,7 +126,7 @@ def read_classes(items: Items, given: Any, balanced_by: Any) -> Items:
         return items
     if isinstance(balanced_by, str) and isinstance(given, pd.DataFrame):
         if balanced_by not in given.columns:
-            have = ", ".join(map(str, given.columns))
+            have = shorten(list(given.columns))
             raise argument_error("balanced_by", f"a column of the table ({have})", balanced_by)
         values = given[balanced_by].to_numpy()
     else:

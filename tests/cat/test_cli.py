@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from irtcat import ItemBank
+from irtcat._folders import OutputFolder
 from irtcat.cat import CRITERIA, Config, run
 from irtcat.cli._adaptive import CRITERIA_HELP, read_part
 from irtcat.cli._app import app
@@ -112,14 +113,15 @@ def simulated(*a, **k):  # Ctrl-C comes while the second block is computed
 simulated.calls = 0
 simulation._simulated = simulated
 if when == "writing":
-    import irtcat.cli.simulate as command
-    write = command.write_csv
-    def slowly(table, path):
-        write(table, path)
-        if path.name == "by_length.csv":
+    import irtcat._csv as module
+    plain_bytes, calls = module.csv_bytes, []
+    def slowly(table):
+        calls.append(table)
+        if len(calls) == 3:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(5)
-    command.write_csv = slowly
+        return plain_bytes(table)
+    module.csv_bytes = slowly
 main()
 """
 
@@ -127,7 +129,8 @@ main()
 @pytest.mark.parametrize("when", ["computing", "writing"])
 def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when):
     """One sentence, exit code 130, and no table: not even those that were written already."""
-    (tmp_path / "old").mkdir()
+    old = OutputFolder(tmp_path / "old", "simulate")
+    old.add(["sessions.csv"])
     (tmp_path / "old" / "sessions.csv").write_text("old")
     for out in ("new/deep", "old"):
         line = ["simulate", "bank.npz", "--n", "5000", "--stop", "n>=3", "--out", out]
@@ -137,7 +140,7 @@ def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when):
         )  # fmt: skip
         assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bank.npz", "old"]
-    assert [p.name for p in (tmp_path / "old").iterdir()] == ["sessions.csv"]
+    assert {p.name for p in (tmp_path / "old").iterdir()} == {"manifest.json", "sessions.csv"}
     assert (tmp_path / "old" / "sessions.csv").read_text() == "old"
 
 

@@ -215,14 +215,71 @@ def test_a_run_that_never_began_gives_way(bank, tmp_path):
     """A first command that fails at once does not spoil the folder for a better one."""
     with pytest.raises(InputError, match=r"exited with 3\.$"):
         evaluate(bank, Command("exit 3"), RULES, out=tmp_path)
-    for name in ("lm_eval_cache_rank0.db", "samples_quiz.jsonl"):  # of another model
-        (tmp_path / name).write_text("x")
     with pytest.raises(InputError, match=r"the line is dead\. 1 answer is kept in .*goes on"):
         evaluate(bank, Calls(once), RULES, out=tmp_path)
-    assert not list(tmp_path.glob("*quiz*"))
-    assert not list(tmp_path.glob("lm_eval_cache*"))
     with pytest.raises(InputError, match="holds another run"):
         evaluate(bank, Command("exit 3"), RULES, out=tmp_path)
+
+
+OTHERS = ("samples_mine.jsonl", "sessions.db-copy", "lm_eval_cache_rank0.db", "notes/a.txt",
+          "inspect_logs/old.eval")  # fmt: skip
+
+
+def write_others(folder):
+    """Files with names such as those of a run, which no run has written."""
+    for name in OTHERS:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(name)
+
+
+def test_only_files_of_the_manifest_are_touched(bank, tmp_path):
+    """Neither a run that gives way, nor a resumed one, nor a finished one removes other files."""
+    with pytest.raises(InputError, match=r"exited with 3\.$"):
+        evaluate(bank, Command("exit 3"), RULES, out=tmp_path)
+    write_others(tmp_path)
+    for model_of_run in (Calls(once), Calls(once)):
+        with pytest.raises(InputError, match="the line is dead"):
+            evaluate(bank, model_of_run, RULES, out=tmp_path)
+    assert [(tmp_path / name).read_text() for name in OTHERS] == list(OTHERS)
+    listed = json.loads((tmp_path / "manifest.json").read_text())["files"]
+    there = {each.name for each in tmp_path.iterdir()} - {"manifest.json", ".lock"}
+    assert there - {name.split("/")[0] for name in OTHERS} <= set(listed)
+    (tmp_path / "result.json").write_text("mine")
+    with pytest.raises(InputError, match=r"result\.json: this is not a file that irtcat wrote"):
+        evaluate(bank, Calls(once, on_error="skip"), RULES, out=tmp_path)
+    assert (tmp_path / "result.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [*OTHERS, "run.json", "sessions.db", "items.csv"])
+def test_a_folder_with_anything_else_in_it_is_refused(bank, tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    asked = []
+    with pytest.raises(InputError, match=r"no manifest\.json of a run .*Give a new or an empty"):
+        evaluate(bank, model(asked), RULES, out=tmp_path)
+    assert asked == []
+    assert [each.name for each in tmp_path.iterdir()] == [name.split("/")[0]]
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_manifest_cannot_name_files_elsewhere(bank, tmp_path):
+    """A folder that came from somebody else does not reach outside of itself."""
+    outside = tmp_path / "outside.txt"
+    outside.write_text("mine")
+    run = tmp_path / "run"
+    with pytest.raises(InputError, match=r"exited with 3\.$"):
+        evaluate(bank, Command("exit 3"), RULES, out=run)
+    good = json.loads((run / "manifest.json").read_text())
+    for bad in ("../outside.txt", str(outside), "..", "a/b", "", 3, "manifest.json"):
+        document = good | {"files": [*good["files"], bad]}
+        (run / "manifest.json").write_text(json.dumps(document))
+        with pytest.raises(InputError, match=r"manifest\.json: not a manifest of irtcat"):
+            evaluate(bank, Calls(once), RULES, out=run)
+    (run / "manifest.json").write_text(json.dumps(good | {"files": [*good["files"], "items.csv"]}))
+    (run / "items.csv").symlink_to(outside)
+    with pytest.raises(InputError, match=r"items\.csv: this is a link"):
+        evaluate(bank, Command("exit 3", on_error="skip"), RULES, out=run)
+    assert outside.read_text() == "mine"
 
 
 def once(items):

@@ -140,9 +140,41 @@ def test_colliding_places_are_refused():
 
 
 def test_a_task_that_lm_eval_would_read_as_two_is_refused():
-    with pytest.raises(InputError, match="tasks without a comma"):
+    with pytest.raises(InputError, match="tasks without commas, wildcards"):
         export(["4"], "lm-eval", task="arc,boolq")
     assert export(["4"], "inspect", task="arc,boolq").tasks == ["arc,boolq"]
+
+
+@pytest.mark.parametrize("task", ["quiz*", "q?z", "q[u]iz", " quiz", "quiz "])
+def test_a_task_that_is_a_pattern_is_refused(task):
+    with pytest.raises(InputError, match="wildcards"):
+        export(["4"], "lm-eval", task=task)
+    if task.strip() == task:
+        with pytest.raises(InputError, match="wildcards"):
+            export(["4"], "inspect", task=task)
+
+
+def test_words_that_begin_with_a_hyphen_are_no_options():
+    table = pd.DataFrame({"task": "-quiz", "sample": ["-3", "-5"]}, index=["x", "y"])
+    (command,) = export(["x", "y"], "inspect", table).commands(model="-m")
+    assert shlex.split(command) == [
+        "inspect", "eval", "--model=-m", "--log-dir", "logs", "--sample-id=-3,-5", "--", "-quiz",
+    ]  # fmt: skip
+    (command,) = export(["7"], "lm-eval", task="-quiz").commands("-few.json", "-m")
+    assert shlex.split(command)[1:4] == ["--model=-m", "--tasks=-quiz", "--samples=-few.json"]
+
+
+def test_commands_hold_nothing_that_a_terminal_obeys():
+    for bad in ("\x1b31mquiz", "a\nrm x", "q\u202ez", "\x9b1m"):
+        for to in ("lm-eval", "inspect"):
+            with pytest.raises(InputError, match="without control characters") as told:
+                export(["4"], to, task=bad).commands()
+            assert str(told.value).isprintable()
+            with pytest.raises(InputError, match="without control characters"):
+                export(["4"], to, task="quiz").commands(model=bad)
+    many = [f"sample-{n:06d}" for n in range(LONGEST // 10)]
+    (command,) = export(many, "inspect", task="quiz.py").commands("a\x1b[31m.txt", "m")
+    assert command.isprintable()  # in Python's notation
 
 
 def test_numbers_that_gaps_made_fractions_of_are_whole():

@@ -232,7 +232,8 @@ def test_answers_of_another_model_are_not_taken(calibrated, task_file, tmp_path,
     numbers = [number_of(each) for each in found.items["sample"]]
     assert sorted(asked) == sorted(numbers)
     assert found.items["answer"].tolist() == [is_right(2.0, n, "able") for n in numbers]
-    assert list((tmp_path / "run" / "inspect_logs-before-1").glob("*.eval"))
+    assert list((tmp_path / "run" / "inspect_logs").glob("*.eval"))  # those of the weak model stay
+    assert list((tmp_path / "run" / "inspect_logs-2").glob("*.eval"))
 
 
 def test_trap_too_few_samples_at_a_time(inspect_ai, calibrated, task_file, tmp_path):

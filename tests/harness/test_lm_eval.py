@@ -13,6 +13,7 @@ import irtcat
 from irtcat import InputError
 from irtcat.cat import Config
 from irtcat.harness import LmEval, evaluate, export
+from irtcat.harness._replies import Replies
 from irtcat.io.logs import read_logs
 from tests.harness.conftest import QUESTIONS, N, is_right
 
@@ -159,8 +160,31 @@ def test_adaptive_drive(lm_eval, simulated, calibrated, quiz, tmp_path):
     assert again.to_json() == found.to_json()
 
 
+class Bomb:
+    """What lm-eval's cache could hold: reading the pickle makes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def fill_cache(path, bomb, requests):
+    """A cache as lm-eval writes it, with a reply to every request that runs code."""
+    from lm_eval.api.model import hash_args
+    from sqlitedict import SqliteDict
+
+    with SqliteDict(str(path), autocommit=True) as cache:
+        for arguments in requests:
+            cache[hash_args("generate_until", arguments)] = Bomb(str(bomb))
+
+
 def test_interrupted_drive_pays_for_no_answer_twice(simulated, calibrated, quiz, tmp_path):
-    """A model that fails in its second batch; what it had said of that batch is in the cache."""
+    """A model that fails in its second batch; what it had said of that batch is kept as JSON.
+
+    A cache of lm-eval in the folder is not opened: its pickles run code.
+    """
     _, bank = calibrated
     model = simulated(0.5, "sim/new")
     answer, model.left = model.generate_until, 6
@@ -181,10 +205,80 @@ def test_interrupted_drive_pays_for_no_answer_twice(simulated, calibrated, quiz,
     with pytest.raises(InputError, match="gone"):
         evaluate(bank, LmEval(model, include_path=str(quiz)), **settings)
     assert len(model.asked) == 6
+    run, cache = tmp_path / "run", tmp_path / "run" / "lm_eval_cache_rank0.db"
+    assert not cache.exists()
+    until = {"until": ["\n"]}
+    prompts = [(f"Q: {row['question']}\nA:", until) for row in QUESTIONS]
+    fill_cache(cache, tmp_path / "bomb", prompts)
+    before = cache.read_bytes()
+    replies = [
+        json.loads(line) for line in (run / "lm_eval_replies.jsonl").read_text().splitlines()
+    ]
+    assert len(replies) == 6
+    with (run / "samples_quiz.jsonl").open("a") as file:
+        file.write('{"doc_id": 39, "cut')  # as a killed process may leave it
     model.left = 100
     found = evaluate(bank, LmEval(model, include_path=str(quiz)), **settings)
     assert len(model.asked) == len(set(model.asked)) == 12
     assert sorted(model.asked) == sorted(int(each) for each in found.items["sample"])
+    assert not (tmp_path / "bomb").exists()
+    assert cache.read_bytes() == before
+    lines = (run / "samples_quiz.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["doc_id"] for line in lines) == sorted(model.asked)
+    del model.generate_until
+    whole = evaluate(bank, LmEval(model, include_path=str(quiz)), RULES, out=tmp_path / "whole")
+    pd.testing.assert_frame_equal(
+        whole.items.drop(columns="seconds"), found.items.drop(columns="seconds")
+    )
+    assert len(model.asked) == 24  # a folder of its own has no replies
+
+
+class Said:
+    """A request as lm-eval makes it, as far as it is looked at."""
+
+    def __init__(self, doc, *arguments, idx=0, task_name="quiz"):
+        self.doc, self.args, self.idx, self.task_name = doc, arguments, idx, task_name
+
+
+def test_replies_are_kept_as_they_were(tmp_path):
+    """Text, pairs and numbers; a request that is there twice is asked twice; nothing else is."""
+
+    class Model:
+        asked = 0
+
+        def generate_until(self, requests):
+            self.asked += len(requests)
+            return [
+                f"{request.args[0]}\ud800 {self.asked - i}" for i, request in enumerate(requests)
+            ]
+
+        def loglikelihood(self, requests):
+            self.asked += len(requests)
+            return [(-float("inf"), True) for _ in requests]
+
+        def loglikelihood_rolling(self, requests):
+            self.asked += len(requests)
+            return [object() for _ in requests]
+
+    one, same_prompt = Said({"n": 1}, "p", {"until": ["x"]}), Said({"n": 2}, "p", {"until": ["x"]})
+    path, model = tmp_path / "replies.jsonl", Model()
+    with Replies(path).kept(model):
+        first = model.generate_until([one, one, same_prompt])
+        pairs = model.loglikelihood([one])
+        model.loglikelihood_rolling([one])
+    assert len(set(first)) == 3
+    assert "generate_until" not in vars(model)
+    assert model.asked == 5
+    path.write_bytes(path.read_bytes()[:-1])  # the last line is whole all but its end
+    with path.open("ab") as file:
+        file.write(b'\n{"key": "cut')
+    again = Replies(path)
+    with again.kept(model):
+        assert model.generate_until([same_prompt, one, one]) == [first[2], first[0], first[1]]
+        assert model.loglikelihood([one]) == pairs
+        assert model.asked == 5
+        model.loglikelihood([Said({"n": 3}, "p", " a")])
+    assert len(Replies(path)._known) == 5
 
 
 def test_several_tasks_of_one_data_set(simulated, calibrated, quiz):

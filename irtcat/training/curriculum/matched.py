@@ -9,6 +9,7 @@ import numpy as np
 from irtcat._checks import (
     InputError,
     argument_error,
+    brief,
     check_choice,
     check_count,
     check_interval,
@@ -227,7 +228,7 @@ class AbilityMatched(Curriculum):
             first = int(np.flatnonzero(odd)[0])
             raise InputError(
                 "The `correct` argument must be 1 (right), 0 (wrong) or NaN (no answer). "
-                f"Got {x[first]:g} for {self._examples.ids[at[first]]}."
+                f"Got {x[first]:g} for {brief(self._examples.ids[at[first]])}."
             )
         return x, seen
 
