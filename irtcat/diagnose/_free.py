@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from irtcat._bank_moves import unused_categories
 from irtcat._checks import check_choice
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
@@ -93,8 +94,11 @@ def free_of(bank: ItemBank, estimated: str = "auto") -> Free:
 
 
 def _possible(bank: ItemBank) -> BoolArray:
-    """Parameters that the items have."""
+    """Parameters that the items have, but for those of categories that nobody used."""
     has = np.array(free_parameters(bank.model))
+    unused = unused_categories(bank)
+    if unused.any():
+        has &= ~bank.model.hold_unused(unused)[1]
     pattern = getattr(bank.model, "pattern", None)
     if pattern is not None:
         has[:, list(field_columns(bank.model, ["slope"]))] &= np.asarray(pattern) != 0

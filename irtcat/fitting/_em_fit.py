@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from irtcat._checks import argument_error
 from irtcat._precision import choose_precision, precision
-from irtcat._types import FloatArray
+from irtcat._types import FloatArray, IntArray
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting._groups import group_table
 from irtcat.fitting._item_errors import block_covariance
@@ -62,7 +62,8 @@ from irtcat.models import (
     unpack,
 )
 from irtcat.responses import Responses
-from irtcat.scoring import LayoutPlan, row_blocks
+from irtcat.scoring import LIMIT, LayoutPlan, row_blocks
+from irtcat.scoring._kernel import N_NODES
 
 __all__ = ["fit_em"]
 
@@ -73,8 +74,20 @@ IMPOSSIBLE = (
     "a population or an item has run off to where abilities are not integrated. Keep the weak "
     "priors, or leave out items that a group answered alike."
 )
+NOT_INTEGRATED = (
+    "Not converged: the population of group {!r} is narrower than the distance of the nodes that "
+    "abilities are integrated over, so that the log-likelihood is not right. Keep the weak priors, "
+    "or leave out items that a group answered alike."
+)
 NARROWEST, FARTHEST = 0.05, 5.0
 """Populations beyond are no estimates, but what is left where all subjects answered alike."""
+
+
+def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
+    """Numbers of the groups whose population is narrower than the spacing of the nodes."""
+    unit = 1.0 if problem.place is None else float(problem.place.sd)
+    spacing = unit * 2 * LIMIT / (N_NODES - 1)
+    return np.flatnonzero(np.exp(np.asarray(ended.point.population[1], float)) < spacing)
 
 
 def _covariance(
@@ -297,6 +310,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         bank = with_anchors(bank, anchors)
     notes = likelihood_notes(responses, cls)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
+    narrow = _too_narrow(problem, ended)
+    if grouping is not None and len(narrow):
+        text = NOT_INTEGRATED.format(grouping.labels[narrow[0]])
+        ended = ended._replace(converged=False, message=text)
     if log_likelihood > ABOVE * rows.weights.sum() and not isinstance(blank, Beta):
         ended = ended._replace(converged=False, message=IMPOSSIBLE)
     bank = replace(

@@ -318,6 +318,10 @@ def fit(
             they are the fewer items, abilities are estimated from the others alone while
             calibrating, so that the priors have no say in the scale; where they are the most (few
             subjects), all count, and the bank states the population's mean and SD as estimated.
+            With or without them, the parameters of a category that nobody used are held, in items
+            that are not sparse, where its probability is near 0, which is the likelihood's limit.
+            They are not counted, and `Fit.priors` names them. The other categories keep their
+            scores (Wilson & Masters 1993).
         positive: keep slopes at or above 0.001 (default: they may be negative, which tells of
             wrong keys). For "vi" the guide of a is then log-Normal, otherwise Normal.
         standard_errors: "auto" ("full" where it takes about a second at most, else "block"),
@@ -382,6 +386,7 @@ def fit(
         755-770. Louis (1982), JRSS B 44, 226-233. For "vi": Natesan, Nandakumar, Minka & Rubright
         (2016), Frontiers in Psychology 7, 1422; Lalor, Wu & Yu (2019), EMNLP. For "joint": Neyman
         & Scott (1948), Econometrica 16, 1-32; Haberman (1977), Annals of Statistics 5, 815-841.
+        For unused categories: Wilson & Masters (1993), Psychometrika 58, 87-99.
     """
     given = {**locals()}
     if not isinstance(responses, Responses):

@@ -139,7 +139,7 @@ def with_notes(found: Fit, options: Options) -> Fit:
             apart = [f"block {k} of {blocks.max()}" if k > 1 else "" for k in blocks]
             pairs = zip(flags, apart, strict=True)
             statistics["flags"] = ["; ".join(filter(None, pair)) for pair in pairs]
-            statistics.insert(statistics.columns.get_loc("flags"), "block", blocks)
+            statistics.insert(list(statistics).index("flags"), "block", blocks)
     notes = [note for note in notes if note]
     if not notes:
         return found

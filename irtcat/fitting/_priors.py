@@ -127,7 +127,7 @@ class PriorTable(NamedTuple):
         """First guesses with the held parameters at their values."""
         if not self.held.any():
             return params
-        where = self.empty.T & self.held.any(axis=1)[:, None]
+        where = self.empty.T & self.held.any(axis=1, keepdims=True)
         with precision_of("float64"):
             plain = unpack(jax.tree.map(np.asarray, template), np.asarray(params, float))
             return np.asarray(pack(plain.hold_unused(where)[0]), float)

@@ -189,6 +189,12 @@ def test_fit_json():
     assert document["items"][0]["se_c"] is None
 
 
+def test_fit_from_several_starts_says_what_they_gave():
+    text = run_ok("fit", LSAT7, "--starts", 2, "--seed", 3)
+    assert "Note: 2 starts: none was higher than the first by more than 0.1." in text
+    assert run("fit", LSAT7, "--starts", 0).exit_code == 2
+
+
 def test_unconverged_fit_warns_and_succeeds():
     result = run("fit", LSAT7, "--max-iterations", 1, "--json")
     assert result.exit_code == 0
