@@ -57,7 +57,7 @@ def test_refused_without_the_parameters(parameters, tmp_path):
     }
     other = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, 60), RNG.normal(size=60))
     for name, begin in begins.items():
-        with pytest.raises(InputError, match="counts.*calibrate"):
+        with pytest.raises(InputError, match=r"counts.*calibrate"):
             begin(BANK, CONFIG)
         with pytest.raises(InputError, match="those of another config"):
             begin(BANK, replace(CONFIG, max_items=9), counts=parameters)
