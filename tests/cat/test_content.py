@@ -79,7 +79,7 @@ def test_the_rest_is_left_to_the_other_groups():
             (3, 20),
             {"alg": 0.15},
             {"enemies": [["i1", "i2"], ["i5", "i6"]]},
-            r"the enemies i1, i2; the target of 'alg' \(at least 3 items; the bank has 3\)\.",
+            r"the target of 'alg' \(at least 3 items; the bank has 3\); the enemies i1, i2\.",
         ),
     ],
 )  # fmt: skip
