@@ -11,7 +11,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat._state import NONE
 from irtcat.cat.config import Config
 
-__all__ = ["check_pretest", "column_of", "enemies_of", "first_of", "pretest_of", "testlets_of"]
+__all__ = ["check_pretest", "column_of", "enemies_of", "first_of", "item_testlets", "pretest_of"]
 
 
 def column_of(bank: ItemBank, name: str | None, otherwise: Any) -> np.ndarray:
@@ -32,7 +32,7 @@ def enemies_of(bank: ItemBank, config: Config) -> BoolArray:
     return out
 
 
-def testlets_of(bank: ItemBank, config: Config) -> IntArray:
+def item_testlets(bank: ItemBank, config: Config) -> IntArray:
     """Number of each scored item's testlet where testlets are kept whole; else `NONE`."""
     if config.testlet is None:
         return np.full(bank.n_items, NONE)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, hstack, identity, vstack
 from irtcat._checks import InputError, argument_error
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.cat._columns import column_of, enemies_of, first_of, pretest_of, testlets_of
+from irtcat.cat._columns import column_of, enemies_of, first_of, item_testlets, pretest_of
 from irtcat.cat._pool import Plan
 from irtcat.cat.assembly import Constraints, Rules, conflict
 from irtcat.cat.config import SHARES_WITHIN, Config
@@ -107,7 +107,7 @@ def content_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
         >>> print(content_plan(bank, config))
         Content plan for 5 scored items: x 3, y 2, (other groups) 0 (rounded to whole items: x, y).
     """
-    testlet = testlets_of(bank, config)
+    testlet = item_testlets(bank, config)
     first = first_of(bank, config)
     if not (config.targets or config.enemies or (testlet >= 0).any() or len(first)):
         return None
@@ -277,7 +277,7 @@ def plan_arrays(plan: ContentPlan | None, bank: ItemBank, config: Config, real: 
     if plan is None:
         return None
     scored = ~pretest_of(bank, config)
-    enemies, testlet = enemies_of(bank, config), testlets_of(bank, config)
+    enemies, testlet = enemies_of(bank, config), item_testlets(bank, config)
     member = plan.group[:, None] == np.arange(len(plan.names))
     of_set = np.array([member[enemies[:, s]].any(axis=0) for s in range(enemies.shape[1])], bool)
     of_set = of_set.reshape(enemies.shape[1], len(plan.names))

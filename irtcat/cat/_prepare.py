@@ -15,8 +15,8 @@ from irtcat.cat._columns import (
     column_of,
     enemies_of,
     first_of,
+    item_testlets,
     pretest_of,
-    testlets_of,
 )
 from irtcat.cat._contenders import contenders
 from irtcat.cat._parts import as_part
@@ -128,7 +128,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             ),
             plan_arrays(plan, bank, config, real),
             jnp.asarray(enemies_of(bank, config)),
-            jnp.asarray(testlets_of(bank, config), jnp.int32),
+            jnp.asarray(item_testlets(bank, config), jnp.int32),
             jnp.asarray(pretest),
             jnp.asarray(first, jnp.int32),
             real(column_of(bank, config.seconds, 0.0).astype(float)),

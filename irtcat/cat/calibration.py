@@ -60,7 +60,7 @@ def calibrate_exposure(
         >>> config = Config(max_items=3, exposure=part("sympson-hetter", rate=0.5))
         >>> theta = np.random.default_rng(0).normal(size=200)
         >>> calibrate_exposure(bank, theta, config, rounds=6)
-        ExposureParameters(6 of 12 items restricted, greatest rate 0.515)
+        ExposureParameters(5 of 12 items restricted, greatest rate 0.565)
 
     References:
         Sympson & Hetter (1985); Hetter & Sympson (1997), in Computerized Adaptive Testing: From

@@ -16,8 +16,9 @@ from irtcat._checks import (
     finite_vector,
     shorten,
 )
-from irtcat._types import BoolArray, FloatArray
+from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, one_ability
+from irtcat.cat.assembly import Rules, conflict
 from irtcat.information import fisher_information
 
 __all__ = ["Forms", "assemble"]
@@ -91,7 +92,7 @@ def assemble(
         The forms.
 
     Raises:
-        InputError: where no forms keep to the rules, or none were found in time.
+        InputError: where no forms keep to the rules, which it names, or none were found in time.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=1.0, b=np.linspace(-2, 2, 12))
@@ -114,11 +115,12 @@ def assemble(
     information = fisher_information(bank, points)
     aim = None if target is None else _positive("target", target, len(points))
     share = _positive("weights", np.ones(len(points)) if weights is None else weights, len(points))
-    rules = _rules(bank, length, group, bounds, enemies)
+    rules, names = _rules(bank, length, group, bounds, enemies)
     solved = _solve(information, rules, forms, reuse, aim, share, seconds)
+    if solved.x is None and solved.status != 1:  # 1: the time was up
+        raise _conflict_error(rules, names, forms, enemies)
     if solved.x is None:
-        advice = "Widen the bounds, allow reuse, or give it more seconds."
-        raise InputError(f"No forms were found that keep to the rules ({solved.message}) {advice}")
+        raise InputError(f"No forms were found in {seconds:g} seconds. Give it more seconds.")
     x = solved.x[: forms * bank.n_items].reshape(forms, bank.n_items) > 0.5
     level = share * solved.x[-1] if aim is None else aim
     return Forms(
@@ -139,34 +141,59 @@ def _positive(name: str, value: Any, n: int) -> FloatArray:
 
 def _rules(
     bank: ItemBank, length: int, group: str | None, bounds: Any, enemies: Any
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Matrix, lower and upper ends of what every form keeps to."""
-    rows = [np.ones(bank.n_items)]
-    low, high = [float(length)], [float(length)]
+) -> tuple[Rules, list[str]]:
+    """What every form keeps to, and the names of its groups; those without bounds come last."""
     if (group is None) != (bounds is None):
         raise argument_error("bounds", "given together with group", bounds)
+    limits: dict[str, tuple[float, float]] = {}
+    numbers = np.zeros(bank.n_items, int)
     if group is not None:
         if group not in bank.items:
             have = shorten(list(bank.items.columns))
             raise argument_error("group", f"a column of the metadata (has {have})", group)
-        names = bank.items[group].astype(str).to_numpy()
-        for name, limits in dict(bounds).items():
-            fewest, most = np.broadcast_to(np.asarray(limits, float), (2,))
-            rows.append((names == str(name)).astype(float))
-            low.append(float(fewest))
-            high.append(float(most))
-    for ids in enemies:
-        mask: BoolArray = np.zeros(bank.n_items, bool)
-        mask[bank.positions(list(ids))] = True
-        rows.append(mask.astype(float))
-        low.append(0.0)
-        high.append(1.0)
-    return np.array(rows), np.array(low), np.array(high)
+        values = bank.items[group].astype(str).to_numpy()
+        for name, given in dict(bounds).items():
+            fewest, most = np.broadcast_to(np.asarray(given, float), (2,)).tolist()
+            if str(name) not in values:
+                raise argument_error("bounds", f"of groups in column {group!r}", name)
+            if not 0 <= fewest <= most:
+                must = "numbers of items from 0, the fewest first"
+                raise argument_error("bounds", must, {name: given})
+            limits[str(name)] = fewest, most
+        places = {name: g for g, name in enumerate(limits)}
+        numbers = np.array([places.get(value, len(places)) for value in values])
+    sets = np.zeros((bank.n_items, len(enemies)), bool)
+    for column, ids in enumerate(enemies):
+        sets[bank.positions(list(ids)), column] = True
+    low, high = np.array([*limits.values(), (0.0, float(length))]).T
+    return Rules(length, numbers, np.ceil(low), np.floor(high), sets), list(limits)
+
+
+def _conflict_error(rules: Rules, names: list[str], forms: int, enemies: Any) -> InputError:
+    """The error that says which rules no forms keep."""
+    n = len(rules.group)
+    found = conflict(rules.constraints(np.arange(n)), np.zeros(0, int))
+    words = {
+        "least": lambda g: f"at least {rules.low[g]:.0f} items of {names[g]!r}",
+        "most": lambda g: f"at most {rules.high[g]:.0f} items of {names[g]!r}",
+        "enemies": lambda s: f"the enemies {', '.join(map(str, list(enemies)[s]))}",
+        "length": lambda _: f"the length of {rules.length} items",
+    }
+    if found:
+        listed = "; ".join(words[kind](number) for kind, number in found)
+        return InputError(
+            f"No forms were found, since no form keeps these rules together: {listed}. Change one "
+            "of them, or add items to the bank."
+        )
+    return InputError(
+        f"No forms were found: one form keeps the rules, but not {forms} from {n} items. Allow "
+        "reuse, or widen the bounds."
+    )
 
 
 def _solve(
     information: FloatArray,
-    rules: tuple[FloatArray, FloatArray, FloatArray],
+    rules: Rules,
     forms: int,
     reuse: int,
     target: FloatArray | None,
@@ -175,13 +202,13 @@ def _solve(
 ) -> Any:
     """The integer programme: binaries by form and item, then y."""
     n = len(information)
-    matrix, low, high = rules
-    nothing = csr_matrix((forms * len(matrix), 1))
+    own = rules.constraints(np.arange(n))
+    nothing = csr_matrix((forms * len(own.low), 1))
     made = [
         LinearConstraint(
-            hstack([block_diag([csr_matrix(matrix)] * forms), nothing]),
-            np.tile(low, forms),
-            np.tile(high, forms),
+            hstack([block_diag([own.matrix] * forms), nothing]),
+            np.tile(own.low, forms),
+            np.tile(own.high, forms),
         )
     ]
     if forms > 1:

@@ -30,7 +30,7 @@ CONFIG = Config(max_items=8, exposure=part("sympson-hetter", rate=0.2))
 
 @pytest.fixture(scope="module")
 def parameters():
-    return calibrate_exposure(BANK, RNG.normal(size=4000), CONFIG)
+    return calibrate_exposure(BANK, RNG.normal(size=4000), CONFIG, rounds=20)
 
 
 def test_the_rate_is_kept_by_other_subjects(parameters):
