@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, shorten
@@ -18,6 +19,7 @@ __all__ = [
     "parquet_batches",
     "read_parquet",
     "reading_parquet",
+    "text_objects",
     "unpacked_bytes",
 ]
 
@@ -189,8 +191,7 @@ class _Columns:
         rows = max(1, BLOCK_CELLS // len(names))
         for batch in parquet_batches(self.path, self.file, rows, names):
             with reading_parquet(self.path):  # such as text that is not UTF-8
-                frame = batch.to_pandas(ignore_metadata=True)[names]
-            yield frame.set_axis(range(len(names)), axis=1)
+                yield _frame(batch.select(names))
 
     def cell(self, row: int, column: int) -> tuple[str, str]:
         """The place and the text of a cell; the file is read again, for a message only."""
@@ -203,6 +204,25 @@ class _Columns:
                 return f"row {row + 1}", "" if pd.isna(value) else str(value)
             start += len(block)
         raise InputError(f"{self.path}: the Parquet file is damaged. Write it anew.")
+
+
+def _frame(batch: Any) -> pd.DataFrame:
+    """A batch as a frame, its columns numbered; equal texts are one object."""
+    texts = [j for j, column in enumerate(batch.columns) if is_text(column.type)]
+    others = [j for j in range(batch.num_columns) if j not in set(texts)]
+    frame = batch.select(others).to_pandas(ignore_metadata=True).set_axis(others, axis=1)
+    for j in texts:
+        frame.insert(j, j, pd.Series(text_objects(batch.column(j)), dtype=object))
+    return frame
+
+
+def text_objects(column: Any) -> np.ndarray:
+    """A column of text as Python's objects, each text once; a missing one is None."""
+    import pyarrow as pa
+
+    column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    texts = np.array([*column.dictionary.to_pylist(), None], dtype=object)
+    return texts[column.indices.fill_null(len(texts) - 1).to_numpy()]
 
 
 def _has_pandas(schema: Any) -> bool:

@@ -15,7 +15,7 @@ from irtcat._archives import map_npy
 from irtcat._checks import InputError, argument_error, brief, check_count, check_ids
 from irtcat._matrix import aligned_empty
 from irtcat._reading import check_regular
-from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet
+from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet, text_objects
 
 __all__ = ["ResponseSource", "as_source", "chunks", "open_source"]
 
@@ -248,7 +248,7 @@ def _text_column(path: Path, file: Any, name: str) -> np.ndarray:
     """A column of text; a missing one is None."""
     with reading_parquet(path):
         batches = parquet_batches(path, file, READ_BYTES // 64, [name])
-        return np.concatenate([b.column(0).to_numpy(zero_copy_only=False) for b in batches])
+        return np.concatenate([text_objects(batch.column(0)) for batch in batches])
 
 
 def chunks(source: ResponseSource, rows: int) -> Iterator[np.ndarray]:

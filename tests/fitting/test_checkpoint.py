@@ -175,3 +175,20 @@ def test_a_killed_process_leaves_its_last_state(tmp_path, responses, whole):
     )  # fmt: skip
     assert seen[0] == 4
     same(again, whole)
+
+
+def test_an_edited_checkpoint_is_refused(interrupted, responses):
+    go_on = {"checkpoint": interrupted, "resume": True, **SETTINGS}
+    with np.load(interrupted) as file:
+        arrays = {name: file[name] for name in file.files}
+    for name in ("array_0", "meta"):
+        changed = arrays[name] + 1.0 if name == "array_0" else np.array(
+            str(arrays[name]).replace('"iteration": 2', '"iteration": -2')
+        )  # fmt: skip
+        np.savez(interrupted, **{**arrays, name: changed})
+        with pytest.raises(InputError, match="changed or damaged"):
+            fit(responses, "2pl", **go_on)
+    for present in ({"digest": arrays["digest"]}, {**arrays, "extra": np.zeros(3)}):
+        np.savez(interrupted, **present)
+        with pytest.raises(InputError, match="not a checkpoint"):
+            fit(responses, "2pl", **go_on)
