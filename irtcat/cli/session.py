@@ -164,5 +164,7 @@ def _say(session: "Session", as_json: bool, more: dict[str, Any] | None = None) 
     elif session.is_over:
         say(f"{session.id}: over ({session.reason})")
     else:
-        say(f"{session.id}: {' '.join(session.asked)}")
+        from irtcat._checks import visible
+
+        say(f"{session.id}: {' '.join(map(visible, session.asked))}")
     sys.stdout.flush()
