@@ -135,6 +135,7 @@ def limited(limits: Limits) -> Iterator[None]:
         raise HangError
 
     before = signal.signal(signal.SIGPROF, over)
+    _forget_peak()
     rss, peak = _resident(), _peak()
     signal.setitimer(signal.ITIMER_PROF, limits.seconds)
     try:
@@ -148,8 +149,19 @@ def limited(limits: Limits) -> Iterator[None]:
 
 
 def _peak() -> int:
-    """Most memory that this process has ever had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Most memory that this process has had since `_forget_peak`, in bytes.
+
+    Not ``ru_maxrss``: a process inherits that of the one that started it.
+    """
+    with open("/proc/self/status") as file:
+        line = next(line for line in file if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def _forget_peak() -> None:
+    """Let the peak begin at what the process has now, where the system allows it."""
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
 
 
 def _resident() -> int:

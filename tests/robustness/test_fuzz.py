@@ -45,10 +45,10 @@ def test_every_reader_on_two_thousand_mutants(harness):
 
 def test_planted_faults_are_found(harness, tmp_path):
     fuzz = harness("fuzz")
-    limits = fuzz.Limits(seconds=0.2, megabytes=100)
+    limits = fuzz.Limits(seconds=0.5, megabytes=100)
     counts = {
         **dict.fromkeys(("refuses", "accepts", "raises", "changes", "edits"), 8),
-        "hangs": 2, "dies": 1, "allocates": 1,
+        "hangs": 3, "dies": 2, "allocates": 2,
     }  # fmt: skip
     found = fuzz.run(counts, table="planted", processes=1, limits=limits, keep=tmp_path)
     assert [(each.reader, each.number) for each in found] == [
@@ -63,9 +63,9 @@ def test_planted_faults_are_found(harness, tmp_path):
     assert outcomes("raises") == ["foreign"] * 8
     assert outcomes("changes").count("changed") >= 6  # some mutants are of three characters
     assert outcomes("edits") == ["accepted", *["changed"] * 7]
-    assert outcomes("hangs") == ["hang"] * 2
-    assert outcomes("dies") == ["foreign"]
-    assert outcomes("allocates") == ["expansion"]
+    assert outcomes("hangs") == ["accepted", "hang", "hang"]
+    assert outcomes("dies") == ["accepted", "foreign"]
+    assert outcomes("allocates") == ["accepted", "expansion"]
     (row,) = [row for row in fuzz.tabulate(found) if row["reader"] == "all"]
     assert [row[kind] for kind in fuzz.FAILURES] == [
         9,
@@ -149,16 +149,16 @@ def test_mutators(harness, sound, monkeypatch):
 
 def test_a_bomb_is_one(harness, sound, monkeypatch):
     mutators = harness("mutators")
-    monkeypatch.setattr(mutators, "BOMB", 2**24)
+    monkeypatch.setattr(mutators, "BOMB", 2**22)
     mutators._zeros.cache_clear()
     sizes = []
-    for seed in range(100):
+    for seed in range(60):
         data = mutators.zip_bomb(sound["zip"], random.Random(seed))
-        assert len(data) < 2**18
+        assert len(data) < 2**16
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as file:
                 sizes.append(max(len(file.read(each)) for each in file.infolist()))
         except Exception:  # one whose headers lie: zipfile has many ways to say it
             continue
     mutators._zeros.cache_clear()
-    assert max(sizes) >= 2**24
+    assert max(sizes) >= 2**22
