@@ -209,7 +209,7 @@ def score_width(look: Look, *, below: float = 0.1, level: float = 0.95) -> Array
 
 
 def time(look: Look, *, seconds: float = 3600.0) -> Array:
-    """``seconds`` have been taken."""
+    """``seconds`` have been taken, in live sessions by their clock (see `Session.answer`)."""
     check_positive("seconds", seconds)
     return look.state.seconds >= seconds
 

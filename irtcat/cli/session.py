@@ -9,7 +9,7 @@ import typer
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
 from irtcat.cli._output import emit_json, records, show
-from irtcat.cli._session import use_compilation_cache
+from irtcat.cli._session import read_key, use_compilation_cache
 
 if TYPE_CHECKING:
     from irtcat.cat import Session
@@ -26,6 +26,12 @@ EXAMPLE = (
 HELP = "Run live adaptive tests, step by step, kept in one file."
 
 StoreFile = Annotated[Path, typer.Option("--store", help="The file the sessions are kept in.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with the key that the store is made with; or set IRTCAT_STORE_KEY to the key."
+    ),
+]
 Name = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 
 
@@ -46,6 +52,7 @@ def start(
     batch: adaptive.Batch = None,
     config: adaptive.ConfigFile = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Drawn by default.")] = None,
+    key_file: KeyFile = None,
     as_json: arguments.Json = False,
 ) -> None:
     """Begin a session; print its id and the first items."""
@@ -59,8 +66,8 @@ def start(
     loaded = irtcat.ItemBank.load(bank)
     pool = prepare(loaded, rules)
     # Begun in memory first: what is wrong with bank, rules or prior is said before a file is made.
-    Session.begin(loaded, rules, seed or 0, prior, pool=pool)
-    with Store(store) as opened:
+    Session.begin(loaded, rules, seed or 0, prior, id or "session", subject, pool=pool)
+    with Store(store, key=read_key(key_file)) as opened:
         _say(opened.begin(loaded, rules, id, seed, prior, subject, pool=pool), as_json)
 
 
@@ -68,13 +75,14 @@ def next_(
     session: Name,
     store: StoreFile,
     why: Annotated[bool, typer.Option("--why", help="Also print the candidates.")] = False,
+    key_file: KeyFile = None,
     as_json: arguments.Json = False,
 ) -> None:
     """Print the items to be answered now."""
     from irtcat.cat import Store
 
     use_compilation_cache()
-    with Store(store, create=False) as opened:
+    with Store(store, create=False, key=read_key(key_file)) as opened:
         resumed = opened.resume(session)
         table = resumed.explain() if why and not resumed.is_over else None
         _say(resumed, as_json, {} if table is None else {"candidates": records(table)})
@@ -89,7 +97,10 @@ def answer(
         str, typer.Argument(metavar="VALUE", help="The answer (0 or 1, a category), or skip.")
     ],
     store: StoreFile,
-    seconds: Annotated[float, typer.Option(min=0, help="Time taken.")] = 0.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Time taken; by default since the item was asked.")
+    ] = None,
+    key_file: KeyFile = None,
     as_json: arguments.Json = False,
 ) -> None:
     """Give an answer; print the items to be answered next. The same again changes nothing."""
@@ -101,20 +112,22 @@ def answer(
         must = f"{value!r} is not a whole number, nor skip."
         raise typer.BadParameter(must, param_hint="VALUE") from None
     use_compilation_cache()
-    with Store(store, create=False) as opened:
+    with Store(store, create=False, key=read_key(key_file)) as opened:
         resumed = opened.resume(session)
         resumed.answer(item, code, seconds)
         _say(resumed, as_json)
 
 
-def status(session: Name, store: StoreFile, as_json: arguments.Json = False) -> None:
+def status(
+    session: Name, store: StoreFile, key_file: KeyFile = None, as_json: arguments.Json = False
+) -> None:
     """Print what is known: estimate, answers, what is asked."""
     import numpy as np
 
     from irtcat.cat import Store
 
     use_compilation_cache()
-    with Store(store, create=False) as opened:
+    with Store(store, create=False, key=read_key(key_file)) as opened:
         resumed = opened.resume(session)
         table = resumed.to_frame()
         _say(resumed, as_json, {**resumed.estimate(), "answers": records(table)})
@@ -126,11 +139,11 @@ def status(session: Name, store: StoreFile, as_json: arguments.Json = False) -> 
             show(table)
 
 
-def list_(store: StoreFile, as_json: arguments.Json = False) -> None:
+def list_(store: StoreFile, key_file: KeyFile = None, as_json: arguments.Json = False) -> None:
     """List the sessions of a store."""
     from irtcat.cat import Store
 
-    with Store(store, create=False) as opened:
+    with Store(store, create=False, key=read_key(key_file)) as opened:
         table = opened.sessions()
     if as_json:
         emit_json({"sessions": records(table)})
