@@ -7,11 +7,12 @@ only who has the key can compute.
 import hashlib
 import hmac
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import numpy as np
 
 from irtcat._checks import argument_error
 
@@ -25,6 +26,7 @@ __all__ = [
     "field_fault",
     "first_digest",
     "is_digest",
+    "is_duration",
     "seal_of",
     "seconds_between",
     "system_clock",
@@ -116,9 +118,10 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _duration(value: Any) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and 0 <= value < math.inf
+def is_duration(value: Any) -> bool:
+    """Whether a value is a time in seconds: a number, not negative, of less than 30,000 years."""
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    return number and not isinstance(value, bool) and bool(0 <= value < 1e12)
 
 
 def _ids(value: Any) -> bool:
@@ -134,7 +137,7 @@ def _time(value: Any) -> bool:
 
 FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "ask": {"items": _ids},
-    "answer": {"item": _text, "code": _whole, "seconds": _duration},
+    "answer": {"item": _text, "code": _whole, "seconds": is_duration},
     "stop": {"reason": _text},
 }
 """The fields of every kind of event, and what they may hold."""
@@ -142,7 +145,7 @@ FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
 OPTIONAL: dict[str, dict[str, Callable[[Any], bool]]] = {"ask": {"cell": _whole}}
 """Fields that only some events of a kind have."""
 
-TIMES: dict[str, Callable[[Any], bool]] = {"at": _time, "elapsed": _duration}
+TIMES: dict[str, Callable[[Any], bool]] = {"at": _time, "elapsed": is_duration}
 """When an event was written, and the seconds since the event before it."""
 
 

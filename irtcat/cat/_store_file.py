@@ -110,7 +110,7 @@ class OpenFiles:
                 same = False
             if same and name == str(self._path):
                 same = status.st_size >= self._size
-                self._size = status.st_size
+                self._size = max(status.st_size, self._size)
             if not same:
                 advice = "Nothing was acknowledged. Put the file back, or open the store again."
                 raise StoreError(f"{name}: removed or replaced while the store was open. {advice}")

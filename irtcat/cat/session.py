@@ -30,6 +30,7 @@ from irtcat.cat._log import (
     document_digest,
     field_fault,
     is_digest,
+    is_duration,
     seconds_between,
     system_clock,
 )
@@ -212,10 +213,8 @@ class Session:
         """The events that an answer brings about, checked but not yet taken into the session."""
         item = str(item)
         code = self._code(item, value)
-        if seconds is not None:
-            number = isinstance(seconds, (int, float, np.integer, np.floating))
-            if isinstance(seconds, bool) or not number or not 0 <= seconds < np.inf:
-                raise argument_error("seconds", "a finite number, not negative", seconds)
+        if seconds is not None and not is_duration(seconds):
+            raise argument_error("seconds", "a finite number, not negative", seconds)
         if item in self._answered:
             if self._answered[item] == code:
                 return []

@@ -66,7 +66,9 @@ def start(
     loaded = irtcat.ItemBank.load(bank)
     pool = prepare(loaded, rules)
     # Begun in memory first: what is wrong with bank, rules or prior is said before a file is made.
-    Session.begin(loaded, rules, seed or 0, prior, id or "session", subject, pool=pool)
+    Session.begin(
+        loaded, rules, seed or 0, prior, "session" if id is None else id, subject, pool=pool
+    )
     with Store(store, key=read_key(key_file)) as opened:
         _say(opened.begin(loaded, rules, id, seed, prior, subject, pool=pool), as_json)
 
