@@ -26,7 +26,8 @@ def begin(
     check_choice("resume", resume, RESUME)
     if store is None:
         settings["seed"] = settings.get("seed") or 0
-        settings["session_id"] = settings.get("session_id") or "session"
+        if settings.get("session_id") is None:
+            settings["session_id"] = "session"
         return Session.begin(bank, config, **settings)
     name = settings.get("session_id")
     if name is None or name not in store:

@@ -506,7 +506,7 @@ def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:
         raise argument_error("document", f"of version {VERSION} or before", version)
     for name in (*HEAD, "events", "digest"):
         if name not in document:
-            raise argument_error("document", must, f"none with the field {name}")
+            raise argument_error("document", must, f"one without {name}")
     if not isinstance(document["events"], list):
         raise argument_error("document", "with a list of events", document["events"])
     if bank_hash(bank) != document["bank"]:
@@ -516,8 +516,10 @@ def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:
     except (RecursionError, TypeError, ValueError) as error:
         raise argument_error("document", must, f"no JSON ({error})") from None
     if not is_digest(document["digest"], right):
-        got = "one that was changed, or written with another key"
-        raise argument_error("document", "as to_json wrote it, with the same key", got)
+        raise InputError(
+            "The `document` argument must be as to_json wrote it, with the same key. Its digest "
+            "does not verify: it was changed, or written with another key."
+        )
 
 
 def _check_head(bank: ItemBank, config: Config, head: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 from scipy.special import ndtri
 
@@ -295,10 +296,15 @@ def parse_stopping(text: str) -> Part:
 def _atom(condition: str, text: str) -> Part:
     found = ATOM.fullmatch(condition)
     upward = {"n", "seconds"}
-    if found is None or (found[1] in upward) != (found[2][0] == ">"):
+    name, sign, number = found.groups() if found else ("", "", "")
+    try:
+        value = float(number)
+    except ValueError:
+        value = np.nan
+    whole = name != "n" or value % 1 == 0
+    if not np.isfinite(value) or not whole or (name in upward) != (sign[0] == ">"):
         must = 'conditions such as "se<0.3 or n>=30", of n, se, score-width, information, seconds'
         raise argument_error("stopping", must, text)
-    name, value = found[1], float(found[3])
     if name == "n":
         return part("length", at=int(value))
     if name == "seconds":

@@ -59,6 +59,10 @@ __all__ = ["Store", "StoreError"]
 class Store:
     """Live sessions in one SQLite file.
 
+    A change of a log, and events that are missing at its end, are refused. What is not found out:
+    a whole session that was deleted, and a file that was put back as it was at an earlier time.
+    Copy a store with its ``-wal`` file, or while no process has it open.
+
     Example:
         >>> folder = tempfile.mkdtemp()
         >>> store = Store(Path(folder) / "sessions.db")
@@ -357,7 +361,10 @@ class Store:
         return session.asked
 
     def sessions(self) -> pd.DataFrame:
-        """All sessions: subject, start, number of answers, whether and why over."""
+        """All sessions: subject, start, number of answers, whether and why over.
+
+        As the file says; `resume` and `check` verify the digests.
+        """
         query = """
             SELECT s.id, s.head, s.started,
                    (SELECT COUNT(*) FROM events e WHERE e.session = s.id

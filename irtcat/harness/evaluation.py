@@ -203,7 +203,8 @@ def evaluate(
         notes = harness.drive(session, places, None, tick)
         return _evaluation(session, places, calibration, estimator, interval, prices, notes)
     folder = Path(out)
-    Session.begin(bank, rules, seed, prior)  # what is wrong is said before anything is written
+    # What is wrong is said before anything is written.
+    Session.begin(bank, rules, seed, prior, subject=name)
     with locked(folder):
         frozen = {"model": name, "bank": bank_hash(bank), "config": rules.to_json(), "seed": seed}
         check_same(folder, frozen | {"prior": prior} | harness.about())

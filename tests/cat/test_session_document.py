@@ -335,5 +335,7 @@ def test_other_ids_stay_as_they_are():
     for good in ("Ümit 7", "東京", "a/b:c", "👩‍🔬"):
         assert begin(session_id=good, subject=good).id == good
     assert begin(session_id=7).id == "7"
+    with pytest.raises(InputError, match="`session_id` argument must be text, not empty"):
+        run(BANK, CONFIG, lambda item: 1, session_id="")
     session = run(BANK, CONFIG, lambda item: 1, subject="anna")
     assert load(session.to_json()).head["subject"] == "anna"

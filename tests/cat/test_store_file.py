@@ -468,3 +468,9 @@ def test_counts_that_are_not_of_the_bank(tmp_path):
         counts = store.counts(BANK, rule)
         with pytest.raises(InputError, match="`counts` argument must be of this bank's items"):
             store.begin(BANK.subset(np.arange(19)), rule, counts=counts)
+
+
+def test_a_models_name_is_checked_before_anything_is_written(tmp_path):
+    with pytest.raises(InputError, match="`subject` argument must be text"):
+        evaluate(BANK, lambda asked: 1, CONFIG, out=tmp_path / "new", name="a\nb")
+    assert not (tmp_path / "new").exists()
