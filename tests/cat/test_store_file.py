@@ -18,6 +18,7 @@ from irtcat.harness import evaluate
 RNG = np.random.default_rng(8)
 BANK = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, 20), RNG.normal(size=20))
 CONFIG = Config(stopping="se<0.2 or n>=6", max_items=8)
+COUNTED = Config(max_items=6, exposure=part("eligibility", rate=0.4))
 
 
 def right(item):
@@ -319,10 +320,11 @@ def test_foreign_contents_are_told_in_sentences(tmp_path):
 def older(path, version):
     """A store as older versions wrote it: no time stamps, no seals, and in version 1 no counts."""
     with Store(path) as store:
-        sessions = [store.begin(BANK, CONFIG, session_id=str(k), seed=k) for k in range(2)]
+        sessions = [store.begin(BANK, COUNTED, session_id=str(k), seed=k) for k in range(2)]
         for session in sessions:
             for _ in range(3 if session.id == "0" else 2):
                 session.answer(session.asked[0], 1, 1.5)
+        counts = store.counts(BANK, COUNTED)
     with sqlite3.connect(path) as db:
         for trigger in ("events_stay", "events_last"):
             db.execute(f"DROP TRIGGER {trigger}")
@@ -344,19 +346,21 @@ def older(path, version):
         for table in ("exposure", "visits") if version < 2 else ():
             db.execute(f"DROP TABLE {table}")
     db.close()
-    return sessions
+    return sessions, counts
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_stores_of_older_versions_go_on(tmp_path, version):
     path = tmp_path / "s.db"
-    before = older(path, version)
+    before, counts = older(path, version)
     with pytest.raises(StoreError, match="made without a key"):
         Store(path, key="one")
     for _ in range(2):  # when it is opened first, and ever after
         with Store(path, create=False) as store:
             store.check()
             assert store._db.execute("SELECT version FROM meta").fetchone() == (VERSION,)
+            for now, then in zip(store.counts(BANK, COUNTED), counts, strict=True):
+                np.testing.assert_array_equal(now, then)
             for session in before:
                 again = store.resume(session.id)
                 assert again.asked == session.asked
