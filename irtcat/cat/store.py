@@ -357,7 +357,9 @@ class Store:
         if not made_here:  # another process was quicker: look again
             session.__dict__.pop("_next", None)
             return self.answer(session, item, value, seconds)
-        self._take(session, made, last)
+        for event in made:
+            session._take(event)
+        session._digest = last
         return session.asked
 
     def sessions(self) -> pd.DataFrame:
