@@ -1,5 +1,6 @@
 """Every message about user input: what must be, what was got, what to do."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ __all__ = [
     "brief",
     "check_choice",
     "check_count",
+    "check_id",
     "check_ids",
     "check_interval",
     "check_positive",
@@ -206,6 +208,26 @@ class ResponseError(InputError):
         super().__init__(
             f"The `X` argument must be a matrix of {must}. Got {got}{where}. {advice}".rstrip()
         )
+
+
+def check_id(name: str, value: Any) -> str:
+    r"""Return an id that names one thing (a session, its subject) as text, or raise.
+
+    Raises:
+        InputError: it is empty, NaN, or has control characters, line separators or lone surrogates,
+            which files, terminals and databases do not keep as they are.
+
+    Example:
+        >>> check_id("session_id", 7)
+        '7'
+        >>> check_id("session_id", "a\nb")
+        Traceback (most recent call last):
+        irtcat._checks.InputError: The `session_id` argument must be text, not empty and without ...
+    """
+    text = _id_text(value)
+    if not text.strip() or any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text):
+        raise argument_error(name, "text, not empty and without control characters", value)
+    return text
 
 
 def check_ids(name: str, ids: Any, n: int, what: str) -> np.ndarray:

@@ -1,13 +1,11 @@
-"""The file of a store: its tables, its digests, and its errors as sentences."""
+"""The file of a store: its tables, its identity, and its errors as sentences."""
 
-import hashlib
-import json
+import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from irtcat._checks import InputError
 from irtcat.bank import ItemBank
@@ -15,30 +13,30 @@ from irtcat.cat._exposed import EXPOSURE_TABLES
 
 __all__ = [
     "FORMAT",
+    "SEAL_COLUMNS",
     "STATEMENTS",
     "VERSION",
     "WAIT",
+    "OpenFiles",
     "StoreError",
     "as_bytes",
-    "digest_after",
-    "first_digest",
     "statements",
     "told",
 ]
 
 FORMAT = "irtcat-store"
-VERSION = 2
-"""2 added the tables of exposure; stores of version 1 get them when they are opened."""
+VERSION = 3
+"""2 added the tables of exposure, 3 time stamps and seals; a store gets them when it is opened."""
 
 WAIT = 60.0
 """Seconds to wait while another process writes."""
 
 SCHEMA = """
-CREATE TABLE meta (format TEXT NOT NULL, version INTEGER NOT NULL);
+CREATE TABLE meta (format TEXT NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL DEFAULT '');
 CREATE TABLE banks (hash TEXT PRIMARY KEY, file BLOB NOT NULL);
 CREATE TABLE sessions (
   id TEXT PRIMARY KEY, bank TEXT NOT NULL REFERENCES banks(hash), head TEXT NOT NULL,
-  started TEXT NOT NULL
+  started TEXT NOT NULL, seal TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE events (
   session TEXT NOT NULL REFERENCES sessions(id), number INTEGER NOT NULL, event TEXT NOT NULL,
@@ -47,6 +45,13 @@ CREATE TABLE events (
 CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 CREATE TRIGGER events_last BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 """
+
+
+SEAL_COLUMNS = """
+ALTER TABLE meta ADD COLUMN key TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN seal TEXT NOT NULL DEFAULT '';
+"""
+"""What a store of version 1 or 2 lacks in its tables."""
 
 
 class StoreError(InputError):
@@ -62,6 +67,55 @@ STATEMENTS = statements(SCHEMA + EXPOSURE_TABLES)
 """What makes an empty file a store."""
 
 
+class OpenFiles:
+    """The files of a store as they were when it was opened.
+
+    SQLite goes on with a file that was removed or replaced at its path: an answer would be
+    acknowledged that no later reader of the path finds. So device and inode are compared. A file
+    that is overwritten in its place keeps both; of that only a file that became shorter is found.
+    """
+
+    def __init__(self, path: Path):
+        """Note the file that is at a path, if there is one."""
+        self._path = Path(os.path.abspath(path))
+        self._beside = os.path.realpath(path)  # where SQLite keeps its journal
+        self._size = 0
+        self._known: dict[str, tuple[int, int]] = {}
+        self._note(str(self._path))
+
+    def note(self) -> None:
+        """Note the files, now that they are open."""
+        for name in (str(self._path), f"{self._beside}-wal", f"{self._beside}-shm"):
+            self._note(name)
+        self.check()
+
+    def _note(self, name: str) -> None:
+        try:
+            status = os.stat(name)
+        except OSError:
+            return
+        self._known.setdefault(name, (status.st_dev, status.st_ino))
+
+    def check(self) -> None:
+        """Raise unless the files are those that were opened.
+
+        Raises:
+            StoreError: naming the one that is not.
+        """
+        for name, identity in self._known.items():
+            try:
+                status = os.stat(name)
+                same = (status.st_dev, status.st_ino) == identity
+            except OSError:
+                same = False
+            if same and name == str(self._path):
+                same = status.st_size >= self._size
+                self._size = max(status.st_size, self._size)
+            if not same:
+                advice = "Nothing was acknowledged. Put the file back, or open the store again."
+                raise StoreError(f"{name}: removed or replaced while the store was open. {advice}")
+
+
 @contextmanager
 def told(path: Path) -> Iterator[None]:
     """SQLite's errors, and contents that make no sense, as sentences."""
@@ -69,7 +123,8 @@ def told(path: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (ValueError, KeyError, TypeError, IndexError) as error:  # of what was read
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+            ValueError) as error:  # fmt: skip  # of what was read
         told = f"{type(error).__name__}: {error}"
         advice = "The file is damaged; it is left as it is. Restore a copy."
         raise StoreError(f"{path}: unreadable contents ({told}). {advice}") from None
@@ -82,17 +137,9 @@ def told(path: Path) -> Iterator[None]:
             advice = "The file is damaged or no store; it is left as it is. Restore a copy."
         elif "locked" in text:
             advice = "Another process holds it. Nothing was acknowledged; try again."
+        elif "readonly" in text or "unable to open" in text:
+            advice = "Nothing was acknowledged. Make the file and its folder writable."
         raise StoreError(f"{path}: {text}. {advice}") from None
-
-
-def digest_after(last: str, text: str) -> str:
-    """SHA-256 of an event and all before it."""
-    return hashlib.sha256(f"{last}\n{text}".encode()).hexdigest()
-
-
-def first_digest(head: dict[str, Any]) -> str:
-    """SHA-256 of what is frozen when a session begins: the start of its chain."""
-    return hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
 
 
 def as_bytes(bank: ItemBank) -> bytes:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from irtcat.cat._log import Event
 from irtcat.cat.sampling import draws
-from irtcat.cat.session import Event, Session
+from irtcat.cat.session import Session
 
 __all__ = ["in_words", "retraced"]
 
@@ -21,7 +22,7 @@ def retraced(session: Session) -> Iterator[tuple[Event, Session, pd.DataFrame]]:
         (see `Session.explain`).
     """
     again = Session(session.bank, session.config, session.head, session._pool)
-    for event in session.to_json()["events"]:
+    for event in session.events:
         again.take_events([event])
         if event["kind"] == "ask":
             yield event, again, again.explain(session.bank.n_items)

@@ -1,13 +1,16 @@
 """Session: one live adaptive test, as a log of events from which its state follows.
 
 The log is all that is kept: "ask" events name the items asked, "answer" events the answers, a
-"stop" event the end; an "infeasible" event after an "ask" says which rules it could not keep. The
-state is rebuilt from it by the same `step` as everywhere. A session without a store lives in memory
-and travels as JSON; with one (`irtcat.cat.Store`) every event is on disk before `answer` returns.
+"stop" event the end; an "infeasible" event after an "ask" says which rules it could not keep. Every
+event has its time in UTC (``at``) and the seconds since the event before it (``elapsed``). The
+state is rebuilt from the log by the same `step` as everywhere. A session without a store lives in
+memory and travels as JSON; with one (`irtcat.cat.Store`) every event is on disk before `answer`
+returns.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -15,11 +18,23 @@ import numpy as np
 import pandas as pd
 
 from irtcat._bank_file import bank_hash
-from irtcat._checks import InputError, argument_error, brief, check_count, shorten
+from irtcat._checks import InputError, argument_error, brief, check_count, check_id, shorten
 from irtcat._precision import precision
 from irtcat.bank import ItemBank
 from irtcat.cat._explain import explain
 from irtcat.cat._exposure_parameters import ExposureParameters, session_counts
+from irtcat.cat._log import (
+    Clock,
+    Event,
+    Key,
+    as_key,
+    document_digest,
+    field_fault,
+    is_digest,
+    is_duration,
+    seconds_between,
+    system_clock,
+)
 from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
@@ -27,20 +42,20 @@ from irtcat.cat._prepare_several import correlations_of
 from irtcat.cat._report import numbered
 from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
 from irtcat.cat._vectors import plain_prior
-from irtcat.cat.config import Config, document_hash
+from irtcat.cat.config import Config
 from irtcat.cat.engine import look_at, start, step
-from irtcat.cat.exposure import cell_of, cuts_in
+from irtcat.cat.exposure import blank_counts, cell_of, cuts_in
 from irtcat.cat.stopping import CLASSIFIERS, classify, leaves, score_moments
 from irtcat.models import item_categories
 
 if TYPE_CHECKING:
     from irtcat.cat.store import Store
 
-__all__ = ["Session", "bank_hash"]
+__all__ = ["Session", "bank_hash", "frozen_prior", "head_of", "utc_text"]
 
-FORMAT, VERSION = "irtcat-session", 1
-Event = dict[str, Any]
-KINDS = ("ask", "answer", "stop", "infeasible")
+FORMAT, VERSION = "irtcat-session", 2
+"""Version 1 had no time stamps; its sessions are in stores that older versions made."""
+
 RELAXED = {"content": CONTENT_RELAXED, "exposure": EXPOSURE_RELAXED}
 """Kinds of rules that an "infeasible" event names."""
 
@@ -72,7 +87,12 @@ class Session:
     """
 
     def __init__(
-        self, bank: ItemBank, config: Config, head: Mapping[str, Any], pool: Pool | None = None
+        self,
+        bank: ItemBank,
+        config: Config,
+        head: Mapping[str, Any],
+        pool: Pool | None = None,
+        clock: Clock = system_clock,
     ):
         self.bank, self.config = bank, config
         self.id = str(head["id"])
@@ -91,6 +111,9 @@ class Session:
         self._pending: dict[str, Event] = {}
         self._answered: dict[str, Any] = {}
         self._store: Store | None = None
+        self._digest = ""  # that of the last event in the store
+        self._clock = clock
+        self._ticks: dict[str, float] = {}  # monotonic clock at the time stamps made here
 
     @classmethod
     def begin(
@@ -103,6 +126,7 @@ class Session:
         subject: str = "",
         counts: Counts | ExposureParameters | None = None,
         pool: Pool | None = None,
+        clock: Clock = system_clock,
     ) -> "Session":
         """Begin a session in memory.
 
@@ -112,21 +136,24 @@ class Session:
             seed: seed of the session's randomness.
             prior: mean and SD of this subject's prior; by default the bank's population. Of several
                 abilities the means, and the SDs or the covariance matrix.
-            session_id: its id.
-            subject: who is tested.
+            session_id: its id; not empty and without control characters, as ``subject``.
+            subject: who is tested; by default nobody in particular.
             counts: exposure so far; of the rule "sympson-hetter" the parameters of
                 `calibrate_exposure`. Exposure rules that go by either are refused without.
             pool: what `prepare` made of the bank, to spare the time where many sessions begin.
+            clock: gives the time in UTC and the seconds of a monotonic clock; for tests.
 
         Returns:
             The session, its first item asked.
 
         Raises:
-            InputError: as `prepare` does, or for a seed or prior out of range.
+            InputError: as `prepare` does, or for an id, seed, prior or counts that cannot be.
         """
-        session = cls(bank, config, head_of(bank, config, seed, prior, session_id, subject, counts),
-                      pool)  # fmt: skip
-        for event in session.asking(session.state):
+        checked = session_counts(bank, config, counts)
+        started = utc_text(clock()[0])
+        head = head_of(bank, config, seed, prior, session_id, subject, checked, started)
+        session = cls(bank, config, head, pool, clock)
+        for event in session.first_events():
             session._take(event)
         return session
 
@@ -151,14 +178,16 @@ class Session:
         state = f"over ({self.reason})" if self.is_over else f"asks {', '.join(self.asked)}"
         return f"Session({self.id}, {len(self._answered)} answers, {state})"
 
-    def answer(self, item: str, value: Any, seconds: float = 0.0) -> list[str]:
+    def answer(self, item: str, value: Any, seconds: float | None = None) -> list[str]:
         """Give the answer to an item asked.
 
         Args:
             item: its id.
             value: the answer, in the codes of the bank (0 and 1 for right/wrong items); None where
                 the item was skipped.
-            seconds: time taken.
+            seconds: time taken, which the rule "time" sums. By default it is measured: from
+                asking the items, or from the answer before in a batch, by the monotonic clock of
+                the process; where another process asked, the difference of the times in UTC.
 
         Returns:
             Ids of the items to be answered next; empty when the session is over. With a store,
@@ -174,11 +203,11 @@ class Session:
             self._take(event)
         return self.asked
 
-    def events_of(self, item: str, value: Any, seconds: float = 0.0) -> list[Event]:
+    def events_of(self, item: str, value: Any, seconds: float | None = None) -> list[Event]:
         """The events that an answer brings about, checked but not yet taken into the session."""
         item = str(item)
         code = self._code(item, value)
-        if not np.isfinite(seconds) or seconds < 0:
+        if seconds is not None and not is_duration(seconds):
             raise argument_error("seconds", "a finite number, not negative", seconds)
         if item in self._answered:
             if self._answered[item] == code:
@@ -189,12 +218,42 @@ class Session:
         if item not in self.asked:
             asked = shorten(self.asked) if self.asked else "none, since the session is over"
             raise argument_error("item", f"an item that was asked ({asked})", item)
+        time = self._stamp(self.events[-1].get("at"))
+        taken = time["elapsed"] if seconds is None else float(seconds)
         made: list[Event] = [
-            {"kind": "answer", "item": item, "code": code, "seconds": float(seconds)}
+            {"kind": "answer", "item": item, "code": code, "seconds": taken, **time}
         ]
         if self.asked == [item]:
-            made += self._follows(self._stepped({**self._pending, item: made[0]}))
+            follows = self._follows(self._stepped({**self._pending, item: made[0]}))
+            made += self._stamped(follows, time["at"])
         return made
+
+    def _stamp(self, last: str | None) -> Event:
+        """The time now, and the seconds since the time stamp of the event before."""
+        now, ticks = self._clock()
+        at, elapsed = utc_text(now), 0.0
+        if last in self._ticks:
+            elapsed = ticks - self._ticks[last]
+        elif last is not None:  # of another process
+            elapsed = seconds_between(last, now)
+        self._ticks[at] = ticks
+        return {"at": at, "elapsed": round(max(elapsed, 0.0), 6)}
+
+    def _stamped(self, events: list[Event], last: str | None) -> list[Event]:
+        """Events that follow one with this time stamp, with their own."""
+        out = []
+        for event in events:
+            out.append({**event, **self._stamp(last)})
+            last = out[-1]["at"]
+        return out
+
+    def restart_timer(self) -> None:
+        """Measure the time of the next answer from now on, not from when its item was asked.
+
+        For a program that puts the question again after it was interrupted.
+        """
+        if "at" in self.events[-1]:
+            self._ticks[self.events[-1]["at"]] = self._clock()[1]
 
     def _stepped(self, answers: Mapping[str, Event]) -> CatState:
         """The state once all items asked are answered."""
@@ -225,6 +284,10 @@ class Session:
         code = int(np.bitwise_or.reduce(np.atleast_1d(marks)[: len(items)]))
         rules = [name for name, bit in RELAXED.items() if code & bit]
         return [event, {"kind": "infeasible", "items": items, "rules": rules}] if rules else [event]
+
+    def first_events(self) -> list[Event]:
+        """The events of asking the first items."""
+        return self._stamped(self.asking(self.state), self.head["started"])
 
     def _reasons(self) -> list[str]:
         return [*(rule.name for rule in leaves(self.config.stopping)), "max_items", "no item left"]
@@ -270,11 +333,11 @@ class Session:
         if value is None:
             return NONE
         low, n = self._first_code, int(self._categories[self._place[item]])
-        number = float(value) if isinstance(value, (int, float, np.number, np.bool_)) else np.nan
-        if not (number == np.floor(number) and low <= number < low + n):
+        number = isinstance(value, (int, float, np.integer, np.floating, np.bool_))
+        if not number or not low <= value < low + n or value != int(value):
             must = f"a whole number from {low} to {low + n - 1} for {brief(item)}"
             raise argument_error("value", must, value)
-        return int(number) - low
+        return int(value) - low
 
     def _shown(self, item: str) -> int | None:
         code = self._answered[item]
@@ -335,13 +398,27 @@ class Session:
         }
         return pd.DataFrame(columns, index=pd.Index(ids, dtype=object, name="item"))
 
-    def to_json(self) -> dict[str, Any]:
-        """The session as JSON: small, portable, and enough (with the bank) to go on anywhere."""
-        return json.loads(json.dumps({**self.head, "events": self.events}))
+    def to_json(self, key: Key = None) -> dict[str, Any]:
+        """The session as JSON: small, portable, and enough (with the bank) to go on anywhere.
+
+        Args:
+            key: a secret. Its ``digest`` is then HMAC-SHA-256, which nobody can compute without
+                the key; else it is SHA-256, which finds accidents and edits by hand only.
+
+        Returns:
+            What was frozen when it began, its ``events``, and the ``digest`` of all of it.
+        """
+        document = json.loads(json.dumps({**self.head, "events": self.events}))
+        return {**document, "digest": document_digest(document, as_key(key))}
 
     @classmethod
     def from_json(
-        cls, bank: ItemBank, document: Mapping[str, Any], pool: Pool | None = None
+        cls,
+        bank: ItemBank,
+        document: Mapping[str, Any],
+        pool: Pool | None = None,
+        key: Key = None,
+        clock: Clock = system_clock,
     ) -> "Session":
         """A session from what `to_json` gave; with `to_json` after it, state in, state out.
 
@@ -349,62 +426,196 @@ class Session:
             bank: the bank it was begun on.
             document: the session.
             pool: what `prepare` made of the bank, to spare the time.
+            key: the key that it was written with.
+            clock: as for `begin`.
 
         Raises:
-            InputError: for another bank, a changed configuration, or no session.
+            InputError: for another bank, no session, a document that was changed in any part or
+                written with another key, or a log that no test can have.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[-1.0, 0.0, 1.0])
+            >>> document = Session.begin(bank, Config(max_items=2)).to_json()
+            >>> Session.from_json(bank, document).asked
+            ['i2']
+            >>> Session.from_json(bank, {**document, "seed": 5})
+            Traceback (most recent call last):
+            irtcat._checks.InputError: The `document` argument must be as to_json wrote it, ...
         """
-        if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-            raise argument_error("document", "a session as to_json gives it", type(document))
-        if document["version"] > VERSION:
-            raise argument_error("document", f"of version {VERSION} or before", document["version"])
-        if bank_hash(bank) != document["bank"]:
-            raise argument_error("bank", "the bank the session was begun on", bank)
-        if document_hash(document["config"]) != document["config_hash"]:
-            raise argument_error("document", "with the configuration it was begun with", "another")
-        config = Config.from_json(document["config"])
-        session = cls(bank, config, {k: v for k, v in document.items() if k != "events"}, pool)
+        _check_document(bank, document, as_key(key))
+        head = {k: v for k, v in document.items() if k not in ("events", "digest")}
+        try:
+            config = Config.from_json(head["config"])
+            _check_head(bank, config, head)
+            session = cls(bank, config, head, pool, clock)
+        except InputError as error:
+            raise InputError(f"The document holds no valid session. {error}") from None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            got = f"{type(error).__name__}: {error}"
+            raise argument_error("document", "a session as to_json gives it", got) from None
         session.take_events(document["events"])
+        if not session.events:
+            raise argument_error("document", "a session with its first item asked", "no event")
         return session
 
     def take_events(self, events: Sequence[Event]) -> None:
-        """Take further events of the log into the session."""
+        """Take further events of the log into the session.
+
+        Raises:
+            InputError: naming an event that cannot follow those before it.
+        """
         for event in events:
-            items = event.get("items", [event["item"]] if "item" in event else [])
-            if event.get("kind") not in KINDS or set(items) - set(self._place):
-                raise argument_error("events", "a log of this bank's items", event)
+            fault = field_fault(event, self.head["version"] > 1) or self._fault(event)
+            if fault:
+                name = f"Event {len(self.events)} of session {shorten(self.id)}"
+                raise InputError(f"{name} {fault}. Got {shorten(event)}.")
             self._take(dict(event))
+
+    def _fault(self, event: Event) -> str:
+        """Why an event cannot follow the log so far; empty where it can."""
+        kind, asked = event["kind"], self.asked if self.events else []
+        if self.is_over:
+            return "follows the end"
+        if kind == "answer":
+            item, code = event["item"], event["code"]
+            if item not in asked:
+                return "answers an item that is not asked"
+            valid = NONE <= code < int(self._categories[self._place[item]])
+            return "" if valid else f"has an answer that {item} does not have"
+        if kind == "infeasible":
+            before = self.events[-1] if self.events else {}
+            follows = before.get("kind") == "ask" and before["items"] == event["items"]
+            return "" if follows else "does not follow the asking of its items"
+        if asked:
+            return f"comes before the answer to {asked[0]}"
+        if kind == "stop":
+            return self._stop_fault(event["reason"])
+        items, cells = event["items"], len(cuts_in(self.config.exposure)) + 1
+        if set(items) - self._place.keys():
+            return "asks an item that is not in the bank"
+        if len(set(items)) < len(items) or self._answered.keys() & set(items):
+            return "asks an item twice"
+        if len(items) > self.config.batch:
+            return f"asks more than {self.config.batch} items at a time"
+        if len(items) + len(self._answered) > self.config.max_items:
+            return f"asks more than {self.config.max_items} items"
+        valid = 0 <= event.get("cell", -1) < cells if cells > 1 else "cell" not in event
+        return "" if valid else "has a cell that the exposure rule does not have"
+
+    def _stop_fault(self, reason: str) -> str:
+        """Why a session cannot end now for this reason; only what is certain from the counts."""
+        if not self.events:
+            return "ends before anything is asked"
+        if reason not in self._reasons():
+            return "ends by a rule that the configuration does not have"
+        state = self._stepped(self._pending)
+        least, count = self.config.min_items, int(state.scored)
+        if reason == "max_items":
+            least, count = self.config.max_items, int(state.n)
+        elif reason == "no item left":
+            least = 0
+        elif reason == "length":
+            lengths = [r.get("at") for r in leaves(self.config.stopping) if r.name == reason]
+            least = max(least, min((at for at in lengths if isinstance(at, int)), default=0))
+        if count < least:
+            return f"ends after {count} answers, before {least}"
+        self._next = state
+        return ""
+
+
+def utc_text(now: datetime) -> str:
+    """A time stamp of the log."""
+    return now.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:
+    """Raise unless a document is a session on this bank, as it was written."""
+    must = "a session as to_json gives it"
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+        raise argument_error("document", must, type(document).__name__)
+    version = document.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise argument_error("document", must, f"version {version!r}")
+    if version > VERSION:
+        raise argument_error("document", f"of version {VERSION} or before", version)
+    for name in (*HEAD, "events", "digest"):
+        if name not in document:
+            raise argument_error("document", must, f"one without {name}")
+    if not isinstance(document["events"], list):
+        raise argument_error("document", "with a list of events", document["events"])
+    if bank_hash(bank) != document["bank"]:
+        raise argument_error("bank", "the bank the session was begun on", bank)
+    try:
+        right = document_digest(document, key)
+    except (RecursionError, TypeError, ValueError) as error:
+        raise argument_error("document", must, f"no JSON ({error})") from None
+    if not is_digest(document["digest"], right):
+        raise InputError(
+            "The `document` argument must be as to_json wrote it, with the same key. Its digest "
+            "does not verify: it was changed, or written with another key."
+        )
+
+
+def _check_head(bank: ItemBank, config: Config, head: Mapping[str, Any]) -> None:
+    """Raise unless what is frozen is what `head_of` makes of it."""
+    counts = head.get("counts")
+    again = head_of(bank, config, head["seed"], head["prior"], head["id"], head["subject"],
+                    None if counts is None else Counts(*counts),
+                    head.get("started"))  # fmt: skip
+    for name in head.keys() - {"version", "config", "config_hash"}:
+        if name not in again or again[name] != head[name]:
+            raise argument_error("document", f"with a valid {name}", head[name])
+    started = {"kind": "stop", "reason": "", "at": head.get("started"), "elapsed": 0}
+    if head["version"] > 1 and field_fault(started, dated=True):
+        raise argument_error("document", "with the time when it started", head.get("started"))
+
+
+HEAD = ("format", "version", "id", "subject", "bank", "config", "config_hash", "seed", "prior")
+"""What is frozen of every session; from version 2 on also ``started``, and of some ``counts``."""
 
 
 def head_of(
     bank: ItemBank, config: Config, seed: int, prior: Any, session_id: str, subject: str,
-    counts: Counts | ExposureParameters | None,
+    counts: Counts | None, started: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     """What is frozen when a session begins."""
     check_count("seed", seed, 0)
-    counts = session_counts(bank, config, counts)
     head: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "id": session_id,
-        "subject": subject,
+        "id": check_id("session_id", session_id),
+        "subject": check_id("subject", subject) if subject else "",
         "bank": bank_hash(bank),
         "config": config.to_json(),
         "config_hash": config.hash(),
         "seed": int(seed),
-        "prior": _frozen_prior(bank, prior),
+        "prior": frozen_prior(bank, prior),
     }
+    if started is not None:
+        head["started"] = started
     if counts is not None:
-        head["counts"] = [np.asarray(part, float).tolist() for part in counts]
+        parts = [np.asarray(part, float) for part in counts]
+        shapes = [np.shape(part) for part in blank_counts(config.exposure, bank.n_items)]
+        if [part.shape for part in parts] != shapes:
+            raise argument_error("counts", "of this bank's items and exposure rule", shapes)
+        if not all(np.isfinite(part).all() and (part >= 0).all() for part in parts):
+            raise argument_error("counts", "finite numbers, none negative", "others")
+        head["counts"] = [part.tolist() for part in parts]
     return head
 
 
-def _frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
+def frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
     """Mean and SD of a prior; of several abilities the means and the covariance matrix."""
     dims = bank.model.dims
     if dims > 1:
         given = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
         return [part.tolist() for part in plain_prior(given, dims)]
-    own = (bank.population_mean, bank.population_sd) if prior is None else tuple(prior)
+    if prior is None:
+        return [float(bank.population_mean), float(bank.population_sd)]
+    try:
+        own = [float(part) for part in prior]
+    except (TypeError, ValueError):
+        own = []
     if len(own) != 2 or not np.isfinite(own).all() or own[1] <= 0:
         raise argument_error("prior", "(mean, SD), the SD above 0", prior)
-    return [float(own[0]), float(own[1])]
+    return own

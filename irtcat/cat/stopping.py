@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 from scipy.special import ndtri
 
@@ -210,7 +211,7 @@ def score_width(look: Look, *, below: float = 0.1, level: float = 0.95) -> Array
 
 
 def time(look: Look, *, seconds: float = 3600.0) -> Array:
-    """``seconds`` have been taken."""
+    """``seconds`` have been taken, in live sessions by their clock (see `Session.answer`)."""
     check_positive("seconds", seconds)
     return look.state.seconds >= seconds
 
@@ -315,10 +316,15 @@ def parse_stopping(text: str) -> Part:
 def _atom(condition: str, text: str) -> Part:
     found = ATOM.fullmatch(condition)
     upward = {"n", "seconds"}
-    if found is None or (found[1] in upward) != (found[2][0] == ">"):
+    name, sign, number = found.groups() if found else ("", "", "")
+    try:
+        value = float(number)
+    except ValueError:
+        value = np.nan
+    whole = name != "n" or value % 1 == 0
+    if not np.isfinite(value) or not whole or (name in upward) != (sign[0] == ">"):
         must = 'conditions such as "se<0.3 or n>=30", of n, se, score-width, information, seconds'
         raise argument_error("stopping", must, text)
-    name, value = found[1], float(found[3])
     if name == "n":
         return part("length", at=int(value))
     if name == "seconds":

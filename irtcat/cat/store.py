@@ -2,9 +2,10 @@
 
 Every change is one transaction in WAL mode with ``synchronous=FULL``: when `Session.answer`
 returns, the answer and what follows from it are on disk, and a process killed at any moment leaves
-the log whole. Each event carries the SHA-256 of itself and all before it, so that a log that was
-changed or damaged is found out. The bank and the configuration are kept with the sessions, by
-hash. Any number of processes may work on one store at once.
+the log whole. Each event carries the digest of itself and all before it, and each session a seal
+of its last event, so that a log that was changed, cut or damaged is found out. The bank and the
+configuration are kept with the sessions, by hash. Any number of processes may work on one store at
+once. A store whose file was removed or replaced acknowledges nothing.
 """
 
 import json
@@ -13,40 +14,55 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pandas as pd
 
-from irtcat._checks import argument_error, brief
+from irtcat._checks import InputError, argument_error, brief, shorten
+from irtcat._files import check_target
 from irtcat.bank import ItemBank
 from irtcat.cat._exposed import EXPOSURE_TABLES, Tally, read_counts
-from irtcat.cat._exposure_parameters import ExposureParameters
+from irtcat.cat._exposure_parameters import ExposureParameters, session_counts
+from irtcat.cat._log import (
+    Clock,
+    Event,
+    Key,
+    as_key,
+    digest_after,
+    first_digest,
+    is_digest,
+    seal_of,
+    system_clock,
+)
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._store_file import (
     FORMAT,
+    SEAL_COLUMNS,
     STATEMENTS,
     VERSION,
     WAIT,
+    OpenFiles,
     StoreError,
     as_bytes,
-    digest_after,
-    first_digest,
     statements,
     told,
 )
-from irtcat.cat.config import Config, document_hash
+from irtcat.cat.config import Config
 from irtcat.cat.exposure import UPDATES
-from irtcat.cat.session import Event, Session, bank_hash, head_of
+from irtcat.cat.session import Session, bank_hash, head_of, utc_text
 
 __all__ = ["Store", "StoreError"]
 
 
 class Store:
     """Live sessions in one SQLite file.
+
+    A change of a log, and events that are missing at its end, are refused. What is not found out:
+    a whole session that was deleted, and a file that was put back as it was at an earlier time.
+    Copy a store with its ``-wal`` file, or while no process has it open.
 
     Example:
         >>> folder = tempfile.mkdtemp()
@@ -59,27 +75,44 @@ class Store:
         ['i3']
     """
 
-    def __init__(self, path: str | os.PathLike[str], create: bool = True):
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        create: bool = True,
+        key: Key = None,
+        clock: Clock = system_clock,
+    ):
         """Open a store, or make one.
 
         Args:
             path: the file.
             create: whether to make it where there is none.
+            key: a secret that the digests of all logs are made with (HMAC-SHA-256), so that nobody
+                without it can change a log. It is set when the store is made, and needed ever
+                after. Without one the digests (SHA-256) find accidents and edits by hand.
+            clock: gives the time in UTC and the seconds of a monotonic clock; for tests.
 
         Raises:
-            StoreError: when the file is missing, damaged, no store, or cannot be written.
+            StoreError: when the file is missing, damaged, no store, made with another key, or
+                cannot be written.
         """
-        self.path = Path(path)
-        if not self.path.parent.is_dir():
+        try:
+            target = check_target(path)
+        except InputError as error:
+            raise StoreError(str(error)) from None
+        except (OSError, TypeError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             raise StoreError(
-                f"{path}: the folder {self.path.parent} does not exist. Make it first."
-            )
+                f"{shorten(path)}: this cannot be a file's name ({why}). Name another."
+            ) from None
+        self.path, self._key, self._clock = Path(path), as_key(key), clock
         if not create and not self.path.is_file():
             raise StoreError(f"{path}: there is no such store. Start a session with it first.")
         self._pools: dict[tuple[str, str], Pool] = {}
         self._banks: dict[str, ItemBank] = {}
+        self._files = OpenFiles(self.path)
         with told(self.path):
-            self._db = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
+            self._db = sqlite3.connect(target, timeout=WAIT, isolation_level=None)
         try:
             self._open(create)
         except BaseException:
@@ -97,48 +130,69 @@ class Store:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA foreign_keys=ON")
-            self._make()
+        self._make()
+        self._files.note()
 
     def _make(self) -> None:
-        """The tables, where there are none; those of exposure, where they are missing."""
+        """The tables, where there are none; what a store of an older version lacks."""
         with self._writing():
             names = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
             if not names:
                 for statement in STATEMENTS:
                     self._db.execute(statement)
-                self._db.execute("INSERT INTO meta VALUES (?, ?)", (FORMAT, VERSION))
+                row = (FORMAT, VERSION, self._key_mark())
+                self._db.execute("INSERT INTO meta VALUES (?, ?, ?)", row)
                 return
         if self._check_kind(names) < VERSION:
-            self._add_exposure()
+            self._upgrade()
+
+    def _key_mark(self) -> str:
+        """What the file says of the key: nothing where there is none."""
+        return "" if self._key is None else seal_of(FORMAT, self._key)
 
     def _check_kind(self, names: set[str]) -> int:
         """The version of the store; raises where the file is something else."""
-        found = None
+        found: tuple[Any, ...] | None = None
         if {"meta", "sessions", "events"} <= names:
             columns = [row[1] for row in self._db.execute("PRAGMA table_info(meta)")]
-            if columns == ["format", "version"]:
-                found = self._db.execute("SELECT format, version FROM meta").fetchone()
+            if columns in (["format", "version"], ["format", "version", "key"]):
+                found = self._db.execute("SELECT * FROM meta").fetchone()
         if found is None or found[0] != FORMAT or not isinstance(found[1], int):
             raise StoreError(f"{self.path}: this is a database of something else. Name another.")
         if found[1] > VERSION:
             raise StoreError(f"{self.path}: made by a newer irtcat (version {found[1]}). Update.")
+        mark = found[2] if len(found) > 2 else ""
+        if not is_digest(mark, self._key_mark()):
+            what = "made with another key" if mark and self._key else "made with a key"
+            advice = "Give that key (in commands --key-file or IRTCAT_STORE_KEY)."
+            if not mark:
+                what, advice = "made without a key", "Open it without one."
+            raise StoreError(f"{self.path}: {what}. {advice}")
         return found[1]
 
-    def _add_exposure(self) -> None:
-        """The tables of exposure of a store of version 1, from its logs."""
+    def _upgrade(self) -> None:
+        """Bring a store of version 1 or 2 to this one; its logs stay as they are."""
         with self._writing():
-            if self._db.execute("SELECT version FROM meta").fetchone()[0] == VERSION:
+            version = self._db.execute("SELECT version FROM meta").fetchone()[0]
+            if version == VERSION:
                 return  # another process was quicker
-            for statement in statements(EXPOSURE_TABLES):
+            for statement in statements(SEAL_COLUMNS):
                 self._db.execute(statement)
-            self._tally().write(self._db)
+            for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
+                last = self._last(name)
+                if last is not None:  # a session without events is damaged: `resume` says so
+                    self._seal(name, last[1])
+            if version < 2:
+                for statement in statements(EXPOSURE_TABLES):
+                    self._db.execute(statement)
+                self._tally().write(self._db)
             self._db.execute("UPDATE meta SET version = ?", (VERSION,))
 
     def _tally(self) -> Tally:
         """The counts of exposure by the logs."""
         tally = Tally()
         for name, text in self._db.execute("SELECT id, head FROM sessions").fetchall():
-            head, events = json.loads(text), self._events(name)
+            head, events = json.loads(text), self._events(name)[0]
             for number, event in enumerate(events):
                 tally.add(head, events[:number], event)
         return tally
@@ -149,28 +203,38 @@ class Store:
         Raises:
             StoreError: naming what is damaged.
         """
-        with told(self.path):
+        with self._using():
             found = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
                 raise StoreError(f"{self.path}: damaged ({found}). Restore a copy.")
-            with self._writing():  # nothing is added meanwhile
-                if not self._tally().equals(self._db):
-                    raise StoreError(
-                        f"{self.path}: the counts of exposure are not those of the logs. "
-                        "Restore a copy."
-                    )
+        with self._writing():  # nothing is added meanwhile
+            if not self._tally().equals(self._db):
+                raise StoreError(
+                    f"{self.path}: the counts of exposure are not those of the logs. "
+                    "Restore a copy."
+                )
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        """Errors as sentences, and at both ends the file of the path is the one that is open."""
+        with told(self.path):
+            self._files.check()
+            yield
+            self._files.check()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction: all of it on disk, or nothing."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+        """One transaction: all of it on disk in the file of the path, or nothing acknowledged."""
+        with self._using():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._files.check()
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
 
     def begin(
         self,
@@ -188,7 +252,7 @@ class Store:
         Args:
             bank: calibrated items; kept in the store, once.
             config: the configuration.
-            session_id: its id; a random one by default.
+            session_id: its id, not empty and without control characters; a random one by default.
             seed: seed of its randomness; drawn by default.
             prior: mean and SD of this subject's prior, as for `Session.begin`.
             subject: who is tested.
@@ -204,7 +268,6 @@ class Store:
             StoreError: when it cannot be written.
             InputError: for an id that is taken, and as `Session.begin` does.
         """
-        name = uuid4().hex if session_id is None else str(session_id)
         drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
         digest = bank_hash(bank)
         self._banks.setdefault(digest, bank)
@@ -212,68 +275,84 @@ class Store:
             self._pools.setdefault((digest, config.hash()), pool)
         if counts is None and config.exposure.name in UPDATES:
             counts = self.counts(bank, config)
-        head = head_of(bank, config, drawn, prior, name, subject, counts)
-        session = Session(bank, config, head, self._pool_of(bank, config, digest))
-        first = session.asking(session.state)
-        with told(self.path), self._writing():
-            taken = self._db.execute("SELECT 1 FROM sessions WHERE id = ?", (name,)).fetchone()
-            if taken:
-                raise argument_error("session_id", "one that is not taken", name)
+        checked = session_counts(bank, config, counts)
+        name = uuid4().hex if session_id is None else session_id
+        started = utc_text(self._clock()[0])
+        head = head_of(bank, config, drawn, prior, name, subject, checked, started)
+        session = Session(bank, config, head, self._pool_of(bank, config, digest), self._clock)
+        first = session.first_events()
+        with self._writing():
+            if session.id in self:
+                raise argument_error("session_id", "one that is not taken", session.id)
             known = self._db.execute("SELECT 1 FROM banks WHERE hash = ?", (digest,)).fetchone()
             if not known:
                 self._db.execute("INSERT INTO banks VALUES (?, ?)", (digest, as_bytes(bank)))
             self._db.execute(
-                "INSERT INTO sessions VALUES (?, ?, ?, ?)",
-                (name, digest, json.dumps(head), datetime.now(UTC).isoformat()),
+                "INSERT INTO sessions VALUES (?, ?, ?, ?, '')",
+                (session.id, digest, json.dumps(head), started),
             )
-            self._append(session, 0, first_digest(head), first)
+            last = self._append(session, 0, first_digest(head, self._key), first)
         for event in first:
             session._take(event)
-        session._store = self
+        session._store, session._digest = self, last
         return session
+
+    def __contains__(self, session_id: object) -> bool:
+        """Whether a session with this id has begun."""
+        with told(self.path):
+            row = (str(session_id).encode("utf-8", "replace").decode(),)
+            return bool(self._db.execute("SELECT 1 FROM sessions WHERE id = ?", row).fetchone())
 
     def resume(self, session_id: str) -> Session:
         """A session as it was left: the same items asked, the same state.
 
         Raises:
-            StoreError: for a damaged log or bank.
+            StoreError: for a damaged log or bank, or a log that no test can have.
             InputError: for an unknown id.
         """
-        with told(self.path):
-            row = self._db.execute(
-                "SELECT bank, head FROM sessions WHERE id = ?", (str(session_id),)
+        if session_id not in self:
+            raise argument_error("session_id", "of a session in the store", session_id)
+        name = str(session_id)
+        with self._using():
+            digest, text, started = self._db.execute(
+                "SELECT bank, head, started FROM sessions WHERE id = ?", (name,)
             ).fetchone()
-            if row is None:
-                raise argument_error("session_id", "of a session in the store", session_id)
-            events = self._events(str(session_id))
-            digest, head = row[0], json.loads(row[1])
-        if head["bank"] != digest:
-            raise StoreError(
-                f"{self.path}: the bank of {brief(session_id)} was changed. Restore a copy."
-            )
-        bank = self._bank(digest)
-        if document_hash(head["config"]) != head["config_hash"]:
-            raise StoreError(f"{self.path}: the configuration of {brief(session_id)} was changed.")
-        config = Config.from_json(head["config"])
-        session = Session(bank, config, head, self._pool_of(bank, config, digest))
-        session.take_events(events)
+            events, last = self._events(name)
+            head = json.loads(text)
+            same = (head["id"], head["bank"], head.get("started", started))
+            if same != (name, digest, started):
+                raise StoreError(f"{self.path}: session {brief(name)} was changed. Restore a copy.")
+            bank, config = self._bank(digest), Config.from_json(head["config"])
+            pool = self._pool_of(bank, config, digest)
+            session = Session(bank, config, head, pool, self._clock)
+        self._take(session, events, last)
         session._store = self
         return session
 
-    def answer(self, session: Session, item: str, value: Any, seconds: float) -> list[str]:
+    def _take(self, session: Session, events: list[Event], last: str) -> None:
+        """Take events of the file into a session."""
+        try:
+            session.take_events(events)
+        except InputError as error:
+            raise StoreError(f"{self.path}: {error}") from None
+        session._digest = last
+
+    def answer(
+        self, session: Session, item: str, value: Any, seconds: float | None = None
+    ) -> list[str]:
         """Take an answer: checked, written, acknowledged (see `Session.answer`)."""
         made_here = False
         try:
-            with told(self.path):
-                news = self._events(session.id, len(session.events))
-            session.take_events(news)  # what other processes did to this session comes first
+            with self._using():
+                news, last = self._events(session.id, len(session.events), session._digest)
+            self._take(session, news, last)  # what other processes did comes first
             made = session.events_of(item, value, seconds)
             if made:
-                with told(self.path), self._writing():
-                    last = self._last(session.id)
-                    made_here = last[0] + 1 == len(session.events)
+                with self._writing():
+                    number, last = self._last(session.id) or (-1, "")
+                    made_here = number + 1 == len(session.events)
                     if made_here:
-                        self._append(session, last[0] + 1, last[1], made)
+                        last = self._append(session, number + 1, last, made)
         except BaseException:
             session.__dict__.pop("_next", None)
             raise
@@ -282,11 +361,16 @@ class Store:
         if not made_here:  # another process was quicker: look again
             session.__dict__.pop("_next", None)
             return self.answer(session, item, value, seconds)
-        session.take_events(made)
+        for event in made:
+            session._take(event)
+        session._digest = last
         return session.asked
 
     def sessions(self) -> pd.DataFrame:
-        """All sessions: subject, start, number of answers, whether and why over."""
+        """All sessions: subject, start, number of answers, whether and why over.
+
+        As the file says; `resume` and `check` verify the digests.
+        """
         query = """
             SELECT s.id, s.head, s.started,
                    (SELECT COUNT(*) FROM events e WHERE e.session = s.id
@@ -294,7 +378,7 @@ class Store:
                    (SELECT json_extract(e.event, '$.reason') FROM events e WHERE e.session = s.id
                       ORDER BY number DESC LIMIT 1)
             FROM sessions s ORDER BY s.started, s.id"""
-        with told(self.path):
+        with self._using():
             table = [
                 {
                     "session": name,
@@ -310,7 +394,7 @@ class Store:
 
     def counts(self, bank: ItemBank, config: Config) -> Counts:
         """Exposure over the store's sessions with this bank and configuration."""
-        with told(self.path):
+        with self._using():
             return read_counts(self._db, bank, bank_hash(bank), config)
 
     def close(self) -> None:
@@ -350,45 +434,61 @@ class Store:
             self._banks[digest] = bank
         return self._banks[digest]
 
-    def _last(self, name: str) -> tuple[int, str]:
+    def _last(self, name: str) -> tuple[int, str] | None:
         """Number and digest of a session's last event."""
         return self._db.execute(
             "SELECT number, digest FROM events WHERE session = ? ORDER BY number DESC LIMIT 1",
             (name,),
         ).fetchone()
 
-    def _events(self, name: str, after: int = 0) -> list[Event]:
-        """The events of a session from one number on, their digests checked."""
+    def _events(self, name: str, after: int = 0, last: str = "") -> tuple[list[Event], str]:
+        """The events of a session from a number on, their digests checked, and the last digest.
+
+        Args:
+            name: the session's id.
+            after: how many are known.
+            last: digest of the last of these.
+        """
+        first = max(after - 1, 0)
         rows = self._db.execute(
-            "SELECT number, event, digest FROM events WHERE session = ? AND number >= ? "
-            "ORDER BY number",
-            (name, max(after - 1, 0)),
+            "SELECT e.number, e.event, e.digest, s.seal FROM sessions s "
+            "JOIN events e ON e.session = s.id WHERE s.id = ? AND e.number >= ? ORDER BY e.number",
+            (name, first),
         ).fetchall()
-        if after > 0 and not rows:
+        if not after:
+            head = self._db.execute("SELECT head FROM sessions WHERE id = ?", (name,)).fetchone()
+            last = first_digest(json.loads(head[0]), self._key)
+        out: list[Event] = []
+        for place, (number, text, digest, _) in enumerate(rows, first):
+            right = last if place < after else digest_after(last, text, self._key)
+            if number != place or not is_digest(digest, right):
+                what = f"event {place} of session {brief(name)}"
+                raise StoreError(f"{self.path}: {what} is damaged or missing. Restore a copy.")
+            last = digest
+            if place >= after:
+                out.append(json.loads(text))
+        if not rows or not is_digest(rows[-1][3], seal_of(last, self._key)):
             raise StoreError(
                 f"{self.path}: events of session {brief(name)} are missing. Restore a copy."
             )
-        if after > 0:
-            last, rows = rows[0][2], rows[1:]
-        else:
-            head = self._db.execute("SELECT head FROM sessions WHERE id = ?", (name,)).fetchone()
-            last = first_digest(json.loads(head[0]))
-        for number, (stored, text, digest) in enumerate(rows, start=after):
-            if stored != number or digest_after(last, text) != digest:
-                place = f"event {number} of session {brief(name)}"
-                raise StoreError(f"{self.path}: {place} is damaged or missing. Restore a copy.")
-            last = digest
-        return [json.loads(text) for _, text, _ in rows]
+        return out, last
 
-    def _append(self, session: Session, number: int, last: str, events: list[Event]) -> None:
-        """Add events to a log, and what they add to the counts of exposure."""
+    def _seal(self, name: str, last: str) -> None:
+        """Write down where a session's log ends, by the digest of its last event."""
+        row = (seal_of(last, self._key), name)
+        self._db.execute("UPDATE sessions SET seal = ? WHERE id = ?", row)
+
+    def _append(self, session: Session, number: int, last: str, events: list[Event]) -> str:
+        """Add events to a log, and to the counts of exposure; gives the last digest."""
         tally, before = Tally(), list(session.events)
         for event in events:
             text = json.dumps(event, sort_keys=True)
-            last = digest_after(last, text)
+            last = digest_after(last, text, self._key)
             row = (session.id, number, text, last)
             self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", row)
             tally.add(session.head, before, event)
             before.append(event)
             number += 1
+        self._seal(session.id, last)
         tally.write(self._db)
+        return last

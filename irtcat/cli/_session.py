@@ -9,7 +9,10 @@ from typing import Any, NoReturn
 
 from irtcat._progress import progress
 
-__all__ = ["fail", "guarded", "progress", "use_compilation_cache", "warn"]
+__all__ = ["KEY", "fail", "guarded", "progress", "read_key", "use_compilation_cache", "warn"]
+
+KEY = "IRTCAT_STORE_KEY"
+"""Environment variable with the key of a store; an argument would be seen by other users."""
 
 
 def warn(text: str) -> None:
@@ -60,6 +63,17 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             fail(f"Error: {text}", 1)
 
     return run
+
+
+def read_key(path: Path | None) -> bytes | None:
+    """The key of a store: what is in a file, else in the environment; None where in neither."""
+    from irtcat._checks import InputError
+
+    key = os.fsencode(os.environ.get(KEY, "")) if path is None else path.read_bytes()
+    key = key.rstrip(b"\r\n")
+    if path is not None and not key:
+        raise InputError(f"{path}: the file is empty, no key.")
+    return key or None
 
 
 def cache_folder() -> Path | None:

@@ -1,5 +1,6 @@
 """``irtcat report``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from irtcat.cli import _input as arguments
 from irtcat.cli._output import emit_json, say
-from irtcat.cli._session import use_compilation_cache
+from irtcat.cli._session import read_key, use_compilation_cache
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7 --out bank.npz",
@@ -27,6 +28,10 @@ def command(
     out: Annotated[Path, typer.Option("--out", "-o", help="Write the page here (.html).")],
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Evaluation report",
     responses: arguments.ResponsesOption = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the key of the stores; or set IRTCAT_STORE_KEY to the key."),
+    ] = None,
     as_json: arguments.Json = False,
     format: arguments.Format = None,
     subject: arguments.SubjectColumn = "subject",
@@ -42,10 +47,18 @@ def command(
     """
     from irtcat import report
     from irtcat._files import check_target
+    from irtcat.cat import Store
 
     check_target(out)
     use_compilation_cache()
     read = [report.read(each) for each in results]
+    key = read_key(key_file)
+    if key is not None:
+        read = [
+            replace(each, value=Store(each.value, create=False, key=key))
+            if each.kind == "sessions" else each
+            for each in read
+        ]  # fmt: skip
     how = arguments.Reading(format, subject, item, response, duplicates, trials)
     known = None if responses is None else arguments.read(responses, how)
     report.write(read, out, title=title, responses=known)

@@ -9,7 +9,7 @@ import typer
 from irtcat.cli import _adaptive as adaptive
 from irtcat.cli import _input as arguments
 from irtcat.cli._output import emit_json, records, say, show
-from irtcat.cli._session import use_compilation_cache
+from irtcat.cli._session import read_key, use_compilation_cache
 
 if TYPE_CHECKING:
     from irtcat.cat import Session
@@ -26,6 +26,12 @@ EXAMPLE = (
 HELP = "Run live adaptive tests, step by step, kept in one file."
 
 StoreFile = Annotated[Path, typer.Option("--store", help="The file the sessions are kept in.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with the key that the store is made with; or set IRTCAT_STORE_KEY to the key."
+    ),
+]
 Name = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 
 
@@ -47,24 +53,24 @@ def start(
     config: adaptive.ConfigFile = None,
     exposure_parameters: adaptive.ExposureFile = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Drawn by default.")] = None,
+    key_file: KeyFile = None,
     as_json: arguments.Json = False,
 ) -> None:
     """Begin a session; print its id and the first items."""
-    from irtcat.cat import Session, Store, prepare
-    from irtcat.cat.exposure import UPDATES
+    from irtcat.cat import Store
+    from irtcat.cat.driving import begun_in_memory
 
     rules = adaptive.read_config(
         config, criterion, stop, estimator, exposure, max_items, min_items, batch
     )
     use_compilation_cache()
     loaded = arguments.read_bank(bank)
-    pool = prepare(loaded, rules)
     counts = adaptive.read_exposure(exposure_parameters)
     # Begun in memory first: what is wrong with bank, rules or prior is said before a file is made.
-    # A store counts earlier sessions itself.
-    counted = pool.counts if rules.exposure.name in UPDATES and counts is None else counts
-    Session.begin(loaded, rules, seed or 0, prior, counts=counted, pool=pool)
-    with Store(store) as opened:
+    name = "session" if id is None else id
+    pool = begun_in_memory(loaded, rules, counts, seed=seed or 0, prior=prior, session_id=name,
+                           subject=subject)._pool  # fmt: skip
+    with Store(store, key=read_key(key_file)) as opened:
         begun = opened.begin(loaded, rules, id, seed, prior, subject, counts, pool)
         _say(begun, as_json)
 
@@ -73,13 +79,14 @@ def next_(
     session: Name,
     store: StoreFile,
     why: Annotated[bool, typer.Option("--why", help="Also print the candidates.")] = False,
+    key_file: KeyFile = None,
     as_json: arguments.Json = False,
 ) -> None:
     """Print the items to be answered now."""
     from irtcat.cat import Store
 
     use_compilation_cache()
-    with Store(store, create=False) as opened:
+    with Store(store, create=False, key=read_key(key_file)) as opened:
         resumed = opened.resume(session)
         table = resumed.explain() if why and not resumed.is_over else None
         _say(resumed, as_json, {} if table is None else {"candidates": records(table)})
@@ -94,7 +101,10 @@ def answer(
         str, typer.Argument(metavar="VALUE", help="The answer (0 or 1, a category), or skip.")
     ],
     store: StoreFile,
-    seconds: Annotated[float, typer.Option(min=0, help="Time taken.")] = 0.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Time taken; by default since the item was asked.")
+    ] = None,
+    key_file: KeyFile = None,
     as_json: arguments.Json = False,
 ) -> None:
     """Give an answer; print the items to be answered next. The same again changes nothing."""
@@ -106,20 +116,22 @@ def answer(
         must = f"{value!r} is not a whole number, nor skip."
         raise typer.BadParameter(must, param_hint="VALUE")
     use_compilation_cache()
-    with Store(store, create=False) as opened:
+    with Store(store, create=False, key=read_key(key_file)) as opened:
         resumed = opened.resume(session)
         resumed.answer(item, code, seconds)
         _say(resumed, as_json)
 
 
-def status(session: Name, store: StoreFile, as_json: arguments.Json = False) -> None:
+def status(
+    session: Name, store: StoreFile, key_file: KeyFile = None, as_json: arguments.Json = False
+) -> None:
     """Print what is known: estimate, answers, what is asked."""
     import numpy as np
 
     from irtcat.cat import Store
 
     use_compilation_cache()
-    with Store(store, create=False) as opened:
+    with Store(store, create=False, key=read_key(key_file)) as opened:
         resumed = opened.resume(session)
         table = resumed.to_frame()
         flags, plan = resumed.flags(), resumed.plan
@@ -140,11 +152,11 @@ def status(session: Name, store: StoreFile, as_json: arguments.Json = False) -> 
             show(table)
 
 
-def list_(store: StoreFile, as_json: arguments.Json = False) -> None:
+def list_(store: StoreFile, key_file: KeyFile = None, as_json: arguments.Json = False) -> None:
     """List the sessions of a store."""
     from irtcat.cat import Store
 
-    with Store(store, create=False) as opened:
+    with Store(store, create=False, key=read_key(key_file)) as opened:
         table = opened.sessions()
     if as_json:
         emit_json({"sessions": records(table)})

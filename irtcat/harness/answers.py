@@ -34,12 +34,12 @@ class Answer(NamedTuple):
     Attributes:
         item: the item's id.
         value: 0 or 1, a category, a score; None where the item is skipped.
-        seconds: time taken.
+        seconds: time taken; None to measure it (see `Session.answer`).
     """
 
     item: str
     value: Any
-    seconds: float = 0.0
+    seconds: float | None = None
 
 
 Asked = Callable[[list[Item]], Iterable[Answer]]
@@ -223,7 +223,7 @@ def ask_until_over(
 
 def take(session: Session, answer: Answer, threshold: float | None = None) -> None:
     """Take an answer into the session."""
-    session.answer(str(answer.item), as_code(session, answer, threshold), float(answer.seconds))
+    session.answer(str(answer.item), as_code(session, answer, threshold), answer.seconds)
 
 
 def _told(error: Exception) -> InputError:

@@ -16,7 +16,7 @@ from irtcat._folders import OutputFolder, write_json
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, Store
 from irtcat.cat.config import document_hash
-from irtcat.cat.driving import begin
+from irtcat.cat.driving import begin, begun_in_memory
 from irtcat.harness._folder import ITEMS, RESULT, run_folder, store_file
 from irtcat.harness._items import Item, read_items
 from irtcat.harness._outcome import fit_of, item_table, read_costs, spending, standing, unlike
@@ -211,7 +211,7 @@ def evaluate(
         notes = harness.drive(session, places, None, tick)
         return _evaluation(session, places, calibration, estimator, interval, prices, notes)
     # What is wrong is said before anything is written.
-    head = Session.begin(bank, rules, seed, prior, counts=counts).head
+    head = begun_in_memory(bank, rules, counts, seed=seed, prior=prior, subject=name).head
     frozen = {"model": name, "bank": head["bank"], "config": rules.to_json(), "seed": seed}
     if "counts" in head:
         frozen["exposure"] = document_hash({"counts": head["counts"]})

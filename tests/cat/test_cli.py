@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from irtcat import ItemBank
 from irtcat._folders import OutputFolder
-from irtcat.cat import CRITERIA, Config, run
+from irtcat.cat import CRITERIA, Config, Store, run
 from irtcat.cli._adaptive import CRITERIA_HELP, read_part
 from irtcat.cli._app import app
 
@@ -68,6 +68,9 @@ def test_nothing_is_made_of_what_cannot_be_used(call, tmp_path):
         ("bank.npz", "--config", "rules.json"),
         ("bank.npz", "--stop", "n>=2", "--exposure", "restricted:rate=5"),
         ("bank.npz", "--stop", "n>=2", "--prior", 0, -1),
+        ("bank.npz", "--stop", "n>=2", "--id", ""),
+        ("bank.npz", "--stop", "n>=2", "--id", "a\nb"),
+        ("bank.npz", "--stop", "n>=2", "--subject", "a\x1bb"),
     ):
         told = call("start", *wrong, "--store", "s.db", code=1)
         assert told.stderr.startswith("Error: ")
@@ -97,6 +100,33 @@ def test_faults_of_a_store(call, tmp_path):
         assert told.stderr.startswith(f"Error: {name}: ")
         assert told.stderr.count("\n") == 1
         assert (tmp_path / name).read_bytes() == data
+
+
+def test_answers_are_timed_and_stores_sealed_by_commands(call, tmp_path, monkeypatch):
+    """The key comes from a file or the environment; never from an argument's value."""
+    (tmp_path / "key").write_text("a long secret\n")
+    start = ("start", "bank.npz", "--id", "a", "--stop", "seconds>=60 or n>=4", "--store", "s.db")
+    sealed = ("--store", "s.db", "--key-file", "key", "--json")
+    at = json.loads(call(*start, "--key-file", "key", "--json").stdout)
+    call("answer", "a", at["asked"][0], 1, *sealed)
+    for wrong, says in (((), "made with a key"), (("--key-file", "bank.npz"), "another key")):
+        told = call("next", "a", "--store", "s.db", *wrong, code=1)
+        assert says in told.stderr
+        assert "secret" not in told.output
+    monkeypatch.setenv("IRTCAT_STORE_KEY", "a long secret")
+    at = json.loads(call("next", "a", "--store", "s.db", "--json").stdout)
+    at = json.loads(call("answer", "a", at["asked"][0], 1, "--seconds", 70, *sealed).stdout)
+    assert (at["over"], at["reason"]) == (True, "time")
+    with Store(tmp_path / "s.db", key="a long secret") as store:
+        seconds = [e["seconds"] for e in store.resume("a").events if e["kind"] == "answer"]
+    assert 0 < seconds[0] < 60
+    assert seconds[1] == 70
+    report = CliRunner().invoke(app, ["report", "bank.npz", "s.db", "--out", "page.html"])
+    assert report.exit_code == 0, report.output
+    (tmp_path / "empty").write_bytes(b"\n")
+    for wrong in ("empty", "none"):
+        told = call("list", "--store", "s.db", "--key-file", wrong, code=1)
+        assert told.stderr.startswith(f"Error: {wrong}: ")
 
 
 INTERRUPTED = """

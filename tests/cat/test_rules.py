@@ -152,7 +152,7 @@ def test_rules_combine(bank30):
     nested = parse_stopping("se<0.3 and n>=5 or n>=30")
     assert nested == any_of(all_of(precise, part("length", at=5)), part("length", at=30))
     assert bool(stops(look, nested)[0])
-    for text in ("se>0.3", "n<=3", "theta<1", ""):
+    for text in ("se>0.3", "n<=3", "theta<1", "", "seconds>=1e", "n>=1.5", "n>=1e999", "se<.."):
         with pytest.raises(InputError, match="conditions such as"):
             parse_stopping(text)
 

@@ -282,7 +282,6 @@ def test_numbers_in_metadata_are_checked(tmp_path):
         np.savez(tmp_path / "a.npz", **arrays, codes=[0, 1], metadata=metadata)
         with pytest.raises(InputError, match="the metadata are damaged"):
             read_responses(tmp_path / "a.npz")
-    empty = '{"subjects": {}, "items": {}}'
     for codes in (range(200), [2**63 - 1, -(2**63)], [[0, 1]]):
         np.savez(
             tmp_path / "a.npz", **arrays, codes=codes, metadata='{"subjects": {}, "items": {}}'
