@@ -6,16 +6,16 @@ grid that is finer, or reaches farther, by factors of two.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from irtcat._compile import jit
-from irtcat._types import BoolArray, FloatArray
+from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.models import ItemModel, filled, in_precision, steepest_slope
 from irtcat.scoring._kernel import (
@@ -79,13 +79,13 @@ class Posterior(NamedTuple):
         coarse: whether it is narrower than the grid is fine.
     """
 
-    nodes: FloatArray
-    weights: FloatArray
-    log_z: FloatArray
-    mean: FloatArray
-    sd: FloatArray
-    beyond: BoolArray
-    coarse: BoolArray
+    nodes: Float[Any, "rows nodes"]
+    weights: Float[Any, "rows nodes"]
+    log_z: Float[Any, " rows"]
+    mean: Float[Any, " rows"]
+    sd: Float[Any, " rows"]
+    beyond: Bool[Any, " rows"]
+    coarse: Bool[Any, " rows"]
 
 
 def row_blocks(n_rows: int, n_items: int, itemsize: int) -> np.ndarray:
