@@ -1,5 +1,6 @@
 """CSV and TSV, wide (one row per subject) or long (one row per response)."""
 
+import csv
 import io
 from collections.abc import Iterator
 from itertools import islice

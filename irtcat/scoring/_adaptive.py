@@ -178,7 +178,10 @@ def own_block(
     else:
         c = jax.nn.sigmoid(items.logit_lower)
         p = jnp.where(right[:, None] > 0.5, c + (1 - c) * s, (1 - c) * t)
-        logs = jnp.log(jnp.maximum(p, jnp.finfo(p.dtype).tiny))
+        # Far below its place the P of an item without guessing underflows: its logarithm is eta.
+        below = jnp.where(right[:, None] > 0.5, eta, -eta) + jax.nn.log_sigmoid(-items.logit_lower)
+        tiny = jnp.finfo(p.dtype).tiny
+        logs = jnp.where(p > tiny, jnp.log(jnp.maximum(p, tiny)), below)
         log_lik = (logs * (item_weights if counted is None else counted)).sum(2)
     log_det = jnp.log(jnp.diagonal(root, axis1=1, axis2=2)).sum(1)
     log_density = -0.5 * ((z**2).sum(2) + dims * LOG_2PI)

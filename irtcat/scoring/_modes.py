@@ -43,13 +43,15 @@ def _terms(
         value = (right * eta - seen * jax.nn.softplus(eta)).sum(1)
         by_eta, information = right - seen * s, seen * s * t
     else:
-        c = jax.nn.sigmoid(items.logit_lower)
-        p, q = c + (1 - c) * s, (1 - c) * t
-        value = (right * jnp.log(p) + (seen - right) * (jnp.log1p(-c) - jax.nn.softplus(eta))).sum(
-            1
-        )
-        k = s / p
-        by_eta, information = (right - seen * p) * k, seen * p * q * k**2
+        # In logarithms: P of an item without guessing underflows far below its place.
+        log_s, log_t = jax.nn.log_sigmoid(eta), jax.nn.log_sigmoid(-eta)
+        log_c, log_d = (jax.nn.log_sigmoid(sign * items.logit_lower) for sign in (1, -1))
+        log_p, log_q = jnp.logaddexp(log_c, log_d + log_s), log_d + log_t
+        wrong = seen - right
+        value = (right * log_p + wrong * log_q).sum(1)
+        k = jnp.exp(log_s - log_p)
+        by_eta = right * jnp.exp(log_q) * k - wrong * s
+        information = seen * jnp.exp(log_p + log_q) * k**2
     squares = (items.slope[:, :, None] * items.slope[:, None, :]).reshape(-1, dims**2)
     whole = (information @ squares).reshape(n, dims, dims) + jnp.eye(dims, dtype=z.dtype)
     return value - 0.5 * (z**2).sum(1), by_eta @ items.slope - z, whole

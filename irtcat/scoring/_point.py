@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from irtcat._compile import jit
-from irtcat._types import BoolArray, FloatArray
 from irtcat.models import CategoricalModel, ItemModel, in_precision, steepest_slope
 from irtcat.scoring._posterior import row_blocks
 
@@ -54,13 +53,13 @@ class PointEstimate(NamedTuple):
         level: whether all nodes tie, and no slope says on which side the maximum is.
     """
 
-    theta: FloatArray
-    information: FloatArray
-    expected: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    tied: BoolArray
-    level: BoolArray
+    theta: Float[Any, " rows"]
+    information: Float[Any, " rows"]
+    expected: Float[Any, " rows"]
+    lower: Float[Any, " rows"]
+    upper: Float[Any, " rows"]
+    tied: Bool[Any, " rows"]
+    level: Bool[Any, " rows"]
 
 
 def _item_terms(item: ItemModel, theta: Array) -> tuple[Array, Array, Array, Array]:
@@ -259,5 +258,5 @@ def point_estimates(
         beyond = within(bounds[0] - farther, bounds[1] + farther)
         theta = np.where(level & ~beyond.level, np.clip(beyond.theta, *bounds), theta)
         level = level & beyond.level
-    numbers = (np.asarray(part, float) for part in out[1:5])
-    return PointEstimate(theta, *numbers, out.tied, level)
+    parts = (np.asarray(part, float) for part in out[1:5])
+    return PointEstimate(*(theta, *parts, out.tied, level))

@@ -6,16 +6,16 @@ grid that is finer, or reaches farther, by factors of two.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from irtcat._compile import jit
-from irtcat._types import BoolArray, FloatArray
+from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.models import ItemModel, filled, in_precision, steepest_slope
 from irtcat.scoring._kernel import (
@@ -79,13 +79,13 @@ class Posterior(NamedTuple):
         coarse: whether it is narrower than the grid is fine.
     """
 
-    nodes: FloatArray
-    weights: FloatArray
-    log_z: FloatArray
-    mean: FloatArray
-    sd: FloatArray
-    beyond: BoolArray
-    coarse: BoolArray
+    nodes: Float[Any, "rows nodes"]
+    weights: Float[Any, "rows nodes"]
+    log_z: Float[Any, " rows"]
+    mean: Float[Any, " rows"]
+    sd: Float[Any, " rows"]
+    beyond: Bool[Any, " rows"]
+    coarse: Bool[Any, " rows"]
 
 
 def row_blocks(n_rows: int, n_items: int, itemsize: int) -> np.ndarray:
@@ -277,7 +277,8 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
         if out.beyond.any():
             which = np.flatnonzero(out.beyond)
             _put(out, which, summed(which, 2 * LIMIT, 2 * n_cells))
-    return Posterior(*(np.asarray(part, float) for part in out[:5]), *out[5:])
+    nodes, weights, log_z, mean, sd = (np.asarray(part, float) for part in out[:5])
+    return Posterior(nodes, weights, log_z, mean, sd, out.beyond, out.coarse)
 
 
 def _put(into: Posterior, at: np.ndarray, found: Posterior) -> None:

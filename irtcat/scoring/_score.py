@@ -183,8 +183,9 @@ def _likelihood_only(task: _Task, kind: str) -> _Estimate:
     found = _point(task, kind)
     none = ~task.responses.observed.any(axis=1)
     values = (np.nan, np.nan, -np.inf, np.inf)
-    kept = (np.where(none, value, part) for value, part in zip(values, found[:4], strict=True))
-    return _Estimate(*kept, found.flags)
+    parts = zip(values, found[:4], strict=True)
+    theta, se, lower, upper = (np.where(none, value, part) for value, part in parts)
+    return _Estimate(theta, se, lower, upper, found.flags)
 
 
 def _ml(task: _Task) -> _Estimate:
@@ -206,7 +207,7 @@ def _eapsum(task: _Task) -> _Estimate:
     observed = values >= 0
     points = np.where(observed, values, 0).sum(axis=1, dtype=int)
     n = len(values)
-    columns = {name: np.empty(n) for name in ("theta", "se", "lower", "upper")}
+    columns: dict[str, Any] = {name: np.empty(n) for name in ("theta", "se", "lower", "upper")}
     columns |= {name: np.zeros(n, bool) for name in ("beyond", "coarse")}
     patterns, which = np.unique(observed, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
@@ -275,12 +276,17 @@ def score(
         precision: "float64", "float32", or "auto" (float32 from a million responses on).
 
     Returns:
-        The abilities. An ``ml`` or ``wle`` estimate at a bound is flagged, and its interval is
-        the likelihood-ratio interval, open on that side. Without any response ``ml`` and ``wle``
-        are NaN and flagged; the others give the population. Subjects who used a category that
-        nobody used in calibration are flagged: its curve is no estimate. On a bank of several
-        abilities
-        ``eap`` and ``map`` give vectors with their covariance, and normal intervals.
+        The abilities. An ``ml``, ``wle`` or ``map`` estimate at a bound is flagged, and its
+        interval is the likelihood-ratio (posterior-ratio) interval, open at every bound it
+        reaches. Where the likelihood is level to the last bit at all abilities within the bounds,
+        the estimate is the bound on the side of the maximum, which is looked for beyond them, and
+        its SE is infinite. A maximum level to the last bit between the bounds is flagged "flat
+        likelihood". ``eap`` and ``eapsum`` are integrated on as fine and wide a grid as the items
+        and answers need; a posterior that none holds is flagged "posterior narrower than the
+        grid" or "posterior beyond the grid". Without any response ``ml`` and ``wle`` are NaN and
+        flagged; the others give the population. Subjects who used a category that nobody used in
+        calibration are flagged: its curve is no estimate. On a bank of several abilities ``eap``
+        and ``map`` give vectors with their covariance, and normal intervals.
 
     Raises:
         InputError: for an unknown method, an interval outside (0, 1), bounds out of order, or

@@ -50,15 +50,15 @@ def _log_score_probabilities(
     def add(carry: tuple[Array, Array], item: Array) -> tuple[tuple[Array, Array], None]:
         so_far, log_scale = carry
         p = jnp.exp(item)
-        new = sum(moved(so_far, k) * p[:, k] for k in range(item.shape[1]))
+        new = jnp.stack([moved(so_far, k) * p[:, k] for k in range(item.shape[1])]).sum(axis=0)
         # Long tests underflow as plain products: keep each node's largest term at 1.
         top = new.max(axis=0)
         return (new / top, log_scale + jnp.log(top)), None
 
     first = jnp.broadcast_to(jnp.arange(n_scores)[:, None] == 0, (n_scores, log_p.shape[1]))
     if logs:
-        start = jnp.where(first, 0.0, -jnp.inf).astype(log_p.dtype)
-        return jax.lax.scan(add_logs, start, log_p)[0]
+        nothing = jnp.where(first, 0.0, -jnp.inf).astype(log_p.dtype)
+        return jax.lax.scan(add_logs, nothing, log_p)[0]
     start = first.astype(log_p.dtype), jnp.zeros(log_p.shape[1], log_p.dtype)
     (share, log_scale), _ = jax.lax.scan(add, start, log_p)
     return jnp.log(share) + log_scale

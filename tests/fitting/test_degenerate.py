@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import log_expit
 
 from irtcat import MODELS, InputError, ItemBank, Responses, fit
 from irtcat.datasets import load
@@ -222,3 +223,17 @@ def test_an_impossible_log_likelihood_is_not_called_converged(monkeypatch):
     assert not found.converged
     assert "above 0" in found.message
     assert found.bank.provenance["converged"] is False
+
+
+def test_the_log_likelihood_of_steep_items_is_integrated():
+    """Eight items that everyone answers alike: slopes of 25, too steep for the grid of the fit."""
+    right = np.random.default_rng(0).random(100) < 0.5
+    result = fit(Responses.from_array(np.repeat(right[:, None].astype(float), 8, axis=1)), "2pl")
+    slope, intercept = result.bank.parameters().T
+    z = np.linspace(-10, 10, 4001)
+    eta = slope[:, None] * z + intercept[:, None]
+    likelihood = np.exp([log_expit(sign * eta).sum(axis=0) for sign in (1, -1)])
+    each = np.log(likelihood @ np.exp(-0.5 * z**2) * (z[1] - z[0]) / np.sqrt(2 * np.pi))
+    exact = right.sum() * each[0] + (~right).sum() * each[1]
+    assert result.log_likelihood == pytest.approx(exact, abs=1e-5)
+    assert "on a finer one the log-likelihood is" in result.message
