@@ -585,7 +585,6 @@ BAD_INPUT = [
     (f"select -k 2 --responses {LSAT7} --budget 3", "`costs`"),
     (f"select -k 2 --responses {LSAT7} --allowed nowhere.txt", "nowhere.txt"),
     ("select bank.npz -k 5 --strategy lb --tau 0", "tau"),
-    ("select bank.npz -k 2 --strategy information --theta nan", "theta"),
     (f"leaderboard {LSAT7} --k 30", "30"),
     (f"leaderboard {LSAT7} --k 2 --share 2", "share"),
     (f"leaderboard {LSAT7} --k 2 --split metadata:family", "family"),

@@ -283,9 +283,7 @@ def test_numbers_in_metadata_are_checked(tmp_path):
         with pytest.raises(InputError, match="the metadata are damaged"):
             read_responses(tmp_path / "a.npz")
     for codes in (range(200), [2**63 - 1, -(2**63)], [[0, 1]]):
-        np.savez(
-            tmp_path / "a.npz", **arrays, codes=codes, metadata='{"subjects": {}, "items": {}}'
-        )
+        np.savez(tmp_path / "a.npz", **arrays, codes=codes, metadata=empty)
         with pytest.raises(InputError, match="codes"):
             read_responses(tmp_path / "a.npz")
 
