@@ -13,7 +13,8 @@ from irtcat.cat._exposed import EXPOSURE_TABLES
 
 __all__ = [
     "FORMAT",
-    "SEAL_COLUMNS",
+    "KEY_COLUMN",
+    "SEAL_TABLE",
     "STATEMENTS",
     "VERSION",
     "WAIT",
@@ -36,7 +37,7 @@ CREATE TABLE meta (format TEXT NOT NULL, version INTEGER NOT NULL, key TEXT NOT 
 CREATE TABLE banks (hash TEXT PRIMARY KEY, file BLOB NOT NULL);
 CREATE TABLE sessions (
   id TEXT PRIMARY KEY, bank TEXT NOT NULL REFERENCES banks(hash), head TEXT NOT NULL,
-  started TEXT NOT NULL, seal TEXT NOT NULL DEFAULT ''
+  started TEXT NOT NULL
 );
 CREATE TABLE events (
   session TEXT NOT NULL REFERENCES sessions(id), number INTEGER NOT NULL, event TEXT NOT NULL,
@@ -47,11 +48,16 @@ CREATE TRIGGER events_last BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'ap
 """
 
 
-SEAL_COLUMNS = """
-ALTER TABLE meta ADD COLUMN key TEXT NOT NULL DEFAULT '';
-ALTER TABLE sessions ADD COLUMN seal TEXT NOT NULL DEFAULT '';
+KEY_COLUMN = "ALTER TABLE meta ADD COLUMN key TEXT NOT NULL DEFAULT ''"
+"""What the table of a store of version 1 or 2 lacks."""
+
+
+# Not a column of sessions: a head may be large, and all of a row is written when it is changed.
+SEAL_TABLE = """
+CREATE TABLE seals (
+  session TEXT PRIMARY KEY REFERENCES sessions(id), seal TEXT NOT NULL
+) WITHOUT ROWID;
 """
-"""What a store of version 1 or 2 lacks in its tables."""
 
 
 class StoreError(InputError):
@@ -63,7 +69,7 @@ def statements(text: str) -> list[str]:
     return [each for each in text.split(";\n") if each.strip()]
 
 
-STATEMENTS = statements(SCHEMA + EXPOSURE_TABLES)
+STATEMENTS = statements(SCHEMA + SEAL_TABLE + EXPOSURE_TABLES)
 """What makes an empty file a store."""
 
 

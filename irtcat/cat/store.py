@@ -40,7 +40,8 @@ from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._store_file import (
     FORMAT,
-    SEAL_COLUMNS,
+    KEY_COLUMN,
+    SEAL_TABLE,
     STATEMENTS,
     VERSION,
     WAIT,
@@ -176,7 +177,7 @@ class Store:
             version = self._db.execute("SELECT version FROM meta").fetchone()[0]
             if version == VERSION:
                 return  # another process was quicker
-            for statement in statements(SEAL_COLUMNS):
+            for statement in (KEY_COLUMN, *statements(SEAL_TABLE)):
                 self._db.execute(statement)
             for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
                 last = self._last(name)
@@ -288,7 +289,7 @@ class Store:
             if not known:
                 self._db.execute("INSERT INTO banks VALUES (?, ?)", (digest, as_bytes(bank)))
             self._db.execute(
-                "INSERT INTO sessions VALUES (?, ?, ?, ?, '')",
+                "INSERT INTO sessions VALUES (?, ?, ?, ?)",
                 (session.id, digest, json.dumps(head), started),
             )
             last = self._append(session, 0, first_digest(head, self._key), first)
@@ -451,8 +452,8 @@ class Store:
         """
         first = max(after - 1, 0)
         rows = self._db.execute(
-            "SELECT e.number, e.event, e.digest, s.seal FROM sessions s "
-            "JOIN events e ON e.session = s.id WHERE s.id = ? AND e.number >= ? ORDER BY e.number",
+            "SELECT e.number, e.event, e.digest, s.seal FROM seals s JOIN events e "
+            "ON e.session = s.session WHERE s.session = ? AND e.number >= ? ORDER BY e.number",
             (name, first),
         ).fetchall()
         if not after:
@@ -475,8 +476,8 @@ class Store:
 
     def _seal(self, name: str, last: str) -> None:
         """Write down where a session's log ends, by the digest of its last event."""
-        row = (seal_of(last, self._key), name)
-        self._db.execute("UPDATE sessions SET seal = ? WHERE id = ?", row)
+        row = (name, seal_of(last, self._key))
+        self._db.execute("INSERT OR REPLACE INTO seals VALUES (?, ?)", row)
 
     def _append(self, session: Session, number: int, last: str, events: list[Event]) -> str:
         """Add events to a log, and to the counts of exposure; gives the last digest."""

@@ -199,7 +199,7 @@ def chained(path, change):
         last = hashlib.sha256(f"{last}\n{text}".encode()).hexdigest()
         rows.append(("INSERT INTO events VALUES ('a', ?, ?, ?)", (number, text, last)))
     seal = hashlib.sha256(f"{last}\nend".encode()).hexdigest()
-    edit(path, "DELETE FROM events", *rows, ("UPDATE sessions SET seal = ?", (seal,)))
+    edit(path, "DELETE FROM events", *rows, ("UPDATE seals SET seal = ?", (seal,)))
 
 
 def better(events):
@@ -238,7 +238,7 @@ def test_a_log_that_was_cut_is_found_out(tmp_path, key):
     (last,) = db.execute("SELECT digest FROM events WHERE number = 2").fetchone()
     db.close()
     seal = hashlib.sha256(f"{last}\nend".encode()).hexdigest()
-    edit(path, ("UPDATE sessions SET seal = ?", (seal,)))
+    edit(path, ("UPDATE seals SET seal = ?", (seal,)))
     with Store(path, key=key) as store, pytest.raises(StoreError, match="are missing"):
         store.resume("a")
 
@@ -296,7 +296,7 @@ def test_foreign_contents_are_told_in_sentences(tmp_path):
         "UPDATE sessions SET started = x'00'",
         "UPDATE sessions SET bank = 5",
         "UPDATE sessions SET id = 'b'",
-        "UPDATE sessions SET seal = 5",
+        "UPDATE seals SET seal = 5",
         "UPDATE events SET event = '[]'",
         "UPDATE events SET event = x'ff'",
         "UPDATE events SET digest = 5",
@@ -340,7 +340,7 @@ def older(path, version):
                     "UPDATE events SET event = ?, digest = ? WHERE session = ? AND number = ?",
                     (text, last, session.id, number),
                 )
-        db.execute("ALTER TABLE sessions DROP COLUMN seal")
+        db.execute("DROP TABLE seals")
         db.execute("ALTER TABLE meta DROP COLUMN key")
         db.execute("UPDATE meta SET version = ?", (version,))
         for table in ("exposure", "visits") if version < 2 else ():
