@@ -278,7 +278,7 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
             which = np.flatnonzero(out.beyond)
             _put(out, which, summed(which, 2 * LIMIT, 2 * n_cells))
     numbers = [np.asarray(part, float) for part in out[:5]]
-    return Posterior(*numbers, out.beyond, out.coarse)
+    return Posterior(*(*numbers, out.beyond, out.coarse))
 
 
 def _put(into: Posterior, at: np.ndarray, found: Posterior) -> None:
