@@ -277,8 +277,8 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
         if out.beyond.any():
             which = np.flatnonzero(out.beyond)
             _put(out, which, summed(which, 2 * LIMIT, 2 * n_cells))
-    nodes, weights, log_z, mean, sd = (np.asarray(part, float) for part in out[:5])
-    return Posterior(nodes, weights, log_z, mean, sd, out.beyond, out.coarse)
+    numbers = [np.asarray(part, float) for part in out[:5]]
+    return Posterior(*(*numbers, out.beyond, out.coarse))
 
 
 def _put(into: Posterior, at: np.ndarray, found: Posterior) -> None:
