@@ -327,12 +327,12 @@ def test_random_rules_hold_in_every_session(seed):
 @pytest.mark.slow
 def test_many_random_rules_hold_in_every_session():
     kept = 0
-    for seed in range(100, 140):
+    for seed in range(100, 116):
         made = random_sessions(seed)
         if made is not None:
             check_sessions(*made)
             kept += 1
-    assert kept > 20
+    assert kept >= 8
 
 
 def test_sets_of_enemies_that_span_groups():
