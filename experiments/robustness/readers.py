@@ -24,7 +24,7 @@ import readings as plain
 
 import irtcat
 from irtcat import ItemBank, Responses
-from irtcat.cat import Config, Session, Store, part
+from irtcat.cat import Config, ExposureParameters, Session, Store, part, prepare
 from irtcat.io import open_source, read_logs, read_responses
 from irtcat.training import crowd, filters
 
@@ -456,7 +456,8 @@ def session_seeds(folder: Path) -> list[Path]:
     """Sessions under way and over."""
     out = []
     for n in (0, 3, 6):
-        session = Session.begin(bank(), CONFIG, seed=n, subject="anna")
+        counts = prepare(bank(), CONFIG).counts
+        session = Session.begin(bank(), CONFIG, seed=n, subject="anna", counts=counts)
         _go_on(session, n)
         out.append(place(folder, ("session.json", json.dumps(session.to_json()))))
     return out
