@@ -1,5 +1,6 @@
 """Every message about user input: what must be, what was got, what to do."""
 
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,7 @@ __all__ = [
     "check_positive",
     "check_unique",
     "finite_vector",
+    "is_number",
     "one_line",
     "settle_duplicates",
     "shorten",
@@ -167,6 +169,17 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None) 
         raise argument_error(name, f"a whole number {limits}", value)
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number, and no truth value.
+
+    Example:
+        >>> [is_number(value) for value in (1, 0.5, True, float("nan"), "1", 10**400)]
+        [True, True, False, False, False, False]
+    """
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    return number and not isinstance(value, bool) and bool(abs(value) <= sys.float_info.max)
+
+
 def check_interval(name: str, value: Any) -> None:
     """Raise unless ``value`` is a probability strictly between 0 and 1."""
     number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
@@ -176,8 +189,7 @@ def check_interval(name: str, value: Any) -> None:
 
 def check_positive(name: str, value: Any) -> None:
     """Raise unless ``value`` is a finite number above 0."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or value <= 0:
+    if not is_number(value) or value <= 0:
         raise argument_error(name, "a finite number above 0", value)
 
 

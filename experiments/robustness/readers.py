@@ -24,7 +24,15 @@ import readings as plain
 
 import irtcat
 from irtcat import ItemBank, Responses
-from irtcat.cat import Config, ExposureParameters, Session, Store, part, prepare
+from irtcat.cat import (
+    Config,
+    ExposureParameters,
+    Session,
+    Store,
+    calibrate_exposure,
+    part,
+    prepare,
+)
 from irtcat.io import open_source, read_logs, read_responses
 from irtcat.training import crowd, filters
 
@@ -549,44 +557,10 @@ def _build(home: Path | None) -> Any:
     return crowd.build(nearest, (INPUTS, LABELS), 3, size=(6, 12), probabilities="all", folder=home)
 
 
-@functools.cache
-def members() -> list[dict[str, Any]]:
-    """The members as they are trained."""
-    made = _build(None)
-    assert made.gold is not None
-    assert made.probabilities is not None
-    return [
-        {"predictions": made.predictions[n], "gold": made.gold[n], "every": made.probabilities[n]}
-        for n in range(3)
-    ]
-
-
 def read_crowd(path: Path) -> Any:
     """`crowd.build` in a folder where all members are finished."""
     made = _build(path.parent)
     return {"predictions": made.predictions, "gold": made.gold, "every": made.probabilities}
-
-
-def crowd_truth(path: Path) -> list[Any]:
-    """The members' files; a member whose file is lost is trained again."""
-
-    def reading() -> Any:
-        files = [path.parent / f"member-{n:06d}.npz" for n in (1, 2, 3)]
-        parts = [
-            plain.archive(file) if file.exists() else own
-            for file, own in zip(files, members(), strict=True)
-        ]
-        for each in parts:
-            told, gold = each["predictions"], each["gold"]
-            if not np.isin(told, (-1, 0, 1)).all() or not ((gold >= 0) & (gold <= 1)).all():
-                raise plain.UnsoundError("predictions")
-        return {
-            "predictions": np.stack([each["predictions"] for each in parts]),
-            "gold": np.stack([each["gold"] for each in parts]),
-            "every": np.stack([each["every"] for each in parts]),
-        }
-
-    return plain.readings(reading)
 
 
 def prediction_seeds(folder: Path) -> list[Path]:
@@ -714,11 +688,9 @@ def _rows(path: Path) -> Any:
     mark = "," if path.suffix == ".csv" else "\t"
     import csv
 
-    text = path.read_bytes().decode("utf-8-sig")
+    text = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
     csv.field_size_limit(2**30)
-    header, *rows = [
-        row for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if row
-    ]
+    header, *rows = [row for row in csv.reader(text, delimiter=mark, strict=True) if row]
     return header, rows
 
 
@@ -751,6 +723,8 @@ def subset_truth(path: Path) -> list[Any]:
         weight = [1 / len(rows)] * len(rows)
         if "weight" in header:
             weight = [plain.number(row[header.index("weight")]) for row in rows]
+        if len(set(ids)) != len(ids) or np.isnan(weight).any():
+            raise plain.UnsoundError("ids or weights")
         return {"items": ids, "weight": np.array(weight)}
 
     return plain.readings(reading)
@@ -760,6 +734,34 @@ def table_seeds(folder: Path) -> list[Path]:
     """A table of items with numbers."""
     return [place(folder, ("fixed.csv", "item,a,c\nq1,1.0,0.2\nq2,0.8,\nNA,1.5,0.25\n")),
             place(folder, ("fixed.csv", "item,b\nq0,0\nq3,-1e-1\n"))]  # fmt: skip
+
+
+def parameter_seeds(folder: Path) -> list[Path]:
+    """What `calibrate_exposure` finds."""
+    rule = Config(stopping="n>=3", max_items=3, exposure=part("sympson-hetter", rate=0.5))
+    path = place(folder, ("exposure.json", b""))
+    calibrate_exposure(bank(), np.linspace(-1, 1, 20), rule, rounds=2).save(path)
+    return [path]
+
+
+def read_exposure(path: Path) -> Any:
+    """`ExposureParameters.load`."""
+    made = ExposureParameters.load(path)
+    names = ("limit", "bank", "greatest_rate", "n_subjects")
+    return {"items": made.item_ids.tolist(), "config": made.config.to_json(),
+            **{name: getattr(made, name) for name in names}}  # fmt: skip
+
+
+def exposure_truth(path: Path) -> list[Any]:
+    """The document, whose configuration has a hash."""
+
+    def reading() -> Any:
+        document = plain.json_file(path)
+        limit = np.array([plain.score(each) for each in document["limit"].values()])
+        return {"items": list(document["limit"]), "limit": limit,
+                **{k: document[k] for k in ("config", "bank", "greatest_rate", "n_subjects")}}  # fmt: skip
+
+    return plain.readings(reading)
 
 
 def read_fixed(path: Path) -> Any:
@@ -829,6 +831,8 @@ def config_truth(path: Path) -> list[Any]:
             out["estimator"] = out["estimator"]["name"]
         if isinstance(out["targets"], dict):
             out["targets"] = [[k, *v] for k, v in out["targets"].items()]
+        out["enemies"] = [[str(each) for each in several] for several in out["enemies"]]
+        out["first"] = [str(each) for each in out["first"]]
         return out
 
     return plain.readings(reading)
@@ -938,12 +942,13 @@ READERS: dict[str, Reader] = {
     "session json": Reader(session_seeds, read_session, "seed", 1.5),
     "store": Reader(store_seeds, read_store, "seed", 1.5),
     "checkpoint": Reader(checkpoint_seeds, read_checkpoint, "seed", 0.5),
-    "crowd folder": Reader(crowd_seeds, read_crowd, crowd_truth),
+    "crowd folder": Reader(crowd_seeds, read_crowd, "seed"),
     "crowd predictions": Reader(prediction_seeds, read_predictions, prediction_truth),
     "filter rows": Reader(rows_seeds, read_rows, rows_truth),
     "subset": Reader(subset_seeds, read_subset, subset_truth),
     "fixed parameters": Reader(table_seeds, read_fixed, fixed_truth),
     "config": Reader(config_seeds, read_config, config_truth, 1.5),
+    "exposure parameters": Reader(parameter_seeds, read_exposure, exposure_truth, 0.5),
     "evaluation folder": Reader(evaluation_seeds, read_evaluation, "seed", 0.3),
     "report of tables": Reader(result_seeds, read_report, None, 0.5),
     "report of a simulation": Reader(simulation_seeds, read_report, None, 0.4),

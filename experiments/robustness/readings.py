@@ -204,14 +204,19 @@ def _pivot(rows: list[list[str]], columns: tuple[int, ...]) -> dict[str, Any]:
 # ---------------------------------------------------------------- archives, arrays, JSON
 
 
-def archive(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an archive, their sums checked; a name that comes twice is not sound."""
+def archive(path: Path, wanted: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """Arrays of an archive, their sums checked; a name that comes twice is not sound.
+
+    Only those that are wanted are read: what is of no concern may be damaged.
+    """
     out = {}
     with zipfile.ZipFile(path) as file:
         names = [name.removesuffix(".npy") for name in file.namelist()]
         if len(set(names)) != len(names):
             raise UnsoundError(names)
         for name, full in zip(names, file.namelist(), strict=True):
+            if wanted is not None and name not in wanted:
+                continue
             data = file.read(full)
             if data.startswith(b"\x93NUMPY"):
                 out[name] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
@@ -229,13 +234,13 @@ def array_file(path: Path) -> np.ndarray:
 
 def responses_archive(path: Path) -> dict[str, Any]:
     """X, subjects and items; original codes where the file has them."""
-    arrays = archive(path)
+    arrays = archive(path, ("X", "subjects", "items", "codes", "metadata", "trials"))
     X = arrays["X"]
     if X.dtype.kind not in "biuf":
         raise UnsoundError(X.dtype)
     values = X.astype(float)
     values[values == -1] = np.nan
-    if "codes" in arrays and "metadata" in arrays and X.dtype.kind == "i":
+    if arrays.keys() & {"codes", "metadata", "trials"} and X.dtype.kind == "i":
         codes = arrays["codes"].astype(float)
         if np.nanmax(values) >= len(codes):
             raise UnsoundError("codes")

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, brief, shorten
+from irtcat._checks import InputError, argument_error, brief
 from irtcat._files import check_target
 from irtcat.bank import ItemBank
 from irtcat.cat._exposed import EXPOSURE_TABLES, Tally, read_counts
@@ -101,11 +101,6 @@ class Store:
             target = check_target(path)
         except InputError as error:
             raise StoreError(str(error)) from None
-        except (OSError, TypeError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise StoreError(
-                f"{shorten(path)}: this cannot be a file's name ({why}). Name another."
-            ) from None
         self.path, self._key, self._clock = Path(path), as_key(key), clock
         if not create and not self.path.is_file():
             raise StoreError(f"{path}: there is no such store. Start a session with it first.")

@@ -1,7 +1,6 @@
 """Writing what a filter keeps: ids, or the rows of a data file, read as a stream."""
 
 import csv
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, one_line, shorten
 from irtcat._csv import is_marked, unescape, write_csv
 from irtcat._files import replacing
+from irtcat._reading import numbered_lines, parse_json
 from irtcat._types import BoolArray
 
 __all__ = ["RowsWritten", "write_ids", "write_rows"]
@@ -176,7 +176,7 @@ def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     """Records as they stand, the header first."""
     raw: list[str] = []
     delimiter = "," if FORMATS[match.source.suffix.lower()] == "csv" else "\t"
-    reader = csv.reader(_lines(data, raw), delimiter=delimiter)
+    reader = csv.reader(_lines(data, raw), delimiter=delimiter, strict=True)
     header = next(reader, None)
     if header is None:
         raise InputError(f"{match.source}: expected a header and rows. Got an empty file.")
@@ -216,18 +216,17 @@ def _column(names: list[str], match: _Match) -> int | None:
 
 def _json_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     """Lines as they stand; they are parsed only where ids are looked for."""
-    for number, line in enumerate(data, 1):
-        if not line.strip():
-            continue
+    for number, line, ended in numbered_lines(match.source):
         value: Any = None
         if match.key is not None:
-            try:
-                value = json.loads(line)[match.key]
-            except (ValueError, TypeError, KeyError):
+            where = f"{match.source}, line {number}"
+            record = parse_json(line, where)
+            if not isinstance(record, dict) or match.key not in record:
                 must = f"expected a JSON object with a field {shorten(match.key)}"
-                raise InputError(f"{match.source}, line {number}: {must}.") from None
+                raise InputError(f"{where}: {must}. Got {shorten(record)}.")
+            value = record[match.key]
         if match.keeps(value):
-            out.write(line if line.endswith(b"\n") else line + b"\n")
+            out.write(line if ended else line + b"\n")
 
 
 def _parquet_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:

@@ -121,6 +121,8 @@ def _table(
     frame = read_table(path, text=("item", "prediction"), keep_default_na=False)
     if not {"item", "prediction"} <= set(frame):
         raise argument_error("predictions", "a table with item and prediction", list(frame))
+    if not len(frame):
+        raise argument_error("predictions", "a table with rows", "a header alone")
     if frame["item"].duplicated().any():
         raise argument_error("predictions", "one row per item", frame["item"].mode()[0])
     at = pd.Index(ids).get_indexer(pd.Index(frame["item"]))
