@@ -268,10 +268,15 @@ def check_ids(name: str, ids: Any, n: int, what: str) -> np.ndarray:
     text = np.empty(n, dtype=object)
     for position, value in enumerate(ids):
         text[position] = _id_text(value)
-        if not text[position].strip() or "\0" in text[position]:
+        if not text[position].strip() or "\0" in text[position] or not _is_utf8(text[position]):
             got = f"{shorten(value)} at position {position + 1}"
             raise InputError(f"The `{name}` argument must be ids, none empty or NaN. Got {got}.")
     return text
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether a text can be written to a file: it holds no half of a character."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _id_text(value: Any) -> str:

@@ -758,8 +758,8 @@ def exposure_truth(path: Path) -> list[Any]:
     def reading() -> Any:
         document = plain.json_file(path)
         limit = np.array([plain.score(each) for each in document["limit"].values()])
-        return {"items": list(document["limit"]), "limit": limit,
-                **{k: document[k] for k in ("config", "bank", "greatest_rate", "n_subjects")}}  # fmt: skip
+        rest = {k: document[k] for k in ("config", "bank", "greatest_rate", "n_subjects")}
+        return {"items": list(document["limit"]), "limit": limit, **rest}
 
     return plain.readings(reading)
 
@@ -779,6 +779,8 @@ def fixed_truth(path: Path) -> list[Any]:
     def reading() -> Any:
         header, *rows = plain.records(path.read_bytes(), ",", 1)
         if len(set(header)) != len(header) or len({row[0] for row in rows}) != len(rows):
+            raise plain.UnsoundError("twice")
+        if not all(name.strip() for name in header[1:]):
             raise plain.UnsoundError("twice")
         found = [[plain.number(cell) for cell in row[1:]] for row in rows]
         return {
@@ -822,7 +824,8 @@ def config_truth(path: Path) -> list[Any]:
         out = default | document
         for name in ("exposure", "start"):
             out[name] = {"name": out[name]} if isinstance(out[name], str) else out[name]
-        if lacking or isinstance(out["stopping"], str) or out["max_items"] == 0:
+        plain_length = out["stopping"] in ("length", {"name": "length"})
+        if lacking or isinstance(out["stopping"], str) or plain_length or out["max_items"] == 0:
             made = Config(**{k: out[k] for k in ("stopping", "max_items") if k in document})
             out |= {k: made.to_json()[k] for k in ("stopping", "max_items")}
         content = out["content"] if isinstance(out["content"], list) else [out["content"]]

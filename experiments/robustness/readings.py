@@ -111,11 +111,11 @@ def number(text: str) -> float:
 
 
 def text_id(value: Any) -> str:
-    """An id: text or a whole number, not empty, without control characters or half characters."""
+    """An id: text or a whole number, not empty, without zero bytes or half characters."""
     if isinstance(value, bool) or not isinstance(value, (str, int, np.integer)):
         raise UnsoundError(value)
     text = str(value)
-    odd = any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\t\r\n" for c in text)
+    odd = "\0" in text or any(unicodedata.category(c) == "Cs" for c in text)
     if not text.strip() or odd:
         raise UnsoundError(text)
     return text

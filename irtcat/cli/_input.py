@@ -125,6 +125,9 @@ def read_table(path: Path, what: str) -> "pd.DataFrame":
 
     frame = read(path, text=(0,))  # an id may be "NA"
     check_filled(path, frame.iloc[:, 0])
+    for place, name in enumerate(frame.columns[1:], 2):
+        if not str(name).strip() or str(name) == f"Unnamed: {place - 1}":
+            raise InputError(f"{path}: the column {place} has no name. Name it or remove it.")
     if frame.iloc[:, 0].duplicated().any():
         twice = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
         raise InputError(f"{path}: {shorten(twice)} stands in it twice.")

@@ -71,6 +71,8 @@ def _probabilities(array: np.ndarray, classes: np.ndarray) -> tuple[FloatArray, 
     """Probabilities (... x classes) and the likeliest labels; rows of NaN are missing."""
     if array.shape[-1] != len(classes):
         raise argument_error("predictions", f"of {len(classes)} classes", f"{array.shape[-1]}")
+    if array.dtype.kind not in "biufO":
+        raise argument_error("predictions", "probabilities from 0 to 1", array.dtype)
     try:
         every = array.astype(np.float32)
     except (TypeError, ValueError):

@@ -282,8 +282,9 @@ def test_numbers_in_metadata_are_checked(tmp_path):
         np.savez(tmp_path / "a.npz", **arrays, codes=[0, 1], metadata=metadata)
         with pytest.raises(InputError, match="the metadata are damaged"):
             read_responses(tmp_path / "a.npz")
+    metadata = '{"subjects": {}, "items": {}}'
     for codes in (range(200), [2**63 - 1, -(2**63)], [[0, 1]]):
-        np.savez(tmp_path / "a.npz", **arrays, codes=codes, metadata=empty)
+        np.savez(tmp_path / "a.npz", **arrays, codes=codes, metadata=metadata)
         with pytest.raises(InputError, match="codes"):
             read_responses(tmp_path / "a.npz")
 

@@ -254,7 +254,7 @@ def test_rows_that_do_not_fit_are_refused(found, tmp_path):
         ("d.csv", "t,id\na\n", "id", "record 1: has no column"),
         ("d.jsonl", "{}\n", "id", "line 1"),
         ("d.xml", "", "id", "ending in"),
-        ("d.parquet", "text", "id", "not a Parquet"),
+        ("d.parquet", "text", "id", "the Parquet file is damaged"),
     ]:  # fmt: skip
         (tmp_path / name).write_text(text)
         target = out.with_suffix(source.with_name(name).suffix)
@@ -263,7 +263,7 @@ def test_rows_that_do_not_fit_are_refused(found, tmp_path):
         assert not target.exists()
     with pytest.raises(InputError, match="of the format"):
         found.save_rows(source, tmp_path / "o.jsonl")
-    with pytest.raises(InputError, match="existing file"):
+    with pytest.raises(InputError, match="no such file"):
         found.save_rows(tmp_path / "none.csv", out)
 
 
