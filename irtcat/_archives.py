@@ -1,7 +1,6 @@
 """Arrays and members of archives, whose sizes are checked before anything is unpacked."""
 
 import os
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from irtcat._checks import InputError
+from irtcat._checks import InputError, is_unicode
 from irtcat._reading import MOST_BYTES, allowed_bytes, opened, too_large
 
 __all__ = ["ArrayFile", "Unpacker", "array_file", "check_array", "map_npy", "read_npy"]
@@ -82,19 +81,13 @@ class ArrayFile:
         with archive.open(info) as stream:  # anew: the header was read
             array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
             stream.read(1)  # the sum is checked at the end
-        if array.dtype.kind == "U" and not _is_unicode(array):
+        if array.dtype.kind == "U" and not is_unicode(array):
             raise self._damaged(f"the array {name} is not text")
         return array
 
     def read(self, *names: str) -> dict[str, np.ndarray]:
         """Those of these arrays that are there."""
         return {name: self[name] for name in names if name in self._members}
-
-
-def _is_unicode(array: np.ndarray) -> bool:
-    """Whether all characters of an array of text are: numpy takes any number for one."""
-    codes = np.ascontiguousarray(array).reshape(-1).view(f"{array.dtype.str[0]}u4")
-    return not ((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000))).any()
 
 
 @contextmanager
@@ -173,7 +166,7 @@ def read_npy(path: Path, max_bytes: int = MOST_BYTES) -> np.ndarray:
     if size > most:
         raise too_large(str(path), most)
     array = np.array(map_npy(path))
-    if array.dtype.kind == "U" and not _is_unicode(array):
+    if array.dtype.kind == "U" and not is_unicode(array):
         raise InputError(f"{path}: the array is not text. Write it anew.")
     return array
 

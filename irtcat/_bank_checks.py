@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error
+from irtcat._checks import argument_error, is_unicode
 from irtcat._types import FloatArray, Ids
 from irtcat.models import column_names, design_of, pack
 
@@ -20,6 +20,8 @@ def settled_parts(bank: Any) -> dict[str, Any]:
         InputError: where the parts do not fit together.
     """
     ids = np.asarray(bank.item_ids, dtype=str)
+    if not is_unicode(ids):
+        raise argument_error("item_ids", "text without halves of characters", ids)
     sizes = {len(leaf) for leaf in jax.tree.leaves(bank.model)}
     if sizes != {len(ids)}:
         raise argument_error("item_ids", f"{max(sizes)} ids, as the model says", len(ids))

@@ -24,6 +24,7 @@ __all__ = [
     "check_unique",
     "finite_vector",
     "is_number",
+    "is_unicode",
     "one_line",
     "settle_duplicates",
     "shorten",
@@ -272,6 +273,19 @@ def check_ids(name: str, ids: Any, n: int, what: str) -> np.ndarray:
             got = f"{shorten(value)} at position {position + 1}"
             raise InputError(f"The `{name}` argument must be ids, none empty or NaN. Got {got}.")
     return text
+
+
+def is_unicode(array: np.ndarray) -> bool:
+    """Whether an array of text can be written: numpy takes any number for a character.
+
+    Example:
+        >>> is_unicode(np.array(["é", "a"])), is_unicode(np.array(["\\ud800"]))
+        (True, False)
+    """
+    if array.size == 0 or array.dtype.itemsize == 0:
+        return True
+    codes = np.ascontiguousarray(array).reshape(-1).view(f"{array.dtype.str[0]}u4")
+    return not ((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000))).any()
 
 
 def _is_utf8(text: str) -> bool:

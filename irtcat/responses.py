@@ -405,10 +405,10 @@ class Responses:
             InputError: the path does not end in ``.npz``, its folder does not exist, or the
                 metadata hold something other than text, numbers, truth values and dates.
         """
+        check_target(path)
         target = Path(path)
         if target.suffix != ".npz":
             raise argument_error("path", "a file name that ends in .npz", str(path))
-        check_target(target)
         metadata = {"subjects": frame_to_plain(self.subjects), "items": frame_to_plain(self.items)}
         arrays: dict[str, Any] = {
             "X": self.values,

@@ -267,9 +267,8 @@ def plain_logs(found: Any) -> Any:
     made = found.responses
     X, values = made.to_numpy(), []
     for name, value in zip(made.item_ids, X[0], strict=True):
-        key = name.rsplit("/", 1)[1].rsplit("#", 1)[0]
         if not np.isnan(value):
-            values.append(str((key, round(float(value), 6))))
+            values.append(str((plain.bare_name(name), round(float(value), 6))))
     if len(X) != 1:
         return {"model": made.subject_ids.tolist(), "values": X}
     return {"model": str(made.subject_ids[0]), "values": dict(Counter(values))}
@@ -816,7 +815,8 @@ def config_truth(path: Path) -> list[Any]:
     """The document, what it leaves out by default; rules that are named are their one form."""
 
     def reading() -> Any:
-        document = plain.json_file(path)
+        text = json.dumps(plain.json_file(path), ensure_ascii=False)
+        document = json.loads(text.encode("utf-8", "replace"))  # halves of characters become "?"
         default = Config().to_json()
         if set(document) - set(default):
             raise plain.UnsoundError("fields")

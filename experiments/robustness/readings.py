@@ -24,6 +24,7 @@ import numpy as np
 __all__ = [
     "UnsoundError",
     "archive",
+    "bare_name",
     "array_file",
     "every_eval_ever",
     "helm",
@@ -328,15 +329,20 @@ def score(value: Any) -> float:
 
 def _logged(model: Any, values: dict[Any, list[float]]) -> dict[str, Any]:
     """Means by item, counted: items of equal content are told apart by numbers only."""
-    means: list[tuple[str, float]] = []
+    means: list[tuple[str, float]] = []  # irtcat numbers items of one name: q1, q1#2
     for key, found in values.items():
         known = [each for each in found if not math.isnan(each)]
         name = key[0] if isinstance(key, tuple) else key
         if known:
-            means.append((str(name), round(float(np.mean(known)), 6)))
+            means.append((bare_name(str(name)), round(float(np.mean(known)), 6)))
     if not means:
         raise UnsoundError("no score")
     return {"model": _named(model), "values": dict(Counter(map(str, means)))}
+
+
+def bare_name(name: str) -> str:
+    """A name without what comes before a slash, and without the number at its end."""
+    return re.sub("#[0-9]+$", "", name.rsplit("/", 1)[-1])
 
 
 def _named(model: Any) -> str:
@@ -426,10 +432,15 @@ def every_eval_ever(path: Path, metric: str, filter: str) -> dict[str, Any]:
         digest = metadata.get("doc_hash")
         found = isinstance(digest, str) and re.fullmatch("[0-9a-f]{32,128}", digest)
         key = digest[:16] if found else row["sample_id"]
-        values[_named(key), row["sample_id"]] = [score(row["evaluation"]["score"])]
+        values[_named(key), row["sample_id"]] = [score(_score_of(row["evaluation"]))]
     if len(models) != 1:
         raise UnsoundError(models)
     return _logged(models.pop(), values)
+
+
+def _score_of(evaluation: dict[str, Any]) -> Any:
+    """The score, which rows of old versions give as right or wrong only."""
+    return evaluation["score"] if "score" in evaluation else evaluation["is_correct"]
 
 
 def lighteval(path: Path, metric: str, model: str) -> dict[str, Any]:

@@ -314,6 +314,9 @@ def test_foreign_contents_are_told_in_sentences(tmp_path):
                     said.append(str(error))
         assert said, statement
         assert all(text.startswith((f"{path}: ", "The `session_id`")) for text in said)
+        if "sessions SET" in statement:  # also what only the columns beside the head say
+            with Store(path) as store, pytest.raises(InputError):
+                store.check()
         path.unlink()
 
 

@@ -267,6 +267,22 @@ def test_rows_that_do_not_fit_are_refused(found, tmp_path):
         found.save_rows(tmp_path / "none.csv", out)
 
 
+def test_damaged_data_files_are_refused(found, tmp_path):
+    deep = b'{"id": ' + b"[" * 9999 + b"]" * 9999 + b"}\n"
+    digits = b'{"id": ' + b"1" * 5000 + b"}\n"
+    for name, data, said in (
+        ("d.jsonl", deep, "line 1: expected JSON of usual numbers and depth"),
+        ("d.jsonl", digits, "line 1: expected JSON of usual numbers"),
+        ("d.jsonl", b'{"id": "a", "id": "b"}\n', "line 1: 'id' comes twice"),
+        ("d.jsonl", b"[1]\n", "line 1: expected a JSON object with a field 'id'"),
+        ("d.csv", b'id,text\na,"cut', "record 1: unexpected end of data"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(InputError, match=said):
+            found.save_rows(tmp_path / name, tmp_path / f"out{name[1:]}", "id")
+        assert not (tmp_path / f"out{name[1:]}").exists()
+
+
 def test_a_million_items():
     """About a second on a free core; processor time, since the machine may be busy."""
     table = pd.DataFrame({"b": np.random.default_rng(0).normal(size=1_000_000)})
