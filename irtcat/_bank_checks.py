@@ -88,8 +88,8 @@ def check_loaded(bank: Any) -> None:
         InputError: naming the item or the part.
     """
     ids = bank.item_ids
-    if any(not str(item).strip() for item in ids):
-        raise argument_error("item_ids", "ids, none of them empty", ids)
+    if any(not str(item).strip() or "\0" in str(item) for item in ids):
+        raise argument_error("item_ids", "ids, none of them empty or with a zero byte", ids)
     matrix, names = np.asarray(pack(bank.model)), column_names(bank.model)
     for column, name in enumerate(names):
         bad = ~(np.isfinite(matrix[:, column]) | (matrix[:, column] == LIMITS.get(name, 0.0)))

@@ -276,10 +276,10 @@ def check_ids(name: str, ids: Any, n: int, what: str) -> np.ndarray:
 
 
 def is_unicode(array: np.ndarray) -> bool:
-    """Whether an array of text can be written: numpy takes any number for a character.
+    r"""Whether an array of text can be written: numpy takes any number for a character.
 
     Example:
-        >>> is_unicode(np.array(["é", "a"])), is_unicode(np.array(["\\ud800"]))
+        >>> is_unicode(np.array(["é", "a"])), is_unicode(np.array(["\ud800"]))
         (True, False)
     """
     if array.size == 0 or array.dtype.itemsize == 0:

@@ -24,8 +24,8 @@ import numpy as np
 __all__ = [
     "UnsoundError",
     "archive",
-    "bare_name",
     "array_file",
+    "bare_name",
     "every_eval_ever",
     "helm",
     "inspect_log",

@@ -66,8 +66,9 @@ def records(path: Path, data: bytes, separator: str) -> Iterator[tuple[int, list
 
     def lines() -> Iterator[str]:
         nonlocal last
-        for last in text:
-            yield last
+        for each in text:
+            last = each
+            yield each
 
     reader = csv.reader(lines(), delimiter=separator, strict=True)
     line = 1

@@ -94,9 +94,9 @@ def _ids(path: Path, arrays: dict[str, np.ndarray], key: str, n: int) -> np.ndar
     if ids.dtype.kind == "S":
         ids = np.char.decode(ids, "utf-8", "replace")
     text = np.array([str(value) for value in ids.tolist()], dtype=object)
-    empty = [position for position, value in enumerate(text, 1) if not value.strip()]
-    if empty:
-        raise InputError(f"{path}: expected {key} without empty ids. Got one at {empty[0]}.")
+    bad = [n for n, value in enumerate(text, 1) if not value.strip() or "\0" in value]
+    if bad:
+        raise InputError(f"{path}: expected {key}, none empty or with a zero byte. See {bad[0]}.")
     return text
 
 

@@ -267,7 +267,7 @@ def _is_store(path: Path) -> bool:
     try:
         with sqlite3.connect(path) as db:
             names = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # a name that is no text
         return False
     return {"meta", "sessions", "events"} <= names
 

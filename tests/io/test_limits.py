@@ -74,6 +74,12 @@ def test_text_that_is_not_unicode_is_refused(tmp_path):
         np.save(tmp_path / "labels.npy", ids)
         with pytest.raises(InputError, match="the array is not text"):
             crowd.from_predictions([tmp_path / "labels.npy"], ["a", "b"])
+    for name, ids in (("subjects", ["a\0b", "c"]), ("items", [" ", "c"])):
+        np.savez(
+            tmp_path / "a.npz", **{"X": X, "subjects": ["a", "b"], "items": ["q", "r"], name: ids}
+        )
+        with pytest.raises(InputError, match=f"expected {name}, none empty or with a zero byte"):
+            read_responses(tmp_path / "a.npz")
     with pytest.raises(InputError, match="halves of characters"):  # or it could never be written
         ItemBank.from_parameters(b=[0.0, 1.0], item_ids=["\ud800", "b"])
     np.savez(tmp_path / "a.npz", X=X, subjects=["a", "é😀"], items=["q", "r"], codes=[1, 2])
@@ -214,7 +220,7 @@ def test_a_line_of_quotes_is_a_row(tmp_path, line):
     path = tmp_path / "t.csv"
     path.write_text(f"item,a\n{line}\nq1,1\n")
     for read in (read_responses, lambda path: _input.fixed_parameters(str(path))):
-        with pytest.raises(InputError, match="line 2: expected 2 cells. Got 1 cell"):
+        with pytest.raises(InputError, match=r"line 2: expected 2 cells. Got 1 cell"):
             read(path)
     path.write_text(f"{line}\nitem,b\nq1,1\n")
     for read in (read_responses, lambda path: _input.fixed_parameters(str(path))):

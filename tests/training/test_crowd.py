@@ -468,9 +468,10 @@ def test_odd_predictions_made_elsewhere(tmp_path):
     file.write_text("item,prediction\n")
     with pytest.raises(InputError, match="a header alone"):
         crowd.from_predictions([file], [0, 1])
-    np.save(tmp_path / "m.npy", np.full((2, 2), 0.5 + 0j))
-    with pytest.raises(InputError, match="complex"):
-        crowd.from_predictions([tmp_path / "m.npy"], [0, 1])
+    for array in (np.full((2, 2), 0.5 + 0j), np.ones(2, complex), np.zeros(2, "M8[s]")):
+        np.save(tmp_path / "m.npy", array)
+        with pytest.raises(InputError, match=r"complex|datetime"):
+            crowd.from_predictions([tmp_path / "m.npy"], [0, 1])
     for mark in ("1", "1.0", "True"):
         file.write_text(f"item,prediction,probability,trained\ni1,0,0.5,{mark}\ni2,1,,\n")
         read = crowd.from_predictions([file], [0, 1])
