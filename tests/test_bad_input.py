@@ -141,7 +141,7 @@ ARCHIVES = [
     ("too few subjects", {"subjects": ["a"]}, r"expected 2 subjects, as X says\. Got shape \(1,\)"),
     ("turned", {"X": np.zeros((2, 3))}, r"expected 3 items"),
     ("ids of floats", {"items": [0.5, 1.5]}, r"expected items to be text\. Got the type float64"),
-    ("empty id", {"items": ["q", " "]}, r"items without empty ids\. Got one at 2"),
+    ("empty id", {"items": ["q", " "]}, r"items, none empty or with a zero byte\. See 2"),
     ("repeated id", {"subjects": ["a", "a"]}, r"subjects to be unique\. Got repeats of a"),
     ("pickled ids", {"items": np.array(["q", None])}, r"items holds pickled Python objects"),
     ("pickled X", {"X": np.array([[0, None], [1, 1]])}, r"X holds pickled Python objects"),

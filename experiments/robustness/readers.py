@@ -811,6 +811,12 @@ def read_config(path: Path) -> Any:
     return made.to_json()
 
 
+def _target(group: Any, *shares: Any) -> list[Any]:
+    """Group, least and greatest share; one share is both."""
+    ends = shares[0] if isinstance(shares[0], list) else shares
+    return [str(group), ends[0], ends[-1]]
+
+
 def config_truth(path: Path) -> list[Any]:
     """The document, what it leaves out by default; rules that are named are their one form."""
 
@@ -833,7 +839,8 @@ def config_truth(path: Path) -> list[Any]:
         if isinstance(out["estimator"], dict) and set(out["estimator"]) == {"name"}:
             out["estimator"] = out["estimator"]["name"]
         if isinstance(out["targets"], dict):
-            out["targets"] = [[k, *v] for k, v in out["targets"].items()]
+            out["targets"] = [[k, v] for k, v in out["targets"].items()]
+        out["targets"] = [_target(*each) for each in out["targets"]]
         out["enemies"] = [[str(each) for each in several] for several in out["enemies"]]
         out["first"] = [str(each) for each in out["first"]]
         return out
