@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from irtcat._checks import InputError
+from irtcat._checks import InputError, is_unicode
 from irtcat._reading import MOST_BYTES, allowed_bytes, opened, too_large
 
 __all__ = ["ArrayFile", "Unpacker", "array_file", "check_array", "map_npy", "read_npy"]
@@ -81,6 +81,8 @@ class ArrayFile:
         with archive.open(info) as stream:  # anew: the header was read
             array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
             stream.read(1)  # the sum is checked at the end
+        if array.dtype.kind == "U" and not is_unicode(array):
+            raise self._damaged(f"the array {name} is not text")
         return array
 
     def read(self, *names: str) -> dict[str, np.ndarray]:
@@ -163,7 +165,10 @@ def read_npy(path: Path, max_bytes: int = MOST_BYTES) -> np.ndarray:
         most, size = allowed_bytes(file, max_bytes), os.fstat(file.fileno()).st_size
     if size > most:
         raise too_large(str(path), most)
-    return np.array(map_npy(path))
+    array = np.array(map_npy(path))
+    if array.dtype.kind == "U" and not is_unicode(array):
+        raise InputError(f"{path}: the array is not text. Write it anew.")
+    return array
 
 
 def map_npy(path: Path) -> np.ndarray:

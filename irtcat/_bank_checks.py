@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error
+from irtcat._checks import argument_error, is_unicode
 from irtcat._types import FloatArray, Ids
 from irtcat.models import column_names, design_of, pack
 
@@ -20,6 +20,8 @@ def settled_parts(bank: Any) -> dict[str, Any]:
         InputError: where the parts do not fit together.
     """
     ids = np.asarray(bank.item_ids, dtype=str)
+    if not is_unicode(ids):
+        raise argument_error("item_ids", "text without halves of characters", ids)
     sizes = {len(leaf) for leaf in jax.tree.leaves(bank.model)}
     if sizes != {len(ids)}:
         raise argument_error("item_ids", f"{max(sizes)} ids, as the model says", len(ids))
@@ -86,8 +88,8 @@ def check_loaded(bank: Any) -> None:
         InputError: naming the item or the part.
     """
     ids = bank.item_ids
-    if any(not str(item).strip() for item in ids):
-        raise argument_error("item_ids", "ids, none of them empty", ids)
+    if any(not str(item).strip() or "\0" in str(item) for item in ids):
+        raise argument_error("item_ids", "ids, none of them empty or with a zero byte", ids)
     matrix, names = np.asarray(pack(bank.model)), column_names(bank.model)
     for column, name in enumerate(names):
         bad = ~(np.isfinite(matrix[:, column]) | (matrix[:, column] == LIMITS.get(name, 0.0)))

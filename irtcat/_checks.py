@@ -1,5 +1,6 @@
 """Every message about user input: what must be, what was got, what to do."""
 
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,8 @@ __all__ = [
     "check_positive",
     "check_unique",
     "finite_vector",
+    "is_number",
+    "is_unicode",
     "one_line",
     "settle_duplicates",
     "shorten",
@@ -167,6 +170,17 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None) 
         raise argument_error(name, f"a whole number {limits}", value)
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number, and no truth value.
+
+    Example:
+        >>> [is_number(value) for value in (1, 0.5, True, float("nan"), "1", 10**400)]
+        [True, True, False, False, False, False]
+    """
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    return number and not isinstance(value, bool) and bool(abs(value) <= sys.float_info.max)
+
+
 def check_interval(name: str, value: Any) -> None:
     """Raise unless ``value`` is a probability strictly between 0 and 1."""
     number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
@@ -176,8 +190,7 @@ def check_interval(name: str, value: Any) -> None:
 
 def check_positive(name: str, value: Any) -> None:
     """Raise unless ``value`` is a finite number above 0."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or value <= 0:
+    if not is_number(value) or value <= 0:
         raise argument_error(name, "a finite number above 0", value)
 
 
@@ -256,10 +269,28 @@ def check_ids(name: str, ids: Any, n: int, what: str) -> np.ndarray:
     text = np.empty(n, dtype=object)
     for position, value in enumerate(ids):
         text[position] = _id_text(value)
-        if not text[position].strip() or "\0" in text[position]:
+        if not text[position].strip() or "\0" in text[position] or not _is_utf8(text[position]):
             got = f"{shorten(value)} at position {position + 1}"
             raise InputError(f"The `{name}` argument must be ids, none empty or NaN. Got {got}.")
     return text
+
+
+def is_unicode(array: np.ndarray) -> bool:
+    r"""Whether an array of text can be written: numpy takes any number for a character.
+
+    Example:
+        >>> is_unicode(np.array(["é", "a"])), is_unicode(np.array(["\ud800"]))
+        (True, False)
+    """
+    if array.size == 0 or array.dtype.itemsize == 0:
+        return True
+    codes = np.ascontiguousarray(array).reshape(-1).view(f"{array.dtype.str[0]}u4")
+    return not ((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000))).any()
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether a text can be written to a file: it holds no half of a character."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _id_text(value: Any) -> str:

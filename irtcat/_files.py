@@ -11,6 +11,7 @@ from typing import IO
 from uuid import uuid4
 
 from irtcat._checks import InputError
+from irtcat._reading import status_of
 
 try:
     import fcntl
@@ -29,14 +30,15 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     Called before long work, so that an hour is not spent on what cannot be saved.
 
     Raises:
-        InputError: when the folder does not exist, something else than a file is there, or the
-            file there is read-only or another user's.
+        InputError: when the name cannot be one of a file, the folder does not exist, something else
+            than a file is there, or the file there is read-only or another user's.
 
     Example:
         >>> check_target("no-such-folder/items.csv")
         Traceback (most recent call last):
         irtcat._checks.InputError: no-such-folder/items.csv: the folder no-such-folder does not ...
     """
+    status_of(path)  # a sentence where the name cannot be one of a file
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise InputError(f"{path}: the folder {Path(path).parent} does not exist. Make it first.")

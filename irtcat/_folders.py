@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from irtcat._checks import InputError, shorten
 from irtcat._files import PARTIAL, check_target, replacing
+from irtcat._reading import read_json, status_of
 
 __all__ = ["LOCK", "MANIFEST", "OutputFolder", "write_json"]
 
@@ -41,6 +42,7 @@ class OutputFolder:
             InputError: when something else than a folder is there, it cannot be written to, or its
                 manifest cannot be used.
         """
+        status_of(path)  # a sentence where the name cannot be one of a folder
         self.path, self.kind = Path(path), kind
         self.about: dict[str, Any] | None = None
         self.files: list[str] = []
@@ -55,11 +57,11 @@ class OutputFolder:
     def _read(self, path: Path) -> None:
         """Take the manifest, which may have come from anywhere."""
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = read_json(path)
             kind, about, files = found["kind"], found["about"], found["files"]
             good = found["format"] == FORMAT and found["version"] == VERSION
             good = good and isinstance(about, dict) and all(map(_is_plain_name, files))
-        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        except (InputError, TypeError, LookupError):
             good = False
         if not good or path.is_symlink():
             raise InputError(f"{path}: not a manifest of irtcat. Give another folder.")

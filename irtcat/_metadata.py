@@ -89,6 +89,8 @@ def _column(content: dict[str, Any], index: pd.Index) -> pd.Series:
         raise ValueError("cells")
     if kind in ("object", "str", "string"):
         kind = None  # the name of the text type differs between pandas versions: let pandas choose
-    elif getattr(pd.api.types.pandas_dtype(kind), "kind", "b") in "SUVOc":  # such as S1000000000
-        raise ValueError("type")
+    else:
+        found = pd.api.types.pandas_dtype(kind)
+        if isinstance(found, np.dtype) and found.kind in "SUVOc":  # such as S1000000000
+            raise ValueError("type")
     return pd.Series(cells, index=index, dtype=kind)

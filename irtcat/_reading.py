@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,11 +19,13 @@ __all__ = [
     "allowed_bytes",
     "check_path",
     "check_regular",
+    "numbered_lines",
     "opened",
     "parse_json",
     "read_bytes",
     "read_json",
     "seekable_copy",
+    "status_of",
     "too_large",
 ]
 
@@ -31,6 +34,9 @@ MOST_BYTES = 2**28
 
 A matrix of 200 million responses of one byte fits. What a file takes on disk may be read in any
 case (see `allowed_bytes`): only what is packed, sparse or endless is limited."""
+
+MOST_LINE = 2**26
+"""The longest line of a file of JSON lines, in bytes."""
 
 FIRST_DATA = 2.0
 """Seconds to wait for a process that writes to a named pipe to open it."""
@@ -45,17 +51,27 @@ def check_path(path: Any) -> Path:
     Raises:
         InputError: there is nothing, or the name cannot be one of a file.
     """
+    if status_of(path) is None:
+        raise InputError(f"{path}: there is no such file or folder.")
+    return Path(path)
+
+
+def status_of(path: Any) -> os.stat_result | None:
+    """What the system says about a path; None where there is nothing.
+
+    Raises:
+        InputError: the name cannot be one of a file.
+    """
     if not isinstance(path, (str, os.PathLike)) or not str(path).strip():
         raise InputError(f"The `path` argument must be the path of a file. Got {shorten(path)}.")
     try:
-        os.stat(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file or folder.") from None
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except OSError as error:  # such as a name that is too long, or a folder without access
         raise InputError(f"{shorten_path(path)}: {_reason(error)}.") from None
     except ValueError:  # a NUL character, or half a character
         raise InputError(f"The `path` argument must be a file name. Got {shorten(path)}.") from None
-    return Path(path)
 
 
 def shorten_path(path: Any) -> str:
@@ -106,6 +122,24 @@ def allowed_bytes(file: IO[bytes], max_bytes: int = MOST_BYTES) -> int:
     about = os.fstat(file.fileno())
     on_disk = getattr(about, "st_blocks", about.st_size) * 512
     return max(max_bytes, min(about.st_size, on_disk))
+
+
+def numbered_lines(path: Any) -> Iterator[tuple[int, bytes, bool]]:
+    """Lines that are not blank, with their numbers, and whether each is ended by a line break.
+
+    Raises:
+        InputError: when the file cannot be opened, or naming a line longer than `MOST_LINE`.
+    """
+    with opened(path) as file:
+        for number in count(1):
+            raw = file.readline(MOST_LINE + 1)
+            if not raw:
+                return
+            if len(raw) > MOST_LINE:
+                most = f"{MOST_LINE // 2**20} MB"
+                raise InputError(f"{path}, line {number}: expected a line of at most {most}.")
+            if raw.strip():
+                yield number, raw, raw.endswith(b"\n")
 
 
 def too_large(what: str, most: int) -> InputError:

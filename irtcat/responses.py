@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import ResponseError, argument_error, settle_duplicates
-from irtcat._files import replacing
+from irtcat._files import check_target, replacing
 from irtcat._matrix import (
     as_matrix,
     as_numbers,
@@ -405,11 +405,10 @@ class Responses:
             InputError: the path does not end in ``.npz``, its folder does not exist, or the
                 metadata hold something other than text, numbers, truth values and dates.
         """
+        check_target(path)
         target = Path(path)
-        if target.suffix != ".npz" or target.is_dir():
+        if target.suffix != ".npz":
             raise argument_error("path", "a file name that ends in .npz", str(path))
-        if not target.parent.is_dir():
-            raise argument_error("path", "in a folder that exists", str(path))
         metadata = {"subjects": frame_to_plain(self.subjects), "items": frame_to_plain(self.items)}
         arrays: dict[str, Any] = {
             "X": self.values,

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 
-from irtcat import InputError
+from irtcat import InputError, ItemBank, Responses, fit, report
+from irtcat._csv import write_csv
 from irtcat._files import check_target, lock, replacing
+from irtcat._folders import OutputFolder
 
 
 def test_the_file_appears_when_it_is_whole(tmp_path):
@@ -58,6 +60,22 @@ def test_only_files_in_folders_that_are_there(tmp_path):
     for bad in (tmp_path, tmp_path / "missing" / "a.csv", os.devnull):
         with pytest.raises(InputError):
             check_target(bad)
+
+
+@pytest.mark.parametrize("name", ["a\0b.npz", "\ud800.npz", "x" * 300 + ".npz", "", None])
+def test_names_that_no_file_can_have(name, tmp_path, monkeypatch):
+    """Every writer says so in a sentence."""
+    monkeypatch.chdir(tmp_path)
+    responses = Responses.from_array([[0, 1], [1, 0]])
+    bank = ItemBank.from_parameters(b=[0.0, 1.0])
+    for write in (
+        check_target, responses.save, bank.save, lambda path: fit(responses, checkpoint=path or ""),
+        lambda path: OutputFolder(path, "scale"), lambda path: report.write(bank, path),
+        lambda path: write_csv(bank.items, path),
+    ):  # fmt: skip
+        with pytest.raises(InputError):
+            write(name)
+    assert os.listdir() == []
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])

@@ -12,9 +12,10 @@ import irtcat
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
 _types _checks _compile _numbers
+_reading
 _files
 _csv _folders
-_precision _matrix _metadata _summary _reading _archives _trials _rules _progress _split
+_precision _matrix _metadata _summary _archives _trials _rules _progress _split
 responses models agreement
 bank _bank_checks _bank_file _bank_join _bank_moves
 io datasets information rotation

@@ -346,7 +346,7 @@ def test_save_refuses(tmp_path):
     r = Responses.from_array([[1, 0]])
     with pytest.raises(InputError, match=r"ends in \.npz"):
         r.save(tmp_path / "r.csv")
-    with pytest.raises(InputError, match="in a folder that exists"):
+    with pytest.raises(InputError, match="does not exist"):
         r.save(tmp_path / "none" / "r.npz")
     odd = Responses.from_array([[1, 0]], subjects=pd.DataFrame({"x": [[1]]}, index=["s1"]))
     with pytest.raises(InputError, match="'x' of type object"):

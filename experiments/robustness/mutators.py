@@ -440,14 +440,14 @@ class _database:  # noqa: N801 (a context manager)
         try:
             self.db.deserialize(self.data[:18] + b"\x01\x01" + self.data[20:])
             self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeDecodeError):
             self.db.close()
             raise NotApplicableError from None
         return self.db
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         self.db.close()
-        if isinstance(value, (sqlite3.Error, OverflowError, UnicodeEncodeError, IndexError)):
+        if isinstance(value, (sqlite3.Error, OverflowError, UnicodeError, IndexError)):
             raise NotApplicableError from None
 
 

@@ -24,7 +24,15 @@ import readings as plain
 
 import irtcat
 from irtcat import ItemBank, Responses
-from irtcat.cat import Config, Session, Store, part
+from irtcat.cat import (
+    Config,
+    ExposureParameters,
+    Session,
+    Store,
+    calibrate_exposure,
+    part,
+    prepare,
+)
 from irtcat.io import open_source, read_logs, read_responses
 from irtcat.training import crowd, filters
 
@@ -259,9 +267,8 @@ def plain_logs(found: Any) -> Any:
     made = found.responses
     X, values = made.to_numpy(), []
     for name, value in zip(made.item_ids, X[0], strict=True):
-        key = name.rsplit("/", 1)[1].rsplit("#", 1)[0]
         if not np.isnan(value):
-            values.append(str((key, round(float(value), 6))))
+            values.append(str((plain.bare_name(name), round(float(value), 6))))
     if len(X) != 1:
         return {"model": made.subject_ids.tolist(), "values": X}
     return {"model": str(made.subject_ids[0]), "values": dict(Counter(values))}
@@ -456,7 +463,8 @@ def session_seeds(folder: Path) -> list[Path]:
     """Sessions under way and over."""
     out = []
     for n in (0, 3, 6):
-        session = Session.begin(bank(), CONFIG, seed=n, subject="anna")
+        counts = prepare(bank(), CONFIG).counts
+        session = Session.begin(bank(), CONFIG, seed=n, subject="anna", counts=counts)
         _go_on(session, n)
         out.append(place(folder, ("session.json", json.dumps(session.to_json()))))
     return out
@@ -548,44 +556,10 @@ def _build(home: Path | None) -> Any:
     return crowd.build(nearest, (INPUTS, LABELS), 3, size=(6, 12), probabilities="all", folder=home)
 
 
-@functools.cache
-def members() -> list[dict[str, Any]]:
-    """The members as they are trained."""
-    made = _build(None)
-    assert made.gold is not None
-    assert made.probabilities is not None
-    return [
-        {"predictions": made.predictions[n], "gold": made.gold[n], "every": made.probabilities[n]}
-        for n in range(3)
-    ]
-
-
 def read_crowd(path: Path) -> Any:
     """`crowd.build` in a folder where all members are finished."""
     made = _build(path.parent)
     return {"predictions": made.predictions, "gold": made.gold, "every": made.probabilities}
-
-
-def crowd_truth(path: Path) -> list[Any]:
-    """The members' files; a member whose file is lost is trained again."""
-
-    def reading() -> Any:
-        files = [path.parent / f"member-{n:06d}.npz" for n in (1, 2, 3)]
-        parts = [
-            plain.archive(file) if file.exists() else own
-            for file, own in zip(files, members(), strict=True)
-        ]
-        for each in parts:
-            told, gold = each["predictions"], each["gold"]
-            if not np.isin(told, (-1, 0, 1)).all() or not ((gold >= 0) & (gold <= 1)).all():
-                raise plain.UnsoundError("predictions")
-        return {
-            "predictions": np.stack([each["predictions"] for each in parts]),
-            "gold": np.stack([each["gold"] for each in parts]),
-            "every": np.stack([each["every"] for each in parts]),
-        }
-
-    return plain.readings(reading)
 
 
 def prediction_seeds(folder: Path) -> list[Path]:
@@ -713,11 +687,9 @@ def _rows(path: Path) -> Any:
     mark = "," if path.suffix == ".csv" else "\t"
     import csv
 
-    text = path.read_bytes().decode("utf-8-sig")
+    text = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
     csv.field_size_limit(2**30)
-    header, *rows = [
-        row for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if row
-    ]
+    header, *rows = [row for row in csv.reader(text, delimiter=mark, strict=True) if row]
     return header, rows
 
 
@@ -750,6 +722,8 @@ def subset_truth(path: Path) -> list[Any]:
         weight = [1 / len(rows)] * len(rows)
         if "weight" in header:
             weight = [plain.number(row[header.index("weight")]) for row in rows]
+        if len(set(ids)) != len(ids) or np.isnan(weight).any():
+            raise plain.UnsoundError("ids or weights")
         return {"items": ids, "weight": np.array(weight)}
 
     return plain.readings(reading)
@@ -759,6 +733,34 @@ def table_seeds(folder: Path) -> list[Path]:
     """A table of items with numbers."""
     return [place(folder, ("fixed.csv", "item,a,c\nq1,1.0,0.2\nq2,0.8,\nNA,1.5,0.25\n")),
             place(folder, ("fixed.csv", "item,b\nq0,0\nq3,-1e-1\n"))]  # fmt: skip
+
+
+def parameter_seeds(folder: Path) -> list[Path]:
+    """What `calibrate_exposure` finds."""
+    rule = Config(stopping="n>=3", max_items=3, exposure=part("sympson-hetter", rate=0.5))
+    path = place(folder, ("exposure.json", b""))
+    calibrate_exposure(bank(), np.linspace(-1, 1, 20), rule, rounds=2).save(path)
+    return [path]
+
+
+def read_exposure(path: Path) -> Any:
+    """`ExposureParameters.load`."""
+    made = ExposureParameters.load(path)
+    names = ("limit", "bank", "greatest_rate", "n_subjects")
+    return {"items": made.item_ids.tolist(), "config": made.config.to_json(),
+            **{name: getattr(made, name) for name in names}}  # fmt: skip
+
+
+def exposure_truth(path: Path) -> list[Any]:
+    """The document, whose configuration has a hash."""
+
+    def reading() -> Any:
+        document = plain.json_file(path)
+        limit = np.array([plain.score(each) for each in document["limit"].values()])
+        rest = {k: document[k] for k in ("config", "bank", "greatest_rate", "n_subjects")}
+        return {"items": list(document["limit"]), "limit": limit, **rest}
+
+    return plain.readings(reading)
 
 
 def read_fixed(path: Path) -> Any:
@@ -776,6 +778,8 @@ def fixed_truth(path: Path) -> list[Any]:
     def reading() -> Any:
         header, *rows = plain.records(path.read_bytes(), ",", 1)
         if len(set(header)) != len(header) or len({row[0] for row in rows}) != len(rows):
+            raise plain.UnsoundError("twice")
+        if not all(name.strip() for name in header[1:]):
             raise plain.UnsoundError("twice")
         found = [[plain.number(cell) for cell in row[1:]] for row in rows]
         return {
@@ -807,11 +811,18 @@ def read_config(path: Path) -> Any:
     return made.to_json()
 
 
+def _target(group: Any, *shares: Any) -> list[Any]:
+    """Group, least and greatest share; one share is both."""
+    ends = shares[0] if isinstance(shares[0], list) else shares
+    return [str(group), ends[0], ends[-1]]
+
+
 def config_truth(path: Path) -> list[Any]:
     """The document, what it leaves out by default; rules that are named are their one form."""
 
     def reading() -> Any:
-        document = plain.json_file(path)
+        text = json.dumps(plain.json_file(path), ensure_ascii=False)
+        document = json.loads(text.encode("utf-8", "replace"))  # halves of characters become "?"
         default = Config().to_json()
         if set(document) - set(default):
             raise plain.UnsoundError("fields")
@@ -819,7 +830,8 @@ def config_truth(path: Path) -> list[Any]:
         out = default | document
         for name in ("exposure", "start"):
             out[name] = {"name": out[name]} if isinstance(out[name], str) else out[name]
-        if lacking or isinstance(out["stopping"], str) or out["max_items"] == 0:
+        plain_length = out["stopping"] in ("length", {"name": "length"})
+        if lacking or isinstance(out["stopping"], str) or plain_length or out["max_items"] == 0:
             made = Config(**{k: out[k] for k in ("stopping", "max_items") if k in document})
             out |= {k: made.to_json()[k] for k in ("stopping", "max_items")}
         content = out["content"] if isinstance(out["content"], list) else [out["content"]]
@@ -827,7 +839,10 @@ def config_truth(path: Path) -> list[Any]:
         if isinstance(out["estimator"], dict) and set(out["estimator"]) == {"name"}:
             out["estimator"] = out["estimator"]["name"]
         if isinstance(out["targets"], dict):
-            out["targets"] = [[k, *v] for k, v in out["targets"].items()]
+            out["targets"] = [[k, v] for k, v in out["targets"].items()]
+        out["targets"] = [_target(*each) for each in out["targets"]]
+        out["enemies"] = [[str(each) for each in several] for several in out["enemies"]]
+        out["first"] = [str(each) for each in out["first"]]
         return out
 
     return plain.readings(reading)
@@ -937,12 +952,13 @@ READERS: dict[str, Reader] = {
     "session json": Reader(session_seeds, read_session, "seed", 1.5),
     "store": Reader(store_seeds, read_store, "seed", 1.5),
     "checkpoint": Reader(checkpoint_seeds, read_checkpoint, "seed", 0.5),
-    "crowd folder": Reader(crowd_seeds, read_crowd, crowd_truth),
+    "crowd folder": Reader(crowd_seeds, read_crowd, "seed"),
     "crowd predictions": Reader(prediction_seeds, read_predictions, prediction_truth),
     "filter rows": Reader(rows_seeds, read_rows, rows_truth),
     "subset": Reader(subset_seeds, read_subset, subset_truth),
     "fixed parameters": Reader(table_seeds, read_fixed, fixed_truth),
     "config": Reader(config_seeds, read_config, config_truth, 1.5),
+    "exposure parameters": Reader(parameter_seeds, read_exposure, exposure_truth, 0.5),
     "evaluation folder": Reader(evaluation_seeds, read_evaluation, "seed", 0.3),
     "report of tables": Reader(result_seeds, read_report, None, 0.5),
     "report of a simulation": Reader(simulation_seeds, read_report, None, 0.4),

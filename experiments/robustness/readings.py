@@ -25,6 +25,7 @@ __all__ = [
     "UnsoundError",
     "archive",
     "array_file",
+    "bare_name",
     "every_eval_ever",
     "helm",
     "inspect_log",
@@ -111,11 +112,11 @@ def number(text: str) -> float:
 
 
 def text_id(value: Any) -> str:
-    """An id: text or a whole number, not empty, without control characters or half characters."""
+    """An id: text or a whole number, not empty, without zero bytes or half characters."""
     if isinstance(value, bool) or not isinstance(value, (str, int, np.integer)):
         raise UnsoundError(value)
     text = str(value)
-    odd = any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\t\r\n" for c in text)
+    odd = "\0" in text or any(unicodedata.category(c) == "Cs" for c in text)
     if not text.strip() or odd:
         raise UnsoundError(text)
     return text
@@ -204,14 +205,19 @@ def _pivot(rows: list[list[str]], columns: tuple[int, ...]) -> dict[str, Any]:
 # ---------------------------------------------------------------- archives, arrays, JSON
 
 
-def archive(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an archive, their sums checked; a name that comes twice is not sound."""
+def archive(path: Path, wanted: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """Arrays of an archive, their sums checked; a name that comes twice is not sound.
+
+    Only those that are wanted are read: what is of no concern may be damaged.
+    """
     out = {}
     with zipfile.ZipFile(path) as file:
         names = [name.removesuffix(".npy") for name in file.namelist()]
         if len(set(names)) != len(names):
             raise UnsoundError(names)
         for name, full in zip(names, file.namelist(), strict=True):
+            if wanted is not None and name not in wanted:
+                continue
             data = file.read(full)
             if data.startswith(b"\x93NUMPY"):
                 out[name] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
@@ -229,13 +235,13 @@ def array_file(path: Path) -> np.ndarray:
 
 def responses_archive(path: Path) -> dict[str, Any]:
     """X, subjects and items; original codes where the file has them."""
-    arrays = archive(path)
+    arrays = archive(path, ("X", "subjects", "items", "codes", "metadata", "trials"))
     X = arrays["X"]
     if X.dtype.kind not in "biuf":
         raise UnsoundError(X.dtype)
     values = X.astype(float)
     values[values == -1] = np.nan
-    if "codes" in arrays and "metadata" in arrays and X.dtype.kind == "i":
+    if arrays.keys() & {"codes", "metadata", "trials"} and X.dtype.kind == "i":
         codes = arrays["codes"].astype(float)
         if np.nanmax(values) >= len(codes):
             raise UnsoundError("codes")
@@ -323,15 +329,20 @@ def score(value: Any) -> float:
 
 def _logged(model: Any, values: dict[Any, list[float]]) -> dict[str, Any]:
     """Means by item, counted: items of equal content are told apart by numbers only."""
-    means: list[tuple[str, float]] = []
+    means: list[tuple[str, float]] = []  # irtcat numbers items of one name: q1, q1#2
     for key, found in values.items():
         known = [each for each in found if not math.isnan(each)]
         name = key[0] if isinstance(key, tuple) else key
         if known:
-            means.append((str(name), round(float(np.mean(known)), 6)))
+            means.append((bare_name(str(name)), round(float(np.mean(known)), 6)))
     if not means:
         raise UnsoundError("no score")
     return {"model": _named(model), "values": dict(Counter(map(str, means)))}
+
+
+def bare_name(name: str) -> str:
+    """A name without what comes before a slash, and without the number at its end."""
+    return re.sub("#[0-9]+$", "", name.rsplit("/", 1)[-1])
 
 
 def _named(model: Any) -> str:
@@ -421,10 +432,15 @@ def every_eval_ever(path: Path, metric: str, filter: str) -> dict[str, Any]:
         digest = metadata.get("doc_hash")
         found = isinstance(digest, str) and re.fullmatch("[0-9a-f]{32,128}", digest)
         key = digest[:16] if found else row["sample_id"]
-        values[_named(key), row["sample_id"]] = [score(row["evaluation"]["score"])]
+        values[_named(key), row["sample_id"]] = [score(_score_of(row["evaluation"]))]
     if len(models) != 1:
         raise UnsoundError(models)
     return _logged(models.pop(), values)
+
+
+def _score_of(evaluation: dict[str, Any]) -> Any:
+    """The score, which rows of old versions give as right or wrong only."""
+    return evaluation["score"] if "score" in evaluation else evaluation["is_correct"]
 
 
 def lighteval(path: Path, metric: str, model: str) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from irtcat._bank_file import bank_hash
-from irtcat._checks import InputError, argument_error
+from irtcat._checks import InputError, argument_error, is_number
 from irtcat._files import replacing
+from irtcat._reading import read_json
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts
@@ -20,6 +21,8 @@ from irtcat.cat.exposure import CALIBRATE, UPDATES, blank_counts
 __all__ = ["ExposureParameters", "counts_for", "session_counts"]
 
 FORMAT, VERSION = "irtcat-exposure-parameters", 1
+FIELDS = {"format", "version", "bank", "config", "config_hash", "greatest_rate", "n_subjects",
+          "limit"}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +86,7 @@ class ExposureParameters:
         Raises:
             InputError: when the file is missing, damaged, something else, or of a newer version.
         """
-        try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
-        except ValueError:
-            document = None
+        document = read_json(path)
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             advice = "Give a file that `calibrate_exposure` or --calibrate-exposure wrote."
             raise InputError(f"{path}: these are not exposure parameters. {advice}")
@@ -96,25 +94,24 @@ class ExposureParameters:
         version = document.get("version")
         if isinstance(version, int) and version > VERSION:
             raise InputError(f"{path}: made by a newer irtcat (version {version}). Update irtcat.")
-        try:
-            ids, limit = list(document["limit"]), list(document["limit"].values())
-            if version != VERSION or any(type(each) not in (int, float) for each in limit):
-                raise damaged
-            if document_hash(document["config"]) != document["config_hash"]:
-                raise damaged
-            made = ExposureParameters(
-                item_ids=np.array(ids, dtype=object),
-                limit=np.array(limit, float),
-                bank=str(document["bank"]),
-                config=Config.from_json(document["config"]),
-                greatest_rate=float(document["greatest_rate"]),
-                n_subjects=int(document["n_subjects"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise damaged from None
-        if not ((made.limit > 0) & (made.limit <= 1)).all():
+        if version != VERSION or set(document) != FIELDS or not isinstance(document["limit"], dict):
             raise damaged
-        return made
+        rates = [*document["limit"].values(), document["greatest_rate"]]
+        n, bank = document["n_subjects"], document["bank"]
+        if not all(is_number(rate) and 0 <= rate <= 1 for rate in rates) or 0 in rates[:-1]:
+            raise damaged
+        if not isinstance(bank, str) or not isinstance(n, int) or isinstance(n, bool) or n < 1:
+            raise damaged
+        try:
+            config = Config.from_json(document["config"])
+        except InputError:
+            raise damaged from None
+        if document_hash(document["config"]) != document["config_hash"]:
+            raise damaged
+        ids = np.array(list(document["limit"]), dtype=object)
+        return ExposureParameters(
+            ids, np.array(rates[:-1], float), bank, config, float(rates[-1]), n
+        )
 
     def counts(self) -> Counts:
         """The parameters as exposure rules take them."""

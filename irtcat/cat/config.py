@@ -6,18 +6,24 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from irtcat._checks import argument_error, check_choice, check_count, check_positive
+from irtcat._checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_positive,
+    is_number,
+)
 from irtcat.cat._parts import Part, as_part
 from irtcat.cat.content import CONTENT
 from irtcat.cat.criteria import CRITERIA
 from irtcat.cat.estimators import CONSTANT, ESTIMATORS
 from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.starting import START
-from irtcat.cat.stopping import STOPPING, leaves, length_within, parse_stopping
+from irtcat.cat.stopping import COMBINATIONS, STOPPING, leaves, length_within, parse_stopping
 
 __all__ = ["PRIORS", "SHARES_WITHIN", "Config", "document_hash"]
 
@@ -137,11 +143,18 @@ class Config:
         self._set("content", tuple(_known("content", each, CONTENT, 2) for each in several))
         self._set("fences", None if self.fences is None else _fences(self.fences))
         self._set("targets", _targets(self.targets))
-        for name in ("first", "pretest_at"):
-            self._set(name, tuple(getattr(self, name)))
-        self._set("enemies", tuple(tuple(map(str, each)) for each in self.enemies))
+        self._set("first", _ids("first", self.first))
+        sets = _several("enemies", "sets of ids", self.enemies)
+        self._set("enemies", tuple(_ids("enemies", each) for each in sets))
         if any(len(set(each)) < 2 for each in self.enemies):
             raise argument_error("enemies", "sets of at least two ids each", self.enemies)
+        for name in ("group", "testlet", "pretest", "seconds"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise argument_error(name, "a column of the bank's metadata, or None", value)
+        self._set("pretest_at", _several("pretest_at", "positions", self.pretest_at))
+        for position in self.pretest_at:
+            check_count("pretest_at", position)
         for earlier, position in enumerate(sorted(self.pretest_at)):
             # Later positions come after the last scored item, so that they would never be asked.
             check_count("pretest_at", position, 1, self.max_items + earlier)
@@ -154,6 +167,8 @@ class Config:
             raise argument_error("sampled", "a proportion in [0, 1]", share)
         for number in self.strata if isinstance(self.strata, tuple) else (self.strata,):
             check_count("strata", number)
+        if self.strata == ():
+            raise argument_error("strata", "a number, or the sizes of the strata", self.strata)
         self._check_needs()
 
     @staticmethod
@@ -210,15 +225,13 @@ class Config:
         given = self.stopping
         if isinstance(given, str) and given not in STOPPING:
             given = parse_stopping(given)
-        rule = as_part("stopping", given)
+        rule = _stopping_rule(given)
         lengths = [leaf.get("at") for leaf in leaves(rule) if leaf.name == "length"]
         if self.max_items == 0:
             known = [at for at in lengths if isinstance(at, int) and at > 0]
             self._set("max_items", max(known, default=LENGTH))
         if rule == Part("length"):
             rule = Part("length", (("at", self.max_items),))
-        for leaf in leaves(rule):
-            _known("stopping", leaf, STOPPING, 1)
         return rule
 
     def _check_needs(self) -> None:
@@ -257,10 +270,10 @@ class Config:
         if not isinstance(document, Mapping) or set(document) - known:
             unknown = sorted(set(document) - known) if isinstance(document, Mapping) else document
             raise argument_error("config", "a mapping of the fields of Config", unknown)
-        values = dict(document)
-        if values.get("stopping") is not None:
-            values["stopping"] = _combined(values["stopping"])
-        return Config(**values)
+        try:
+            return Config(**document)
+        except RecursionError:
+            raise argument_error("config", "of rules in few levels", "rules within rules") from None
 
     def hash(self) -> str:
         """SHA-256 of the configuration, in hexadecimal: what a session is frozen by."""
@@ -272,45 +285,86 @@ def document_hash(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _combined(value: Any) -> Any:
-    """A stopping rule from JSON, its inner rules included."""
-    if isinstance(value, Mapping) and "rules" in value:
-        inner = tuple(as_part("stopping", _combined(each)) for each in value["rules"])
-        return Part(str(value.get("name")), (("rules", inner),))
-    return value
+def _stopping_rule(value: Any) -> Part:
+    """A stopping rule, with those that it combines."""
+    rule = as_part("stopping", value)
+    if rule.name not in COMBINATIONS:
+        return _known("stopping", rule, STOPPING, 1)
+    inner = rule.get("rules")
+    if set(rule.kwargs()) != {"rules"} or not isinstance(inner, tuple) or not inner:
+        raise argument_error("stopping", f"{rule.name} of a list of rules", value)
+    return Part(rule.name, (("rules", tuple(_stopping_rule(each) for each in inner)),))
 
 
 def _known(argument: str, value: Any, table: Mapping[str, Callable[..., Any]], skip: int) -> Part:
     """A part whose name is in the table, with options that its function takes."""
     made = as_part(argument, value)
     check_choice(argument, made.name, table)
-    takes = list(inspect.signature(table[made.name]).parameters)[skip:]
+    takes = dict(list(inspect.signature(table[made.name]).parameters.items())[skip:])
     unknown = sorted(set(made.kwargs()) - set(takes))
     if unknown:
         options = ", ".join(takes) or "no options"
         raise argument_error(argument, f"{made.name!r} with {options}", unknown)
+    for name, option in made.options:
+        kind = takes[name].annotation
+        kinds = [each for each in get_args(kind) or (kind,) if each in OPTIONS]
+        if kinds and not any(OPTIONS[each][1](option) for each in kinds):
+            must = " or ".join(OPTIONS[each][0] for each in kinds)
+            raise argument_error(argument, f"{made.name!r} with {name} {must}", option)
     return made
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+OPTIONS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    int: ("a whole number", _is_whole),
+    float: ("a finite number", is_number),
+    str: ("a text", lambda value: isinstance(value, str)),
+    type(None): ("None", lambda value: value is None),
+}
+"""What an option of a rule must be, by its annotation; others the rule checks itself."""
+
+
+def _several(name: str, what: str, value: Any) -> tuple[Any, ...]:
+    """The members of a list, tuple, set, range or array."""
+    if not isinstance(value, (list, tuple, set, frozenset, range, np.ndarray)):
+        raise argument_error(name, f"a list of {what}", value)
+    return tuple(value)
+
+
+def _ids(name: str, value: Any) -> tuple[str, ...]:
+    """Ids of items as text."""
+    ids = _several(name, "ids", value)
+    for each in ids:
+        if not (isinstance(each, str) or _is_whole(each)) or not str(each).strip():
+            raise argument_error(name, "ids of items, each a text that is not empty", each)
+    return tuple(map(str, ids))
+
+
 def _fences(value: Any) -> tuple[float, float]:
-    low, high = (float(value[0]), float(value[1])) if np.shape(value) == (2,) else (np.nan, 0.0)
-    if not (np.isfinite([low, high]).all() and low < high):
+    ends = _several("fences", "two numbers", value)
+    if len(ends) != 2 or not all(map(is_number, ends)) or not ends[0] < ends[1]:
         raise argument_error("fences", "two finite numbers in rising order", value)
-    return low, high
+    return float(ends[0]), float(ends[1])
 
 
 def _targets(value: Any) -> tuple[tuple[str, float, float], ...]:
     """Group, least and greatest share."""
-    given = value.items() if isinstance(value, Mapping) else value
+    given = list(value.items()) if isinstance(value, Mapping) else value
     out = []
-    for each in given:
-        group, *shares = each
+    for each in _several("targets", "groups with their shares", given):
+        group, *shares = _several("targets", "groups with their shares", each) or ("",)
         if len(shares) == 1 and isinstance(shares[0], (list, tuple)):
             shares = list(shares[0])
-        low, high = float(shares[0]), float(shares[-1])
-        if not 0 <= low <= high <= 1:
-            raise argument_error("targets", "shares from 0 to 1, the least first", {group: shares})
-        out.append((str(group), low, high))
+        if not isinstance(group, str) and not is_number(group) and not isinstance(group, bool):
+            raise argument_error("targets", "of groups that are named", group)
+        number = len(shares) in (1, 2) and all(map(is_number, shares))
+        if not number or not 0 <= shares[0] <= shares[-1] <= 1:
+            must = "one share for each group, or the least and the greatest, from 0 to 1"
+            raise argument_error("targets", must, {group: shares})
+        out.append((str(group), float(shares[0]), float(shares[-1])))
     if len({group for group, *_ in out}) < len(out):
         raise argument_error("targets", "each group once", [group for group, *_ in out])
     if sum(low for _, low, _ in out) > 1 + SHARES_WITHIN + 1e-9:

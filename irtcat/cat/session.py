@@ -595,7 +595,9 @@ def head_of(
         head["started"] = started
     if counts is not None:
         parts = [np.asarray(part, float) for part in counts]
-        shapes = [np.shape(part) for part in blank_counts(config.exposure, bank.n_items)]
+        blank = blank_counts(config.exposure, bank.n_items)
+        # Without a limit: that of the rule sympson-hetter has no first value.
+        shapes = [np.shape(blank.given if part is None else part) for part in blank]
         if [part.shape for part in parts] != shapes:
             raise argument_error("counts", "of this bank's items and exposure rule", shapes)
         if not all(np.isfinite(part).all() and (part >= 0).all() for part in parts):

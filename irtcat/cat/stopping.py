@@ -22,6 +22,7 @@ from irtcat.cat._state import Look
 from irtcat.cat.estimators import answered_terms
 
 __all__ = [
+    "COMBINATIONS",
     "STOPPING",
     "all_of",
     "any_of",
@@ -230,6 +231,7 @@ STOPPING: dict[str, Callable[..., Array]] = {
 """Stopping rules by name; to add one, write a function and add a row."""
 
 CLASSIFIERS = ("sprt", "glr", "ci")
+COMBINATIONS = ("any-of", "all-of")
 
 
 def any_of(*rules: Any) -> Part:
@@ -249,7 +251,7 @@ def all_of(*rules: Any) -> Part:
 
 def leaves(rule: Part) -> list[Part]:
     """The single rules of a combination, from left to right."""
-    if rule.name in ("any-of", "all-of"):
+    if rule.name in COMBINATIONS:
         return [leaf for each in rule.get("rules") for leaf in leaves(each)]
     return [rule]
 
@@ -267,7 +269,7 @@ def length_within(rule: Part, otherwise: float) -> float:
         >>> length_within(rule, 0), length_within(rule, float("inf"))
         (0, 30)
     """
-    if rule.name not in ("any-of", "all-of"):
+    if rule.name not in COMBINATIONS:
         return rule.get("at", 30) if rule.name == "length" else otherwise
     inner = [length_within(each, otherwise) for each in rule.get("rules")]
     return min(inner) if rule.name == "any-of" else max(inner)
@@ -279,7 +281,7 @@ def stops(look: Look, rule: Part) -> tuple[Array, Array]:
     position = iter(range(len(fired)))
 
     def holds(each: Part) -> Array:
-        if each.name not in ("any-of", "all-of"):
+        if each.name not in COMBINATIONS:
             return fired[next(position)]
         parts = jnp.stack([holds(inner) for inner in each.get("rules")])
         return parts.any() if each.name == "any-of" else parts.all()

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, brief, shorten
+from irtcat._checks import InputError, argument_error, brief
 from irtcat._files import check_target
 from irtcat.bank import ItemBank
 from irtcat.cat._exposed import EXPOSURE_TABLES, Tally, read_counts
@@ -101,11 +101,6 @@ class Store:
             target = check_target(path)
         except InputError as error:
             raise StoreError(str(error)) from None
-        except (OSError, TypeError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise StoreError(
-                f"{shorten(path)}: this cannot be a file's name ({why}). Name another."
-            ) from None
         self.path, self._key, self._clock = Path(path), as_key(key), clock
         if not create and not self.path.is_file():
             raise StoreError(f"{path}: there is no such store. Start a session with it first.")
@@ -192,8 +187,8 @@ class Store:
     def _tally(self) -> Tally:
         """The counts of exposure by the logs."""
         tally = Tally()
-        for name, text in self._db.execute("SELECT id, head FROM sessions").fetchall():
-            head, events = json.loads(text), self._events(name)[0]
+        for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
+            head, events = self._head(name), self._events(name)[0]
             for number, event in enumerate(events):
                 tally.add(head, events[:number], event)
         return tally
@@ -315,14 +310,9 @@ class Store:
             raise argument_error("session_id", "of a session in the store", session_id)
         name = str(session_id)
         with self._using():
-            digest, text, started = self._db.execute(
-                "SELECT bank, head, started FROM sessions WHERE id = ?", (name,)
-            ).fetchone()
             events, last = self._events(name)
-            head = json.loads(text)
-            same = (head["id"], head["bank"], head.get("started", started))
-            if same != (name, digest, started):
-                raise StoreError(f"{self.path}: session {brief(name)} was changed. Restore a copy.")
+            head = self._head(name)
+            digest = head["bank"]
             bank, config = self._bank(digest), Config.from_json(head["config"])
             pool = self._pool_of(bank, config, digest)
             session = Session(bank, config, head, pool, self._clock)
@@ -434,6 +424,19 @@ class Store:
                 raise damaged
             self._banks[digest] = bank
         return self._banks[digest]
+
+    def _head(self, name: str) -> dict[str, Any]:
+        """What is frozen of a session; the columns beside it must say the same.
+
+        The digests are of the head alone.
+        """
+        text, *columns = self._db.execute(
+            "SELECT head, id, bank, started FROM sessions WHERE id = ?", (name,)
+        ).fetchone()
+        head: dict[str, Any] = json.loads(text)
+        if columns != [head["id"], head["bank"], head.get("started", columns[2])]:
+            raise StoreError(f"{self.path}: session {brief(name)} was changed. Restore a copy.")
+        return head
 
     def _last(self, name: str) -> tuple[int, str] | None:
         """Number and digest of a session's last event."""

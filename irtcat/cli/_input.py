@@ -124,12 +124,25 @@ def read_table(path: Path, what: str) -> "pd.DataFrame":
     from irtcat.io._text import read_table as read
 
     frame = read(path, text=(0,))  # an id may be "NA"
+    check_filled(path, frame.iloc[:, 0])
+    for place, name in enumerate(frame.columns[1:], 2):
+        if not str(name).strip() or str(name) == f"Unnamed: {place - 1}":
+            raise InputError(f"{path}: the column {place} has no name. Name it or remove it.")
     if frame.iloc[:, 0].duplicated().any():
         twice = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
         raise InputError(f"{path}: {shorten(twice)} stands in it twice.")
     if not len(frame):
         raise InputError(f"{path}: expected a row for each of the {what}. Got a header alone.")
     return frame
+
+
+def check_filled(path: "str | Path", ids: "pd.Series") -> None:
+    """Raise where a table has a row without an id."""
+    from irtcat._checks import InputError
+
+    empty = [row for row, text in enumerate(ids, 1) if not text.strip()]
+    if empty:
+        raise InputError(f"{path}, row {empty[0]}: expected an id. Got an empty cell.")
 
 
 def table_column(path: Path, column: str, what: str) -> "pd.Series":
@@ -192,7 +205,7 @@ def read_subset(path: str) -> "Subset":
     import numpy as np
 
     import irtcat
-    from irtcat._checks import InputError, shorten
+    from irtcat._checks import InputError, check_unique, shorten
     from irtcat.io._text import column_numbers, read_table
 
     frame = read_table(path, text=("item", "strategy", "seed"))  # NA may be an id
@@ -202,13 +215,16 @@ def read_subset(path: str) -> "Subset":
         have = shorten(list(frame.columns))
         raise InputError(f"{path}: no column 'item' with the ids of the items run (has {have}).")
     k = len(frame)
+    check_filled(path, frame["item"])
+    check_unique("item", frame["item"].to_numpy(object))
 
     def numbers(name: str, otherwise: float) -> np.ndarray:
         if name not in frame:
             return np.full(k, otherwise)
         found = column_numbers(frame[name])
-        if np.isinf(found).any():
-            wrong = int(np.argmax(np.isinf(found)))
+        bad = ~np.isfinite(found) if name == "weight" else np.isinf(found)
+        if bad.any():
+            wrong = int(np.argmax(bad))
             must = f"the {name} of item {frame['item'][wrong]!r} must be a finite number"
             raise InputError(f"{path}: {must}. Got {str(frame[name][wrong])!r}.")
         return found

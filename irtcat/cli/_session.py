@@ -53,6 +53,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
+            _check_outputs(kwargs)
             command(*args, **kwargs)
         except KeyboardInterrupt:
             sys.exit(130)  # `main` says so
@@ -63,6 +64,42 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             fail(f"Error: {text}", 1)
 
     return run
+
+
+OUTPUTS = ("out", "table", "figure", "report", "beats", "calibrate_exposure", "checkpoint")
+INPUTS = ("bank", "responses", "calibration", "subset", "reference", "source", "result", "results",
+          "fixed")  # fmt: skip
+"""Arguments of the commands that name files to write, and those of text that may name files to
+read; so does every other `Path`."""
+
+
+def _check_outputs(given: dict[str, Any]) -> None:
+    """A usage error where a file to write is also one to read, or is to be written twice."""
+    import typer
+
+    from irtcat._checks import shorten
+
+    names: dict[Any, str] = {}
+    for name, value in given.items():
+        if not (name in OUTPUTS + INPUTS or isinstance(value, Path)):
+            continue
+        for path in value if isinstance(value, list) else [value]:
+            if not isinstance(path, (str, Path)):
+                continue
+            other = names.setdefault(_identity(path), name)
+            if other != name and {name, other} & set(OUTPUTS):
+                what = f"given as {other} and as {name}, and would be replaced"
+                must = f"{shorten(str(path))} is {what}. Write to another file."
+                raise typer.BadParameter(must)
+
+
+def _identity(path: str | Path) -> Any:
+    """What two names of one file have in common."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):  # there is none yet
+        return os.path.abspath(path)
+    return status.st_dev, status.st_ino
 
 
 def read_key(path: Path | None) -> bytes | None:

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from irtcat._checks import InputError
+from irtcat._reading import numbered_lines, parse_json
+
 __all__ = ["Replies", "append"]
 
 METHODS = ("generate_until", "loglikelihood", "loglikelihood_rolling")
@@ -99,17 +102,17 @@ def append(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def _read(path: Path) -> Iterator[tuple[str, Any]]:
     """The replies of a file; a line that a killed process did not finish is left out."""
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    for line in lines:
+    lines = list(numbered_lines(path)) if path.exists() else []
+    for number, line, _ in lines:
         try:
-            row = json.loads(line)
+            row = parse_json(line, f"{path}, line {number}")
             key, reply = row["key"], row["reply"]
-        except (ValueError, TypeError, LookupError, RecursionError):
+        except (InputError, TypeError, LookupError):
             continue
         reply = tuple(reply) if isinstance(reply, list) else reply
         if isinstance(key, str) and _is_plain(reply):
             yield key, reply
-    if lines and not lines[-1].endswith(b"\n"):
+    if lines and not lines[-1][2]:
         with path.open("ab") as file:
             file.write(b"\n")
 

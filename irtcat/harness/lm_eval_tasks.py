@@ -1,6 +1,5 @@
 """lm-evaluation-harness, driven through its Python API in batches of chosen documents."""
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from irtcat._checks import (
 )
 from irtcat._files import replacing
 from irtcat._folders import OutputFolder
+from irtcat._reading import parse_json
 from irtcat.cat import Session
 from irtcat.harness._extra import imported
 from irtcat.harness._items import Item
@@ -228,9 +228,10 @@ def _samples_file(task: str) -> str:
 def _document_of(line: bytes) -> int | None:
     """The number of the document of a logged sample; None for a line that was not finished."""
     try:
-        return json.loads(line)["doc_id"] if line.endswith(b"\n") else None
-    except (ValueError, TypeError, LookupError, RecursionError):
+        number = parse_json(line, SAMPLES)["doc_id"] if line.endswith(b"\n") else None
+    except (InputError, TypeError, LookupError):
         return None
+    return number if isinstance(number, int) else None
 
 
 def _manager(kind: Any, include_path: Any, tasks: set[str]) -> Any:

@@ -141,9 +141,11 @@ def _choose(group: list[Run], counts: dict[Column, int], wanted: Wanted) -> Colu
     for place, kind in ((0, what), (1, "metric")):
         names = wanted.names(kind, task)
         there = list(dict.fromkeys(column[place] for column in left if column[place]))
-        if not names or (place == 0 and len(there) < 2 and what == "filter") or not there:
+        if not names or not there:
             continue
         found = next((name for name in names if name in there), None)
+        if found is None and kind == "filter" and len(there) == 1:
+            continue  # of one filter there is nothing to choose
         if found is None:
             must = f"The `{kind}` argument must be in the logs of task {task}"
             advice = "Name one for each task, or several in order of preference."

@@ -1,10 +1,9 @@
 """What the readers of harness logs share: bounded reading, runs, and the items they are about."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ __all__ = [
     "Run",
     "as_object",
     "as_text",
-    "numbered_lines",
     "score_number",
     "show_settings",
     "when",
@@ -29,9 +27,6 @@ __all__ = [
 
 Column = tuple[str, str]
 """A filter or scorer, and a metric; either may be empty."""
-
-MOST_LINE = 2**26
-"""The longest line of a file of JSON lines, in bytes."""
 
 MOST_TEXT = 4000
 """Texts of items are kept up to this many characters."""
@@ -173,20 +168,6 @@ def score_number(value: Any) -> float | None:
         return float(value)
     except OverflowError:
         return None
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
-    """Lines of a file with their numbers, and whether each is ended by a line break."""
-    with path.open("rb") as file:
-        for number in range(1, 2**62):
-            raw = file.readline(MOST_LINE + 1)
-            if not raw:
-                return
-            if len(raw) > MOST_LINE:
-                most = f"{MOST_LINE // 2**20} MB"
-                raise InputError(f"{path}, line {number}: expected a line of at most {most}.")
-            if raw.strip():
-                yield number, raw, raw.endswith(b"\n")
 
 
 def as_object(value: Any, place: str, what: str) -> dict[str, Any]:

@@ -62,11 +62,19 @@ def _refuse_control(path: Path, data: bytes, at: int, code: int) -> None:
 def records(path: Path, data: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Each record that is not blank, with the line it begins on."""
     text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
-    reader = csv.reader(text, delimiter=separator, strict=True)
+    last = ""
+
+    def lines() -> Iterator[str]:
+        nonlocal last
+        for each in text:
+            last = each
+            yield each
+
+    reader = csv.reader(lines(), delimiter=separator, strict=True)
     line = 1
     try:
         for record in reader:
-            if len(record) > 1 or (record and record[0].strip(" ")):
+            if last.strip(" \r\n"):  # not the record: pandas counts a line of two quotes
                 yield line, record
             line = reader.line_num + 1
     except csv.Error as error:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, shorten
-from irtcat._reading import parse_json, read_json
+from irtcat._reading import numbered_lines, parse_json, read_json
 from irtcat.io._logs import (
     About,
     CutError,
@@ -18,7 +18,6 @@ from irtcat.io._logs import (
     as_object,
     as_text,
     clip,
-    numbered_lines,
     score_number,
     show_settings,
     when,

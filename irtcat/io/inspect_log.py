@@ -230,7 +230,9 @@ def _rows(run: Run, log: _Log, items: Items) -> Rows:
         about.target = clip(sample.get("target"))
         item = items.place(about)
         for scorer, score in as_object(scores, place, "scores").items():
-            value = as_object(score, place, f"the score {scorer}").get("value")
+            if "value" not in as_object(score, place, f"the score {scorer}"):
+                raise InputError(f"{place}: the score {scorer} has no value.")
+            value = score["value"]
             for part, single in _parts(value):
                 rows.add((scorer, part), item, single, place)
     return rows

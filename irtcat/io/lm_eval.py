@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, shorten
-from irtcat._reading import parse_json
+from irtcat._reading import numbered_lines, parse_json
 from irtcat.io._lm_eval_results import Results
 from irtcat.io._logs import (
     About,
@@ -20,7 +20,6 @@ from irtcat.io._logs import (
     Run,
     as_object,
     clip,
-    numbered_lines,
     score_number,
     when,
 )

@@ -15,6 +15,9 @@ from irtcat.responses import Responses
 
 __all__ = ["read_npz"]
 
+SAVED = {"codes", "metadata", "trials"}
+"""Arrays that `Responses.save` adds; without the first two X does not hold the original codes."""
+
 
 def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES) -> Responses:
     """Read ``X`` (subjects x items; -1 or NaN = missing), ``subjects`` and ``items``.
@@ -46,7 +49,9 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
     ids = [
         _ids(path, arrays, key, n) for key, n in zip(("subjects", "items"), X.shape, strict=True)
     ]
-    if "codes" in arrays and "metadata" in arrays:
+    if SAVED & arrays.keys():
+        if not {"codes", "metadata"} <= arrays.keys():
+            raise _damaged(path)
         return _saved(path, arrays, *ids)
     for key, found in zip(("subjects", "items"), ids, strict=True):
         repeated = [value for value, count in Counter(found.tolist()).items() if count > 1]
@@ -72,7 +77,7 @@ def _load(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
             if key not in archive.names:
                 has = shorten(sorted(archive.names))
                 raise InputError(f"{path}: expected the arrays X, subjects and items. Got {has}.")
-        return archive.read("X", "subjects", "items", "codes", "metadata", "trials")
+        return archive.read("X", "subjects", "items", *SAVED)
 
 
 def _damaged(path: Path) -> InputError:
@@ -89,9 +94,9 @@ def _ids(path: Path, arrays: dict[str, np.ndarray], key: str, n: int) -> np.ndar
     if ids.dtype.kind == "S":
         ids = np.char.decode(ids, "utf-8", "replace")
     text = np.array([str(value) for value in ids.tolist()], dtype=object)
-    empty = [position for position, value in enumerate(text, 1) if not value.strip()]
-    if empty:
-        raise InputError(f"{path}: expected {key} without empty ids. Got one at {empty[0]}.")
+    bad = [n for n, value in enumerate(text, 1) if not value.strip() or "\0" in value]
+    if bad:
+        raise InputError(f"{path}: expected {key}, none empty or with a zero byte. See {bad[0]}.")
     return text
 
 

@@ -111,8 +111,10 @@ def is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def parquet_batches(path: Path, file: Any, rows: int, names: list[str]) -> Iterator[Any]:
-    """Some columns, so many rows at a time."""
+def parquet_batches(
+    path: Path, file: Any, rows: int, names: list[str] | None = None
+) -> Iterator[Any]:
+    """Some columns (all by default), so many rows at a time."""
     with reading_parquet(path):
         yield from file.iter_batches(rows, columns=names)
 

@@ -1,6 +1,5 @@
 """py-irt's JSON lines: one object per subject with its responses by item."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -8,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from irtcat._checks import InputError, shorten
+from irtcat._reading import numbered_lines, parse_json
 from irtcat.io._cells import compact
 from irtcat.io._table import to_responses
 from irtcat.responses import Responses
@@ -64,35 +64,8 @@ def read_pyirt(path: Path, duplicates: str = "refuse") -> Responses:
 
 def _objects(path: Path) -> Iterator[tuple[int, Any]]:
     """Each line's object with its line number."""
-    with path.open("rb") as file:
-        for line, raw in enumerate(file, start=1):
-            try:
-                text = raw.decode("utf-8-sig" if line == 1 else "utf-8")
-                record = json.loads(text, object_pairs_hook=_once) if text.strip() else None
-            except UnicodeDecodeError:
-                raise InputError(f"{path}, line {line}: expected UTF-8 text.") from None
-            except _RepeatedError as error:
-                name = shorten(str(error))
-                raise InputError(f"{path}, line {line}: {name} comes twice.") from None
-            except (ValueError, RecursionError):
-                message = "expected a JSON object on one line. Got something else."
-                raise InputError(f"{path}, line {line}: {message}") from None
-            if text.strip():
-                yield line, record
-
-
-class _RepeatedError(Exception):
-    """A name that comes twice in one JSON object."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A dict from pairs; JSON's own reader would silently keep the last of two."""
-    record: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in record and record[name] != value:
-            raise _RepeatedError(name)
-        record[name] = value
-    return record
+    for line, raw, _ in numbered_lines(path):
+        yield line, parse_json(raw, f"{path}, line {line}")
 
 
 def _subject(path: Path, line: int, record: Any) -> str:

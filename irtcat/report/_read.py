@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError
+from irtcat._checks import InputError, shorten
 from irtcat._reading import check_path, opened, read_json
 from irtcat.bank import ItemBank
-from irtcat.io._text import read_table
+from irtcat.io._text import column_numbers, read_table
+from irtcat.leaderboard import METRICS
 
 __all__ = ["KINDS", "Result", "read"]
 
@@ -51,6 +53,16 @@ TABLES = {
     "kept": {"item", "value"},
 }
 """Columns by which tables are known; the first that fits is taken."""
+
+NUMBERS = frozenset(
+    {*METRICS, *(f"{name}_sd" for name in METRICS), "theta", "se", "lower", "upper", "percentile",
+     "score", "rank", "rank_lower", "rank_upper", "k", "gap", "n_items", "truth", "full_score",
+     "score_sd", "items", "rmse", "bias", "rate", "suspicion", "retained", "observed"}
+)  # fmt: skip
+"""Columns that a report computes with, in whatever table."""
+
+FILLED = frozenset({"k", "n_items", "items", "rate", "retained"})
+"""Those of them in which no cell is empty."""
 
 SIMULATED: dict[str, set[str]] = {
     "sessions": {"subject", "n_items"},
@@ -128,7 +140,31 @@ def read(source: Any) -> Result:
 def read_csv(path: Path) -> pd.DataFrame:
     """A table as the commands write it; ids stay text."""
     # an id may be "NA", and no flag is the empty text
-    return read_table(path, ("subject", "item", "flags", "reasons", "undefined", "new", "old"))
+    texts = ("subject", "item", "flags", "reasons", "undefined", "new", "old")
+    return _with_numbers(read_table(path, texts), str(path))
+
+
+def _with_numbers(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The table, its columns in `NUMBERS` as numbers; raises where a cell is something else."""
+    made: dict[str, np.ndarray] = {}
+    for key in NUMBERS & set(map(str, table.columns)):
+        column = table[key]
+        numbers = column_numbers(column)
+        if pd.api.types.is_numeric_dtype(column.dtype):
+            bad = np.zeros(len(column), bool)
+        else:  # infinite stands for something else, unless the cell says so
+            said = column.astype(str).str.strip(" -").isin(("inf", "Infinity")).to_numpy(bool)
+            bad = np.isinf(numbers) & ~said
+        if key in FILLED:
+            bad = bad | ~np.isfinite(numbers)
+        if bad.any():
+            row = int(np.argmax(bad))
+            got = "nothing" if pd.isna(column.iloc[row]) else shorten(str(column.iloc[row]))
+            where = f"{name}, row {row + 1}, column {key}"
+            raise InputError(f"{where}: expected a number. Got {got}.")
+        if not isinstance(column.dtype, np.dtype) or column.dtype.kind not in "iuf":
+            made[key] = numbers
+    return table.assign(**made)
 
 
 def _kind_of(table: pd.DataFrame, name: str) -> str:
@@ -171,6 +207,9 @@ def _of_folder(path: Path) -> Result:
     if "sessions.csv" in have and "summary.csv" in have:
         tables = {n: read_csv(path / f"{n}.csv") for n in SIMULATED if f"{n}.csv" in have}
         _check_columns(path, tables, SIMULATED)
+        for name in ("sessions", "exposure"):
+            if name in tables and not len(tables[name]):
+                raise InputError(f"{path / name}.csv: the table has no rows.")
         return Result("simulation", path.name, tables, path)
     if "decisions.csv" in have and "scales.csv" in have:
         tables = {each.stem: read_csv(each) for each in sorted(path.glob("*.csv"))}
@@ -228,7 +267,7 @@ def _is_store(path: Path) -> bool:
     try:
         with sqlite3.connect(path) as db:
             names = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # a name that is no text
         return False
     return {"meta", "sessions", "events"} <= names
 
@@ -256,6 +295,7 @@ def _of_object(source: Any) -> Result:
     if not isinstance(table, pd.DataFrame):
         raise InputError(f"A report shows results of irtcat. Got {type(source).__name__}.")
     named = table.reset_index() if table.index.names[0] is not None else table
+    named = _with_numbers(named, "The table given")
     flags = getattr(source, "flags", ())
     told = tuple(flags) if isinstance(flags, tuple) else ()
     kind = _kind_of(named, "The table given")

@@ -12,12 +12,13 @@ import numpy as np
 from irtcat._archives import array_file
 from irtcat._checks import InputError, argument_error
 from irtcat._files import replacing
-from irtcat._reading import MOST_BYTES, read_json
+from irtcat._reading import MOST_BYTES, read_json, status_of
 from irtcat.training._learners import Answers
 
 __all__ = ["Store", "digest", "in_words"]
 
-VERSION = 2
+VERSION = 3
+"""3 added a digest of every member."""
 
 MOST_ITEM = 2**14
 """Bytes that a member's answers to an item may take: probabilities of 4,000 classes."""
@@ -89,7 +90,9 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str], about: dict[str, Any]):
         if not isinstance(folder, (str, os.PathLike)):
             raise argument_error("folder", "a path", folder)
+        status_of(folder)  # a sentence where the name cannot be one of a folder
         self.folder = Path(folder)
+        self._digest = digest(about)
         about = json.loads(json.dumps({"format": "irtcat crowd", "version": VERSION, **about}))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -123,6 +126,10 @@ class Store:
     def _file(self, number: int) -> Path:
         return self.folder / f"member-{number + 1:06d}.npz"
 
+    def _digest_of(self, number: int, parts: dict[str, np.ndarray]) -> str:
+        """Fingerprint of a member of this crowd."""
+        return digest(self._digest, number, parts)
+
     def has(self, number: int) -> bool:
         """Whether a member is finished."""
         return self._file(number).is_file()
@@ -130,6 +137,7 @@ class Store:
     def save(self, number: int, answers: Answers) -> None:
         """Write a finished member, whole or not at all."""
         parts = {k: v for k, v in answers._asdict().items() if v is not None}
+        parts["digest"] = np.array(self._digest_of(number, parts))
         with replacing(self._file(number)) as file:
             np.savez_compressed(file, allow_pickle=False, **parts)
 
@@ -140,6 +148,10 @@ class Store:
         most = max(MOST_BYTES, n_items * MOST_ITEM)
         with array_file(path, lambda _: damaged, most) as file:
             parts = file.read("predictions", "gold", "every")
+            own = file.read("digest")
+        # That of another member, of another crowd or with other values has another digest.
+        if str(own.get("digest")) != self._digest_of(number, parts):
+            raise damaged
         kinds = {name: (part.dtype.kind, part.ndim) for name, part in parts.items()}
         whole = kinds.get("predictions") == ("i", 1)
         whole = whole and kinds.get("gold", ("f", 1)) == ("f", 1)

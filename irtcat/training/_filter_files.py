@@ -1,7 +1,6 @@
 """Writing what a filter keeps: ids, or the rows of a data file, read as a stream."""
 
 import csv
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +9,12 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, one_line, shorten
+from irtcat._checks import InputError, argument_error, shorten
 from irtcat._csv import is_marked, unescape, write_csv
 from irtcat._files import replacing
+from irtcat._reading import check_regular, numbered_lines, parse_json
 from irtcat._types import BoolArray
+from irtcat.io.parquet import parquet_batches, reading_parquet
 
 __all__ = ["RowsWritten", "write_ids", "write_rows"]
 
@@ -30,6 +31,9 @@ FORMATS = {
 
 LONGEST = 1 << 30
 """Characters that a field of a CSV file may have; the csv module itself stops at 131,072."""
+
+BATCH = 1 << 16
+"""Rows of a Parquet file in memory at once."""
 
 
 class RowsWritten(NamedTuple):
@@ -89,8 +93,7 @@ def write_rows(
     kind = _format(source, rows)
     if _format(path, rows) != kind:
         raise argument_error("path", f"a file of the format of {source.name}", path.name)
-    if not source.is_file():
-        raise argument_error("source", "an existing file", str(source))
+    check_regular(source)
     match = _Match(ids, kept, key, source)
     try:
         with _long_fields(), source.open("rb") as data, replacing(path) as out:
@@ -176,7 +179,7 @@ def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     """Records as they stand, the header first."""
     raw: list[str] = []
     delimiter = "," if FORMATS[match.source.suffix.lower()] == "csv" else "\t"
-    reader = csv.reader(_lines(data, raw), delimiter=delimiter)
+    reader = csv.reader(_lines(data, raw), delimiter=delimiter, strict=True)
     header = next(reader, None)
     if header is None:
         raise InputError(f"{match.source}: expected a header and rows. Got an empty file.")
@@ -216,30 +219,27 @@ def _column(names: list[str], match: _Match) -> int | None:
 
 def _json_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     """Lines as they stand; they are parsed only where ids are looked for."""
-    for number, line in enumerate(data, 1):
-        if not line.strip():
-            continue
+    for number, line, ended in numbered_lines(match.source):
         value: Any = None
         if match.key is not None:
-            try:
-                value = json.loads(line)[match.key]
-            except (ValueError, TypeError, KeyError):
+            where = f"{match.source}, line {number}"
+            record = parse_json(line, where)
+            if not isinstance(record, dict) or match.key not in record:
                 must = f"expected a JSON object with a field {shorten(match.key)}"
-                raise InputError(f"{match.source}, line {number}: {must}.") from None
+                raise InputError(f"{where}: {must}. Got {shorten(record)}.")
+            value = record[match.key]
         if match.keeps(value):
-            out.write(line if line.endswith(b"\n") else line + b"\n")
+            out.write(line if ended else line + b"\n")
 
 
 def _parquet_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     """Batches of rows, with the schema of the file."""
     parquet = _pyarrow()
-    try:
+    with reading_parquet(match.source):
         file = parquet.ParquetFile(data)
-    except Exception as error:
-        raise InputError(f"{match.source}: not a Parquet file ({one_line(error)}).") from None
     column = _column(list(file.schema_arrow.names), match)
     with parquet.ParquetWriter(out, file.schema_arrow) as writer:
-        for batch in file.iter_batches():
+        for batch in parquet_batches(match.source, file, BATCH):
             ids = [None] * len(batch) if column is None else batch.column(column).to_pylist()
             mask = np.fromiter((match.keeps(value) for value in ids), bool, len(batch))
             writer.write_batch(batch.filter(mask) if not mask.all() else batch)

@@ -196,6 +196,8 @@ def encode(predicted: Any, classes: np.ndarray, n: int) -> IntArray:
     values = np.asarray(predicted)
     if values.shape != (n,):
         raise argument_error("predictions", f"{n} labels, one an item", f"shape {values.shape}")
+    if values.dtype.kind not in "biufUSO":
+        raise argument_error("predictions", "labels that are numbers or text", values.dtype)
     if values.dtype.kind == "O" or values.dtype.kind != classes.dtype.kind:
         number = {label: code for code, label in enumerate(classes.tolist())}
         absent = np.asarray(pd.isna(values))

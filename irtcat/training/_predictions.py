@@ -71,6 +71,8 @@ def _probabilities(array: np.ndarray, classes: np.ndarray) -> tuple[FloatArray, 
     """Probabilities (... x classes) and the likeliest labels; rows of NaN are missing."""
     if array.shape[-1] != len(classes):
         raise argument_error("predictions", f"of {len(classes)} classes", f"{array.shape[-1]}")
+    if array.dtype.kind not in "biufO":
+        raise argument_error("predictions", "probabilities from 0 to 1", array.dtype)
     try:
         every = array.astype(np.float32)
     except (TypeError, ValueError):
@@ -121,6 +123,8 @@ def _table(
     frame = read_table(path, text=("item", "prediction"), keep_default_na=False)
     if not {"item", "prediction"} <= set(frame):
         raise argument_error("predictions", "a table with item and prediction", list(frame))
+    if not len(frame):
+        raise argument_error("predictions", "a table with rows", "a header alone")
     if frame["item"].duplicated().any():
         raise argument_error("predictions", "one row per item", frame["item"].mode()[0])
     at = pd.Index(ids).get_indexer(pd.Index(frame["item"]))

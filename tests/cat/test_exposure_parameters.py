@@ -83,7 +83,7 @@ def test_the_file_gives_the_same_sessions(parameters, tmp_path):
     assert again.estimate() == one.estimate()
     document = one.to_json()
     del document["counts"]
-    with pytest.raises(InputError, match="counts"):
+    with pytest.raises(InputError, match="digest"):
         Session.from_json(BANK, document)
 
 
@@ -93,6 +93,10 @@ def test_faults_of_a_file(parameters, tmp_path):
         "not exposure parameters": {"format": "x"},
         "newer irtcat": {"version": 2},
         "damaged": {"limit": {"i1": 1.5}},
+        "[d]amaged": {"n_subjects": 2000.5},
+        "d[a]maged": {"greatest_rate": "0.2"},
+        "da[m]aged": {"bank": 5},
+        "dam[a]ged": {"config": {"enemies": [1]}},
         "are damaged": {"limit": {"i1": None}},
         "parameters are damaged": {"config_hash": "0"},
     }
@@ -101,10 +105,11 @@ def test_faults_of_a_file(parameters, tmp_path):
         path.write_text(json.dumps(whole | change))
         with pytest.raises(InputError, match=f"bad.json: .*{says}"):
             ExposureParameters.load(path)
-    path.write_bytes(b"\xff" * 9)
-    with pytest.raises(InputError, match="not exposure parameters"):
-        ExposureParameters.load(path)
-    with pytest.raises(InputError, match=r"none.json: cannot be read"):
+    for text, says in ((b"\xff" * 9, "UTF-8"), (b"[" * 9999, "usual numbers and depth")):
+        path.write_bytes(text)
+        with pytest.raises(InputError, match=f"bad.json: .*{says}"):
+            ExposureParameters.load(path)
+    with pytest.raises(InputError, match=r"none.json: there is no such file"):
         ExposureParameters.load(tmp_path / "none.json")
 
 
@@ -142,9 +147,10 @@ def test_steps_that_no_exposure_rule_lets_through_are_flagged():
         "The exposure rules could not be kept at 32 steps of 4 of 4 sessions."
     )
     session = Session.begin(BANK, config, counts=counts)
-    assert session.events[-1] == {
-        "kind": "infeasible", "items": session.asked, "rules": ["exposure"],
-    }  # fmt: skip
+    last = session.events[-1]
+    assert (last["kind"], last["items"], last["rules"]) == (
+        "infeasible", session.asked, ["exposure"],
+    )  # fmt: skip
 
 
 def test_commands(tmp_path, monkeypatch):

@@ -440,3 +440,43 @@ def test_kullback_leibler_between_two_points(rules, bank30):
         (p1, log1), (_, log0) = (probabilities_at(model, jnp.asarray(float(t))) for t in points)
         found = (p1 * (log1 - log0)).sum(axis=1)
         np.testing.assert_allclose(found, case["FP_KL"], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"targets": 5, "group": "g"}, "targets"), ({"targets": [True], "group": "g"}, "targets"),
+        ({"targets": [["a", 0.1, 0.2, 0.3]], "group": "g"}, "one share for each group"),
+        ({"targets": [["a", True]], "group": "g"}, "one share for each group"),
+        ({"targets": [[["a"], 0.5]], "group": "g"}, "groups that are named"),
+        ({"enemies": 0.5}, "enemies"), ({"enemies": [1]}, "enemies"),
+        ({"enemies": [["a", ["b"]]]}, "each a text"), ({"first": 3}, "first"),
+        ({"first": {"q1": 1}}, "first"), ({"first": "q1"}, "first"), ({"first": [""]}, "first"),
+        ({"pretest_at": [[1]], "pretest": "p"}, "pretest_at"), ({"group": 5}, "group"),
+        ({"seconds": ["s"]}, "seconds"), ({"strata": []}, "strata"), ({"fences": 3}, "fences"),
+        ({"fences": [True, 4]}, "fences"), ({"fences": [["a"], [4]]}, "fences"),
+        ({"constant_step": 10**400}, "constant_step"), ({"criterion": ["mfi"]}, "criterion"),
+        ({"stopping": {"name": "any-of", "rules": 5}}, "any-of of a list of rules"),
+        ({"stopping": {"name": "any-of", "rules": []}}, "any-of of a list of rules"),
+        ({"stopping": {"name": "all-of", "rules": ["se"], "x": 1}}, "all-of of a list of rules"),
+        ({"stopping": {"name": "length", "at": "9"}}, "at a whole number"),
+        ({"exposure": {"name": "restricted", "rate": "0.2"}}, "rate a finite number"),
+        ({"start": {"name": "random", "theta": "0"}}, "theta a finite number or None"),
+        ({"estimator": {"name": "robust", "weight": 2}}, "weight a text"),
+        ("deep", "rules in few levels"),
+    ],
+)  # fmt: skip
+def test_a_document_that_is_no_configuration_is_refused(document, said):
+    if document == "deep":
+        document = {"stopping": "se"}
+        for _ in range(2000):
+            document = {"stopping": {"name": "any-of", "rules": [document["stopping"]]}}
+    with pytest.raises(InputError, match=said):
+        Config.from_json(document)
+
+
+def test_rules_within_rules_keep_their_form():
+    inner = {"name": "all-of", "rules": [{"name": "se", "below": 0.4}, {"name": "length", "at": 5}]}
+    rule = {"name": "any-of", "rules": ["information", inner]}
+    again = Config.from_json({"stopping": rule}).to_json()["stopping"]
+    assert again == {"name": "any-of", "rules": [{"name": "information"}, inner]}

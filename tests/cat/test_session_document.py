@@ -174,7 +174,7 @@ def test_logs_that_no_test_can_have():
         (("id",), "a\nb", "without control characters"),
         (("config",), {"max_items": "x"}, "max_items"),
         (("config",), 5, "config"),
-        (("config", "enemies"), 5, "a session as to_json gives it"),
+        (("config", "enemies"), 5, "a list of sets of ids"),
         (("counts",), [1, 2], "a session as to_json gives it"),
         (("counts",), [[1], [0], [0], 0], "of this bank's items"),
     ):

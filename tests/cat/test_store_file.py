@@ -314,6 +314,9 @@ def test_foreign_contents_are_told_in_sentences(tmp_path):
                     said.append(str(error))
         assert said, statement
         assert all(text.startswith((f"{path}: ", "The `session_id`")) for text in said)
+        if "sessions SET" in statement:  # also what only the columns beside the head say
+            with Store(path) as store, pytest.raises(InputError):
+                store.check()
         path.unlink()
 
 
@@ -470,7 +473,9 @@ def test_counts_that_are_not_of_the_bank(tmp_path):
     rule = Config(max_items=5, exposure=part("restricted", rate=0.5))
     with Store(tmp_path / "s.db") as store:
         counts = store.counts(BANK, rule)
-        with pytest.raises(InputError, match="`counts` argument must be of this bank's items"):
+        with pytest.raises(
+            InputError, match="`counts` argument must be Counts of sessions with this bank"
+        ):
             store.begin(BANK.subset(np.arange(19)), rule, counts=counts)
 
 

@@ -653,6 +653,27 @@ def test_wrong_usage_is_exit_2(line):
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "score bank.npz r.csv --out r.csv", "score bank.npz r.csv --out ./bank.npz",
+        "fit r.csv --out new.npz --table new.npz", "fit r.csv --checkpoint s --out s",
+        "report scores.csv --out scores.csv", "select bank.npz --k 1 --allowed r.csv --out r.csv",
+        "filter bank.npz --rule random --rows r.csv --key item --out link.csv",
+    ],
+)  # fmt: skip
+def test_a_file_that_is_read_is_never_written(line, bank, bank_file):
+    Path("r.csv").write_text("subject,q1,q2\na,1,0\nb,0,1\n")
+    Path("scores.csv").write_text("subject,theta,se\na,0,1\n")
+    os.symlink("r.csv", "link.csv")
+    bank.save("bank.npz")
+    before = {name: Path(name).read_bytes() for name in os.listdir()}
+    result = run(*shlex.split(line))
+    assert result.exit_code == 2
+    assert "would be replaced" in " ".join(result.output.replace("│", " ").split())
+    assert {name: Path(name).read_bytes() for name in os.listdir()} == before
+
+
+@pytest.mark.parametrize(
     ("error", "text"),
     [
         (OSError(28, "No space left on device", "b.npz"), "b.npz: No space left on device."),

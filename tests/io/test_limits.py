@@ -17,6 +17,7 @@ from irtcat.cli import _input
 from irtcat.cli._app import app
 from irtcat.io import open_source, read_logs, read_responses
 from irtcat.report._read import read as read_result
+from irtcat.training import crowd
 
 TABLE = "subject,q1,q2\na,1,0\nb,0,1\n"
 
@@ -60,6 +61,30 @@ def test_arrays_that_expand_are_refused_unread(tmp_path):
         huge[name] = (header((10**15,), "<U0") if name != "X.npy" else huge[name][0], 9)
         archive(tmp_path / "h.npz", huge)
         refused_in_little_memory(lambda: read_responses(tmp_path / "h.npz"), "damaged")
+
+
+def test_text_that_is_not_unicode_is_refused(tmp_path):
+    """Numpy takes any four bytes for a character; some of its texts crash Python."""
+    X = np.array([[0, 1], [1, 0]], np.int8)
+    for code in (0x110000, 0x08000069, 0xD800):
+        ids = np.array([ord("a"), code], "u4").view("U1")
+        np.savez(tmp_path / "a.npz", X=X, subjects=ids, items=["q", "r"])
+        with pytest.raises(InputError, match="damaged"):
+            read_responses(tmp_path / "a.npz")
+        np.save(tmp_path / "labels.npy", ids)
+        with pytest.raises(InputError, match="the array is not text"):
+            crowd.from_predictions([tmp_path / "labels.npy"], ["a", "b"])
+    for name, ids in (("subjects", ["a\0b", "c"]), ("items", [" ", "c"])):
+        np.savez(
+            tmp_path / "a.npz", **{"X": X, "subjects": ["a", "b"], "items": ["q", "r"], name: ids}
+        )
+        with pytest.raises(InputError, match=f"expected {name}, none empty or with a zero byte"):
+            read_responses(tmp_path / "a.npz")
+    with pytest.raises(InputError, match="halves of characters"):  # or it could never be written
+        ItemBank.from_parameters(b=[0.0, 1.0], item_ids=["\ud800", "b"])
+    np.savez(tmp_path / "a.npz", X=X, subjects=["a", "é😀"], items=["q", "r"], codes=[1, 2])
+    with pytest.raises(InputError, match="damaged"):  # X is not what was answered
+        read_responses(tmp_path / "a.npz")
 
 
 def test_members_that_are_not_needed_are_not_unpacked(tmp_path):
@@ -189,6 +214,20 @@ def test_a_lone_carriage_return_ends_no_line_silently(tmp_path):
         read_responses(tmp_path / "a.csv")
 
 
+@pytest.mark.parametrize("line", ['""', '"  "'])
+def test_a_line_of_quotes_is_a_row(tmp_path, line):
+    """As for pandas, which else would count rows, or find the header, in another place."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"item,a\n{line}\nq1,1\n")
+    for read in (read_responses, lambda path: _input.fixed_parameters(str(path))):
+        with pytest.raises(InputError, match=r"line 2: expected 2 cells. Got 1 cell"):
+            read(path)
+    path.write_text(f"{line}\nitem,b\nq1,1\n")
+    for read in (read_responses, lambda path: _input.fixed_parameters(str(path))):
+        with pytest.raises(InputError):
+            read(path)
+
+
 def test_tables_of_commands_are_as_strict(tmp_path):
     path = tmp_path / "t.csv"
     for text, words in (
@@ -197,10 +236,20 @@ def test_tables_of_commands_are_as_strict(tmp_path):
         ("item,a\nq1,\uff11\n", "a of item 'q1' is not a number. Got '\uff11'"),
         ("item,a\nq1,inf\n", "not a number. Got inf"),
         ("item,a\n", "a header alone"),
+        ("item,a\nq1,1\n,2\n", "row 2: expected an id"),
+        ("item,a,\nq1,1,2\n", "the column 3 has no name"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=words):
             _input.fixed_parameters(str(path))
+    for text, words in (
+        ("q1,1\nq1,1\n", "repeats of q1"),
+        ("q1,1\n ,1\n", "row 2: expected an id"),
+        ("q1,1\nq2,\n", "weight of item 'q2' must be a finite number"),
+    ):
+        path.write_text("item,weight\n" + text)
+        with pytest.raises(InputError, match=words):
+            _input.read_subset(str(path))
     path.write_text("item,weight\nNA,1\nq2,1_0\n")
     with pytest.raises(InputError, match=r"weight of item 'q2' must be a finite number. Got '1_0'"):
         _input.read_subset(str(path))
@@ -282,8 +331,9 @@ def test_numbers_in_metadata_are_checked(tmp_path):
         np.savez(tmp_path / "a.npz", **arrays, codes=[0, 1], metadata=metadata)
         with pytest.raises(InputError, match="the metadata are damaged"):
             read_responses(tmp_path / "a.npz")
+    metadata = '{"subjects": {}, "items": {}}'
     for codes in (range(200), [2**63 - 1, -(2**63)], [[0, 1]]):
-        np.savez(tmp_path / "a.npz", **arrays, codes=codes, metadata=empty)
+        np.savez(tmp_path / "a.npz", **arrays, codes=codes, metadata=metadata)
         with pytest.raises(InputError, match="codes"):
             read_responses(tmp_path / "a.npz")
 

@@ -542,3 +542,23 @@ def test_inspect_runs_without_a_model_are_kept_apart(tmp_path):
         log["eval"] |= {"model": "none/none", "run_id": f"run{number}"}
         write_json(tmp_path, log, f"{number}.json")
     assert read_logs(tmp_path).responses.n_subjects == 3
+
+
+def test_the_filter_asked_for_is_taken_beside_rows_without_one(logs, tmp_path):
+    source = next((logs / "every_eval_ever").rglob("*_samples.jsonl"))
+    rows = [json.loads(line) for line in source.read_text().splitlines()]
+    rows = [row for row in rows if row["evaluation_result_id"] == "acc"]
+    whole = len(rows)
+    rows[0]["metadata"] = None
+    path = tmp_path / "e_samples.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read = read_logs(path, "every-eval-ever", metric="acc", filter="none")
+    assert read.responses.n_items == whole - 1
+
+
+def test_a_score_without_a_value_is_refused(tmp_path):
+    one = sample("q1", 1.0)
+    one["scores"]["match"].pop("value")
+    path = write_json(tmp_path, inspect_log([one, sample("q2", 1.0)]))
+    with pytest.raises(InputError, match="the score match has no value"):
+        read_logs(path, "inspect")

@@ -500,6 +500,19 @@ def test_what_is_no_result(tmp_path):
     for name, said in cases.items():
         with pytest.raises(InputError, match=re.escape(said)):
             report.read(tmp_path / name)
+    for text, said in (
+        ("subject,theta,se\nx,0,1\ny,0x1,1\n", "row 2, column theta: expected a number. Got '0x1'"),
+        ("subject,theta,se\nx,0,inf\ny,1,?\n", "row 2, column se: expected a number. Got '?'"),
+        ("subject,n_items,truth,theta,stop\nx,,0,1,length\n", "column n_items: expected a number"),
+    ):
+        (tmp_path / "x.csv").write_text(text)
+        with pytest.raises(InputError, match=re.escape(said)):
+            report.read(tmp_path / "x.csv")
+    with pytest.raises(InputError, match="column theta: expected a number"):
+        report.read(pd.DataFrame({"subject": ["x"], "theta": ["high"], "se": [1.0]}))
+    assert (
+        report.read(pd.DataFrame({"subject": ["x"], "theta": [True], "se": [1]})).kind == "scores"
+    )
     with pytest.raises(InputError, match="Got dict"):
         report.build({"a": 1})
     with pytest.raises(InputError, match="at least one result"):

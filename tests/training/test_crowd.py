@@ -226,6 +226,17 @@ def test_folder_of_another_crowd_is_refused(built, tmp_path):
     (tmp_path / "mine.txt").touch()
     with pytest.raises(InputError, match="empty or the folder of a crowd"):
         crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=tmp_path)
+    one, two = (folder / f"member-00000{n}.npz" for n in (1, 2))
+    own = two.read_bytes()
+    with np.load(two) as file:
+        parts = dict(file)
+    parts["predictions"] = 1 - parts["predictions"]
+    np.savez(tmp_path / "edited.npz", **parts)
+    for data in (one.read_bytes(), (tmp_path / "edited.npz").read_bytes()):  # whole, not its own
+        two.write_bytes(data)
+        with pytest.raises(InputError, match=r"000002.npz: damaged"):
+            crowd.build(nearest, (X, Y), 2, **SETTINGS, folder=folder)
+    two.write_bytes(own)
     np.savez(folder / "member-000002.npz", predictions=np.zeros(3))
     (folder / "member-000001.npz").write_bytes(b"half")
     for damaged in ("000001", "000002"):
@@ -454,6 +465,13 @@ def test_odd_predictions_made_elsewhere(tmp_path):
         file.write_text(f"item,prediction,probability,trained\n{row}\ni2,1,,\n")
         with pytest.raises(InputError, match=words):
             crowd.from_predictions([file], [0, 1])
+    file.write_text("item,prediction\n")
+    with pytest.raises(InputError, match="a header alone"):
+        crowd.from_predictions([file], [0, 1])
+    for array in (np.full((2, 2), 0.5 + 0j), np.ones(2, complex), np.zeros(2, "M8[s]")):
+        np.save(tmp_path / "m.npy", array)
+        with pytest.raises(InputError, match=r"complex|datetime"):
+            crowd.from_predictions([tmp_path / "m.npy"], [0, 1])
     for mark in ("1", "1.0", "True"):
         file.write_text(f"item,prediction,probability,trained\ni1,0,0.5,{mark}\ni2,1,,\n")
         read = crowd.from_predictions([file], [0, 1])

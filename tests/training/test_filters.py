@@ -254,7 +254,7 @@ def test_rows_that_do_not_fit_are_refused(found, tmp_path):
         ("d.csv", "t,id\na\n", "id", "record 1: has no column"),
         ("d.jsonl", "{}\n", "id", "line 1"),
         ("d.xml", "", "id", "ending in"),
-        ("d.parquet", "text", "id", "not a Parquet"),
+        ("d.parquet", "text", "id", "the Parquet file is damaged"),
     ]:  # fmt: skip
         (tmp_path / name).write_text(text)
         target = out.with_suffix(source.with_name(name).suffix)
@@ -263,8 +263,24 @@ def test_rows_that_do_not_fit_are_refused(found, tmp_path):
         assert not target.exists()
     with pytest.raises(InputError, match="of the format"):
         found.save_rows(source, tmp_path / "o.jsonl")
-    with pytest.raises(InputError, match="existing file"):
+    with pytest.raises(InputError, match="no such file"):
         found.save_rows(tmp_path / "none.csv", out)
+
+
+def test_damaged_data_files_are_refused(found, tmp_path):
+    deep = b'{"id": ' + b"[" * 9999 + b"]" * 9999 + b"}\n"
+    digits = b'{"id": ' + b"1" * 5000 + b"}\n"
+    for name, data, said in (
+        ("d.jsonl", deep, "line 1: expected JSON of usual numbers and depth"),
+        ("d.jsonl", digits, "line 1: expected JSON of usual numbers"),
+        ("d.jsonl", b'{"id": "a", "id": "b"}\n', "line 1: 'id' comes twice"),
+        ("d.jsonl", b"[1]\n", "line 1: expected a JSON object with a field 'id'"),
+        ("d.csv", b'id,text\na,"cut', "record 1: unexpected end of data"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(InputError, match=said):
+            found.save_rows(tmp_path / name, tmp_path / f"out{name[1:]}", "id")
+        assert not (tmp_path / f"out{name[1:]}").exists()
 
 
 def test_a_million_items():
