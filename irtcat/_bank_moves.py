@@ -9,10 +9,18 @@ import numpy as np
 
 from irtcat._compile import jit
 from irtcat._precision import precision
-from irtcat._types import BoolArray, FloatArray
+from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.models import ItemModel, Rasch, filled, pack, unpack
 
-__all__ = ["NEVER_USED", "drawn", "over_used", "published", "rescaled", "unused_categories"]
+__all__ = [
+    "NEVER_USED",
+    "drawn",
+    "in_unused_categories",
+    "over_used",
+    "published",
+    "rescaled",
+    "unused_categories",
+]
 
 NEVER_USED = "category {} of its answers never used"
 """What the flags of an item say of a category (numbered from 1) without an answer."""
@@ -29,6 +37,19 @@ def unused_categories(bank: Any) -> BoolArray:
             for number in re.findall(NEVER_USED.format(r"(\d+)"), flags):
                 unused[item, int(number) - 1] = True
     return unused
+
+
+def in_unused_categories(bank: Any, items: IntArray, answers: IntArray) -> BoolArray:
+    """Whether answers are in categories that nobody used in the bank's calibration.
+
+    Args:
+        bank: the calibrated items.
+        items: positions of the items answered, below 0 where there is none.
+        answers: category codes of the answers, below 0 where there is none.
+    """
+    unused = unused_categories(bank)
+    code = np.clip(answers, 0, unused.shape[1] - 1)
+    return (items >= 0) & (answers == code) & unused[np.maximum(items, 0), code]
 
 
 def rescaled(

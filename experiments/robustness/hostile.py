@@ -10,7 +10,6 @@ and fits that another start takes higher. A refusal with a sentence is no fault.
 
 import argparse
 import csv
-import inspect
 import json
 import multiprocessing
 import sys
@@ -36,6 +35,8 @@ OFF = 0.01
 """A log-likelihood that differs from the quadrature's by more, and by more than 1e-6 of itself."""
 
 HIGHER = 0.1
+STARTS = 3
+SETTINGS = {"precision": "float64"}
 FAULTS = ("nan", "negative_variance", "probability_outside", "foreign", "loglik_off")
 
 Rng = np.random.Generator
@@ -302,18 +303,21 @@ class Found:
 
 
 def quadrature(bank: Any, X: np.ndarray) -> float:
-    """Marginal log-likelihood by 4,001 points, from the parameters in the table of the bank."""
+    """Marginal log-likelihood by 4,001 points, from the unconstrained parameters of the bank."""
     z = np.linspace(-REACH, REACH, POINTS)
     theta = bank.population_mean + bank.population_sd * z
     log_joint = np.tile(-0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(z[1] - z[0]), (len(X), 1))
-    table, raw = bank.to_frame(), bank.parameters()
+    raw = bank.parameters()
+    n_categories = bank.statistics.get("n_categories", bank.statistics["n_responses"] * 0 + 2)
     for j in range(bank.n_items):
         seen = ~np.isnan(X[:, j])
         if not seen.any():
             continue
         if bank.model.key == "graded":
-            steps = table.filter(regex=r"^b\d+$").iloc[j].dropna().to_numpy(float)
-            reach = expit(table["a"].iloc[j] * (theta - steps[:, None]))
+            # The table leaves out thresholds of categories that nobody used; these are all.
+            falls = np.cumsum(np.exp(raw[j, 2:]))[: n_categories.iloc[j] - 2]
+            intercepts = raw[j, 1] - np.concatenate([[0.0], falls])
+            reach = expit(raw[j, 0] * theta + intercepts[:, None])
             reach = np.vstack([np.ones(POINTS), reach, np.zeros(POINTS)])
             curves = -np.diff(reach, axis=0)
         else:
@@ -331,46 +335,13 @@ def second_start(found: Found, responses: Any, model: str, first: Any, seed: int
     """Fit from other starting values within the same bounds; count where that ends higher."""
     import irtcat
 
-    if "starts" in inspect.signature(irtcat.fit).parameters:
-        other = found.run(
-            "starts", lambda: irtcat.fit(responses, model, starts=3, seed=seed, **SETTINGS)
-        )
-    else:
-        other = found.run("second start", lambda: _perturbed(responses, model, seed))
+    other = found.run(
+        "starts", lambda: irtcat.fit(responses, model, starts=STARTS, seed=seed, **SETTINGS)
+    )
     if other is not None and other.log_posterior > first.log_posterior + HIGHER:
         found.row["higher"] = 1
         gain = other.log_posterior - first.log_posterior
         found.notes.append(f"higher: {gain:.3f} by another start; converged: {other.converged}")
-
-
-def _perturbed(responses: Any, model: str, seed: int) -> Any:
-    """A fit whose starting values are moved, for versions whose `fit` has no ``starts``."""
-    import irtcat
-    from irtcat.fitting import _em_fit
-
-    plain = getattr(_em_fit, "starting_point", None)
-    if plain is None:
-        return None
-    rng = np.random.default_rng(seed)
-
-    def moved(*given: Any, **named: Any) -> Any:
-        start = plain(*given, **named)
-        params = np.array(start.params, float)
-        params[:, 0] *= np.exp(rng.normal(0, 0.5, len(params)))
-        if params.shape[1] == 3 and model == "3pl":
-            params[:, 2] += rng.normal(0, 0.5, len(params))
-        if params.shape[1] > 1:
-            params[:, 1] += rng.normal(0, 0.5, len(params))
-        return start._replace(params=params)
-
-    _em_fit.starting_point = moved
-    try:
-        return irtcat.fit(responses, model, **SETTINGS)
-    finally:
-        _em_fit.starting_point = plain
-
-
-SETTINGS = {"precision": "float64"}
 
 
 def examine(number: int, kind: str, X: np.ndarray, model: str, seed: int) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class Report:
         relaxed: rules that could not be kept when each item was chosen, as in `CatState.relaxed`
             (1: content, 2: exposure; 3: both).
         plan: the content plan; None where there are no targets.
+        unused: number of answers in categories that nobody used in the bank's calibration, one a
+            subject; None where none is.
     """
 
     subject_ids: np.ndarray
@@ -100,6 +102,7 @@ class Report:
     counts: Counts
     relaxed: IntArray
     plan: ContentPlan | None = None
+    unused: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.subject_ids)
@@ -150,7 +153,7 @@ class Report:
         return self.plan.to_frame().assign(**own, greatest=counts.max(axis=0))
 
     def flags(self) -> list[str]:
-        """Sentences on rules that could not be kept, and on shares that were rounded."""
+        """Sentences on rules not kept, rounded shares, and categories unused in calibration."""
         out = [] if self.plan is None or not self.plan.rounded.any() else [str(self.plan)]
         for bit, what in ((CONTENT_RELAXED, "content"), (EXPOSURE_RELAXED, "exposure")):
             marked = self.relaxed & bit > 0
@@ -170,6 +173,11 @@ class Report:
                 out.append(
                     f"The greatest {what} is {found:.3f}, above the {most:g} of {rule.name}."
                 )
+        if self.unused is not None:
+            out.append(
+                f"{int(self.unused.sum())} answers in {int((self.unused > 0).sum())} of "
+                f"{len(self)} sessions are in categories that nobody used in calibration."
+            )
         return out
 
     def summary(self) -> dict[str, float]:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._bank_file import bank_hash
+from irtcat._bank_moves import in_unused_categories
 from irtcat._checks import InputError, argument_error, brief, check_count, check_id, shorten
 from irtcat._precision import precision
 from irtcat.bank import ItemBank
@@ -373,7 +374,7 @@ class Session:
         return content_plan(self.bank, self.config) if self.config.targets else None
 
     def flags(self) -> list[str]:
-        """Sentences on rules that could not be kept, and on shares that were rounded."""
+        """Sentences on rules not kept, rounded shares, and categories unused in calibration."""
         plan = self.plan
         out = [] if plan is None or not plan.rounded.any() else [str(plan)]
         for name in RELAXED:
@@ -381,6 +382,11 @@ class Session:
             if steps:
                 asked = ", ".join(item for event in steps for item in event["items"])
                 out.append(f"The {name} rules could not be kept when asking {asked}.")
+        items, answers = np.asarray(self.state.items), np.asarray(self.state.answers)
+        unused = items[in_unused_categories(self.bank, items, answers)]
+        if len(unused):
+            listed = ", ".join(str(item) for item in self.bank.item_ids[unused])
+            out.append(f"Answers in categories that nobody used in calibration: to {listed}.")
         return out
 
     def explain(self, n: int = 10) -> pd.DataFrame:

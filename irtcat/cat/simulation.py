@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from irtcat._bank_moves import in_unused_categories
 from irtcat._checks import ability_points, argument_error, check_count
 from irtcat._compile import jit
 from irtcat._precision import choose_precision
@@ -374,6 +375,8 @@ def _report(
         ids = responses.subject_ids
     else:
         ids = np.array([f"s{i + 1}" for i in range(len(truth))])
+    items, answers = np.asarray(kept.items), np.asarray(kept.answers)
+    unused = in_unused_categories(bank, items, answers).sum(axis=1)
     return Report(
         subject_ids=ids,
         item_ids=bank.item_ids,
@@ -383,8 +386,8 @@ def _report(
         se=np.asarray(kept.se, float),
         n_items=np.asarray(kept.n),
         stop=np.asarray(kept.stop),
-        items=np.asarray(kept.items),
-        answers=np.asarray(kept.answers),
+        items=items,
+        answers=answers,
         thetas=np.asarray(kept.thetas, float),
         ses=np.asarray(kept.ses, float),
         score=np.asarray(kept.score, float),
@@ -394,4 +397,5 @@ def _report(
         counts=Counts(*(np.asarray(leaf) for leaf in counts)),
         relaxed=np.asarray(kept.relaxed),
         plan=content_plan(bank, config) if config.targets else None,
+        unused=unused if unused.any() else None,
     )

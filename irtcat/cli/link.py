@@ -68,6 +68,8 @@ def _report(found: "Link", out: Path | None, table: Path | None) -> None:
     n_outliers = int(found.items["outlier"].sum())
     if n_outliers:
         say(f"Drifted: {n_outliers} of {len(found.items)} common items (robust z beyond 2.7)")
+    for note in found.notes:
+        say(note)
     for what, path in (("linked bank", out), ("common items", table)):
         if path is not None:
             say(f"Wrote the {what} to {path}")

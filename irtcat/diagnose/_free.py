@@ -13,6 +13,9 @@ from irtcat.models import column_names, field_columns, free_parameters
 __all__ = ["ESTIMATED", "Free", "free_of"]
 
 ESTIMATED = ("auto", "all", "none")
+UNINFORMED = {"constant", "no responses"}
+"""Flags of items that no response informs."""
+
 WITH_FREE_SD = ("rasch", "pcm", "rsm")
 
 
@@ -94,8 +97,15 @@ def free_of(bank: ItemBank, estimated: str = "auto") -> Free:
 
 
 def _possible(bank: ItemBank) -> BoolArray:
-    """Parameters that the items have, but for those of categories that nobody used."""
+    """Parameters that some response informs, as `irtcat.Fit.n_parameters` counts them.
+
+    Not those of categories that nobody used, and of items that nobody answered or all answered
+    alike.
+    """
     has = np.array(free_parameters(bank.model))
+    if "method" in bank.provenance and "flags" in bank.statistics:
+        flags = bank.statistics["flags"].astype(str).str.split("; ")
+        has[[bool(UNINFORMED & set(texts)) for texts in flags]] = False
     unused = unused_categories(bank)
     if unused.any():
         has &= ~bank.model.hold_unused(unused)[1]

@@ -25,6 +25,8 @@ __all__ = [
 MISSING = ("listwise", "pairwise")
 BAYESIAN = ("eap", "map", "eapsum")
 AXIS = np.linspace(-6.0, 6.0, 81)
+TINY = 1e-12
+"""Variances, and products of two, that are rounding of 0."""
 
 
 def marginal_reliability(bank: ItemBank) -> float:
@@ -151,7 +153,7 @@ def coefficient_alpha(
 def _alpha(covariance: FloatArray) -> float:
     """Alpha from the covariances of the items; NaN where the sum does not vary."""
     k, total = len(covariance), covariance.sum()
-    if k < 2 or not total > 1e-12:
+    if k < 2 or not total > TINY:
         return float("nan")
     return float(k / (k - 1) * (1 - np.trace(covariance) / total))
 
@@ -203,8 +205,8 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
 
     Returns:
         Indexed by item: n, mean, sd (in codes from 0), item_total and item_rest correlation,
-        alpha_if_dropped and flags. Correlations of a constant item are NaN (flagged), as is
-        alpha where fewer than 2 items would be left.
+        alpha_if_dropped and flags. Correlations with a constant item, total or rest are NaN
+        (flagged), as is alpha where fewer than 2 items would be left.
 
     Raises:
         InputError: as `coefficient_alpha`.
@@ -228,7 +230,12 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
     total = covariance.sum()
     rest_variance = total - 2 * with_all + own
     keep = [np.delete(np.arange(len(own)), i) for i in range(len(own))]
-    constant = ~(own > 1e-12)
+    flags = [
+        (n == 0, "no responses"),
+        (~(own > TINY), "constant"),
+        (~(own * rest_variance > TINY), "constant rest"),
+        (~(own * total > TINY), "constant total"),
+    ]
     columns = {
         "n": n,
         "mean": mean,
@@ -236,7 +243,7 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
         "item_total": _ratio(with_all, own * total),
         "item_rest": _ratio(with_all - own, own * rest_variance),
         "alpha_if_dropped": [_alpha(covariance[np.ix_(at, at)]) for at in keep],
-        "flags": np.where(n == 0, "no responses", np.where(constant, "constant", "")),
+        "flags": np.select(*zip(*flags, strict=True), ""),
     }
     index = pd.Index(responses.item_ids, dtype=object, name="item")
     return pd.DataFrame(columns, index=index)
@@ -244,7 +251,7 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
 
 def _ratio(part: FloatArray, square: FloatArray) -> FloatArray:
     """``part / sqrt(square)``; NaN where that is nothing."""
-    good = square > 1e-12
+    good = square > TINY
     return np.where(good, part / np.sqrt(np.where(good, square, 1.0)), np.nan)
 
 

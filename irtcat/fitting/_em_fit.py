@@ -1,5 +1,7 @@
 """Marginal maximum likelihood by EM, from responses to a `Fit`."""
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +12,9 @@ from jaxtyping import Array
 
 from irtcat._checks import argument_error
 from irtcat._precision import choose_precision, precision
-from irtcat._types import FloatArray, IntArray
+from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
+from irtcat.fitting._directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
 from irtcat.fitting._groups import group_table
 from irtcat.fitting._item_errors import block_covariance
 from irtcat.fitting._kinds import QUASI, add_edge_flags, likelihood_notes, settings_of
@@ -42,7 +45,7 @@ from irtcat.fitting._record import (
 )
 from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import Rows, grouping_of, rows_of
-from irtcat.fitting._start import further_start, starting_point
+from irtcat.fitting._start import Start, further_start, points_of, starting_point
 from irtcat.fitting._stated import check_fixed, fixed_values
 from irtcat.fitting._steep import steep_likelihood
 from irtcat.fitting.em import EMProblem, EMState, run_e_step
@@ -184,6 +187,25 @@ def _problem(
     )
 
 
+def _may_have_modes(problem: EMProblem, options: Options) -> bool:
+    """Whether other starts are looked for: items have slopes of their own and a free scale."""
+    slopes = set(field_columns(problem.template, ["slope"]))
+    small = problem.engine is None and len(problem.item_weights) <= MOST_ITEMS
+    own = bool(slopes - set(problem.tied))
+    return small and own and options.start == 0 and options.anchors is None
+
+
+def _other_starts(
+    guess: Callable[..., Start], rows: Rows, categories: IntArray, counting: BoolArray
+) -> list[Start]:
+    """Starts from scores that weight the items otherwise, where the data may have several modes."""
+    every = -(-len(rows.x) // MOST_ROWS)
+    points, observed = points_of(rows.x[::every], categories)
+    shares = points / np.maximum(observed, 1)  # of trials, where there are several
+    directions = item_directions(shares, 1.0 * (observed > 0), rows.weights[::every], counting)
+    return [guess(direction=direction) for direction in directions]
+
+
 def _checkpoint(
     problem: EMProblem,
     cls: type[ItemModel],
@@ -231,11 +253,11 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         if engine is None:
             x = jax.device_put(rows.x, may_alias=True)  # in place if memory allows, never written
             blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
-        start = starting_point(
-            template, x, rows.weights, blocks, rows.gaps, dtype, options.positive, categories,
-            engine,
+        guess = functools.partial(
+            starting_point, template, x, rows.weights, blocks, rows.gaps, dtype, options.positive,
+            categories, engine,
         )  # fmt: skip
-        start = further_start(start, template, options)
+        start = further_start(guess(), template, options)
         prior = prior_table(
             template,
             start.counts,
@@ -259,15 +281,21 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             held = np.where(anchors.known, anchors.params, held)
         prior = prior.without(~np.isnan(held))
         tied = field_columns(template, (*template.tied, *options.equal))
-        first = prior.with_held(template, start.params)
-        start = start._replace(params=with_ties(first, tied, prior.constraints))
         minds = mind_the_scale(template, held, tied)
         n_groups = None if grouping is None else len(grouping.labels)
         problem = _problem(rows, prior, template, x, dtype, engine, n_groups, tied)
         # Groups under priors that mind the scale are fitted on the reference's from the start.
         free_scale = options.expand and (grouping is None or not prior.scaled) and not minds
-        problem, state = place_start(problem, start, held, free_scale, known)
         settings = loop_settings(options, name, free_scale)
+
+        def begin(start: Start) -> tuple[EMProblem, EMState]:
+            first = with_ties(prior.with_held(template, start.params), tied, prior.constraints)
+            return place_start(problem, start._replace(params=first), held, free_scale, known)
+
+        others: list[Start] = []
+        if _may_have_modes(problem, options):
+            others = _other_starts(guess, rows, categories, ~prior.aside)
+        problem, state, note = highest_start([begin(each) for each in (start, *others)], settings)
         checkpoint = _checkpoint(problem, cls, settings, options, rows, held)
         problem, ended = run_covered(problem, state, settings, options.progress, checkpoint)
         latent = Latent()
@@ -351,4 +379,5 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         ended.trace,
         table,
         grouping,
+        (note,) if note else (),
     )

@@ -16,6 +16,7 @@ from irtcat._checks import (
 )
 from irtcat.bank import ItemBank
 from irtcat.fitting._checkpoint import check_checkpoint
+from irtcat.fitting._directions import LEAST_GAIN, SAID_GAIN
 from irtcat.fitting._em_fit import fit_em
 from irtcat.fitting._groups import check_groups
 from irtcat.fitting._known import fit_known
@@ -76,11 +77,6 @@ TAKEN = {"vi": {"settings"}, "joint": {"max_iterations"}}
 BY_EM = ("em", "anchored")
 
 
-LEAST_GAIN, SAID_GAIN = 1e-2, 0.1
-"""In log-posterior: less is the same mode to within the tolerance; more than this is worth saying.
-"""
-
-
 def _best_of(
     n_starts: int, fitter: Any, responses: Any, cls: type[ItemModel], options: Options
 ) -> Fit:
@@ -100,7 +96,7 @@ def _best_of(
     note = f"{n_starts} starts: none was higher than the first by more than {SAID_GAIN}."
     if number and gain > SAID_GAIN:
         note = f"{n_starts} starts: number {number + 1} was higher than the first by {gain:.2f}."
-    return replace(best, notes=(note,))
+    return replace(best, notes=(*best.notes, note))
 
 
 def _check_method(method: str, given: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "cross_sums",
     "further_start",
     "jittered",
+    "points_of",
     "starting_point",
 ]
 
@@ -102,13 +103,21 @@ def cross_sums(x: Array, top: Array, rows: Array, left: Array, right: Array, gap
     return out._replace(by_item=out.by_item / top)
 
 
-def _host_sums(x: np.ndarray, categories: np.ndarray) -> Callable[[FloatArray, FloatArray], Sums]:
-    """`cross_sums` in numpy: on small data compiling it would take longer than all else."""
+def points_of(x: np.ndarray, categories: np.ndarray) -> tuple[FloatArray, FloatArray]:
+    """Responses as shares of each item's highest, 0 where missing, and 1 where there is one.
+
+    Counts are numbers of right trials and of all trials.
+    """
     if x.dtype == np.int32:
         points, mask = (part.astype(float) for part in unpack_counts(x))
-    else:
-        mask = (~np.isnan(x) if x.dtype.kind == "f" else x >= 0).astype(float)
-        points = np.where(mask > 0, x, 0) / (categories - 1.0)
+        return points, mask
+    mask = (~np.isnan(x) if x.dtype.kind == "f" else x >= 0).astype(float)
+    return np.where(mask > 0, x, 0) / (categories - 1.0), mask
+
+
+def _host_sums(x: np.ndarray, categories: np.ndarray) -> Callable[[FloatArray, FloatArray], Sums]:
+    """`cross_sums` in numpy: on small data compiling it would take longer than all else."""
+    points, mask = points_of(x, categories)
     return lambda left, right: Sums(left @ points, left @ mask, points @ right, mask @ right)
 
 
@@ -170,6 +179,7 @@ def starting_point(
     positive: bool,
     categories: np.ndarray,
     engine: Any = None,
+    direction: FloatArray | None = None,
 ) -> Start:
     """Guess abilities by the rank of the score corrected for the items answered, then items.
 
@@ -183,6 +193,7 @@ def starting_point(
         positive: start all slopes above 0.
         categories: number of categories of each item.
         engine: does the passes over the responses, instead of ``x`` and ``rows``.
+        direction: weight of each item in that score; 1 by default.
 
     Returns:
         The starting point, in float64.
@@ -202,16 +213,18 @@ def starting_point(
         return Sums(*(np.asarray(part, np.float64) for part in out))
 
     n_items = len(categories)
-    first = sums(np.stack([weights, weights]), np.ones((n_items, 2)))
+    turned = np.ones(n_items) if direction is None else direction
+    first = sums(np.stack([weights, weights]), np.stack([np.ones(n_items), turned], -1))
     item_right, item_n = first.by_item[0], first.mask_by_item[0]
     share = (item_right + 0.5) / (item_n + 1)
     spread = share * (1 - share)
     if gaps or template.takes == "counts":
-        second = sums(np.stack([weights, weights]), np.stack([share, spread], -1))
+        shares = np.stack([turned * share, turned**2 * spread], -1)
+        second = sums(np.stack([weights, weights]), shares)
         expected, variance = second.mask_by_subject.T
     else:
-        expected, variance = share.sum(), spread.sum()
-    score = (first.by_subject[:, 0] - expected) / np.sqrt(np.maximum(variance, 1e-6))
+        expected, variance = (turned * share).sum(), (turned**2 * spread).sum()
+    score = (first.by_subject[:, 1] - expected) / np.sqrt(np.maximum(variance, 1e-6))
     used = weights > 0
     theta = np.zeros(len(score))
     _, place, count = np.unique(score[used], return_inverse=True, return_counts=True)

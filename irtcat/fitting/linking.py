@@ -41,6 +41,8 @@ class Link:
         B: where the bank's 0 lies on the reference's scale: ``theta_reference = A theta + B``.
         method: how A and B were found.
         criterion: what the method minimises, at A and B (NaN for the two methods of moments).
+        notes: what else to know, a sentence each: banks whose items are in blocks that no
+            subject connects.
         items: one row per common item: difference (mean over the reference population of the
             reference's expected response less the linked bank's), rmsd (root of the mean square),
             robust_z of the differences, used (in finding A and B), outlier, and a and b in both
@@ -53,6 +55,7 @@ class Link:
     method: str
     criterion: float
     items: pd.DataFrame
+    notes: tuple[str, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """The link as a table of one row."""
@@ -62,6 +65,7 @@ class Link:
             "n_used": int(self.items["used"].sum()),
             "n_outliers": int(self.items["outlier"].sum()),
             "rmsd": float(np.sqrt((self.items["rmsd"] ** 2).mean())),
+            "notes": " ".join(self.notes),
         }
         return pd.DataFrame([row])
 
@@ -251,6 +255,24 @@ def _task(bank: ItemBank, reference: ItemBank) -> _Task:
     return _Task(bank.subset(common), reference.subset(common), nodes, weights / weights.sum())
 
 
+def _about_blocks(which: str, bank: ItemBank, common: np.ndarray) -> str:
+    """What it means for the link that a bank's items are in several blocks, if they are."""
+    if "block" not in bank.statistics:
+        return ""
+    blocks = bank.statistics["block"].to_numpy()
+    n_blocks = len(np.unique(blocks[blocks > 0]))
+    if n_blocks < 2:
+        return ""
+    held = np.unique(blocks[np.isin(bank.item_ids, common) & (blocks > 0)])
+    listed = ", ".join(str(k) for k in held) or "none"
+    return (
+        f"The items of the {which} are in {n_blocks} blocks that no subject connects, and the "
+        f"common items in block {listed} of them: the link holds for the other items only if the "
+        "subjects of all blocks come from one population. See the column block of "
+        f"{which}.statistics."
+    )
+
+
 def link(
     bank: ItemBank,
     reference: ItemBank,
@@ -310,6 +332,11 @@ def link(
             break
         used = fewer
     linked = bank.rescale(unit, shift)
-    note = {"method": method, "A": unit, "B": shift, "n_common": int(used.sum())}
+    common = task.bank.item_ids[used]
+    about = [_about_blocks(*each, common) for each in (("bank", bank), ("reference", reference))]
+    notes = tuple(text for text in about if text)
+    note: dict[str, Any] = {"method": method, "A": unit, "B": shift, "n_common": int(used.sum())}
+    if notes:
+        note["notes"] = list(notes)
     linked = replace(linked, provenance={**bank.provenance, "linked": note})
-    return Link(linked, unit, shift, method, value, table)
+    return Link(linked, unit, shift, method, value, table, notes)

@@ -59,7 +59,8 @@ def thresholds_over_used(
     k = np.arange(1, absent.shape[1] + 1)
     over = (k > first[:, None]) & (k < categories[:, None])
     total = np.where(over.reshape(over.shape + tail), steps, 0).sum(axis=1)
-    mean = total / np.maximum(over.sum(axis=1), 1).reshape(-1, *tail)
+    n_over = over.sum(axis=1).reshape(-1, *tail)
+    mean = np.divide(total, n_over, out=np.full_like(total, np.nan), where=n_over > 0)
     at_end = (first > 0).reshape(-1, *tail)
     steps = np.where(absent.reshape(absent.shape + tail), np.nan, steps)
     named = {f"b{i + 1}": steps[:, i] for i in range(absent.shape[1])}

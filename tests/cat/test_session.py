@@ -9,13 +9,15 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from irtcat import InputError, ItemBank
-from irtcat.cat import Config, Session, Store, StoreError, part, run, run_async
+from irtcat import InputError, ItemBank, Responses
+from irtcat.cat import Config, Session, Store, StoreError, part, replay, run, run_async
 from irtcat.cat.engine import lots
 from irtcat.harness._outcome import as_report
 
@@ -466,3 +468,26 @@ def test_a_disk_that_fills_up(tmp_path):
         for name in left:  # there is room again: the session goes on
             session = store.resume(name)
             session.answer(session.asked[0], 1)
+
+
+def test_answers_in_categories_unused_in_calibration_are_flagged():
+    """Live and simulated: scoring flags them too."""
+    bank = ItemBank.from_thresholds(a=[1.0, 1.5, 1.2], b=[[-1.0, 1.0]] * 3)
+    flags = ["", "category 2 of its answers never used", ""]
+    bank = replace(bank, statistics=pd.DataFrame({"flags": flags}, index=bank.item_ids))
+    config = Config(max_items=3)
+    session = Session.begin(bank, config, seed=1)
+    while not session.is_over:
+        assert session.flags() == []
+        session.answer(session.asked[0], 0 if session.asked[0] != "i2" else 2)
+    session = Session.begin(bank, config, seed=1)
+    while not session.is_over:
+        session.answer(session.asked[0], 1)
+    assert session.flags() == ["Answers in categories that nobody used in calibration: to i2."]
+    assert Session.from_json(bank, session.to_json()).flags() == session.flags()
+    answers = Responses.from_array([[1, 1, 1], [0, 0, 0]], codes=(0, 1, 2))
+    report = replay(bank, answers, config)
+    assert report.unused.tolist() == [1, 0]
+    assert report.flags() == [
+        "1 answers in 1 of 2 sessions are in categories that nobody used in calibration."
+    ]

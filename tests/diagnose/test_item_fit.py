@@ -277,3 +277,14 @@ def test_refused(small, lsat_fit):
     several = ItemBank.from_slopes(np.ones((8, 2)))
     with pytest.raises(InputError, match="one with one ability"):
         grouped_fit(several, responses)
+
+
+@pytest.mark.parametrize("errors", ["auto", "none"])
+def test_what_no_response_informs_is_not_counted(errors):
+    """The number of parameters is that of the fit, with and without standard errors."""
+    X = np.random.default_rng(1).integers(0, 2, (60, 26)).astype(float)
+    X[:, 3], X[:, 8] = 1, np.nan
+    found = fit(Responses.from_array(X), "2pl", standard_errors=errors)
+    free = free_of(found.bank)
+    assert free.total == found.n_parameters == 48
+    assert free.by_item[[3, 8]].tolist() == [0, 0]

@@ -142,3 +142,14 @@ def test_refused(small):
         empirical_reliability(score(bank, responses.subset(subjects=[0])))
     with pytest.raises(InputError, match="The `bank` argument"):
         omega(responses)
+
+
+def test_an_item_whose_rest_is_constant_is_flagged():
+    """Two items, one of them constant: the other has no item-rest correlation."""
+    found = item_analysis(Responses.from_array([[0, 1], [1, 1], [1, 1]]))
+    assert found["item_rest"].isna().all()
+    assert found["flags"].tolist() == ["constant rest", "constant"]
+    opposed = item_analysis(Responses.from_array([[0, 1], [1, 0], [1, 0]]))
+    assert opposed["item_total"].isna().all()
+    assert opposed["item_rest"].tolist() == pytest.approx([-1, -1])
+    assert opposed["flags"].tolist() == ["constant total"] * 2

@@ -157,3 +157,12 @@ def test_rating_scales_take_unused_categories_to_be_there():
     result = fit(Responses.from_array(X, codes=range(4)), "rsm")
     assert np.isfinite(result.bank.parameters()).all()
     assert "category 3 of its answers never used" in result.bank.statistics["flags"].iloc[0]
+
+
+def test_an_item_that_all_answered_in_the_highest_category_has_no_difficulty():
+    """None of its thresholds has an estimate, so their mean has none either."""
+    X = np.random.default_rng(0).integers(0, 3, (60, 26)).astype(float)
+    X[:, 4] = 2
+    table = fit(Responses.from_array(X), "graded").bank.to_frame()
+    assert table.iloc[4][["b", "b1", "b2", "se_b"]].isna().all()
+    assert table["b"].drop(table.index[4]).notna().all()

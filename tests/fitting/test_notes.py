@@ -124,6 +124,20 @@ def test_blocks_without_common_subjects_are_reported(method):
     assert found.bank.provenance["notes"] == list(found.notes)
 
 
+def test_a_link_of_blocks_without_common_subjects_is_reported():
+    bank = fit(Responses.from_array(blocks()), "2pl", standard_errors="none").bank
+    whole = fit(Responses.from_array(right_wrong()), "2pl", standard_errors="none").bank
+    found = link(bank, whole.subset(range(10)))
+    (note,) = found.notes
+    assert "items of the bank are in 2 blocks" in note
+    assert "common items in block 1 of them" in note
+    assert found.bank.provenance["linked"]["notes"] == [note]
+    assert "block 1, 2 of them" in link(whole, bank).notes[0]
+    assert "items of the reference" in link(whole, bank).notes[0]
+    assert link(bank.subset(range(16)), whole).notes == ()
+    assert found.to_frame()["notes"].item() == note
+
+
 def test_blocks_are_not_joined_by_items_that_all_answered_alike():
     X = blocks()
     X[:, 0] = 1
@@ -200,14 +214,14 @@ def test_a_population_that_is_not_integrated_is_not_called_converged(monkeypatch
 
 
 def test_further_starts_find_a_higher_mode():
-    """Data of six patterns have several modes; the highest that is met is kept and reported."""
-    X = Responses.from_array(np.repeat(right_wrong()[:6], 10, axis=0))
-    first = fit(X, "2pl", standard_errors="none")
-    best = fit(X, "2pl", standard_errors="none", starts=4)
+    """The 3PL has several modes on few subjects; the highest that is met is kept and reported."""
+    X = Responses.from_array(right_wrong(4))
+    first = fit(X, "3pl", standard_errors="none")
+    best = fit(X, "3pl", standard_errors="none", starts=4)
     assert best.log_posterior > first.log_posterior + 0.1
     gain = best.log_posterior - first.log_posterior
     assert f"was higher than the first by {gain:.2f}" in best.message
-    again = fit(X, "2pl", standard_errors="none", starts=4)
+    again = fit(X, "3pl", standard_errors="none", starts=4)
     np.testing.assert_array_equal(again.bank.parameters(), best.bank.parameters())
 
 

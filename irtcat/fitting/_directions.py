@@ -1,0 +1,165 @@
+"""Starting points for data whose likelihood may have several modes, and the choice among them.
+
+The default start orders the subjects by their scores. Where the items measure two abilities, or
+have nothing in common, or are copies of each other, the likelihood of one ability has a mode for
+each such set of items, and the scores may lead to a lower one. The correlations of the items say
+beforehand whether this is so; for ordinary data they cost little and nothing else is done.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from irtcat._types import BoolArray, FloatArray
+from irtcat.fitting._loop import Settings, run_em
+from irtcat.fitting.em import EMProblem, EMState
+from irtcat.rotation import rotate_loadings
+
+__all__ = ["LEAST_GAIN", "SAID_GAIN", "Chosen", "highest_start", "item_directions"]
+
+MOST_ITEMS, MOST_ROWS = 200, 400
+"""No directions for more items; of more rows, about so many are used. That takes a few ms."""
+
+FEWEST_PAIRS = 10
+"""The correlation of two items that fewer subjects answered counts as 0."""
+
+RIVAL = 0.4
+"""Share of the first eigenvalue above which the second may be the factor of a mode of its own."""
+
+ABOVE_NOISE = 1.3
+"""A first eigenvalue below this many times the largest one of pure noise is no common factor."""
+
+BALANCED = 0.3
+"""Variance of the scores over that of the first factor below which scores miss that factor."""
+
+COPIES = 0.95
+"""Correlation of items that are copies of each other but for a few subjects."""
+
+COPIES_COUNT = 0.15
+"""Sets of copies smaller than this share of the first eigenvalue do not outweigh the others."""
+
+MOST_FACTORS, MOST_SETS = 3, 3
+"""Factors, and sets of copies, that are tried."""
+
+COMPARED_AFTER = 30
+"""Iterations from each start before they are compared."""
+
+LEAST_GAIN, SAID_GAIN = 1e-2, 0.1
+"""In log-posterior: less is the same mode to within the tolerance; more than this is worth saying.
+"""
+
+
+class Chosen(NamedTuple):
+    """Where the fit goes on from, and a sentence on other starts if one was higher."""
+
+    problem: EMProblem
+    state: EMState
+    note: str = ""
+
+
+def _correlations(
+    points: FloatArray, observed: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, float]:
+    """Correlations of the items, and the median number of subjects of a pair."""
+    points, observed, weights = (part.astype(np.float32) for part in (points, observed, weights))
+    n = np.maximum(weights @ observed, 1)
+    centred = observed * (points - weights @ points / n)
+    cross = (weights[:, None] * centred).T @ centred
+    variance = np.diagonal(cross) / n
+    whole = bool(observed.all())
+    pairs = weights.sum() if whole else (weights[:, None] * observed).T @ observed
+    scale = pairs * np.sqrt(np.outer(variance, variance))
+    known = (pairs >= FEWEST_PAIRS) & (scale > 0)
+    out = np.divide(cross, scale, out=np.zeros_like(cross), where=known)
+    return np.clip(out, -1, 1), float(np.mean(pairs))
+
+
+def _factors(r: FloatArray, n: float) -> tuple[list[FloatArray], float]:
+    """Loadings of the leading factors if there may be several modes; the first eigenvalue.
+
+    Given are the factors as they come, by eigenvalue, and rotated to simple structure (varimax).
+    """
+    values = np.linalg.eigvalsh(r)[::-1]
+    noise = (1 + np.sqrt(len(r) / max(n, 1))) ** 2  # Marchenko & Pastur 1967
+    first = float(values[0])
+    rival = values[1] > max(RIVAL * first, noise)
+    balanced = r.mean() * len(r) < BALANCED * first
+    if not (rival or balanced or first < ABOVE_NOISE * noise):
+        return [], first
+    vectors = np.linalg.eigh(r)[1][:, ::-1]
+    k = int(np.clip((values > min(noise, RIVAL * first)).sum(), 1, MOST_FACTORS))
+    loadings = vectors[:, :k] * np.sqrt(np.maximum(values[:k], 0))
+    turned = rotate_loadings(loadings, "varimax").loadings if k > 1 else loadings[:, :0]
+    return [*loadings.T, *turned.T], first
+
+
+def _copied(r: FloatArray, variance: FloatArray, least: float) -> list[FloatArray]:
+    """Sets of copies, 1 or -1 for each item in it, those of the most variance first."""
+    alike = np.abs(r) > COPIES
+    if alike.sum() <= len(r):
+        return []
+    from scipy.sparse.csgraph import connected_components  # slow to import
+
+    n, label = connected_components(alike, directed=False)
+    size = np.bincount(label, minlength=n)
+    shared = (size - 1) * np.bincount(label, variance, n) / size
+    order = [k for k in np.argsort(-shared, kind="stable") if size[k] > max(1, least)]
+    return [np.sign(r[label.tolist().index(k)]) * (label == k) for k in order[:MOST_SETS]]
+
+
+def item_directions(
+    points: FloatArray, observed: FloatArray, weights: FloatArray, counting: BoolArray
+) -> list[FloatArray]:
+    """Weights of the items in scores that may lead to a higher mode than the sum of all does.
+
+    Args:
+        points: responses, as shares of each item's highest; 0 where missing.
+        observed: 1 where there is a response.
+        weights: how many subjects each row stands for.
+        counting: items that abilities are estimated from.
+
+    Returns:
+        One array per direction, 0 for items that do not count; none for ordinary data, whose
+        items have one common factor far above the others.
+    """
+    r, n = _correlations(points, observed, weights)
+    used = counting & (np.diagonal(r) > 0)
+    if used.sum() < 2:
+        return []
+    r = r[np.ix_(used, used)]
+    factors, first = _factors(r, n)
+    share = weights @ points / np.maximum(weights @ observed, 1)
+    sets = _copied(r, (share * (1 - share))[used], COPIES_COUNT * first)
+    directions = np.zeros((len(factors) + len(sets), len(used)))
+    if len(directions):
+        directions[:, used] = [*factors, *sets]
+    return list(directions)
+
+
+def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Settings) -> Chosen:
+    """Iterate from each start for a while and choose the one that is highest then.
+
+    Args:
+        starts: problem and first state of each; the default one comes first.
+        settings: of the fit.
+
+    Returns:
+        The default start itself where none is higher; else where the highest one has come to.
+    """
+    if len(starts) == 1:
+        return Chosen(*starts[0])
+    short = settings._replace(max_iterations=min(COMPARED_AFTER, settings.max_iterations))
+    ends = [run_em(problem, state, short, None) for problem, state in starts]
+    heights = np.array([end.trace[-1] for end in ends])
+    best = int(heights.argmax())
+    gain = heights[best] - heights[0]
+    if gain <= LEAST_GAIN:
+        return Chosen(*starts[0])
+    belief = ends[best].belief
+    state = EMState(ends[best].point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
+    note = (
+        f"The items' correlations suggest several modes: of {len(starts)} starting points number "
+        f"{best + 1} was higher than the first by {gain:.2f} and was taken."
+    )
+    return Chosen(starts[best][0], state, note if gain > SAID_GAIN else "")
