@@ -3,13 +3,15 @@
 Spreadsheets take a cell of text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break
 for a formula and run it, also where it is quoted. A table with such a cell is written with an
 apostrophe before each of them, and before each text that begins with an apostrophe. Its last
-column, ``csv_escape``, says so: it holds the apostrophe in every row. All other tables are written
-as they are, and so are numbers.
+column, ``csv_escape``, says so: it holds the apostrophe in every row. So is a table with control
+characters, which irtcat's readers take for damage elsewhere. All other tables are written as they
+are, and so are numbers.
 
 `read_csv` undoes it exactly. In pandas: ``frame["item"].str.removeprefix("'")``.
 """
 
 import csv
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,6 +29,8 @@ ESCAPE = "'"
 MARK = "csv_escape"
 # With the wide forms, which some spreadsheets take for the narrow ones.
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _escaping = ContextVar("escaping", default=True)
 
@@ -80,7 +84,7 @@ def csv_bytes(frame: pd.DataFrame, separator: str = ",") -> bytes:
     """
     table = frame.reset_index() if frame.index.names[0] is not None else frame
     texts = _texts(table)
-    if _escaping.get() and any(text.startswith(FORMULAS) for text in texts):
+    if _escaping.get() and any(t.startswith(FORMULAS) or CONTROL.search(t) for t in texts):
         table = _each_text(table, _escaped).assign(**{MARK: ESCAPE})
     # The csv module of Python 3.11 does not quote a carriage return, which ends a line.
     quoted = any("\r" in text for text in texts)

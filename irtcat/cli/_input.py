@@ -352,5 +352,5 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a text file that are not blank."""
     from irtcat.io._text import load_text
 
-    lines = load_text(path).decode("utf-8").splitlines()
+    lines = load_text(path, must="a line for each item").decode("utf-8").split("\n")
     return [line.strip() for line in lines if line.strip()]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, shorten
-from irtcat._csv import is_marked, read_csv, unescape
+from irtcat._csv import MARK, is_marked, read_csv, unescape
 from irtcat._numbers import number_in
 from irtcat._reading import MOST_BYTES, read_bytes
 
@@ -20,11 +20,21 @@ __all__ = ["check_widths", "column_numbers", "load_text", "read_table", "records
 CONTROLS = [bytes([code]) for code in (*range(9), 11, 12, *range(14, 32), 127)]
 """Control characters, but for tab and line breaks. Some readers count them as blank."""
 
+MARKED = re.compile(rb"[^\r\n]*[,\t;]\"?" + MARK.encode() + rb"\"?\r?\n")
+"""The header of a table whose texts are exactly what they were written from."""
+
 CONTROLS_ABOVE = re.compile("[\x80-\x9f]")
 
 
-def load_text(path: Path, max_bytes: int = MOST_BYTES) -> bytes:
+def load_text(path: Path, max_bytes: int = MOST_BYTES, must: str = "a header and rows") -> bytes:
     """The bytes of a file, known to be UTF-8 text with line feeds and without control characters.
+
+    Tables of `irtcat._csv.write_csv` that are marked may have control characters in their texts.
+
+    Args:
+        path: the file.
+        max_bytes: refuse larger files.
+        must: what is expected, for the message about an empty file.
 
     Raises:
         InputError: naming the line at fault.
@@ -34,8 +44,9 @@ def load_text(path: Path, max_bytes: int = MOST_BYTES) -> bytes:
         raise InputError(f"{path}: the text is UTF-16. Save it as UTF-8.")
     data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
-        raise InputError(f"{path}: expected a header and rows. Got an empty file.")
-    found = [data.find(control) for control in CONTROLS]
+        raise InputError(f"{path}: expected {must}. Got an empty file.")
+    marked = MARKED.match(data) is not None
+    found = [data.find(control) for control in (CONTROLS[:1] if marked else CONTROLS)]
     if first := [position for position in found if position >= 0]:
         _refuse_control(path, data, min(first), data[min(first)])
     if not data.isascii():
@@ -46,7 +57,7 @@ def load_text(path: Path, max_bytes: int = MOST_BYTES) -> bytes:
             got = f"the byte {data[error.start]:#04x}"
             message = f"expected UTF-8 text. Got {got}. Save the file as UTF-8."
             raise InputError(f"{path}, line {line}: {message}") from None
-        if above := CONTROLS_ABOVE.search(text):
+        if not marked and (above := CONTROLS_ABOVE.search(text)):
             at = len(text[: above.start()].encode())
             _refuse_control(path, data, at, ord(above[0]))
     return data if b"\n" in data else data.replace(b"\r", b"\n")

@@ -350,13 +350,13 @@ def _in_passes(
         raise argument_error("responses", "Responses or a ResponseSource", type(source).__name__)
     rows = int(min(found.n_subjects, max(1, CHUNK_CELLS // found.n_items)))
     dtype = choose_precision(precision, found.n_subjects * found.n_items)
-    parts = []
+    items, parts = np.asarray(found.item_ids, dtype=object), []
     for k, chunk in enumerate(chunks(found, rows)):
         ids = found.subject_ids[k * rows : (k + 1) * rows]
         filled = np.append(ids, [f"\n{i}" for i in range(rows - len(ids))])
         about = pd.DataFrame(index=pd.Index(filled, dtype=object))
         codes = tuple(range(found.n_categories))
-        part = Responses(chunk, filled, found.item_ids, len(codes), codes, about, found.items)
+        part = Responses(chunk, filled, items, len(codes), codes, about, found.items)
         scored = score(bank, part, method, interval, bounds, dtype)
         parts.append([getattr(scored, name)[: len(ids)] for name in PER_SUBJECT])
     columns = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]

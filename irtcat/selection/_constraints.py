@@ -204,7 +204,7 @@ class Ledger:
 def allocate(k: int, sizes: IntArray, lower: IntArray, upper: IntArray) -> FloatArray:
     """Share k places out over groups in proportion to their sizes, within their limits.
 
-    ``f_g = min(max(s n_g, lower_g), upper_g)`` with the one s (found by bisection) for which they
+    ``f_g = min(max(s n_g, lower_g), upper_g)`` with the one s for which they
     sum to k. Not whole numbers: see `round_at_random`.
 
     Example:
@@ -214,12 +214,11 @@ def allocate(k: int, sizes: IntArray, lower: IntArray, upper: IntArray) -> Float
     most = np.minimum(upper, sizes)
     if most.sum() < k or lower.sum() > k:
         raise InputError(f"The quotas leave room for {lower.sum()} to {most.sum()} items, not {k}.")
-    low, high = 0.0, 1.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        total = np.clip(middle * sizes, lower, most).sum()
-        low, high = (middle, high) if total < k else (low, middle)
-    return np.clip(high * sizes, lower, most)
+    # The sum is linear in s between the values at which a group reaches a limit.
+    size = np.maximum(sizes, 1)
+    knots = np.sort(np.concatenate([[0.0], lower / size, most / size]))
+    totals = np.clip(knots[:, None] * sizes, lower, most).sum(axis=1)
+    return np.clip(np.interp(k, totals, knots) * sizes, lower, most)
 
 
 def round_at_random(shares: FloatArray, rng: np.random.Generator) -> IntArray:

@@ -134,6 +134,7 @@ import os, signal, sys, threading, time
 from irtcat.cat import _report, simulation
 from irtcat.cli import main
 when, sys.argv[1:] = sys.argv[1], sys.argv[2:]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 plain = simulation._simulated
 def simulated(*a, **k):  # Ctrl-C comes while the second block is computed
     simulated.calls += 1

@@ -8,6 +8,7 @@ import pytest
 
 from irtcat import InputError, ItemBank, Responses
 from irtcat.cat import Config, Session, Store, content_plan, prepare, replay, simulate
+from irtcat.cat._log import document_digest
 from irtcat.cat._plan import OTHERS
 from irtcat.cat.assembly import Rules, best_form, conflict
 
@@ -369,9 +370,13 @@ def test_an_infeasible_step_is_an_event(tmp_path):
         assert session.plan.planned.tolist() == [2, 2]
         assert session.flags() == []
         document = session.to_json()
-    log = [{"kind": "ask", "items": [item]} for item in ("i1", "i2", "i3")]
-    answers = [{"kind": "answer", "item": f"i{k}", "code": 1, "seconds": 0.0} for k in (1, 2)]
+    time = {"at": document["started"], "elapsed": 0.0}
+    log = [{"kind": "ask", "items": [item], **time} for item in ("i1", "i2", "i3")]
+    answers = [
+        {"kind": "answer", "item": f"i{k}", "code": 1, "seconds": 0.0, **time} for k in (1, 2)
+    ]
     document["events"] = [log[0], answers[0], log[1], answers[1], log[2]]
+    document["digest"] = document_digest(document)
     again = Session.from_json(bank, document)
     again.answer("i3", 1)
     assert [event["kind"] for event in again.events[-2:]] == ["ask", "infeasible"]

@@ -110,8 +110,10 @@ def test_audit_writes_suspects_and_counts_the_known():
     for more, words in [
         (("--by", "confidence"), "--dynamics"),
         (("--by", "luck"), "--by"),
-        (("--known", "nothing.txt"), "names no item"),
     ]:
         result = run("audit", "answers.csv", *more)
         assert result.exit_code == 2
         assert words in result.stderr
+    result = run("audit", "answers.csv", "--known", "nothing.txt")
+    assert result.exit_code == 1
+    assert "expected a line for each item. Got an empty file." in result.stderr
