@@ -336,7 +336,10 @@ def second_start(found: Found, responses: Any, model: str, first: Any, seed: int
     import irtcat
 
     other = found.run(
-        "starts", lambda: irtcat.fit(responses, model, starts=STARTS, seed=seed, **SETTINGS)
+        "starts",
+        lambda: irtcat.fit(
+            responses, model, starts=STARTS, seed=seed, standard_errors="none", **SETTINGS
+        ),
     )
     if other is not None and other.log_posterior > first.log_posterior + HIGHER:
         found.row["higher"] = 1

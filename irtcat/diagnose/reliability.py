@@ -230,12 +230,12 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
     total = covariance.sum()
     rest_variance = total - 2 * with_all + own
     keep = [np.delete(np.arange(len(own)), i) for i in range(len(own))]
-    flags = [
-        (n == 0, "no responses"),
-        (~(own > TINY), "constant"),
-        (~(own * rest_variance > TINY), "constant rest"),
-        (~(own * total > TINY), "constant total"),
-    ]
+    flags = {
+        "no responses": n == 0,
+        "constant": ~(own > TINY),
+        "constant rest": ~(own * rest_variance > TINY),
+        "constant total": ~(own * total > TINY),
+    }
     columns = {
         "n": n,
         "mean": mean,
@@ -243,7 +243,7 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
         "item_total": _ratio(with_all, own * total),
         "item_rest": _ratio(with_all - own, own * rest_variance),
         "alpha_if_dropped": [_alpha(covariance[np.ix_(at, at)]) for at in keep],
-        "flags": np.select(*zip(*flags, strict=True), ""),
+        "flags": np.select([*flags.values()], [*flags], ""),
     }
     index = pd.Index(responses.item_ids, dtype=object, name="item")
     return pd.DataFrame(columns, index=index)

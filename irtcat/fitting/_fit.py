@@ -336,7 +336,9 @@ def fit(
         starts: how many starting points to try: the default one and others drawn around it. The
             one that ends highest is kept, converged ones before others; ``notes`` say whether one
             was higher than the first by more than 0.1 in the log-posterior ("vi": the bound). For
-            data and models with several modes (3PL, several abilities).
+            data and models with several modes (3PL, several abilities). EM with one ability and
+            up to 200 items tries some without being asked where the items' correlations show
+            several factors, no factor, or copies of items; ``notes`` say if one was higher.
         seed: of the further starts, and of the order of batches of "vi".
         progress: called as ``progress(iteration, log_posterior, step)``; by "vi" after every round
             as ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent there.

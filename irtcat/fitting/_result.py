@@ -27,7 +27,8 @@ class Fit:
             abilities where they were known).
         log_posterior: the same plus the log-density of the priors (what was maximised).
         converged: whether the last step was within the tolerance, and nothing else.
-        n_iterations: how many E-steps were taken.
+        n_iterations: how many E-steps were taken (from the start that was chosen, where several
+            were compared).
         n_parameters: number of parameters that some response informs. Not counted are those of a
             category that nobody used, and of an item that all answered alike or nobody answered.
         message: how it ended, in one sentence, followed by the notes.
