@@ -304,6 +304,8 @@ def change_json(document: Any, rng: random.Random) -> Any:
     elif isinstance(value, bool):
         container[key] = not value
     elif isinstance(value, int):
+        if abs(value) > 1e300:
+            raise NotApplicableError
         container[key] = rng.choice((value + 1, value - 1, -value, float(value), str(value)))
     elif isinstance(value, float):
         container[key] = rng.choice((value * (1 + 1e-3), -value, 1 - value, str(value), 1e6))

@@ -150,7 +150,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             names, rows = set(file.schema_arrow.names), file.metadata.num_rows
             wrong = _wrong(names, rows)
             for group in range(0 if wrong else file.num_row_groups):  # one in memory at a time
-                size = unpacked_bytes(file.metadata, group, COLUMNS)
+                size = unpacked_bytes(file.metadata, [group], COLUMNS, MOST_BYTES)
                 if size > MOST_BYTES:
                     raise too_large(f"{path}, row group {group + 1}", MOST_BYTES)
                 # no value is longer than the group, however many rows share it
