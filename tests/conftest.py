@@ -43,8 +43,11 @@ for name, value in CACHE.items():
     os.environ.setdefault(name.upper(), str(value))
     jax.config.update(name, value)
 
-MOST_MAPS = 12_000
-"""Every compiled program takes memory maps, of which Linux lets a process have 65,530."""
+MOST_MAPS, TESTS_BETWEEN = 40_000, 20
+"""Every compiled program takes memory maps, of which Linux lets a process have 65,530.
+
+Counting them takes milliseconds, and so is not done after every test.
+"""
 
 
 SLOW_CASES = [
@@ -122,10 +125,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
-def pytest_runtest_teardown():
+def pytest_runtest_teardown(item):
     """Drop compiled programs before the process runs out of memory maps, and crashes."""
+    done = item.session.testsfinished = getattr(item.session, "testsfinished", 0) + 1
     maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+    if done % TESTS_BETWEEN == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
 
 

@@ -108,9 +108,10 @@ def test_row_of_the_table(key):
 def test_probabilities_far_out(key, name):
     with precision(name) as dtype:
         model = items(key, dtype)
-        p = np.asarray(probabilities(model, jnp.asarray(FAR, dtype)))
-        log_p = np.asarray(log_probabilities(model, jnp.asarray(FAR, dtype)))
-        mean = np.asarray(expected_responses(model, jnp.asarray(FAR, dtype)))
+        functions = (probabilities, log_probabilities, expected_responses)
+        far = jnp.asarray(FAR, dtype)
+        found = jax.jit(lambda model, far: [f(model, far) for f in functions])(model, far)
+        p, log_p, mean = map(np.asarray, found)
     assert p.dtype == name
     assert p.shape == (N_ITEMS, len(FAR), model.n_categories)
     assert np.isfinite(log_p).all()
@@ -136,11 +137,15 @@ def test_derivatives_far_out(key, name):
         def variance(phi, theta, item):
             return unpack(item, phi).variance(theta[None])
 
-        for argument in (0, 1):
-            first = jax.jacfwd(curve, argument)
-            for function in (first, jax.jacfwd(first, 1), jax.jacfwd(variance, argument)):
-                over = jax.vmap(jax.vmap(function, (None, 0, None)), (0, None, 0))
-                assert np.isfinite(over(matrix, jnp.asarray(FAR, dtype), model)).all()
+        def derivatives(phi, theta, item):
+            firsts = [jax.jacfwd(curve, argument) for argument in (0, 1)]
+            functions = [*firsts, *(jax.jacfwd(first, 1) for first in firsts)]
+            functions += [jax.jacfwd(variance, argument) for argument in (0, 1)]
+            return [function(phi, theta, item) for function in functions]
+
+        over = jax.jit(jax.vmap(jax.vmap(derivatives, (None, 0, None)), (0, None, 0)))
+        for found in over(matrix, jnp.asarray(FAR, dtype), model):
+            assert np.isfinite(found).all()
 
 
 @pytest.mark.parametrize("c", [0.0, 0.2])
@@ -177,7 +182,7 @@ def test_information_is_the_expected_curvature(key):
             hessian = jax.hessian(lambda at: item.log_probs(at[None]))(t)
             return -(jnp.exp(item.log_probs(t[None])) * hessian).sum()
 
-        over = jax.vmap(jax.vmap(curvature, (None, 0)), (0, None))
+        over = jax.jit(jax.vmap(jax.vmap(curvature, (None, 0)), (0, None)))
         expected = np.asarray(over(model, jnp.asarray(theta)))
     np.testing.assert_allclose(
         fisher_information(build(key), theta), expected, rtol=1e-8, atol=1e-13
@@ -202,10 +207,9 @@ def test_rescaled_items_have_the_same_curves(key):
     with precision("float64"):
         model = items(key)
         moved = model.rescale(jnp.asarray(mean), jnp.asarray(sd))
-        there = probabilities(moved, jnp.asarray(z))
-        np.testing.assert_allclose(
-            there, probabilities(model, jnp.asarray(mean + sd * z)), rtol=1e-10
-        )
+        curves = jax.jit(probabilities)
+        there = curves(moved, jnp.asarray(z))
+        np.testing.assert_allclose(there, curves(model, jnp.asarray(mean + sd * z)), rtol=1e-10)
     assert isinstance(moved, STANDARD_FORM.get(type(model), type(model)))
 
 
@@ -232,7 +236,7 @@ def test_quick_terms_equal_the_general_ones(cls, gaps):
         counts = jnp.asarray(share[1:]) * (totals if gaps else totals[:, None])
         quick = jax.jit(item_terms)(model, params, counts, totals, nodes)
         axes = (0, 0, -1, -1 if gaps else None, None)
-        slow = jax.vmap(general_terms, axes)(model, params, counts, totals, nodes[:, None])
+        slow = jax.jit(jax.vmap(general_terms, axes))(model, params, counts, totals, nodes[:, None])
     for ours, theirs in zip(quick, slow, strict=True):
         scale = np.abs(theirs).max()
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12 * scale)
