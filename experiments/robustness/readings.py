@@ -387,7 +387,7 @@ def inspect_log(path: Path, scorer: str) -> dict[str, Any]:
     last = {(str(each["id"]), each.get("epoch", 1)): each for each in samples}
     values: dict[Any, list[float]] = {}
     for (name, _), sample in last.items():
-        if sample.get("scores") is None:
+        if sample.get("scores") in (None, {}):
             continue
         value = sample["scores"][scorer]["value"]
         if isinstance(value, str):

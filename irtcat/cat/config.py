@@ -6,7 +6,8 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 import numpy as np
 
@@ -307,7 +308,8 @@ def _known(argument: str, value: Any, table: Mapping[str, Callable[..., Any]], s
         raise argument_error(argument, f"{made.name!r} with {options}", unknown)
     for name, option in made.options:
         kind = takes[name].annotation
-        kinds = [each for each in get_args(kind) or (kind,) if each in OPTIONS]
+        several = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+        kinds = [each for each in (get_origin(each) or each for each in several) if each in OPTIONS]
         if kinds and not any(OPTIONS[each][1](option) for each in kinds):
             must = " or ".join(OPTIONS[each][0] for each in kinds)
             raise argument_error(argument, f"{made.name!r} with {name} {must}", option)
@@ -318,9 +320,14 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(map(is_number, value))
+
+
 OPTIONS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     int: ("a whole number", _is_whole),
     float: ("a finite number", is_number),
+    tuple: ("finite numbers", _is_numbers),
     str: ("a text", lambda value: isinstance(value, str)),
     type(None): ("None", lambda value: value is None),
 }

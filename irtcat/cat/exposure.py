@@ -143,7 +143,7 @@ def eligibility(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
 
 
 def conditional_eligibility(
-    look: Look, values: Array, *, rate: float = 0.2, cuts: Any = DEFAULT_CUTS
+    look: Look, values: Array, *, rate: float = 0.2, cuts: tuple[float, ...] = DEFAULT_CUTS
 ) -> Choice:
     """The best item that is eligible at the present estimate, with probability P(E | cell).
 

@@ -30,7 +30,11 @@ def random(look: Look, values: Array, *, n: int = 1, theta: float | None = None)
 
 
 def spread(
-    look: Look, values: Array, *, thetas: Any = (-1.0, 0.0, 1.0), theta: float | None = None
+    look: Look,
+    values: Array,
+    *,
+    thetas: tuple[float, ...] = (-1.0, 0.0, 1.0),
+    theta: float | None = None,
 ) -> Array:
     """The first items each nearest in difficulty to one of several abilities, in their order."""
     if not isinstance(thetas, tuple) or not thetas:

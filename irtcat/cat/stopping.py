@@ -41,7 +41,7 @@ def length(look: Look, *, at: int = 30) -> Array:
     return look.state.scored >= at
 
 
-def se(look: Look, *, below: Any = 0.3, of: str = "every") -> Array:
+def se(look: Look, *, below: float | tuple[float, ...] = 0.3, of: str = "every") -> Array:
     """The standard error is at most ``below``.
 
     Of several abilities that of every one (``below`` may be a number for each), or with
@@ -129,7 +129,12 @@ def glr_ratios(look: Look, cuts: tuple[float, ...], delta: float) -> Array:
 
 
 def sprt(
-    look: Look, *, cuts: Any = 0.0, delta: float = 0.5, alpha: float = 0.05, beta: float = 0.05
+    look: Look,
+    *,
+    cuts: float | tuple[float, ...] = 0.0,
+    delta: float = 0.5,
+    alpha: float = 0.05,
+    beta: float = 0.05,
 ) -> Array:
     """Wald's sequential probability ratio test against every cut.
 
@@ -146,7 +151,12 @@ def sprt(
 
 
 def glr(
-    look: Look, *, cuts: Any = 0.0, delta: float = 0.5, alpha: float = 0.05, beta: float = 0.05
+    look: Look,
+    *,
+    cuts: float | tuple[float, ...] = 0.0,
+    delta: float = 0.5,
+    alpha: float = 0.05,
+    beta: float = 0.05,
 ) -> Array:
     """The generalised likelihood ratio against every cut, with the limits of "sprt".
 
@@ -157,7 +167,7 @@ def glr(
     return _ratio_decided(glr_ratios(look, _cuts(cuts), delta), alpha, beta) >= 0
 
 
-def ci(look: Look, *, cuts: Any = 0.0, level: float = 0.95) -> Array:
+def ci(look: Look, *, cuts: float | tuple[float, ...] = 0.0, level: float = 0.95) -> Array:
     """The confidence interval ``theta +- z se`` holds no cut.
 
     References:

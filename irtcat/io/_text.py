@@ -14,6 +14,7 @@ from irtcat._checks import InputError, shorten
 from irtcat._csv import MARK, is_marked, read_csv, unescape
 from irtcat._numbers import number_in
 from irtcat._reading import MOST_BYTES, read_bytes
+from irtcat.io._cells import MISSING
 
 __all__ = ["check_widths", "column_numbers", "load_text", "read_table", "records"]
 
@@ -131,9 +132,10 @@ def read_table(path: Any, text: Any = None, **options: Any) -> pd.DataFrame:
         raise InputError(f"{path}, line 1: the column {shorten(twice[0])} is there twice.")
     kept = [i for i, name in enumerate(names) if text is not None and (i in text or name in text)]
     columns = [*kept, len(header) - 1] if marked else kept
+    missing: Any = {"na_values": MISSING, "keep_default_na": False}  # not "None" or "N/A"
     as_text: Any = {"usecols": columns, "dtype": str, "keep_default_na": False}
     try:
-        table = read_csv(io.BytesIO(data), index_col=False, low_memory=False, **options)
+        table = read_csv(io.BytesIO(data), index_col=False, low_memory=False, **missing | options)
         if kept:  # parsed again, for the marks of missing values are the same for all columns
             again = read_csv(io.BytesIO(data), index_col=False, **as_text)
             table[list(again.columns)] = again

@@ -223,7 +223,7 @@ def _rows(run: Run, log: _Log, items: Items) -> Rows:
     rows = Rows()
     for (name, _), (sample, place) in last.items():
         scores = sample.get("scores")
-        if scores is None:  # it failed, or was never scored
+        if scores is None or scores == {}:  # it failed, or was never scored
             run.unscored += 1
             continue
         about = About(run.task, name, "inspect", "", name, 2, _text(sample.get("input")))

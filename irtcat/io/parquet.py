@@ -114,9 +114,18 @@ def is_text(kind: Any) -> bool:
 def parquet_batches(
     path: Path, file: Any, rows: int, names: list[str] | None = None
 ) -> Iterator[Any]:
-    """Some columns (all by default), so many rows at a time."""
+    """Some columns (all by default), so many rows at a time.
+
+    Raises:
+        InputError: for a damaged file, also where it has fewer rows than it says.
+    """
+    left = file.metadata.num_rows
     with reading_parquet(path):
-        yield from file.iter_batches(rows, columns=names)
+        for batch in file.iter_batches(rows, columns=names):
+            left -= batch.num_rows
+            yield batch
+    if left:
+        raise InputError(f"{path}: the Parquet file is damaged. Write it anew.")
 
 
 def unpacked_bytes(meta: Any, groups: Iterable[int], names: Container[str], most: int) -> int:

@@ -120,7 +120,7 @@ def _table(
     path: Path, classes: np.ndarray, ids: np.ndarray
 ) -> tuple[IntArray, FloatArray, np.ndarray]:
     """Predictions, probabilities and who was trained on, of a CSV table; absent items missing."""
-    frame = read_table(path, text=("item", "prediction"), keep_default_na=False)
+    frame = read_table(path, text=("item", "prediction"))
     if not {"item", "prediction"} <= set(frame):
         raise argument_error("predictions", "a table with item and prediction", list(frame))
     if not len(frame):

@@ -461,6 +461,8 @@ def test_kullback_leibler_between_two_points(rules, bank30):
         ({"stopping": {"name": "all-of", "rules": ["se"], "x": 1}}, "all-of of a list of rules"),
         ({"stopping": {"name": "length", "at": "9"}}, "at a whole number"),
         ({"exposure": {"name": "restricted", "rate": "0.2"}}, "rate a finite number"),
+        ({"stopping": {"name": "se", "below": {}}}, "below a finite number or finite numbers"),
+        ({"stopping": {"name": "ci", "cuts": "1"}}, "cuts a finite number or finite numbers"),
         ({"start": {"name": "random", "theta": "0"}}, "theta a finite number or None"),
         ({"estimator": {"name": "robust", "weight": 2}}, "weight a text"),
         ("deep", "rules in few levels"),

@@ -6,6 +6,7 @@ import os
 import threading
 import tracemalloc
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from irtcat import InputError, ItemBank, Responses
 from irtcat.cli import _input
 from irtcat.cli._app import app
 from irtcat.io import open_source, read_logs, read_responses
+from irtcat.io.parquet import unpacked_bytes
 from irtcat.report._read import read as read_result
 from irtcat.training import crowd
 
@@ -119,6 +121,20 @@ def test_parquet_is_compared_with_the_limit(tmp_path):
     assert (tmp_path / "x.parquet").stat().st_size < 2**14
     with pytest.raises(InputError, match="the table: expected at most 1 MiB"):
         read_responses(tmp_path / "x.parquet", max_bytes=2**20)
+
+
+def test_columns_of_small_parquet_files_are_not_asked():
+    """Pyarrow ends the process where the description of a column is damaged."""
+    column = SimpleNamespace(total_uncompressed_size=70, path_in_schema="doc.id")
+
+    def group(size, ask):
+        return SimpleNamespace(total_byte_size=size, num_columns=1, column=ask)
+
+    whole = SimpleNamespace(row_group=lambda g: group(100, None))  # calling None would raise
+    assert unpacked_bytes(whole, range(2), ["doc"], 200) == 200
+    for size in (101, -1):
+        large = SimpleNamespace(row_group=lambda g, size=size: group(size, lambda j: column))
+        assert unpacked_bytes(large, range(2), ["doc"], 200) == 140
 
 
 def test_parquet_of_lists_and_of_an_index(tmp_path):
@@ -235,6 +251,7 @@ def test_tables_of_commands_are_as_strict(tmp_path):
         ("item,a,a\nq1,1,2\n", "the column 'a' is there twice"),
         ("item,a\nq1,\uff11\n", "a of item 'q1' is not a number. Got '\uff11'"),
         ("item,a\nq1,inf\n", "not a number. Got inf"),
+        ("item,a\nq1,None\n", "a of item 'q1' is not a number. Got 'None'"),
         ("item,a\n", "a header alone"),
         ("item,a\nq1,1\n,2\n", "row 2: expected an id"),
         ("item,a,\nq1,1,2\n", "the column 3 has no name"),
