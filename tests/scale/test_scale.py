@@ -274,8 +274,8 @@ def test_command(responses, tmp_path, capsys):
     assert told["scales"][0]["retained"] == GOOD
     assert (out / "report.md").is_file()
     assert (out / "all_removed.png").is_file()
-    assert run("scale", data, "--out", data) == 1
-    assert "this is a file" in capsys.readouterr().err
+    assert run("scale", data, "--out", data) == 2
+    assert "would be replaced" in capsys.readouterr().err
     other = tmp_path / "items.csv"
     other.write_text("id,part\nz,a\n")
     assert run("scale", data, "--out", out, "--items", other, "--groups", "part") == 1
