@@ -355,7 +355,8 @@ def lm_eval(path: Path, metric: str, filter: str, model: str | None) -> dict[str
     """A samples file; the model by its results file, or by the folder."""
     values: dict[Any, list[float]] = {}
     for line in lines_of(path):
-        if line.get("filter", "") != filter:
+        listed = line.get("metrics")
+        if line.get("filter", "") != filter or (isinstance(listed, list) and metric not in listed):
             continue
         digest, number_ = line.get("doc_hash"), line.get("doc_id")
         if digest is None and isinstance(line.get("doc"), dict):
@@ -388,6 +389,8 @@ def inspect_log(path: Path, scorer: str) -> dict[str, Any]:
     values: dict[Any, list[float]] = {}
     for (name, _), sample in last.items():
         if sample.get("scores") in (None, {}):
+            continue
+        if scorer not in sample["scores"]:  # it has others
             continue
         value = sample["scores"][scorer]["value"]
         if isinstance(value, str):

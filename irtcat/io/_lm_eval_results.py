@@ -43,10 +43,14 @@ class Results:
         if "results" not in document:
             raise InputError(f"{path}: expected the key results. Got {shorten(list(document))}.")
         config = document.get("config", {})
-        named = document.get("model_name") or _name_of(config)
-        model = as_text(named or path.parent.resolve().name, str(path), "model_name")
+        named = document.get("model_name")
+        if named is None or named == "":
+            named = _name_of(config)
+        model = as_text(
+            path.parent.resolve().name if named is None else named, str(path), "model_name"
+        )
         random_name = not config.get("model_args") and re.fullmatch(r"[a-z0-9]{8}", model)
-        source = "made up" if random_name or not named else "log"
+        source = "made up" if random_name or named is None else "log"
         return cls(str(path), model, source, document)
 
     def of(self, section: str, task: str) -> dict[str, Any]:

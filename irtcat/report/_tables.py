@@ -278,7 +278,7 @@ def simulation(name: str, tables: Any) -> Section:
 def _by_length(given: dict[str, pd.DataFrame]) -> Block | None:
     """Error against the number of items."""
     part = given.get("by_length")
-    if part is None or "rmse" not in part or not len(part):
+    if part is None or not {"items", "rmse", "se"} <= set(part) or not len(part):
         return None
     series = [line("root mean squared error", part["items"], part["rmse"])]
     series.append(line("mean standard error", part["items"], part["se"]))
@@ -291,7 +291,7 @@ def _by_length(given: dict[str, pd.DataFrame]) -> Block | None:
 def _by_theta(given: dict[str, pd.DataFrame]) -> Block | None:
     """Error against the true ability."""
     part = given.get("by_theta")
-    if part is None or "rmse" not in part or "ability" in part or not len(part):
+    if part is None or not {"theta", "rmse"} <= set(part) or "ability" in part or not len(part):
         return None
     names = {"rmse": "root mean squared error", "se": "mean standard error", "bias": "bias"}
     series = [line(text, part["theta"], part[key]) for key, text in names.items() if key in part]

@@ -68,7 +68,7 @@ def _objects(given: Any) -> np.ndarray:
 
 
 def _probabilities(array: np.ndarray, classes: np.ndarray) -> tuple[FloatArray, IntArray]:
-    """Probabilities (... x classes) and the likeliest labels; rows of NaN are missing."""
+    """Probabilities (... x classes) and the likeliest labels; rows with NaN are missing."""
     if array.shape[-1] != len(classes):
         raise argument_error("predictions", f"of {len(classes)} classes", f"{array.shape[-1]}")
     if array.dtype.kind not in "biufO":
@@ -82,6 +82,7 @@ def _probabilities(array: np.ndarray, classes: np.ndarray) -> tuple[FloatArray, 
     if bad:
         got = f"{np.nanmin(every):g} to {np.nanmax(every):g}"
         raise argument_error("predictions", "probabilities from 0 to 1", got)
+    every[absent] = np.nan
     codes = np.where(absent, NONE, np.nan_to_num(every).argmax(axis=-1))
     return every, codes.astype(np.int32)
 

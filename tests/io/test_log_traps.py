@@ -174,6 +174,9 @@ def test_the_name_is_that_of_the_results_file(real, tmp_path):
     read = read_logs(tmp_path)
     assert read.responses.subject_ids.tolist() == ["a__b__c"]
     assert "no results file" in read.report.notes[0]
+    write_run(tmp_path / "a__b__c", lines, {**results, "model_name": False})
+    with pytest.raises(InputError, match="expected model_name to be a name"):
+        read_logs(tmp_path)
 
 
 def test_results_without_samples_are_reported(real, tmp_path):

@@ -468,6 +468,10 @@ def test_odd_predictions_made_elsewhere(tmp_path):
     file.write_text("item,prediction\n")
     with pytest.raises(InputError, match="a header alone"):
         crowd.from_predictions([file], [0, 1])
+    np.save(tmp_path / "m.npy", np.array([[0.4, np.nan], [0.1, 0.9]]))
+    half = crowd.from_predictions([tmp_path / "m.npy"], [0, 1])
+    assert half.predictions.tolist() == [[-1, 1]]
+    assert np.isnan(half.gold[0, 0])  # not .4: the row is missing
     for array in (np.full((2, 2), 0.5 + 0j), np.ones(2, complex), np.zeros(2, "M8[s]")):
         np.save(tmp_path / "m.npy", array)
         with pytest.raises(InputError, match=r"complex|datetime"):
