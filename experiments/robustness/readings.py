@@ -393,6 +393,8 @@ def inspect_log(path: Path, scorer: str) -> dict[str, Any]:
         if scorer not in sample["scores"]:  # it has others
             continue
         value = sample["scores"][scorer]["value"]
+        if isinstance(value, dict):  # parts, which are scores of their own
+            continue
         if isinstance(value, str):
             value = LETTERS.get(value.lower(), value)
         values.setdefault(_named(name), []).append(score(value))

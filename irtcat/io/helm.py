@@ -129,7 +129,9 @@ def _add(
         metric = as_text(label.get("name"), place, "the name of a statistic")
         if label.get("perturbation") is not None or (metrics and metric not in metrics):
             continue
-        if "mean" in stat or stat.get("count") != 0:
+        if "mean" not in stat and stat.get("count") != 0:
+            raise InputError(f"{place}: the statistic {shorten(metric)} has no mean.")
+        if "mean" in stat:
             rows.add((str(label.get("split") or ""), metric), item, stat.get("mean"), place)
 
 

@@ -170,9 +170,9 @@ def _format(path: Path, choices: Any) -> str:
 
 def _lines(data: IO[bytes], into: list[str]) -> Iterator[str]:
     """The lines of a file, each noted as it is read: a record of CSV may take several."""
-    for line in data:
+    for number, line in enumerate(data):
         into.append(line.decode("utf-8"))
-        yield into[-1]
+        yield into[-1] if number else into[-1].removeprefix("\ufeff")
 
 
 def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
@@ -183,7 +183,6 @@ def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     header = next(reader, None)
     if header is None:
         raise InputError(f"{match.source}: expected a header and rows. Got an empty file.")
-    header = [name.removeprefix("\ufeff") for name in header]
     escaped = is_marked(header)
     column = _column([unescape(name) for name in header] if escaped else header, match)
     _copy(raw, out)
@@ -240,6 +239,8 @@ def _parquet_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     column = _column(list(file.schema_arrow.names), match)
     with parquet.ParquetWriter(out, file.schema_arrow) as writer:
         for batch in parquet_batches(match.source, file, BATCH):
+            with reading_parquet(match.source):
+                batch.validate(full=True)  # such as text that is not UTF-8
             ids = [None] * len(batch) if column is None else batch.column(column).to_pylist()
             mask = np.fromiter((match.keeps(value) for value in ids), bool, len(batch))
             writer.write_batch(batch.filter(mask) if not mask.all() else batch)

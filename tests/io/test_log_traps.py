@@ -565,3 +565,15 @@ def test_a_score_without_a_value_is_refused(tmp_path):
     path = write_json(tmp_path, inspect_log([one, sample("q2", 1.0)]))
     with pytest.raises(InputError, match="the score match has no value"):
         read_logs(path, "inspect")
+
+
+def test_a_helm_statistic_without_a_mean_is_refused(logs, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(next((logs / "helm").iterdir()), folder)
+    path = folder / "per_instance_stats.json"
+    instances = json.loads(path.read_text())
+    first = next(s for s in instances[0]["stats"] if s["name"]["name"] == "exact_match")
+    del first["mean"]
+    path.write_text(json.dumps(instances))
+    with pytest.raises(InputError, match="instance 1: the statistic 'exact_match' has no mean"):
+        read_logs(folder, "helm", metric="exact_match")

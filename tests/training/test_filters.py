@@ -275,12 +275,22 @@ def test_damaged_data_files_are_refused(found, tmp_path):
         ("d.jsonl", digits, "line 1: expected JSON of usual numbers"),
         ("d.jsonl", b'{"id": "a", "id": "b"}\n', "line 1: 'id' comes twice"),
         ("d.jsonl", b"[1]\n", "line 1: expected a JSON object with a field 'id'"),
+        ("d.csv", b'"\xef\xbb\xbfid",text\na,b\n', "`key` argument must be a column of d.csv"),
         ("d.csv", b'id,text\na,"cut', "record 1: unexpected end of data"),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(InputError, match=said):
             found.save_rows(tmp_path / name, tmp_path / f"out{name[1:]}", "id")
         assert not (tmp_path / f"out{name[1:]}").exists()
+
+
+def test_text_of_parquet_that_is_not_utf8_is_refused(found, tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "d.parquet"
+    pd.DataFrame({"id": found.table.index, "text": "plain"}).to_parquet(path, compression=None)
+    path.write_bytes(path.read_bytes().replace(b"plain", b"pl\xf2in"))
+    with pytest.raises(InputError, match="the Parquet file is damaged"):
+        found.save_rows(path, tmp_path / "out.parquet", "id")
 
 
 def test_a_million_items():
