@@ -61,8 +61,6 @@ def command(
     if out is not None:
         check_target(out)
     wanted = None if known is None else arguments.read_lines(known)
-    if wanted is not None and not wanted:
-        raise typer.BadParameter(f"{known} names no item.", param_hint="--known")
     use_compilation_cache()
     data = arguments.read(responses, arguments.Reading(format, subject, item, response, duplicates))
     if wanted is not None:
