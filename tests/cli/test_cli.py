@@ -853,7 +853,7 @@ def test_fit_goes_on_from_its_checkpoint(monkeypatch):
 
 
 def test_subset_files_keep_ids_that_look_like_gaps():
-    Path("items.csv").write_text("item,weight\nNA,1\nnull,\nNone,1\n007,1\n")
+    Path("items.csv").write_text("item,weight\nNA,1\nnull,1\nNone,1\n007,1\n")
     assert _input.read_subset("items.csv").item_ids.tolist() == ["NA", "null", "None", "007"]
 
 

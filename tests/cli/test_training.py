@@ -107,6 +107,9 @@ def test_audit_writes_suspects_and_counts_the_known():
     out = json.loads(run_ok(*common, "--by", "all", "--json"))
     assert out["known"][0] == {"first": 1, "precision": 1.0, "recall": 1.0}
     assert out["by"] == "all"
+    empty = run("audit", "answers.csv", "--known", "nothing.txt")
+    assert empty.exit_code == 1
+    assert "nothing.txt: expected a header and rows. Got an empty file." in empty.stderr
     for more, words in [
         (("--by", "confidence"), "--dynamics"),
         (("--by", "luck"), "--by"),
