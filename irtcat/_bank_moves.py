@@ -27,7 +27,7 @@ NEVER_USED = "category {} of its answers never used"
 
 
 def unused_categories(bank: Any) -> BoolArray:
-    """Categories whose curves nobody's answer tells of, items x categories.
+    """Categories that no response informs, items x categories.
 
     All False for models whose items share the parameters of the categories.
     """

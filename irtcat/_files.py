@@ -122,7 +122,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def _open_locked(partial: Path) -> IO[bytes]:
-    """A new file, under a lock that tells other processes that it is not left over."""
+    """A new file, locked, so that other processes see that it is in use."""
     while True:
         file = partial.open("xb")
         if lock(file) and os.fstat(file.fileno()).st_nlink:
