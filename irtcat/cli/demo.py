@@ -46,7 +46,7 @@ def _report(result: "Demo", seeds: int) -> None:
     n_all, n = result.responses.n_subjects, result.fit.n_subjects
     say(f"{n_all} classifiers of handwritten digits, {result.responses.n_items} images.")
     say(f"{n} calibrate the images; the other {n_all - n} are held out and answer k images only.")
-    say("How well do their scores told from k images agree with those from all images?")
+    say("How well do scores predicted from k images agree with those from all images?")
     say("mean_: share of the k that is right; irt_: the model fills in the other images; auto_:")
     say("the default estimator (with balanced, the default strategy: the last rows);")
     say(f"kendall: tau-b; mae: in percentage points. Means over {seeds} random hold-outs.\n")
