@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import typer.testing
 from jaxtyping import install_import_hook
 from scipy.special import expit
 
@@ -54,6 +55,9 @@ for name, value in CACHE.items():
 # the default thresholds it takes a twelfth of the time.
 gc.freeze()
 gc.set_threshold(100_000, 50, 100)
+
+# Typer's runner would build all commands anew at every call.
+typer.testing._get_command = functools.cache(typer.main.get_command)
 
 MOST_MAPS, PROGRAMS_BETWEEN = 50_000, 500
 """Every compiled program takes some seven memory maps, of which Linux lets a process have 65,530.

@@ -135,7 +135,7 @@ def test_content_rules_hold():
     base = Config(max_items=10, group="topic", targets=targets, enemies=[["i1", "i2"]])
     topics = BANK.items["topic"].to_numpy()
     for rule in ("bounds", "shadow"):
-        n = 2000 if rule == "bounds" else 12
+        n = 400 if rule == "bounds" else 12
         report = simulate(BANK, THETA[np.arange(n) % 400], replace(base, content=rule))
         for group, (low, high) in targets.items():
             counts = (topics[report.items] == group).sum(axis=1)
