@@ -73,10 +73,9 @@ def item_values(
 
 def read_groups(values: np.ndarray) -> tuple[IntArray, list[str]]:
     """Number of each item's group and the groups' names; items without one are a group too."""
-    series = pd.Series(values)
-    text = series.astype(str).astype(object).where(series.notna(), NO_GROUP)
-    codes, names = pd.factorize(text.to_numpy(), sort=True)
-    return codes.astype(int), [str(name) for name in names]
+    text = np.where(pd.isna(values), NO_GROUP, values.astype(str))
+    names, codes = np.unique(text, return_inverse=True)
+    return codes, names.tolist()
 
 
 def _limits(quotas: Any, names: list[str], sizes: IntArray) -> tuple[IntArray, IntArray]:
