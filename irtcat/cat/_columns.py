@@ -33,12 +33,11 @@ def enemies_of(bank: ItemBank, config: Config) -> BoolArray:
 
 
 def item_testlets(bank: ItemBank, config: Config) -> IntArray:
-    """Number of each scored item's testlet where testlets are kept whole; else `NONE`."""
+    """Number of each scored item's testlet; `NONE` where it is in none."""
     if config.testlet is None:
         return np.full(bank.n_items, NONE)
     codes, _ = pd.factorize(column_of(bank, config.testlet, None))
-    kept = any(part.name == "testlets" for part in config.content)
-    return np.where(pretest_of(bank, config) | (not kept), NONE, codes)
+    return np.where(pretest_of(bank, config), NONE, codes)
 
 
 def pretest_of(bank: ItemBank, config: Config) -> BoolArray:

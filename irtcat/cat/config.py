@@ -75,7 +75,8 @@ class Config:
             The plan is for a test of `full_length`; a session that another rule ends earlier
             has kept the upper bounds, and may not have reached the lower ones.
         enemies: sets of ids, of each of which a test holds at most one.
-        testlet: column of the metadata with the testlet of each item; missing: on its own.
+        testlet: column of the metadata with the testlet of each item; missing: on its own. It
+            adds "testlets" to ``content``: a testlet that is begun is completed.
         pretest: column of the metadata that marks the items that are tried out and not scored.
         pretest_at: positions in the test (from 1) at which such an item is asked. These items
             count neither for ``max_items`` nor for the targets.
@@ -153,6 +154,8 @@ class Config:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise argument_error(name, "a column of the bank's metadata, or None", value)
+        if self.testlet is not None and all(part.name != "testlets" for part in self.content):
+            self._set("content", (*self.content, _known("content", "testlets", CONTENT, 2)))
         self._set("pretest_at", _several("pretest_at", "positions", self.pretest_at))
         for position in self.pretest_at:
             check_count("pretest_at", position)

@@ -188,9 +188,9 @@ def test_plans_exist_just_where_enumeration_finds_a_test():
         bank.items["group"] = rng.choice(names, n)
         bank.items["passage"] = [*"ppp", *"qq", None, None, None, None]
         known = {k: v for k, v in rules["targets"].items() if (bank.items["group"] == k).any()}
-        content = ["testlets"] if rng.integers(0, 2) else []
-        config = Config(max_items=int(rng.integers(3, 6)), **(rules | {"targets": known}),
-                        content=content)  # fmt: skip
+        if rng.integers(0, 2) == 0:
+            rules["testlet"] = None
+        config = Config(max_items=int(rng.integers(3, 6)), **(rules | {"targets": known}))
         exists = next(forms_that_keep(bank, config, 0), None) is not None
         try:
             plan = content_plan(bank, config)
@@ -206,6 +206,16 @@ def test_plans_exist_just_where_enumeration_finds_a_test():
             assert (plan.least > asked[:, 0] - 1).all()
             assert (plan.most < asked[:, 1] + 1).all()
     assert 40 < feasible < 140
+
+
+def test_a_testlet_column_keeps_testlets_whole_without_a_content_rule():
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
+    bank.items["passage"] = np.repeat(["p", "q", "r", "s"], 3)
+    config = Config(max_items=6, testlet="passage")
+    assert Config.from_json(config.to_json()) == config
+    given = simulate(bank, np.linspace(-1, 1, 9), config).items
+    passages = np.asarray(bank.items["passage"])[given]
+    assert all(sorted(set(row)) == sorted(row[::3]) for row in np.sort(passages).tolist())
 
 
 def test_conflicts_are_minimal():
