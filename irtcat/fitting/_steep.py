@@ -44,7 +44,7 @@ def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -
         ended: where the iterations stopped.
         population: mean and SD of the abilities that ``ended`` is for, two x groups.
     """
-    model = unpack(problem.template, ended.point.params)
+    model = unpack(problem.template, np.asarray(ended.point.params))
     if problem.x is None or not changes_too_fast(model):
         return ended
     x = np.asarray(problem.x)
