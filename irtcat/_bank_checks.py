@@ -8,7 +8,7 @@ import pandas as pd
 
 from irtcat._checks import argument_error, is_unicode
 from irtcat._types import FloatArray, Ids
-from irtcat.models import column_names, design_of, pack
+from irtcat.models import column_names, design_of, parameter_matrix
 
 __all__ = ["check_loaded", "item_names", "item_positions", "settled_parts"]
 
@@ -90,7 +90,7 @@ def check_loaded(bank: Any) -> None:
     ids = bank.item_ids
     if any(not str(item).strip() or "\0" in str(item) for item in ids):
         raise argument_error("item_ids", "ids, none of them empty or with a zero byte", ids)
-    matrix, names = np.asarray(pack(bank.model)), column_names(bank.model)
+    matrix, names = parameter_matrix(bank.model), column_names(bank.model)
     for column, name in enumerate(names):
         bad = ~(np.isfinite(matrix[:, column]) | (matrix[:, column] == LIMITS.get(name, 0.0)))
         if bad.any():

@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error
-from irtcat._precision import precision
 from irtcat.models import (
     MIXABLE,
     as_mixed,
     column_names,
     design_of,
-    pack,
+    parameter_matrix,
     unpack,
 )
 
@@ -86,9 +85,8 @@ def mixed_banks(one: Any, other: Any) -> tuple[Any, Any]:
 
 def _in_mixture(bank: Any, keys: tuple[str, ...], top: int) -> Any:
     """The bank with its items as part of a mixture; what is new has no covariance (NaN)."""
-    with precision("float64"):
-        model, moves = as_mixed(bank.model, keys, top)
-        n_params = pack(model).shape[1]
+    model, moves = as_mixed(bank.model, keys, top)
+    n_params = parameter_matrix(model).shape[1]
     covariance = None
     if bank.covariance is not None:
         covariance = np.full((bank.n_items, n_params, n_params), np.nan)

@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.models import ItemModel, Rasch, filled, pack, unpack
+from irtcat.models import ItemModel, Rasch, filled, pack, parameter_matrix, unpack
 
 __all__ = [
     "NEVER_USED",
@@ -52,6 +53,19 @@ def in_unused_categories(bank: Any, items: IntArray, answers: IntArray) -> BoolA
     return (items >= 0) & (answers == code) & unused[np.maximum(items, 0), code]
 
 
+@jit
+def _moved(model: ItemModel, mean: Array, sd: Array) -> tuple[Array, Array]:
+    """`pack` of the items on another scale, and its slopes in what it was (Rasch: stays one)."""
+
+    def one(vector: Any, item: ItemModel) -> Any:
+        new = unpack(item, vector).rescale(mean, sd)
+        row = pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
+        return row[1:] if isinstance(model, Rasch) else row
+
+    matrix = pack(model)
+    return jax.vmap(one)(matrix, model), jax.vmap(jax.jacfwd(one))(matrix, model)
+
+
 def rescaled(
     model: ItemModel,
     covariance: FloatArray | None,
@@ -60,17 +74,10 @@ def rescaled(
     shift: float,
 ) -> tuple[ItemModel, FloatArray | None, FloatArray | None]:
     """Items and covariances on the scale ``unit * theta + shift`` (Rasch items: ``unit`` is 1)."""
-    rasch = isinstance(model, Rasch)
-
-    def moved(vector: Any, item: ItemModel) -> Any:
-        new = unpack(item, vector).rescale(jnp.asarray(-shift / unit), jnp.asarray(1 / unit))
-        row = pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
-        return row[1:] if rasch else row
-
     with precision("float64"):
-        matrix = pack(model)
-        params = np.asarray(jax.vmap(moved)(matrix, model))
-        slopes = np.asarray(jax.vmap(jax.jacfwd(moved))(matrix, model))
+        moved = _moved(filled(model), np.asarray(-shift / unit), np.asarray(1 / unit))
+    n_items = len(jax.tree.leaves(model)[0])
+    params, slopes = (np.asarray(part)[:n_items] for part in moved)
     if covariance is not None:
         lost = np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
         covariance = slopes @ np.nan_to_num(covariance) @ slopes.transpose(0, 2, 1)
@@ -89,8 +96,7 @@ def drawn(
     model: ItemModel, covariance: FloatArray, full: FloatArray | None, n: int, seed: int
 ) -> ItemModel:
     """Parameters drawn around the estimates, with a leading axis of draws."""
-    with precision("float64"):
-        matrix = np.asarray(pack(model))
+    matrix = parameter_matrix(model)
     rng = np.random.default_rng(seed)
     if full is not None:
         noise = rng.standard_normal((n, matrix.size)) @ _root(full).T

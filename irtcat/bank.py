@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -24,11 +23,12 @@ from irtcat.models import (
     CategoricalModel,
     ItemModel,
     expected_responses,
+    filled,
     item_categories,
     known_items,
     known_logistic,
     known_slopes,
-    pack,
+    parameter_matrix,
     probabilities,
     simulate,
     take,
@@ -204,8 +204,7 @@ class ItemBank:
 
     def parameters(self) -> FloatArray:
         """The unconstrained parameters, items x params (columns: `parameter_names`)."""
-        with precision("float64"):
-            return np.asarray(pack(self.model))
+        return parameter_matrix(self.model)
 
     def to_frame(self) -> pd.DataFrame:
         """The items as a table.
@@ -369,8 +368,8 @@ class ItemBank:
         """
         if not isinstance(self.model, CategoricalModel):
             with precision("float64"):
-                vector = jnp.asarray(ability_points(theta, self.model.dims))
-                return np.asarray(expected_responses(self.model, vector))
+                points = ability_points(theta, self.model.dims)
+                return np.asarray(expected_responses(filled(self.model), points))[: self.n_items]
         every = self.category_probabilities(theta)
         highest = item_categories(self.model) - 1
         return np.take_along_axis(every, highest[:, None, None], axis=2)[..., 0]
@@ -386,8 +385,8 @@ class ItemBank:
             [[[0.269, 0.462, 0.269]]]
         """
         with precision("float64"):
-            points = jnp.asarray(ability_points(theta, self.model.dims))
-            return np.asarray(probabilities(self.model, points))
+            points = ability_points(theta, self.model.dims)
+            return np.asarray(probabilities(filled(self.model), points))[: self.n_items]
 
     def simulate(self, theta: Any, seed: int = 0) -> Responses:
         """Draw one response of every subject to every item.
@@ -407,7 +406,7 @@ class ItemBank:
         """
         points = ability_points(theta, self.model.dims)
         with precision("float64"):
-            x = np.asarray(simulate(self.model, jnp.asarray(points), jax.random.key(seed)))
+            x = np.asarray(simulate(self.model, points, jax.random.key(seed)))
         trials = getattr(self.model, "trials", None)
         codes = None if self.model.n_categories == 2 else range(self.model.n_categories)
         return Responses.from_array(x, item_ids=self.item_ids, codes=codes, trials=trials)

@@ -94,8 +94,8 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
     points = ability_points(theta, bank.model.dims)
     with precision("float64"):
         if bank.model.dims > 1:
-            return np.asarray(_matrices(bank.model, jnp.asarray(points)))
-        return np.asarray(_information(filled(bank.model), jnp.asarray(points)))[: bank.n_items]
+            return np.asarray(_matrices(bank.model, points))
+        return np.asarray(_information(filled(bank.model), points))[: bank.n_items]
 
 
 def test_information(
@@ -189,5 +189,5 @@ def summed_information(bank: ItemBank, theta: Any, weights: Any = None) -> Float
     vector = np.concatenate([vector, np.zeros(pad)])
     weight = np.concatenate([weight, np.zeros(pad)])
     with precision("float64"):
-        out = _weighted_sum(bank.model, jnp.asarray(vector), jnp.asarray(weight), size=size)
+        out = _weighted_sum(bank.model, vector, weight, size=size)
         return np.asarray(out)

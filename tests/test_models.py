@@ -24,6 +24,7 @@ from irtcat.models import (
     item_categories,
     log_probabilities,
     pack,
+    parameter_matrix,
     parameter_names,
     probabilities,
     take,
@@ -129,7 +130,7 @@ def test_probabilities_far_out(key, name):
 def test_derivatives_far_out(key, name):
     with precision(name) as dtype:
         model = items(key, dtype)
-        matrix = pack(model)
+        matrix = parameter_matrix(model)
 
         def curve(phi, theta, item):
             return unpack(item, phi).natural(theta[None])
@@ -195,7 +196,7 @@ def test_pack_and_unpack(key):
         model = items(key)
         np.testing.assert_array_equal(pack(model), draw(key))
         chosen = take(model, np.array([2, 0]))
-        np.testing.assert_array_equal(pack(chosen), draw(key)[[2, 0]])
+        np.testing.assert_array_equal(parameter_matrix(chosen), draw(key)[[2, 0]])
         again = type(model).blank(design_of(chosen))
         assert jax.tree.map(np.shape, again) == jax.tree.map(np.shape, chosen)
 

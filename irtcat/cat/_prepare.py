@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from irtcat._bank_moves import over_used
+from irtcat._bank_moves import published
 from irtcat._checks import argument_error, check_choice
 from irtcat._precision import precision as in_width
 from irtcat._types import FloatArray, IntArray
@@ -91,8 +91,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     check_exposure(config, n_scored)
     plan = content_plan(bank, config)
     with in_width("float64"):
-        known = {name: np.asarray(x, float) for name, x in bank.model.irt_parameters().items()}
-        known = over_used(bank, known)
+        known, _ = published(bank)
         highest = item_categories(bank.model) - 1
         make = _tabulated if dims == 1 else _tabulated_several
         nodes, log_weights, curves = make(bank, config, jnp.maximum(highest, 1).astype(float))

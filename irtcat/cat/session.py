@@ -8,6 +8,7 @@ memory and travels as JSON; with one (`irtcat.cat.Store`) every event is on disk
 returns.
 """
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jaxtyping import Array
 
 from irtcat._bank_file import bank_hash
 from irtcat._bank_moves import in_unused_categories
 from irtcat._checks import InputError, argument_error, brief, check_count, check_id, shorten
+from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat.bank import ItemBank
 from irtcat.cat._explain import explain
@@ -354,7 +357,7 @@ class Session:
         """
         with precision("float64"):
             look = look_at(self._pool, self.config, self.state)
-            score, variance = score_moments(look)
+            score, variance = _predicted(self._pool, self.config, self.state)
             out: dict[str, Any] = {
                 "theta": np.asarray(self.state.theta, float).tolist(),
                 "se": np.asarray(self.state.se, float).tolist(),
@@ -527,6 +530,11 @@ class Session:
             return f"ends after {count} answers, before {least}"
         self._next = state
         return ""
+
+
+@functools.partial(jit, static_argnames=("config",))
+def _predicted(pool: Pool, config: Config, state: CatState) -> tuple[Array, Array]:
+    return score_moments(look_at(pool, config, state))
 
 
 def utc_text(now: datetime) -> str:

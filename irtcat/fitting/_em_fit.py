@@ -90,7 +90,7 @@ def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
     """Numbers of the groups whose population is narrower than the spacing of the nodes."""
     unit = 1.0 if problem.place is None else float(problem.place.sd)
     spacing = unit * 2 * LIMIT / (N_NODES - 1)
-    return np.flatnonzero(np.exp(np.asarray(ended.point.population[1], float)) < spacing)
+    return np.flatnonzero(np.exp(np.asarray(ended.point.population, float)[1]) < spacing)
 
 
 def _covariance(

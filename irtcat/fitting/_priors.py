@@ -22,6 +22,7 @@ from irtcat.models import (
     free_parameters,
     item_categories,
     pack,
+    parameter_matrix,
     parameter_names,
     unpack,
 )
@@ -130,7 +131,7 @@ class PriorTable(NamedTuple):
         where = self.empty.T & self.held.any(axis=1, keepdims=True)
         with precision_of("float64"):
             plain = unpack(jax.tree.map(np.asarray, template), np.asarray(params, float))
-            return np.asarray(pack(plain.hold_unused(where)[0]), float)
+            return parameter_matrix(plain.hold_unused(where)[0]).astype(float)
 
 
 def check_priors(
@@ -196,10 +197,10 @@ def ties_mind_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
         return False
     with precision_of("float64"):
         pair = jax.tree.map(lambda leaf: np.asarray(leaf)[[0, 0]], template)
-        params = np.array(pack(pair), float)
+        params = parameter_matrix(pair).astype(float)
         params = params + np.linspace(0.2, 0.9, params.size).reshape(params.shape)
         params[1, list(tied)] = params[0, list(tied)]
-        off = np.ptp(np.asarray(_rescaled(pair, jnp.asarray(params))), axis=0)[list(tied)]
+        off = np.ptp(np.asarray(_rescaled(pair, params)), axis=0)[list(tied)]
     return bool((off > 1e-9).any())
 
 

@@ -53,6 +53,18 @@ def _log_density(pairs: Array, theta: Array) -> Array:
     return -0.5 * (z**2).sum(0) - jnp.log(jnp.diagonal(root)).sum()
 
 
+@jit
+def _density_slopes(pairs: Array, theta: Array) -> Float[Array, "nodes pairs"]:
+    """Derivative of `_log_density` by the correlations."""
+    return jax.jacfwd(_log_density)(pairs, theta)
+
+
+@jit
+def _density_curvature(pairs: Array, theta: Array, mass: Array) -> Float[Array, "pairs pairs"]:
+    """Second derivative of the expected `_log_density` by the correlations."""
+    return jax.hessian(lambda r: mass @ _log_density(r, theta))(pairs)
+
+
 def _derivatives(
     template: ItemModel, params: Array, theta: Array
 ) -> Float[Array, "nodes items params"]:
@@ -225,7 +237,7 @@ def _grid_information(
     n_pairs = len(pairs) if problem.correlated else 0
     score_r = jnp.zeros((len(theta), 0), theta.dtype)
     if n_pairs:
-        score_r = jax.jacfwd(_log_density)(pairs, theta)
+        score_r = _density_slopes(pairs, theta)
     lost, cross = _lost(
         point.params, root, score_r, problem.template, problem.x, problem.weights,
         rule, problem.chunks, gaps=problem.gaps, whole=whole,
@@ -238,7 +250,7 @@ def _grid_information(
     information = -np.asarray(lost, float)
     _add_blocks(information, complete)
     if n_pairs:
-        hessian = jax.hessian(lambda r: belief.mass @ _log_density(r, theta))(pairs)
+        hessian = _density_curvature(pairs, theta, belief.mass)
         information[-n_pairs:, -n_pairs:] -= np.asarray(hessian, float)
     return information, np.asarray(cross, float)
 

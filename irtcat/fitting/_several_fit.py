@@ -26,7 +26,7 @@ from irtcat.fitting._several import SeveralProblem, run_several
 from irtcat.fitting._several_errors import several_covariance
 from irtcat.fitting._several_population import correlation_root, free_correlations
 from irtcat.fitting._several_work import Work, iterate, state_of
-from irtcat.fitting._start import Start, jittered, starting_point
+from irtcat.fitting._start import Start, jittered, start_params, starting_point
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.models import (
     Design,
@@ -34,7 +34,6 @@ from irtcat.models import (
     column_names,
     field_columns,
     in_precision,
-    pack,
     unpack,
 )
 from irtcat.responses import Responses
@@ -89,8 +88,8 @@ def _start_params(
         return start.params
     slopes = _factor_start(rows.x, rows.weights, design.dims)
     shares = ((start.counts + 0.5) / (start.item_n + 1)).T
-    model = template.start(jnp.asarray(shares, dtype), jnp.asarray(slopes, dtype))
-    return np.asarray(pack(model), float)
+    params = start_params(template, np.asarray(shares, dtype), np.asarray(slopes, dtype))
+    return np.asarray(params, float)
 
 
 def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -> PriorTable:

@@ -5,6 +5,7 @@ missing information (`irtcat.fitting._several_step`), or the scale of the abilit
 (parameter expansion), or it is left as it is.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._compile import jit
 from irtcat.fitting._mstep import Constraints, log_prior
 from irtcat.fitting._several_step import Displacement, item_scores, whole_way
 from irtcat.fitting.em import EMPoint, EMUpdate
@@ -33,6 +35,7 @@ STEP_CELLS = 4e6
 """Responses that the missing information is had from, at most: of more, every k-th row."""
 
 
+@functools.partial(jit, static_argnames=("dims",))
 def correlation_root(free: Float[Array, " pairs"], dims: int) -> Float[Array, "dims dims"]:
     """Lower root of a correlation matrix: rows of (free numbers, 1), made of length 1."""
     rows, columns = np.tril_indices(dims, -1)
@@ -42,6 +45,7 @@ def correlation_root(free: Float[Array, " pairs"], dims: int) -> Float[Array, "d
     return lower / jnp.sqrt((lower**2).sum(1, keepdims=True))
 
 
+@jit
 def free_correlations(correlations: Float[Array, "dims dims"]) -> Float[Array, " pairs"]:
     """Undo `correlation_root`: any numbers make a correlation matrix."""
     root = jnp.linalg.cholesky(correlations)

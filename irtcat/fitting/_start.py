@@ -23,6 +23,7 @@ __all__ = [
     "further_start",
     "jittered",
     "points_of",
+    "start_params",
     "starting_point",
 ]
 
@@ -164,7 +165,7 @@ def _biserial_slopes(
 
 
 @jit
-def _start_params(template: ItemModel, shares: Array, slope: Array) -> Array:
+def start_params(template: ItemModel, shares: Array, slope: Array) -> Array:
     """The model's own starting values, compiled as one."""
     return pack(template.start(shares, slope))
 
@@ -198,14 +199,14 @@ def starting_point(
     Returns:
         The starting point, in float64.
     """
-    top = jnp.asarray(categories - 1, dtype)
+    top = np.asarray(categories - 1, dtype)
 
     host = _host_sums(np.asarray(x), categories) if x is not None and x.size <= SMALL else None
 
     def sums(left: FloatArray, right: FloatArray) -> Sums:
         if host is not None:
             return host(left, right)
-        vectors = jnp.asarray(left, dtype), jnp.asarray(right, dtype)
+        vectors = np.asarray(left, dtype), np.asarray(right, dtype)
         if engine is None:
             out = cross_sums(x, top, rows, *vectors, gaps=gaps)
         else:
@@ -244,7 +245,7 @@ def starting_point(
         counts = _counts(x, weights, rows, dtype, categories, item_right, item_n, engine)
         used = np.arange(len(counts))[:, None] < categories
         shares = np.where(used, counts + 1 / categories, 0) / (item_n + 1)
-    params = _start_params(template, jnp.asarray(shares.T, dtype), jnp.asarray(slope, dtype))
+    params = start_params(template, np.asarray(shares.T, dtype), np.asarray(slope, dtype))
     # A subject's sum of p (1 - p) is below its number right, and below its number wrong.
     right, n_answered = first.by_subject[:, 0], first.mask_by_subject[:, 0]
     spreads = np.minimum(third.mask_by_subject[:, 0], np.minimum(right, n_answered - right))

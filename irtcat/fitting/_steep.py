@@ -1,8 +1,9 @@
 """The log-likelihood of items steeper than the grid that they were estimated on is fine."""
 
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
+from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._loop import Ended
 from irtcat.fitting.em import EMProblem
@@ -16,6 +17,11 @@ ROWS = 2**14
 
 SAME = 1e-6
 """Relative difference of two log-likelihoods that is none."""
+
+
+@jit
+def _rescaled(model: ItemModel, mean: Array, sd: Array) -> ItemModel:
+    return model.rescale(mean, sd)
 
 
 def marginal_log_likelihoods(
@@ -38,7 +44,7 @@ def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -
         ended: where the iterations stopped.
         population: mean and SD of the abilities that ``ended`` is for, two x groups.
     """
-    model = unpack(problem.template, ended.point.params)
+    model = unpack(problem.template, np.asarray(ended.point.params))
     if problem.x is None or not changes_too_fast(model):
         return ended
     x = np.asarray(problem.x)
@@ -48,7 +54,7 @@ def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -
     for number, (mean, sd) in enumerate(population.T):
         rows = np.flatnonzero(group == number)
         if len(rows):
-            own = model.rescale(*jnp.asarray([mean, sd], problem.dtype))
+            own = _rescaled(model, *np.asarray([mean, sd], problem.dtype))
             after[rows] = marginal_log_likelihoods(own, x[rows], problem.gaps, problem.dtype)
     rough, exact = (float(np.asarray(problem.weights, float) @ part) for part in (before, after))
     ended = ended._replace(belief=ended.belief._replace(log_z=after))

@@ -1,5 +1,6 @@
 """`link`: put a bank on another's scale by the items they share."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -143,6 +144,13 @@ def _curves(model: ItemModel, nodes: Array) -> Array:
     return expected_responses(model, nodes)[..., None]
 
 
+@jit
+def _gap(place: Any, model: ItemModel, reference: ItemModel, nodes: Array) -> Array:
+    """Difference of the expected scores of the reference and of the items moved to its scale."""
+    moved = _moved(model, jnp.exp(place[0]), place[1])
+    return expected_responses(reference, nodes) - expected_responses(moved, nodes)
+
+
 def _haebara(place: Array, model: ItemModel, reference: ItemModel, nodes: Array, w: Array) -> Array:
     """Sum over items and categories of the mean squared difference of the curves."""
     moved = _moved(model, jnp.exp(place[0]), place[1])
@@ -154,9 +162,13 @@ def _stocking_lord(
     place: Array, model: ItemModel, reference: ItemModel, nodes: Array, w: Array
 ) -> Array:
     """Mean squared difference of the tests' expected scores."""
-    moved = _moved(model, jnp.exp(place[0]), place[1])
-    gap = expected_responses(reference, nodes) - expected_responses(moved, nodes)
-    return (w * gap.sum(0) ** 2).sum()
+    return (w * _gap(place, model, reference, nodes).sum(0) ** 2).sum()
+
+
+@functools.cache
+def _with_slope(criterion: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
+    """A criterion and its gradient in the place, compiled once."""
+    return jit(jax.value_and_grad(criterion))
 
 
 def _by_curves(
@@ -167,13 +179,12 @@ def _by_curves(
 
     with precision("float64"):
         models = task.bank.model, task.reference.model
-        nodes, weights = jnp.asarray(task.nodes), jnp.asarray(task.weights)
-        both = jit(jax.value_and_grad(criterion))
+        both = _with_slope(criterion)
 
         def loss(place: FloatArray) -> tuple[float, FloatArray]:
             full = np.r_[0.0, place] if task.fixed_unit else place
-            value, slope = both(jnp.asarray(full), *models, nodes, weights)
-            slope = np.asarray(slope, float)
+            value, gradient = both(full, *models, task.nodes, task.weights)
+            slope = np.asarray(gradient, float)
             return float(value), slope[1:] if task.fixed_unit else slope
 
         starts = [np.zeros(2), np.array([0.0, 1.0]), np.array([0.0, -1.0])]
@@ -206,10 +217,8 @@ LINKS: dict[str, Callable[[_Task], tuple[float, float, float]]] = {
 def _diagnostics(task: _Task, unit: float, shift: float, used: BoolArray) -> pd.DataFrame:
     """How far apart the common items are after the link."""
     with precision("float64"):
-        nodes = jnp.asarray(task.nodes)
-        moved = _moved(task.bank.model, jnp.asarray(unit), jnp.asarray(shift))
-        apart = expected_responses(task.reference.model, nodes) - expected_responses(moved, nodes)
-        gap = np.asarray(apart, float)
+        place = np.log(unit), np.float64(shift)
+        gap = np.asarray(_gap(place, task.bank.model, task.reference.model, task.nodes), float)
     difference, rmsd = gap @ task.weights, np.sqrt(gap**2 @ task.weights)
     quarter = np.subtract(*np.percentile(difference, [75, 25]))
     z = (difference - np.median(difference)) / max(0.74 * quarter, 1e-6)

@@ -9,6 +9,7 @@ item's (a or log a, b, logits). Expectations are computed by quadrature, not dra
 is the order of the batches. See `irtcat.fitting._elbo` and `_ascent`.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,8 +17,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count, check_positive
+from irtcat._compile import jit
 from irtcat._precision import choose_precision, precision
 from irtcat.fitting._ascent import Ascent, Problem, Rows, climb
 from irtcat.fitting._elbo import Cells
@@ -209,6 +212,20 @@ def _batches(
     return make(x, settings.batch_size, seed, dtype)
 
 
+@functools.partial(jit, static_argnames=("chart",))
+def _moved_items(
+    template: ItemModel, guide: Guide, place: Array, *, chart: Chart
+) -> tuple[Array, Array, Array]:
+    """Parameters on another scale, their slopes in the coordinates, and the latter's factor."""
+    mean, factor = item_factors(guide, chart)
+
+    def params(u: Any, item: ItemModel) -> Any:
+        moved = unpack(item, to_params(chart, u)).rescale(*place)
+        return jnp.concatenate([jnp.ravel(getattr(moved, name)) for name in column_names(template)])
+
+    return jax.vmap(params)(mean, template), jax.vmap(jax.jacfwd(params))(mean, template), factor
+
+
 def _standardised(template: ItemModel, chart: Chart, guide: Guide) -> Calibrated:
     """Items and abilities on the scale where all subjects together have mean 0 and SD 1.
 
@@ -218,17 +235,10 @@ def _standardised(template: ItemModel, chart: Chart, guide: Guide) -> Calibrated
     theta, sd = np.asarray(guide.theta, float), np.exp(np.asarray(guide.log_sd, float))
     centre = float(theta.mean())
     spread = float(np.sqrt(((theta - centre) ** 2 + sd**2).mean()))
-    mean, factor = item_factors(guide, chart)
-
-    def params(u: Any, item: ItemModel) -> Any:
-        moved = unpack(item, to_params(chart, u)).rescale(
-            jnp.asarray(centre, u.dtype), jnp.asarray(spread, u.dtype)
-        )
-        return jnp.concatenate([jnp.ravel(getattr(moved, name)) for name in column_names(template)])
-
-    values = np.asarray(jax.vmap(params)(mean, template), float)
-    slopes = np.asarray(jax.vmap(jax.jacfwd(params))(mean, template), float)
-    root = slopes @ np.asarray(factor, float)
+    place = np.asarray([centre, spread], guide.mean.dtype)
+    found = _moved_items(template, guide, place, chart=chart)
+    values, slopes, factor = (np.asarray(part, float) for part in found)
+    root = slopes @ factor
     return Calibrated(
         values, root @ root.transpose(0, 2, 1), (theta - centre) / spread, sd / spread
     )
@@ -236,15 +246,19 @@ def _standardised(template: ItemModel, chart: Chart, guide: Guide) -> Calibrated
 
 def _hyper(guide: Guide, chart: Chart, learned: tuple[int, ...], names: list[str]) -> dict:
     """Learned means and SDs, as the bank records them (on the scale of the ascent)."""
+    found = np.asarray(_learned(guide, chart=chart, learned=learned), float)
+    rows = zip(["theta", *(names[c] for c in learned)], found, strict=True)
+    return {name: [float(centre), float(expected) ** -0.5] for name, (centre, expected) in rows}
+
+
+@functools.partial(jit, static_argnames=("chart", "learned"))
+def _learned(guide: Guide, *, chart: Chart, learned: tuple[int, ...]) -> Float[Array, "groups two"]:
+    """Expected mean and precision of the abilities and of the columns ``learned``."""
     mean, factor = item_factors(guide, chart)
     variance = (factor**2).sum(-1)
-    groups = {"theta": (guide.theta, jnp.exp(2 * guide.log_sd))}
-    groups |= {names[c]: (mean[:, c], variance[:, c]) for c in learned}
-    out = {}
-    for name, group in groups.items():
-        _, centre, expected = learned_log_prior(*group)
-        out[name] = [float(centre), float(expected) ** -0.5]
-    return out
+    groups = [(guide.theta, jnp.exp(2 * guide.log_sd))]
+    groups += [(mean[:, c], variance[:, c]) for c in learned]
+    return jnp.stack([jnp.stack(learned_log_prior(*group)[1:]) for group in groups])
 
 
 def _check(cls: type[ItemModel], responses: Responses) -> None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from irtcat._compile import jit
 from irtcat._types import BoolArray, FloatArray
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "log_probabilities",
     "pack",
     "parameter_mask",
+    "parameter_matrix",
     "parameter_names",
     "probabilities",
     "response_variances",
@@ -91,6 +93,8 @@ def in_precision(model: "ModelT", dtype: Any) -> "ModelT":
 
     def convert(leaf: Any) -> Array:
         kind = np.dtype(leaf.dtype).kind
+        if isinstance(leaf, np.ndarray):  # converted here, not by a program for its shape
+            return jax.device_put(leaf.astype(dtype if kind == "f" else leaf.dtype))
         return jnp.asarray(leaf, dtype if kind == "f" else None)
 
     return jax.tree.map(convert, model)
@@ -366,6 +370,14 @@ def pack(model: ItemModel) -> Float[Array, "items params"]:
     return jnp.concatenate(flat, axis=-1)
 
 
+def parameter_matrix(model: ItemModel) -> Float[np.ndarray, "items params"]:
+    """`pack` on the host: outside compiled functions JAX compiles a program for every shape."""
+    leaves = [np.asarray(getattr(model, name)) for name in parameter_names(model)]
+    sizes = [int(np.prod(leaf.shape[1:], dtype=int)) for leaf in leaves]
+    flat = [leaf.reshape(len(leaf), size) for leaf, size in zip(leaves, sizes, strict=True)]
+    return np.concatenate(flat, axis=-1)
+
+
 def parameter_mask(model: ItemModel, **masks: BoolArray) -> BoolArray:
     """Masks of some parameters of stacked items, by name, as one matrix with columns as in `pack`.
 
@@ -419,6 +431,7 @@ def as_points(nodes: Float[Array, "nodes *dims"]) -> Float[Array, "nodes dims"]:
     return nodes[:, None] if nodes.ndim == 1 else nodes
 
 
+@jit
 def log_probabilities(
     model: ItemModel, nodes: Float[Array, "nodes *dims"]
 ) -> Float[Array, "items nodes categories"]:
@@ -435,6 +448,7 @@ def log_probabilities(
     return jax.vmap(at_node, (0, None))(model, as_points(nodes))
 
 
+@jit
 def probabilities(
     model: ItemModel, nodes: Float[Array, "nodes *dims"]
 ) -> Float[Array, "items nodes categories"]:
@@ -442,6 +456,7 @@ def probabilities(
     return jnp.clip(jnp.exp(log_probabilities(model, nodes)), 0.0, 1.0)
 
 
+@jit
 def expected_responses(
     model: ItemModel, nodes: Float[Array, "nodes *dims"]
 ) -> Float[Array, "items nodes"]:
@@ -450,6 +465,7 @@ def expected_responses(
     return jax.vmap(at_node, (0, None))(model, as_points(nodes))
 
 
+@jit
 def response_variances(
     model: ItemModel, nodes: Float[Array, "nodes *dims"]
 ) -> Float[Array, "items nodes"]:
@@ -458,6 +474,7 @@ def response_variances(
     return jax.vmap(at_node, (0, None))(model, as_points(nodes))
 
 
+@jit
 def simulate(model: ItemModel, theta: Float[Array, "subjects *dims"], key: Array) -> Array:
     """Draw one response of every subject to every item, as responses are stored.
 

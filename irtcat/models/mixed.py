@@ -22,7 +22,7 @@ from irtcat.models._base import (
     field_columns,
     free_parameters,
     item_categories,
-    pack,
+    parameter_matrix,
     parameter_names,
     unpack,
 )
@@ -132,12 +132,12 @@ class Mixed(CategoricalModel):
 
     def hold_unused(self, unused: BoolArray) -> tuple["Mixed", BoolArray]:
         """Every item as its own model does it."""
-        params = np.array(pack(self), float)
+        params = parameter_matrix(self).astype(float)
         mask = np.zeros(params.shape, bool)
         for m, (member, part) in enumerate(zip(self.members, self.parts(), strict=True)):
             at = np.ix_(np.asarray(self.kind) == m, member_columns(self, member))
             values, held = part.hold_unused(unused[:, : part.n_categories])
-            params[at] = np.asarray(pack(values), float)[at[0].ravel()]
+            params[at] = np.asarray(parameter_matrix(values), float)[at[0].ravel()]
             mask[at] = held[at[0].ravel()]
         return unpack(self, params), mask
 
@@ -153,7 +153,7 @@ class Mixed(CategoricalModel):
     def own_parameters(self) -> BoolArray:
         """Which parameters each item has, columns as in `pack`."""
         kind = np.asarray(self.kind)
-        out = np.zeros((len(kind), pack(self).shape[1]), bool)
+        out = np.zeros((len(kind), parameter_matrix(self).shape[1]), bool)
         for m, (member, part) in enumerate(zip(self.members, self.parts(), strict=True)):
             own = free_parameters(part) & (kind == m)[:, None]
             out[:, member_columns(self, member)] |= own
@@ -244,7 +244,7 @@ def as_mixed(
     place = np.array([keys.index(member.key) for member in own])
     design = Design(item_categories(model), 1, {"kind": place[kind]}, top)
     blank = mixture(keys).blank(design)
-    old, new = np.asarray(pack(model)), np.zeros(pack(blank).shape)
+    old, new = parameter_matrix(model), np.zeros(parameter_matrix(blank).shape)
     moves = []
     for m, member in enumerate(own):
         rows = kind == m

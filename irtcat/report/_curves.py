@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -75,7 +74,7 @@ def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
     """Expected score, information and (of few items) the categories' probabilities at nodes."""
     if isinstance(bank.model, CategoricalModel):
         with precision("float64"):
-            expected = np.asarray(expected_responses(bank.model, jnp.asarray(theta)))
+            expected = np.asarray(expected_responses(bank.model, theta))
         expected = expected / np.maximum(item_categories(bank.model) - 1.0, 1)[:, None]
     else:
         expected = bank.probability(theta)

@@ -99,7 +99,7 @@ def _table(bank: ItemBank, interval: float, limit: float, n_cells: int) -> dict[
     step = z[1] - z[0]
     theta = bank.population_mean + bank.population_sd * z
     with precision("float64"):
-        log_items = log_probabilities(bank.model, jnp.asarray(theta))
+        log_items = log_probabilities(bank.model, theta)
         n_scores = int((item_categories(bank.model) - 1).sum()) + 1
         log_p = np.asarray(_log_score_probabilities(log_items, n_scores, logs=False))
         if _underflows(log_p, z):
