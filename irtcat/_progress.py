@@ -4,24 +4,25 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Tick", "progress"]
+__all__ = ["Progress", "progress"]
 
-Tick = Callable[[int, int | None, str], None]
+Progress = Callable[[int, int | None, str], None]
 """Called with steps done, steps in all (None: unknown) and what is going on."""
 
 
 @contextmanager
-def progress(text: str) -> Iterator[Tick | None]:
+def progress(text: str) -> Iterator[Progress | None]:
     """A progress line on stderr, where that is a terminal; else None."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as ProgressBar
 
     from irtcat._checks import visible
 
-    bar = Progress(
+    bar = ProgressBar(
         SpinnerColumn(),
         BarColumn(),
         TimeElapsedColumn(),
@@ -33,7 +34,7 @@ def progress(text: str) -> Iterator[Tick | None]:
     with bar:
         task = bar.add_task(text, total=None)
 
-        def tick(done: int, total: int | None, what: str) -> None:
+        def report(done: int, total: int | None, what: str) -> None:
             bar.update(task, completed=done, total=total, description=visible(what))
 
-        yield tick
+        yield report

@@ -67,7 +67,7 @@ def run(
     responses: Responses | None = None,
     *,
     strategies: Sequence[str] = STRATEGIES,
-    ks: Sequence[int] = KS,
+    n_items: Sequence[int] = KS,
     seeds: Sequence[int] = SEEDS,
     progress: Progress | None = None,
 ) -> Demo:
@@ -78,7 +78,7 @@ def run(
             of an earlier demo are replaced, and no other is.
         responses: who answered what; by default the shipped ``digits_crowd``.
         strategies: how items are chosen.
-        ks: how many are chosen.
+        n_items: how many are chosen.
         seeds: of the hold-out and of the random strategies; the bank is of the first.
         progress: called as ``progress(done, total, text)``.
 
@@ -113,7 +113,7 @@ def run(
     board = leaderboard.evaluate(
         data,
         strategies,
-        ks,
+        n_items,
         "random",
         seeds,
         estimators=ESTIMATORS,
@@ -128,8 +128,10 @@ def run(
     write_csv(fitted.bank.to_frame(), files["items"])
     write_csv(board.to_frame(), files["leaderboard"])
     write_csv(demo.to_frame(), files["summary"])
-    write_csv(_closer_look(fitted, held_out, sorted(ks)[len(ks) // 4]), files["held_out"])
-    drawn = select(fitted.bank, min(ITEMS_DRAWN, data.n_items), "stratified", calibration)
+    write_csv(_closer_look(fitted, held_out, sorted(n_items)[len(n_items) // 4]), files["held_out"])
+    drawn = select(
+        fitted.bank, min(ITEMS_DRAWN, data.n_items), strategy="stratified", calibration=calibration
+    )
     plot.save(plot.rank_correlation(board.summary()), files["rank_correlation"])
     plot.save(plot.information_curve(fitted.bank), files["information"])
     plot.save(plot.item_curves(fitted.bank, drawn.item_ids), files["item_curves"])
@@ -139,8 +141,8 @@ def run(
 def _closer_look(fitted: Fit, held_out: Responses, k: int) -> pd.DataFrame:
     """Score and rank of each held-out subject told from k items, beside the full ones."""
     calibration = fitted.responses
-    subset = select(fitted.bank, k, responses=calibration)
+    subset = select(fitted.bank, k, calibration=calibration)
     told = predict(calibration, subset, held_out).to_frame()
     score, others = full_scores(held_out), full_scores(calibration)
     rank = 1 + (others > score[:, None]).sum(axis=1)
-    return told.assign(full_score=score, full_rank=rank, k=k)
+    return told.assign(full_score=score, full_rank=rank, n_items=k)

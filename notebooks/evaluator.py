@@ -58,7 +58,7 @@ plot.information_curve(fit.bank)
 # least uncertain.
 
 # %%
-subset = irtcat.select(None, 60, responses=old)
+subset = irtcat.select(None, 60, calibration=old)
 answers = new.subset(items=subset.item_ids)  # all that is run of the new models
 told = irtcat.predict(old, subset, answers)
 told.to_frame().head()
@@ -82,7 +82,7 @@ print(f"mean absolute error {error.mean():.1f} points, Kendall's tau-b {tau:.2f}
 
 # %%
 board = leaderboard.evaluate(
-    responses, ["random", "balanced"], ks=[10, 30, 100], seeds=[0, 1], estimators=["mean", "auto"]
+    responses, ["random", "balanced"], n_items=[10, 30, 100], seeds=[0, 1], estimators=["mean", "auto"]
 )
 board.summary()[["kendall", "mae", "coverage", "width"]].round(2)
 

@@ -47,12 +47,15 @@ def error(told, new):
 
 
 def test_better_than_means_for_subjects_like_the_calibrated_ones(calibration, alike):
-    subset = select(None, 30, responses=calibration)
+    subset = select(None, 30, calibration=calibration)
     assert subset.strategy == "balanced"
-    told = predict(calibration, subset, alike, interval=0.9)
+    told = predict(calibration, subset, alike, level=0.9)
     means = [
         error(predict(calibration, fair, alike, estimator="mean"), alike)
-        for fair in (select(None, 30, "stratified", calibration, seed) for seed in range(5))
+        for fair in (
+            select(None, 30, strategy="stratified", calibration=calibration, seed=seed)
+            for seed in range(5)
+        )
     ]
     assert error(told, alike) < 0.8 * np.mean(means)
     assert (told.to_frame()["estimator"] == "auto: regression").mean() > 0.9
@@ -70,18 +73,20 @@ def test_everyone_with_items_of_its_own(calibration, alike):
         near = np.argsort(np.abs(easiness - score) + rng.uniform(0, 0.2, N_ITEMS))
         answers[row, near[25:]] = -1
     asked = Responses.from_array(answers, item_ids=alike.item_ids)
-    every = select(None, N_ITEMS, "random", calibration)
-    told = predict(calibration, every, asked, interval=0.9)
-    assert error(told, alike) < 0.6 * error(predict(calibration, every, asked, None, "mean"), alike)
+    every = select(None, N_ITEMS, strategy="random", calibration=calibration)
+    told = predict(calibration, every, asked, level=0.9)
+    assert error(told, alike) < 0.6 * error(
+        predict(calibration, every, asked, bank=None, estimator="mean"), alike
+    )
     assert ((told.lower <= truth) & (truth <= told.upper)).mean() >= 0.8
     assert np.mean(told.upper - told.lower) < 0.35
 
 
 def test_no_collapse_beyond_the_calibrated_subjects(calibration, beyond):
-    subset = select(None, 60, responses=calibration)
-    told = predict(calibration, subset, beyond, interval=0.9)
+    subset = select(None, 60, calibration=calibration)
+    told = predict(calibration, subset, beyond, level=0.9)
     ridge = predict(calibration, subset, beyond, estimator="ridge")
-    fair = select(None, 60, "stratified", calibration)
+    fair = select(None, 60, strategy="stratified", calibration=calibration)
     mean = predict(calibration, fair, beyond, estimator="mean")
     assert error(told, beyond) < 0.5 * error(ridge, beyond)
     assert error(told, beyond) < 1.1 * error(mean, beyond)
@@ -94,7 +99,7 @@ def test_no_collapse_beyond_the_calibrated_subjects(calibration, beyond):
 
 def test_items_are_chosen_anew_in_the_cross_validation(calibration, alike):
     """Errors on items that were picked by the same subjects would be far too small."""
-    subset = select(None, 20, "score-optimal", calibration)
+    subset = select(None, 20, strategy="score-optimal", calibration=calibration)
     calls = []
 
     def again(part):
@@ -109,7 +114,7 @@ def test_items_are_chosen_anew_in_the_cross_validation(calibration, alike):
 
 def test_few_subjects(bank, alike):
     few = bank.simulate(np.linspace(-1, 1, 5), seed=1)
-    told = predict(few, select(None, 20, "random", few), alike)
+    told = predict(few, select(None, 20, strategy="random", calibration=few), alike)
     assert (told.to_frame()["estimator"] == "auto: weighted mean").all()
     assert all("fewer than 8" in flag for flag in told.flags)
 
@@ -129,7 +134,7 @@ def test_awkward_calibrations(kind, calibration, alike):
     new = alike if kind != "fractions" else Responses.from_array(
         alike.to_numpy() * 0.9, item_ids=alike.item_ids
     )  # fmt: skip
-    told = predict(data, select(None, 20, responses=data), new)
+    told = predict(data, select(None, 20, calibration=data), new)
     assert np.isfinite(told.score).all()
     assert (told.lower <= told.score).all()
     assert (told.score <= told.upper).all()
@@ -230,7 +235,7 @@ def test_interval_of_a_mixture():
 @pytest.mark.parametrize("k", [9, 30, 60, 240])
 def test_cells_have_their_share(k, calibration):
     """Every stratum of difficulty gets its share of the places."""
-    subset = select(None, k, "balanced", calibration, seed=5)
+    subset = select(None, k, strategy="balanced", calibration=calibration, seed=5)
     assert len(set(subset.item_ids)) == k
     order = np.argsort(np.argsort(calibration.to_numpy().mean(0), kind="stable"))
     at = np.array([int(name[1:]) - 1 for name in subset.item_ids])
@@ -238,14 +243,14 @@ def test_cells_have_their_share(k, calibration):
     counts = np.bincount(order[at] * n_strata // N_ITEMS, minlength=n_strata)
     assert np.abs(counts - k / n_strata).max() <= 3  # ties of proportions go either way
     assert subset.weights.sum() == pytest.approx(1)
-    again = select(None, k, "balanced", calibration, seed=6)
+    again = select(None, k, strategy="balanced", calibration=calibration, seed=6)
     if k < 240:  # beyond, all items of a cell are eligible
         assert (set(again.item_ids) == set(subset.item_ids)) == (eligible_share(k, 120) == 1)
 
 
 def test_all_new_subjects_tell_of_each(calibration, beyond, alike):
     """Pooled, a crowd of strangers is known for what it is from few answers."""
-    subset = select(None, 20, responses=calibration)
+    subset = select(None, 20, calibration=calibration)
     told = [predict(calibration, subset, beyond, estimator=e) for e in ("auto", "auto-pooled")]
     shares = [(t.how == "equating").mean() for t in told]
     assert shares[1] >= shares[0]
@@ -258,7 +263,7 @@ def test_all_new_subjects_tell_of_each(calibration, beyond, alike):
 def test_quotas_come_before_cells(calibration):
     groups = np.where(np.arange(N_ITEMS) < 60, "a", "b")
     subset = select(
-        None, 40, "balanced", calibration, groups=groups, quotas={"a": 20}
+        None, 40, strategy="balanced", calibration=calibration, groups=groups, quotas={"a": 20}
     )  # fmt: skip
     at = np.array([int(name[1:]) - 1 for name in subset.item_ids])
     assert (at < 60).sum() == 20
@@ -270,11 +275,11 @@ def test_quotas_come_before_cells(calibration):
 
 
 def test_the_second_stage_follows_from_the_first(calibration, alike, beyond):
-    first = select(None, 20, "stratified", calibration, seed=1)
+    first = select(None, 20, strategy="stratified", calibration=calibration, seed=1)
     told = {}
     for name, new in (("alike", alike), ("beyond", beyond)):
         answers = new.subset(items=first.item_ids)
-        both = select_next(None, first, answers, 20, responses=calibration)
+        both = select_next(None, first, answers, 20, calibration=calibration)
         assert len(both) == len(set(both.item_ids)) == 40
         assert both.item_ids[:20].tolist() == first.item_ids.tolist()
         assert both.weights.sum() == pytest.approx(1)
@@ -312,16 +317,16 @@ def test_further_items_are_the_greedy_ones_given_the_first(calibration):
 
 
 def test_second_stage_wants_a_subset_and_items_that_are_left(calibration, alike):
-    first = select(None, 20, "stratified", calibration)
+    first = select(None, 20, strategy="stratified", calibration=calibration)
     answers = alike.subset(items=first.item_ids)
     with pytest.raises(InputError, match="a Subset"):
-        select_next(None, list(first.item_ids), answers, 5, responses=calibration)
+        select_next(None, list(first.item_ids), answers, 5, calibration=calibration)
     with pytest.raises(InputError, match="280 items that are left"):
-        select_next(None, first, answers, 281, responses=calibration)
+        select_next(None, first, answers, 281, calibration=calibration)
 
 
 def test_items_that_cannot_be_chosen_anew_are_taken_as_chosen(calibration, alike):
-    subset = select(None, 20, responses=calibration)
+    subset = select(None, 20, calibration=calibration)
 
     def refuse(others):
         raise InputError("No such choice.")
@@ -336,7 +341,7 @@ def test_the_order_of_the_calibrated_subjects_does_not_matter(
     calibration, alike, monkeypatch, most
 ):
     monkeypatch.setattr(auto, "MOST_SUBJECTS", most)
-    subset = select(None, 20, "score-optimal", calibration)
+    subset = select(None, 20, strategy="score-optimal", calibration=calibration)
     rows = np.random.default_rng(0).permutation(calibration.n_subjects)
     told = predict(calibration, subset, alike)
     turned = predict(calibration.subset(subjects=rows), subset, alike)
@@ -345,12 +350,12 @@ def test_the_order_of_the_calibrated_subjects_does_not_matter(
 
 
 def test_select_next_refuses_what_it_cannot_use(calibration, alike):
-    first = select(None, 20, "stratified", calibration)
+    first = select(None, 20, strategy="stratified", calibration=calibration)
     run = alike.subset(items=first.item_ids)
     for allowed, must in (([True] * 5, "a mask of 300 items"), (["nobody"], "ids of items")):
         with pytest.raises(InputError, match=must):
-            select_next(None, first, run, 5, responses=calibration, allowed=allowed)
+            select_next(None, first, run, 5, calibration=calibration, allowed=allowed)
     empty = np.vstack([np.full(N_ITEMS, -1), np.arange(N_ITEMS) % 2])
     empty = Responses.from_array(empty, item_ids=calibration.item_ids).subset(subjects=["s1"])
     with pytest.raises(InputError, match="answers to the subset"):
-        select_next(None, first, empty, 5, responses=calibration)
+        select_next(None, first, empty, 5, calibration=calibration)

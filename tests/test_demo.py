@@ -15,7 +15,12 @@ def setting():
         np.sort(rng.choice(crowd.n_subjects, 80, replace=False)),
         np.sort(rng.choice(crowd.n_items, 40, replace=False)),
     )
-    return {"strategies": ("random", "fisher"), "ks": (10, 5), "seeds": (3,), "responses": small}
+    return {
+        "strategies": ("random", "fisher"),
+        "n_items": (10, 5),
+        "seeds": (3,),
+        "responses": small,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +50,11 @@ def test_the_bank_is_calibrated_on_three_quarters(result, setting):
 def test_the_table_is_the_leaderboards(result):
     table = result.to_frame()
     assert table["strategy"].tolist() == ["random", "random", "fisher", "fisher"]
-    assert table["k"].tolist() == [10, 5, 10, 5]
+    assert table["n_items"].tolist() == [10, 5, 10, 5]
     long = result.leaderboard.to_frame()
     for row in table.itertuples():
         for estimator in ("mean", "irt", "auto"):
-            same = (long["strategy"] == row.strategy) & (long["k"] == row.k)
+            same = (long["strategy"] == row.strategy) & (long["n_items"] == row.n_items)
             wanted = long[same & (long["estimator"] == estimator)].iloc[0]
             for metric in ("kendall", "mae"):
                 assert getattr(row, f"{estimator}_{metric}") == wanted[metric]
@@ -62,7 +67,7 @@ def test_held_out_subjects_stand_beside_their_full_scores(result, setting):
     np.testing.assert_allclose(table["full_score"], data.to_numpy().mean(axis=1))
     assert (table["full_rank"].between(1, result.fit.n_subjects + 1)).all()
     assert (table["score"].between(0, 1)).all()
-    assert table["k"].unique().tolist() == [5]
+    assert table["n_items"].unique().tolist() == [5]
 
 
 def test_again_gives_the_same_bytes(result, setting, tmp_path):

@@ -304,7 +304,7 @@ def test_other_methods_and_anchors_are_refused():
     with pytest.raises(InputError, match="em where items are of several models"):
         fit(r, ["2pl", "2pl", "3pl"], method="vi")
     with pytest.raises(InputError, match="left out where items are of several models"):
-        fit(r, ["2pl", "2pl", "3pl"], abilities=np.zeros(40))
+        fit(r, ["2pl", "2pl", "3pl"], theta=np.zeros(40))
     bank = ItemBank.from_parameters(b=[0.0], item_ids=["a"])
     with pytest.raises(InputError, match="are of several models"):
         fit(r, ["2pl", "2pl", "3pl"], anchors=bank)

@@ -21,14 +21,14 @@ def bank():
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(0)
-    keys = ["split", "strategy", "estimator", "k", "seed"]
+    keys = ["split", "strategy", "estimator", "n_items", "seed"]
     levels = [["random"], ["random", "fisher"], ["mean", "irt"], [30, 10, 100], [0, 1, 2]]
     rows = pd.MultiIndex.from_product(levels, names=keys).to_frame(index=False)
     return rows.assign(kendall=rng.uniform(0.5, 1, len(rows)), mae=rng.uniform(0, 9, len(rows)))
 
 
 def summarise(table):
-    grouped = table.groupby(["strategy", "estimator", "k"], sort=False)
+    grouped = table.groupby(["strategy", "estimator", "n_items"], sort=False)
     parts = {"kendall": grouped["kendall"].mean(), "kendall_sd": grouped["kendall"].std()}
     return pd.DataFrame({**parts, "n_seeds": grouped.size()})
 
@@ -125,8 +125,8 @@ def test_information_of_a_bank_that_says_nothing_is_drawn(tmp_path):
 def test_rank_correlation_shows_the_table(table, metric):
     figure = plot.rank_correlation(table, metric)
     assert len(figure.axes) == 2
-    means = table.groupby(["estimator", "strategy", "k"])[metric].mean()
-    spread = table.groupby(["estimator", "strategy", "k"])[metric].std()
+    means = table.groupby(["estimator", "strategy", "n_items"])[metric].mean()
+    spread = table.groupby(["estimator", "strategy", "n_items"])[metric].std()
     for axes, estimator in zip(figure.axes, ["mean", "irt"], strict=True):
         assert list(lines(axes)) == ["random", "fisher"]
         for number, (name, line) in enumerate(lines(axes).items()):

@@ -56,7 +56,7 @@ def subset_of(ids, weights=None, probability=np.nan):
 # --- p-IRT against explicit integration and enumeration -----------------------------------------
 
 
-def brute_force(bank, x, chosen, interval):
+def brute_force(bank, x, chosen, level):
     """Posterior mean and exact predictive distribution of the full score, by enumeration."""
     mu, sd = bank.population_mean, bank.population_sd
     theta = mu + sd * np.linspace(-8, 8, 8001)
@@ -108,7 +108,7 @@ def test_irt_is_explicit_integration(name, gap):
         Responses.from_array(patterns, item_ids=ids),
         bank=bank,
         estimator="irt",
-        interval=0.8,
+        level=0.8,
     )
     for row, x in enumerate(patterns):
         score, distribution = brute_force(bank, x, at, 0.8)
@@ -167,14 +167,21 @@ def test_mixture_quantile_is_a_quantile():
 # --- coverage -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("interval", [0.95, 0.8])
+@pytest.mark.parametrize("level", [0.95, 0.8])
 @pytest.mark.parametrize("share_missing", [0.0, 0.2])
-def test_irt_intervals_cover(bank, calibration, chosen, interval, share_missing):
+def test_irt_intervals_cover(bank, calibration, chosen, level, share_missing):
     people = bank.simulate(np.random.default_rng(5).normal(size=4000), seed=5)
-    told = predict(calibration, chosen, with_gaps(people, share_missing), bank, "irt", interval)
+    told = predict(
+        calibration,
+        chosen,
+        with_gaps(people, share_missing),
+        bank=bank,
+        estimator="irt",
+        level=level,
+    )
     truth = full_scores(people)
     inside = (told.lower - 1e-9 <= truth) & (truth <= told.upper + 1e-9)
-    assert inside.mean() == pytest.approx(interval, abs=0.02)
+    assert inside.mean() == pytest.approx(level, abs=0.02)
     assert abs((told.score - truth).mean()) < 0.003
 
 
@@ -327,7 +334,7 @@ def test_nothing_is_changed(bank, calibration, new, chosen, estimator):
 
 def test_wider_interval_with_more_confidence(bank, calibration, new, chosen, estimator):
     narrow, wide = (
-        predict(calibration, chosen, new, bank=bank, estimator=estimator, interval=i)
+        predict(calibration, chosen, new, bank=bank, estimator=estimator, level=i)
         for i in (0.5, 0.99)
     )
     assert (wide.lower <= narrow.lower).all()
@@ -340,7 +347,11 @@ def test_no_recompilation(bank, calibration, new, chosen):
     before = model._score_moments._cache_size()
     other = ItemBank.from_parameters(a=0.9, b=np.linspace(-1, 1, N_ITEMS))
     predict(
-        calibration, bank.item_ids[1::5], new.subset(subjects=[*range(N_NEW)][::-1]), other, "irt"
+        calibration,
+        bank.item_ids[1::5],
+        new.subset(subjects=[*range(N_NEW)][::-1]),
+        bank=other,
+        estimator="irt",
     )
     assert model._score_moments._cache_size() == before
 
@@ -400,7 +411,9 @@ def test_graded_codes_are_those_of_the_calibration():
     np.testing.assert_allclose(told.score, [0.5, 1.0 - 0.0])
     np.testing.assert_allclose(full_scores(calibration), [0.5, 0.5, 0.5])
     with pytest.raises(InputError, match="for 4 categories"):
-        predict(calibration, ["i1"], new, ItemBank.from_parameters(b=np.zeros(4)), "irt")
+        predict(
+            calibration, ["i1"], new, bank=ItemBank.from_parameters(b=np.zeros(4)), estimator="irt"
+        )
 
 
 def test_full_scores_of_nothing_are_nan():
@@ -418,30 +431,30 @@ def test_full_scores_of_nothing_are_nan():
             {"estimator": "magic"},
             "`estimator` argument must be one of auto, auto-pooled",
         ),
-        ({"interval": 1.0}, "`interval` argument must be a number strictly between 0 and 1"),
-        ({"interval": 95}, "strictly between 0 and 1"),
-        ({"subset": ["i1", "nope"]}, "items of calibration_responses. Got nope"),
+        ({"level": 1.0}, "`level` argument must be a number strictly between 0 and 1"),
+        ({"level": 95}, "strictly between 0 and 1"),
+        ({"subset": ["i1", "nope"]}, "items of calibration. Got nope"),
         ({"subset": ["i1", "i1"]}, "items that differ. Got i1"),
         ({"subset": []}, "a Subset or a list of item ids. Got nothing"),
         ({"subset": subset_of(["i1", "i2"], [1.0, -1.0])}, "weighted by numbers of at least 0"),
         ({"subset": subset_of(["i1", "i2"], [0.0, 0.0])}, "not all 0"),
         ({"subset": subset_of(["i1", "i2"], [1.0])}, "weighted by numbers"),
         ({"subset": subset_of(["i1"], [np.nan])}, "weighted by numbers"),
-        ({"new_responses": [[1, 0]]}, "`new_responses` argument must be Responses. Got 'list'"),
-        ({"calibration_responses": None}, "`calibration_responses` argument must be Responses"),
-        ({"new_responses": Responses.from_array([[1]], item_ids=["z"])}, "items of the subset"),
+        ({"responses": [[1, 0]]}, "`responses` argument must be Responses. Got 'list'"),
+        ({"calibration": None}, "`calibration` argument must be Responses"),
+        ({"responses": Responses.from_array([[1]], item_ids=["z"])}, "items of the subset"),
         (
-            {"new_responses": Responses.from_array([[1, 2]], item_ids=["i1", "i2"])},
-            "codes of calibration_responses (0 to 1). Got 2. It is subject s1's.",
+            {"responses": Responses.from_array([[1, 2]], item_ids=["i1", "i2"])},
+            "codes of calibration (0 to 1). Got 2. It is subject s1's.",
         ),
         ({"bank": ItemBank.from_parameters(b=[0, 1]), "estimator": "irt"}, "a bank of all items"),
     ],
 )
 def test_refused(bank, calibration, new, changes, words):
     arguments = {
-        "calibration_responses": calibration,
+        "calibration": calibration,
         "subset": ["i1", "i2"],
-        "new_responses": new,
+        "responses": new,
         "bank": bank,
         **changes,
     }
@@ -559,7 +572,7 @@ def test_several_abilities_are_integrated():
     calibration = bank.simulate(rng.multivariate_normal([0, 0], bank.correlations, 50), seed=1)
     new = bank.simulate([[1.0, -0.5], [-1.0, 1.5]], seed=2)
     chosen = bank.item_ids[:14]
-    told = predict(calibration, chosen, new, bank=bank, estimator="irt", interval=0.9)
+    told = predict(calibration, chosen, new, bank=bank, estimator="irt", level=0.9)
     line = np.linspace(-5, 5, 161)
     grid = np.stack(np.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
     p = bank.probability(grid)
@@ -653,7 +666,7 @@ def test_samples_under_quotas_weigh_by_their_probabilities(calibration, new):
     groups = np.where(np.arange(N_ITEMS) < 45, "a", "b")
     options = {"groups": groups, "quotas": {"b": 10}}
     for strategy in ("random", "stratified"):
-        subset = select(None, 20, strategy, calibration, **options)
+        subset = select(None, 20, strategy=strategy, calibration=calibration, **options)
         p = subset.probabilities
         np.testing.assert_allclose(subset.weights, 1 / p / (1 / p).sum())
         told = predict(calibration, subset, new, estimator="weighted")
@@ -665,8 +678,8 @@ def test_samples_under_quotas_weigh_by_their_probabilities(calibration, new):
 
 def test_a_sample_of_some_items_is_no_sample_of_all(calibration, new):
     allowed = np.arange(N_ITEMS) < 40
-    some = select(None, 12, "random", calibration, allowed=allowed)
-    every = select(None, 12, "random", calibration)
+    some = select(None, 12, strategy="random", calibration=calibration, allowed=allowed)
+    every = select(None, 12, strategy="random", calibration=calibration)
     for subset, flag in ((some, "items not drawn at random"), (every, "")):
         read = subset_of(subset.item_ids, probability=subset.probabilities[0])
         for source in (subset, read):

@@ -41,7 +41,7 @@ def main() -> None:
         start = time.perf_counter()
         # Without responses the strategies of a bank plan for its population.
         data = responses if strategy in WITHOUT_BANK else None
-        subset = select(bank, given.k, strategy, data)
+        subset = select(bank, given.k, strategy=strategy, calibration=data)
         seconds = time.perf_counter() - start
         size = f"{given.subjects} x {given.items}"
         rows.append({"size": size, "strategy": strategy, "k": len(subset), "seconds": seconds})

@@ -100,9 +100,9 @@ def one(data, kind, seed, models):
                 yield {"k": k, "way": f"adaptive {name} + {estimator}", **found}
     for strategy, estimator in FIXED:
         for k in LENGTHS:
-            subset = irtcat.select(bank, k, strategy, known, seed)
+            subset = irtcat.select(bank, k, strategy=strategy, calibration=known, seed=seed)
             answers = held.subset(items=subset.item_ids)
-            told = irtcat.predict(known, subset, answers, bank, estimator, 0.9)
+            told = irtcat.predict(known, subset, answers, bank=bank, estimator=estimator, level=0.9)
             found = figures(told.score, full, told.lower, told.upper)
             yield {"k": k, "way": f"fixed {strategy} + {estimator}", **found}
 

@@ -33,8 +33,8 @@ def random_bank(model, rng):
     return ItemBank.from_parameters(a, b, c, d)
 
 
-def estimates(bank, estimator, items, answers):
-    config = Config(estimator=estimator, constant="fence", fences=(LOW, HIGH), max_items=ITEMS)
+def estimates(bank, method, items, answers):
+    config = Config(method=method, constant="bound", theta_bounds=(LOW, HIGH), max_items=ITEMS)
     pool = prepare(bank, config)
 
     @jax.jit
@@ -89,10 +89,10 @@ def main():
         items = np.where(keep, np.arange(ITEMS), -1).astype(np.int32)
         answers = np.where(keep, x, -1).astype(np.int32)
         right, seen = np.where(keep, x, 0).astype(float), keep.astype(float)
-        for estimator in ("ml", "map"):
-            prior = (estimator == "map") / PRIOR_SD**2
+        for method in ("ml", "map"):
+            prior = (method == "map") / PRIOR_SD**2
             with precision("float64"):
-                theta = estimates(bank, estimator, items, answers)
+                theta = estimates(bank, method, items, answers)
             best, peaks = np.empty(n), np.empty(n, int)
             for some in np.array_split(np.arange(n), max(1, n // 250)):
                 values = objective(bank, right[some], seen[some], grid, prior)
@@ -105,7 +105,7 @@ def main():
                 bank, right, seen, newton_alone(bank, right, seen, prior), prior
             )
             rows.append({
-                "model": model, "estimator": estimator, "patterns": n,
+                "model": model, "method": method, "patterns": n,
                 "several_maxima": int((peaks > 1).sum()), "missed": int((loss > 1e-10).sum()),
                 "worst_loss": float(max(loss.max(), 0.0)),
                 "local_search_missed": int((local > 1e-3).sum()),

@@ -130,7 +130,7 @@ def train_whole(
 predict_each = jax.jit(lambda params, x: jax.vmap(logits, (0, None))(params, x).argmax(axis=-1))
 
 
-def interval(values: np.ndarray) -> float:
+def level(values: np.ndarray) -> float:
     """Half of a 95 % interval of the mean over seeds (Student's t)."""
     from scipy.stats import t
 

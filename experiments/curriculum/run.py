@@ -76,7 +76,7 @@ def summarise(each: pd.DataFrame, of: str, at: Callable[[pd.DataFrame], pd.Serie
     known = long.set_index(["noise", "learner", "seed", of]).index
     long["less_none"] = long["accuracy"] - base["accuracy"].reindex(known).to_numpy()
     groups = long.groupby([*KEYS, of], sort=False)
-    spread = groups[["accuracy", "less_none"]].agg(digits.interval)
+    spread = groups[["accuracy", "less_none"]].agg(digits.level)
     table = groups[["accuracy", "less_none"]].mean()
     table.insert(1, "accuracy_half", spread["accuracy"])
     table = table.assign(less_none_half=spread["less_none"], seeds=groups.size()).reset_index()

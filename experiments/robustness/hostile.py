@@ -419,7 +419,9 @@ def _choices(found: Found, fitted: Any, made: Any) -> None:
     for strategy in ("fisher", "balanced"):
         subset = found.run(
             f"select {strategy}",
-            lambda strategy=strategy: irtcat.select(fitted.bank, k, strategy, made),
+            lambda strategy=strategy: irtcat.select(
+                fitted.bank, k, strategy=strategy, calibration=made
+            ),
         )
         if subset is None:
             continue

@@ -698,7 +698,11 @@ def _rows(path: Path) -> Any:
 
 def subset_seeds(folder: Path) -> list[Path]:
     """Chosen items, as `irtcat select` writes them, and a bare list."""
-    chosen = irtcat.select(None, 4, "random", answers(), seed=3).to_frame().reset_index()
+    chosen = (
+        irtcat.select(None, 4, strategy="random", calibration=answers(), seed=3)
+        .to_frame()
+        .reset_index()
+    )
     return [place(folder, ("items.csv", chosen.to_csv(index=False))),
             place(folder, ("items.csv", "item,weight\nq1,0.5\nNA,0.25\nq7,0.25\n"))]  # fmt: skip
 
@@ -794,10 +798,10 @@ def fixed_truth(path: Path) -> list[Any]:
 def config_seeds(folder: Path) -> list[Path]:
     """Configurations of many rules."""
     rich = Config(
-        criterion="mepv", stopping="se<0.3 or n>=20", estimator="map", max_items=20, batch=2,
+        criterion="mepv", stopping="se<0.3 or n>=20", method="map", max_items=20, batch=2,
         exposure=part("restricted", rate=0.3), content=("bounds",), group="topic",
         targets={"algebra": (0.2, 0.6), "reading": (0.3, 0.8)}, enemies=(("q1", "q2"),),
-        fences=(-4, 4), nodes=81, first=("q3",), sampled=0.25, seconds="cost",
+        theta_bounds=(-4, 4), nodes=81, first=("q3",), sampled=0.25, seconds="cost",
     )  # fmt: skip
     return [place(folder, ("config.json", json.dumps(each.to_json())))
             for each in (rich, CONFIG, Config())]  # fmt: skip
@@ -836,8 +840,8 @@ def config_truth(path: Path) -> list[Any]:
             out |= {k: made.to_json()[k] for k in ("stopping", "max_items")}
         content = out["content"] if isinstance(out["content"], list) else [out["content"]]
         out["content"] = [{"name": c} if isinstance(c, str) else c for c in content]
-        if isinstance(out["estimator"], dict) and set(out["estimator"]) == {"name"}:
-            out["estimator"] = out["estimator"]["name"]
+        if isinstance(out["method"], dict) and set(out["method"]) == {"name"}:
+            out["method"] = out["method"]["name"]
         if isinstance(out["targets"], dict):
             out["targets"] = [[k, v] for k, v in out["targets"].items()]
         out["targets"] = [_target(*each) for each in out["targets"]]
@@ -908,7 +912,7 @@ def read_evaluation(path: Path) -> Any:
 def result_seeds(folder: Path) -> list[Path]:
     """Tables of single commands."""
     known = irtcat.score(bank(), answers())
-    chosen = irtcat.select(None, 6, "balanced", answers_whole())
+    chosen = irtcat.select(None, 6, strategy="balanced", calibration=answers_whole())
     told = irtcat.predict(answers_whole(), chosen, answers_whole(), estimator="mean")
     kept = filtered().table.reset_index()
     return [

@@ -29,8 +29,12 @@ def choose(strategy, calibration, costs, budget, seed):
     if strategy == "cheapest":
         k = int((np.cumsum(np.sort(costs)) <= budget).sum())
         allowed = calibration.item_ids[np.argsort(costs, kind="stable")[:k]]
-        return irtcat.select(None, k, "random", calibration, seed, allowed=allowed)
-    return irtcat.select(None, n, strategy, calibration, seed, costs=costs, budget=budget)
+        return irtcat.select(
+            None, k, strategy="random", calibration=calibration, seed=seed, allowed=allowed
+        )
+    return irtcat.select(
+        None, n, strategy=strategy, calibration=calibration, seed=seed, costs=costs, budget=budget
+    )
 
 
 def main():
@@ -54,7 +58,7 @@ def main():
                 answers = new.subset(items=subset.item_ids)
                 for estimator in ("auto", "weighted"):
                     told = irtcat.predict(
-                        calibration, subset, answers, estimator=estimator, interval=0.9
+                        calibration, subset, answers, estimator=estimator, level=0.9
                     )
                     rows.append(
                         {

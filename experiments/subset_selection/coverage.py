@@ -32,15 +32,15 @@ def main():
         for split, label in (("random", "interp"), ("ability", "extrap")):
             board = leaderboard.evaluate(
                 data, ["balanced"], ks, split, range(arguments.splits),
-                estimators=["auto"], interval=0.9,
+                estimators=["auto"], level=0.9,
             )  # fmt: skip
-            for k, part in board.to_frame().groupby("k"):
+            for k, part in board.to_frame().groupby("n_items"):
                 own = part["coverage"]
                 rows.append(
                     {
                         "data": name,
                         "split": label,
-                        "k": k,
+                        "n_items": k,
                         "splits": len(own),
                         "coverage": own.mean(),
                         "mc_error": own.std() / np.sqrt(len(own)),

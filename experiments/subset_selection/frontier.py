@@ -25,12 +25,12 @@ def measure(data, seeds):
     """MAE and coverage for every share, split and k, and the stratified mean's MAE."""
     rows = []
     for split, label in (("random", "interp"), ("ability", "extrap")):
-        base = run(data, KS, split, seeds, [("stratified", "mean")]).set_index("k")["mae"]
+        base = run(data, KS, split, seeds, [("stratified", "mean")]).set_index("n_items")["mae"]
         for share in SHARES:
             balanced.ELIGIBLE, balanced.SUBJECTS_FOR_HALF = share, 0
             table = run(data, KS, split, seeds, [("balanced", "auto")])
             table = table.assign(
-                share=share, split=label, of_mean=table["mae"] / table["k"].map(base)
+                share=share, split=label, of_mean=table["mae"] / table["n_items"].map(base)
             )
             rows.append(table.drop(columns=["strategy", "estimator"]))
     return pd.concat(rows)
@@ -43,9 +43,9 @@ def draw(table, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    wide = table.pivot_table(index=["k", "share"], columns="split", values="of_mean")
+    wide = table.pivot_table(index=["n_items", "share"], columns="split", values="of_mean")
     fig, axis = plt.subplots(figsize=(5.5, 4.5))
-    for k, part in wide.groupby(level="k"):
+    for k, part in wide.groupby(level="n_items"):
         axis.plot(part["interp"], part["extrap"], "o-", ms=4, label=f"{k} items")
         for (_, share), row in part.iterrows():
             axis.annotate(f"{share:g}", (row["interp"], row["extrap"]), fontsize=7)
@@ -70,8 +70,10 @@ def main():
         parts.append(measure(load(arguments.data, name), arguments.seeds).assign(data=name))
     table = pd.concat(parts)
     values = ["mae", "of_mean", "coverage", "kendall"]
-    print(table.pivot_table(index=["split", "k", "share"], values=values).round(3).to_string())
-    ordered = table[["data", "split", "k", "share", *values]]
+    print(
+        table.pivot_table(index=["split", "n_items", "share"], values=values).round(3).to_string()
+    )
+    ordered = table[["data", "split", "n_items", "share", *values]]
     ordered.round(4).to_csv(arguments.out, index=False)
     draw(table, Path(arguments.out).with_suffix(".png"))
 

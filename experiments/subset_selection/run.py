@@ -67,7 +67,7 @@ def run(data, ks, split, seeds, pairs):
         estimators = [e for s, e in pairs if s == strategy]
         ks_here = [k for k in ks if k <= data.n_items]
         board = leaderboard.evaluate(
-            data, [strategy], ks_here, split, range(seeds), estimators=estimators, interval=0.9
+            data, [strategy], ks_here, split, range(seeds), estimators=estimators, level=0.9
         )
         rows.append(board.summary()[METRICS].reset_index())
     return pd.concat(rows)
@@ -80,25 +80,27 @@ def two_stage(data, ks, split, seeds):
         if k > data.n_items:
             continue
         calibration, new = leaderboard.split_subjects(data, split, seed)
-        first = irtcat.select(None, max(10, k // 3), "stratified", calibration, seed)
+        first = irtcat.select(
+            None, max(10, k // 3), strategy="stratified", calibration=calibration, seed=seed
+        )
         truth = leaderboard.full_scores(new)
         score, lower, upper = (np.full(len(truth), np.nan) for _ in range(3))
         how = irtcat.predict(calibration, first, new).how
         for kind in np.unique(how):
             at = np.flatnonzero(how == kind)
             own = new.subset(subjects=at)
-            items = irtcat.select_next(None, first, own, k - len(first), responses=calibration)
-            told = irtcat.predict(calibration, items, own, interval=0.9)
+            items = irtcat.select_next(None, first, own, k - len(first), calibration=calibration)
+            told = irtcat.predict(calibration, items, own, level=0.9)
             score[at], lower[at], upper[at] = told.score, told.lower, told.upper
         rows.append(
             {
-                "k": k,
+                "n_items": k,
                 "kendall": agreement.kendall_tau_b(score, truth),
                 "mae": 100 * np.abs(score - truth).mean(),
                 "coverage": ((lower <= truth) & (truth <= upper)).mean(),
             }
         )
-    table = pd.DataFrame(rows).groupby("k", as_index=False).mean()
+    table = pd.DataFrame(rows).groupby("n_items", as_index=False).mean()
     return table.assign(strategy="two-stage", estimator="auto")
 
 
@@ -120,7 +122,7 @@ def draw(table, path):
     for axis, ((name, split), part) in zip(axes.T.ravel(), panels, strict=False):
         for strategy, estimator in SHOWN:
             own = part[(part["strategy"] == strategy) & (part["estimator"] == estimator)]
-            axis.plot(own["k"], own["mae"], "o-", label=f"{strategy} + {estimator}")
+            axis.plot(own["n_items"], own["mae"], "o-", label=f"{strategy} + {estimator}")
         axis.set(title=f"{name}, {split}", xscale="log", yscale="log", xlabel="items run")
         axis.set_ylabel("MAE of the full score (points)")
     axes.ravel()[0].legend(fontsize=7)
@@ -150,7 +152,7 @@ def main():
             table.insert(0, "split", label)
             table.insert(0, "data", name)
             parts.append(table)
-            wide = table.pivot_table(index=["strategy", "estimator"], columns="k", sort=False,
+            wide = table.pivot_table(index=["strategy", "estimator"], columns="n_items", sort=False,
                                      values=["kendall", "mae", "coverage"])  # fmt: skip
             print(f"\n{name} {data.n_subjects} x {data.n_items}, {label}")
             print(wide.round(3).to_string())

@@ -31,7 +31,7 @@ def choose(bank, k, strategy, calibration, seed):
     if strategy == "difficulty":
         b = bank.to_frame()["b"].to_numpy()
         return bank.item_ids[np.argsort(-b, kind="stable")[:k]]
-    return irtcat.select(bank, k, strategy, calibration, seed).item_ids
+    return irtcat.select(bank, k, strategy=strategy, calibration=calibration, seed=seed).item_ids
 
 
 def ranks(data, seeds):

@@ -107,8 +107,8 @@ def summarise(each: pd.DataFrame) -> pd.DataFrame:
     each = each.assign(less_random=each["accuracy"].to_numpy() - base.reindex(index).to_numpy())
     groups = each.groupby(KEYS, sort=False)
     table = groups[["accuracy", "less_random", "digits", "wrong"]].mean()
-    table.insert(1, "accuracy_half", groups["accuracy"].agg(digits.interval))
-    table.insert(3, "less_random_half", groups["less_random"].agg(digits.interval))
+    table.insert(1, "accuracy_half", groups["accuracy"].agg(digits.level))
+    table.insert(3, "less_random_half", groups["less_random"].agg(digits.level))
     return table.assign(seeds=groups.size()).reset_index()
 
 

@@ -161,7 +161,7 @@ def with_intervals(table: pd.DataFrame, keys: list[str], values: list[str]) -> p
     columns = {}
     for name in values:
         columns[name] = groups[name].mean()
-        columns[f"{name}_half"] = groups[name].agg(digits.interval)
+        columns[f"{name}_half"] = groups[name].agg(digits.level)
     return pd.DataFrame(columns).assign(seeds=groups.size()).reset_index()
 
 

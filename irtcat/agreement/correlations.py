@@ -36,7 +36,7 @@ class Correlation:
         p_value: two-sided, of no association.
         lower: lower end of the bootstrap interval.
         upper: upper end.
-        interval: probability of the interval.
+        level: probability of the interval.
         n: number of pairs.
         method: ``"kendall"``, ``"spearman"`` or ``"pearson"``.
         resamples: bootstrap resamples in which the correlation is defined.
@@ -47,7 +47,7 @@ class Correlation:
     p_value: float
     lower: float
     upper: float
-    interval: float
+    level: float
     n: int
     method: str
     resamples: int
@@ -143,7 +143,7 @@ def correlation_test(
     y: Any,
     method: str = "kendall",
     *,
-    interval: float = 0.95,
+    level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
 ) -> Correlation:
@@ -159,7 +159,7 @@ def correlation_test(
         x: at least 3 finite numbers.
         y: as many.
         method: ``"kendall"`` (tau-b), ``"spearman"`` or ``"pearson"``.
-        interval: probability of the interval.
+        level: probability of the interval.
         resamples: number of resamples, at least 2.
         seed: of the resamples.
 
@@ -187,14 +187,14 @@ def correlation_test(
         if is_constant(values):
             raise argument_error(name, "numbers that differ", f"{values[0]:g} throughout")
     found = bootstrap_interval(
-        CORRELATIONS[method], first, second, interval=interval, resamples=resamples, seed=seed
+        CORRELATIONS[method], first, second, level=level, resamples=resamples, seed=seed
     )
     return Correlation(
         value=found.value,
         p_value=p_value(method, first, second),
         lower=found.lower,
         upper=found.upper,
-        interval=interval,
+        level=level,
         n=len(first),
         method=method,
         resamples=found.resamples,

@@ -49,7 +49,7 @@ def fleiss_kappa(ratings: Any = None, *, counts: Any = None, labels: Any = None)
 
 
 def fleiss_kappa_test(
-    ratings: Any = None, *, counts: Any = None, labels: Any = None, interval: float = 0.95
+    ratings: Any = None, *, counts: Any = None, labels: Any = None, level: float = 0.95
 ) -> pd.DataFrame:
     """Fleiss' kappa overall and by category, with standard errors, tests and intervals.
 
@@ -64,7 +64,7 @@ def fleiss_kappa_test(
         ratings: as in `fleiss_kappa`.
         counts: as in `fleiss_kappa`.
         labels: the labels in order.
-        interval: probability of the normal interval.
+        level: probability of the normal interval.
 
     Returns:
         A row ``overall`` and one per label: kappa, share (of the label's ratings; NaN overall),
@@ -90,7 +90,7 @@ def fleiss_kappa_test(
     """
     from scipy.special import ndtr, ndtri
 
-    check_interval("interval", interval)
+    check_interval("level", level)
     table, order, _ = read_counts(ratings, counts, labels)
     shares = _shares(table)
     rows = [(np.nan, *_parts(table))]
@@ -100,7 +100,7 @@ def fleiss_kappa_test(
         rows.append((share, *(_parts(against) if known else (np.nan,) * 3)))
     index = pd.Index(["overall", *order], tupleize_cols=False)
     out = pd.DataFrame(rows, index, columns=["share", "kappa", "se", "null_se"])
-    reach = float(ndtri(0.5 + interval / 2)) * out["se"]
+    reach = float(ndtri(0.5 + level / 2)) * out["se"]
     out["lower"] = (out["kappa"] - reach).clip(lower=-1)
     out["upper"] = (out["kappa"] + reach).clip(upper=1)
     out["z"] = out["kappa"] / out["null_se"]

@@ -29,7 +29,7 @@ class Kappa:
         p_value: two-sided, of kappa = 0, normal; NaN with z.
         lower: lower end of the normal interval.
         upper: upper end; both within [-1, 1].
-        interval: probability of the interval.
+        level: probability of the interval.
         n: number of observations.
     """
 
@@ -42,7 +42,7 @@ class Kappa:
     p_value: float
     lower: float
     upper: float
-    interval: float
+    level: float
     n: float
 
     def to_frame(self) -> pd.DataFrame:
@@ -108,7 +108,7 @@ def cohen_kappa_test(
     distance: Any = "nominal",
     labels: Any = None,
     n: float | None = None,
-    interval: float = 0.95,
+    level: float = 0.95,
 ) -> Kappa:
     """Cohen's kappa with standard errors, test and interval, for a sample of observations.
 
@@ -125,7 +125,7 @@ def cohen_kappa_test(
         distance: as in `cohen_kappa`.
         labels: the labels in order, as in `cohen_kappa`.
         n: number of observations, needed for a table of probabilities.
-        interval: probability of the interval.
+        level: probability of the interval.
 
     Returns:
         Estimate, standard errors, z, p-value and interval. A standard error of 0 is what the
@@ -144,7 +144,7 @@ def cohen_kappa_test(
     """
     from scipy.special import ndtr, ndtri
 
-    check_interval("interval", interval)
+    check_interval("level", level)
     joint = read_joint(x, y, labels, None, ("x", "y"))
     size = _sample_size(joint, n)
     d = _distances(distance, joint, labels is not None or y is None)
@@ -163,7 +163,7 @@ def cohen_kappa_test(
     null_se = float(np.sqrt(_positive(null) / size) / room)
     kappa = 1.0 - float(((1.0 - w) * p).sum()) / room
     z = kappa / null_se if null_se > 0 else float("nan")
-    reach = float(ndtri(0.5 + interval / 2)) * se
+    reach = float(ndtri(0.5 + level / 2)) * se
     return Kappa(
         kappa=kappa,
         observed=observed,
@@ -174,7 +174,7 @@ def cohen_kappa_test(
         p_value=float(2 * ndtr(-abs(z))),
         lower=max(kappa - reach, -1.0),
         upper=min(kappa + reach, 1.0),
-        interval=interval,
+        level=level,
         n=size,
     )
 

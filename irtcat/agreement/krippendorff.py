@@ -13,7 +13,7 @@ __all__ = ["MEASUREMENTS", "krippendorff_alpha"]
 
 
 def krippendorff_alpha(
-    ratings: Any = None, level: str = "nominal", *, counts: Any = None, labels: Any = None
+    ratings: Any = None, measurement: str = "nominal", *, counts: Any = None, labels: Any = None
 ) -> float:
     """Krippendorff's alpha: 1 less the disagreement observed over that expected by chance.
 
@@ -26,7 +26,7 @@ def krippendorff_alpha(
     Args:
         ratings: a row of labels per unit, with a column per rater; None and NaN are no rating; or
             one list of labels per unit, of any lengths. (Other programs want raters in rows.)
-        level: ``"nominal"``, ``"ordinal"``, ``"interval"`` or ``"ratio"``.
+        measurement: ``"nominal"``, ``"ordinal"``, ``"interval"`` or ``"ratio"``.
         counts: in place of ratings: units x labels, how many raters gave the label.
         labels: the labels in order; by default those that occur, sorted. Labels that are not
             numbers must be put in order here for ``"ordinal"``; interval and ratio need numbers.
@@ -55,9 +55,9 @@ def krippendorff_alpha(
         Krippendorff (2011), Computing Krippendorff's Alpha-Reliability; Hayes & Krippendorff
         (2007), Communication Methods and Measures 1, 77-89.
     """
-    check_choice("level", level, MEASUREMENTS)
+    check_choice("level", measurement, MEASUREMENTS)
     table, order, _ = read_counts(ratings, counts, labels)
-    values = _values(order, level, stated=labels is not None or counts is not None)
+    values = _values(order, measurement, stated=labels is not None or counts is not None)
     size = table.sum(axis=1)
     table = table[size >= 2]
     if len(table) == 0:
@@ -66,26 +66,26 @@ def krippendorff_alpha(
     share = table / (table.sum(axis=1) - 1)[:, None]
     coincidences = table.T @ share - np.diag(share.sum(axis=0))
     margin = coincidences.sum(axis=1)
-    d = MEASUREMENTS[level](values, margin)
+    d = MEASUREMENTS[measurement](values, margin)
     expected = margin @ d @ margin
     if not expected > 0:
         raise InputError("Krippendorff's alpha is 0 / 0: all ratings that can be paired are equal.")
     return float(1.0 - (margin.sum() - 1.0) * (coincidences * d).sum() / expected)
 
 
-def _values(order: list[Any], level: str, stated: bool) -> FloatArray:
+def _values(order: list[Any], measurement: str, stated: bool) -> FloatArray:
     """The labels as numbers where the level needs them; an order that is not told is refused."""
-    if level in ("interval", "ratio"):
+    if measurement in ("interval", "ratio"):
         if not has_spoken_order(order):
-            raise argument_error("ratings", f'numbers for level="{level}"', order)
+            raise argument_error("ratings", f'numbers for measurement="{measurement}"', order)
         values = np.array(order, dtype=np.float64)
         if not np.isfinite(values).all():
             raise argument_error("ratings", "finite numbers", order)
-        if level == "ratio" and (values < 0).any():
-            raise argument_error("ratings", 'at least 0 for level="ratio"', values.min())
+        if measurement == "ratio" and (values < 0).any():
+            raise argument_error("ratings", 'at least 0 for measurement="ratio"', values.min())
         return values
-    if level == "ordinal" and not (stated or has_spoken_order(order)):
-        must = 'given in order for level="ordinal", since the labels are no numbers'
+    if measurement == "ordinal" and not (stated or has_spoken_order(order)):
+        must = 'given in order for measurement="ordinal", since the labels are no numbers'
         raise argument_error("labels", must, None)
     return np.arange(len(order), dtype=np.float64)
 

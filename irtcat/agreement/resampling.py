@@ -22,7 +22,7 @@ class BootstrapInterval:
         lower: lower end.
         upper: upper end.
         standard_error: standard deviation over resamples.
-        interval: probability of the interval.
+        level: probability of the interval.
         resamples: resamples in which the statistic is defined.
         undefined: resamples left out because it is not (all drawn rows the same, say).
     """
@@ -31,7 +31,7 @@ class BootstrapInterval:
     lower: float
     upper: float
     standard_error: float
-    interval: float
+    level: float
     resamples: int
     undefined: int
 
@@ -43,7 +43,7 @@ class BootstrapInterval:
 def bootstrap_interval(
     statistic: Callable[..., float],
     *data: Any,
-    interval: float = 0.95,
+    level: float = 0.95,
     resamples: int = 2000,
     method: str = "percentile",
     seed: int = 0,
@@ -59,7 +59,7 @@ def bootstrap_interval(
             defined.
         data: lists, arrays or frames with equally many rows: for one of the measures here its
             label lists, or a table of ratings with a row per unit.
-        interval: probability of the interval.
+        level: probability of the interval.
         resamples: number of resamples, at least 2.
         method: ``"percentile"`` or ``"bca"``.
         seed: of the resamples.
@@ -82,7 +82,7 @@ def bootstrap_interval(
     References:
         Efron & Tibshirani (1993), An Introduction to the Bootstrap, chapters 13 and 14.
     """
-    check_interval("interval", interval)
+    check_interval("level", level)
     check_count("resamples", resamples, 2)
     check_count("seed", seed, 0)
     check_choice("method", method, ("percentile", "bca"))
@@ -101,7 +101,7 @@ def bootstrap_interval(
     defined = found[~np.isnan(found)]
     if len(defined) < 2:
         raise InputError("The statistic is not defined in the resamples: the data vary too little.")
-    tails = np.array([0.5 - interval / 2, 0.5 + interval / 2])
+    tails = np.array([0.5 - level / 2, 0.5 + level / 2])
     if method == "bca":
         jackknife = [_evaluate(statistic, rows, np.delete(np.arange(size), i)) for i in range(size)]
         tails = _corrected(tails, value, defined, np.array(jackknife))
@@ -111,7 +111,7 @@ def bootstrap_interval(
         lower=float(lower),
         upper=float(upper),
         standard_error=float(defined.std(ddof=1)),
-        interval=interval,
+        level=level,
         resamples=len(defined),
         undefined=resamples - len(defined),
     )

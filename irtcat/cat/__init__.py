@@ -14,7 +14,7 @@ from irtcat.cat.content import CONTENT
 from irtcat.cat.criteria import CRITERIA
 from irtcat.cat.driving import run, run_async
 from irtcat.cat.engine import start, step
-from irtcat.cat.estimators import CONSTANT, ESTIMATORS
+from irtcat.cat.estimators import CONSTANT, METHODS
 from irtcat.cat.exact import exact_distribution, exact_error
 from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.forms import Forms, assemble
@@ -29,8 +29,8 @@ __all__ = [
     "CONSTANT",
     "CONTENT",
     "CRITERIA",
-    "ESTIMATORS",
     "EXPOSURE",
+    "METHODS",
     "SEVERAL",
     "START",
     "STOPPING",

@@ -73,7 +73,7 @@ def is_plain(config: "Config", pretest: BoolArray) -> bool:
         and config.sampled == 0
         and not (config.content or config.targets or config.enemies)
         and not (config.pretest_at or pretest.any())
-        and (config.estimator, config.constant) != ("ml", "halfway")  # may leave the fences
+        and (config.method, config.constant) != ("ml", "halfway")  # may leave the bounds
     )
 
 
@@ -82,23 +82,23 @@ def contenders(
     known: Mapping[str, FloatArray],
     config: "Config",
     pretest: BoolArray,
-    fences: tuple[float, float],
+    theta_bounds: tuple[float, float],
     real: Any,
 ) -> Contenders | None:
-    """The contenders of a bank between the fences; None where all items have to be looked at.
+    """The contenders of a bank between the theta bounds; None where all items have to be looked at.
 
     Args:
         model: the items.
         known: their a, b, c and d.
         config: the configuration.
         pretest: items that are tried out only.
-        fences: lowest and highest ability.
+        theta_bounds: lowest and highest ability.
         real: makes an array of the wanted width.
     """
     if not (is_plain(config, pretest) and has_logistic_information(model)):
         return None
     a, c, d = (known[name] for name in "acd")
-    (low, high) = fences
+    (low, high) = theta_bounds
     intercept: FloatArray = np.array(getattr(model, "intercept"), np.float64)  # noqa: B009
     n_cells = int(np.clip(WORK // len(a), LEAST_CELLS, MOST_CELLS))
     if len(a) < 2 * (config.max_items + SPARE):

@@ -49,7 +49,8 @@ class Tally:
         if event["kind"] != "ask":
             return
         cell = event.get("cell", 0)
-        key = (head["bank"], head["config_hash"], cell)
+        # Not the hash in the head: fields may have had other names when the session began.
+        key = (head["bank"], Config.from_json(head["config"]).hash(), cell)
         self.given.update((*key, item) for item in event["items"])
         if all(each["kind"] != "ask" or each.get("cell", 0) != cell for each in before):
             self.sessions[key] += 1

@@ -46,7 +46,7 @@ __all__ = ["prepare", "strata_of"]
 LEAST_NODES = 81
 STEEPEST_CELL = 1.25
 REACH = 5.0
-"""Default fences, in SDs of the population."""
+"""Default theta bounds, in SDs of the population."""
 
 
 def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
@@ -76,7 +76,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         check_rules(bank, config)
     if not isinstance(bank.model, CategoricalModel):
         raise argument_error("bank", "of items with categories", bank.model.key)
-    robust = as_part("estimator", config.estimator).name == "robust"
+    robust = as_part("method", config.method).name == "robust"
     if robust and not has_logistic_information(bank.model):
         raise argument_error("bank", "of right/wrong items for robust estimates", bank.model.key)
     check_choice("precision", precision, ("float64", "float32"))
@@ -105,8 +105,8 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         def real(value: Any) -> Any:
             return jnp.asarray(value, dtype)
 
-        fences = float(nodes.min()), float(nodes.max())
-        near = contenders(model, known, config, pretest, fences, real)
+        theta_bounds = float(nodes.min()), float(nodes.max())
+        near = contenders(model, known, config, pretest, theta_bounds, real)
         return Pool(
             in_precision(model, dtype),
             real(nodes),
@@ -141,7 +141,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
 
 def _tabulated(bank: ItemBank, config: Config, top: Any) -> tuple[FloatArray, FloatArray, Curves]:
     """The grid of one ability, the logarithms of its weights, and the curves on it."""
-    low, high = fences_of(bank, config)
+    low, high = theta_bounds_of(bank, config)
     nodes = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
     peaks = config.criterion in NEEDS_PEAKS
     curves = tabulate(bank.model, jnp.asarray(nodes), top, peaks=peaks, warm=_needs_warm(config))
@@ -156,10 +156,10 @@ def _tabulated_several(
     return nodes, log_weights, tabulate_several(bank.model, jnp.asarray(nodes), top)
 
 
-def fences_of(bank: ItemBank, config: Config) -> tuple[float, float]:
+def theta_bounds_of(bank: ItemBank, config: Config) -> tuple[float, float]:
     """Lowest and highest ability of the grid."""
-    if config.fences is not None:
-        return config.fences
+    if config.theta_bounds is not None:
+        return config.theta_bounds
     mean, half = bank.population_mean, REACH * bank.population_sd
     return mean - half, mean + half
 
@@ -178,7 +178,7 @@ def _n_nodes(bank: ItemBank, config: Config, low: float, high: float) -> int:
 
 
 def _needs_warm(config: Config) -> bool:
-    return "wle" in (config.estimator, config.constant)
+    return "wle" in (config.method, config.constant)
 
 
 def strata_of(a: FloatArray, strata: int | tuple[int, ...]) -> IntArray:

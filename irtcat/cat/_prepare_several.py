@@ -36,14 +36,14 @@ LEAST_NODES = 15
 """The one for all abilities together, the other for each."""
 
 REACH = 4.0
-"""Default fences, in SDs of the population."""
+"""Default theta bounds, in SDs of the population."""
 
 SUITED: dict[str, tuple[str, ...]] = {
     "criterion": (
         "d-optimal", "t-optimal", "a-optimal", "mepv", "mutual-information", "mpwi",
         "progressive", "proportional", "random", "sequential", "score-optimal",
     ),
-    "estimator": ("eap", "map"),
+    "method": ("eap", "map"),
     "prior": ("normal",),
     "start": ("criterion", "random"),
     "exposure": (
@@ -125,7 +125,7 @@ def grid_axis(bank: ItemBank, config: Config) -> FloatArray:
         InputError: where even the greatest grid would be too coarse.
     """
     dims = bank.model.dims
-    low, high = config.fences or (-REACH, REACH)
+    low, high = config.theta_bounds or (-REACH, REACH)
     most = int(MOST_NODES ** (1 / dims) + 1e-9)
     if config.nodes is not None:
         if config.nodes > most:
@@ -140,9 +140,9 @@ def grid_axis(bank: ItemBank, config: Config) -> FloatArray:
     wanted = int(np.ceil((high - low) / narrowest)) + 1
     n = int(np.clip(wanted, LEAST_NODES, most))
     if (high - low) / (n - 1) > COARSEST * narrowest:
-        must = f"such that {n} nodes between the fences tell posteriors of SD {narrowest:.2g}"
-        advice = "Set narrower fences, a smaller max_items, or nodes where you know better."
-        raise argument_error("config", must, f"fences {low:g} and {high:g}", advice)
+        must = f"such that {n} nodes between the theta bounds tell posteriors of SD {narrowest:.2g}"
+        advice = "Set narrower theta_bounds, a smaller max_items, or nodes where you know better."
+        raise argument_error("config", must, f"bounds {low:g} and {high:g}", advice)
     return np.linspace(low, high, n)
 
 

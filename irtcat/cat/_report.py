@@ -333,18 +333,18 @@ class Report:
         away = nodes - self.priors[:, :1]
         return -0.5 * np.einsum("nqd,nde,nqe->nq", away, self.priors[:, 1:], away, optimize=True)
 
-    def responses(self, calibration: Responses, length: int | None = None) -> Responses:
-        """What each subject answered to its first ``length`` items (all by default).
+    def responses(self, calibration: Responses, n_items: int | None = None) -> Responses:
+        """What each subject answered to its first ``n_items`` items (all by default).
 
         Args:
             calibration: the calibrated subjects' responses, for the codes of the categories.
-            length: number of items.
+            n_items: number of items.
 
         Returns:
             Responses to all items of the bank, missing where an item was not asked.
         """
         values = np.full((len(self), len(self.item_ids)), -1, dtype=np.int8)
-        for k in range(self.items.shape[1] if length is None else length):
+        for k in range(self.items.shape[1] if n_items is None else n_items):
             rows = np.flatnonzero(self.items[:, k] >= 0)
             values[rows, self.items[rows, k]] = self.answers[rows, k]
         return Responses(
@@ -392,11 +392,11 @@ class Report:
         self,
         bank: ItemBank,
         calibration: Responses,
-        length: int | None = None,
+        n_items: int | None = None,
         estimator: str = "curves",
-        interval: float = 0.95,
+        level: float = 0.95,
     ) -> "Prediction":
-        """Full-benchmark scores and ranks from the first ``length`` answers of every session.
+        """Full-benchmark scores and ranks from the first ``n_items`` answers of every session.
 
         Unlike ``score``, which is read off the ability and takes the bank as the truth, they are
         corrected by what the calibrated subjects and the drawn items show of the bank's errors.
@@ -404,9 +404,9 @@ class Report:
         Args:
             bank: the bank of the sessions.
             calibration: the calibrated subjects' responses to all items.
-            length: number of items; all by default.
+            n_items: number of items; all by default.
             estimator: one of `irtcat.predict`'s.
-            interval: probability of the intervals.
+            level: probability of the intervals.
 
         Returns:
             Scores, intervals and ranks, as `irtcat.predict` gives.
@@ -425,12 +425,20 @@ class Report:
         from irtcat.prediction import predict
 
         most = self.items.shape[1]
-        check_count("length", most if length is None else length, 1, most)
-        answers = self.responses(calibration, length)
+        check_count("n_items", most if n_items is None else n_items, 1, most)
+        answers = self.responses(calibration, n_items)
         drawn = None
         if self.config.sampled > 0:
             drawn = np.where(answers.values >= 0, self.chances(bank), np.nan)
-        return predict(calibration, self.item_ids, answers, bank, estimator, interval, drawn=drawn)
+        return predict(
+            calibration,
+            self.item_ids,
+            answers,
+            bank=bank,
+            estimator=estimator,
+            level=level,
+            drawn=drawn,
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """One row a session: truth, theta, se, n_items, stop, score, score_sd."""

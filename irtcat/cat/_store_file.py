@@ -26,8 +26,9 @@ __all__ = [
 ]
 
 FORMAT = "irtcat-store"
-VERSION = 3
-"""2 added the tables of exposure, 3 time stamps and seals; a store gets them when it is opened."""
+VERSION = 4
+"""2 added the tables of exposure, 3 time stamps and seals; 4 renamed fields of `Config`, so that
+exposure is counted anew. A store of an earlier version is brought to this one when it is opened."""
 
 WAIT = 60.0
 """Seconds to wait while another process writes."""

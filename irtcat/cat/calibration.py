@@ -11,7 +11,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat._exposure_parameters import ExposureParameters
 from irtcat.cat.config import Config
 from irtcat.cat.exposure import greatest_rate
-from irtcat.cat.simulation import Tick, simulate
+from irtcat.cat.simulation import Progress, simulate
 
 __all__ = ["calibrate_exposure"]
 
@@ -28,7 +28,7 @@ def calibrate_exposure(
     rounds: int = 30,
     seed: int = 0,
     precision: str = "auto",
-    tick: Tick | None = None,
+    progress: Progress | None = None,
 ) -> ExposureParameters:
     """Find the probabilities of the Sympson-Hetter rule by simulation.
 
@@ -45,7 +45,7 @@ def calibrate_exposure(
         rounds: number of simulations.
         seed: seed of the simulations.
         precision: as for `simulate`.
-        tick: called with the rounds done and in all.
+        progress: called with the rounds done and in all.
 
     Returns:
         The parameters, to pass as ``counts`` to `simulate`, `run`, `Session.begin` or
@@ -93,6 +93,6 @@ def calibrate_exposure(
         if (limit < 1).sum() > n - config.max_items:
             limit[np.argsort(limit)[-config.max_items :]] = 1.0
         made = replace(made, limit=limit, greatest_rate=float(given.max()))
-        if tick is not None:
-            tick(number + 1, rounds)
+        if progress is not None:
+            progress(number + 1, rounds)
     return made

@@ -21,7 +21,7 @@ from irtcat._checks import (
 from irtcat.cat._parts import Part, as_part
 from irtcat.cat.content import CONTENT
 from irtcat.cat.criteria import CRITERIA
-from irtcat.cat.estimators import CONSTANT, ESTIMATORS
+from irtcat.cat.estimators import CONSTANT, METHODS
 from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.starting import START
 from irtcat.cat.stopping import COMBINATIONS, STOPPING, leaves, length_within, parse_stopping
@@ -41,31 +41,31 @@ class Config:
 
     Banks of two or three abilities take the criteria that have a meaning there ("d-optimal",
     "t-optimal", "a-optimal", "mepv", "mutual-information", "score-optimal" and others), the
-    estimators "eap" and "map" and the prior "normal"; what does not suit is refused by name.
+    methods "eap" and "map" and the prior "normal"; what does not suit is refused by name.
 
     Attributes:
         criterion: what an item is worth; a name of `CRITERIA`.
         stopping: when a session is over: a name of `STOPPING`, a part, `any_of` / `all_of` of
             them, or words such as "se<0.3 or n>=30".
-        estimator: "eap", "map", "ml", "wle" or "robust"; or a part with options (of "robust").
+        method: "eap", "map", "ml", "wle" or "robust"; or a part with options (of "robust").
         exposure: a name of `EXPOSURE`, or a part with options.
         content: a name of `CONTENT`, a part, or several of them. Rules that close items
             ("testlets", "bounds", "shadow") act before those that only prefer some.
         start: a name of `START`, or a part with options: how the first items are chosen.
-        prior: "normal" (by default the bank's population), "uniform" within the fences, or
+        prior: "normal" (by default the bank's population), "uniform" within the theta bounds, or
             "jeffreys" (the root of the test information).
         max_items: no session has more scored items; 0 (the default) for the longest that a length
             rule says, or 30 where none does. Items at ``pretest_at`` come on top.
         min_items: no stopping rule acts before.
         batch: number of items that are asked at a time, chosen jointly.
-        fences: lowest and highest ability that estimates may take, on the bank's scale; by default
-            the population's mean +- 5 SDs (of several abilities, each within +- 4).
-        nodes: number of nodes of the grid between the fences; by default as many as the narrowest
-            posterior that ``max_items`` of the bank can give needs, and at least 81. Of several
-            abilities it is the number for each, and at least 15.
-        constant: what "ml" gives while all answers are right or all wrong: "fence" (the fence),
-            "step" (``constant_step`` from the last estimate), "halfway" (to the hardest or easiest
-            item), or another estimator.
+        theta_bounds: lowest and highest ability that estimates may take, on the bank's scale; by
+            default the population's mean +- 5 SDs (of several abilities, each within +- 4).
+        nodes: number of nodes of the grid between the theta bounds; by default as many as the
+            narrowest posterior that ``max_items`` of the bank can give needs, and at least 81. Of
+            several abilities it is the number for each, and at least 15.
+        constant: what "ml" gives while all answers are right or all wrong: "bound" (the theta
+            bound), "step" (``constant_step`` from the last estimate), "halfway" (to the hardest or
+            easiest item), or another estimator.
         constant_step: length of those steps.
         group: column of the bank's metadata with the content group of each item.
         targets: group -> its share of the scored items, or (least, greatest) share. They hold
@@ -100,7 +100,7 @@ class Config:
 
     criterion: str = "mfi"
     stopping: Any = "length"
-    estimator: Any = "eap"
+    method: Any = "eap"
     exposure: Any = "none"
     content: Any = ()
     start: Any = "criterion"
@@ -108,7 +108,7 @@ class Config:
     max_items: int = 0
     min_items: int = 0
     batch: int = 1
-    fences: tuple[float, float] | None = None
+    theta_bounds: tuple[float, float] | None = None
     nodes: int | None = None
     constant: str = "map"
     constant_step: float = 0.7
@@ -127,8 +127,8 @@ class Config:
     def __post_init__(self) -> None:
         """Check the parts, and bring them to their one form."""
         check_choice("criterion", self.criterion, CRITERIA)
-        estimator = _known("estimator", self.estimator, ESTIMATORS, 1)
-        self._set("estimator", estimator if estimator.options else estimator.name)
+        method = _known("method", self.method, METHODS, 1)
+        self._set("method", method if method.options else method.name)
         check_choice("prior", self.prior, PRIORS)
         check_choice("constant", self.constant, CONSTANT)
         check_count("max_items", self.max_items, 0)
@@ -143,7 +143,9 @@ class Config:
         self._set("start", _known("start", self.start, START, 2))
         several = self.content if isinstance(self.content, (list, tuple)) else (self.content,)
         self._set("content", tuple(_known("content", each, CONTENT, 2) for each in several))
-        self._set("fences", None if self.fences is None else _fences(self.fences))
+        self._set(
+            "theta_bounds", None if self.theta_bounds is None else _theta_bounds(self.theta_bounds)
+        )
         self._set("targets", _targets(self.targets))
         self._set("first", _ids("first", self.first))
         sets = _several("enemies", "sets of ids", self.enemies)
@@ -271,17 +273,26 @@ class Config:
             InputError: naming an unknown field.
         """
         known = {field.name for field in fields(Config)}
-        if not isinstance(document, Mapping) or set(document) - known:
-            unknown = sorted(set(document) - known) if isinstance(document, Mapping) else document
+        if not isinstance(document, Mapping):
+            raise argument_error("config", "a mapping of the fields of Config", document)
+        named = {RENAMED.get(name, name): value for name, value in document.items()}
+        if set(named) - known or len(named) < len(document):
+            unknown = sorted(set(document) - known)
             raise argument_error("config", "a mapping of the fields of Config", unknown)
+        if named.get("constant") == "fence":
+            named["constant"] = "bound"
         try:
-            return Config(**document)
+            return Config(**named)
         except RecursionError:
             raise argument_error("config", "of rules in few levels", "rules within rules") from None
 
     def hash(self) -> str:
         """SHA-256 of the configuration, in hexadecimal: what a session is frozen by."""
         return document_hash(self.to_json())
+
+
+RENAMED = {"estimator": "method", "fences": "theta_bounds"}
+"""Fields by the names that sessions and stores of earlier versions have them under."""
 
 
 def document_hash(document: Mapping[str, Any]) -> str:
@@ -353,10 +364,10 @@ def _ids(name: str, value: Any) -> tuple[str, ...]:
     return tuple(map(str, ids))
 
 
-def _fences(value: Any) -> tuple[float, float]:
-    ends = _several("fences", "two numbers", value)
+def _theta_bounds(value: Any) -> tuple[float, float]:
+    ends = _several("theta_bounds", "two numbers", value)
     if len(ends) != 2 or not all(map(is_number, ends)) or not ends[0] < ends[1]:
-        raise argument_error("fences", "two finite numbers in rising order", value)
+        raise argument_error("theta_bounds", "two finite numbers in rising order", value)
     return float(ends[0]), float(ends[1])
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from irtcat.cat._parts import as_part
 from irtcat.cat._pool import category_terms
 from irtcat.cat._state import Look
-from irtcat.cat.estimators import ESTIMATORS
+from irtcat.cat.estimators import METHODS
 from irtcat.cat.optimal import a_optimal, d_optimal, t_optimal
 
 __all__ = ["CRITERIA", "NEEDS_PEAKS", "expected_variance"]
@@ -127,7 +127,7 @@ def _expected_information(look: Look, observed: bool) -> Values:
     pool = look.pool
     n_categories = pool.log_p.shape[1]
     p = look.p
-    rule = as_part("estimator", look.config.estimator)
+    rule = as_part("method", look.config.method)
 
     def after(item: Array, answer: Array) -> Array:
         """Information at the estimate after this answer to this item."""
@@ -140,7 +140,7 @@ def _expected_information(look: Look, observed: bool) -> Values:
         )
         log_like = look.log_like + pool.log_p[item, answer]
         then = Look(pool, look.config, state, log_like, look.theta, look.se)
-        theta = ESTIMATORS[rule.name](then, **rule.kwargs()).theta
+        theta = METHODS[rule.name](then, **rule.kwargs()).theta
         one = jax.tree.map(lambda leaf: leaf[item], pool.model)
         if not observed:
             return category_terms(one, theta)[2]

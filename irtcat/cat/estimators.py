@@ -11,7 +11,8 @@ its standard error is infinite.
 Conventions, where packages differ: D is folded into the slopes. Standard errors use expected
 (Fisher) information, catR's "classic" ones; `irtcat.score` uses observed information. Under a
 Jeffreys prior the mode's SE adds minus the second derivative of ``ln I / 2`` (catR does so too, but
-leaves D out of it). Integrals are sums over the grid with trapezoid weights, within the fences.
+leaves D out of it). Integrals are sums over the grid with trapezoid weights, within the theta
+bounds.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from irtcat.cat._vectors import Belief, laplace
 from irtcat.models import take
 from irtcat.scoring import bias_slope, tied_nodes
 
-__all__ = ["CONSTANT", "ESTIMATORS", "Estimate", "answered_terms", "estimate", "is_constant"]
+__all__ = ["CONSTANT", "METHODS", "Estimate", "answered_terms", "estimate", "is_constant"]
 
 Curve = Callable[[Array], Array]
 """A function of ability."""
@@ -91,7 +92,7 @@ def _information_of_prior(look: Look, theta: Array) -> Array:
 
 
 def ml(look: Look) -> Estimate:
-    """Maximum of the likelihood within the fences; SE ``1 / sqrt(I(theta))``.
+    """Maximum of the likelihood within the theta bounds; SE ``1 / sqrt(I(theta))``.
 
     References:
         Lord (1980), Applications of Item Response Theory, section 4.13; Samejima (1973),
@@ -148,7 +149,7 @@ def robust(look: Look, *, weight: str = "huber", tuning: float | None = None) ->
     for |z| <= k, else k / |z|, with k = 1; or by Tukey's biweight (1 - (z / k)^2)^2, 0 beyond k,
     with k = 4. Of several roots it is the one that maximises the integral of the score. SE
     ``sqrt(sum w^2 I) / sum w I``; infinite where all weights are 0. Patterns all right or all
-    wrong give the fence. Only for right/wrong items of the logistic family.
+    wrong give the theta bound. Only for right/wrong items of the logistic family.
 
     References:
         Mislevy & Bock (1982), Educational and Psychological Measurement 42, 725-737; Schuster &
@@ -304,7 +305,7 @@ def _polished(look: Look, slope: Curve, first: Array, last: Array, start: Array)
     return jax.lax.while_loop(going, newton, carry)[0]
 
 
-ESTIMATORS: dict[str, Callable[..., Estimate]] = {
+METHODS: dict[str, Callable[..., Estimate]] = {
     "eap": eap,
     "map": map_,
     "ml": ml,
@@ -322,8 +323,8 @@ def is_constant(look: Look) -> tuple[Array, Array]:
     return lowest & seen.any(), jnp.where(seen, state.answers == highest, True).all() & seen.any()
 
 
-def _fence(look: Look, up: Array) -> Array:
-    """The fence on the side of the answers."""
+def _bound(look: Look, up: Array) -> Array:
+    """The theta bound on the side of the answers."""
     return jnp.where(up, look.pool.nodes[-1], look.pool.nodes[0])
 
 
@@ -341,7 +342,7 @@ def _halfway(look: Look, up: Array) -> Array:
 
 
 CONSTANT: dict[str, Callable[[Look, Array], Array] | str] = {
-    "fence": _fence,
+    "bound": _bound,
     "step": _step,
     "halfway": _halfway,
     "eap": "eap",
@@ -353,13 +354,13 @@ CONSTANT: dict[str, Callable[[Look, Array], Array] | str] = {
 
 def estimate(look: Look) -> Estimate:
     """The configured estimate; of a constant pattern, where ML has none, by the stated rule."""
-    rule = as_part("estimator", look.config.estimator)
+    rule = as_part("method", look.config.method)
     if rule.name != "ml":
-        return ESTIMATORS[rule.name](look, **rule.kwargs())
+        return METHODS[rule.name](look, **rule.kwargs())
     low, high = is_constant(look)
     plain, instead = ml(look), CONSTANT[look.config.constant]
     if isinstance(instead, str):
-        other = ESTIMATORS[instead](look)
+        other = METHODS[instead](look)
     else:
         theta = instead(look, high)
         other = _with_error(look, theta, jnp.zeros_like(theta))

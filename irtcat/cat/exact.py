@@ -65,7 +65,7 @@ def exact_distribution(
         bank: calibrated items.
         items: ids of the items of the test; at most 65,536 patterns (16 right/wrong items).
         theta: the ability.
-        config: its ``estimator``, ``prior``, ``constant``, ``fences`` and ``nodes`` count; by
+        config: its ``method``, ``prior``, ``constant``, ``theta_bounds`` and ``nodes`` count; by
             default `Config()`.
         prior: mean and SD of the prior; by default the bank's population.
 
@@ -114,7 +114,7 @@ def _curves(bank: ItemBank, theta: float) -> FloatArray:
 
 def _for(config: Config, length: int) -> Config:
     """The same estimator for a test of this length, without rules of selection."""
-    kept = ("estimator", "prior", "constant", "constant_step", "fences", "nodes")
+    kept = ("method", "prior", "constant", "constant_step", "theta_bounds", "nodes")
     chosen: dict[str, Any] = {name: getattr(config, name) for name in kept}
     return Config(**chosen, max_items=length)
 
@@ -129,7 +129,7 @@ def exact_error(
     """The exact standard error of the estimate: its SD over all patterns at an ability.
 
     The asymptotic error ``1 / sqrt(I)`` is off in short tests, where patterns all right or all
-    wrong, which end at the fences, are likely.
+    wrong, which end at the theta bounds, are likely.
 
     Args:
         bank: calibrated items.

@@ -56,7 +56,7 @@ class Forms:
 
 def assemble(
     bank: ItemBank,
-    length: int,
+    n_items: int,
     forms: int = 1,
     *,
     theta: Any = None,
@@ -76,7 +76,7 @@ def assemble(
 
     Args:
         bank: calibrated items of one ability.
-        length: items of each form.
+        n_items: items of each form.
         forms: number of forms, parallel to each other.
         theta: abilities aimed at; by default the population's mean and 1.5 SDs around it.
         target: information wanted at each of them.
@@ -104,7 +104,7 @@ def assemble(
         van der Linden (2005), Linear Models for Optimal Test Design, chapters 5 and 6.
     """
     one_ability(bank, "form assembly")
-    check_count("length", length, 1, bank.n_items)
+    check_count("n_items", n_items, 1, bank.n_items)
     check_count("forms", forms)
     check_count("reuse", reuse, 1, forms)
     check_positive("seconds", seconds)
@@ -115,7 +115,7 @@ def assemble(
     information = fisher_information(bank, points)
     aim = None if target is None else _positive("target", target, len(points))
     share = _positive("weights", np.ones(len(points)) if weights is None else weights, len(points))
-    rules, names = _rules(bank, length, group, bounds, enemies)
+    rules, names = _rules(bank, n_items, group, bounds, enemies)
     solved = _solve(information, rules, forms, reuse, aim, share, seconds)
     if solved.x is None and solved.status != 1:  # 1: the time was up
         raise _conflict_error(rules, names, forms, enemies)
@@ -140,7 +140,7 @@ def _positive(name: str, value: Any, n: int) -> FloatArray:
 
 
 def _rules(
-    bank: ItemBank, length: int, group: str | None, bounds: Any, enemies: Any
+    bank: ItemBank, n_items: int, group: str | None, bounds: Any, enemies: Any
 ) -> tuple[Rules, list[str]]:
     """What every form keeps to, and the names of its groups; those without bounds come last."""
     if (group is None) != (bounds is None):
@@ -165,8 +165,8 @@ def _rules(
     sets = np.zeros((bank.n_items, len(enemies)), bool)
     for column, ids in enumerate(enemies):
         sets[bank.positions(list(ids)), column] = True
-    low, high = np.array([*limits.values(), (0.0, float(length))]).T
-    return Rules(length, numbers, np.ceil(low), np.floor(high), sets), list(limits)
+    low, high = np.array([*limits.values(), (0.0, float(n_items))]).T
+    return Rules(n_items, numbers, np.ceil(low), np.floor(high), sets), list(limits)
 
 
 def _conflict_error(rules: Rules, names: list[str], forms: int, enemies: Any) -> InputError:

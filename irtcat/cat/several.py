@@ -146,9 +146,9 @@ class SeveralReport(NamedTuple):
         return np.sqrt(((self.theta - self.truth) ** 2).mean(axis=0))
 
 
-@functools.partial(jit, static_argnames=("criterion", "length"))
+@functools.partial(jit, static_argnames=("criterion", "n_asked"))
 def _sessions(
-    model: ItemModel, prior: Array, theta: Array, keys: Array, criterion: str, length: int
+    model: ItemModel, prior: Array, theta: Array, keys: Array, criterion: str, n_asked: int
 ) -> tuple[Array, Array, Array]:
     n_items = jax.tree.leaves(model)[0].shape[0]
 
@@ -170,17 +170,17 @@ def _sessions(
             belief = laplace(model, items, answers, begin, belief.theta)
             return (items, answers, used, belief), None
 
-        empty = jnp.full(length, NONE, jnp.int32)
+        empty = jnp.full(n_asked, NONE, jnp.int32)
         begin = Belief(jnp.zeros_like(truth), prior)
         carry = (empty, empty, jnp.zeros(n_items, bool), begin)
-        (items, _, _, belief), _ = jax.lax.scan(advance, carry, jnp.arange(length))
+        (items, _, _, belief), _ = jax.lax.scan(advance, carry, jnp.arange(n_asked))
         return belief.theta, jnp.sqrt(jnp.diagonal(jnp.linalg.inv(belief.precision))), items
 
     return jax.vmap(one)(theta, keys)
 
 
 def simulate_several(
-    bank: ItemBank, theta: Any, criterion: str = "d-optimal", length: int = 30, seed: int = 0
+    bank: ItemBank, theta: Any, criterion: str = "d-optimal", n_items: int = 30, seed: int = 0
 ) -> SeveralReport:
     """Run adaptive sessions of fixed length for subjects of several known abilities.
 
@@ -191,7 +191,7 @@ def simulate_several(
         bank: calibrated items of several abilities.
         theta: true abilities, subjects x dims.
         criterion: a name of `SEVERAL`.
-        length: items of each session.
+        n_items: items of each session.
         seed: seed of the answers.
 
     Returns:
@@ -202,11 +202,11 @@ def simulate_several(
 
     Example:
         >>> bank = ItemBank.from_slopes(np.tile([[1.5, 0.0], [0.0, 1.5]], (10, 1)))
-        >>> simulate_several(bank, np.zeros((5, 2)), length=6).items.shape
+        >>> simulate_several(bank, np.zeros((5, 2)), n_items=6).items.shape
         (5, 6)
     """
     _check(bank, criterion)
-    check_count("length", length, 1, bank.n_items)
+    check_count("n_items", n_items, 1, bank.n_items)
     check_count("seed", seed, 0)
     points = ability_points(theta, bank.model.dims)
     words = np.random.SeedSequence(seed).generate_state(2 * len(points)).reshape(-1, 2)
@@ -217,7 +217,7 @@ def simulate_several(
         for begin in range(0, len(points), size):
             rows = np.minimum(np.arange(begin, begin + size), len(points) - 1)
             keys = jnp.asarray(words[rows].astype(np.uint32))
-            out = _sessions(bank.model, prior, jnp.asarray(points[rows]), keys, criterion, length)
+            out = _sessions(bank.model, prior, jnp.asarray(points[rows]), keys, criterion, n_items)
             real = min(size, len(points) - begin)
             parts.append([np.asarray(part)[:real] for part in out])
     estimate, se, items = (np.concatenate(each) for each in zip(*parts, strict=True))

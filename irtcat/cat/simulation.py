@@ -48,7 +48,7 @@ AHEAD = 2
 BLOCK_BYTES = 2**28
 """Memory that one block's largest array may take."""
 
-Tick = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """Called with the subjects done and the subjects in all."""
 
 
@@ -150,7 +150,7 @@ class _Plan:
     n: int
     block: int
     program: Callable[..., tuple[Sessions, Array]]
-    tick: Tick | None
+    progress: Progress | None
 
     def run(
         self, pool: Pool, config: Config, priors: FloatArray, allowed: BoolArray | None,
@@ -184,8 +184,8 @@ class _Plan:
             pool = pool._replace(
                 counts=Counts(*(jnp.asarray(leaf, pool.nodes.dtype) for leaf in counts))
             )
-            if self.tick is not None:
-                self.tick(begin + real, self.n)
+            if self.progress is not None:
+                self.progress(begin + real, self.n)
         return Sessions(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True))), (
             pool.counts
         )
@@ -239,7 +239,7 @@ def simulate(
     counts: Counts | ExposureParameters | None = None,
     block: int | None = None,
     precision: str = "auto",
-    tick: Tick | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Run adaptive sessions of subjects of known ability, and report how well they go.
 
@@ -261,7 +261,7 @@ def simulate(
             exposure rule goes by the counts so far (a rate then exceeds its maximum by at most
             50 over the number of subjects).
         precision: "float64", "float32", or "auto" (float32 from a million cells on).
-        tick: called with the subjects done and in all, after every block.
+        progress: called with the subjects done and in all, after every block.
 
     Returns:
         The report.
@@ -279,7 +279,7 @@ def simulate(
     check_count("seed", seed, 0)
     dtype = choose_precision(precision, len(truth) * bank.n_items)
     pool = _with_counts(prepare(bank, config, dtype), counts_for(bank, config, counts))
-    plan = _Plan(len(truth), _block_size(pool, config, len(truth), block), _simulated, tick)
+    plan = _Plan(len(truth), _block_size(pool, config, len(truth), block), _simulated, progress)
     with in_width(dtype) as width:
         priors = _priors(bank, prior, len(truth))
         if pool.dims > 1:
@@ -298,7 +298,7 @@ def replay(
     counts: Counts | ExposureParameters | None = None,
     block: int | None = None,
     precision: str = "auto",
-    tick: Tick | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Run adaptive sessions of real subjects, each answering as it once did.
 
@@ -313,7 +313,7 @@ def replay(
         counts: as for `simulate`.
         block: as for `simulate`.
         precision: as for `simulate`.
-        tick: as for `simulate`.
+        progress: as for `simulate`.
 
     Returns:
         The report, whose ``truth`` is the estimate from all answers (by `irtcat.score`) and whose
@@ -340,7 +340,7 @@ def replay(
         raise argument_error("responses", "answers in categories", "fractions")
     dtype = choose_precision(precision, values.size)
     pool = _with_counts(prepare(bank, config, dtype), counts_for(bank, config, counts))
-    plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, tick)
+    plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, progress)
     with in_width(dtype):
         priors = _priors(bank, prior, len(values))
         seen = None if matched.observed.all() else matched.observed

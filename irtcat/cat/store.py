@@ -167,21 +167,24 @@ class Store:
         return found[1]
 
     def _upgrade(self) -> None:
-        """Bring a store of version 1 or 2 to this one; its logs stay as they are."""
+        """Bring a store of an earlier version to this one; its logs stay as they are."""
         with self._writing():
             version = self._db.execute("SELECT version FROM meta").fetchone()[0]
             if version == VERSION:
                 return  # another process was quicker
-            for statement in (KEY_COLUMN, *statements(SEAL_TABLE)):
-                self._db.execute(statement)
-            for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
-                last = self._last(name)
-                if last is not None:  # a session without events is damaged: `resume` says so
-                    self._seal(name, last[1])
+            if version < 3:
+                for statement in (KEY_COLUMN, *statements(SEAL_TABLE)):
+                    self._db.execute(statement)
+                for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
+                    last = self._last(name)
+                    if last is not None:  # a session without events is damaged: `resume` says so
+                        self._seal(name, last[1])
             if version < 2:
                 for statement in statements(EXPOSURE_TABLES):
                     self._db.execute(statement)
-                self._tally().write(self._db)
+            for table in ("exposure", "visits"):
+                self._db.execute(f"DELETE FROM {table}")
+            self._tally().write(self._db)
             self._db.execute("UPDATE meta SET version = ?", (VERSION,))
 
     def _tally(self) -> Tally:

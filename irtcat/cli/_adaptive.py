@@ -22,7 +22,7 @@ Stop = Annotated[
     str | None,
     typer.Option("--stop", help='Such as "se<0.3 or n>=30"; by default after 30 items.'),
 ]
-Estimator = Annotated[str | None, typer.Option(help="eap, map, ml, wle or robust; by default eap.")]
+Method = Annotated[str | None, typer.Option(help="eap, map, ml, wle or robust; by default eap.")]
 Exposure = Annotated[
     str | None,
     typer.Option(
@@ -50,7 +50,7 @@ def read_config(
     path: Path | None,
     criterion: str | None,
     stop: str | None,
-    estimator: str | None,
+    method: str | None,
     exposure: str | None,
     max_items: int | None,
     min_items: int | None,
@@ -67,7 +67,7 @@ def read_config(
         if not isinstance(document, dict):
             raise InputError(f"{path}: not a JSON object with the fields of a configuration.")
     given = {
-        "criterion": criterion, "stopping": stop, "estimator": estimator, "max_items": max_items,
+        "criterion": criterion, "stopping": stop, "method": method, "max_items": max_items,
         "min_items": min_items, "batch": batch,
         "exposure": None if exposure is None else read_part("--exposure", exposure),
     }  # fmt: skip

@@ -34,7 +34,7 @@ def command(
         typer.Option(help="Id of the old one, there or in CALIBRATION; by default the first."),
     ] = None,
     method: Annotated[str, typer.Option(help="auto, paired or assisted.")] = "auto",
-    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
     gate: Annotated[
         bool, typer.Option("--gate", help=f"Exit with {WORSE} where the verdict is worse.")
     ] = False,
@@ -58,7 +58,7 @@ def command(
     how = arguments.Reading(format, subject, item, response, duplicates, trials)
     known, answers = arguments.read(calibration, how), arguments.read(responses, how)
     items = arguments.read_subset(subset)
-    found = leaderboard.compare(known, items, answers, new, old, method=method, interval=interval)
+    found = leaderboard.compare(known, items, answers, new, old, method=method, level=level)
     if out is not None:
         write_csv(found.to_frame(), out)
     if as_json:

@@ -30,8 +30,8 @@ def command(
     use_compilation_cache()
     from irtcat import demo
 
-    with progress("Compiling") as tick:
-        result = demo.run(out, seeds=range(seeds), progress=tick)
+    with progress("Compiling") as report:
+        result = demo.run(out, seeds=range(seeds), progress=report)
     if not result.fit.converged:
         warn(result.fit.message)
     if as_json:

@@ -87,7 +87,7 @@ def command(
     estimator: Annotated[
         str, typer.Option(help=f"Of the full score: {arguments.ESTIMATORS_HELP}.")
     ] = "curves",
-    interval: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
     timeout: Annotated[
         float | None, typer.Option(min=0.001, help="Seconds that one run of --command may take.")
     ] = None,
@@ -134,11 +134,11 @@ def command(
         made = HARNESSES[chosen](_need("--task", task), _need("--model", model), metric,
                                  options=options, **shared)  # fmt: skip
     called = name or " ".join(filter_empty(model, model_args if chosen == "lm-eval" else None))
-    with progress("answers") as tick:
+    with progress("answers") as report:
         found = evaluate(
             loaded, made, rules, calibration=known, items=table, task=task, out=out, name=called,
-            seed=seed, estimator=estimator, interval=interval, costs=prices,
-            counts=adaptive.read_exposure(exposure_parameters), tick=tick,
+            seed=seed, estimator=estimator, level=level, costs=prices,
+            counts=adaptive.read_exposure(exposure_parameters), progress=report,
         )  # fmt: skip
     if as_json:
         emit_json({**found.to_json(), "out": out})

@@ -39,9 +39,9 @@ def command(
     anchors: Annotated[
         Path | None, typer.Option(help="Bank of known items: they stay, others join their scale.")
     ] = None,
-    abilities: Annotated[
+    theta: Annotated[
         Path | None,
-        typer.Option(help="Known abilities: CSV, ids first, a column theta (of irtcat score)."),
+        typer.Option(help="Fixed abilities: CSV, ids first, a column theta (of irtcat score)."),
     ] = None,
     models: Annotated[
         Path | None,
@@ -116,8 +116,8 @@ def command(
         how["fixed"] = arguments.fixed_parameters(fixed)
     if equal:
         how["equal"] = equal
-    if abilities is not None:
-        how["abilities"] = arguments.subject_column(abilities, "theta")
+    if theta is not None:
+        how["theta"] = arguments.subject_column(theta, "theta")
     try:
         fitted = _fit(data, model if models is None else _by_item(models, model), how)
     except KeyboardInterrupt:
@@ -149,14 +149,14 @@ def _fit(data: "Responses | ResponseSource", model: Any, how: dict[str, Any]) ->
     """Fit with its progress shown."""
     import irtcat
 
-    with progress("Compiling") as tick:
+    with progress("Compiling") as report:
 
         def told(iteration: int, log_posterior: float, step: float) -> None:
-            if tick is not None:
+            if report is not None:
                 text = f"Iteration {iteration}: the step was {step:.1e} standard errors"
                 if how["method"] == "vi":
                     text = f"Step {iteration}: the bound is {log_posterior:.2f}"
-                tick(iteration, None, text)
+                report(iteration, None, text)
 
         return irtcat.fit(data, model, progress=told, **how)
 

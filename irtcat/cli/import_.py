@@ -70,7 +70,7 @@ def command(
             check_target(target)
     if out is not None and out.suffix != ".npz":
         raise argument_error("out", "a file name that ends in .npz", str(out))
-    with progress("reading logs") as tick:
+    with progress("reading logs") as show_progress:
         read = read_logs(
             logs,
             log_format,
@@ -80,7 +80,7 @@ def command(
             scorer=_names(scorer),
             runs=runs,
             incomplete=incomplete,
-            progress=tick,
+            progress=show_progress,
             max_bytes=arguments.max_bytes(),
         )
     if out is not None:

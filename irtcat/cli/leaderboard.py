@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EXAMPLE = (
-    "irtcat leaderboard dataset:lsat7 --strategies random,fisher --k 2,3 --seeds 2 --out table.csv",
+    "irtcat leaderboard dataset:lsat7 --strategies random,fisher -k 2,3 --seeds 2 --out table.csv",
 )
 
 SHOWN = ("kendall", "spearman", "mae", "pairwise_2_to_5", "coverage", "width", "gap", "flags")
@@ -25,9 +25,9 @@ def command(
     strategies: Annotated[
         str, typer.Option(help=f"all, or comma-separated: {arguments.STRATEGIES_HELP}.")
     ] = "all",
-    k: Annotated[str, typer.Option("--k", "-k", help="Comma-separated numbers of items.")] = (
-        "10,30,60,100"
-    ),
+    n_items: Annotated[
+        str, typer.Option("-k", "--n-items", help="Comma-separated numbers of items.")
+    ] = ("10,30,60,100"),
     split: Annotated[
         str,
         typer.Option(
@@ -43,7 +43,7 @@ def command(
     model: arguments.Model = "2pl",
     share: Annotated[float, typer.Option(help="Share of the subjects held out.")] = 0.25,
     tau: arguments.Tau = None,
-    interval: Annotated[float, typer.Option(help="Probability of the predictions' intervals.")] = (
+    level: Annotated[float, typer.Option(help="Probability of the predictions' intervals.")] = (
         0.95
     ),
     top: Annotated[int, typer.Option(min=1, help="How many are the best (top_overlap).")] = 10,
@@ -84,7 +84,7 @@ def command(
     wanted: str | list[str] = estimators
     if estimators != leaderboard.ALL:
         wanted = arguments.split_names("--estimators", estimators, irtcat.ESTIMATORS)
-    ks = arguments.split_counts("--k", k)
+    sizes = arguments.split_counts("--n-items", n_items)
     arguments.choose("--model", model, arguments.one_ability_models())
     prefix, _, column = split.partition(":")
     if prefix not in ("metadata", "before", "leave-out") or not column:
@@ -101,20 +101,20 @@ def command(
     data = arguments.read(responses, how)
     if subjects is not None:
         data = arguments.with_subjects(data, subjects, column)
-    with progress("Compiling") as tick:
+    with progress("Compiling") as report:
         board = leaderboard.evaluate(
             data,
             names,
-            ks,
+            sizes,
             split,
             range(seeds),
             model=model,
             estimators=wanted,
             share=share,
             tau=tau,
-            interval=interval,
+            level=level,
             top=top,
-            progress=tick,
+            progress=report,
         )
         gaps = leaderboard.reliable_gaps(board, confidence)
     table = board.to_frame()

@@ -98,7 +98,7 @@ def command(
     elif chosen == "ranking":
         figure = plot.rank_correlation(read.value, metric or "kendall", estimator)
     elif chosen == "gaps":
-        keys = ["strategy", "estimator", "k"]
+        keys = ["strategy", "estimator", "n_items"]
         figure = plot.reliable_gaps(read.value.set_index(keys), estimator)
     else:
         figure = plot.headroom(read.value.set_index(read.value.columns[0]))

@@ -29,7 +29,7 @@ def command(
         typer.Option(help="Bank for irt, pirt and gpirt; by default a 2PL is fitted for them."),
     ] = None,
     estimator: Annotated[str, typer.Option(help=f"{arguments.ESTIMATORS_HELP}.")] = "auto",
-    interval: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
     items: Annotated[
         Path | None,
         typer.Option(help="CSV table of the items (ids in the first column) with their columns."),
@@ -73,9 +73,9 @@ def command(
         known,
         arguments.read_subset(subset),
         answers,
-        None if bank is None else arguments.read_bank(bank),
-        estimator,
-        interval,
+        bank=None if bank is None else arguments.read_bank(bank),
+        estimator=estimator,
+        level=level,
         groups=labels,
         weights=shares,
     )
@@ -87,7 +87,7 @@ def command(
     if as_json:
         by_group = None if told.groups is None else records(told.groups)
         emit_json({
-            "estimator": estimator, "interval": interval, "out": out, "beats": beats,
+            "estimator": estimator, "level": level, "out": out, "beats": beats,
             "subjects": records(frame), "groups": by_group,
         })  # fmt: skip
         return

@@ -18,7 +18,7 @@ def command(
     bank: Annotated[str, typer.Argument(metavar="BANK", help="What irtcat fit wrote.")],
     responses: arguments.ResponsesArgument,
     method: Annotated[str, typer.Option(help="eap, map, ml, wle or eapsum.")] = "eap",
-    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
     out: arguments.Out = None,
     as_json: arguments.Json = False,
     format: arguments.Format = None,
@@ -39,12 +39,12 @@ def command(
     use_compilation_cache()
     how = arguments.Reading(format, subject, item, response, duplicates, trials)
     loaded = arguments.read_bank(bank)
-    ability = irtcat.score(loaded, arguments.read(responses, how), method, interval)
+    ability = irtcat.score(loaded, arguments.read(responses, how), method, level=level)
     frame = ability.to_frame()
     if out is not None:
         write_csv(frame, out)
     if as_json:
-        about = {"method": method, "interval": interval, "n_subjects": len(frame), "out": out}
+        about = {"method": method, "level": level, "n_subjects": len(frame), "out": out}
         emit_json({**about, "subjects": records(frame)})
         return
     if out is None:

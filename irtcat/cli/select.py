@@ -18,7 +18,7 @@ EXAMPLE = (
 
 
 def command(
-    k: Annotated[int, typer.Option("-k", "--k", min=1, help="How many items.")],
+    n_items: Annotated[int, typer.Option("-k", "--n-items", min=1, help="How many items.")],
     bank: Annotated[
         str | None,
         typer.Argument(
@@ -80,7 +80,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Choose the k items worth running."""
+    """Choose the items worth running."""
     import irtcat
     from irtcat._files import check_target
 
@@ -97,10 +97,10 @@ def command(
     data = None if responses is None else arguments.read(responses, how)
     subset = irtcat.select(
         loaded,
-        k,
-        strategy,
-        data,
-        seed,
+        n_items,
+        strategy=strategy,
+        calibration=data,
+        seed=seed,
         theta=theta,
         theta_range=theta_range,
         tau=tau,
@@ -117,7 +117,13 @@ def command(
         plain = not (allowed or quotas or costs) and tau is None and share == 0.5
         write_csv(frame.assign(strategy=subset.strategy, seed=seed) if plain else frame, out)
     if as_json:
-        about = {"strategy": subset.strategy, "k": k, "seed": seed, "theta": theta, "tau": tau}
+        about = {
+            "strategy": subset.strategy,
+            "n_items": n_items,
+            "seed": seed,
+            "theta": theta,
+            "tau": tau,
+        }
         about |= {"theta_range": theta_range, "share": share, "groups": groups, "quotas": by_group}
         about |= {"costs": costs, "budget": budget}
         emit_json({**about, "out": out, "items": records(frame)})

@@ -45,7 +45,7 @@ def start(
     ] = None,
     criterion: adaptive.Criterion = None,
     stop: adaptive.Stop = None,
-    estimator: adaptive.Estimator = None,
+    method: adaptive.Method = None,
     exposure: adaptive.Exposure = None,
     max_items: adaptive.MaxItems = None,
     min_items: adaptive.MinItems = None,
@@ -61,7 +61,7 @@ def start(
     from irtcat.cat.driving import begun_in_memory
 
     rules = adaptive.read_config(
-        config, criterion, stop, estimator, exposure, max_items, min_items, batch
+        config, criterion, stop, method, exposure, max_items, min_items, batch
     )
     use_compilation_cache()
     loaded = arguments.read_bank(bank)

@@ -26,7 +26,7 @@ def command(
     ] = 1000,
     criterion: adaptive.Criterion = None,
     stop: adaptive.Stop = None,
-    estimator: adaptive.Estimator = None,
+    method: adaptive.Method = None,
     exposure: adaptive.Exposure = None,
     max_items: adaptive.MaxItems = None,
     min_items: adaptive.MinItems = None,
@@ -64,7 +64,7 @@ def command(
     from irtcat.cat._prepare_several import drawn_abilities
 
     rules = adaptive.read_config(
-        config, criterion, stop, estimator, exposure, max_items, min_items, batch
+        config, criterion, stop, method, exposure, max_items, min_items, batch
     )
     if exposure_parameters is not None and calibrate_exposure is not None:
         must = "not with --exposure-parameters, which are calibrated already."
@@ -76,11 +76,11 @@ def command(
         folder.check(f"{name}.csv" for name in TABLES)
     use_compilation_cache()
     loaded = arguments.read_bank(bank)
-    with progress("Compiling") as tick:
+    with progress("Compiling") as show_progress:
 
-        def told(done: int, of: int) -> None:
-            if tick is not None:
-                tick(done, of, f"{done} of {of} subjects")
+        def report_progress(done: int, of: int) -> None:
+            if show_progress is not None:
+                show_progress(done, of, f"{done} of {of} subjects")
 
         counts = adaptive.read_exposure(exposure_parameters)
         if calibrate_exposure is not None:
@@ -89,12 +89,12 @@ def command(
         if responses is not None:
             how = arguments.Reading(format, subject, item, response, duplicates)
             data = arguments.read(responses, how)
-            report = replay(loaded, data, rules, seed, counts=counts, tick=told)
+            report = replay(loaded, data, rules, seed, counts=counts, progress=report_progress)
         else:
             # Other subjects than those of the calibration, which would be too favourable.
             other = seed + (calibrate_exposure is not None)
             theta = drawn_abilities(loaded, n, other)
-            report = run(loaded, theta, rules, other, counts=counts, tick=told)
+            report = run(loaded, theta, rules, other, counts=counts, progress=report_progress)
     summary = report.summary()
     made = (report.to_frame(), report.by_theta(), report.by_length(), report.exposure(),
             pd.DataFrame([summary]), report.content())  # fmt: skip

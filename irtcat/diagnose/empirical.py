@@ -30,7 +30,7 @@ def empirical_curves(
     items: Any = None,
     smoother: str = "binned",
     n_points: int = 10,
-    interval: float = 0.95,
+    level: float = 0.95,
     bandwidth: float | None = None,
     df: int = 5,
     method: str = "eap",
@@ -54,7 +54,7 @@ def empirical_curves(
         smoother: one of the above.
         n_points: number of groups, or of abilities (evenly spaced from the 1st to the 99th
             percentile) at which smoothed curves are given; at least 2.
-        interval: probability of the band.
+        level: probability of the band.
         bandwidth: SD of the kernel in units of ability; by default 1.1 sd n^(-1/5).
         df: coefficients of the spline, at least 4.
         method: how abilities are estimated (as for `irtcat.score`), unless given.
@@ -83,7 +83,7 @@ def empirical_curves(
     """
     check_choice("smoother", smoother, SMOOTHERS)
     check_count("n_points", n_points, 2)
-    check_interval("interval", interval)
+    check_interval("level", level)
     check_count("df", df, 4)
     if bandwidth is not None:
         check_positive("bandwidth", bandwidth)
@@ -100,13 +100,13 @@ def empirical_curves(
         at, x = theta[known], data.values[known, j]
         hot = (x[:, None] == _categories(data, j)).astype(float)
         if smoother == "binned":
-            parts = _binned(at, hot, n_points, interval)
+            parts = _binned(at, hot, n_points, level)
         else:
             low, high = np.quantile(at, [0.01, 0.99])
             points = np.linspace(low, high, n_points)
             smooth = _kernel if smoother == "kernel" else _spline
             setting = bandwidth if smoother == "kernel" else df
-            parts = smooth(at, hot, points, interval, setting)
+            parts = smooth(at, hot, points, level, setting)
         tables.append(_table(data, int(j), *parts))
     if not tables:
         return pd.DataFrame(columns=COLUMNS)
@@ -141,13 +141,13 @@ def _table(
 Smoothed = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
-def _binned(theta: FloatArray, hot: FloatArray, n_points: int, interval: float) -> Smoothed:
+def _binned(theta: FloatArray, hot: FloatArray, n_points: int, level: float) -> Smoothed:
     """Shares in groups of one size, at their mean ability."""
     group = ability_groups(theta, min(n_points, len(theta)))
     n = np.bincount(group).astype(float)
     points = np.bincount(group, theta) / n
     count = np.stack([np.bincount(group, column) for column in hot.T], axis=1)
-    tail = (1 - interval) / 2
+    tail = (1 - level) / 2
     rest = n[:, None] - count
     lower = np.where(count > 0, betaincinv(np.maximum(count, 1), rest + 1, tail), 0.0)
     upper = np.where(rest > 0, betaincinv(count + 1, np.maximum(rest, 1), 1 - tail), 1.0)
@@ -155,7 +155,7 @@ def _binned(theta: FloatArray, hot: FloatArray, n_points: int, interval: float) 
 
 
 def _kernel(
-    theta: FloatArray, hot: FloatArray, points: FloatArray, interval: float, width: float | None
+    theta: FloatArray, hot: FloatArray, points: FloatArray, level: float, width: float | None
 ) -> Smoothed:
     """Local means of the answers."""
     if width is None:
@@ -167,12 +167,12 @@ def _kernel(
     safe = np.where(enough, total, 1.0)[:, None]
     curve = np.where(enough[:, None], weight @ hot / safe, np.nan)
     spread = np.maximum(curve * (1 - curve), 0.0) * square[:, None]
-    half = ndtri(0.5 + interval / 2) * np.sqrt(spread) / safe
+    half = ndtri(0.5 + level / 2) * np.sqrt(spread) / safe
     return points, n, curve, np.clip(np.stack([curve - half, curve + half]), 0.0, 1.0)
 
 
 def _spline(
-    theta: FloatArray, hot: FloatArray, points: FloatArray, interval: float, df: float | None
+    theta: FloatArray, hot: FloatArray, points: FloatArray, level: float, df: float | None
 ) -> Smoothed:
     """Logistic regression of each category on a cubic spline of ability."""
     from scipy.interpolate import BSpline
@@ -187,7 +187,7 @@ def _spline(
         return BSpline.design_matrix(np.clip(at, low, high), knots, 3).toarray()
 
     design, shown = basis(theta), basis(points)
-    z = ndtri(0.5 + interval / 2)
+    z = ndtri(0.5 + level / 2)
     curve, band = np.empty((len(points), hot.shape[1])), np.empty((2, len(points), hot.shape[1]))
     for k, y in enumerate(hot.T):
         coefficient, covariance = _logistic(design, y)

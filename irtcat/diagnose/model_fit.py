@@ -57,7 +57,7 @@ class ModelFit:
         rmsea: ``sqrt(max(statistic / df - 1, 0) / (n - 1))``; .05 and less is close fit.
         rmsea_lower: lower end of its interval.
         rmsea_upper: upper end.
-        interval: probability of that interval.
+        level: probability of that interval.
         srmsr: root mean square of the differences of observed and expected correlations of the
             codes; NaN for nominal items, whose codes have no order.
         tli: Tucker-Lewis index against independent items; may exceed 1.
@@ -78,7 +78,7 @@ class ModelFit:
     rmsea: float
     rmsea_lower: float
     rmsea_upper: float
-    interval: float
+    level: float
     srmsr: float
     tli: float
     cfi: float
@@ -110,7 +110,7 @@ def model_fit(
     bank: ItemBank,
     responses: Responses,
     kind: str = "auto",
-    interval: float = 0.9,
+    level: float = 0.9,
     estimated: str = "auto",
 ) -> ModelFit:
     """Test the model as a whole on the means and cross products of the answers.
@@ -126,7 +126,7 @@ def model_fit(
         bank: the calibrated items (right/wrong or graded, of one or several abilities).
         responses: who answered what. Subjects with a gap in the bank's items are left out.
         kind: "M2", "C2", or "auto": M2 for right/wrong items, else C2.
-        interval: probability of the interval of RMSEA.
+        level: probability of the interval of RMSEA.
         estimated: which parameters count as estimated from these responses, as for `s_x2`: fixed
             ones do not, those all items share count once, and of an exploratory bank the turns
             of its axes are taken off.
@@ -153,7 +153,7 @@ def model_fit(
         305-328 (RMSEA).
     """
     check_choice("kind", kind, KINDS)
-    check_interval("interval", interval)
+    check_interval("level", level)
     data = coded(bank, responses, least_items=2)
     values = complete_values(data, "model fit")
     graded = bool((data.categories > 2).any())
@@ -177,7 +177,7 @@ def model_fit(
     null_statistic = np.nan
     if null_df > 0:
         null_statistic = _statistic(gap, null, null_jacobian, null_jacobian.shape[1], n)[0]
-    lower, upper = _rmsea_interval(statistic, df, n, interval)
+    lower, upper = _rmsea_interval(statistic, df, n, level)
     return ModelFit(
         kind="M2*" if graded and kind == "M2" else kind,
         statistic=statistic,
@@ -186,7 +186,7 @@ def model_fit(
         rmsea=float(rmsea(statistic, df, n)),
         rmsea_lower=lower,
         rmsea_upper=upper,
-        interval=float(interval),
+        level=float(level),
         srmsr=_srmsr(data, values, c),
         tli=_tli(statistic, df, null_statistic, null_df),
         cfi=_cfi(statistic, df, null_statistic, null_df),
@@ -285,9 +285,9 @@ def _statistic(
     return n * value, clear
 
 
-def _rmsea_interval(statistic: float, df: int, n: int, interval: float) -> tuple[float, float]:
+def _rmsea_interval(statistic: float, df: int, n: int, level: float) -> tuple[float, float]:
     """Ends of the interval of RMSEA, from those of the noncentrality."""
-    tails = (0.5 + interval / 2, 0.5 - interval / 2)
+    tails = (0.5 + level / 2, 0.5 - level / 2)
     lower, upper = (_noncentrality(statistic, df, tail) for tail in tails)
     return float(np.sqrt(lower / (df * (n - 1)))), float(np.sqrt(upper / (df * (n - 1))))
 

@@ -39,9 +39,9 @@ __all__ = ["FITTERS", "fit"]
 
 def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
     """EM, by the engine for one ability or for several; regressions where abilities are known."""
-    if options.abilities is not None:
+    if options.theta is not None:
         if has_several(cls):
-            raise argument_error("abilities", f"left out for the {cls.key} model", "some")
+            raise argument_error("theta", f"left out for the {cls.key} model", "some")
         return fit_known(responses, cls, options)
     if has_several(cls):
         return fit_several(responses, cls, options)
@@ -49,11 +49,11 @@ def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
 
 
 def _anchored(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
-    """EM on the scale of known items or known abilities, which must be there."""
-    if options.anchors is None and options.abilities is None:
+    """EM on the scale of known items or of a fixed theta, one of which must be there."""
+    if options.anchors is None and options.theta is None:
         raise InputError(
-            'The `anchors` or the `abilities` argument must be given with method="anchored". '
-            "Got neither. Give a bank of known items, or the subjects' known abilities."
+            'The `anchors` or the `theta` argument must be given with method="anchored". '
+            "Got neither. Give a bank of known items, or the subjects' abilities."
         )
     return _em(responses, cls, options)
 
@@ -203,7 +203,7 @@ def fit(
     groups: Any = None,
     reference: Any = None,
     anchors: ItemBank | None = None,
-    abilities: Any = None,
+    theta: Any = None,
     fixed: Mapping[str, Any] | None = None,
     equal: Sequence[str] = (),
     priors: Mapping[str, tuple[float, float] | None] | str | None = None,
@@ -244,7 +244,7 @@ def fit(
     ``log_posterior`` is the bound. For right/wrong models of one ability.
 
     ``anchored`` is ``em`` on a scale that is there already: items of the bank ``anchors`` keep
-    their parameters, or subjects have the known ``abilities``; new items are calibrated on it.
+    their parameters, or the subjects' ``theta`` is fixed; new items are calibrated on it.
     ``fit(r, anchors=bank)`` and ``fit(r, method="anchored", anchors=bank)`` are the same.
 
     ``joint`` maximises over abilities and items together, with theta ~ N(0, 1) as a penalty: the
@@ -272,7 +272,7 @@ def fit(
             Econometrics 11, 619-632): the order of items and subjects is right, but since scores
             vary less than answers do, slopes come out small (0 on short tests) and standard errors
             wide.
-        method: "em", "anchored" (the same, and ``anchors`` or ``abilities`` must be given), "vi"
+        method: "em", "anchored" (the same, and ``anchors`` or ``theta`` must be given), "vi"
             or "joint".
         groups: each subject's group: a column of ``responses.subjects``, or one label a subject
             (a Series is looked up by subject id). Each group has a population of its own; all
@@ -282,7 +282,7 @@ def fit(
         anchors: a bank of the same model (any but "rsm" and several models in one). Items in it
             keep their parameters, the others are calibrated on its scale, and the mean and SD of
             the population (of each group) are estimated.
-        abilities: known abilities of the subjects: one number each in their order, a Series by
+        theta: fixed abilities of the subjects: one number each in their order, a Series by
             subject id, or an `Ability` (its theta). They are held fixed as if they were without
             error, and each item is a regression on them: ``log_likelihood`` is the conditional
             one, ``sum_ij log P(x_ij | theta_i)``, and standard errors are those given the
@@ -350,7 +350,7 @@ def fit(
             `jax.sharding.Mesh` with the one axis "subjects". Among several processes (after
             `jax.distributed.initialize`) with "all" or a mesh of devices of all of them, each
             process calls ``fit`` with rows of its own and the same items, and gets the same bank
-            (and ``abilities`` of its own rows).
+            (and ``theta`` of its own rows).
         settings: for "vi": ``steps`` (at most; 3000), ``learning_rate`` (first one, in posterior
             SDs; 0.3), ``batch_size`` (responses in a batch; all at once up to four million),
             ``batches`` ("subjects": whole rows; "responses": observed cells alone; "auto").
@@ -393,8 +393,8 @@ def fit(
     check_choice("method", method, FITTERS)
     if kinds is not None and method != "em":
         raise argument_error("method", "em where items are of several models", method)
-    if kinds is not None and abilities is not None:
-        raise argument_error("abilities", "left out where items are of several models", "some")
+    if kinds is not None and theta is not None:
+        raise argument_error("theta", "left out where items are of several models", "some")
     _check_several(cls, method, dims, pattern, correlated, nodes)
     _check_method(method, given)
     check_choice("standard_errors", standard_errors, ("auto", "full", "block", "sandwich", "none"))
@@ -418,31 +418,31 @@ def fit(
             )
         check_priors(priors or {}, parameter_names(cls), responses.item_ids)
     options = Options(
-        priors,
-        weak_priors,
-        positive,
-        standard_errors,
-        tolerance,
-        max_iterations,
-        precision,
-        accelerate,
-        expand,
-        seed,
-        progress,
-        checkpoint,
-        resume,
-        devices,
-        settings,
-        check_groups(responses, groups, reference),
-        anchors,
-        dims,
-        pattern,
-        correlated,
-        nodes,
-        fixed,
-        check_equal(equal, parameter_names(cls)),
-        abilities,
-        kinds,
+        priors=priors,
+        weak_priors=weak_priors,
+        positive=positive,
+        standard_errors=standard_errors,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        precision=precision,
+        accelerate=accelerate,
+        expand=expand,
+        seed=seed,
+        progress=progress,
+        checkpoint=checkpoint,
+        resume=resume,
+        devices=devices,
+        settings=settings,
+        groups=check_groups(responses, groups, reference),
+        anchors=anchors,
+        dims=dims,
+        pattern=pattern,
+        correlated=correlated,
+        nodes=nodes,
+        fixed=fixed,
+        equal=check_equal(equal, parameter_names(cls)),
+        theta=theta,
+        kinds=kinds,
     )
     found = _best_of(starts, FITTERS[method], responses, cls, options)
     return with_notes(found, options)

@@ -137,7 +137,7 @@ def score_groups(
         joined("n_items"),
         joined("flags"),
         first.method,
-        first.interval,
+        first.level,
         joined("nodes"),
         joined("weights"),
     )

@@ -50,7 +50,7 @@ from irtcat.responses import Responses
 from irtcat.scoring import Ability, cells_of, item_curves, row_blocks
 from irtcat.scoring._kernel import STENCIL
 
-__all__ = ["fit_known", "known_abilities", "spread"]
+__all__ = ["fit_known", "fixed_theta", "spread"]
 
 N_NODES = 257
 WIDEST_SPACING = 0.125
@@ -82,40 +82,40 @@ class _Climbed(NamedTuple):
     trace: FloatArray
 
 
-def known_abilities(responses: Responses, abilities: Any) -> FloatArray:
-    """The known ability of every subject, in the order of the responses.
+def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
+    """The fixed ability of every subject, in the order of the responses.
 
     Raises:
         InputError: for a subject without one, or one that is not a finite number.
     """
     ids = pd.Index(responses.subject_ids)
-    if isinstance(abilities, Ability):
-        if abilities.theta.ndim > 1:
-            raise argument_error("abilities", "one number a subject", f"{abilities.theta.shape[1]}")
-        abilities = pd.Series(abilities.theta, index=pd.Index(abilities.subject_ids, dtype=object))
-    if isinstance(abilities, pd.Series) and not isinstance(abilities.index, pd.RangeIndex):
-        index = pd.Index(abilities.index.map(str), dtype=object)
+    if isinstance(theta, Ability):
+        if theta.theta.ndim > 1:
+            raise argument_error("theta", "one number a subject", f"{theta.theta.shape[1]}")
+        theta = pd.Series(theta.theta, index=pd.Index(theta.subject_ids, dtype=object))
+    if isinstance(theta, pd.Series) and not isinstance(theta.index, pd.RangeIndex):
+        index = pd.Index(theta.index.map(str), dtype=object)
         if index.has_duplicates:
             twice = index[index.duplicated()][0]
-            raise argument_error("abilities", "one number a subject", f"several for {twice!r}")
+            raise argument_error("theta", "one number a subject", f"several for {twice!r}")
         at = index.get_indexer(ids.map(str))
         if (at < 0).any():
             lost = str(ids[int((at < 0).argmax())])
-            raise argument_error("abilities", "of every subject", f"none for {lost!r}")
-        abilities = abilities.iloc[at]
+            raise argument_error("theta", "of every subject", f"none for {lost!r}")
+        theta = theta.iloc[at]
     try:
-        theta = np.asarray(abilities, float)
+        values = np.asarray(theta, float)
     except (TypeError, ValueError):
-        raise argument_error("abilities", "numbers", abilities) from None
-    if theta.shape != (len(ids),):
-        raise argument_error("abilities", f"{len(ids)} numbers, one a subject", theta.shape)
-    if not np.isfinite(theta).all():
-        at = int(np.isfinite(theta).argmin())
+        raise argument_error("theta", "numbers", theta) from None
+    if values.shape != (len(ids),):
+        raise argument_error("theta", f"{len(ids)} numbers, one a subject", values.shape)
+    if not np.isfinite(values).all():
+        at = int(np.isfinite(values).argmin())
         raise argument_error(
-            "abilities", "finite", f"{theta[at]} for {str(ids[at])!r}",
+            "theta", "finite", f"{values[at]} for {str(ids[at])!r}",
             "Leave such subjects out with responses.subset.",
         )  # fmt: skip
-    return theta
+    return values
 
 
 def spread(theta: FloatArray) -> tuple[FloatArray, Callable[[np.ndarray], FloatArray]]:
@@ -236,16 +236,16 @@ def _first_guess(
 def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
     """Refuse what has no meaning where abilities are known."""
     if not isinstance(responses, Responses):
-        raise argument_error("abilities", "None for responses that are read in passes", "some")
+        raise argument_error("theta", "None for responses that are read in passes", "some")
     for name in ("anchors", "groups", "checkpoint", "devices"):
         if getattr(options, name) is not None:
             raise InputError(
-                f"The `{name}` argument is not for known abilities. Got both. Leave out either "
-                f"`{name}` or `abilities`."
+                f"The `{name}` argument is not for a fixed theta. Got both. Leave out either "
+                f"`{name}` or `theta`."
             )
     if options.standard_errors == "sandwich":
         raise argument_error(
-            "standard_errors", "auto, full, block or none with `abilities`", "sandwich"
+            "standard_errors", "auto, full, block or none with `theta`", "sandwich"
         )
 
 
@@ -253,9 +253,9 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
     """Calibrate items on subjects of known ability (see `irtcat.fit`)."""
     _check(responses, cls, options)
     used = responses.observed.any(axis=1)
-    theta = known_abilities(responses, options.abilities)[used]
+    theta = fixed_theta(responses, options.theta)[used]
     if not theta.std() > 0:
-        raise argument_error("abilities", "different from one another", theta[0])
+        raise argument_error("theta", "different from one another", theta[0])
     settings = settings_of(responses, cls)
     x, gaps = cells_of(cls, responses, settings.get("trials"))
     x, categories = x[used], categories_of(responses, cls)
@@ -331,7 +331,7 @@ def _result(
     notes = likelihood_notes(responses, cls)
     record = {
         "model": cls.key,
-        "method": "known abilities",
+        "method": "fixed theta",
         "n_subjects": n_subjects,
         "log_likelihood": ended.log_likelihood,
         "converged": ended.converged,

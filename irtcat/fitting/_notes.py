@@ -132,7 +132,7 @@ def with_notes(found: Fit, options: Options) -> Fit:
     notes = [*found.notes, _about_bounds(flags, item_ids)]
     if found.bank.model.by_category:
         notes.append(_about_unused(flags, item_ids))
-    if options.abilities is None:
+    if options.theta is None:
         blocks = _blocks(found, options)
         if blocks.max(initial=0) > 1:
             notes.append(_about_blocks(blocks, item_ids, options.groups is not None))

@@ -45,7 +45,7 @@ class Options:
     nodes: int | None = None
     fixed: Mapping[str, Any] | None = None
     equal: tuple[str, ...] = ()
-    abilities: Any = None
+    theta: Any = None
     kinds: np.ndarray | None = None
     start: int = 0
 

@@ -10,7 +10,7 @@ from typing import Any
 from irtcat._checks import InputError, brief
 from irtcat._files import lock
 from irtcat._folders import LOCK, MANIFEST, OutputFolder
-from irtcat.cat import Store
+from irtcat.cat import Config, Store
 
 __all__ = ["ITEMS", "LOGS", "RESULT", "STORE", "run_folder", "store_file"]
 
@@ -72,7 +72,9 @@ def _begin(folder: OutputFolder, wanted: dict[str, Any]) -> None:
     if folder.about is None:
         folder.make(wanted)
         return
-    found = folder.about
+    found = {**folder.about}
+    if isinstance(found.get("config"), Mapping):  # of an earlier version: other names of fields
+        found["config"] = Config.from_json(found["config"]).to_json()
     names = sorted(found.keys() | wanted.keys())
     name = next((each for each in names if found.get(each) != wanted.get(each)), None)
     if name is None:

@@ -72,7 +72,7 @@ def as_report(session: Session) -> Report:
 
 
 def standing(
-    session: Session, calibration: Responses | None, estimator: str, interval: float
+    session: Session, calibration: Responses | None, estimator: str, level: float
 ) -> Standing:
     """The predicted full score and rank.
 
@@ -81,11 +81,11 @@ def standing(
     """
     if calibration is None:
         known = session.estimate()
-        half = ndtri(0.5 + interval / 2) * known["score_sd"]
+        half = ndtri(0.5 + level / 2) * known["score_sd"]
         lower, upper = max(0.0, known["score"] - half), min(1.0, known["score"] + half)
         return Standing(known["score"], lower, upper, None, None, None, 0, "bank", "")
     told: Prediction = as_report(session).predict(
-        session.bank, calibration, estimator=estimator, interval=interval
+        session.bank, calibration, estimator=estimator, level=level
     )
     score, lower, upper = (float(x[0]) for x in (told.score, told.lower, told.upper))
     return Standing(

@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 Asked = Callable[[list[Item]], Iterable[Answer]]
 """A function of the items asked that gives their answers, in any order."""
 
-Tick = Callable[[int, int | None, str], None]
+Progress = Callable[[int, int | None, str], None]
 
 
 class Harness(Protocol):
@@ -61,7 +61,7 @@ class Harness(Protocol):
 
     def drive(
         self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
-        tick: Tick | None,
+        progress: Progress | None,
     ) -> list[str]:  # fmt: skip
         """Ask until the session is over; sentences on what was taken where there was a choice.
 
@@ -106,10 +106,10 @@ class Calls:
 
     def drive(
         self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
-        tick: Tick | None,
+        progress: Progress | None,
     ) -> list[str]:  # fmt: skip
         """Ask the function until the session is over."""
-        return ask_until_over(session, items, self._ask, tick, self.retries, self.on_error,
+        return ask_until_over(session, items, self._ask, progress, self.retries, self.on_error,
                               self.threshold)  # fmt: skip
 
     def _ask(self, items: list[Item]) -> Iterable[Answer]:
@@ -168,7 +168,7 @@ def ask_until_over(
     session: Session,
     items: Mapping[str, Item],
     ask: Asked,
-    tick: Tick | None = None,
+    progress: Progress | None = None,
     retries: int = 0,
     on_error: str = "stop",
     threshold: float | None = None,
@@ -179,7 +179,7 @@ def ask_until_over(
         session: the session; it may have begun.
         items: the items of its bank by id.
         ask: the function; it is given what is asked and has no answer yet.
-        tick: called with the number of answers, the most there can be, and a text.
+        progress: called with the number of answers, the most there can be, and a text.
         retries: how many times in a row the function may fail (raise an exception, or leave items
             out) before "stop" or "skip".
         on_error: "stop" raises, "skip" leaves the items out of the test.
@@ -199,8 +199,8 @@ def ask_until_over(
             for answer in ask([items[each] for each in asked]):
                 take(session, answer, threshold)
                 failed = 0
-                if tick is not None:
-                    tick(int(session.state.n), session.config.total_items, "answers")
+                if progress is not None:
+                    progress(int(session.state.n), session.config.total_items, "answers")
             missing = [each for each in asked if each in session.asked]
             if not missing or session.is_over:
                 continue

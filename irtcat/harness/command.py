@@ -18,7 +18,7 @@ from irtcat._folders import OutputFolder
 from irtcat._reading import parse_json
 from irtcat.cat import Session
 from irtcat.harness._items import Item
-from irtcat.harness.answers import ON_ERROR, Answer, Tick, ask_until_over
+from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
 
 __all__ = ["Command"]
 
@@ -81,10 +81,10 @@ class Command:
         session: Session,
         items: Mapping[str, Item],
         folder: OutputFolder | None = None,
-        tick: Tick | None = None,
+        progress: Progress | None = None,
     ) -> list[str]:
         """Run the command until the session is over."""
-        return ask_until_over(session, items, self.ask, tick, self.retries, self.on_error,
+        return ask_until_over(session, items, self.ask, progress, self.retries, self.on_error,
                               self.threshold)  # fmt: skip
 
     def ask(self, items: list[Item]) -> Iterator[Answer]:

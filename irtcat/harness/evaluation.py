@@ -20,7 +20,7 @@ from irtcat.cat.driving import begin, begun_in_memory
 from irtcat.harness._folder import ITEMS, RESULT, run_folder, store_file
 from irtcat.harness._items import Item, read_items
 from irtcat.harness._outcome import fit_of, item_table, read_costs, spending, standing, unlike
-from irtcat.harness.answers import Calls, Harness, Tick
+from irtcat.harness.answers import Calls, Harness, Progress
 from irtcat.responses import Responses
 
 __all__ = ["Evaluation", "evaluate"]
@@ -40,7 +40,7 @@ class Evaluation:
         score: predicted score on the full benchmark, 0 to 1; NaN where every item was skipped.
         lower: lower end of its interval.
         upper: upper end.
-        interval: probability of the interval.
+        level: probability of the interval.
         estimator: how the score was told; "bank" where there were no calibrated responses.
         rank: place among the calibrated models and this one, 1 = best; None without them.
         rank_lower: best place in the interval.
@@ -68,7 +68,7 @@ class Evaluation:
     score: float
     lower: float
     upper: float
-    interval: float
+    level: float
     estimator: str
     rank: int | None
     rank_lower: int | None
@@ -95,11 +95,11 @@ class Evaluation:
         share = f"{self.n_items} of {self.n_bank} items ({self.n_items / self.n_bank:.1%})"
         name = self.model or "The model"
         out = [f"{name}: ability {ability} after {share}; ended by: {self.reason}."]
-        ends = f"{self.interval:.0%} interval {self.lower:.3f} to {self.upper:.3f}"
+        ends = f"{self.level:.0%} interval {self.lower:.3f} to {self.upper:.3f}"
         score = f"{self.score:.3f}" if math.isfinite(self.score) else "unknown"
         out.append(f"Predicted full score {score} ({ends}), by {self.estimator}.")
         if self.rank is not None:
-            ends = f"{self.interval:.0%} interval {self.rank_lower} to {self.rank_upper}"
+            ends = f"{self.level:.0%} interval {self.rank_lower} to {self.rank_upper}"
             out.append(f"Rank {self.rank} of {self.n_calibrated + 1} ({ends}).")
         if self.cost is not None and self.full_cost is not None:
             part = f" ({self.cost / self.full_cost:.1%})" if self.full_cost > 0 else ""
@@ -144,10 +144,10 @@ def evaluate(
     seed: int = 0,
     prior: Any = None,
     estimator: str = "curves",
-    interval: float = 0.95,
+    level: float = 0.95,
     costs: Any = None,
     counts: Counts | ExposureParameters | None = None,
-    tick: Tick | None = None,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Run a live model on the items of a bank that tell most of it, and say where it stands.
 
@@ -171,11 +171,11 @@ def evaluate(
         seed: seed of the session's randomness.
         prior: mean and SD of the model's ability, where more is known than the population's.
         estimator: one of `irtcat.predict`'s, for the score.
-        interval: probability of the intervals.
+        level: probability of the intervals.
         costs: cost of each item: a column of the bank's metadata, or a Series or mapping by id.
         counts: exposure so far, or the parameters of `irtcat.cat.calibrate_exposure`; exposure
             rules that go by either are refused without.
-        tick: called with answers so far, the most there can be, and a text.
+        progress: called with answers so far, the most there can be, and a text.
 
     Returns:
         The evaluation.
@@ -194,7 +194,7 @@ def evaluate(
         >>> found.n_items, round(found.score, 1)
         (10, 0.7)
     """
-    check_interval("interval", interval)
+    check_interval("level", level)
     harness: Any = model if hasattr(model, "drive") else Calls(model)
     rules = _default(bank) if config is None else config
     places = {item.id: item for item in read_items(bank.item_ids, _table(bank, items), task)}
@@ -208,8 +208,8 @@ def evaluate(
     if out is None:
         session = begin(bank, rules, None, **settings)
         _compile(session)
-        notes = harness.drive(session, places, None, tick)
-        return _evaluation(session, places, calibration, estimator, interval, prices, notes)
+        notes = harness.drive(session, places, None, progress)
+        return _evaluation(session, places, calibration, estimator, level, prices, notes)
     # What is wrong is said before anything is written.
     head = begun_in_memory(bank, rules, counts, seed=seed, prior=prior, subject=name).head
     frozen = {"model": name, "bank": head["bank"], "config": rules.to_json(), "seed": seed}
@@ -220,8 +220,8 @@ def evaluate(
             session = begin(bank, rules, store, **settings)
             _compile(session)
             with _kept(session, folder.path):
-                notes = harness.drive(session, places, folder, tick)
-            made = _evaluation(session, places, calibration, estimator, interval, prices, notes)
+                notes = harness.drive(session, places, folder, progress)
+            made = _evaluation(session, places, calibration, estimator, level, prices, notes)
         _write(made, folder)
     return made
 
@@ -272,10 +272,10 @@ def _check_calibration(bank: ItemBank, calibration: Responses) -> None:
 
 def _evaluation(
     session: Session, places: dict[str, Item], calibration: Responses | None, estimator: str,
-    interval: float, prices: dict[str, float] | None, notes: list[str],
+    level: float, prices: dict[str, float] | None, notes: list[str],
 ) -> Evaluation:  # fmt: skip
     """The figures of a session that is over."""
-    found = standing(session, calibration, estimator, interval)
+    found = standing(session, calibration, estimator, level)
     lz_star, p = fit_of(session)
     table = item_table(session, places)
     known, (cost, full_cost) = session.estimate(), spending(session, prices)
@@ -284,7 +284,7 @@ def _evaluation(
         model=str(session.head.get("subject", "")),
         theta=tuple(theta) if isinstance(theta, list) else theta,
         se=tuple(se) if isinstance(se, list) else se,
-        score=found.score, lower=found.lower, upper=found.upper, interval=interval,
+        score=found.score, lower=found.lower, upper=found.upper, level=level,
         estimator=found.estimator, rank=found.rank, rank_lower=found.rank_lower,
         rank_upper=found.rank_upper, n_calibrated=found.n_calibrated,
         n_items=int(known["n_items"]), n_bank=session.bank.n_items, reason=session.reason,

@@ -14,7 +14,7 @@ from irtcat.cat import Session
 from irtcat.harness._extra import imported
 from irtcat.harness._folder import LOGS
 from irtcat.harness._items import Item
-from irtcat.harness.answers import Answer, Tick, take
+from irtcat.harness.answers import Answer, Progress, take
 from irtcat.harness.exports import inspect_selector
 
 __all__ = ["Adaptive", "Inspect"]
@@ -39,7 +39,7 @@ class Adaptive:
         items: Mapping[str, Item],
         metric: str | None = None,
         threshold: float | None = None,
-        tick: Tick | None = None,
+        progress: Progress | None = None,
     ):
         """Hold the samples of a task for a session.
 
@@ -49,9 +49,14 @@ class Adaptive:
             metric: the scorer whose values are the answers, or "scorer.part" for a value with
                 parts; by default the first scorer.
             threshold: scores of at least this count as right, others as wrong.
-            tick: called with answers so far, the most there can be, and a text.
+            progress: called with answers so far, the most there can be, and a text.
         """
-        self.session, self.metric, self.threshold, self.tick = session, metric, threshold, tick
+        self.session, self.metric, self.threshold, self.progress = (
+            session,
+            metric,
+            threshold,
+            progress,
+        )
         self.error: Exception | None = None
         self.notes: dict[str, str] = {}
         self._item_of = {item.sample: item.id for item in items.values()}
@@ -113,8 +118,8 @@ class Adaptive:
         try:
             given = {name: each.score for name, each in scores.items()}
             take(self.session, Answer(item, self._value(item, given), seconds), self.threshold)
-            if self.tick is not None:
-                self.tick(int(self.session.state.n), self.session.config.total_items, "answers")
+            if self.progress is not None:
+                self.progress(int(self.session.state.n), self.session.config.total_items, "answers")
         except Exception as error:
             self.error = self.error or error
             raise
@@ -227,13 +232,13 @@ class Inspect:
 
     def drive(
         self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
-        tick: Tick | None,
+        progress: Progress | None,
     ) -> list[str]:  # fmt: skip
         """Run the task until the session is over."""
         if session.is_over:
             return []
         inspect_ai = imported("inspect_ai", "Inspect AI")
-        holder = Adaptive(session, items, self.metric, self.threshold, tick)
+        holder = Adaptive(session, items, self.metric, self.threshold, progress)
         task = self._task(inspect_ai, holder)
         where = self.log_dir
         if folder is not None and not where:

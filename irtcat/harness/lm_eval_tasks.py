@@ -23,7 +23,7 @@ from irtcat.cat import Session
 from irtcat.harness._extra import imported
 from irtcat.harness._items import Item
 from irtcat.harness._replies import Replies, append
-from irtcat.harness.answers import ON_ERROR, Answer, Tick, ask_until_over
+from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
 from irtcat.io._choose import FIRST
 
 __all__ = ["LmEval"]
@@ -99,14 +99,14 @@ class LmEval:
 
     def drive(
         self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
-        tick: Tick | None,
+        progress: Progress | None,
     ) -> list[str]:  # fmt: skip
         """Run batches of documents until the session is over."""
         if session.is_over:
             return []
         running = _Running(self, folder, {item.task for item in items.values()})
         running.forget_samples(session, items)
-        skipped = ask_until_over(session, items, running.ask, tick, self.retries, self.on_error,
+        skipped = ask_until_over(session, items, running.ask, progress, self.retries, self.on_error,
                                  self.threshold)  # fmt: skip
         return [*running.notes.values(), *skipped]
 

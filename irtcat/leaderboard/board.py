@@ -15,7 +15,7 @@ from irtcat.responses import Responses
 
 __all__ = ["KEYS", "Leaderboard", "Run", "subject_draws"]
 
-KEYS = ["strategy", "estimator", "k"]
+KEYS = ["strategy", "estimator", "n_items"]
 
 
 class Run(NamedTuple):
@@ -65,7 +65,7 @@ class Leaderboard:
         responses: those of the subjects used; exact duplicates are not among them.
         n_duplicates: subjects dropped because their row repeats an earlier one.
         top: how many subjects ``top_overlap`` is about.
-        interval: probability of the predictions' intervals.
+        level: probability of the predictions' intervals.
         flags: what is to be said of the whole.
     """
 
@@ -74,7 +74,7 @@ class Leaderboard:
     responses: Responses
     n_duplicates: int
     top: int
-    interval: float
+    level: float
     flags: tuple[str, ...] = ()
 
     @property
@@ -88,41 +88,44 @@ class Leaderboard:
         return self.responses.n_items
 
     def __repr__(self) -> str:
-        n = {name: self.table[name].nunique() for name in ("strategy", "estimator", "k", "seed")}
+        n = {
+            name: self.table[name].nunique()
+            for name in ("strategy", "estimator", "n_items", "seed")
+        }
         split = self.table["split"].iloc[0].partition("=")[0]
         return (
             f"Leaderboard({self.n_subjects} x {self.n_items}, "
             f"split {split}; strategies: {n['strategy']}, "
-            f"estimators: {n['estimator']}, k: {n['k']}, seeds: {n['seed']})"
+            f"estimators: {n['estimator']}, n_items: {n['n_items']}, seeds: {n['seed']})"
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """The long table: one row per hold-out, strategy, k and estimator.
+        """The long table: one row per hold-out, strategy, n_items and estimator.
 
         Returns:
-            Columns split, seed, strategy, estimator, k; the rank correlations kendall (tau-b) and
-            spearman and the correlation pearson of predicted and full scores of the held-out
+            Columns split, seed, strategy, estimator, n_items; the rank correlations kendall (tau-b)
+            and spearman and the correlation pearson of predicted and full scores of the held-out
             subjects; the errors mae and rmse in percentage points; pairwise_under_2,
             pairwise_2_to_5 and pairwise_over_5, the share of pairs ranked right among those whose
-            full scores are so many points apart (a tie counts half); top_overlap, the share of
-            the ``top`` best that are told to be; coverage, the share of full scores within their
-            interval, and width, its mean width in points. NaN only
-            for those that ``undefined`` names: a pairwise accuracy where no pair is so far apart,
-            top_overlap where no more than ``top`` are held out, and what ``flags`` speaks of. Then
-            n_calibration, n_held_out, n_items and flags, empty where there is nothing to say.
+            full scores are so many points apart (a tie counts half); top_overlap, the share of the
+            ``top`` best that are told to be; coverage, the share of full scores within their
+            interval, and width, its mean width in points. NaN only for those that ``undefined``
+            names: a pairwise accuracy where no pair is so far apart, top_overlap where no more than
+            ``top`` are held out, and what ``flags`` speaks of. Then n_calibration, n_held_out,
+            n_benchmark and flags, empty where there is nothing to say.
         """
         return self.table.copy()
 
     def summary(self) -> pd.DataFrame:
-        """Mean over the hold-outs, per strategy, estimator and k.
+        """Mean over the hold-outs, per strategy, estimator and n_items.
 
         Returns:
-            Indexed by strategy, estimator, k. For each of `METRICS` its mean over the hold-outs
-            where it is defined, ``<name>_sd`` their standard deviation (NaN for one) and
-            ``<name>_se`` = SD / sqrt(number of them). Held-out parts of different seeds overlap,
-            so this standard error speaks of the choice of seeds, not of other subjects: for that
-            see `intervals`. Then n_seeds; undefined, the metrics that some hold-out lacks; and
-            flags, each once.
+            Indexed by strategy, estimator, n_items. For each of `METRICS` its mean over the
+            hold-outs where it is defined, ``<name>_sd`` their standard deviation (NaN for one) and
+            ``<name>_se`` = SD / sqrt(number of them). Held-out parts of different seeds overlap, so
+            this standard error speaks of the choice of seeds, not of other subjects: for that see
+            `intervals`. Then n_seeds; undefined, the metrics that some hold-out lacks; and flags,
+            each once.
         """
         grouped = self.table.groupby(KEYS, sort=False)
         parts: dict[str, pd.Series] = {}
@@ -141,7 +144,7 @@ class Leaderboard:
         return pd.DataFrame(parts)
 
     def intervals(
-        self, over: str = "subjects", n: int = 400, seed: int = 0, interval: float = 0.9
+        self, over: str = "subjects", n: int = 400, seed: int = 0, level: float = 0.9
     ) -> pd.DataFrame:
         """Bootstrap intervals of the summary: what other subjects, or other items, would give.
 
@@ -157,10 +160,10 @@ class Leaderboard:
             over: "subjects", "items" or "both".
             n: number of resamples, at least 2.
             seed: of the draws.
-            interval: probability of the intervals.
+            level: probability of the intervals.
 
         Returns:
-            Indexed by strategy, estimator, k; for each metric ``<name>_lower`` and
+            Indexed by strategy, estimator, n_items; for each metric ``<name>_lower`` and
             ``<name>_upper``; NaN, and said in ``flags``, where no resample has it.
 
         Raises:
@@ -171,7 +174,7 @@ class Leaderboard:
             >>> from irtcat.leaderboard import evaluate
             >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 60))
             >>> r = bank.simulate(np.linspace(-2, 2, 80))
-            >>> board = evaluate(r, ["random"], ks=[30], estimators=["mean"])
+            >>> board = evaluate(r, ["random"], n_items=[30], estimators=["mean"])
             >>> board.intervals(n=100)[["mae_lower", "mae_upper"]].round(1).values.tolist()
             [[4.8, 6.1]]
 
@@ -180,15 +183,15 @@ class Leaderboard:
         """
         check_choice("over", over, ("subjects", "items", "both"))
         check_count("n", n, 2)
-        check_interval("interval", interval)
-        tail = (1 - interval) / 2
+        check_interval("level", level)
+        tail = (1 - level) / 2
         rows = []
         estimates = self.table.groupby(KEYS)[list(METRICS)].mean()
         runs = sorted(self.runs, key=lambda run: run[:3])
         draws = subject_draws(self.n_subjects, n, seed) if over != "items" else None
         for (strategy, estimator, k), group in groupby(runs, key=lambda run: run[:3]):
             values = [self._resample(run.usable(), draws, over, n, seed) for run in group]
-            row: dict[str, object] = {"strategy": strategy, "estimator": estimator, "k": k}
+            row: dict[str, object] = {"strategy": strategy, "estimator": estimator, "n_items": k}
             lost = []
             for name in METRICS:
                 stacked = np.stack([value[name] for value in values])

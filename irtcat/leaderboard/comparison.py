@@ -48,7 +48,7 @@ class Comparison:
         n_new_only: items on which new scored higher.
         n_old_only: items on which old scored higher.
         method: "paired" or "assisted".
-        interval: probability of the interval.
+        level: probability of the interval.
         flags: what is to be said of it.
     """
 
@@ -66,7 +66,7 @@ class Comparison:
     n_new_only: int
     n_old_only: int
     method: str
-    interval: float
+    level: float
     flags: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -107,14 +107,14 @@ class _Estimate(NamedTuple):
 
 
 def compare(
-    calibration_responses: Responses,
+    calibration: Responses,
     subset: Subset | Sequence[str] | np.ndarray,
     responses: Responses,
     new: str | None = None,
     old: str | None = None,
     *,
     method: str = "auto",
-    interval: float = 0.95,
+    level: float = 0.95,
 ) -> Comparison:
     """Is the new model better than the old one on the full benchmark?
 
@@ -139,14 +139,14 @@ def compare(
     interval is widened until it holds for as many of them as it should, and flagged.
 
     Args:
-        calibration_responses: responses of the calibrated models to all N items.
+        calibration: responses of the calibrated models to all N items.
         subset: the items that were run: a `Subset`, or their ids.
         responses: of both models, or of the new one where the old one is calibrated. Items outside
             the subset are ignored, save of the old model, whose answers to all items help.
         new: id of the new model; by default the last of ``responses``.
         old: id of the old one, in ``responses`` or among the calibrated; by default the first.
         method: "auto", "paired" or "assisted".
-        interval: probability of the interval; the verdict is "better" or "worse" where 0 is
+        level: probability of the interval; the verdict is "better" or "worse" where 0 is
             outside.
 
     Returns:
@@ -161,7 +161,7 @@ def compare(
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 500))
         >>> calibration = bank.simulate(np.linspace(-2, 2, 40), seed=1)
         >>> both = bank.simulate([0.0, 1.0], seed=2)
-        >>> subset = select(None, 100, "random", calibration)
+        >>> subset = select(None, 100, strategy="random", calibration=calibration)
         >>> print(compare(calibration, subset, both))
         s2 against s1: +22.0 points [+14.1, +29.3] from 100 items, better
 
@@ -170,8 +170,8 @@ def compare(
         (1992), Model Assisted Survey Sampling, chapter 6; McNemar (1947), Psychometrika 12.
     """
     check_choice("method", method, METHODS)
-    check_interval("interval", interval)
-    names, pair, sampled, flags = _read(calibration_responses, subset, responses, new, old)
+    check_interval("level", level)
+    names, pair, sampled, flags = _read(calibration, subset, responses, new, old)
     columns = _covariates(pair)
     if method == "auto":
         enough = len(pair.difference) >= FEWEST_PER_COVARIATE * (columns.shape[1] + 1)
@@ -180,13 +180,13 @@ def compare(
         must = f"paired for fewer than {columns.shape[1] + 3} items"
         raise argument_error("method", must, method)
     told = _estimate(pair.difference, pair, columns, method)
-    z = ndtri(0.5 + interval / 2)
+    z = ndtri(0.5 + level / 2)
     widening = 1.0
     if not sampled:
-        widening, note = _widening(pair, method, interval, z)
+        widening, note = _widening(pair, method, level, z)
         flags.append(note)
     told = told._replace(se=told.se * widening)
-    return _conclude(names, pair, told, z, method, float(interval), flags)
+    return _conclude(names, pair, told, z, method, float(level), flags)
 
 
 def _conclude(
@@ -195,7 +195,7 @@ def _conclude(
     told: _Estimate,
     z: float,
     method: str,
-    interval: float,
+    level: float,
     flags: list[str],
 ) -> Comparison:
     """Interval, verdict and what more would take."""
@@ -231,7 +231,7 @@ def _conclude(
         int(np.count_nonzero(d > 0)),
         int(np.count_nonzero(d < 0)),
         method,
-        interval,
+        level,
         tuple(flags),
     )
 
@@ -271,7 +271,7 @@ def _covariates(pair: _Pair) -> FloatArray:
     return np.column_stack(columns)
 
 
-def _widening(pair: _Pair, method: str, interval: float, z: float) -> tuple[float, str]:
+def _widening(pair: _Pair, method: str, level: float, z: float) -> tuple[float, str]:
     """How much wider intervals must be to hold for pairs of calibrated models on these items."""
     note = "items not drawn at random"
     x = pair.field[~np.isnan(pair.field).any(axis=1)]
@@ -292,7 +292,7 @@ def _widening(pair: _Pair, method: str, interval: float, z: float) -> tuple[floa
         told = _estimate(like.difference, like, _covariates(like), method)
         true = full[one[at]] - full[other[at]]
         ratios.append(abs(told.centre - true) / max(told.se, 1e-12))
-    wider = max(float(np.quantile(ratios, interval, method="higher")) / z, 1.0)
+    wider = max(float(np.quantile(ratios, level, method="higher")) / z, 1.0)
     return wider, f"{note}: interval widened x {wider:.2f}, as calibrated pairs need"
 
 
@@ -312,7 +312,7 @@ def _read(
     calibration: Responses, subset: Any, responses: Responses, new: str | None, old: str | None
 ) -> tuple[tuple[str, str], _Pair, bool, list[str]]:
     """Both models' answers by item, and whether the items are a probability sample."""
-    for name, value in (("calibration_responses", calibration), ("responses", responses)):
+    for name, value in (("calibration", calibration), ("responses", responses)):
         if not isinstance(value, Responses):
             advice = "Build them with Responses.from_array."
             raise argument_error(name, "Responses", type(value).__name__, advice)
@@ -323,7 +323,7 @@ def _read(
     every = pd.Index(np.asarray(calibration.item_ids, dtype=str))
     at = every.get_indexer(item_ids)
     if (at < 0).any():
-        must = "items of calibration_responses"
+        must = "items of calibration"
         raise argument_error("subset", must, item_ids[at < 0].tolist())
     weights = np.asarray(getattr(subset, "weights", np.full(len(at), 1 / len(at))), float)
     sampled = bool(is_sample(subset, len(every)))
@@ -364,7 +364,7 @@ def _scores(one: Responses, calibration: Responses) -> FloatArray:
     scores = np.full(len(every), np.nan)
     if one.is_fractional:
         if calibration.n_categories != 2:
-            must = f"in {calibration.n_categories} categories, as calibration_responses are"
+            must = f"in {calibration.n_categories} categories, as the calibration is"
             raise argument_error("responses", must, one.kind)
         scores[found] = one.to_numpy()[0, at[found]]
         return scores

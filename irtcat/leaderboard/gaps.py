@@ -25,7 +25,7 @@ def reliable_gaps(
     confidence: float = 0.8,
     n: int = 200,
     seed: int = 0,
-    interval: float = 0.9,
+    level: float = 0.9,
 ) -> pd.DataFrame:
     """The minimum detectable accuracy difference: the smallest gap ranked right often enough.
 
@@ -43,11 +43,11 @@ def reliable_gaps(
         confidence: wanted chance of the right order, above 1/2 and below 1.
         n: number of bootstrap resamples, at least 2.
         seed: of the resamples.
-        interval: probability of the interval.
+        level: probability of the interval.
 
     Returns:
-        Indexed by strategy, estimator and k: gap, lower and upper in points (infinite where the
-        pairs held out never get there), n_pairs, widest_gap (points; the greatest there was to
+        Indexed by strategy, estimator and n_items: gap, lower and upper in points (infinite where
+        the pairs held out never get there), n_pairs, widest_gap (points; the greatest there was to
         judge by) and flags.
 
     Raises:
@@ -57,7 +57,7 @@ def reliable_gaps(
         >>> from irtcat.bank import ItemBank
         >>> from irtcat.leaderboard import evaluate
         >>> r = ItemBank.from_parameters(b=np.linspace(-2, 2, 200)).simulate(np.linspace(-1, 1, 80))
-        >>> board = evaluate(r, ["random"], ks=[10, 40], estimators=["mean"])
+        >>> board = evaluate(r, ["random"], n_items=[10, 40], estimators=["mean"])
         >>> reliable_gaps(board)["gap"].round(1).tolist()
         [14.4, 7.0]
 
@@ -67,9 +67,9 @@ def reliable_gaps(
     """
     check_confidence(confidence)
     check_count("n", n, 2)
-    check_interval("interval", interval)
+    check_interval("level", level)
     draws = subject_draws(board.n_subjects, n, seed)
-    tail = (1 - interval) / 2
+    tail = (1 - level) / 2
     rows = []
     runs = sorted(board.runs, key=lambda run: run[:3])
     for key, group in groupby(runs, key=lambda run: run[:3]):
@@ -116,7 +116,7 @@ def items_needed(gaps: pd.DataFrame, gap: float = 0.02) -> pd.DataFrame:
 
     Example:
         >>> index = pd.MultiIndex.from_product([["random"], ["mean"], [25, 100]],
-        ...     names=["strategy", "estimator", "k"])
+        ...     names=["strategy", "estimator", "n_items"])
         >>> items_needed(pd.DataFrame({"gap": [8.0, 4.0]}, index), 0.05)["n_items"].tolist()
         [64.0]
     """

@@ -82,7 +82,7 @@ class Plan:
     flags: tuple[str, ...]
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{name} {k}" for name, k in self.table["k"].items())
+        counts = ", ".join(f"{name} {k}" for name, k in self.table["n_items"].items())
         return (
             f"Plan(a gap of {100 * self.gap:g} points ranked right with chance "
             f"{self.confidence:g}: {counts} of {self.n_items} items)"
@@ -92,10 +92,10 @@ class Plan:
         """One row per design: how many items it takes.
 
         Returns:
-            Indexed by design: k, with lower and upper ends of its bootstrap interval over subjects;
-            k_typical and k_hard, which are enough for half and for 90 % of the pairs taken one by
-            one; share = k / N; margin, half the width in points of a 95 % interval for the
-            difference of two subjects at that k (root mean square over pairs).
+            Indexed by design: n_items (k), with lower and upper ends of its bootstrap interval
+            over subjects; n_items_typical and n_items_hard, which are enough for half and for 90 %
+            of the pairs taken one by one; share = k / N; margin, half the width in points of a 95 %
+            interval for the difference of two subjects at that k (root mean square over pairs).
         """
         return self.table.copy()
 
@@ -108,7 +108,7 @@ def plan(
     designs: tuple[str, ...] = DESIGNS,
     n: int = 200,
     seed: int = 0,
-    interval: float = 0.9,
+    level: float = 0.9,
 ) -> Plan:
     """How many items must two subjects answer so that a gap between them is real?
 
@@ -131,7 +131,7 @@ def plan(
         designs: "random", "stratified" or both.
         n: bootstrap resamples of the subjects, at least 2.
         seed: of the resamples.
-        interval: probability of the bootstrap interval.
+        level: probability of the bootstrap interval.
 
     Returns:
         The plan: `to_frame()`, and ``curve`` for the chance at every k.
@@ -155,22 +155,22 @@ def plan(
         raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
     check_confidence(confidence)
     check_count("n", n, 2)
-    check_interval("interval", interval)
+    check_interval("level", level)
     designs = _check_designs(designs)
     used, flags = _thinned(responses, seed)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(used.n_subjects, np.full(used.n_subjects, 1 / used.n_subjects), n)
-    tail = (1 - interval) / 2
+    tail = (1 - level) / 2
     rows, curves, n_pairs = [], [], 0
     for design in designs:
         pairs = _close(pair_variances(used, design), gap, flags)
         n_pairs = len(pairs.gap)
-        ks = _sizes(used.n_items)
-        chances = np.stack([pairs.chances(k, used.n_items, gap) for k in ks])
+        n_items = _sizes(used.n_items)
+        chances = np.stack([pairs.chances(k, used.n_items, gap) for k in n_items])
         weights = np.vstack([np.ones(n_pairs), draws[:, pairs.one] * draws[:, pairs.other]])
         mass = weights.sum(axis=1)
         mean = (chances @ weights[mass > 0].T) / mass[mass > 0]
-        found = ks[np.argmax(mean >= confidence, axis=0)]
+        found = n_items[np.argmax(mean >= confidence, axis=0)]
         # Within a pair: phi(gap / SE) >= confidence solved for k.
         own = _own_sizes(pairs, gap, confidence, used.n_items)
         low, high = np.quantile(found[1:], [tail, 1 - tail]) if len(found) > 1 else (0, 0)
@@ -179,18 +179,18 @@ def plan(
         rows.append(
             {
                 "design": design,
-                "k": k,
+                "n_items": k,
                 "lower": int(np.floor(low)),
                 "upper": int(np.ceil(high)),
-                "k_typical": int(np.quantile(own, 0.5, method="inverted_cdf")),
-                "k_hard": int(np.quantile(own, 0.9, method="inverted_cdf")),
+                "n_items_typical": int(np.quantile(own, 0.5, method="inverted_cdf")),
+                "n_items_hard": int(np.quantile(own, 0.9, method="inverted_cdf")),
                 "share": k / used.n_items,
                 "margin": 100 * ndtri(0.975) * np.sqrt(square),
             }
         )
         if k < NORMAL_SIZE:
             flags.append(f"{design}: fewer than {NORMAL_SIZE} items, a rough answer")
-        curves.append(pd.DataFrame({"design": design, "k": ks, "chance": mean[:, 0]}))
+        curves.append(pd.DataFrame({"design": design, "n_items": n_items, "chance": mean[:, 0]}))
     table = pd.DataFrame(rows).set_index("design")
     curve = pd.concat(curves, ignore_index=True)
     notes = tuple(dict.fromkeys(flags))
@@ -199,7 +199,7 @@ def plan(
 
 def design_gaps(
     responses: Responses,
-    ks: tuple[int, ...] = (10, 30, 60, 100),
+    n_items: tuple[int, ...] = (10, 30, 60, 100),
     confidence: float = 0.8,
     design: str = "random",
     seed: int = 0,
@@ -211,13 +211,13 @@ def design_gaps(
 
     Args:
         responses: who answered what on the full benchmark.
-        ks: numbers of items, from 1 to all.
+        n_items: numbers of items, from 1 to all.
         confidence: wanted chance of the right order.
         design: "random" or "stratified".
         seed: of the part taken of very many subjects.
 
     Returns:
-        Indexed by k: gap in points (infinite where no pair is far enough apart) and flags.
+        Indexed by n_items: gap in points (infinite where no pair is far enough apart) and flags.
 
     Example:
         >>> from irtcat.bank import ItemBank
@@ -230,14 +230,14 @@ def design_gaps(
     used, flags = _thinned(responses, seed)
     pairs = pair_variances(used, design)
     rows = []
-    for k in ks:
-        check_count("ks", k, 1, used.n_items)
+    for k in n_items:
+        check_count("n_items", k, 1, used.n_items)
         keep = pairs.gap > 0
         curve = order_curve(pairs.gap[keep], pairs.chances(k, used.n_items)[keep])
         found = smallest_gap(*curve, confidence)
         note = [] if np.isfinite(found) else ["no pair is far enough apart"]
-        rows.append({"k": k, "gap": 100 * found, "flags": "; ".join([*flags, *note])})
-    return pd.DataFrame(rows).set_index("k")
+        rows.append({"n_items": k, "gap": 100 * found, "flags": "; ".join([*flags, *note])})
+    return pd.DataFrame(rows).set_index("n_items")
 
 
 def pair_variances(responses: Responses, design: str = "random") -> PairVariances:

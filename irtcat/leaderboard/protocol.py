@@ -38,13 +38,13 @@ class _Plan(NamedTuple):
 
     strategies: tuple[str, ...]
     estimators: tuple[str, ...]
-    ks: tuple[int, ...]
+    n_items: tuple[int, ...]
     seeds: tuple[int, ...]
     split: str
     share: float
     model: str
     tau: float | None
-    interval: float
+    level: float
     top: int
     lenient: bool
 
@@ -71,7 +71,7 @@ class _Fold(NamedTuple):
 def evaluate(
     responses: Responses,
     strategies: Sequence[str] | str = ("balanced", "stratified", "random"),
-    ks: Sequence[int] = (10, 30, 60, 100),
+    n_items: Sequence[int] = (10, 30, 60, 100),
     split: str = "random",
     seeds: Iterable[int] = range(5),
     *,
@@ -79,7 +79,7 @@ def evaluate(
     estimators: Sequence[str] | str = ("auto", "mean"),
     share: float = 0.25,
     tau: float | None = None,
-    interval: float = 0.95,
+    level: float = 0.95,
     top: int = 10,
     progress: Progress | None = None,
 ) -> Leaderboard:
@@ -105,7 +105,7 @@ def evaluate(
         responses: who answered what on the full benchmark.
         strategies: names of `irtcat.selection.STRATEGIES`, or "all". What "all" brings in and
             these data do not allow is a row that ``flags`` explains.
-        ks: subset sizes, each from 1 to the number of items.
+        n_items: subset sizes, each from 1 to the number of items.
         split: "random", "ability", or "metadata:", "before:" or "leave-out:" with a column of
             ``responses.subjects``.
         seeds: of the split and of strategies that draw.
@@ -113,7 +113,7 @@ def evaluate(
         estimators: names of `irtcat.prediction.ESTIMATORS`, or "all" (likewise).
         share: share held out by "random", "metadata:" and "before:".
         tau: threshold of the difficulty filters.
-        interval: probability of the intervals whose coverage is measured.
+        level: probability of the intervals whose coverage is measured.
         top: how many of the held-out subjects are the best ones that ``top_overlap`` is about.
         progress: called as ``progress(done, total, text)``.
 
@@ -129,7 +129,7 @@ def evaluate(
     Example:
         >>> from irtcat.bank import ItemBank
         >>> r = ItemBank.from_parameters(b=np.linspace(-2, 2, 60)).simulate(np.linspace(-2, 2, 80))
-        >>> board = evaluate(r, ["random", "stratified"], ks=[10, 30], estimators=["mean"])
+        >>> board = evaluate(r, ["random", "stratified"], n_items=[10, 30], estimators=["mean"])
         >>> board
         Leaderboard(80 x 60, split random; strategies: 2, estimators: 1, k: 2, seeds: 5)
         >>> board.summary()["mae"].round(1).tolist()
@@ -141,13 +141,13 @@ def evaluate(
     plan = _Plan(
         _names("strategies", strategies, STRATEGIES),
         _names("estimators", estimators, ESTIMATORS),
-        _numbers("ks", ks, least=1),
+        _numbers("n_items", n_items, least=1),
         _numbers("seeds", seeds, least=0),
         split,
         share,
         model,
         tau,
-        interval,
+        level,
         top,
         isinstance(strategies, str) or isinstance(estimators, str),
     )
@@ -157,7 +157,7 @@ def evaluate(
     if isinstance(split, str) and split.startswith(LEAVE_OUT):
         splits, small = left_out_groups(used, split)
     say = progress or (lambda done, total, text: None)
-    total = len(splits) * len(plan.seeds) * len(plan.strategies) * len(plan.ks)
+    total = len(splits) * len(plan.seeds) * len(plan.strategies) * len(plan.n_items)
     rows: list[dict[str, Any]] = []
     runs: list[Run] = []
     done = 0
@@ -166,7 +166,7 @@ def evaluate(
         for seed in plan.seeds:
             say(done, total, f"seed {seed}: splitting and calibrating")
             fold = _fold(plan, used, part, seed, fold)
-            for strategy, k in itertools.product(plan.strategies, plan.ks):
+            for strategy, k in itertools.product(plan.strategies, plan.n_items):
                 for row, run in _rows(plan, fold, strategy, k):
                     rows.append(row)
                     runs += [] if run is None else [run]
@@ -175,7 +175,7 @@ def evaluate(
     n_duplicates = responses.n_subjects - used.n_subjects
     flags = (f"groups never held out, too small: {', '.join(small)}",) if small else ()
     table = pd.DataFrame(rows)
-    return Leaderboard(table, tuple(runs), used, n_duplicates, top, float(interval), flags)
+    return Leaderboard(table, tuple(runs), used, n_duplicates, top, float(level), flags)
 
 
 def _names(name: str, values: Any, table: Iterable[str]) -> tuple[str, ...]:
@@ -208,14 +208,14 @@ def _check(plan: _Plan, responses: Any) -> Responses:
     """Refuse what cannot be evaluated; otherwise the responses without duplicate rows."""
     get_model(plan.model)
     check_interval("share", plan.share)
-    check_interval("interval", plan.interval)
+    check_interval("level", plan.level)
     check_count("top", plan.top)
     if not isinstance(responses, Responses):
         advice = "Build them with Responses.from_array."
         raise argument_error("responses", "Responses", type(responses).__name__, advice)
-    if max(plan.ks) > responses.n_items:
+    if max(plan.n_items) > responses.n_items:
         must = f"whole numbers up to the {responses.n_items} items there are"
-        raise argument_error("ks", must, max(plan.ks))
+        raise argument_error("n_items", must, max(plan.n_items))
     used = responses.without_duplicate_subjects()
     if used.n_subjects < 4:
         got = f"{used.n_subjects} that differ"
@@ -240,7 +240,9 @@ def _fold(plan: _Plan, responses: Responses, split: str, seed: int, last: _Fold 
 
 def _choose(plan: _Plan, fold: _Fold, strategy: str, k: int) -> Subset:
     """The subset that all held-out subjects answer, chosen by the calibration subjects."""
-    return select(fold.bank, k, strategy, fold.calibration, fold.seed, tau=plan.tau)
+    return select(
+        fold.bank, k, strategy=strategy, calibration=fold.calibration, seed=fold.seed, tau=plan.tau
+    )
 
 
 def _rows(
@@ -270,7 +272,12 @@ def _rows(
 def _predict(plan: _Plan, fold: _Fold, subset: Subset, estimator: str, strategy: str) -> Run:
     """What an estimator tells of the held-out subjects."""
     told = predict(
-        fold.calibration, subset, fold.held_out, fold.bank, estimator, interval=plan.interval
+        fold.calibration,
+        subset,
+        fold.held_out,
+        bank=fold.bank,
+        estimator=estimator,
+        level=plan.level,
     )
     items = pd.Index(np.asarray(fold.calibration.item_ids, dtype=str)).get_indexer(
         pd.Index(np.asarray(subset.item_ids, dtype=str))
@@ -291,11 +298,11 @@ def _row(
         "seed": fold.seed,
         "strategy": strategy,
         "estimator": estimator,
-        "k": k,
+        "n_items": k,
         **metrics,
         "undefined": ", ".join(name for name in METRICS if np.isnan(metrics[name])),
         "n_calibration": fold.calibration.n_subjects,
         "n_held_out": fold.held_out.n_subjects,
-        "n_items": fold.calibration.n_items,
+        "n_benchmark": fold.calibration.n_items,
         "flags": "; ".join([*fold.flags, *flags]),
     }

@@ -53,7 +53,7 @@ def rank_correlation(
 
     Example:
         >>> table = pd.DataFrame({
-        ...     "strategy": "random", "estimator": "mean", "k": [10, 10, 30, 30],
+        ...     "strategy": "random", "estimator": "mean", "n_items": [10, 10, 30, 30],
         ...     "seed": [0, 1, 0, 1], "kendall": [0.7, 0.8, 0.8, 0.9],
         ... })
         >>> rank_correlation(table).axes[0].lines[0].get_xydata().round(2).tolist()
@@ -81,7 +81,7 @@ def rank_correlation(
 
 def _summarised(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Mean and SD over the seeds per strategy, estimator and k, as columns."""
-    keys = ["strategy", "estimator", "k"]
+    keys = ["strategy", "estimator", "n_items"]
     flat = table.reset_index() if set(keys) & set(table.index.names) else table
     absent = {*keys, metric} - set(flat.columns)
     if absent or not len(flat):
@@ -113,14 +113,14 @@ def _with_what(metric: str) -> str:
 def _draw_strategies(axes: "Axes", table: pd.DataFrame, strategies: list[str]) -> None:
     """The mean over seeds of each strategy against k, with a band."""
     for number, strategy in enumerate(strategies):
-        rows = table[table["strategy"] == strategy].sort_values("k")
-        at, mean, spread = (rows[name].to_numpy(float) for name in ("k", "mean", "spread"))
+        rows = table[table["strategy"] == strategy].sort_values("n_items")
+        at, mean, spread = (rows[name].to_numpy(float) for name in ("n_items", "mean", "spread"))
         style = line_style(number)
         axes.plot(at, mean, label=strategy, markersize=5, **style)
         if (spread > 0).any():
             low, high = mean - spread, mean + spread
             axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
-    ticks = np.unique(table["k"].to_numpy(float))
+    ticks = np.unique(table["n_items"].to_numpy(float))
     if ticks[-1] / ticks[0] > 30:
         axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
@@ -144,13 +144,13 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
 
     Example:
         >>> index = pd.MultiIndex.from_product([["random"], ["mean"], [25, 100]],
-        ...     names=["strategy", "estimator", "k"])
+        ...     names=["strategy", "estimator", "n_items"])
         >>> table = pd.DataFrame({"gap": [8.0, 4.0], "lower": [7.0, 3.0], "upper": 9.0}, index)
         >>> reliable_gaps(table).axes[0].lines[0].get_xydata().tolist()
         [[25.0, 8.0], [100.0, 4.0]]
     """
     flat = table.reset_index()
-    absent = {"strategy", "estimator", "k", "gap", "lower", "upper"} - set(flat.columns)
+    absent = {"strategy", "estimator", "n_items", "gap", "lower", "upper"} - set(flat.columns)
     if absent or not len(flat):
         got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
         raise argument_error("table", "what leaderboard.reliable_gaps gives", got)
@@ -163,16 +163,18 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
     for axes, name in zip(row, shown, strict=True):
         part = flat[flat["estimator"] == name]
         for number, strategy in enumerate(strategies):
-            rows = part[(part["strategy"] == strategy) & np.isfinite(part["gap"])].sort_values("k")
+            rows = part[(part["strategy"] == strategy) & np.isfinite(part["gap"])].sort_values(
+                "n_items"
+            )
             at, gap, low, high = (
-                rows[column].to_numpy(float) for column in ("k", "gap", "lower", "upper")
+                rows[column].to_numpy(float) for column in ("n_items", "gap", "lower", "upper")
             )
             style = line_style(number)
             axes.plot(at, gap, label=strategy, markersize=5, **style)
             high = np.where(np.isfinite(high), high, gap)
             axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
         axes.set(xscale="log", yscale="log", xlabel="Items run, k")
-        ticks = np.unique(part["k"].to_numpy(float))
+        ticks = np.unique(part["n_items"].to_numpy(float))
         axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
         axes.minorticks_off()
         axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])

@@ -55,13 +55,13 @@ WITHOUT_BANK = frozenset(
 
 
 def predict(
-    calibration_responses: Responses,
+    calibration: Responses,
     subset: "Subset | Sequence[str] | np.ndarray",
-    new_responses: Responses,
+    responses: Responses,
+    *,
     bank: ItemBank | None = None,
     estimator: str = "auto",
-    interval: float = 0.95,
-    *,
+    level: float = 0.95,
     groups: Any = None,
     weights: Any = None,
     seed: int = 0,
@@ -94,22 +94,22 @@ def predict(
     A bank of several abilities serves irt, pirt and gpirt as well.
 
     Args:
-        calibration_responses: responses of the calibrated subjects to all items.
+        calibration: responses of the calibrated subjects to all items.
         subset: the items that were run: a `Subset`, or their ids (of equal weight then).
-        new_responses: responses of the new subjects; items outside the subset are ignored. A
+        responses: responses of the new subjects; items outside the subset are ignored. A
             missing answer (NaN, or no such column) is allowed and flagged.
         bank: calibrated items, all those of the calibration; by default a 2PL is fitted to
-            ``calibration_responses``. Not used by "mean" and "weighted".
+            ``calibration``. Not used by "mean" and "weighted".
         estimator: one of the above.
-        interval: probability of the intervals, in (0, 1).
+        level: probability of the intervals, in (0, 1).
         groups: groups of items, for scores by group as well (`Prediction.groups`): a column of
-            ``calibration_responses.items``, a Series by item id, or one label an item.
+            ``calibration.items``, a Series by item id, or one label an item.
         weights: weight of each item in the score, or with ``groups`` of each group (a mapping):
             a group's weight is shared equally by its items. A Series goes by item id. They are
             made to sum to 1.
         seed: of whatever an estimator draws.
         drawn: for "curves" of adaptive sessions, the chance at which each item was drawn for each
-            subject, shaped like ``new_responses``; NaN where an item was chosen or not asked.
+            subject, shaped like ``responses``; NaN where an item was chosen or not asked.
 
     Returns:
         Scores, intervals and ranks; `Prediction.beats` gives the probability of being above each
@@ -137,29 +137,29 @@ def predict(
         (1980), Applications of Item Response Theory, section 4.1 (distribution given theta).
     """
     check_choice("estimator", estimator, ESTIMATORS)
-    check_interval("interval", interval)
+    check_interval("level", level)
     for name, value in (
-        ("calibration_responses", calibration_responses),
-        ("new_responses", new_responses),
+        ("calibration", calibration),
+        ("responses", responses),
     ):
         if not isinstance(value, Responses):
             advice = "Build them with Responses.from_array."
             raise argument_error(name, "Responses", type(value).__name__, advice)
-    item_ids, shares, sampled = _read_subset(subset, calibration_responses)
-    answers = _align(new_responses, item_ids, calibration_responses)
-    labels = item_groups(calibration_responses, groups)
+    item_ids, shares, sampled = _read_subset(subset, calibration)
+    answers = _align(responses, item_ids, calibration)
+    labels = item_groups(calibration, groups)
     task = Task(
-        calibration_responses,
+        calibration,
         answers,
         shares,
         sampled,
-        float(interval),
+        float(level),
         bank,
         np.asarray(getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float),
-        item_weights(calibration_responses.item_ids, weights, labels),
+        item_weights(calibration.item_ids, weights, labels),
         seed,
         getattr(subset, "again", None),
-        None if drawn is None else _read_drawn(drawn, new_responses, item_ids),
+        None if drawn is None else _read_drawn(drawn, responses, item_ids),
     )
     told = _finish(task, ESTIMATORS[estimator](task), estimator)
     if labels is None:
@@ -201,7 +201,7 @@ def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, Float
         raise argument_error("subset", "a Subset or a list of item ids", subset)
     known = np.isin(item_ids, np.asarray(calibration.item_ids, dtype=str))
     if not known.all():
-        must = "items of calibration_responses"
+        must = "items of calibration"
         raise argument_error("subset", must, item_ids[~known].tolist())
     repeated = pd.Index(item_ids)[pd.Index(item_ids).duplicated()]
     if len(repeated):
@@ -219,10 +219,10 @@ def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Resp
     found = at >= 0
     if not found.any():
         advice = f"The subset's items are {', '.join(item_ids[:3])}, ...."
-        raise argument_error("new_responses", "answers to items of the subset", new, advice)
+        raise argument_error("responses", "answers to items of the subset", new, advice)
     if new.is_fractional and calibration.n_categories != 2:
-        must = f"in {calibration.n_categories} categories, as calibration_responses are"
-        raise argument_error("new_responses", must, new.kind)
+        must = f"in {calibration.n_categories} categories, as the calibration is"
+        raise argument_error("responses", must, new.kind)
     empty = np.nan if new.is_fractional else -1
     values = np.full((new.n_subjects, len(item_ids)), empty, dtype=new.values.dtype)
     values[:, found] = new.values[:, at[found]]
@@ -273,7 +273,7 @@ def _finish(task: Task, estimate: Estimate, estimator: str) -> Prediction:
         rank(lower),
         _flags(task, estimate, n_seen),
         estimator,
-        task.interval,
+        task.level,
         field,
         estimate.how,
     )

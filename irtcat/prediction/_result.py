@@ -26,7 +26,7 @@ class Prediction:
         rank_upper: worst place in the interval (that of ``lower``).
         flags: text per subject, empty where there is nothing to say.
         estimator: how the scores were estimated.
-        interval: probability of the interval.
+        level: probability of the interval.
         field: full scores of the calibrated subjects that the ranks refer to, by subject id.
         how: which way a subject's score was told, where the estimator has several ("auto").
         groups: scores by group of items (columns subject, group, score, lower, upper, flags), or
@@ -42,7 +42,7 @@ class Prediction:
     rank_upper: FloatArray
     flags: np.ndarray
     estimator: str
-    interval: float
+    level: float
     field: pd.Series
     how: np.ndarray | None = None
     groups: pd.DataFrame | None = None
@@ -51,7 +51,7 @@ class Prediction:
         return len(self.subject_ids)
 
     def __repr__(self) -> str:
-        return f"Prediction({len(self)} subjects, {self.estimator}, {self.interval:.0%} intervals)"
+        return f"Prediction({len(self)} subjects, {self.estimator}, {self.level:.0%} intervals)"
 
     @property
     def n_calibrated(self) -> int:
@@ -68,7 +68,7 @@ class Prediction:
         Returns:
             Subjects x calibrated subjects.
         """
-        z = ndtri(0.5 + self.interval / 2)
+        z = ndtri(0.5 + self.level / 2)
         score, other = self.score[:, None], self.field.to_numpy(float)[None, :]
         half = np.where(other < score, self.score[:, None] - self.lower[:, None],
                         self.upper[:, None] - self.score[:, None])  # fmt: skip

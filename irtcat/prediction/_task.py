@@ -55,7 +55,7 @@ class Task:
             calibration's codes.
         weights: weight of each of these items; they sum to 1.
         sampled: whether the items are a probability sample; None where that is not known.
-        interval: probability of the interval.
+        level: probability of the interval.
         given: the bank that was given, or None.
         probabilities: inclusion probability of each of these items, NaN where chosen otherwise.
         item_weights: weight t of every item of the calibration in the score; they sum to 1.
@@ -70,7 +70,7 @@ class Task:
     answers: Responses
     weights: FloatArray
     sampled: bool | None
-    interval: float
+    level: float
     given: ItemBank | None
     probabilities: FloatArray
     item_weights: FloatArray
@@ -118,7 +118,7 @@ class Task:
         """
         if len(self.usable) < 2:
             must = "such that at least 2 subjects have a score"
-            raise argument_error("calibration_responses", must, len(self.usable))
+            raise argument_error("calibration", must, len(self.usable))
         return self.all_targets[self.usable]
 
     @cached_property
@@ -161,17 +161,17 @@ class Task:
         else:
             lacking = ids[~np.isin(ids, self.given.item_ids)].tolist()
             if lacking:
-                must = "a bank of all items of calibration_responses"
+                must = "a bank of all items of calibration"
                 raise argument_error("bank", must, f"one without {', '.join(lacking[:5])}")
             bank = self.given.subset(ids)
         if bank.model.n_categories != self.calibration.n_categories:
-            must = f"for {self.calibration.n_categories} categories, as calibration_responses have"
+            must = f"for {self.calibration.n_categories} categories, as the calibration has"
             raise argument_error("bank", must, f"{bank.model.n_categories} categories")
         return bank
 
 
 def recode(
-    values: np.ndarray, new: Responses, calibration: Responses, name: str = "new_responses"
+    values: np.ndarray, new: Responses, calibration: Responses, name: str = "responses"
 ) -> np.ndarray:
     """Count categories from the calibration's lowest code (1-4 may have come without a 1)."""
     seen = observed(values)
@@ -180,7 +180,7 @@ def recode(
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         code = int(moved[row, column]) + calibration.codes[0]
-        must = f"in the codes of calibration_responses ({calibration.codes[0]}"
+        must = f"in the codes of calibration ({calibration.codes[0]}"
         must += f" to {calibration.codes[-1]})"
         advice = f"It is subject {new.subject_ids[row]}'s."
         raise argument_error(name, must, code, advice)

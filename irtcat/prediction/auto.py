@@ -214,14 +214,14 @@ def _together(task: Task, calibrated: Calibrated, pooled: bool, own: bool = Fals
         outside = _pooled(new, told, prior, outside)
     inner = blend * regression + (1 - blend) * equated
     score = (1 - outside) * inner + outside * equated
-    z = ndtri(0.5 + task.interval / 2)
+    z = ndtri(0.5 + task.level / 2)
     errors = np.abs(mixed - y)[among]
     n = len(errors)
-    near = float(np.quantile(errors, min(1.0, np.ceil((n + 1) * task.interval) / n))) / z
+    near = float(np.quantile(errors, min(1.0, np.ceil((n + 1) * task.level) / n))) / z
     sampling = max(float(np.mean(told.sd[among] ** 2)), 1e-12)
     wider = np.sqrt(np.mean((told.equated - y)[among] ** 2) / sampling)
     far = np.maximum(np.sqrt((np.clip(wider, *WIDER) * sd) ** 2 + (spread / z) ** 2), near)
-    lower, upper = mixture_interval(inner, near, equated, far, outside, task.interval)
+    lower, upper = mixture_interval(inner, near, equated, far, outside, task.level)
     how = np.where(outside > 0.5, "equating", "regression").astype(object)
     empty = np.isnan(task.x).all(axis=1)
     return Estimate(
@@ -393,12 +393,12 @@ def mixture_interval(
     other: FloatArray,
     other_sd: FloatArray,
     share: FloatArray,
-    interval: float,
+    level: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Equal-tailed interval of ``(1 - share) N(mean, sd) + share N(other, other_sd)``."""
     ends = []
     sd, other_sd = np.maximum(sd, 1e-9), np.maximum(other_sd, 1e-9)
-    for probability in ((1 - interval) / 2, (1 + interval) / 2):
+    for probability in ((1 - level) / 2, (1 + level) / 2):
         low, high = np.full(len(mean), -2.0), np.full(len(mean), 3.0)
         for _ in range(40):
             middle = (low + high) / 2

@@ -144,8 +144,8 @@ class CurveField:
         order = np.lexsort((np.round(x @ np.arange(x.shape[1]), 6), np.round(y, 12)))
         self.x, self.y = x[order], y[order]
         self.fold = np.arange(len(y)) % FOLDS
-        level = logit(np.clip(self.y, 0.01, 0.99))
-        prior = float(level.mean()), float(2 * level.std() + 0.5)
+        height = logit(np.clip(self.y, 0.01, 0.99))
+        prior = float(height.mean()), float(2 * height.std() + 0.5)
         target = task.item_weights
         self.curves = Curves(self.x, target, prior)
         self.inner = [Curves(self.x[self.fold != f], target, prior) for f in range(FOLDS)]
@@ -161,14 +161,14 @@ class CurveField:
             if not seen.any():
                 continue
             at = np.ix_(rows, np.flatnonzero(seen))
-            one, outside = self._alike(task.chosen[seen], x[at], drawn[at], task.interval)
+            one, outside = self._alike(task.chosen[seen], x[at], drawn[at], task.level)
             out[:, rows] = one
             flags[rows[outside > 0.5]] = "unlike the calibrated subjects"
             how[rows[outside > 0.5]] = "curves alone"
         return Estimate(out[0], out[1], out[2], flags, how)
 
     def _alike(
-        self, items: IntArray, x: FloatArray, drawn: FloatArray, interval: float
+        self, items: IntArray, x: FloatArray, drawn: FloatArray, level: float
     ) -> tuple[FloatArray, FloatArray]:
         """Score and interval by answers to the same items; the probability of a stranger."""
         own = np.empty(len(self.y))
@@ -186,8 +186,8 @@ class CurveField:
         kernel = np.exp(-0.5 * ((new.score[:, None] - own) / h) ** 2)
         total = kernel.sum(axis=1)
         inner = new.score + kernel @ off / np.maximum(total, 1e-12)
-        z = float(ndtri(0.5 + interval / 2))
-        near, spread = np.array([self._errors_near(errors[at], v, interval) for v in inner]).T
+        z = float(ndtri(0.5 + level / 2))
+        near, spread = np.array([self._errors_near(errors[at], v, level) for v in inner]).T
         sample = self._sampled(items, x, drawn, new)
         like, density = Case(inner, spread**2).told(sample)
         strange, strangers = Case(new.score, new.sd**2 + MISFIT**2).told(sample)
@@ -195,7 +195,7 @@ class CurveField:
         outside = odds / (total + odds)
         score = (1 - outside) * like.mean + outside * strange.mean
         lower, upper = mixture_interval(
-            like.mean, near / z, strange.mean, np.sqrt(strange.variance), outside, interval
+            like.mean, near / z, strange.mean, np.sqrt(strange.variance), outside, level
         )
         return np.stack([score, np.minimum(lower, score), np.maximum(upper, score)]), outside
 
@@ -212,13 +212,11 @@ class CurveField:
         variance = np.where(used.sum(axis=1) < FEWEST_DRAWN, np.inf, np.maximum(variance, 1e-12))
         return Case(new.score + unseen * (weight * residual).sum(axis=1), variance)
 
-    def _errors_near(
-        self, errors: FloatArray, value: float, interval: float
-    ) -> tuple[float, float]:
+    def _errors_near(self, errors: FloatArray, value: float, level: float) -> tuple[float, float]:
         """Conformal quantile and SD of the errors of the quarter nearest in full score."""
         n = max(min(FEWEST_NEAR, len(errors)), len(errors) // 4)
         near = errors[np.argsort(np.abs(self.y - value), kind="stable")[:n]]
-        quantile = np.quantile(near, min(1.0, np.ceil((n + 1) * interval) / n))
+        quantile = np.quantile(near, min(1.0, np.ceil((n + 1) * level) / n))
         return max(float(quantile), 1e-9), max(float(np.sqrt(np.mean(near**2))), 1e-6)
 
 

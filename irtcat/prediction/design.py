@@ -38,7 +38,7 @@ def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:
     counts = task.item_weights > 0  # of a group's score the group is the population
     n_seen = seen[:, counts[task.chosen]].sum(axis=1)
     n = _corrected_size(effective, n_seen, int(counts.sum()))
-    lower, upper = wilson_interval(mean, n, task.interval)
+    lower, upper = wilson_interval(mean, n, task.level)
     return Estimate(mean, lower, upper, task.note_of_design())
 
 
@@ -53,7 +53,7 @@ def _corrected_size(effective: FloatArray, n_seen: np.ndarray, n_items: int) -> 
 
 
 def wilson_interval(
-    share: FloatArray, n: FloatArray, interval: float
+    share: FloatArray, n: FloatArray, level: float
 ) -> tuple[FloatArray, FloatArray]:
     """Wilson's score interval of a proportion.
 
@@ -63,7 +63,7 @@ def wilson_interval(
     Args:
         share: observed shares, 0 to 1; NaN gives NaN.
         n: sample sizes, above 0; may be infinite, or fractional after corrections.
-        interval: probability of the interval, in (0, 1).
+        level: probability of the interval, in (0, 1).
 
     Returns:
         Lower and upper ends, in [0, 1].
@@ -77,7 +77,7 @@ def wilson_interval(
         Wilson (1927), JASA 22, 209-212; Cochran (1977), Sampling Techniques, section 2.6 (finite
         population correction); Kish (1965), Survey Sampling, section 11.7 (effective size).
     """
-    z = ndtri(0.5 + interval / 2)
+    z = ndtri(0.5 + level / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         extra = z**2 / n
         centre = (share + extra / 2) / (1 + extra)

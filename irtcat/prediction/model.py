@@ -63,7 +63,7 @@ def predict_irt(task: Task) -> Estimate:
     """
     belief = _belief(task)
     expected = (belief.weights * belief.mean).sum(axis=1)
-    tail = (1 - task.interval) / 2
+    tail = (1 - task.level) / 2
     lower, upper = (mixture_quantile(*belief, q) for q in (tail, 1 - tail))
     # A short interval of a skewed distribution may miss its mean.
     return Estimate(expected, np.minimum(lower, expected), np.maximum(upper, expected))
@@ -78,7 +78,7 @@ def predict_pirt(task: Task) -> Estimate:
         Maia Polo et al. (2024), tinyBenchmarks, section 4.
     """
     score, sd = _plugged_in(task, _several(task) if task.bank.model.dims > 1 else _single(task))
-    z = ndtri(0.5 + task.interval / 2)
+    z = ndtri(0.5 + task.level / 2)
     return Estimate(score, score - z * sd, score + z * sd)
 
 
@@ -107,7 +107,7 @@ def predict_gpirt(task: Task) -> Estimate:
     v = np.maximum(spread, floor) * unseen
     part = np.where(np.isnan(mean), 0.0, bias / np.maximum(bias + v, 1e-12))
     score = part * np.nan_to_num(mean) + (1 - part) * pirt
-    half = ndtri(0.5 + task.interval / 2) * np.sqrt(part**2 * v + (1 - part) ** 2 * bias)
+    half = ndtri(0.5 + task.level / 2) * np.sqrt(part**2 * v + (1 - part) ** 2 * bias)
     return Estimate(score, score - half, score + half)
 
 

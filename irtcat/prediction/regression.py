@@ -101,16 +101,16 @@ def predict_ridge(task: Task) -> Estimate:
     def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         model = fit_ridge(task.features[:, seen], task.targets[:, None])
         score = model(task.x[np.ix_(rows, seen)])[:, 0]
-        low, high = _error_quantiles(model.residuals[:, 0], task.interval)
+        low, high = _error_quantiles(model.residuals[:, 0], task.level)
         return score, score + low, score + high
 
     return _by_pattern(task, rule)
 
 
-def _error_quantiles(errors: FloatArray, interval: float) -> tuple[float, float]:
+def _error_quantiles(errors: FloatArray, level: float) -> tuple[float, float]:
     """Quantiles of errors, further out by one of n + 1 as for one subject more."""
     n = len(errors)
-    reach = min(1.0, np.ceil((n + 1) * (0.5 + interval / 2)) / n)
+    reach = min(1.0, np.ceil((n + 1) * (0.5 + level / 2)) / n)
     return float(np.quantile(errors, 1 - reach)), float(np.quantile(errors, reach))
 
 
@@ -130,7 +130,7 @@ def predict_gp(task: Task) -> Estimate:
     def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         old, new = task.features[every][:, seen], task.x[np.ix_(rows, seen)]
         mean, sd = _gaussian_process(old, task.targets[every], new)
-        z = ndtri(0.5 + task.interval / 2)
+        z = ndtri(0.5 + task.level / 2)
         return mean, mean - z * sd, mean + z * sd
 
     return _by_pattern(task, rule)
@@ -205,7 +205,7 @@ def predict_aipw(task: Task) -> Estimate:
         Journal 21, C1-C68 (cross-fitting).
     """
     chance = task.chances
-    z = ndtri(0.5 + task.interval / 2)
+    z = ndtri(0.5 + task.level / 2)
 
     def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         at = np.flatnonzero(seen)

@@ -21,10 +21,10 @@ __all__ = ["select_next"]
 def select_next(
     bank: ItemBank | None,
     subset: Subset,
-    new_responses: Responses,
-    k: int,
-    *,
     responses: Responses,
+    n_items: int,
+    *,
+    calibration: Responses,
     seed: int = 0,
     allowed: Any = None,
 ) -> Subset:
@@ -38,10 +38,10 @@ def select_next(
     Args:
         bank: calibrated items, or None; only their order is used.
         subset: the items that were run, best a small probability sample ("stratified").
-        new_responses: the answers to them. Several subjects get the same further items: call it
+        responses: the answers to them. Several subjects get the same further items: call it
             for each where they differ in kind.
-        k: how many items more.
-        responses: calibration responses.
+        n_items: how many items more.
+        calibration: calibration responses.
         seed: seed of the sample.
         allowed: ids, or a mask, of the items that may be chosen; all by default.
 
@@ -55,48 +55,50 @@ def select_next(
     Example:
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 80))
         >>> calibration = bank.simulate(np.linspace(-1, 1, 60), seed=1)
-        >>> first = select(bank, 20, "stratified", calibration)
+        >>> first = select(bank, 20, strategy="stratified", calibration=calibration)
         >>> new = bank.simulate([0.2], seed=2).subset(items=first.item_ids)
-        >>> both = select_next(bank, first, new, 20, responses=calibration)
+        >>> both = select_next(bank, first, new, 20, calibration=calibration)
         >>> both.strategy, len(both)
         ('two-stage: score-optimal', 40)
     """
     if not isinstance(subset, Subset):
         raise argument_error("subset", "a Subset, as irtcat.select gives", type(subset).__name__)
-    check_count("k", k)
+    check_count("n_items", n_items)
     if bank is not None:
-        responses = responses.subset(items=bank.item_ids)
-    told = predict(responses, subset, new_responses, estimator="auto")
+        calibration = calibration.subset(items=bank.item_ids)
+    told = predict(calibration, subset, responses, estimator="auto")
     assert told.how is not None
     known = ~np.isnan(told.score)
     if not known.any():
         advice = "Run the subset's items first."
-        raise argument_error("new_responses", "answers to the subset", "none", advice)
+        raise argument_error("responses", "answers to the subset", "none", advice)
     alike = bool(np.mean(told.how[known] == "regression") > 0.5)
-    return _extended(subset, responses, k, alike, seed, allowed)
+    return _extended(subset, calibration, n_items, alike, seed, allowed)
 
 
 def _extended(
-    subset: Subset, responses: Responses, k: int, alike: bool, seed: int, allowed: Any
+    subset: Subset, calibration: Responses, n_items: int, alike: bool, seed: int, allowed: Any
 ) -> Subset:
     """The first items and k more, by one of the two ways."""
-    item_ids = np.asarray(responses.item_ids, dtype=str)
+    item_ids = np.asarray(calibration.item_ids, dtype=str)
     left = ~np.isin(item_ids, subset.item_ids)
     if allowed is not None:
         left &= read_allowed(item_ids, allowed)
-    if left.sum() < k:
-        raise argument_error("k", f"at most the {left.sum()} items that are left", k)
+    if left.sum() < n_items:
+        raise argument_error("n_items", f"at most the {left.sum()} items that are left", n_items)
     first: IntArray = np.flatnonzero(np.isin(item_ids, subset.item_ids))
     if alike:
-        more = item_ids[continued(responses, first, left, k, seed)]
+        more = item_ids[continued(calibration, first, left, n_items, seed)]
     else:
-        more = select(None, k, "stratified", responses, seed, allowed=left).item_ids
+        more = select(
+            None, n_items, strategy="stratified", calibration=calibration, seed=seed, allowed=left
+        ).item_ids
     chosen = np.concatenate([subset.item_ids, more])
-    weights = balanced_weights(responses, chosen)
+    weights = balanced_weights(calibration, chosen)
 
     def again(others: Responses) -> Subset:
         start = subset if subset.again is None else subset.again(others)
-        return _extended(start, others.subset(items=item_ids), k, alike, seed, allowed)
+        return _extended(start, others.subset(items=item_ids), n_items, alike, seed, allowed)
 
     nothing = np.full(len(chosen), np.nan)
     return replace(

@@ -78,9 +78,9 @@ def _in_words(told: dict[str, Any]) -> dict[str, Any]:
     if not all(isinstance(told.get(key), (int, float)) for key in keys):
         return told
     score, low, high = (f"{told[key]:.1%}" for key in keys)
-    share = told.get("interval")
+    share = told.get("level")
     sure = f", {share:.0%} interval" if isinstance(share, float) else ""
-    rest = {key: value for key, value in told.items() if key not in (*keys, "interval")}
+    rest = {key: value for key, value in told.items() if key not in (*keys, "level")}
     return {"score": f"{score} ({low} to {high}{sure})", **rest}
 
 

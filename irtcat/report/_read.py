@@ -39,8 +39,8 @@ KINDS = {
 """What a report can show, by kind."""
 
 TABLES = {
-    "board": {"strategy", "estimator", "k", "kendall"},
-    "gaps": {"strategy", "estimator", "k", "gap", "lower", "upper"},
+    "board": {"strategy", "estimator", "n_items", "kendall"},
+    "gaps": {"strategy", "estimator", "n_items", "gap", "lower", "upper"},
     "predictions": {"subject", "score", "lower", "upper", "rank"},
     "simulation": {"subject", "truth", "theta", "n_items", "stop"},
     "labels": {"item", "suspicion", "reasons"},
@@ -48,7 +48,7 @@ TABLES = {
     "comparison": {"new", "verdict", "difference"},
     "scores": {"subject", "theta", "se"},
     "subset": {"item", "weight"},
-    "plan": {"design", "k", "k_typical", "k_hard"},
+    "plan": {"design", "n_items", "n_items_typical", "n_items_hard"},
     "link": {"item", "difference", "robust_z", "used"},
     "kept": {"item", "value"},
 }
@@ -56,12 +56,12 @@ TABLES = {
 
 NUMBERS = frozenset(
     {*METRICS, *(f"{name}_sd" for name in METRICS), "theta", "se", "lower", "upper", "percentile",
-     "score", "rank", "rank_lower", "rank_upper", "k", "gap", "n_items", "truth", "full_score",
+     "score", "rank", "rank_lower", "rank_upper", "gap", "n_items", "truth", "full_score",
      "score_sd", "items", "rmse", "bias", "rate", "suspicion", "retained", "observed"}
 )  # fmt: skip
 """Columns that a report computes with, in whatever table."""
 
-FILLED = frozenset({"k", "n_items", "items", "rate", "retained"})
+FILLED = frozenset({"n_items", "items", "rate", "retained"})
 """Those of them in which no cell is empty."""
 
 SIMULATED: dict[str, set[str]] = {

@@ -152,7 +152,7 @@ def _against_truth(
 
 def board(name: str, given: pd.DataFrame, told: tuple[str, ...] = ()) -> Section:
     """How well k items keep the ranking, for each metric."""
-    keys = ["strategy", "estimator", "k"]
+    keys = ["strategy", "estimator", "n_items"]
     metrics = [m for m in METRICS if m in given and given[m].notna().any()]
     groups = given.groupby(keys, sort=False)
     mean = groups[metrics].mean()
@@ -173,7 +173,7 @@ def board(name: str, given: pd.DataFrame, told: tuple[str, ...] = ()) -> Section
              "out." + band)  # fmt: skip
     facts = {"Strategies": str(given["strategy"].nunique()),
              "Estimators": str(given["estimator"].nunique()),
-             "Items run": ", ".join(f"{k:g}" for k in sorted(given["k"].unique())),
+             "Items run": ", ".join(f"{k:g}" for k in sorted(given["n_items"].unique())),
              "Seeds": str(n)}  # fmt: skip
     shown = table_of(mean.reset_index(), "Means over seeds", sort=("kendall", -1),
                      filters=[f for f in ("strategy", "estimator") if len(set(given[f])) > 1],
@@ -187,31 +187,31 @@ def _panel(metric: str, estimator: Any, part: pd.DataFrame) -> Block:
     """One estimator's lines of a metric against k."""
     series, ends = [], []
     for strategy, rows in part.groupby("strategy", sort=False):
-        own = rows.sort_values("k")
+        own = rows.sort_values("n_items")
         wide = own["spread"].fillna(0)
         band = (own["mean"] - wide, own["mean"] + wide) if (wide > 0).any() else (None, None)
-        series.append(line(str(strategy), own["k"], own["mean"], *band))
+        series.append(line(str(strategy), own["n_items"], own["mean"], *band))
         ends.append(f"{strategy} {own['mean'].iloc[-1]:.3g}")
-    most = part["k"].max()
+    most = part["n_items"].max()
     said = f"At {most:g} items: {', '.join(ends)}."
     return lines(ESTIMATORS.get(str(estimator), f"Estimator: {estimator}"), "Items run, k",
                  METRIC_NAMES.get(metric, metric), series, said, marks=1,
-                 logx=int(most / max(part["k"].min(), 1) > 8))  # fmt: skip
+                 logx=int(most / max(part["n_items"].min(), 1) > 8))  # fmt: skip
 
 
 def gaps(name: str, given: pd.DataFrame) -> Section:
     """The smallest gap that k items rank right."""
     panels = []
     for estimator, part in given.groupby("estimator", sort=False):
-        own = part[np.isfinite(part["gap"])].sort_values("k")
-        series = [line(str(strategy), rows["k"], rows["gap"], rows["lower"], rows["upper"])
+        own = part[np.isfinite(part["gap"])].sort_values("n_items")
+        series = [line(str(strategy), rows["n_items"], rows["gap"], rows["lower"], rows["upper"])
                   for strategy, rows in own.groupby("strategy", sort=False)]  # fmt: skip
         panels.append(lines(ESTIMATORS.get(str(estimator), f"Estimator: {estimator}"),
                             "Items run, k", "Smallest gap ranked right (points)", series,
                             "Bands are bootstrap intervals.", marks=1, logx=1, logy=1))  # fmt: skip
+    listed = table_of(given, "Smallest gaps ranked right", sort=("n_items", 1))
     return Section(f"Smallest gaps ranked right: {name}", (), {},
-                   [row(*panels), table_of(given, "Smallest gaps ranked right", sort=("k", 1))],
-                   flag_warnings(given, "rows"))  # fmt: skip
+                   [row(*panels), listed], flag_warnings(given, "rows"))  # fmt: skip
 
 
 def subset(name: str, given: pd.DataFrame) -> Section:

@@ -51,7 +51,7 @@ class PointEstimate(NamedTuple):
         lower: least node of the grid whose objective is within the given drop of the maximum.
         upper: greatest such node.
         tied: whether many nodes tie for the maximum, and the estimate lies between them.
-        level: whether all nodes tie, and no slope says on which side the maximum is.
+        flat: whether all nodes tie, and no slope says on which side the maximum is.
     """
 
     theta: Float[Any, " rows"]
@@ -60,7 +60,7 @@ class PointEstimate(NamedTuple):
     lower: Float[Any, " rows"]
     upper: Float[Any, " rows"]
     tied: Bool[Any, " rows"]
-    level: Bool[Any, " rows"]
+    flat: Bool[Any, " rows"]
 
 
 def _item_terms(
@@ -181,12 +181,12 @@ def _estimate(
         g_low, g_high = gradients(ends, at_ends, given, seen).T
         down, up = (first == 0) & (g_low <= 0), (last == n_cells) & (g_high >= 0)
         both, higher = down & up, objective[:, -1] > objective[:, 0]
-        level = both & (g_low == 0) & (g_high == 0) & (seen > 0).any(axis=1)
+        flat = both & (g_low == 0) & (g_high == 0) & (seen > 0).any(axis=1)
         upper = up & ~(both & (g_low < 0) & ((g_high == 0) | ~higher))
         lower = down & ~upper
         tied = (last - first > 2) & ~lower & ~upper
         middle = (first + last) // 2
-        known = jnp.select([level, upper, lower], [middle, n_cells, 0], -1)
+        known = jnp.select([flat, upper, lower], [middle, n_cells, 0], -1)
         low = grid[jnp.where(known < 0, jnp.maximum(first - 1, 0), known)]
         high = grid[jnp.where(known < 0, jnp.minimum(last + 1, n_cells), known)]
         start = grid[jnp.where(known < 0, middle, known)]
@@ -208,7 +208,7 @@ def _estimate(
         theta, information = state[3:]
         fisher = jax.vmap(expected)(theta, seen)
         within = grid[at_least], grid[at_most]
-        return PointEstimate(theta, information, fisher, *within, tied, level)
+        return PointEstimate(theta, information, fisher, *within, tied, flat)
 
     out = jax.lax.map(block, rows)
     return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), out)
@@ -272,12 +272,12 @@ def point_estimates(
         return PointEstimate(*(np.asarray(part)[:n_rows] for part in out))
 
     out = within(*bounds)
-    theta, level = out.theta.astype(float), out.level
+    theta, flat = out.theta.astype(float), out.flat
     for farther in FARTHER:
-        if not level.any():
+        if not flat.any():
             break
         beyond = within(bounds[0] - farther, bounds[1] + farther)
-        theta = np.where(level & ~beyond.level, np.clip(beyond.theta, *bounds), theta)
-        level = level & beyond.level
+        theta = np.where(flat & ~beyond.flat, np.clip(beyond.theta, *bounds), theta)
+        flat = flat & beyond.flat
     parts = (np.asarray(part, float) for part in out[1:5])
-    return PointEstimate(*(theta, *parts, out.tied, level))
+    return PointEstimate(*(theta, *parts, out.tied, flat))

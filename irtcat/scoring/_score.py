@@ -38,8 +38,8 @@ class _Task(NamedTuple):
 
     bank: ItemBank
     responses: Responses
-    interval: float
-    bounds: tuple[float, float]
+    level: float
+    theta_bounds: tuple[float, float]
     dtype: str
 
 
@@ -130,7 +130,7 @@ def _bank_posterior(task: _Task) -> Posterior:
 def _eap(task: _Task) -> _Estimate:
     """Posterior mean, SD and quantiles."""
     post = _bank_posterior(task)
-    tail = (1 - task.interval) / 2
+    tail = (1 - task.level) / 2
     lower, upper = quantile(post, tail), quantile(post, 1 - tail)
     flags = _grid_flags(post.beyond, post.coarse)
     return _Estimate(post.mean, post.sd, lower, upper, flags, post)
@@ -150,22 +150,22 @@ def _no_flags(n: int) -> np.ndarray:
 def _point(task: _Task, kind: str) -> _Estimate:
     """A point estimate with its Wald interval; where that says nothing, by the objective's fall."""
     prior = (task.bank.population_mean, task.bank.population_sd)
-    z = ndtri(0.5 + task.interval / 2)
+    z = ndtri(0.5 + task.level / 2)
     drop = z**2 / 2  # half the chi-squared quantile, df = 1
     with precision(task.dtype) as dtype:
         x = cells_of(task.bank.model, task.responses).x
-        out = point_estimates(task.bank.model, x, kind, task.bounds, prior, drop, dtype)
+        out = point_estimates(task.bank.model, x, kind, task.theta_bounds, prior, drop, dtype)
     information = np.where(out.information > 0, out.information, out.expected)
     with np.errstate(divide="ignore"):
         se = np.where(information > 0, 1 / np.sqrt(np.maximum(information, 0)), np.inf)
-    low, high = task.bounds
+    low, high = task.theta_bounds
     theta, flags = out.theta, _no_flags(len(se))
     at_low, at_high = theta <= low, theta >= high
     flat = ~at_low & ~at_high & (np.isinf(se) | (out.tied & (se > high - low)))
     # At a bound, and where the objective is flat, the curvature says nothing.
     by_fall = at_low | at_high | flat
-    open_low = at_low | out.level | (out.lower <= low)
-    open_high = at_high | out.level | (out.upper >= high)
+    open_low = at_low | out.flat | (out.lower <= low)
+    open_high = at_high | out.flat | (out.upper >= high)
     lower = np.where(by_fall, np.where(open_low, -np.inf, out.lower), theta - z * se)
     upper = np.where(by_fall, np.where(open_high, np.inf, out.upper), theta + z * se)
     flags[at_low], flags[at_high] = "at the lower bound", "at the upper bound"
@@ -213,10 +213,10 @@ def _eapsum(task: _Task) -> _Estimate:
     for number, pattern in enumerate(patterns):
         rows = np.flatnonzero(which.ravel() == number)
         if pattern.any():
-            table = sum_scores(task.bank.subset(pattern), task.interval)
+            table = sum_scores(task.bank.subset(pattern), level=task.level)
         else:
             mean, sd = task.bank.population_mean, task.bank.population_sd
-            half = ndtri(0.5 + task.interval / 2) * sd
+            half = ndtri(0.5 + task.level / 2) * sd
             ends = {"theta": mean, "se": sd, "lower": mean - half, "upper": mean + half}
             ends |= {"beyond": False, "coarse": False}
             table = {name: np.array([value]) for name, value in ends.items()}
@@ -252,8 +252,9 @@ def score(
     bank: ItemBank,
     responses: Responses | ResponseSource,
     method: str = "eap",
-    interval: float = 0.95,
-    bounds: tuple[float, float] = (-6.0, 6.0),
+    *,
+    level: float = 0.95,
+    theta_bounds: tuple[float, float] = (-6.0, 6.0),
     precision: str = "auto",
 ) -> Ability:
     """Estimate the ability of every subject from its responses to items of the bank.
@@ -262,7 +263,7 @@ def score(
     |---|---|---|---|
     | eap | posterior mean | posterior SD | posterior quantiles |
     | map | posterior mode | curvature of the log-posterior | normal |
-    | ml | maximum of the likelihood within ``bounds`` | observed information | normal |
+    | ml | maximum of the likelihood within ``theta_bounds`` | observed information | normal |
     | wle | root of score + J / (2 I) (Warm 1989) | its slope there | normal |
     | eapsum | posterior mean given the sum score only | posterior SD | posterior quantiles |
 
@@ -271,8 +272,8 @@ def score(
         responses: who answered what; items not in the bank are ignored, missing ones skipped. A
             `irtcat.io.ResponseSource` is gone over in blocks (the posteriors are then not kept).
         method: one of the above.
-        interval: probability of the interval, in (0, 1).
-        bounds: range of ``ml``, ``map`` and ``wle`` estimates.
+        level: probability of the interval, in (0, 1).
+        theta_bounds: range of ``ml``, ``map`` and ``wle`` estimates.
         precision: "float64", "float32", or "auto" (float32 from a million responses on).
 
     Returns:
@@ -303,17 +304,21 @@ def score(
         Thissen et al. (1995) (EAP for summed scores).
     """
     check_choice("method", method, METHODS)
-    check_interval("interval", interval)
+    check_interval("level", level)
     if not isinstance(responses, Responses):
-        return _in_passes(bank, responses, method, interval, bounds, precision)
-    low, high = (float(bounds[0]), float(bounds[1])) if len(bounds) == 2 else (np.nan, np.nan)
+        return _in_passes(bank, responses, method, level, theta_bounds, precision)
+    low, high = (
+        (float(theta_bounds[0]), float(theta_bounds[1]))
+        if len(theta_bounds) == 2
+        else (np.nan, np.nan)
+    )
     if not (np.isfinite([low, high]).all() and low < high):
-        raise argument_error("bounds", "two finite numbers in rising order", bounds)
+        raise argument_error("theta_bounds", "two finite numbers in rising order", theta_bounds)
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
     if bank.model.dims > 1:
-        return score_several(bank, matched, method, float(interval), dtype)
-    task = _Task(bank, matched, float(interval), (low, high), dtype)
+        return score_several(bank, matched, method, float(level), dtype)
+    task = _Task(bank, matched, float(level), (low, high), dtype)
     estimate = METHODS[method](task)
     n_items = matched.observed.sum(axis=1)
     flags = np.where(n_items == 0, "no responses", estimate.flags)
@@ -330,7 +335,7 @@ def score(
         n_items,
         flags,
         method,
-        task.interval,
+        task.level,
         None if post is None else post.nodes,
         None if post is None else post.weights,
     )
@@ -340,8 +345,8 @@ def _in_passes(
     bank: ItemBank,
     source: Any,
     method: str,
-    interval: float,
-    bounds: tuple[float, float],
+    level: float,
+    theta_bounds: tuple[float, float],
     precision: str,
 ) -> Ability:
     """`score` of what does not fit in memory, a chunk of subjects at a time."""
@@ -357,11 +362,11 @@ def _in_passes(
         about = pd.DataFrame(index=pd.Index(filled, dtype=object))
         codes = tuple(range(found.n_categories))
         part = Responses(chunk, filled, items, len(codes), codes, about, found.items)
-        scored = score(bank, part, method, interval, bounds, dtype)
+        scored = score(bank, part, method, level=level, theta_bounds=theta_bounds, precision=dtype)
         parts.append([getattr(scored, name)[: len(ids)] for name in PER_SUBJECT])
     columns = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
     named: dict[str, Any] = dict(zip(PER_SUBJECT, columns, strict=True))
-    return Ability(**named, method=method, interval=float(interval))
+    return Ability(**named, method=method, level=float(level))
 
 
 def plausible_values(

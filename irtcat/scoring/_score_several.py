@@ -102,7 +102,7 @@ def _map(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosteri
 
 
 def score_several(
-    bank: ItemBank, responses: Responses, method: str, interval: float, dtype_name: str
+    bank: ItemBank, responses: Responses, method: str, level: float, dtype_name: str
 ) -> Ability:
     """Abilities on a bank of several dimensions (see `score`)."""
     if method not in SEVERAL_METHODS:
@@ -112,7 +112,7 @@ def score_several(
     estimate = (vector_posterior if method == "eap" else _map)(bank, responses, dtype_name)
     theta = estimate.mean
     se = np.sqrt(np.einsum("idd->id", estimate.covariance))
-    half = ndtri(0.5 + interval / 2) * se
+    half = ndtri(0.5 + level / 2) * se
     n_items = responses.observed.sum(axis=1)
     flags = np.where(n_items == 0, "no responses", np.full(len(theta), "", dtype=object))
     return Ability(
@@ -125,6 +125,6 @@ def score_several(
         n_items,
         flags,
         method,
-        interval,
+        level,
         covariance=estimate.covariance,
     )

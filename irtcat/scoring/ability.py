@@ -25,7 +25,7 @@ class Ability:
         n_items: number of items answered.
         flags: text per subject, empty where there is nothing to say.
         method: how theta was estimated.
-        interval: probability of the interval.
+        level: probability of the interval.
         nodes: nodes of the posterior, subjects x nodes (None for ``ml`` and ``wle``).
         weights: posterior probabilities of the nodes; each row sums to 1.
         covariance: posterior covariance of each subject where the bank has several abilities;
@@ -42,7 +42,7 @@ class Ability:
     n_items: np.ndarray
     flags: np.ndarray
     method: str
-    interval: float
+    level: float
     nodes: FloatArray | None = None
     weights: FloatArray | None = None
     covariance: FloatArray | None = None
@@ -51,7 +51,7 @@ class Ability:
         return len(self.subject_ids)
 
     def __repr__(self) -> str:
-        return f"Ability({len(self)} subjects, {self.method}, {self.interval:.0%} intervals)"
+        return f"Ability({len(self)} subjects, {self.method}, {self.level:.0%} intervals)"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per subject: theta, se, lower, upper, percentile, n_items, flags.

@@ -75,7 +75,7 @@ def check_has_sum_scores(bank: ItemBank) -> None:
         )
 
 
-def sum_scores(bank: ItemBank, interval: float = 0.95) -> dict[str, np.ndarray]:
+def sum_scores(bank: ItemBank, level: float = 0.95) -> dict[str, np.ndarray]:
     """Posterior of ability for every possible sum score (see `sum_score_table`).
 
     Returns:
@@ -84,7 +84,7 @@ def sum_scores(bank: ItemBank, interval: float = 0.95) -> dict[str, np.ndarray]:
     one_ability(bank, "sum scores")
     long = int(128 * np.ceil(np.sqrt(bank.n_items) / 8))
     n_cells = min(max(long, n_cells_for(standardised(bank))), MOST_CELLS)
-    return _table(bank, interval, LIMIT, n_cells)
+    return _table(bank, level, LIMIT, n_cells)
 
 
 def _underflows(log_p: FloatArray, z: FloatArray) -> bool:
@@ -93,7 +93,7 @@ def _underflows(log_p: FloatArray, z: FloatArray) -> bool:
     return bool((log_p[np.arange(len(log_p)), best] - log_p.max(axis=0)[best] < UNDERFLOW).any())
 
 
-def _table(bank: ItemBank, interval: float, limit: float, n_cells: int) -> dict[str, np.ndarray]:
+def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str, np.ndarray]:
     """The table by sums over one grid; scores that it does not hold by the next one."""
     z = np.linspace(-limit, limit, n_cells + 1)
     step = z[1] - z[0]
@@ -112,7 +112,7 @@ def _table(bank: ItemBank, interval: float, limit: float, n_cells: int) -> dict[
     mean = weight @ theta
     se = np.sqrt((weight * (theta - mean[:, None]) ** 2).sum(1))
     cumulative = np.cumsum(weight, axis=1) - 0.5 * weight
-    tail = (1 - interval) / 2
+    tail = (1 - level) / 2
     ends = [[np.interp(q, row, theta) for row in cumulative] for q in (tail, 1 - tail)]
     least = least_sd_for(standardised(bank), step) * bank.population_sd
     table = {
@@ -129,12 +129,12 @@ def _table(bank: ItemBank, interval: float, limit: float, n_cells: int) -> dict[
     finer = table["coarse"] & ~table["beyond"] & (n_cells < MOST_CELLS)
     for again, next_limit in ((farther, 2 * limit), (finer, limit)):
         if again.any():
-            new = _table(bank, interval, next_limit, more)
+            new = _table(bank, level, next_limit, more)
             table = {name: np.where(again, new[name], old) for name, old in table.items()}
     return table
 
 
-def sum_score_table(bank: ItemBank, interval: float = 0.95) -> pd.DataFrame:
+def sum_score_table(bank: ItemBank, level: float = 0.95) -> pd.DataFrame:
     """Conversion from the number of points to ability, for complete responses.
 
     The posterior mean of theta given only the sum score s,
@@ -143,7 +143,7 @@ def sum_score_table(bank: ItemBank, interval: float = 0.95) -> pd.DataFrame:
 
     Args:
         bank: the calibrated items.
-        interval: probability of the posterior interval, in (0, 1).
+        level: probability of the posterior interval, in (0, 1).
 
     Returns:
         Indexed by sum score: theta, se (posterior SD), lower, upper, and the score's probability
@@ -162,7 +162,7 @@ def sum_score_table(bank: ItemBank, interval: float = 0.95) -> pd.DataFrame:
         (1995), Applied Psychological Measurement 19, 39-49 (EAP for summed scores).
     """
     check_has_sum_scores(bank)
-    found = sum_scores(bank, interval)
+    found = sum_scores(bank, level=level)
     columns = {name: found[name] for name in ("theta", "se", "lower", "upper", "probability")}
     index = pd.RangeIndex(len(columns["theta"]), name="sum_score")
     return pd.DataFrame(columns, index=index)

@@ -105,11 +105,11 @@ WITHOUT_BANK = frozenset(
 
 def select(
     bank: ItemBank | None,
-    k: int,
-    strategy: str | None = None,
-    responses: Responses | None = None,
-    seed: int = 0,
+    n_items: int,
     *,
+    strategy: str | None = None,
+    calibration: Responses | None = None,
+    seed: int = 0,
     theta: float | None = None,
     theta_range: tuple[float, float] | None = None,
     tau: float | None = None,
@@ -156,17 +156,17 @@ def select(
 
     Args:
         bank: the calibrated items, or None for strategies that need only responses.
-        k: how many items, from 1 to the number allowed; under a budget the most.
+        n_items: how many items, from 1 to the number allowed; under a budget the most.
         strategy: one of the above; by default "balanced" where responses are given, and
             "fisher" where only a bank is.
-        responses: calibration responses; their items must include the bank's. Right/wrong, graded
+        calibration: calibration responses; their items must include the bank's. Right/wrong, graded
             and fractional ones count on the scale from 0 to 1.
         seed: seed of the random strategies.
         theta: target ability of "information"; the population mean by default.
         theta_range: lowest and highest ability of "minimax"; by default mean +- 2 SD.
         tau: threshold of the filters.
         allowed: ids, or a mask, of the items that may be chosen; all by default.
-        groups: each item's group: a column of the metadata of ``responses`` or ``bank``, a Series
+        groups: each item's group: a column of the metadata of ``calibration`` or ``bank``, a Series
             or mapping by item id, or a list in the items' order.
         quotas: mapping from group to the number of its items, or to (fewest, most); groups that
             are not named are free.
@@ -178,19 +178,20 @@ def select(
         The subset, best item first where the strategy ranks; ties go to the earlier item.
 
     Raises:
-        InputError: for an unknown strategy, a ``k`` out of range, a missing bank, responses or
-            groups, a filter that leaves fewer than k items, or constraints that no subset meets.
+        InputError: for an unknown strategy, an ``n_items`` out of range, a missing bank,
+            calibration or groups, a filter that leaves too few items, or constraints that no subset
+            meets.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1, 2, 1], b=[0, 0, 3], item_ids=["x", "y", "z"])
-        >>> select(bank, k=2).item_ids.tolist()
+        >>> select(bank, 2).item_ids.tolist()
         ['y', 'x']
-        >>> select(bank, k=1, strategy="lb").to_frame()
+        >>> select(bank, 1, strategy="lb").to_frame()
               weight  probability  criterion
         item
         z        1.0          NaN        3.0
         >>> topics = ["plants", "plants", "animals"]
-        >>> select(bank, k=2, groups=topics, quotas={"animals": 1}).item_ids.tolist()
+        >>> select(bank, 2, groups=topics, quotas={"animals": 1}).item_ids.tolist()
         ['y', 'z']
 
     References:
@@ -198,13 +199,15 @@ def select(
         "Data set filtering" (avi, ub, pcub and their opposites); the others with each strategy.
     """
     if strategy is None:
-        strategy = DEFAULT_WITHOUT_RESPONSES if responses is None else DEFAULT_STRATEGY
+        strategy = DEFAULT_WITHOUT_RESPONSES if calibration is None else DEFAULT_STRATEGY
     check_choice("strategy", strategy, STRATEGIES)
     check_count("seed", seed, 0)
-    item_ids = _universe(bank, responses)
+    item_ids = _universe(bank, calibration)
     mask = read_allowed(item_ids, allowed)
-    if responses is not None and not np.array_equal(item_ids, np.asarray(responses.item_ids, str)):
-        responses = responses.subset(items=item_ids)
+    if calibration is not None and not np.array_equal(
+        item_ids, np.asarray(calibration.item_ids, str)
+    ):
+        calibration = calibration.subset(items=item_ids)
     for name, value in (("theta", theta), ("tau", tau)):
         if value is not None and not np.isfinite(value):
             raise argument_error(name, "a finite number", value)
@@ -212,16 +215,16 @@ def select(
         raise argument_error("share", "a proportion in [0, 1]", share)
 
     def each(name: str, value: Any) -> np.ndarray | None:
-        return None if value is None else item_values(name, value, item_ids, bank, responses)
+        return None if value is None else item_values(name, value, item_ids, bank, calibration)
 
     grouped = each("groups", groups)
     named = None if grouped is None else read_groups(grouped)
-    limits = read_constraints(k, mask, named, quotas, each("costs", costs), budget)
+    limits = read_constraints(n_items, mask, named, quotas, each("costs", costs), budget)
     task = Task(
         item_ids,
         limits,
         bank,
-        responses,
+        calibration,
         np.random.default_rng(seed),
         strategy,
         theta,
@@ -237,26 +240,27 @@ def select(
 
     def again(others: Responses) -> Subset:
         return select(
-            None, k, strategy, others.subset(items=item_ids), seed, tau=tau, allowed=mask,
-            groups=labels, quotas=quotas, costs=prices, budget=budget, share=share,
+            None, n_items, strategy=strategy, calibration=others.subset(items=item_ids),
+            seed=seed, tau=tau, allowed=mask, groups=labels, quotas=quotas, costs=prices,
+            budget=budget, share=share,
         )  # fmt: skip
 
     return replace(subset, again=again)
 
 
-def rechoice(strategy: str, k: int, seed: int) -> Callable[[Responses], Subset] | None:
+def rechoice(strategy: str, n_items: int, seed: int) -> Callable[[Responses], Subset] | None:
     """What makes the same choice, without constraints, by other responses; None without a way."""
     if strategy not in WITHOUT_BANK or strategy.startswith("stratified-"):
         return None
-    return lambda others: select(None, k, strategy, others, seed)
+    return lambda others: select(None, n_items, strategy=strategy, calibration=others, seed=seed)
 
 
-def _universe(bank: ItemBank | None, responses: Responses | None) -> np.ndarray:
+def _universe(bank: ItemBank | None, calibration: Responses | None) -> np.ndarray:
     """Ids of all items there are to choose from."""
     if bank is not None:
         return bank.item_ids
-    if responses is not None:
-        return np.asarray(responses.item_ids, dtype=str)
+    if calibration is not None:
+        return np.asarray(calibration.item_ids, dtype=str)
     raise argument_error("bank", "a bank, or None with responses given", None)
 
 

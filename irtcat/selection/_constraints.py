@@ -21,7 +21,7 @@ class Constraints:
     nothing runs into a dead end. Samplers `allocate` first and draw within groups.
 
     Attributes:
-        k: how many items; the most of them where there is a budget.
+        n_items: how many items; the most of them where there is a budget.
         allowed: mask of the items that may be chosen.
         group: number of each item's quota group; all 0 where there are no quotas.
         names: names of the groups.
@@ -31,7 +31,7 @@ class Constraints:
         budget: what the items may cost together; inf without costs.
     """
 
-    k: int
+    n_items: int
     allowed: BoolArray
     group: IntArray
     names: tuple[str, ...]
@@ -81,14 +81,16 @@ class Constraints:
             g = short[0]
             got = f"{self.lower[g]} of group {self.names[g]!r}, which has {sizes[g]} to choose from"
             raise argument_error("quotas", "no more than each group has", got)
-        if self.lower.sum() > self.k:
-            raise argument_error("quotas", f"at most k = {self.k} in all", int(self.lower.sum()))
-        room = int(np.minimum(self.upper, sizes).sum())
-        if room < self.k and self.costs is None:
+        if self.lower.sum() > self.n_items:
             raise argument_error(
-                "quotas", f"wide enough for k = {self.k} items", f"room for {room}"
+                "quotas", f"at most k = {self.n_items} in all", int(self.lower.sum())
             )
-        found = replace(self, k=min(self.k, room))
+        room = int(np.minimum(self.upper, sizes).sum())
+        if room < self.n_items and self.costs is None:
+            raise argument_error(
+                "quotas", f"wide enough for k = {self.n_items} items", f"room for {room}"
+            )
+        found = replace(self, n_items=min(self.n_items, room))
         if found.open().reserve > self.budget + SLACK:
             must = f"enough for the quotas' fewest items, which cost {found.open().reserve:g}"
             raise argument_error("budget", must, f"{self.budget:g}")
@@ -105,10 +107,10 @@ class Constraints:
         counts = np.bincount(self.group[chosen], minlength=len(self.names))
         lower, upper = np.maximum(self.lower - counts, 0), self.upper - counts
         spent = 0.0 if self.costs is None else float(self.costs[chosen].sum())
-        k = self.k - len(chosen)
+        k = self.n_items - len(chosen)
         if k == 0 or not allowed.any():
             return None
-        rest = replace(self, k=k, allowed=allowed, lower=lower, upper=upper)
+        rest = replace(self, n_items=k, allowed=allowed, lower=lower, upper=upper)
         return replace(rest, budget=self.budget - spent).checked()
 
     def open(self) -> "Ledger":
@@ -139,7 +141,7 @@ class Ledger:
     @property
     def full(self) -> bool:
         """Whether k items are chosen."""
-        return len(self.chosen) >= self.limits.k
+        return len(self.chosen) >= self.limits.n_items
 
     def _dear(self) -> FloatArray:
         """The dearest of the cheapest items that would fill each group's minimum; 0 where full."""
@@ -167,7 +169,7 @@ class Ledger:
         if self.full:
             return np.zeros(0, int)
         open_ = self._counts < limits.upper
-        if limits.k - len(self.chosen) <= unmet.sum():
+        if limits.n_items - len(self.chosen) <= unmet.sum():
             open_ &= unmet > 0
         may = self._left & open_[limits.group]
         if limits.costs is not None:

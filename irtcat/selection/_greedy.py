@@ -120,7 +120,7 @@ def grow(
     References:
         Leskovec et al. (2007), Cost-effective outbreak detection in networks, section 3.2 (CEF).
     """
-    n = limits.k if n is None else n
+    n = limits.n_items if n is None else n
     tries = []
     for by_cost in (False, True)[: 1 if limits.costs is None else 2]:
         ledger = limits.open()

@@ -109,7 +109,7 @@ def _costs(values: np.ndarray) -> FloatArray:
 
 
 def read_constraints(
-    k: int,
+    n_items: int,
     allowed: BoolArray,
     groups: tuple[IntArray, list[str]] | None,
     quotas: Any,
@@ -122,7 +122,7 @@ def read_constraints(
         InputError: for quotas without groups, costs without a budget or the reverse, or requests
             that no subset meets.
     """
-    check_count("k", k, 1, int(allowed.sum()))
+    check_count("n_items", n_items, 1, int(allowed.sum()))
     if (costs is None) != (budget is None):
         name, got = ("budget", budget) if budget is None else ("costs", costs)
         raise argument_error(name, "given where costs or a budget are", got)
@@ -135,12 +135,14 @@ def read_constraints(
             raise argument_error("groups", "given where quotas are", None)
         group, names = groups
         lower, upper = _limits(quotas, names, np.bincount(group, minlength=len(names)))
-    limits = Constraints(k, allowed, group, tuple(names), lower, upper)
+    limits = Constraints(n_items, allowed, group, tuple(names), lower, upper)
     if costs is not None and budget is not None:
         money = float(budget)
-        limits = Constraints(k, allowed, group, tuple(names), lower, upper, _costs(costs), money)
+        limits = Constraints(
+            n_items, allowed, group, tuple(names), lower, upper, _costs(costs), money
+        )
     found = limits.checked()
-    if found.k == 0:
+    if found.n_items == 0:
         must = "wide enough for one item that the budget pays for"
         raise argument_error("quotas", must, "room for none")
     return found

@@ -55,11 +55,11 @@ def choose_balanced(task: Task) -> Choice:
     """
     limits = task.limits
     if limits.costs is None or not np.isfinite(limits.budget):
-        cell, inner = _laid_out(task, limits.k)
+        cell, inner = _laid_out(task, limits.n_items)
         return _picked(task, cell, inner)[0]
     fewest = int(limits.lower.sum())
     each = float(limits.costs[limits.allowed].mean())
-    n = int(min(limits.k, max(limits.budget / max(each, 1e-12), fewest, 1)))
+    n = int(min(limits.n_items, max(limits.budget / max(each, 1e-12), fewest, 1)))
     cell, inner = _laid_out(task, n)
     while inner.open().reserve > limits.budget:
         if n <= fewest + 1:  # no room for cells: the quotas alone take the budget
@@ -68,9 +68,9 @@ def choose_balanced(task: Task) -> Choice:
         cell, inner = _laid_out(task, n)
     best, spent = _picked(task, cell, inner)
     for _ in range(MORE_PLACES):
-        if spent > ENOUGH * limits.budget or n == limits.k:
+        if spent > ENOUGH * limits.budget or n == limits.n_items:
             break
-        n = min(limits.k, int(np.ceil(n * min(limits.budget / max(spent, 1e-12), 1.5))))
+        n = min(limits.n_items, int(np.ceil(n * min(limits.budget / max(spent, 1e-12), 1.5))))
         cell, inner = _laid_out(task, n)
         if inner.open().reserve > limits.budget:
             break

@@ -51,7 +51,7 @@ def choose_anchor_points(task: Task) -> Choice:
     constant = inverse == 0
     apart = [constant, constant * scores.means, NUDGE * scores.means]
     points = np.column_stack([points, *apart]).astype(np.float32)
-    medoids = k_medoids(points, task.limits.k, task.rng, task.limits.allowed)
+    medoids = k_medoids(points, task.limits.n_items, task.rng, task.limits.allowed)
     return _represent(task, points, points[medoids])
 
 
@@ -67,7 +67,7 @@ def choose_kmeans_correctness(task: Task) -> Choice:
     n = len(scores.centred)
     points = sketch(scores.centred, task.rng, np.full(len(scores.means), 1 / np.sqrt(n)))
     points = np.column_stack([points, scores.means]).astype(np.float32)
-    return _represent(task, points, cluster(points, task.limits.k, task.rng))
+    return _represent(task, points, cluster(points, task.limits.n_items, task.rng))
 
 
 def choose_kmeans_irt(task: Task) -> Choice:
@@ -86,7 +86,7 @@ def choose_kmeans_irt(task: Task) -> Choice:
     count = np.maximum(finite.sum(axis=0), 1)
     means = np.where(finite, points, 0.0).sum(axis=0) / count
     points = np.where(finite, points, means).astype(np.float32)
-    return _represent(task, points, cluster(points, task.limits.k, task.rng))
+    return _represent(task, points, cluster(points, task.limits.n_items, task.rng))
 
 
 def sketch(centred: FloatArray, rng: np.random.Generator, scale: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ placement"). The covariance is never formed: with X the centred subjects x items
     Sigma = (1 - s) X' M X + diag(e),        s = .3,
 
 one column of it costs one product with X, and the conditioning is a pivoted Cholesky
-factorisation, ``k`` columns long.
+factorisation, ``n_items`` columns long.
 """
 
 from collections.abc import Callable
@@ -180,7 +180,7 @@ def choose_rank_optimal(task: Task) -> Choice:
     a matrix of at most 1,001 levels at any number of subjects.
     """
     scores = task.scores
-    level, kernel, degree, total = _close_pairs(scores, task.limits.k)
+    level, kernel, degree, total = _close_pairs(scores, task.limits.n_items)
     if total <= 0:
         return _grown(task, lambda: by_score(task))
 
@@ -232,14 +232,14 @@ def choose_robust(task: Task) -> Choice:
     quotas and budget the first part takes at most the share 1 - ``share``.
     """
     limits, share = task.limits, task.share
-    n_sampled = min(limits.k, int(np.floor(share * limits.k + 0.5)))
-    if n_sampled == limits.k:
+    n_sampled = min(limits.n_items, int(np.floor(share * limits.n_items + 0.5)))
+    if n_sampled == limits.n_items:
         return choose_stratified(task)
     upper = np.floor((1 - share) * limits.upper + 1e-9).astype(int)
     filler = task.rng.permutation(len(task.item_ids))
     purse = (1 - share) * limits.budget if np.isfinite(limits.budget) else np.inf
     first = limits if n_sampled == 0 else limits.capped(upper)
-    n_first = limits.k - n_sampled
+    n_first = limits.n_items - n_sampled
     ledger, gains = grow(lambda: by_score(task), first, filler, purse, n_first)
     chosen = np.array(ledger.chosen, int)
     try:

@@ -76,7 +76,7 @@ def choose_minimax(task: Task) -> Choice:
     for make in (Weakest, Least):
         for by_cost in (False, True)[: 1 if task.limits.costs is None else 2]:
             starts.append(task.limits.open())
-            run(make(information), starts[-1], task.limits.k, by_cost)
+            run(make(information), starts[-1], task.limits.n_items, by_cost)
             _exchange(starts[-1], information)
     chosen = np.array(max(starts, key=lambda one: information[one.chosen].sum(0).min()).chosen, int)
     weakest = int(np.argmin(information[chosen].sum(axis=0)))

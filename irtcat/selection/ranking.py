@@ -39,21 +39,22 @@ def _best(
         usable &= passes
     limits = task.limits
     n = int((usable & limits.allowed).sum())
-    if n < limits.k:
+    if n < limits.n_items:
         raise InputError(
             f"The {task.strategy} strategy has {n} items to choose from, and "
-            f"{limits.k} are asked for. Ask for fewer{'' if task.tau is None else ' or move tau'}."
+            f"{limits.n_items} are asked for. Ask for fewer"
+            f"{'' if task.tau is None else ' or move tau'}."
         )
     if limits.free:
         candidates = np.flatnonzero(usable & limits.allowed)
-        chosen = candidates[np.argsort(-criterion[candidates], kind="stable")[: limits.k]]
+        chosen = candidates[np.argsort(-criterion[candidates], kind="stable")[: limits.n_items]]
         return Choice(chosen, criterion[chosen])
     limits, fixed = limits.within(usable), Fixed(criterion)
     ledger = limits.open()
     if additive:
         ledger, _ = grow(lambda: fixed, limits)
     else:
-        run(fixed, ledger, limits.k)
+        run(fixed, ledger, limits.n_items)
     found = np.array(ledger.chosen, int)
     return Choice(found, criterion[found])
 

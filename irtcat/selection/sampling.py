@@ -99,7 +99,7 @@ def draw(limits: Constraints, rng: np.random.Generator, strata: Strata | None = 
     n_groups = len(limits.names)
     members = [np.flatnonzero(limits.allowed & (limits.group == g)) for g in range(n_groups)]
     orders = [_order(items, limits.costs, rng, strata) for items in members]
-    k = limits.k if limits.costs is None else _affordable(limits, orders)
+    k = limits.n_items if limits.costs is None else _affordable(limits, orders)
     shares = allocate(k, limits.sizes, limits.lower, limits.upper)
     shuffled = strata is None and limits.costs is None
     chosen, probabilities = [], []
@@ -146,7 +146,7 @@ def _affordable(limits: Constraints, orders: list[IntArray]) -> int:
         most = np.ceil(np.round(shares, 9)).astype(int)
         return sum(_dearest(cost, n) for cost, n in zip(costs, most, strict=True))
 
-    low, high = max(1, int(limits.lower.sum())) - 1, limits.k
+    low, high = max(1, int(limits.lower.sum())) - 1, limits.n_items
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if dearest(middle) <= limits.budget else (low, middle - 1)

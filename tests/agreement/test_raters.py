@@ -198,7 +198,12 @@ def test_ids_and_counts():
         ("fleiss_kappa", ([["a", "b"]],), {"labels": ["a"]}, "'b' at position 2"),
         ("krippendorff_alpha", ([["a", "a"], ["a", "a"]],), {}, "0 / 0"),
         ("krippendorff_alpha", ([["a"], ["b"]],), {}, "one rating per unit at most"),
-        ("krippendorff_alpha", ([["a", "b"]], "interval"), {}, 'numbers for level="interval"'),
+        (
+            "krippendorff_alpha",
+            ([["a", "b"]], "interval"),
+            {},
+            'numbers for measurement="interval"',
+        ),
         ("krippendorff_alpha", ([[-1, 2]], "ratio"), {}, "at least 0"),
         ("krippendorff_alpha", ([[1, 2]], "nominals"), {}, "one of nominal"),
         ("majority_share", ([["a"]], 0), {}, "above 0 and at most 1"),

@@ -117,7 +117,7 @@ def test_bootstrap_of_labels_and_units():
         (lambda: agreement.bootstrap_interval(np.mean, [1, 2], [1]), "the same length"),
         (lambda: agreement.bootstrap_interval(np.mean, 3), "lists, arrays or frames"),
         (lambda: agreement.bootstrap_interval(lambda x: np.nan, [1, 2]), "not defined"),
-        (lambda: agreement.bootstrap_interval(np.mean, [1, 2], interval=1), "between 0 and 1"),
+        (lambda: agreement.bootstrap_interval(np.mean, [1, 2], level=1), "between 0 and 1"),
     ],
 )
 def test_refused(call, words):

@@ -24,7 +24,7 @@ CRITERIA = {
 
 def catr_config(**changes):
     """catR's settings: 33 nodes on [-4, 4], N(0, 1) prior."""
-    return Config(**({"fences": (-4, 4), "nodes": 33, "max_items": 30} | changes))
+    return Config(**({"theta_bounds": (-4, 4), "nodes": 33, "max_items": 30} | changes))
 
 
 def state_after(pool, config, items, answers, prior):

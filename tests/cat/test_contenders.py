@@ -43,7 +43,7 @@ def test_peaks():
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_best_is_among_them(dtype):
     """Against the information of all items, in 2,000 sessions at random points."""
-    config = Config(max_items=LENGTH, fences=(-4, 4), nodes=41)
+    config = Config(max_items=LENGTH, theta_bounds=(-4, 4), nodes=41)
     bank = random_bank(N)
     pool = prepare(bank, config, dtype)
     assert pool.near is not None
@@ -70,7 +70,7 @@ def test_the_best_is_among_them(dtype):
 
 def test_whole_sessions_are_the_same(monkeypatch):
     bank = random_bank(N, slopes=(0.5, 2.0))
-    config = Config(max_items=LENGTH, estimator="map")
+    config = Config(max_items=LENGTH, method="map")
     theta = RNG.normal(size=50)
     few = simulate(bank, theta, config, seed=1)
     monkeypatch.setattr("irtcat.cat._prepare.contenders", lambda *_: None)
@@ -92,7 +92,7 @@ def test_where_all_items_are_looked_at():
         {"start": "random"},
         {"batch": 2},
         {"max_items": 60},
-        {"estimator": "ml", "constant": "halfway"},
+        {"method": "ml", "constant": "halfway"},
     ):
         assert prepare(bank, Config(**({"max_items": LENGTH} | changes))).near is None
     alike = ItemBank.from_parameters(a=1.0, b=np.zeros(N))

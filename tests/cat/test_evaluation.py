@@ -95,7 +95,7 @@ def test_scores_at_each_length(report):
     """Better with every length, close to the answers' own, and intervals that hold."""
     errors = []
     for length in (5, 10, 20):
-        told = report.predict(BANK, KNOWN, length, interval=0.9)
+        told = report.predict(BANK, KNOWN, length, level=0.9)
         errors.append(np.abs(told.score - report.full_score).mean())
         inside = (told.lower <= report.full_score) & (report.full_score <= told.upper)
         assert 0.75 < inside.mean() <= 1
@@ -108,7 +108,7 @@ def test_scores_at_each_length(report):
     assert (again.score == whole.score).all()
     by_ability = report.predict(BANK, KNOWN, 20, "irt").score
     assert by_ability == pytest.approx(report.score, abs=3e-3)
-    with pytest.raises(InputError, match="length"):
+    with pytest.raises(InputError, match="n_items"):
         report.predict(BANK, KNOWN, 21)
 
 
@@ -150,7 +150,7 @@ def test_stronger_models_than_any_calibrated():
 
     bank = fit(known, "2pl", standard_errors="none").bank
     report = replay(bank, strong, Config.for_evaluation(40))
-    told = report.predict(bank, known, interval=0.9)
+    told = report.predict(bank, known, level=0.9)
     off = told.score - report.full_score
     assert np.abs(off).mean() < 0.7 * np.abs(report.score - report.full_score).mean()
     inside = (told.lower <= report.full_score) & (report.full_score <= told.upper)

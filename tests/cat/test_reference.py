@@ -10,7 +10,7 @@ import pytest
 from irtcat import ItemBank
 from irtcat._compile import jit
 from irtcat._precision import precision
-from irtcat.cat import CRITERIA, ESTIMATORS, Config, engine, prepare, start, step
+from irtcat.cat import CRITERIA, METHODS, Config, engine, prepare, start, step
 from irtcat.cat._pool import information_at
 
 from . import helpers as ref
@@ -33,7 +33,7 @@ def compiled_estimates(configs):
             out = []
             for config in configs:
                 state = ref.state_after(pool, config, items, answers, prior)
-                out.append(ESTIMATORS[config.estimator](engine.look_at(pool, config, state)))
+                out.append(METHODS[config.method](engine.look_at(pool, config, state)))
             return out
 
         return jax.vmap(one)(items, answers)
@@ -48,7 +48,7 @@ def test_theta_and_its_error(reference, bank30, prior):
     answers = np.stack([ref.padded(p["x"], N) for p in patterns])
     methods = ["map", "eap", *(["ml", "wle"] if prior == "norm" else [])]
     base = ref.catr_config(prior=ref.PRIORS[prior], constant="wle")
-    estimates = compiled_estimates([replace(base, estimator=m) for m in methods])
+    estimates = compiled_estimates([replace(base, method=m) for m in methods])
     n = 0
     for d in (1.0, 1.702):
         pool = prepare(bank30(d), base)
@@ -87,7 +87,7 @@ def compiled_values(config, names):
 
 def test_every_value_of_every_item(reference, bank30):
     """132 selections: 11 criteria in 12 states."""
-    config = ref.catr_config(criterion="thopt", estimator="map")
+    config = ref.catr_config(criterion="thopt", method="map")
     pools = {d: prepare(bank30(d), config) for d in (1, 1.702)}
     values = compiled_values(config, ref.CRITERIA)
     n = 0
@@ -107,11 +107,11 @@ def test_every_value_of_every_item(reference, bank30):
 def test_traces(reference, bank30):
     """132 tests of 12 items: every item chosen, and theta and SE after each."""
     document = reference("catr_traces")
-    base = ref.catr_config(criterion="thopt", estimator="wle", max_items=12)
+    base = ref.catr_config(criterion="thopt", method="wle", max_items=12)
     pool = prepare(bank30(), base)
     methods = sorted({trace[1] for trace in document["traces"]})
-    estimates = compiled_estimates([replace(base, estimator=ref.METHODS[m]) for m in methods])
-    values = {m: compiled_values(replace(base, estimator=ref.METHODS[m]), ["MEI"]) for m in methods}
+    estimates = compiled_estimates([replace(base, method=ref.METHODS[m]) for m in methods])
+    values = {m: compiled_values(replace(base, method=ref.METHODS[m]), ["MEI"]) for m in methods}
     values["other"] = compiled_values(base, [name for name in ref.CRITERIA if name != "MEI"])
     off = 0
     for criterion, method, who, items, thetas, ses in document["traces"]:
@@ -148,7 +148,7 @@ def test_the_engine_follows_the_traces(reference, bank30, criterion, method):
     document = reference("catr_traces")
     config = ref.catr_config(
         criterion=ref.CRITERIA[criterion],
-        estimator=ref.METHODS[method],
+        method=ref.METHODS[method],
         max_items=12,
         first=("i11",),
     )
@@ -189,7 +189,7 @@ def polytomous_bank(key, rows):
 def test_several_categories(reference, key):
     case = reference("catr_polytomous")[key]
     bank = polytomous_bank(key, case["bank"])
-    base = ref.catr_config(estimator="wle", max_items=8)
+    base = ref.catr_config(method="wle", max_items=8)
     pool = prepare(bank, base)
     curves = bank.category_probabilities(case["P_at"])
     for q, theta in enumerate(case["P_at"]):
@@ -201,13 +201,13 @@ def test_several_categories(reference, key):
     methods = ["ml", "map", "eap", "wle"]
     items = np.tile(np.arange(8, dtype=np.int32), (len(case["est"]), 1))
     answers = np.array([x for x, *_ in case["est"]], np.int32)
-    estimates = compiled_estimates([replace(base, estimator=m) for m in methods])
+    estimates = compiled_estimates([replace(base, method=m) for m in methods])
     found = estimates(pool, items, answers, jnp.asarray([0.0, 1.0]))
     for row, (_, method, theta, se) in enumerate(case["est"]):
         mine = found[methods.index(ref.METHODS[method])]
         assert (mine.theta[row], mine.se[row]) == pytest.approx((theta, se), abs=1e-8)
     state = case["state"]
-    config = replace(base, estimator="map")
+    config = replace(base, method="map")
     got = compiled_values(config, case["select"])(
         pool,
         ref.padded(np.array(state["out"]) - 1, 8),

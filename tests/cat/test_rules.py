@@ -60,7 +60,7 @@ def test_classification(rules, bank30):
     """24 decisions of catIrt by SPRT, GLR and confidence interval, with one and two cuts."""
     bank = bank30().subset(np.arange(25))
     bank = ItemBank.from_parameters(**{k: bank.to_frame()[k].to_numpy() for k in "abc"})
-    config = ref.catr_config(max_items=25, fences=(-6, 6), nodes=121)
+    config = ref.catr_config(max_items=25, theta_bounds=(-6, 6), nodes=121)
     pool = prepare(bank, config)
 
     def told(n_cuts):
@@ -91,8 +91,8 @@ def test_classification(rules, bank30):
             assert category == expected
         blank = engine.blank(pool, config, jnp.asarray([0.0, 1.0]), None, jnp.zeros(2, "uint32"))
         look = replace(ref.look_with(pool, config, blank, theta), se=se)
-        interval = int(classify(look, "ci", {"cuts": tuple(cuts.tolist()), "level": 0.95}))
-        assert interval == (-1 if case["ci95"] is None else case["ci95"] - 1)
+        level = int(classify(look, "ci", {"cuts": tuple(cuts.tolist()), "level": 0.95}))
+        assert level == (-1 if case["ci95"] is None else case["ci95"] - 1)
         assert abs(float(mean) - float(theta)) < 5e-3  # catIrt integrates adaptively
     assert max(worst) < 0.15
 
@@ -189,7 +189,7 @@ def test_constant_patterns(rules, bank30):
         if case["constantPatt"] == "fixed7" or (mixed and case["constantPatt"] != "fixed4"):
             continue  # the same rule, or the same ML estimate whatever the rule
         config = ref.catr_config(
-            estimator="ml",
+            method="ml",
             constant=names[case["constantPatt"]],
             constant_step=0.4,
         )
@@ -264,7 +264,7 @@ def test_several_maxima(upper):
         rng.uniform(0.05, 0.35, n),
         rng.uniform(0.75, 0.98, n) if upper else 1.0,
     )
-    config = Config(estimator="ml", constant="fence", fences=(-4, 4), max_items=n)
+    config = Config(method="ml", constant="bound", theta_bounds=(-4, 4), max_items=n)
     pool = prepare(bank, config)
     X = rng.integers(0, 2, (n_patterns, n)).astype(np.int32)
     keep = np.arange(n) < rng.integers(3, n + 1, n_patterns)[:, None]
@@ -292,7 +292,7 @@ def estimates_of_both(config):
     def estimates(pool, items, answers):
         def one(items, answers):
             state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 3.0]))
-            both = (config, replace(config, estimator="map"))
+            both = (config, replace(config, method="map"))
             return [estimate(engine.look_at(pool, c, state)).theta for c in both]
 
         return jax.vmap(one)(items, answers)
@@ -371,7 +371,7 @@ def test_robust_estimates(rules, bank30):
     programs, roots = {}, 0
     for case in rules["robust"]:
         k = case["tuning"] * case["D"]
-        config = ref.catr_config(estimator=part("robust", weight=case["weight"].lower(), tuning=k))
+        config = ref.catr_config(method=part("robust", weight=case["weight"].lower(), tuning=k))
         if config not in programs:
 
             def after(pool, items, answers, config=config):
@@ -399,8 +399,8 @@ def test_robust_estimates(rules, bank30):
 def test_robust_is_refused_for_other_items():
     bank = ItemBank.from_thresholds(a=1.0, b=[[-1.0, 0.0, 1.0]] * 4)
     with pytest.raises(InputError, match="right/wrong items"):
-        prepare(bank, Config(estimator="robust", max_items=3))
-    config = Config(estimator=part("robust", weight="x"), max_items=3)
+        prepare(bank, Config(method="robust", max_items=3))
+    config = Config(method=part("robust", weight="x"), max_items=3)
     with pytest.raises(InputError, match="weight"):
         step(*(session := (prepare(BINARY, config), config)), start(*session), [1])
 
@@ -413,7 +413,7 @@ def test_exact_errors(rules, bank30):
     ids = ["i1", "i5", "i9", "i14", "i28"]
     for case in rules["exact_sem"]:
         name = {"ML": "ml", "WL": "wle", "BM": "map"}[case["method"]]
-        config = ref.catr_config(estimator=name, constant="fence")
+        config = ref.catr_config(method=name, constant="bound")
         found = exact_error(bank30(), ids, case["theta"], config)
         # catR finds the estimates of the 32 patterns to its own tolerance of 1.2e-4.
         assert found == pytest.approx(case["exact_se"], abs=3e-5)
@@ -453,8 +453,9 @@ def test_kullback_leibler_between_two_points(rules, bank30):
         ({"enemies": [["a", ["b"]]]}, "each a text"), ({"first": 3}, "first"),
         ({"first": {"q1": 1}}, "first"), ({"first": "q1"}, "first"), ({"first": [""]}, "first"),
         ({"pretest_at": [[1]], "pretest": "p"}, "pretest_at"), ({"group": 5}, "group"),
-        ({"seconds": ["s"]}, "seconds"), ({"strata": []}, "strata"), ({"fences": 3}, "fences"),
-        ({"fences": [True, 4]}, "fences"), ({"fences": [["a"], [4]]}, "fences"),
+        ({"seconds": ["s"]}, "seconds"), ({"strata": []}, "strata"),
+        ({"theta_bounds": 3}, "theta_bounds"), ({"theta_bounds": [True, 4]}, "theta_bounds"),
+        ({"theta_bounds": [["a"], [4]]}, "theta_bounds"),
         ({"constant_step": 10**400}, "constant_step"), ({"criterion": ["mfi"]}, "criterion"),
         ({"stopping": {"name": "any-of", "rules": 5}}, "any-of of a list of rules"),
         ({"stopping": {"name": "any-of", "rules": []}}, "any-of of a list of rules"),
@@ -464,7 +465,7 @@ def test_kullback_leibler_between_two_points(rules, bank30):
         ({"stopping": {"name": "se", "below": {}}}, "below a finite number or finite numbers"),
         ({"stopping": {"name": "ci", "cuts": "1"}}, "cuts a finite number or finite numbers"),
         ({"start": {"name": "random", "theta": "0"}}, "theta a finite number or None"),
-        ({"estimator": {"name": "robust", "weight": 2}}, "weight a text"),
+        ({"method": {"name": "robust", "weight": 2}}, "weight a text"),
         ("deep", "rules in few levels"),
     ],
 )  # fmt: skip

@@ -43,8 +43,8 @@ def test_belief_and_values():
 
 def test_simulated():
     theta = RNG.multivariate_normal([0, 0], BANK.correlations, 300)
-    chosen = simulate_several(BANK, theta, "d-optimal", length=8, seed=1)
-    blind = simulate_several(BANK, theta, "random", length=8, seed=1)
+    chosen = simulate_several(BANK, theta, "d-optimal", n_items=8, seed=1)
+    blind = simulate_several(BANK, theta, "random", n_items=8, seed=1)
     assert all(len(set(row)) == 8 for row in chosen.items.tolist())
     assert (chosen.rmse() < blind.rmse()).all()
     assert chosen.rmse() == pytest.approx(np.sqrt((chosen.se**2).mean(axis=0)), rel=0.15)

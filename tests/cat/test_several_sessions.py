@@ -80,7 +80,7 @@ def test_estimates_are_brute_force(plain):
 def test_finer_nodes_change_nothing():
     answers = [1, 0, 0, 1]
     told = []
-    for config in (replace(PLAIN, nodes=n, fences=(-6, 6)) for n in (37, 73)):
+    for config in (replace(PLAIN, nodes=n, theta_bounds=(-6, 6)) for n in (37, 73)):
         pool = prepare(BANK, config)
         state = start(pool, config, (0.0, CORRELATIONS))
         for answer in answers:
@@ -148,7 +148,7 @@ def test_an_answer_lowers_the_expected_determinant():
 
 
 def test_modes_are_those_of_scoring():
-    report = simulate(BANK, TRUTH, replace(PLAIN, estimator="map"), seed=1)
+    report = simulate(BANK, TRUTH, replace(PLAIN, method="map"), seed=1)
     x = np.full((len(TRUTH), 24), np.nan)
     np.put_along_axis(x, report.items, report.answers, axis=1)
     answered = report.responses(BANK.simulate(TRUTH, seed=1))
@@ -346,7 +346,7 @@ def test_one_ability_is_ordered_as_by_information():
 def test_what_has_no_meaning_is_refused():
     for rules in (
         {"criterion": "mfi"},
-        {"estimator": "ml"},
+        {"method": "ml"},
         {"prior": "jeffreys"},
         {"exposure": "conditional-eligibility"},
         {"start": "spread"},
@@ -367,5 +367,5 @@ def test_what_has_no_meaning_is_refused():
     with pytest.raises(InputError, match="one ability"):
         exact_error(BANK, ["i1"], 0.0)
     sharp = ItemBank.from_slopes(np.tile(12.0 * np.eye(3), (20, 1)))
-    with pytest.raises(InputError, match="narrower fences"):
+    with pytest.raises(InputError, match="narrower theta_bounds"):
         prepare(sharp, Config(criterion="d-optimal", max_items=60))

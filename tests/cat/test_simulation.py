@@ -266,7 +266,7 @@ def test_replay_asks_only_what_was_answered():
         ({"content": "shadow", "group": "topic"}, "targets"),
         ({"group": "subject"}, "columns of the bank's metadata"),
         ({"group": "topic", "targets": {"music": 0.5}}, "groups in column"),
-        ({"fences": (1, -1)}, "fences"),
+        ({"theta_bounds": (1, -1)}, "theta_bounds"),
         ({"first": ("i99",)}, "ids of the bank"),
         ({"stopping": "theta<3"}, "conditions such as"),
         ({"exposure": part("restricted", rate=2.0)}, "rate"),

@@ -84,7 +84,7 @@ def small_demo(monkeypatch):
         irtcat.demo.run,
         responses=irtcat.datasets.load("lsat7"),
         strategies=("random", "fisher"),
-        ks=(2, 3),
+        n_items=(2, 3),
     )
     monkeypatch.setattr(irtcat.demo, "run", small)
 
@@ -204,9 +204,9 @@ def test_unconverged_fit_warns_and_succeeds():
 
 
 def test_score_writes_what_the_library_gives(bank, bank_file):
-    text = run_ok("score", bank_file, LSAT7, "--interval", 0.9, "--out", "scores.csv")
+    text = run_ok("score", bank_file, LSAT7, "--level", 0.9, "--out", "scores.csv")
     assert "1000 subjects" in text
-    wanted = irtcat.score(bank, irtcat.datasets.load("lsat7"), interval=0.9).to_frame()
+    wanted = irtcat.score(bank, irtcat.datasets.load("lsat7"), level=0.9).to_frame()
     table = pd.read_csv("scores.csv", index_col="subject", keep_default_na=False)
     np.testing.assert_array_equal(table["lower"], wanted["lower"])
     assert table.index.tolist() == wanted.index.tolist()
@@ -221,7 +221,7 @@ def test_score_json_has_null_for_open_ends(bank_file):
 
 def test_select_with_and_without_a_bank(bank, bank_file):
     document = run_json("select", bank_file, "-k", 3, "--responses", LSAT7, "--out", "items.csv")
-    wanted = irtcat.select(bank, 3, responses=irtcat.datasets.load("lsat7"))
+    wanted = irtcat.select(bank, 3, calibration=irtcat.datasets.load("lsat7"))
     assert document["strategy"] == wanted.strategy == "balanced"
     assert [row["item"] for row in document["items"]] == wanted.item_ids.tolist()
     assert document["items"][0]["probability"] is None
@@ -252,12 +252,12 @@ def test_select_under_constraints(bank_file):
 
 def test_leaderboard_writes_table_and_figure():
     line = ("leaderboard", LSAT7, "--strategies", "random,fisher", "--seeds", 2)
-    document = run_json(*line, "--k", 3, "--out", "t.csv")
+    document = run_json(*line, "--n-items", 3, "--out", "t.csv")
     table = pd.read_csv("t.csv")
     n = 2 * len(ESTIMATORS)
     assert len(table) == len(document["rows"]) == n * 2
     assert len(document["summary"]) == n
-    few = ("--k", "2,3", "--estimators", "mean", "--split", "ability", "--figure", "f.svg")
+    few = ("--n-items", "2,3", "--estimators", "mean", "--split", "ability", "--figure", "f.svg")
     text = run_ok(*line, *few)
     assert os.path.getsize("f.svg") > 1000
     assert "kendall" in text
@@ -265,7 +265,7 @@ def test_leaderboard_writes_table_and_figure():
 
 
 def test_leaderboard_of_everything_with_gaps_and_bootstrap():
-    line = ("leaderboard", LSAT7, "--k", 3, "--seeds", 1, "--estimators", "mean")
+    line = ("leaderboard", LSAT7, "--n-items", 3, "--seeds", 1, "--estimators", "mean")
     document = run_json(*line, "--bootstrap", "both", "--metric", "gap", "--figure", "f.svg")
     assert {row["strategy"] for row in document["rows"]} == {
         name for name in irtcat.STRATEGIES if not name.startswith("stratified-")
@@ -280,11 +280,11 @@ def test_leaderboard_reads_dates_of_subjects():
     pd.DataFrame({"who": data.subject_ids, "day": range(data.n_subjects)}).to_csv(
         "s.csv", index=False
     )
-    line = ("leaderboard", LSAT7, "--k", 3, "--seeds", 1, "--strategies", "random")
+    line = ("leaderboard", LSAT7, "--n-items", 3, "--seeds", 1, "--strategies", "random")
     line = (*line, "--estimators", "mean", "--split", "before:day", "--subjects", "s.csv")
     document = run_json(*line)
     assert document["rows"][0]["split"] == "before:day"
-    assert run("leaderboard", LSAT7, "--k", 3, "--split", "before:day").exit_code == 1
+    assert run("leaderboard", LSAT7, "--n-items", 3, "--split", "before:day").exit_code == 1
 
 
 def test_plan_writes_what_the_library_gives():
@@ -293,9 +293,9 @@ def test_plan_writes_what_the_library_gives():
     assert "10 points ranked right with chance 0.8" in result.stdout
     assert "fewer than 10 items, a rough answer" in result.stderr
     wanted = irtcat.leaderboard.plan(irtcat.datasets.load("lsat7"), 0.1)
-    assert pd.read_csv("plan.csv")["k"].tolist() == wanted.to_frame()["k"].tolist()
+    assert pd.read_csv("plan.csv")["n_items"].tolist() == wanted.to_frame()["n_items"].tolist()
     document = json.loads(run("plan", LSAT7, "--gap", 10, "--confidence", 0.9, "--json").stdout)
-    assert document["designs"][0]["k"] >= wanted.to_frame()["k"].iloc[0]
+    assert document["designs"][0]["n_items"] >= wanted.to_frame()["n_items"].iloc[0]
 
 
 def write_two_models():
@@ -463,9 +463,9 @@ def test_fit_reads_groups_saved_with_the_responses():
 
 def test_fit_with_known_abilities(bank, bank_file):
     run_ok("score", bank_file, LSAT7, "--out", "scores.csv")
-    document = run_json("fit", LSAT7, "--abilities", "scores.csv")
+    document = run_json("fit", LSAT7, "--theta", "scores.csv")
     data = irtcat.datasets.load("lsat7")
-    theirs = irtcat.fit(data, abilities=irtcat.score(bank, data))
+    theirs = irtcat.fit(data, theta=irtcat.score(bank, data))
     assert document["log_likelihood"] == pytest.approx(theirs.log_likelihood, rel=1e-9)
 
 
@@ -563,9 +563,9 @@ BAD_INPUT = [
     (f"fit {LSAT7} --groups side --subjects empty.csv", "empty.csv"),
     (f"fit {LSAT7} --anchors cut.npz", "cut.npz"),
     (f"fit {LSAT7} --method anchored", "anchors"),
-    (f"fit {LSAT7} --abilities other.csv", "theta"),
-    (f"fit {LSAT7} --abilities nowhere.csv", "nowhere.csv"),
-    (f"fit {LSAT7} --abilities folder", "folder"),
+    (f"fit {LSAT7} --theta other.csv", "theta"),
+    (f"fit {LSAT7} --theta nowhere.csv", "nowhere.csv"),
+    (f"fit {LSAT7} --theta folder", "folder"),
     (f"fit {LSAT7} --fixed other.csv", "z1"),
     (f"fit {LSAT7} --fixed text.csv", "yes please"),
     (f"fit {LSAT7} --fixed nix=1", "nix"),
@@ -578,17 +578,17 @@ BAD_INPUT = [
     (f"score array.npz {LSAT7}", "array.npz"),
     (f"score text.csv {LSAT7}", "text.csv"),
     ("score bank.npz other.csv", "responses"),
-    (f"score bank.npz {LSAT7} --interval 1", "interval"),
-    ("select bank.npz -k 6", "`k`"),
+    (f"score bank.npz {LSAT7} --level 1", "level"),
+    ("select bank.npz -k 6", "`n_items`"),
     (f"select -k 2 --strategy fisher --responses {LSAT7}", "fisher"),
     (f"select -k 2 --responses {LSAT7} --groups topic", "`groups`"),
     (f"select -k 2 --responses {LSAT7} --budget 3", "`costs`"),
     (f"select -k 2 --responses {LSAT7} --allowed nowhere.txt", "nowhere.txt"),
     ("select bank.npz -k 5 --strategy lb --tau 0", "tau"),
-    (f"leaderboard {LSAT7} --k 30", "30"),
-    (f"leaderboard {LSAT7} --k 2 --share 2", "share"),
-    (f"leaderboard {LSAT7} --k 2 --split metadata:family", "family"),
-    (f"leaderboard {LSAT7} --k 2 --figure f.gif", "png"),
+    (f"leaderboard {LSAT7} --n-items 30", "30"),
+    (f"leaderboard {LSAT7} --n-items 2 --share 2", "share"),
+    (f"leaderboard {LSAT7} --n-items 2 --split metadata:family", "family"),
+    (f"leaderboard {LSAT7} --n-items 2 --figure f.gif", "png"),
     ("describe cut.npz", "cut.npz"),
     ("describe nowhere", "nowhere"),
     ("demo --out text.csv", "text.csv"),
@@ -638,8 +638,8 @@ def test_bad_input_is_one_line_and_exit_1(line, named, bank):
         "select bank.npz -k 3 --share 2",
         f"leaderboard {LSAT7} --strategies random,bogus",
         f"leaderboard {LSAT7} --estimators bogus",
-        f"leaderboard {LSAT7} --k 10,x",
-        f"leaderboard {LSAT7} --k ''",
+        f"leaderboard {LSAT7} --n-items 10,x",
+        f"leaderboard {LSAT7} --n-items ''",
         f"leaderboard {LSAT7} --split bogus",
         f"leaderboard {LSAT7} --seeds 0",
         "demo --seeds 0",
@@ -657,7 +657,7 @@ def test_wrong_usage_is_exit_2(line):
     [
         "score bank.npz r.csv --out r.csv", "score bank.npz r.csv --out ./bank.npz",
         "fit r.csv --out new.npz --table new.npz", "fit r.csv --checkpoint s --out s",
-        "report scores.csv --out scores.csv", "select bank.npz --k 1 --allowed r.csv --out r.csv",
+        "report scores.csv --out scores.csv", "select bank.npz -k 1 --allowed r.csv --out r.csv",
         "filter bank.npz --rule random --rows r.csv --key item --out link.csv",
     ],
 )  # fmt: skip
@@ -719,7 +719,7 @@ def test_our_own_errors_keep_their_traceback(monkeypatch):
 
 def test_missing_matplotlib_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = run("leaderboard", LSAT7, "--k", "2", "--figure", "f.png")
+    result = run("leaderboard", LSAT7, "--n-items", "2", "--figure", "f.png")
     assert result.exit_code == 1
     assert "pip install 'irtcat[plot]'" in result.stderr
 

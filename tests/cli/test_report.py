@@ -21,7 +21,7 @@ def _results(tmp_path, monkeypatch):
     scores = pd.DataFrame({"subject": ["x", "y"], "theta": [0.1, 0.9], "se": [0.3, 0.4]})
     scores.to_csv("scores.csv", index=False)
     rows = [("random", "mean", k, 0.5 + k / 100) for k in (10, 30)]
-    board = pd.DataFrame(rows, columns=["strategy", "estimator", "k", "kendall"])
+    board = pd.DataFrame(rows, columns=["strategy", "estimator", "n_items", "kendall"])
     board.assign(seed=0).to_csv("board.csv", index=False)
 
 
@@ -40,7 +40,8 @@ def test_report():
 
 
 TABLES = {
-    "plan": "design,k,lower,upper,k_typical,k_hard,share,margin\nrandom,39,38,39,39,42,0.6,11\n",
+    "plan": "design,n_items,lower,upper,n_items_typical,n_items_hard,share,margin\n"
+    "random,39,38,39,39,42,0.6,11\n",
     "link": "item,difference,rmsd,robust_z,used,outlier\nq1,0.0,0.0,0.0,True,False\n",
     "kept": "item,value\nq1,0.3\n",
 }

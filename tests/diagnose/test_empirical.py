@@ -20,7 +20,7 @@ def large():
 
 def test_bins_by_hand(large):
     bank, theta, responses = large
-    found = empirical_curves(bank, responses, ["i1"], n_points=5, abilities=theta, interval=0.9)
+    found = empirical_curves(bank, responses, ["i1"], n_points=5, abilities=theta, level=0.9)
     order = np.argsort(theta)
     assert found["n"].tolist() == [600] * 5
     for row, rows in zip(found.itertuples(), np.split(order, 5), strict=True):
@@ -28,8 +28,8 @@ def test_bins_by_hand(large):
         assert row.observed == pytest.approx(right / 600)
         assert row.theta == pytest.approx(theta[rows].mean())
         assert row.expected == pytest.approx(bank.category_probabilities(row.theta)[0, 0, 1])
-        interval = binomtest(right, 600).proportion_ci(0.9)
-        assert (row.lower, row.upper) == pytest.approx((interval.low, interval.high), abs=1e-9)
+        level = binomtest(right, 600).proportion_ci(0.9)
+        assert (row.lower, row.upper) == pytest.approx((level.low, level.high), abs=1e-9)
 
 
 @pytest.mark.parametrize("smoother", SMOOTHERS)
@@ -89,7 +89,7 @@ def test_refused(small):
     for settings, name in [
         ({"smoother": "loess"}, "smoother"),
         ({"n_points": 1}, "n_points"),
-        ({"interval": 1.0}, "interval"),
+        ({"level": 1.0}, "level"),
         ({"bandwidth": 0.0}, "bandwidth"),
         ({"df": 3}, "df"),
         ({"items": ["nobody"]}, "items"),

@@ -211,7 +211,7 @@ def test_rmsea_interval_is_of_the_noncentral_chi_square(lsat, lsat_fit):
     from scipy.stats import ncx2
 
     responses, _, _ = lsat("lsat7", "2pl")
-    found = model_fit(lsat_fit("lsat7", "2pl").bank, responses, interval=0.8)
+    found = model_fit(lsat_fit("lsat7", "2pl").bank, responses, level=0.8)
     for end, tail in ((found.rmsea_lower, 0.9), (found.rmsea_upper, 0.1)):
         noncentrality = end**2 * found.df * 999
         assert ncx2.cdf(found.statistic, found.df, noncentrality) == pytest.approx(tail)

@@ -66,7 +66,7 @@ def test_each_item_is_a_plain_regression(model, rounded):
     theta, responses = draw(model)
     theta = theta.round(1) if rounded else theta  # few distinct abilities are nodes themselves
     assert (len(np.unique(theta)) <= N_NODES) == rounded
-    found = fit(responses, model, abilities=theta, **EXACT)
+    found = fit(responses, model, theta=theta, **EXACT)
     assert found.converged
     params = found.bank.parameters()
     X = responses.to_numpy().astype(float)
@@ -102,7 +102,7 @@ def test_curves_are_interpolated_exactly():
 def test_equal_slopes_and_slopes_of_one():
     theta, responses = draw()
     X = responses.to_numpy().astype(float)
-    common = fit(responses, "1pl", abilities=theta, **EXACT).bank.parameters()
+    common = fit(responses, "1pl", theta=theta, **EXACT).bank.parameters()
 
     def loss(phi):
         items = [regression(theta, X[:, j], "2pl")(phi[[0, j + 1]]) for j in range(SHAPE[1])]
@@ -111,8 +111,8 @@ def test_equal_slopes_and_slopes_of_one():
     best = minimize(loss, np.r_[1.0, np.zeros(SHAPE[1])], method="BFGS").x
     np.testing.assert_allclose(common[0, 0], best[0], atol=2e-4)
     np.testing.assert_allclose(common[:, 1], best[1:], atol=5e-4)
-    rasch = fit(responses, "rasch", abilities=theta, **EXACT)
-    stated = fit(responses, "2pl", abilities=theta, fixed={"slope": 1.0}, **EXACT)
+    rasch = fit(responses, "rasch", theta=theta, **EXACT)
+    stated = fit(responses, "2pl", theta=theta, fixed={"slope": 1.0}, **EXACT)
     assert rasch.n_parameters == SHAPE[1]
     np.testing.assert_allclose(rasch.bank.parameters()[:, 0], stated.bank.parameters()[:, 1])
     assert rasch.bank.population_sd == pytest.approx(theta.std())
@@ -123,7 +123,7 @@ def test_graded_items_climb_to_a_point_where_the_gradient_vanishes():
     rng = np.random.default_rng(5)
     z = 1.2 * (theta - 1.5)[:, None] + rng.logistic(size=SHAPE)
     responses = Responses.from_array((z > -1).astype(int) + (z > 1))
-    found = fit(responses, "graded", abilities=theta, **EXACT)
+    found = fit(responses, "graded", theta=theta, **EXACT)
     assert found.converged
 
     def loss(phi, x):
@@ -144,7 +144,7 @@ def test_graded_items_in_float32_as_well():
     noise = np.random.default_rng(5).logistic(size=SHAPE)
     z = 1.2 * (theta - 1.5)[:, None] + noise
     responses = Responses.from_array((z > -1).astype(int) + (z > 1))
-    found = fit(responses, "gpcm", abilities=theta, precision="float32")
+    found = fit(responses, "gpcm", theta=theta, precision="float32")
     assert found.precision == "float64"  # always
     marginal = fit(responses, "gpcm", precision="float32")  # warned of its integer fields once
     assert marginal.precision == "float32"
@@ -162,7 +162,7 @@ def test_other_models_end_at_a_maximum_of_the_conditional_likelihood(model):
         "binomial": lambda: Responses.from_counts(rng.binomial(6, p), 6),
         "beta": lambda: Responses.from_array(rng.beta(8 * p, 8 * (1 - p))),
     }.get(model, lambda: Responses.from_array(rng.binomial(2, p)))()
-    found = fit(responses, model, abilities=theta, **EXACT)
+    found = fit(responses, model, theta=theta, **EXACT)
     assert found.converged
 
     def log_likelihood(params):
@@ -188,27 +188,27 @@ def test_other_models_end_at_a_maximum_of_the_conditional_likelihood(model):
 
 def test_abilities_are_looked_up_by_subject():
     theta, responses = draw()
-    direct = fit(responses, abilities=theta)
+    direct = fit(responses, theta=theta)
     shuffled = np.random.default_rng(1).permutation(len(theta))
     series = pd.Series(theta, index=responses.subject_ids).iloc[shuffled]
-    looked_up = fit(responses, method="anchored", abilities=series)
+    looked_up = fit(responses, method="anchored", theta=series)
     np.testing.assert_array_equal(looked_up.bank.parameters(), direct.bank.parameters())
     ability = score(direct.bank, responses)
-    ours = fit(responses, abilities=ability)
+    ours = fit(responses, theta=ability)
     np.testing.assert_array_equal(
-        ours.bank.parameters(), fit(responses, abilities=ability.theta).bank.parameters()
+        ours.bank.parameters(), fit(responses, theta=ability.theta).bank.parameters()
     )
 
 
 def test_a_scale_where_less_is_better_and_items_that_say_nothing():
     theta, responses = draw("3pl")
     X = responses.to_numpy().astype(float)
-    up = fit(responses, "3pl", abilities=theta, **EXACT)
-    down = fit(responses, "3pl", abilities=-theta, **EXACT)
+    up = fit(responses, "3pl", theta=theta, **EXACT)
+    down = fit(responses, "3pl", theta=-theta, **EXACT)
     np.testing.assert_allclose(down.log_likelihood, up.log_likelihood, atol=1e-6)
     np.testing.assert_allclose(down.bank.parameters() * [-1, 1, 1], up.bank.parameters(), atol=1e-4)
     X[:, 0], X[:, 1] = 1.0, np.nan
-    odd = fit(Responses.from_array(X), abilities=theta)
+    odd = fit(Responses.from_array(X), theta=theta)
     frame = odd.bank.to_frame()
     assert odd.converged
     assert np.isfinite(odd.bank.parameters()).all()
@@ -225,10 +225,10 @@ def test_anchored_is_em_with_anchors_and_needs_them():
     theirs = fit(responses, anchors=known)
     np.testing.assert_array_equal(ours.bank.parameters(), theirs.bank.parameters())
     assert "anchored" in FITTERS
-    with pytest.raises(InputError, match="`anchors` or the `abilities` argument must be given"):
+    with pytest.raises(InputError, match="`anchors` or the `theta` argument must be given"):
         fit(responses, method="anchored")
     with pytest.raises(InputError, match="Leave out either `anchors`"):
-        fit(responses, abilities=theta, anchors=known)
+        fit(responses, theta=theta, anchors=known)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_anchored_is_em_with_anchors_and_needs_them():
 )
 def test_abilities_that_cannot_be(abilities, message):
     with pytest.raises(InputError, match=message):
-        fit(draw()[1], abilities=abilities)
+        fit(draw()[1], theta=abilities)
 
 
 def test_what_known_abilities_do_not_go_with():
@@ -255,4 +255,4 @@ def test_what_known_abilities_do_not_go_with():
         {"model": "m2pl", "dims": 2},
     ):
         with pytest.raises(InputError):
-            fit(responses, abilities=theta, **arguments)
+            fit(responses, theta=theta, **arguments)

@@ -385,7 +385,7 @@ def test_what_functions_may_give(bank):
 def test_bad_input_is_told_before_anything_is_asked(bank, old_models, tmp_path):
     asked = []
     few = old_models.subset(items=bank.item_ids[:30])
-    for settings in ({"calibration": few}, {"calibration": [1]}, {"interval": 2.0}):
+    for settings in ({"calibration": few}, {"calibration": [1]}, {"level": 2.0}):
         with pytest.raises(InputError):
             evaluate(bank, model(asked), RULES, out=tmp_path / "x", **settings)
     with pytest.raises(InputError, match="none for quiz/0"):

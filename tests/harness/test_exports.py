@@ -44,7 +44,7 @@ def test_a_subset_of_several_tasks(tmp_path):
 def test_the_metadata_of_responses_banks_and_subsets_serve():
     ids = list(PLACES.index)
     data = irtcat.Responses.from_array([[0, 1, 1, 0], [1, 1, 0, 0]], item_ids=ids, items=PLACES)
-    subset = irtcat.select(None, 2, "random", data, seed=1)
+    subset = irtcat.select(None, 2, strategy="random", calibration=data, seed=1)
     again = export(list(subset.item_ids), "lm-eval", PLACES)
     assert export(subset, "lm-eval", data).text == again.text
     bank = irtcat.ItemBank.from_parameters(b=[0.0] * 4, item_ids=ids)

@@ -115,7 +115,7 @@ def test_full_runs_are_what_the_models_answer(calibrated):
 
 def test_reduced_run_out_and_in_again(inspect_ai, calibrated, task_file, tmp_path):
     responses, _ = calibrated
-    subset = irtcat.select(None, 12, "balanced", responses)
+    subset = irtcat.select(None, 12, strategy="balanced", calibration=responses)
     made = export(subset, "inspect", responses, task=task_file)
     words = shlex.split(made.commands(model="m")[0])
     assert words[2] == task_file

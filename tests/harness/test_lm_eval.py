@@ -101,7 +101,7 @@ def test_full_runs_are_what_the_models_answer(calibrated):
 def test_reduced_run_out_and_in_again(lm_eval, simulated, calibrated, quiz, tmp_path):
     """Select, export, run just these, import, predict."""
     responses, _ = calibrated
-    subset = irtcat.select(None, 12, "balanced", responses)
+    subset = irtcat.select(None, 12, strategy="balanced", calibration=responses)
     made = export(subset, "lm-eval", responses)
     made.write(tmp_path / "samples.json")
     samples = json.loads((tmp_path / "samples.json").read_text())

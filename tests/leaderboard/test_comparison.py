@@ -31,7 +31,7 @@ def both(bank):
 
 
 def test_paired_by_hand(calibration, both):
-    subset = select(None, 80, "random", calibration, seed=5)
+    subset = select(None, 80, strategy="random", calibration=calibration, seed=5)
     found = compare(calibration, subset, both, method="paired")
     d = np.diff(both.subset(items=subset.item_ids).to_numpy(), axis=0)[0]
     new_only, old_only = (d > 0).sum(), (d < 0).sum()
@@ -46,7 +46,7 @@ def test_paired_by_hand(calibration, both):
     assert (found.n_new_only, found.n_old_only, found.n_items) == (new_only, old_only, 80)
     mcnemar = stats.binomtest(int(new_only), int(new_only + old_only)).pvalue
     assert found.p_value == pytest.approx(mcnemar)
-    assert (found.new, found.old, found.interval) == ("s2", "s1", 0.95)
+    assert (found.new, found.old, found.level) == ("s2", "s1", 0.95)
     turned = compare(calibration, subset, both, new="s1", old="s2", method="paired")
     assert turned.lower == pytest.approx(-found.upper)
     assert turned.p_better == pytest.approx(1 - found.p_better)
@@ -85,7 +85,7 @@ def test_intervals_cover_and_false_alarms_are_rare(bank, calibration, k):
 
 
 def test_old_model_known_in_full_is_assisted_by_default(calibration, both):
-    subset = select(None, 80, "random", calibration)
+    subset = select(None, 80, strategy="random", calibration=calibration)
     found = compare(calibration, subset, both)
     assert found.method == "assisted"
     X = both.to_numpy()
@@ -95,12 +95,12 @@ def test_old_model_known_in_full_is_assisted_by_default(calibration, both):
     new = both.subset(subjects=["s2"])
     renamed = Responses.from_array(new.to_numpy(), ["new"], new.item_ids)
     assert compare(calibration, subset, renamed, old="s7").method == "assisted"
-    few = select(None, 12, "random", calibration)
+    few = select(None, 12, strategy="random", calibration=calibration)
     assert compare(calibration, few, both).method == "paired"
 
 
 def test_all_items_leave_nothing_unknown(calibration, both):
-    subset = select(None, ITEMS, "random", calibration)
+    subset = select(None, ITEMS, strategy="random", calibration=calibration)
     found = compare(calibration, subset, both)
     true = np.diff(both.to_numpy().mean(axis=1))[0]
     for value in (found.difference, found.lower, found.upper):
@@ -112,7 +112,7 @@ def test_all_items_leave_nothing_unknown(calibration, both):
 def test_models_that_agree_throughout(calibration, both):
     X = np.repeat(both.to_numpy()[:1], 2, axis=0)
     same = Responses.from_array(X, item_ids=both.item_ids)
-    subset = select(None, 20, "random", calibration)
+    subset = select(None, 20, strategy="random", calibration=calibration)
     found = compare(calibration, subset, same, method="paired")
     assert found.verdict == "cannot tell"
     assert found.lower < -0.05 < 0.05 < found.upper
@@ -142,7 +142,7 @@ def test_the_items_asked_for_would_tell():
 
 
 def test_items_picked_are_checked_against_calibrated_pairs(bank, calibration, both):
-    subset = select(bank, 40, "fisher", calibration)
+    subset = select(bank, 40, strategy="fisher", calibration=calibration)
     found = compare(calibration, subset, both)
     assert any("not drawn at random: interval widened" in flag for flag in found.flags)
     plain = compare(calibration, list(subset.item_ids), both)
@@ -170,8 +170,8 @@ def test_fractions_and_gaps(calibration, both):
         ({"old": "nobody"}, "`old` argument"),
         ({"new": "s1"}, "another model than old"),
         ({"method": "luck"}, "`method` argument"),
-        ({"interval": 1.0}, "`interval` argument"),
-        ({"subset": ["zz"]}, "items of calibration_responses"),
+        ({"level": 1.0}, "`level` argument"),
+        ({"subset": ["zz"]}, "items of calibration"),
         ({"subset": []}, "`subset` argument"),
         ({"subset": ["i1", "i1"]}, "different item ids"),
         ({"subset": ["i1"]}, "at least 2 items"),
@@ -180,7 +180,7 @@ def test_fractions_and_gaps(calibration, both):
     ],
 )
 def test_refused(calibration, both, given, words):
-    start = {"calibration_responses": calibration, "subset": ["i1", "i2"], "responses": both}
+    start = {"calibration": calibration, "subset": ["i1", "i2"], "responses": both}
     with pytest.raises(InputError, match=words):
         compare(**{**start, **given})
 
@@ -192,12 +192,12 @@ def test_graded_answers_are_read_in_the_calibrations_codes():
     calibration = Responses.from_array(grades)
     pair = np.vstack([rng.integers(1, 3, 60), rng.integers(2, 4, 60)])
     both = Responses.from_array(pair, ["old", "new"], calibration.item_ids)
-    subset = select(None, 30, "random", calibration)
+    subset = select(None, 30, strategy="random", calibration=calibration)
     at = np.isin(calibration.item_ids, subset.item_ids)
     found = compare(calibration, subset, both, "new", "old", method="paired")
     assert found.difference == pytest.approx(np.diff(pair[:, at], axis=0).mean() / 3)
     high = Responses.from_array(pair + 2, ["old", "new"], calibration.item_ids)
-    with pytest.raises(InputError, match=r"codes of calibration_responses \(1 to 4\). Got 5"):
+    with pytest.raises(InputError, match=r"codes of calibration \(1 to 4\). Got 5"):
         compare(calibration, subset, high, "new", "old")
 
 

@@ -110,10 +110,10 @@ def test_pair_variances_by_hand(responses, design):
 def test_plan_attains_what_it_claims(responses, truth, gap):
     true_gap, right = truth
     found = plan(responses, gap, n=20)
-    k = int(found.to_frame().loc["random", "k"])
+    k = int(found.to_frame().loc["random", "n_items"])
     near = np.abs(true_gap - gap) < 0.01
     assert right(k)[near].mean() == pytest.approx(0.8, abs=0.025)
-    chance = found.curve[found.curve["design"] == "random"].set_index("k")["chance"]
+    chance = found.curve[found.curve["design"] == "random"].set_index("n_items")["chance"]
     assert chance[k] >= 0.8 > chance[k - 1]
     assert chance.is_monotonic_increasing
     assert chance[ITEMS] == 1
@@ -124,14 +124,14 @@ def test_plan_of_a_stratified_sample_needs_no_more():
     b = np.repeat([-3.0, 3.0], 200)
     bank = ItemBank.from_parameters(a=np.r_[np.full(200, 3.0), np.full(200, 0.5)], b=b)
     table = plan(bank.simulate(rng.normal(size=60)), 0.05, n=20).to_frame()
-    assert table.loc["stratified", "k"] <= table.loc["random", "k"]
-    assert (table["lower"] <= table["k"]).all()
-    assert (table["k"] <= table["upper"]).all()
+    assert table.loc["stratified", "n_items"] <= table.loc["random", "n_items"]
+    assert (table["lower"] <= table["n_items"]).all()
+    assert (table["n_items"] <= table["upper"]).all()
 
 
 def test_items_needed_between_and_beyond_the_k_measured():
     index = pd.MultiIndex.from_product(
-        [["a", "b"], ["mean"], [10, 40, 160]], names=["strategy", "estimator", "k"]
+        [["a", "b"], ["mean"], [10, 40, 160]], names=["strategy", "estimator", "n_items"]
     )
     gaps = pd.DataFrame({"gap": [8.0, 4.0, 2.0, np.inf, 9.0, 6.0]}, index)
     table = items_needed(gaps, 0.03)

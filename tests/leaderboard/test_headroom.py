@@ -93,7 +93,7 @@ def test_figure_shows_the_table(bank):
 
 def test_figure_of_gaps_shows_the_table():
     index = pd.MultiIndex.from_product(
-        [["a", "b"], ["mean", "irt"], [10, 40]], names=["strategy", "estimator", "k"]
+        [["a", "b"], ["mean", "irt"], [10, 40]], names=["strategy", "estimator", "n_items"]
     )
     gap = [8.0, 4.0, 7.0, 3.0, 9.0, np.inf, 6.0, 2.0]
     table = pd.DataFrame({"gap": gap, "lower": 1.0, "upper": np.inf}, index)

@@ -135,7 +135,7 @@ def test_interval_over_subjects_is_the_sampling_spread():
     for seed in range(25):
         r = bank.simulate(rng.normal(size=80), seed=seed)
         one = evaluate(r, ["random"], [20], seeds=[0], estimators=["mean"], share=0.6)
-        ends = one.intervals(n=200, interval=0.68)
+        ends = one.intervals(n=200, level=0.68)
         widths.append((ends["mae_upper"] - ends["mae_lower"]).iloc[0] / 2)
         mae.append(one.to_frame()["mae"].iloc[0])
     # The subset is the same (seed 0), so that only subjects differ.
@@ -148,7 +148,7 @@ def test_items_drawn_anew_move_the_full_scores_only(board):
     assert (table["mae_upper"] > table["mae_lower"]).all()
 
 
-@pytest.mark.parametrize("given", [{"over": "models"}, {"n": 1}, {"interval": 1.0}])
+@pytest.mark.parametrize("given", [{"over": "models"}, {"n": 1}, {"level": 1.0}])
 def test_intervals_refuse(board, given):
     with pytest.raises(InputError):
         board.intervals(**given)
@@ -219,7 +219,7 @@ def test_what_is_not_defined_is_said(responses):
 def test_what_all_brings_in_and_cannot_be_done_is_a_flagged_row(responses, monkeypatch):
     kept = {name: protocol.STRATEGIES[name] for name in ("random", "pcub")}
     monkeypatch.setattr(protocol, "STRATEGIES", kept)
-    given = dict(ks=[5], seeds=[0], estimators=["mean"], tau=0.0)
+    given = dict(n_items=[5], seeds=[0], estimators=["mean"], tau=0.0)
     table = evaluate(responses, "all", **given).to_frame().set_index("strategy")
     assert "0 items to choose from" in table.loc["pcub", "flags"]
     assert np.isnan(table.loc["pcub", "mae"])

@@ -16,9 +16,9 @@ from irtcat.selection import select
 
 N, ITEMS = 103, 150
 COLUMNS = (
-    "split seed strategy estimator k kendall spearman pearson mae rmse pairwise_under_2 "
+    "split seed strategy estimator n_items kendall spearman pearson mae rmse pairwise_under_2 "
     "pairwise_2_to_5 pairwise_over_5 top_overlap coverage width undefined "
-    "n_calibration n_held_out n_items flags"
+    "n_calibration n_held_out n_benchmark flags"
 )
 
 
@@ -37,7 +37,7 @@ def board(responses):
     return evaluate(
         responses,
         ["random", "stratified", "fisher"],
-        ks=[10, 30, 100],
+        n_items=[10, 30, 100],
         seeds=range(4),
         estimators=["mean", "irt"],
     )
@@ -82,25 +82,25 @@ def test_a_subject_without_responses_is_in_no_ability_part(responses):
 def test_duplicate_rows_are_dropped_first(responses):
     X = responses.to_numpy()
     twice = Responses.from_array(np.concatenate([X, X[:20]]))
-    once = evaluate(Responses.from_array(X), ["random"], ks=[10], estimators=["mean"])
-    board = evaluate(twice, ["random"], ks=[10], estimators=["mean"])
+    once = evaluate(Responses.from_array(X), ["random"], n_items=[10], estimators=["mean"])
+    board = evaluate(twice, ["random"], n_items=[10], estimators=["mean"])
     pd.testing.assert_frame_equal(board.to_frame(), once.to_frame())
     assert (board.n_duplicates, once.n_duplicates) == (20, 0)
 
 
 def test_metrics_by_hand(responses):
-    board = evaluate(responses, ["random"], ks=[10, 30], seeds=[3], estimators=["mean"])
+    board = evaluate(responses, ["random"], n_items=[10, 30], seeds=[3], estimators=["mean"])
     low, high = split_subjects(responses, "random", 3)
     truth = high.to_numpy().mean(1)
     for _, row in board.to_frame().iterrows():
-        items = select(None, row["k"], "random", low, seed=3).item_ids
+        items = select(None, row["n_items"], strategy="random", calibration=low, seed=3).item_ids
         told = high.subset(items=items).to_numpy().mean(1)
         assert row["kendall"] == pytest.approx(stats.kendalltau(told, truth).statistic)
         assert row["spearman"] == pytest.approx(stats.spearmanr(told, truth).statistic)
         assert row["pearson"] == pytest.approx(stats.pearsonr(told, truth).statistic)
         assert row["mae"] == pytest.approx(100 * np.abs(told - truth).mean())
         assert row["rmse"] == pytest.approx(100 * np.sqrt(((told - truth) ** 2).mean()))
-        assert (row["n_calibration"], row["n_held_out"], row["n_items"]) == (78, 25, ITEMS)
+        assert (row["n_calibration"], row["n_held_out"], row["n_benchmark"]) == (78, 25, ITEMS)
 
 
 def test_held_out_subjects_are_unseen(responses, monkeypatch):
@@ -109,12 +109,14 @@ def test_held_out_subjects_are_unseen(responses, monkeypatch):
     given = []
     monkeypatch.setattr(module, "fit", lambda r, *a, **k: given.append(r) or fit(r, *a, **k))
 
-    def spy(bank, k, strategy, r, *rest, **named):
-        given.append(r)
-        return select(bank, k, strategy, r, *rest, **named)
+    def spy(bank, n_items, *, calibration, **named):
+        given.append(calibration)
+        return select(bank, n_items, calibration=calibration, **named)
 
     monkeypatch.setattr(module, "select", spy)
-    evaluate(responses, ["fisher", "random"], ks=[10, 30], seeds=[0], estimators=["mean", "irt"])
+    evaluate(
+        responses, ["fisher", "random"], n_items=[10, 30], seeds=[0], estimators=["mean", "irt"]
+    )
     assert len(given) == 5  # one calibration serves every strategy and k
     assert all(not set(r.subject_ids) & set(high.subject_ids) for r in given)
 
@@ -135,14 +137,16 @@ def test_table(board):
     assert set(table["flags"]) == {""}
     table["mae"] = 0.0
     assert (board.to_frame()["mae"] > 0).all()  # a copy was handed out
-    text = "Leaderboard(103 x 150, split random; strategies: 3, estimators: 2, k: 3, seeds: 4)"
+    text = (
+        "Leaderboard(103 x 150, split random; strategies: 3, estimators: 2, n_items: 3, seeds: 4)"
+    )
     assert repr(board) == text
 
 
 def test_summary_is_the_mean_over_seeds(board):
     table, summary = board.to_frame(), board.summary()
-    assert summary.index.names == ["strategy", "estimator", "k"]
-    rows = table[(table.strategy == "fisher") & (table.estimator == "irt") & (table.k == 30)]
+    assert summary.index.names == ["strategy", "estimator", "n_items"]
+    rows = table[(table.strategy == "fisher") & (table.estimator == "irt") & (table.n_items == 30)]
     row = summary.loc[("fisher", "irt", 30)]
     for name in METRICS:
         assert row[name] == pytest.approx(np.mean(rows[name]))
@@ -152,7 +156,7 @@ def test_summary_is_the_mean_over_seeds(board):
 
 
 def test_information_and_the_model_beat_the_mean_of_a_few(board):
-    at = board.summary().xs(10, level="k")
+    at = board.summary().xs(10, level="n_items")
     assert at.loc[("fisher", "irt"), "kendall"] > at.loc[("random", "mean"), "kendall"] + 0.02
     assert at.loc[("fisher", "irt"), "mae"] < 0.7 * at.loc[("random", "mean"), "mae"]
 
@@ -184,7 +188,7 @@ def test_the_same_twice(responses, board):
     again = evaluate(
         responses,
         ["random", "stratified", "fisher"],
-        ks=[10, 30, 100],
+        n_items=[10, 30, 100],
         seeds=range(4),
         estimators=["mean", "irt"],
     )
@@ -226,7 +230,9 @@ def test_fractions(responses):
 
 def test_no_recompilation_at_the_same_shapes(responses, board):
     before = _posterior._posterior._cache_size()
-    evaluate(responses, ["discrimination"], ks=[10, 30], seeds=[7, 8], estimators=["mean", "irt"])
+    evaluate(
+        responses, ["discrimination"], n_items=[10, 30], seeds=[7, 8], estimators=["mean", "irt"]
+    )
     assert _posterior._posterior._cache_size() == before
 
 
@@ -300,11 +306,14 @@ def test_calibration_that_did_not_converge_is_flagged(responses, monkeypatch):
             "`estimators` argument must be one of auto, auto-pooled",
         ),
         ({"estimators": []}, "`estimators` argument must be at least one"),
-        ({"ks": [10, 151]}, "`ks` argument must be whole numbers up to the 150 items there are"),
-        ({"ks": [0]}, "`ks` argument must be a whole number of at least 1. Got 0"),
-        ({"ks": [2.5]}, "a whole number of at least 1"),
-        ({"ks": []}, "`ks` argument must be at least one whole number"),
-        ({"ks": 10}, "`ks` argument must be a list of whole numbers. Got 10"),
+        (
+            {"n_items": [10, 151]},
+            "`n_items` argument must be whole numbers up to the 150 items there are",
+        ),
+        ({"n_items": [0]}, "`n_items` argument must be a whole number of at least 1. Got 0"),
+        ({"n_items": [2.5]}, "a whole number of at least 1"),
+        ({"n_items": []}, "`n_items` argument must be at least one whole number"),
+        ({"n_items": 10}, "`n_items` argument must be a list of whole numbers. Got 10"),
         ({"seeds": []}, "`seeds` argument must be at least one whole number"),
         ({"seeds": 5}, "`seeds` argument must be a list of whole numbers"),
         ({"seeds": [-1]}, "`seeds` argument must be a whole number of at least 0"),
@@ -321,7 +330,7 @@ def test_calibration_that_did_not_converge_is_flagged(responses, monkeypatch):
     ],
 )
 def test_refused(responses, changes, words):
-    arguments = {"responses": responses, "strategies": ["random"], "ks": [10], "seeds": [0]}
+    arguments = {"responses": responses, "strategies": ["random"], "n_items": [10], "seeds": [0]}
     with pytest.raises(InputError) as error:
         evaluate(**{**arguments, **changes})
     assert words in str(error.value)

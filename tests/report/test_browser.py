@@ -66,8 +66,9 @@ def path(bank, tmp_path_factory):
     })  # fmt: skip
     scores = pd.DataFrame({"subject": [f"m{i}" for i in range(60)], "theta": score * 4, "se": 0.2})
     board = pd.DataFrame([
-        {"seed": seed, "strategy": s, "estimator": e, "k": k, "kendall": 0.5 + k / 300 + seed / 50,
-         "mae": 9 - k / 20} for seed in (0, 1) for s in ("random", "balanced")
+        {"seed": seed, "strategy": s, "estimator": e, "n_items": k,
+         "kendall": 0.5 + k / 300 + seed / 50, "mae": 9 - k / 20}
+        for seed in (0, 1) for s in ("random", "balanced")
         for e in ("mean", "auto") for k in (10, 30, 100)])  # fmt: skip
     small = bank.subset(np.arange(30))
     with Store(folder / "tests.db") as store:

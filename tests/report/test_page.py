@@ -99,7 +99,7 @@ def predictions():
 @pytest.fixture(scope="module")
 def board():
     rows = [
-        {"split": "random", "seed": seed, "strategy": s, "estimator": e, "k": k,
+        {"split": "random", "seed": seed, "strategy": s, "estimator": e, "n_items": k,
          "kendall": 0.5 + k / 300 + seed / 50, "mae": 9 - k / 20, "flags": ""}
         for seed in (0, 1) for s in ("random", "balanced") for e in ("mean", "auto")
         for k in (10, 30, 100)
@@ -444,7 +444,7 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
     (tmp_path / "result.json").write_text(json.dumps(result))
     pd.DataFrame({"item": ["q1"], "answer": [1]}).to_csv(tmp_path / "items.csv", index=False)
     html = report.build(tmp_path)
-    told = result | {"score": 0.55, "lower": 0.4567, "upper": 0.6, "interval": 0.9}
+    told = result | {"score": 0.55, "lower": 0.4567, "upper": 0.6, "level": 0.9}
     (tmp_path / "result.json").write_text(json.dumps(told))
     assert "<dt>Score</dt><dd>55.0% (45.7% to 60.0%, 90% interval)</dd>" in report.build(tmp_path)
     assert "0.4 to 0.6" in html

@@ -218,16 +218,16 @@ def test_steeper_than_any_grid():
 def test_adaptive_estimates_follow_the_exact_slope():
     """The likelihood is level to rounding from -1 on; its slope is up to the end."""
     bank = ItemBank.from_parameters(a=25.0, b=[-3.0, -3.0, 30.0])
-    table = exact_distribution(bank, ["i1", "i2", "i3"], 0.0, Config(estimator="ml"))
+    table = exact_distribution(bank, ["i1", "i2", "i3"], 0.0, Config(method="ml"))
     pattern = table.set_index(["i1", "i2", "i3"]).theta
     assert pattern[1, 1, 0] == 5.0
     assert pattern[0, 1, 0] == pytest.approx(-3.0, abs=1e-9)
-    weighted = exact_distribution(bank, ["i1", "i2", "i3"], 0.0, Config(estimator="wle"))
+    weighted = exact_distribution(bank, ["i1", "i2", "i3"], 0.0, Config(method="wle"))
     assert np.isfinite(weighted.theta).all()
 
 
 def test_jeffreys_prior_is_low_where_nothing_informs():
     bank = ItemBank.from_parameters(a=300.0, b=[0.0, 0.0])
-    config = Config(estimator="eap", prior="jeffreys")
+    config = Config(method="eap", prior="jeffreys")
     table = exact_distribution(bank, ["i1", "i2"], 0.0, config).set_index(["i1", "i2"]).theta
     assert 0 < table[1, 1] < 0.05

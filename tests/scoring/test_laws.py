@@ -105,7 +105,7 @@ def test_point_estimates_are_global(bank, X, oracle, method):
 
 
 def test_bounds_are_kept(bank, X):
-    ability = score(bank, responses(bank, X[:50]), method="ml", bounds=(-1.0, 0.5))
+    ability = score(bank, responses(bank, X[:50]), method="ml", theta_bounds=(-1.0, 0.5))
     assert ability.theta.min() == -1.0
     assert ability.theta.max() == 0.5
     assert "at the upper bound" in ability.flags
@@ -118,10 +118,10 @@ def test_coverage():
     bank = ItemBank.from_parameters(a=rng.uniform(0.5, 2, N_ITEMS), b=rng.normal(size=N_ITEMS))
     theta = rng.normal(size=4000)
     drawn = bank.simulate(theta, seed=3)
-    for interval in (0.5, 0.95):
-        ability = score(bank, drawn, interval=interval)
+    for level in (0.5, 0.95):
+        ability = score(bank, drawn, level=level)
         inside = ((ability.lower < theta) & (theta < ability.upper)).mean()
-        assert inside == pytest.approx(interval, abs=4 * np.sqrt(interval * (1 - interval) / 4000))
+        assert inside == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) / 4000))
 
 
 @pytest.mark.parametrize("name", ["float32", "float64"])
@@ -264,11 +264,11 @@ def test_fractions_are_between(bank):
     ("arguments", "message"),
     [
         ({"method": "guess"}, "one of eap"),
-        ({"interval": 1.0}, "between 0 and 1"),
-        ({"interval": 95}, "between 0 and 1"),
-        ({"bounds": (2, -2)}, "rising order"),
-        ({"bounds": (np.nan, 2)}, "rising order"),
-        ({"bounds": (1, 2, 3)}, "rising order"),
+        ({"level": 1.0}, "between 0 and 1"),
+        ({"level": 95}, "between 0 and 1"),
+        ({"theta_bounds": (2, -2)}, "rising order"),
+        ({"theta_bounds": (np.nan, 2)}, "rising order"),
+        ({"theta_bounds": (1, 2, 3)}, "rising order"),
         ({"precision": "half"}, "one of auto"),
     ],
 )

@@ -31,10 +31,12 @@ def responses() -> Responses:
     return bank().simulate(np.random.default_rng(5).normal(size=40), seed=6)
 
 
-def chosen(strategy: str, k: int = K, data: Responses | None = None, **options):
+def chosen(strategy: str, n_items: int = K, data: Responses | None = None, **options):
     with_bank = None if strategy in WITHOUT_BANK else bank()
     data = responses() if data is None else data
-    return select(with_bank, k, strategy, data, **{"groups": GROUPS, **options})
+    return select(
+        with_bank, n_items, strategy=strategy, calibration=data, **{"groups": GROUPS, **options}
+    )
 
 
 def positions(subset) -> np.ndarray:
@@ -63,8 +65,8 @@ def test_distinct_items_and_the_same_for_a_seed(strategy):
 
 @every
 def test_all_items_and_one(strategy):
-    check(chosen(strategy, k=1), 1)
-    whole = chosen(strategy, k=N)
+    check(chosen(strategy, n_items=1), 1)
+    whole = chosen(strategy, n_items=N)
     check(whole, N)
     np.testing.assert_allclose(whole.weights, 1 / N)
 
@@ -150,14 +152,14 @@ def test_degenerate_data_never_give_nan(strategy, name):
     data = awkward()[name]
     refuses = name == "empty" and strategy in ("pcub", "pclb")  # no proportion, no filter
     for k in (1, K) if refuses else (1, K, N):
-        subset = chosen(strategy, k=k, data=data)
+        subset = chosen(strategy, n_items=k, data=data)
         check(subset, k)
         assert not np.isinf(subset.criterion).any()
         if strategy not in (*SAMPLERS, "robust", "balanced"):
             assert np.isfinite(subset.criterion).all()
     if refuses:
         with pytest.raises(InputError, match="22 items to choose from"):
-            chosen(strategy, k=N, data=data)
+            chosen(strategy, n_items=N, data=data)
 
 
 @pytest.mark.parametrize("name", ["constant", "twins", "holes", "one subject"])
@@ -167,8 +169,8 @@ def test_strategies_of_a_bank_take_degenerate_data(strategy, name):
 
 
 def test_default_strategies():
-    assert select(None, K, responses=responses()).strategy == DEFAULT_STRATEGY
-    assert select(bank(), K, responses=responses()).strategy == DEFAULT_STRATEGY
+    assert select(None, K, calibration=responses()).strategy == DEFAULT_STRATEGY
+    assert select(bank(), K, calibration=responses()).strategy == DEFAULT_STRATEGY
     assert select(bank(), K).strategy == "fisher"
 
 
@@ -207,7 +209,7 @@ def test_scale_of_the_codes_does_not_matter(strategy):
         ({"theta_range": (1, -1)}, "`theta_range`"),
         ({"theta_range": 3}, "`theta_range`"),
         ({"seed": -1}, "`seed`"),
-        ({"k": N + 1}, "`k`"),
+        ({"n_items": N + 1}, "`n_items`"),
     ],
 )
 @pytest.mark.parametrize("strategy", ["random", "fisher", "score-optimal"])
@@ -219,18 +221,18 @@ def test_requests_that_cannot_be_met_are_one_sentence(strategy, options, named):
 @pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - WITHOUT_BANK))
 def test_a_missing_bank_is_said(strategy):
     with pytest.raises(InputError, match="needs a calibrated bank"):
-        select(None, 3, strategy, responses())
+        select(None, 3, strategy=strategy, calibration=responses())
 
 
 @pytest.mark.parametrize("strategy", ["score-optimal", "anchor-points", "disagreement", "robust"])
 def test_missing_responses_are_said(strategy):
     with pytest.raises(InputError, match="needs calibration responses"):
-        select(bank(), 3, strategy)
+        select(bank(), 3, strategy=strategy)
 
 
 def test_groups_are_asked_for():
     with pytest.raises(InputError, match="groups="):
-        select(None, 3, "stratified-group", responses())
+        select(None, 3, strategy="stratified-group", calibration=responses())
 
 
 def test_groups_and_costs_of_metadata_columns_mappings_and_series():
@@ -239,18 +241,36 @@ def test_groups_and_costs_of_metadata_columns_mappings_and_series():
     about = pd.DataFrame({"topic": GROUPS, "seconds": COSTS}, index=IDS)
     data = Responses.from_array(responses().to_numpy(), item_ids=IDS, items=about)
     options = {"quotas": {"a": 3}, "budget": 20.0}
-    one = select(None, K, "score-optimal", data, groups="topic", costs="seconds", **options)
+    one = select(
+        None,
+        K,
+        strategy="score-optimal",
+        calibration=data,
+        groups="topic",
+        costs="seconds",
+        **options,
+    )
     for groups, costs in (
         (dict(zip(IDS[::-1], GROUPS[::-1], strict=True)), about["seconds"][::-1]),
         (GROUPS.tolist(), COSTS),
     ):
-        two = select(None, K, "score-optimal", data, groups=groups, costs=costs, **options)
+        two = select(
+            None,
+            K,
+            strategy="score-optimal",
+            calibration=data,
+            groups=groups,
+            costs=costs,
+            **options,
+        )
         np.testing.assert_array_equal(one.item_ids, two.item_ids)
 
 
 def test_items_without_a_group_are_a_group():
     groups = [None if g == "a" else g for g in GROUPS]
-    subset = select(None, K, "random", responses(), groups=groups, quotas={"(none)": 5})
+    subset = select(
+        None, K, strategy="random", calibration=responses(), groups=groups, quotas={"(none)": 5}
+    )
     assert (GROUPS[positions(subset)] == "a").sum() == 5
 
 

@@ -48,13 +48,13 @@ def check_greedy(sigma, subset, item_ids):
 def test_score_optimal_is_gaussian_conditioning(seed):
     _, data = simulated(seed=seed)
     sigma = shrunk(np.cov(data.to_numpy().T, bias=True))
-    check_greedy(sigma, select(None, 6, "score-optimal", data), data.item_ids)
+    check_greedy(sigma, select(None, 6, strategy="score-optimal", calibration=data), data.item_ids)
 
 
 def test_score_optimal_with_many_items_and_ties_over_blocks():
     _, data = simulated(n=50, items=60, seed=5)
     sigma = shrunk(np.cov(data.to_numpy().T, bias=True))
-    check_greedy(sigma, select(None, 40, "score-optimal", data), data.item_ids)
+    check_greedy(sigma, select(None, 40, strategy="score-optimal", calibration=data), data.item_ids)
 
 
 def test_score_optimal_with_gaps_adds_the_noise_of_filled_cells():
@@ -64,7 +64,9 @@ def test_score_optimal_with_gaps_adds_the_noise_of_filled_cells():
     scores = centred_scores(gappy)
     full = scores.centred.astype(float)
     sigma = shrunk(full.T @ full / len(full)) + np.diag(scores.noise)
-    check_greedy(sigma, select(None, 5, "score-optimal", gappy), gappy.item_ids)
+    check_greedy(
+        sigma, select(None, 5, strategy="score-optimal", calibration=gappy), gappy.item_ids
+    )
     seen = ~np.isnan(x)
     np.testing.assert_allclose((full + scores.means)[seen], x[seen], atol=1e-5)
     truth = data.to_numpy()[~seen]
@@ -87,7 +89,7 @@ def test_rank_optimal_conditions_the_differences_of_close_pairs():
         w = ndtr(-abs(level[i] - level[j]) / spread)
         sigma += w * np.outer(x[i] - x[j], x[i] - x[j])
         total += w
-    subset = select(None, k, "rank-optimal", data)
+    subset = select(None, k, strategy="rank-optimal", calibration=data)
     check_greedy(shrunk(sigma / total), subset, data.item_ids)
 
 
@@ -112,7 +114,7 @@ def test_d_optimal_is_the_brute_force_determinant():
         np.testing.assert_allclose(gain, max(level) - before)
         criterion.add(item)
         chosen.append(item)
-    subset = select(bank, 4, "d-optimal")
+    subset = select(bank, 4, strategy="d-optimal")
     from irtcat.selection.precision import POINTS, _normal
 
     points = _normal(POINTS, 2) @ np.linalg.cholesky(correlations).T
@@ -136,16 +138,20 @@ def test_d_optimal_of_normal_points_and_of_one_ability():
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(np.cov(points.T), np.eye(3), rtol=0.02, atol=1e-9)
     bank, data = simulated()
-    assert len(select(bank, 3, "d-optimal")) == len(select(bank, 3, "d-optimal", data)) == 3
+    assert (
+        len(select(bank, 3, strategy="d-optimal"))
+        == len(select(bank, 3, strategy="d-optimal", calibration=data))
+        == 3
+    )
     planes = ItemBank.from_slopes(RNG.normal(size=(8, 2)), 0.0, item_ids=data.item_ids)
-    assert len(select(planes, 3, "d-optimal", data)) == 3
+    assert len(select(planes, 3, strategy="d-optimal", calibration=data)) == 3
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_minimax_is_near_the_best_subset(seed):
     bank, _ = simulated(items=12, seed=seed)
     information = fisher_information(bank, np.linspace(-2, 2, 41))
-    chosen = select(bank, 4, "minimax", theta_range=(-2, 2)).item_ids
+    chosen = select(bank, 4, strategy="minimax", theta_range=(-2, 2)).item_ids
     got = information[np.isin(bank.item_ids, chosen)].sum(axis=0).min()
     every = itertools.combinations(range(12), 4)
     best = max(information[list(items)].sum(axis=0).min() for items in every)
@@ -169,7 +175,7 @@ def test_medoids_are_the_best_of_eight_items(seed, k):
 def test_anchor_points_are_medoids_of_the_correlation_distance():
     _, data = simulated(n=200, seed=4)
     distance = 1 - np.corrcoef(data.to_numpy().T)
-    subset = select(None, 3, "anchor-points", data)
+    subset = select(None, 3, strategy="anchor-points", calibration=data)
     at = [list(data.item_ids).index(i) for i in subset.item_ids]
     every = itertools.combinations(range(8), 3)
     best = min(distance[list(m)].min(axis=0).sum() for m in every)
@@ -183,7 +189,7 @@ def test_kmeans_finds_clusters_and_weighs_them():
     x = np.repeat(patterns, [5, 3, 2], axis=0).T
     data = Responses.from_array(x)
     for strategy in ("kmeans-correctness", "anchor-points"):
-        subset = select(None, 3, strategy, data, seed=1)
+        subset = select(None, 3, strategy=strategy, calibration=data, seed=1)
         at = [list(data.item_ids).index(i) for i in subset.item_ids]
         assert sorted(np.searchsorted([5, 8], at, side="right").tolist()) == [0, 1, 2]
         np.testing.assert_allclose(subset.weights, [0.5, 0.3, 0.2])
@@ -192,7 +198,7 @@ def test_kmeans_finds_clusters_and_weighs_them():
 
 def test_kmeans_of_item_parameters():
     a, b = np.repeat([0.6, 2.0], [6, 4]), np.repeat([-1.0, 1.5], [6, 4])
-    subset = select(ItemBank.from_parameters(a=a, b=b), 2, "kmeans-irt")
+    subset = select(ItemBank.from_parameters(a=a, b=b), 2, strategy="kmeans-irt")
     assert [int(i[1:]) <= 6 for i in subset.item_ids] == [True, False]
     np.testing.assert_allclose(subset.weights, [0.6, 0.4])
 
@@ -220,7 +226,7 @@ def test_sketch_keeps_distances(monkeypatch):
 
 def test_disagreement_is_the_share_of_pairs_that_differ():
     x = np.array([[1, 0.5, np.nan], [0, 0.5, 1], [1, 0.0, 0], [1, np.nan, np.nan]])
-    subset = select(None, 3, "disagreement", Responses.from_array(x))
+    subset = select(None, 3, strategy="disagreement", calibration=Responses.from_array(x))
     got = dict(zip(subset.item_ids, subset.criterion, strict=True))
     assert got["i1"] == pytest.approx(3 / 6)
     assert got["i2"] == pytest.approx(2 * 0.25 / 6)
@@ -230,9 +236,9 @@ def test_disagreement_is_the_share_of_pairs_that_differ():
 def test_budget_takes_the_better_of_gain_and_gain_per_cost():
     bank = ItemBank.from_parameters(a=[2.0, 1.6, 1.6, 1.6], b=0.0)
     dear = {"costs": [3.0, 1.0, 1.0, 1.0], "budget": 3.0}
-    assert select(bank, 3, "information", **dear).item_ids.tolist() == ["i2", "i3", "i4"]
-    assert select(bank, 1, "information", **dear).item_ids.tolist() == ["i1"]
-    assert select(bank, 3, "discrimination", **dear).item_ids.tolist() == ["i1"]
+    assert select(bank, 3, strategy="information", **dear).item_ids.tolist() == ["i2", "i3", "i4"]
+    assert select(bank, 1, strategy="information", **dear).item_ids.tolist() == ["i1"]
+    assert select(bank, 3, strategy="discrimination", **dear).item_ids.tolist() == ["i1"]
 
 
 def test_quotas_are_the_best_subset_of_a_fixed_criterion():
@@ -244,7 +250,7 @@ def test_quotas_are_the_best_subset_of_a_fixed_criterion():
         low = rng.integers(0, 2, 3)
         quotas = {g: (int(low[i]), int(low[i] + 1)) for i, g in enumerate("abc")}
         k = int(low.sum() + rng.integers(0, 3)) or 1
-        subset = select(bank, k, "information", groups=groups, quotas=quotas)
+        subset = select(bank, k, strategy="information", groups=groups, quotas=quotas)
         fits = [
             m
             for m in itertools.combinations(range(9), k)

@@ -36,7 +36,7 @@ def draws(strategy, options):
     counts, said = np.zeros(N), np.full(N, np.nan)
     index = {name: i for i, name in enumerate(DATA.item_ids)}
     for seed in range(DRAWS):
-        subset = select(None, 6, strategy, DATA, seed, **options)
+        subset = select(None, 6, strategy=strategy, calibration=DATA, seed=seed, **options)
         at = np.array([index[name] for name in subset.item_ids])
         drawn = np.isfinite(subset.probabilities)
         counts[at[drawn]] += 1
@@ -68,35 +68,41 @@ def test_weighted_mean_of_robust_has_no_bias():
     x = dict(zip(DATA.item_ids, (np.arange(N) < 5).astype(float), strict=True))
     estimates = []
     for seed in range(DRAWS):
-        subset = select(None, 8, "robust", DATA, seed, share=0.5)
+        subset = select(None, 8, strategy="robust", calibration=DATA, seed=seed, share=0.5)
         estimates.append(subset.weights @ [x[name] for name in subset.item_ids])
     spread = np.std(estimates) / np.sqrt(DRAWS)
     assert abs(np.mean(estimates) - 0.25) < 4 * spread
-    first = select(None, 8, "robust", DATA, 0)
+    first = select(None, 8, strategy="robust", calibration=DATA, seed=0)
     assert np.isnan(first.probabilities).sum() == 4
-    alone = select(None, 4, "score-optimal", DATA, 0)
+    alone = select(None, 4, strategy="score-optimal", calibration=DATA, seed=0)
     np.testing.assert_array_equal(first.item_ids[:4], alone.item_ids)
 
 
 def test_share_runs_from_none_to_all():
-    none = select(None, 6, "robust", DATA, share=0.0)
-    np.testing.assert_array_equal(none.item_ids, select(None, 6, "score-optimal", DATA).item_ids)
+    none = select(None, 6, strategy="robust", calibration=DATA, share=0.0)
+    np.testing.assert_array_equal(
+        none.item_ids, select(None, 6, strategy="score-optimal", calibration=DATA).item_ids
+    )
     assert np.isnan(none.probabilities).all()
-    whole = select(None, 6, "robust", DATA, seed=2, share=1.0)
-    np.testing.assert_array_equal(whole.item_ids, select(None, 6, "stratified", DATA, 2).item_ids)
+    whole = select(None, 6, strategy="robust", calibration=DATA, seed=2, share=1.0)
+    np.testing.assert_array_equal(
+        whole.item_ids, select(None, 6, strategy="stratified", calibration=DATA, seed=2).item_ids
+    )
 
 
 def test_strata_get_their_shares():
     order = np.argsort(X.mean(axis=0), kind="stable")
     index = {name: i for i, name in enumerate(DATA.item_ids)}
     for seed in range(30):
-        subset = select(None, 10, "stratified", DATA, seed)
+        subset = select(None, 10, strategy="stratified", calibration=DATA, seed=seed)
         strata = np.searchsorted(
             np.arange(2, N, 2), [np.flatnonzero(order == index[i])[0] for i in subset.item_ids],
             side="right",
         )  # fmt: skip
         np.testing.assert_array_equal(np.bincount(strata, minlength=10), 1)
-        by_group = select(None, 10, "stratified-group", DATA, seed, groups=GROUPS)
+        by_group = select(
+            None, 10, strategy="stratified-group", calibration=DATA, seed=seed, groups=GROUPS
+        )
         counts = [(GROUPS[[index[i] for i in by_group.item_ids]] == g).sum() for g in "abc"]
         assert counts[0] in (5, 6)
         assert counts[1] == 3
@@ -107,16 +113,28 @@ def test_quotas_without_room_under_a_budget_are_a_sentence():
     quotas = {"a": 0, "b": 0, "c": 0}
     for strategy in ("random", "balanced", "pcub"):
         with pytest.raises(InputError, match="wide enough for one item"):
-            select(None, 5, strategy, DATA, groups=GROUPS, quotas=quotas, costs=COSTS, budget=9.0)
+            select(
+                None,
+                5,
+                strategy=strategy,
+                calibration=DATA,
+                groups=GROUPS,
+                quotas=quotas,
+                costs=COSTS,
+                budget=9.0,
+            )
 
 
 def test_allowed_items_may_be_a_set_and_not_none():
     names = DATA.item_ids[:4].tolist()
-    from_set = select(None, 3, "pcub", DATA, allowed=set(names)).item_ids
-    assert from_set.tolist() == select(None, 3, "pcub", DATA, allowed=names).item_ids.tolist()
+    from_set = select(None, 3, strategy="pcub", calibration=DATA, allowed=set(names)).item_ids
+    assert (
+        from_set.tolist()
+        == select(None, 3, strategy="pcub", calibration=DATA, allowed=names).item_ids.tolist()
+    )
     for allowed in ([], set(), "i1"):
         with pytest.raises(InputError, match="of at least one item"):
-            select(None, 3, "pcub", DATA, allowed=allowed)
+            select(None, 3, strategy="pcub", calibration=DATA, allowed=allowed)
 
 
 def test_dearest_sample_is_the_dearest_start():
@@ -138,13 +156,17 @@ def test_most_of_a_budget_is_spent(strategy, share):
     costs = rng.lognormal(0, 0.5, 300)
     budget = share * costs.sum()
     for seed in range(4):
-        subset = select(None, 300, strategy, data, seed, costs=costs, budget=budget)
+        subset = select(
+            None, 300, strategy=strategy, calibration=data, seed=seed, costs=costs, budget=budget
+        )
         spent = costs[np.isin(data.item_ids, subset.item_ids)].sum()
         assert 0.8 * budget < spent <= budget + 1e-9
 
 
 def test_robust_draws_all_where_the_rest_pays_for_no_sample():
     costs = np.r_[np.ones(3), np.full(N - 3, 5.0)]
-    subset = select(None, 4, "robust", DATA, costs=costs, budget=1.5, share=0.3)
+    subset = select(
+        None, 4, strategy="robust", calibration=DATA, costs=costs, budget=1.5, share=0.3
+    )
     assert len(subset.item_ids) == 1
     assert costs[np.isin(DATA.item_ids, subset.item_ids)].sum() == 1

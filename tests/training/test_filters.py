@@ -72,7 +72,7 @@ def test_keep_takes_the_first_in_order(rule, keep):
 def test_same_as_selection(rule):
     """The strategies of `select` by the same names choose the same items."""
     bank = fit(load("lsat7"), "rasch").bank
-    chosen = select(bank, 2, rule, load("lsat7")).item_ids
+    chosen = select(bank, 2, strategy=rule, calibration=load("lsat7")).item_ids
     assert set(filters.apply(bank, rule, keep=2).item_ids) == set(chosen)
 
 
