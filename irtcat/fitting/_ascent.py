@@ -50,7 +50,7 @@ class Problem(NamedTuple):
         chart: what the coordinates are.
         learned: coordinates whose prior's mean and precision are estimated.
         theta_learned: likewise for ability.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
     """
 
     template: ItemModel
@@ -59,7 +59,7 @@ class Problem(NamedTuple):
     chart: Chart
     learned: tuple[int, ...]
     theta_learned: bool
-    gaps: bool
+    has_missing: bool
 
     @property
     def n_batches(self) -> int:
@@ -73,7 +73,7 @@ class Problem(NamedTuple):
             "chart": self.chart,
             "learned": self.learned,
             "theta_learned": self.theta_learned,
-            "gaps": self.gaps,
+            "has_missing": self.has_missing,
         }
 
 
@@ -98,12 +98,17 @@ class Ascent(NamedTuple):
 
 
 def _expected(
-    template: ItemModel, guide: Guide, batches: Rows | Cells, at: Array, chart: Chart, gaps: bool
+    template: ItemModel,
+    guide: Guide,
+    batches: Rows | Cells,
+    at: Array,
+    chart: Chart,
+    has_missing: bool,
 ) -> Array:
     """Expected log-likelihood of one batch."""
     if isinstance(batches, Rows):
         rows, weight = batches.rows[at], batches.weight[at]
-        return expected_rows(template, guide, chart, batches.x, rows, weight, gaps)
+        return expected_rows(template, guide, chart, batches.x, rows, weight, has_missing)
     return expected_cells(template, guide, chart, jax.tree.map(lambda leaf: leaf[at], batches))
 
 
@@ -153,7 +158,9 @@ def _optimiser(rate: Array | float) -> Any:
     return optax.adam(rate, b1=MOMENTS[0], b2=MOMENTS[1])
 
 
-@functools.partial(jit, static_argnames=("chart", "learned", "theta_learned", "gaps", "n_steps"))
+@functools.partial(
+    jit, static_argnames=("chart", "learned", "theta_learned", "has_missing", "n_steps")
+)
 def _round(
     guide: Guide,
     state: Any,
@@ -166,7 +173,7 @@ def _round(
     chart: Chart,
     learned: tuple[int, ...],
     theta_learned: bool,
-    gaps: bool,
+    has_missing: bool,
     n_steps: int,
 ) -> tuple[Guide, Guide, Any, Array, Array]:
     """A round of steps in units of the guide's own SDs; gives last and average iterate too."""
@@ -178,7 +185,7 @@ def _round(
 
     def loss(v: Guide, at: Array) -> Array:
         here = _unwhiten(centre, scale, v)
-        fit = n_batches * _expected(template, here, batches, at, chart, gaps)
+        fit = n_batches * _expected(template, here, batches, at, chart, has_missing)
         return -fit - prior_and_entropy(here, chart, prior, learned, theta_learned)
 
     def step(carry: tuple[Guide, Guide, Any], at: Array):
@@ -198,7 +205,7 @@ def _round(
     return last, mean, state, values.mean(), finite
 
 
-@functools.partial(jit, static_argnames=("chart", "learned", "theta_learned", "gaps"))
+@functools.partial(jit, static_argnames=("chart", "learned", "theta_learned", "has_missing"))
 def _bound(
     guide: Guide,
     template: ItemModel,
@@ -208,12 +215,12 @@ def _bound(
     chart: Chart,
     learned: tuple[int, ...],
     theta_learned: bool,
-    gaps: bool,
+    has_missing: bool,
 ) -> Array:
     """The bound over all data, batch by batch."""
 
     def add(total: Array, at: Array) -> tuple[Array, None]:
-        return total + _expected(template, guide, batches, at, chart, gaps), None
+        return total + _expected(template, guide, batches, at, chart, has_missing), None
 
     numbers = jnp.arange(batches.weight.shape[0])
     fit = jax.lax.scan(add, jnp.zeros((), guide.theta.dtype), numbers)[0]

@@ -91,14 +91,16 @@ def expected_rows(
     x: Array,
     rows: Int[Array, " rows"],
     weight: Float[Array, " rows"],
-    gaps: bool,
+    has_missing: bool,
 ) -> Float[Array, ""]:
     """Expected log-likelihood of the responses of some subjects."""
     dtype = guide.mean.dtype
     centre, scale = _population(guide)
     curves = _expected_curves(template, guide, chart, centre + scale * grid_nodes(dtype))
-    hot, mask = template.channels(x[rows], curves.contrast.shape[0], gaps, dtype)
-    table = log_likelihood(hot, mask, curves)
+    statistics, mask = template.sufficient_statistics(
+        x[rows], curves.contrast.shape[0], has_missing, dtype
+    )
+    table = log_likelihood(statistics, mask, curves)
     z, w = _hermite(ROW_NODES, dtype)
     theta = guide.theta[rows][:, None] + jnp.exp(guide.log_sd[rows])[:, None] * z
     u = ((theta - centre) / scale + LIMIT) / SPACING

@@ -25,9 +25,9 @@ from irtcat.fitting._latent import (
     first_population,
     known_categories,
     mind_the_scale,
-    place_start,
     populations,
     run_covered,
+    start_on_scale,
     turned,
     with_anchors,
     with_ties,
@@ -88,7 +88,7 @@ NARROWEST, FARTHEST = 0.05, 5.0
 
 def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
     """Numbers of the groups whose population is narrower than the spacing of the nodes."""
-    unit = 1.0 if problem.place is None else float(problem.place.sd)
+    unit = 1.0 if problem.transform is None else float(problem.transform.sd)
     spacing = unit * 2 * LIMIT / (N_NODES - 1)
     return np.flatnonzero(np.exp(np.asarray(ended.point.population, float)[1]) < spacing)
 
@@ -175,7 +175,7 @@ def _problem(
         x,
         jax.device_put(rows.weights.astype(dtype)),
         jax.device_put((~prior.aside).astype(dtype)),
-        rows.gaps,
+        rows.has_missing,
         prior.constraints,
         tied,
         plan,
@@ -221,7 +221,7 @@ def _checkpoint(
     stated = settings._asdict() | {"model": cls.key, "precision": problem.dtype.name}
     del stated["max_iterations"]
     data = problem.engine.data if problem.engine else digest(rows.x, rows.weights)
-    identity = Identity(data, digest(given, problem.place, problem.tied, problem.group), stated)
+    identity = Identity(data, digest(given, problem.transform, problem.tied, problem.group), stated)
     return Checkpoint(options.checkpoint, options.resume, identity)
 
 
@@ -254,8 +254,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             x = jax.device_put(rows.x, may_alias=True)  # in place if memory allows, never written
             blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
         guess = functools.partial(
-            starting_point, template, x, rows.weights, blocks, rows.gaps, dtype, options.positive,
-            categories, engine,
+            starting_point, template, x, rows.weights, blocks, rows.has_missing, dtype,
+            options.positive, categories, engine,
         )  # fmt: skip
         start = further_start(guess(), template, options)
         prior = prior_table(
@@ -290,7 +290,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
 
         def begin(start: Start) -> tuple[EMProblem, EMState]:
             first = with_ties(prior.with_held(template, start.params), tied, prior.constraints)
-            return place_start(problem, start._replace(params=first), held, free_scale, known)
+            return start_on_scale(problem, start._replace(params=first), held, free_scale, known)
 
         others: list[Start] = []
         if _may_have_modes(problem, options):

@@ -49,7 +49,7 @@ def used_rows(responses: Responses) -> tuple[np.ndarray, bool]:
 
 
 def _marginal(
-    template: ItemModel, found: Calibrated, x: np.ndarray, gaps: bool, name: str
+    template: ItemModel, found: Calibrated, x: np.ndarray, has_missing: bool, name: str
 ) -> tuple[float, float, float]:
     """Marginal log-likelihood, and latent mean and SD that would fit better (one Newton step)."""
     with precision(name) as dtype:
@@ -62,12 +62,18 @@ def _marginal(
         for _ in range(2):  # the second time every subject is where its posterior is
             layout = plan.layout(mean, sd, 0.3)
             belief = e_step(
-                model, x, *ones, layout.wide, layout.narrow, window=layout.window, gaps=gaps
+                model,
+                x,
+                *ones,
+                layout.wide,
+                layout.narrow,
+                window=layout.window,
+                has_missing=has_missing,
             )
             mean, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
         log_z = np.asarray(belief.log_z, float)
         if changes_too_fast(model):
-            log_z = marginal_log_likelihoods(model, x, gaps, dtype)
+            log_z = marginal_log_likelihoods(model, x, has_missing, dtype)
         lost = np.asarray(belief.square_variance, float)
     square = (mean**2 + sd**2).sum()
     information, shift_information = 2 * square - lost.sum(), len(x) - (sd**2).sum()
@@ -120,7 +126,7 @@ def _statistics(
 def finish(
     responses: Responses,
     x: np.ndarray,
-    gaps: bool,
+    has_missing: bool,
     cls: type[ItemModel],
     template: ItemModel,
     start: Start,
@@ -135,7 +141,7 @@ def finish(
     Args:
         responses: what was calibrated on.
         x: the rows that were used.
-        gaps: whether any of these is missing.
+        has_missing: whether any of these is missing.
         cls: the model that was asked for (a Rasch model was worked as its 1PL).
         template: the working items.
         start: counts and scores of the data.
@@ -146,7 +152,7 @@ def finish(
         at_bound: items whose parameter of this name ended at its bound.
     """
     found = _oriented(found, template, start.mean)
-    log_likelihood, latent_mean, latent_sd = _marginal(template, found, x, gaps, name)
+    log_likelihood, latent_mean, latent_sd = _marginal(template, found, x, has_missing, name)
     slopes = found.params[:, field_columns(template, ["slope"])[0]]
     statistics = _statistics(responses, start, slopes, found.covariance, at_bound or {})
     params, covariance, sd = found.params, found.covariance, 1.0

@@ -20,12 +20,12 @@ from irtcat.models import ItemModel, pack, unpack
 from irtcat.scoring import (
     Blocks,
     EStep,
-    Place,
     Population,
-    placed,
-    placed_nodes,
+    ScaleTransform,
+    on_grid_scale,
     posterior_on_grid,
     row_priors,
+    transformed_nodes,
 )
 
 __all__ = ["block_covariance", "inverse_blocks"]
@@ -33,14 +33,18 @@ __all__ = ["block_covariance", "inverse_blocks"]
 
 @jit
 def _own_loss(
-    template: ItemModel, params: Array, totals: Array, share: Array, place: Place | None
+    template: ItemModel,
+    params: Array,
+    totals: Array,
+    share: Array,
+    transform: ScaleTransform | None,
 ) -> Float[Array, "items params params"]:
     """First-order loss of each item, sum of sd^2 E[(d2 log f / d theta d phi)^2] over the grid.
 
     With natural curves (base, eta) the mixed derivative of log f(x) has mean
     -(d eta / d theta)' V (d eta / d phi) and covariance M' V M, M = d2 eta / d theta d phi.
     """
-    nodes = placed_nodes(place, params.dtype)
+    nodes = transformed_nodes(transform, params.dtype)
 
     def contrasts(phi: Array, theta: Array, item: ItemModel) -> Array:
         return unpack(item, phi).natural(theta[None])[1:]
@@ -52,7 +56,7 @@ def _own_loss(
     def total_information(theta: Array) -> Array:
         return jax.vmap(information, (0, 0, None))(params, template, theta).sum()
 
-    prior_precision = 1.0 if place is None else place.sd**-2
+    prior_precision = 1.0 if transform is None else transform.sd**-2
     variance = 1 / (prior_precision + share * jax.lax.map(total_information, nodes))
 
     def squares(phi: Array, item: ItemModel, theta: Array) -> Array:
@@ -88,12 +92,12 @@ def block_covariance(
     Returns:
         The covariances; NaN for an item whose information is not positive definite.
     """
-    params, place = point.params, problem.place
+    params, transform = point.params, problem.transform
     complete = complete_information(
-        problem.template, params, belief.counts, belief.totals, problem.constraints, place
+        problem.template, params, belief.counts, belief.totals, problem.constraints, transform
     )
     loss = _own_loss(
-        problem.template, params, belief.totals, jnp.asarray(share, params.dtype), place
+        problem.template, params, belief.totals, jnp.asarray(share, params.dtype), transform
     )
     information = np.asarray(complete, float) - np.asarray(loss, float)
     free = np.asarray(problem.constraints.free)
@@ -136,8 +140,8 @@ def _latent(problem: EMProblem, point: EMPoint, belief: EStep, first: FloatArray
     """
     mean, log_sd = np.asarray(point.population, float)
     theta, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
-    if problem.place is not None:
-        at, unit = (float(value) for value in problem.place)
+    if problem.transform is not None:
+        at, unit = (float(value) for value in problem.transform)
         theta, sd = at + unit * theta, unit * sd
     group, weights = np.asarray(problem.group), np.asarray(problem.weights, float)
     z = (theta - mean[group]) * np.exp(-log_sd[group])
@@ -198,7 +202,7 @@ def _arrow_inverse(information: FloatArray, tied: tuple[int, ...]) -> FloatArray
     return out
 
 
-@functools.partial(jit, static_argnames=("window", "gaps"))
+@functools.partial(jit, static_argnames=("window", "has_missing"))
 def _item_squares(
     template: ItemModel,
     params: Array,
@@ -207,26 +211,30 @@ def _item_squares(
     wide: Blocks | None,
     narrow: Blocks | None,
     population: Population | None,
-    place: Place | None,
+    transform: ScaleTransform | None,
     *,
     window: int,
-    gaps: bool,
+    has_missing: bool,
 ) -> Float[Array, "items params params"]:
     """Sum over subjects of the square of the expected score, each item on its own."""
     n_subjects, n_params = x.shape[0], params.shape[1]
-    model, prior_of = placed(unpack(template, params), population, place)
-    curves = score_curves(template, params, placed_nodes(place, params.dtype))
+    model, prior_of = on_grid_scale(unpack(template, params), population, transform)
+    curves = score_curves(template, params, transformed_nodes(transform, params.dtype))
 
     def block(carry: Array, rows: Array, first: Array, local: bool) -> Array:
         safe = jnp.minimum(rows, n_subjects - 1)
-        hot, mask = model.channels(x[safe], curves.shape[2] - 1, gaps, params.dtype)
-        post = posterior_on_grid(model, hot, mask, first, window, local, row_priors(prior_of, safe))
+        statistics, mask = model.sufficient_statistics(
+            x[safe], curves.shape[2] - 1, has_missing, params.dtype
+        )
+        post = posterior_on_grid(
+            model, statistics, mask, first, window, local, row_priors(prior_of, safe)
+        )
         size = (post.shape[1], *curves.shape[1:])
         zero = jnp.int32(0)
         at = jax.lax.dynamic_slice(curves, (first if local else zero, zero, zero, zero), size)
         base = jnp.einsum("rg,gjp->rjp", post, at[:, :, 0])
         score = base if mask is None else mask[..., None] * base
-        for k, h in enumerate(hot):
+        for k, h in enumerate(statistics):
             score = score + h[..., None] * jnp.einsum("rg,gjp->rjp", post, at[:, :, k + 1])
         row_weight = jnp.where(rows < n_subjects, weights[safe], 0)
         return carry + jnp.einsum("rjp,r,rjq->jpq", score, row_weight, score)
@@ -267,8 +275,8 @@ def _item_squares_of(problem: EMProblem, point: EMPoint, belief: EStep) -> Float
         layout.wide,
         layout.narrow,
         population,
-        problem.place,
+        problem.transform,
         window=layout.window,
-        gaps=problem.gaps,
+        has_missing=problem.has_missing,
     )
     return np.asarray(squares, float)

@@ -154,15 +154,15 @@ def _lagrange(v: FloatArray) -> FloatArray:
 
 
 @jit
-def _add(sums: Any, hot: Array, mask: Array | None, weights: Array) -> Any:
+def _add(sums: Any, statistics: Array, mask: Array | None, weights: Array) -> Any:
     """Add a block of rows to the sums at the nodes."""
-    counts = jnp.einsum("ng,cnj->cgj", weights, hot)
+    counts = jnp.einsum("ng,cnj->cgj", weights, statistics)
     here = weights.sum(0) if mask is None else weights.T @ mask
     return sums[0] + counts, sums[1] + here
 
 
 def _collect(
-    template: ItemModel, x: np.ndarray, gaps: bool, theta: FloatArray, dtype: np.dtype
+    template: ItemModel, x: np.ndarray, has_missing: bool, theta: FloatArray, dtype: np.dtype
 ) -> tuple[Array, Array, Array]:
     """Nodes, sums of the statistics at them and numbers of subjects, all rows gone over once."""
     points, weights_of = spread(theta)
@@ -170,13 +170,15 @@ def _collect(
     n_contrasts = jax.eval_shape(item_curves, template, nodes).contrast.shape[0]
     n_nodes, n_items = len(points), x.shape[1]
     sums: Any = jnp.zeros((n_contrasts, n_nodes, n_items), dtype), jnp.zeros(n_nodes, dtype)
-    if gaps:
+    if has_missing:
         sums = sums[0], jnp.zeros((n_nodes, n_items), dtype)
     rows = max(1, BLOCK_CELLS // (n_contrasts * max(n_items, n_nodes)))
     for begin in range(0, len(x), rows):
         own = np.arange(begin, min(begin + rows, len(x)))
-        hot, mask = template.channels(jnp.asarray(x[own]), n_contrasts, gaps, dtype)
-        sums = _add(sums, hot, mask, jnp.asarray(weights_of(own), dtype))
+        statistics, mask = template.sufficient_statistics(
+            jnp.asarray(x[own]), n_contrasts, has_missing, dtype
+        )
+        sums = _add(sums, statistics, mask, jnp.asarray(weights_of(own), dtype))
     return nodes, *sums
 
 
@@ -257,7 +259,7 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
     if not theta.std() > 0:
         raise argument_error("theta", "different from one another", theta[0])
     settings = settings_of(responses, cls)
-    x, gaps = cells_of(cls, responses, settings.get("trials"))
+    x, has_missing = cells_of(cls, responses, settings.get("trials"))
     x, categories = x[used], categories_of(responses, cls)
     if "categories" not in cls.fixed:
         categories = np.full_like(categories, categories.max())
@@ -270,7 +272,14 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
         data = jax.device_put(x, may_alias=True)
         blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
         start = starting_point(
-            template, data, np.ones(len(x)), blocks, gaps, dtype, options.positive, categories
+            template,
+            data,
+            np.ones(len(x)),
+            blocks,
+            has_missing,
+            dtype,
+            options.positive,
+            categories,
         )
         start = further_start(start, template, options)
         prior = prior_table(
@@ -287,7 +296,7 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
         tied = field_columns(template, (*template.tied, *options.equal))
         tied = tuple(p for p in tied if free[:, p].any())
         params = _first_guess(start, template, theta, held, prior, tied)
-        nodes, counts, totals = _collect(template, x, gaps, theta, dtype)
+        nodes, counts, totals = _collect(template, x, has_missing, theta, dtype)
         regression = _Regression(template, nodes, counts, totals, prior.constraints, tied)
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
         ended = _climb(regression, jnp.asarray(params, dtype), tolerance, options)

@@ -21,7 +21,7 @@ from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.fitting.standard_errors import Covariance
 from irtcat.models import ItemModel, column_names, item_categories, pack, unpack
 from irtcat.responses import Responses
-from irtcat.scoring import LIMIT, Place, match, posterior, standardised
+from irtcat.scoring import LIMIT, ScaleTransform, match, posterior, standardised
 
 __all__ = [
     "Anchors",
@@ -32,9 +32,9 @@ __all__ = [
     "first_population",
     "known_categories",
     "mind_the_scale",
-    "place_start",
     "populations",
     "run_covered",
+    "start_on_scale",
     "turned",
     "with_anchors",
     "with_ties",
@@ -152,7 +152,7 @@ def _moved(problem: EMProblem, point: EMPoint, by: ScaleMap) -> tuple[EMProblem,
     mean, sd = (jnp.asarray(value, problem.dtype) for value in by)
     params = pack(unpack(problem.template, point.params).rescale(mean, sd))
     population = jnp.stack([(point.population[0] - mean) / sd, point.population[1] - jnp.log(sd)])
-    return problem._replace(place=_as_place(-mean / sd, 1 / sd, problem.dtype)), EMPoint(
+    return problem._replace(transform=_as_transform(-mean / sd, 1 / sd, problem.dtype)), EMPoint(
         params, population
     )
 
@@ -165,8 +165,8 @@ def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -
     return np.stack([mean, 0.5 * np.log(np.maximum(square - mean**2, 0.04))])
 
 
-def _as_place(mean: Any, sd: Any, dtype: np.dtype) -> Place:
-    return Place(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype))
+def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
+    return ScaleTransform(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype))
 
 
 def _replaced(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
@@ -175,11 +175,11 @@ def _replaced(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProb
     reach = GRID_SDS * margin * np.maximum(np.exp(log_sd), NARROWEST)
     low, high = (mean - reach).min(), (mean + reach).max()
     centre, sd = (low + high) / 2, (high - low) / (2 * LIMIT)
-    at, unit = (0.0, 1.0) if problem.place is None else map(float, problem.place)
+    at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
     seen = EMState(
         state.point, (at + unit * state.mean - centre) / sd, unit * np.asarray(state.sd) / sd
     )
-    return problem._replace(place=_as_place(centre, sd, problem.dtype)), seen
+    return problem._replace(transform=_as_transform(centre, sd, problem.dtype)), seen
 
 
 def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraints) -> FloatArray:
@@ -204,13 +204,13 @@ def is_covered(problem: EMProblem, point: EMPoint) -> bool:
     """Whether the grid reaches five SDs either side of every population."""
     if problem.group is None:
         return True
-    at, unit = (0.0, 1.0) if problem.place is None else map(float, problem.place)
+    at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
     mean, log_sd = np.asarray(point.population, float)
     ends = np.abs(np.stack([mean, mean]) + np.outer([-5, 5], np.exp(log_sd)) - at)
     return bool((ends <= LIMIT * unit).all())
 
 
-def place_start(
+def start_on_scale(
     problem: EMProblem,
     start: Start,
     fixed: FloatArray,
@@ -275,7 +275,7 @@ def run_covered(
 
 def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, Ended]:
     """Make the first group's population N(0, 1), where the scale was that of all together."""
-    if problem.group is None or problem.place is not None:
+    if problem.group is None or problem.transform is not None:
         return problem, ended
     mean, log_sd = (float(value) for value in ended.point.population[:, 0])
     problem, point = _moved(problem, ended.point, ScaleMap(mean, float(np.exp(log_sd))))
@@ -294,7 +294,7 @@ def best_latent(problem: EMProblem, ended: Ended) -> tuple[float, float]:
     mean, sd = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
     lost = np.asarray(ended.belief.square_variance, float)
     if problem.group is not None:
-        at, unit = (0.0, 1.0) if problem.place is None else map(float, problem.place)
+        at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
         centre, log_sd = np.asarray(ended.point.population[:, 0], float)
         mean = (at + unit * mean - centre) * np.exp(-log_sd)
         sd = unit * sd * np.exp(-log_sd)

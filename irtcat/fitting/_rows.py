@@ -29,7 +29,7 @@ class Rows(NamedTuple):
 
     x: np.ndarray
     weights: FloatArray
-    gaps: bool
+    has_missing: bool
     group: np.ndarray
 
     @property
@@ -42,11 +42,11 @@ def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray 
     """Leave out subjects without a response; join equal patterns of short tests."""
     observed = responses.observed
     used = observed.any(axis=1)
-    x, gaps = cells_of(cls, responses, settings_of(responses, cls).get("trials"))
+    x, has_missing = cells_of(cls, responses, settings_of(responses, cls).get("trials"))
     x = x if used.all() else x[used]
     group = np.zeros(len(x), np.int32) if group is None else group[used]
     if cls.takes != "counts":  # whose mask is also for unequal numbers of trials
-        gaps = bool(gaps and not observed[used].all())
+        has_missing = bool(has_missing and not observed[used].all())
     if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype.kind == "i":
         both = np.column_stack([x, group]) if group.any() else x
         patterns, counts = np.unique(both, axis=0, return_counts=True)
@@ -57,8 +57,8 @@ def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray 
             padded = np.concatenate([patterns, np.repeat(patterns[:1], extra, axis=0)])
             weights = np.concatenate([counts, np.zeros(extra)])
             own = padded[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
-            return Rows(padded[:, : x.shape[1]].astype(x.dtype), weights, gaps, own)
-    return Rows(x, np.ones(len(x)), gaps, group)
+            return Rows(padded[:, : x.shape[1]].astype(x.dtype), weights, has_missing, own)
+    return Rows(x, np.ones(len(x)), has_missing, group)
 
 
 def categories_of(responses: Responses, cls: type[ItemModel]) -> np.ndarray:
@@ -78,16 +78,21 @@ def rows_of(
     if isinstance(responses, ResponseSource):
         stream = Streamed(responses, cls.takes == "graded", options.checkpoint is not None)
         group = np.zeros(len(stream.weights), np.int32)
-        rows = Rows(stream.stand_in, stream.weights, stream.gaps, group)
+        rows = Rows(stream.stand_in, stream.weights, stream.has_missing, group)
         return rows, stream.categories, stream
     rows = distinct_rows(responses, cls, None if grouping is None else grouping.codes)
     categories = categories_of(responses, cls)
     if options.devices is None:
         return rows, categories, None
     engine = Sharded(
-        mesh_of(options.devices), rows.x, rows.weights, rows.gaps, categories, responses.item_ids
+        mesh_of(options.devices),
+        rows.x,
+        rows.weights,
+        rows.has_missing,
+        categories,
+        responses.item_ids,
     )
-    return Rows(rows.x, engine.weights, engine.gaps, rows.group), engine.categories, engine
+    return Rows(rows.x, engine.weights, engine.has_missing, rows.group), engine.categories, engine
 
 
 def _check_connected(responses: Responses, grouping: Grouping) -> None:

@@ -37,7 +37,7 @@ class SeveralProblem(NamedTuple):
         x: responses, rows x items.
         weights: how many subjects each row stands for.
         item_weights: 1 for the items that abilities are estimated from, 0 for the others.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
         constraints: priors, fixed parameters, bounds.
         rule: where the abilities are integrated.
         chunks: row numbers in blocks.
@@ -49,7 +49,7 @@ class SeveralProblem(NamedTuple):
     x: Array
     weights: Float[Array, " rows"]
     item_weights: Float[Array, " items"]
-    gaps: bool
+    has_missing: bool
     constraints: Constraints
     rule: Grid | Groups | Own
     chunks: Array
@@ -81,7 +81,7 @@ def grid_map(
     dims = grid.nodes.shape[1]
     root = correlation_root(point.population, dims)
     model = unpack(template, point.params).rescale(jnp.zeros(dims, root.dtype), root)
-    belief = grid_step(model, x, weights, item_weights, grid, chunks, gaps=ways.gaps)
+    belief = grid_step(model, x, weights, item_weights, grid, chunks, has_missing=ways.has_missing)
     theta = grid.nodes @ root.T
     new = m_step(
         template, point.params, belief.counts, belief.totals, constraints, item_weights, (),
@@ -99,7 +99,7 @@ def pairs_of(groups: Groups) -> Float[Array, "pairs two"]:
     return jnp.stack(mesh, -1).reshape(-1, 2)
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def group_map(
     point: EMPoint,
     template: ItemModel,
@@ -113,11 +113,11 @@ def group_map(
     n_steps: Array,
     expand: Array,
     *,
-    gaps: bool,
+    has_missing: bool,
 ) -> tuple[EMUpdate, Several]:
     """One EM iteration of the bifactor model; each item has the general and its own ability."""
     model = unpack(template, point.params)
-    belief = group_step(model, x, weights, item_weights, groups, chunks, gaps=gaps)
+    belief = group_step(model, x, weights, item_weights, groups, chunks, has_missing=has_missing)
     pairs = pairs_of(groups)
     new = m_step(
         template, point.params, belief.counts, belief.totals, constraints, item_weights, (),
@@ -160,7 +160,7 @@ def run_several(
     )  # fmt: skip
     steps = jnp.int32(n_steps), jnp.asarray(expand)
     if isinstance(problem.rule, Groups):
-        return group_map(*common, problem.group, *steps, gaps=problem.gaps)
+        return group_map(*common, problem.group, *steps, has_missing=problem.has_missing)
     return grid_map(*common, *steps, ways=problem.ways)
 
 

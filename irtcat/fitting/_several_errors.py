@@ -99,7 +99,7 @@ def _complete(
     return -hessian + constraints.prior_precision[..., None] * eye
 
 
-@functools.partial(jit, static_argnames=("gaps", "whole"))
+@functools.partial(jit, static_argnames=("has_missing", "whole"))
 def _lost(
     point_params: Array,
     root: Array,
@@ -110,7 +110,7 @@ def _lost(
     grid: Grid,
     chunks: Array,
     *,
-    gaps: bool,
+    has_missing: bool,
     whole: bool,
 ) -> tuple[Array, Array]:
     """Posterior covariance of the score, and outer products of its mean, summed over subjects.
@@ -129,12 +129,12 @@ def _lost(
     def body(carry: tuple[Array, Array], rows: Array) -> tuple[tuple[Array, Array], None]:
         lost, cross = carry
         safe = jnp.minimum(rows, n - 1)
-        hot, mask = template.channels(x[safe], 1, gaps, dtype)
-        seen = jnp.ones_like(hot[0]) if mask is None else mask
-        post = grid_posterior(hot, mask, curves, grid.log_prior)[0]
+        statistics, mask = template.sufficient_statistics(x[safe], 1, has_missing, dtype)
+        seen = jnp.ones_like(statistics[0]) if mask is None else mask
+        post = grid_posterior(statistics, mask, curves, grid.log_prior)[0]
         row_weight = jnp.where(rows < n, weights[safe], 0)
         mean = [
-            hot[0] * (post @ slopes[:, :, p]) - seen * (post @ (right * slopes[:, :, p]))
+            statistics[0] * (post @ slopes[:, :, p]) - seen * (post @ (right * slopes[:, :, p]))
             for p in range(n_params)
         ]
         average = jnp.stack(mean, -1)
@@ -144,7 +144,7 @@ def _lost(
 
         def node(carry: Array, at: tuple[Array, ...]) -> tuple[Array, None]:
             p, mu, slope, r = at
-            residual = hot[0] - seen * mu
+            residual = statistics[0] - seen * mu
             scaled = residual * (p * row_weight)[:, None]
             gram = scaled.T @ residual
             items = (slope[:, :, None, None] * gram[:, None, :, None] * slope).reshape(
@@ -177,7 +177,7 @@ def _own_information(
     plane = isinstance(problem.template, PLANES)
     lost, outer = own_scores(
         params, root, problem.template, problem.x, problem.weights, problem.rule, belief.mean,
-        belief.covariance, jnp.asarray(row_chunks(n_rows, cells)), gaps=problem.gaps,
+        belief.covariance, jnp.asarray(row_chunks(n_rows, cells)), has_missing=problem.has_missing,
         whole=whole and plane, correlated=problem.correlated,
     )  # fmt: skip
     if not whole:
@@ -240,7 +240,7 @@ def _grid_information(
         score_r = _density_slopes(pairs, theta)
     lost, cross = _lost(
         point.params, root, score_r, problem.template, problem.x, problem.weights,
-        rule, problem.chunks, gaps=problem.gaps, whole=whole,
+        rule, problem.chunks, has_missing=problem.has_missing, whole=whole,
     )  # fmt: skip
     if not whole:
         return None, np.asarray(cross, float)
@@ -255,7 +255,7 @@ def _grid_information(
     return information, np.asarray(cross, float)
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def _group_score(
     params: Array,
     template: ItemModel,
@@ -266,11 +266,11 @@ def _group_score(
     chunks: Array,
     constraints: Constraints,
     *,
-    gaps: bool,
+    has_missing: bool,
 ) -> Array:
     """Gradient of the marginal log-posterior of the bifactor model."""
     belief = group_step(
-        unpack(template, params), x, weights, item_weights, groups, chunks, gaps=gaps
+        unpack(template, params), x, weights, item_weights, groups, chunks, has_missing=has_missing
     )
     return penalised_terms(
         template, params, belief.counts, belief.totals, constraints, pairs_of(groups)
@@ -285,7 +285,7 @@ def _score(
         gradient = _group_score(
             params, problem.template, problem.x, problem.weights,
             jnp.ones_like(problem.item_weights), problem.rule, problem.chunks,
-            problem.constraints, gaps=problem.gaps,
+            problem.constraints, has_missing=problem.has_missing,
         )  # fmt: skip
         return np.asarray(gradient, float).ravel()
     dims = problem.template.dims
@@ -308,7 +308,7 @@ def _own_sums(problem: SeveralProblem, params: Array, root: Array, belief: Sever
     return own_sums(
         params, root, problem.template, problem.x, problem.weights,
         jnp.ones_like(problem.item_weights), problem.rule, belief.mean, belief.covariance,
-        problem.chunks, gaps=problem.gaps,
+        problem.chunks, has_missing=problem.has_missing,
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ CHECK_WORK = 4e9
 
 
 def _factor_start(x: np.ndarray, weights: FloatArray, dims: int) -> FloatArray:
-    """Slopes from principal factors of the items' correlations, pairwise where there are gaps."""
+    """Slopes from principal factors of the items' (pairwise) correlations."""
     values = np.asarray(x, float)
     seen = np.isfinite(values) & (values >= 0)
     values = np.where(seen, values, 0.0)
@@ -156,7 +156,7 @@ def _evaluate(
         zero = jnp.zeros(problem.template.dims, dtype)
         model = unpack(problem.template, state.point.params).rescale(zero, root)
         modes = posterior_modes(
-            model, problem.x, problem.chunks, jnp.zeros((), dtype), gaps=problem.gaps
+            model, problem.x, problem.chunks, jnp.zeros((), dtype), has_missing=problem.has_missing
         )
         state = EMState(state.point, np.asarray(modes.mode), np.asarray(modes.covariance))
         state = state_of(state.point, run_several(everyone, state, 0.0, 0, False)[1])
@@ -164,10 +164,10 @@ def _evaluate(
     return ended._replace(point=state.point, update=update, belief=belief)
 
 
-@functools.partial(jit, static_argnames=("gaps",))
-def _grid_log_z(*args: Any, gaps: bool) -> Array:
+@functools.partial(jit, static_argnames=("has_missing",))
+def _grid_log_z(*args: Any, has_missing: bool) -> Array:
     """The subjects' log-likelihoods alone: quick to compile."""
-    return grid_step(*args, gaps=gaps).log_z
+    return grid_step(*args, has_missing=has_missing).log_z
 
 
 def _finer_log_likelihood(
@@ -197,11 +197,13 @@ def _finer_log_likelihood(
         zero = jnp.zeros(dims, root.dtype)
         model = unpack(problem.template, state.point.params).rescale(zero, root)
         args = model, other.x, other.weights, other.item_weights, fine, other.chunks
-        log_z = _grid_log_z(*args, gaps=problem.gaps)
+        log_z = _grid_log_z(*args, has_missing=problem.has_missing)
     elif isinstance(fine, Own):
         model = unpack(problem.template, state.point.params).rescale(jnp.zeros(dims), root)
-        placed = ended.belief.mean, ended.belief.covariance
-        log_z = own_posterior(model, work.x, *placed, fine, other.chunks, gaps=problem.gaps)[2]
+        on_grid_scale = ended.belief.mean, ended.belief.covariance
+        log_z = own_posterior(
+            model, work.x, *on_grid_scale, fine, other.chunks, has_missing=problem.has_missing
+        )[2]
     else:
         log_z = run_several(other, state, 0.0, 0, False)[1].log_z
     return float(work.rows.weights @ np.asarray(log_z, float))
@@ -235,7 +237,7 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
         x = jax.device_put(rows.x, may_alias=True)
         blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
         start = starting_point(
-            template, x, rows.weights, blocks, rows.gaps, dtype, False, categories
+            template, x, rows.weights, blocks, rows.has_missing, dtype, False, categories
         )
         table = prior_table(
             template, start.counts, start.item_n, options.priors, options.weak_priors, False, dtype,

@@ -77,7 +77,7 @@ def _unfold(upper: Array, size: int) -> Array:
     return out.at[:, rows, columns].set(upper).at[:, columns, rows].set(upper)
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def own_sums(
     params: Array,
     root: Array,
@@ -90,7 +90,7 @@ def own_sums(
     covariance: Array,
     chunks: Array,
     *,
-    gaps: bool,
+    has_missing: bool,
 ) -> OwnSums:
     """E-step on own nodes, with what one Newton step of the items needs, in one pass.
 
@@ -105,8 +105,8 @@ def own_sums(
 
     def body(carry: Any, rows: Array) -> tuple[Any, tuple[Array, ...]]:
         safe = jnp.minimum(rows, n - 1)
-        hot, mask = template.channels(x[safe], 1, gaps, dtype)
-        right, row_weight = hot[0], jnp.where(rows < n, weights[safe], 0)
+        statistics, mask = template.sufficient_statistics(x[safe], 1, has_missing, dtype)
+        right, row_weight = statistics[0], jnp.where(rows < n, weights[safe], 0)
         block = own_block(
             items, right, mask, mean[safe], root_of(covariance[safe]), rule, item_weights
         )
@@ -219,7 +219,7 @@ def own_map(problem: Any, state: EMState, n_steps: int, expand: bool) -> tuple[E
     sums = own_sums(
         state.point.params, root, problem.template, problem.x, problem.weights,
         problem.item_weights, problem.rule, jnp.asarray(state.mean, dtype),
-        jnp.asarray(state.sd, dtype), problem.chunks, gaps=problem.gaps,
+        jnp.asarray(state.sd, dtype), problem.chunks, has_missing=problem.has_missing,
     )  # fmt: skip
     update = _own_update(
         state.point, sums, problem.template, problem.x, problem.weights, problem.item_weights,

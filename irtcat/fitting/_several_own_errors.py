@@ -26,7 +26,7 @@ def _by_pairs(theta: Array, root: Array) -> Array:
     return u[..., rows] * u[..., columns] - inverse[rows, columns]
 
 
-@functools.partial(jit, static_argnames=("gaps", "whole", "correlated"))
+@functools.partial(jit, static_argnames=("has_missing", "whole", "correlated"))
 def own_scores(
     params: Array,
     root: Array,
@@ -38,7 +38,7 @@ def own_scores(
     covariance: Array,
     chunks: Array,
     *,
-    gaps: bool,
+    has_missing: bool,
     whole: bool,
     correlated: bool,
 ) -> tuple[Array, Array]:
@@ -54,7 +54,7 @@ def own_scores(
         mean: posterior means that they are placed by.
         covariance: posterior covariances, likewise.
         chunks: row numbers in blocks.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
         whole: whether the first is wanted (Louis 1982: what complete data would tell more).
         correlated: whether the correlations are parameters, after those of the items.
 
@@ -71,8 +71,8 @@ def own_scores(
     def body(carry: tuple[Array, Array], rows: Array) -> tuple[tuple[Array, Array], None]:
         lost, outer = carry
         safe = jnp.minimum(rows, n - 1)
-        hot, mask = template.channels(x[safe], 1, gaps, dtype)
-        right, row_weight = hot[0], jnp.where(rows < n, weights[safe], 0)
+        statistics, mask = template.sufficient_statistics(x[safe], 1, has_missing, dtype)
+        right, row_weight = statistics[0], jnp.where(rows < n, weights[safe], 0)
         block = own_block(items, right, mask, mean[safe], root_of(covariance[safe]), rule, ones)
         part = surface(block.s, block.t, right, mask, logit_lower)
         residual = part.residual

@@ -123,14 +123,14 @@ class Ways(NamedTuple):
         rescale: else, whether the latent scale is removed.
         full: whether the whole covariance is removed by that (no loading pattern).
         correlated: whether the abilities' correlations are estimated.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
     """
 
     lengthen: bool
     rescale: bool
     full: bool
     correlated: bool
-    gaps: bool
+    has_missing: bool
 
 
 def _lengthened(
@@ -153,11 +153,13 @@ def _lengthened(
     root = correlation_root(point.population, dims)
     mean = seen.mean[pick] @ root.T
     covariance = root @ seen.covariance[pick] @ root.T
-    hot, mask = template.channels(seen.x[pick], 1, ways.gaps, weights.dtype)
+    statistics, mask = template.sufficient_statistics(
+        seen.x[pick], 1, ways.has_missing, weights.dtype
+    )
     counted = seen.item_weights if mask is None else mask * seen.item_weights
     slopes, intercept = point.params[:, :dims], point.params[:, dims]
     lower = point.params[:, -1] if point.params.shape[1] > dims + 1 else None
-    scores = item_scores(slopes, intercept, lower, mean, covariance, hot[0], counted)
+    scores = item_scores(slopes, intercept, lower, mean, covariance, statistics[0], counted)
     by_free = jnp.zeros((0, dims, dims), root.dtype)
     information_free = jnp.zeros((0, 0), root.dtype)
     if ways.correlated:

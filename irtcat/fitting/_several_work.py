@@ -65,7 +65,7 @@ class Work:
         lengthen = options.accelerate and not self.bifactor
         rescale = options.expand and not prior.scaled
         design = self.design
-        return Ways(lengthen, rescale, design.exploratory, design.correlated, self.rows.gaps)
+        return Ways(lengthen, rescale, design.exploratory, design.correlated, self.rows.has_missing)
 
     def problem(self, rule: Grid | Groups | Own, prior: PriorTable, ways: Ways) -> SeveralProblem:
         """All that stays the same during the iterations."""
@@ -77,7 +77,7 @@ class Work:
             self.x,
             jnp.asarray(self.rows.weights, self.dtype),
             jnp.asarray(~prior.aside, self.dtype),
-            self.rows.gaps,
+            self.rows.has_missing,
             self.reduced(prior).constraints,
             rule,
             jnp.asarray(row_chunks(len(self.rows.x), n_points)),
@@ -148,7 +148,9 @@ def _first_covariance(work: Work, template: ItemModel, params: FloatArray) -> An
     model = unpack(template, jnp.asarray(params, work.dtype))
     n_cells = work.rows.x.shape[1] * (work.design.dims + 2) ** 2
     chunks = jnp.asarray(row_chunks(len(work.rows.x), n_cells))
-    return posterior_modes(model, work.x, chunks, jnp.zeros((), work.dtype), gaps=work.rows.gaps)
+    return posterior_modes(
+        model, work.x, chunks, jnp.zeros((), work.dtype), has_missing=work.rows.has_missing
+    )
 
 
 def state_of(point: EMPoint, belief: Several) -> EMState:

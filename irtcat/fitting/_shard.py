@@ -69,7 +69,7 @@ class Sharded:
 
     Attributes:
         weights: how many subjects each row stands for, all rows of all devices in order.
-        gaps: whether any response is missing, anywhere.
+        has_missing: whether any response is missing, anywhere.
         categories: number of categories of each item, over all rows.
         plan: makes the blocks of each device.
     """
@@ -79,7 +79,7 @@ class Sharded:
         mesh: Mesh,
         x: np.ndarray,
         weights: FloatArray,
-        gaps: bool,
+        has_missing: bool,
         categories: np.ndarray,
         item_ids: np.ndarray,
     ):
@@ -90,7 +90,7 @@ class Sharded:
             raise argument_error("devices", "a mesh with a device of every process", mesh)
         self._agree(item_ids)
         n_local = everywhere(len(x))
-        self.gaps = bool(everywhere(int(gaps)).any())
+        self.has_missing = bool(everywhere(int(has_missing)).any())
         self.categories = everywhere(np.asarray(categories, np.int32)).max(0).astype(int)
         padded = np.zeros(n_local.max(), np.float32)
         padded[: len(x)] = weights
@@ -197,7 +197,7 @@ class Sharded:
         rows = row_blocks(self.per_device, self.n_items, np.asarray(left).dtype.itemsize)
         out = _cross_sums(
             self.x, *self._same((top, rows)), self._rows(left), *self._same((right, self.slots)),
-            mesh=self.mesh, gaps=self.gaps,
+            mesh=self.mesh, has_missing=self.has_missing,
         )  # fmt: skip
         return _local(out)
 
@@ -228,7 +228,7 @@ class Sharded:
             mesh=self.mesh,
             tied=problem.tied,
             window=window,
-            gaps=self.gaps,
+            has_missing=self.has_missing,
             scaled=problem.scaled,
         )
         return _local(out)
@@ -240,7 +240,7 @@ class Sharded:
         wide, narrow, window = self._layout(problem, mean, sd, 0.0)
         out = _lost_information(
             *self._same((problem.template, params)), self.x, self._rows(problem.weights),
-            wide, narrow, mesh=self.mesh, window=window, gaps=self.gaps,
+            wide, narrow, mesh=self.mesh, window=window, has_missing=self.has_missing,
         )  # fmt: skip
         return _local(out)
 
@@ -254,12 +254,12 @@ def _gather(array: jax.Array, axis: int) -> jax.Array:
     return jax.lax.all_gather(array, AXIS, axis=axis, tiled=True)
 
 
-@functools.partial(jit, static_argnames=("mesh", "gaps"))
-def _cross_sums(x, top, rows, left, right, slots, *, mesh, gaps):
+@functools.partial(jit, static_argnames=("mesh", "has_missing"))
+def _cross_sums(x, top, rows, left, right, slots, *, mesh, has_missing):
     """`cross_sums` on every device, then summed and gathered."""
 
     def part(x, left, top, rows, right):
-        out = cross_sums(x, top, rows, left, right, gaps=gaps)
+        out = cross_sums(x, top, rows, left, right, has_missing=has_missing)
         summed = jax.lax.psum((out.by_item, out.mask_by_item), AXIS)
         by_subject, mask_by_subject = _gather(out.by_subject, 0), _gather(out.mask_by_subject, 0)
         return StartSums(summed[0], summed[1], by_subject, mask_by_subject)
@@ -286,10 +286,10 @@ def _category_counts(x, weights, rows, *, mesh, n):
     )
 
 
-@functools.partial(jit, static_argnames=("mesh", "tied", "window", "gaps", "scaled"))
+@functools.partial(jit, static_argnames=("mesh", "tied", "window", "has_missing", "scaled"))
 def _em_map(
     point, template, x, weights, item_weights, group, wide, narrow, constraints, held, n_steps,
-    expand, slots, *, mesh, tied, window, gaps, scaled,
+    expand, slots, *, mesh, tied, window, has_missing, scaled,
 ):  # fmt: skip
     """The E-step on every device, its sums over all of them, the M-step."""
 
@@ -298,7 +298,7 @@ def _em_map(
         mean, log_sd = point.population
         population = None if group is None else Population(mean, log_sd, group)
         belief = e_step(
-            model, x, weights, item_weights, wide, narrow, window=window, gaps=gaps,
+            model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
             population=population, condense=True,
         )  # fmt: skip
         sums = jax.lax.psum(sums_of(belief, weights, group, held.shape[0]), AXIS)
@@ -316,13 +316,22 @@ def _em_map(
     return update, EStep(mean, sd, square_variance, log_z, sums.counts, sums.totals)
 
 
-@functools.partial(jit, static_argnames=("mesh", "window", "gaps"))
-def _lost_information(template, params, x, weights, wide, narrow, *, mesh, window, gaps):
+@functools.partial(jit, static_argnames=("mesh", "window", "has_missing"))
+def _lost_information(template, params, x, weights, wide, narrow, *, mesh, window, has_missing):
     """`lost_information` on every device, then summed."""
 
     def part(template, params, x, weights, wide, narrow):
         out = lost_information(
-            template, params, x, weights, wide, narrow, None, None, window=window, gaps=gaps
+            template,
+            params,
+            x,
+            weights,
+            wide,
+            narrow,
+            None,
+            None,
+            window=window,
+            has_missing=has_missing,
         )
         return jax.lax.psum(out, AXIS)
 

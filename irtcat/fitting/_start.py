@@ -70,8 +70,10 @@ class Start(NamedTuple):
     counts: FloatArray
 
 
-@functools.partial(jit, static_argnames=("gaps",))
-def cross_sums(x: Array, top: Array, rows: Array, left: Array, right: Array, gaps: bool) -> Sums:
+@functools.partial(jit, static_argnames=("has_missing",))
+def cross_sums(
+    x: Array, top: Array, rows: Array, left: Array, right: Array, has_missing: bool
+) -> Sums:
     """Multiply points and mask by ``left`` (two, subjects) and ``right`` (items, two).
 
     Points are the responses as shares of the highest of each item (``top``).
@@ -82,7 +84,7 @@ def cross_sums(x: Array, top: Array, rows: Array, left: Array, right: Array, gap
 
     def body(carry: Sums, rows: Array) -> tuple[Sums, None]:
         safe = jnp.minimum(rows, n_subjects - 1)
-        points, seen = _points(x[safe], gaps, dtype)
+        points, seen = _points(x[safe], has_missing, dtype)
         weight = jnp.where(rows < n_subjects, left[:, safe], 0)
         if seen is None:  # nothing is missing: no products are needed to know how much there is
             by_item, by_subject = (
@@ -122,7 +124,7 @@ def _host_sums(x: np.ndarray, categories: np.ndarray) -> Callable[[FloatArray, F
     return lambda left, right: Sums(left @ points, left @ mask, points @ right, mask @ right)
 
 
-def _points(x: Array, gaps: bool, dtype: np.dtype) -> tuple[Array, Array | None]:
+def _points(x: Array, has_missing: bool, dtype: np.dtype) -> tuple[Array, Array | None]:
     """Responses as numbers, 0 where missing, and whether there is one (None: always).
 
     Counts are numbers of right trials and of all trials.
@@ -132,8 +134,8 @@ def _points(x: Array, gaps: bool, dtype: np.dtype) -> tuple[Array, Array | None]
         return k.astype(dtype), n.astype(dtype)
     if jnp.issubdtype(x.dtype, jnp.floating):
         mask = ~jnp.isnan(x)
-        return jnp.where(mask, x, 0).astype(dtype), mask.astype(dtype) if gaps else None
-    if not gaps:
+        return jnp.where(mask, x, 0).astype(dtype), mask.astype(dtype) if has_missing else None
+    if not has_missing:
         return x.astype(dtype), None
     return jnp.maximum(x, 0).astype(dtype), (x >= 0).astype(dtype)
 
@@ -146,8 +148,8 @@ def category_counts(x: Array, weights: Array, rows: Array, n_categories: int) ->
     def body(carry: Array, rows: Array) -> tuple[Array, None]:
         part = x[jnp.minimum(rows, n_subjects - 1)]
         weight = jnp.where(rows < n_subjects, weights[jnp.minimum(rows, n_subjects - 1)], 0)
-        hot = [weight @ (part == k).astype(weights.dtype) for k in range(n_categories)]
-        return carry + jnp.stack(hot), None
+        statistics = [weight @ (part == k).astype(weights.dtype) for k in range(n_categories)]
+        return carry + jnp.stack(statistics), None
 
     return jax.lax.scan(body, jnp.zeros((n_categories, n_items), weights.dtype), rows)[0]
 
@@ -175,7 +177,7 @@ def starting_point(
     x: Array | None,
     weights: FloatArray,
     rows: Array | None,
-    gaps: bool,
+    has_missing: bool,
     dtype: np.dtype,
     positive: bool,
     categories: np.ndarray,
@@ -189,7 +191,7 @@ def starting_point(
         x: responses (subjects x items).
         weights: how many subjects each row stands for.
         rows: row numbers in blocks, as in `irtcat.scoring.Blocks`.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
         dtype: working precision.
         positive: start all slopes above 0.
         categories: number of categories of each item.
@@ -208,7 +210,7 @@ def starting_point(
             return host(left, right)
         vectors = np.asarray(left, dtype), np.asarray(right, dtype)
         if engine is None:
-            out = cross_sums(x, top, rows, *vectors, gaps=gaps)
+            out = cross_sums(x, top, rows, *vectors, has_missing=has_missing)
         else:
             out = engine.cross_sums(top, *vectors)
         return Sums(*(np.asarray(part, np.float64) for part in out))
@@ -219,7 +221,7 @@ def starting_point(
     item_right, item_n = first.by_item[0], first.mask_by_item[0]
     share = (item_right + 0.5) / (item_n + 1)
     spread = share * (1 - share)
-    if gaps or template.takes == "counts":
+    if has_missing or template.takes == "counts":
         shares = np.stack([turned * share, turned**2 * spread], -1)
         second = sums(np.stack([weights, weights]), shares)
         expected, variance = second.mask_by_subject.T

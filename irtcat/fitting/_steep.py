@@ -25,11 +25,11 @@ def _rescaled(model: ItemModel, mean: Array, sd: Array) -> ItemModel:
 
 
 def marginal_log_likelihoods(
-    model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype
+    model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtype
 ) -> FloatArray:
     """Marginal log-likelihood of each row under N(0, 1), on a grid as fine as the items need."""
     starts = range(0, len(x), ROWS)
-    parts = [posterior(model, x[at : at + ROWS], gaps, dtype).log_z for at in starts]
+    parts = [posterior(model, x[at : at + ROWS], has_missing, dtype).log_z for at in starts]
     return np.concatenate(parts)
 
 
@@ -55,7 +55,7 @@ def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -
         rows = np.flatnonzero(group == number)
         if len(rows):
             own = _rescaled(model, *np.asarray([mean, sd], problem.dtype))
-            after[rows] = marginal_log_likelihoods(own, x[rows], problem.gaps, problem.dtype)
+            after[rows] = marginal_log_likelihoods(own, x[rows], problem.has_missing, problem.dtype)
     rough, exact = (float(np.asarray(problem.weights, float) @ part) for part in (before, after))
     ended = ended._replace(belief=ended.belief._replace(log_z=after))
     if abs(exact - rough) <= SAME * abs(exact):

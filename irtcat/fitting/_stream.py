@@ -36,7 +36,7 @@ class Streamed:
 
     Attributes:
         weights: 1 for every subject with a response, 0 for the others.
-        gaps: whether any response is missing among the former.
+        has_missing: whether any response is missing among the former.
         categories: number of categories of each item (one more than its highest code).
         data: digest of the responses, where asked for.
     """
@@ -63,12 +63,12 @@ class Streamed:
             if fingerprint:
                 marks.append(digest(chunk))
 
-        self.gaps = True
+        self.has_missing = True
         right = np.ones((self.n_items, 2), np.float32)
         self.first = self._cross_sums(top, np.stack([ones, ones]), right, seen)
         answered = self.first.mask_by_subject[:, 0]
         self.weights = (answered > 0).astype(float)
-        self.gaps = bool((answered[answered > 0] < self.n_items).any())
+        self.has_missing = bool((answered[answered > 0] < self.n_items).any())
         self.categories = highest.astype(int) + 1
         self.data = digest(np.array(marks)) if marks else ""
 
@@ -98,9 +98,11 @@ class Streamed:
         by_item = np.zeros((2, 2, self.n_items))
         by_subject = np.empty((2, self.n_rows, 2))
         for at, chunk in self._chunks():
-            # A chunk's own gaps are cheaper to find than products with a mask of ones to make.
-            gaps = self.gaps and bool((chunk[: at.stop - at.start] < 0).any())
-            out = cross_sums(_on_device(chunk), top, rows, self._filled(left, at), right, gaps=gaps)
+            # Missing cells of one chunk are cheaper to find than products with a mask of ones to make.
+            has_missing = self.has_missing and bool((chunk[: at.stop - at.start] < 0).any())
+            out = cross_sums(
+                _on_device(chunk), top, rows, self._filled(left, at), right, has_missing=has_missing
+            )
             if seen is not None:
                 seen(chunk[: at.stop - at.start])
             by_item += np.asarray([out.by_item, out.mask_by_item])
@@ -147,7 +149,7 @@ class Streamed:
             part, stats_ = _chunk_sums(
                 state.point, problem.template, _on_device(chunk), self._filled(weights, at),
                 problem.item_weights, group, layout.wide, layout.narrow, problem.held,
-                window=layout.window, gaps=self.gaps,
+                window=layout.window, has_missing=self.has_missing,
             )  # fmt: skip
             sums = part if sums is None else _add(sums, part)
             stats[:, at] = np.asarray(stats_)[:, : at.stop - at.start]
@@ -170,7 +172,7 @@ class Streamed:
             part = lost_information(
                 problem.template, params, _on_device(chunk),
                 jnp.asarray(self._filled(problem.weights, at)), layout.wide, layout.narrow,
-                None, None, window=layout.window, gaps=self.gaps,
+                None, None, window=layout.window, has_missing=self.has_missing,
             )  # fmt: skip
             total = total[0] + part[0], total[1] + part[1]
         return total
@@ -185,15 +187,15 @@ _add = jit(lambda a, b: jax.tree.map(jnp.add, a, b))
 _update = functools.partial(jit, static_argnames=("tied", "scaled"))(em_update)
 
 
-@functools.partial(jit, static_argnames=("window", "gaps"))
+@functools.partial(jit, static_argnames=("window", "has_missing"))
 def _chunk_sums(
-    point, template, x, weights, item_weights, group, wide, narrow, held, *, window, gaps
+    point, template, x, weights, item_weights, group, wide, narrow, held, *, window, has_missing
 ):
     """The E-step of one chunk: its sums, and the moments of its subjects."""
     mean, log_sd = point.population
     population = None if group is None else Population(mean, log_sd, group)
     belief = e_step(
         unpack(template, point.params), x, weights, item_weights, wide, narrow, window=window,
-        gaps=gaps, population=population, condense=True,
+        has_missing=has_missing, population=population, condense=True,
     )  # fmt: skip
     return sums_of(belief, weights, group, held.shape[0]), jnp.stack(belief[:4])

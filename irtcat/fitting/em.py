@@ -23,11 +23,11 @@ from irtcat.scoring import (
     Blocks,
     EStep,
     LayoutPlan,
-    Place,
     Population,
+    ScaleTransform,
     e_step,
-    placed,
-    placed_nodes,
+    on_grid_scale,
+    transformed_nodes,
 )
 
 __all__ = [
@@ -64,7 +64,7 @@ class EMProblem(NamedTuple):
         x: responses, rows x items.
         weights: how many subjects each row stands for.
         item_weights: 1 for the items that abilities are estimated from, 0 for the others.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
         constraints: priors, fixed parameters, bounds.
         tied: columns of the parameters that all items share.
         plan: makes the blocks of subjects.
@@ -74,7 +74,7 @@ class EMProblem(NamedTuple):
         scaled: whether priors have a say in the latent mean and SD.
         engine: does the passes over the responses where they are not all in the memory of one
             device (``x`` is then None); None where they are.
-        place: where the grid lies on the scale of the parameters; None where that scale is the
+        transform: where the grid lies on the scale of the parameters; None where that scale is the
             grid's own (always so where it is expanded).
     """
 
@@ -82,7 +82,7 @@ class EMProblem(NamedTuple):
     x: Any
     weights: Float[Array, " rows"]
     item_weights: Float[Array, " items"]
-    gaps: bool
+    has_missing: bool
     constraints: Constraints
     tied: tuple[int, ...]
     plan: LayoutPlan
@@ -91,7 +91,7 @@ class EMProblem(NamedTuple):
     held: Array
     scaled: bool
     engine: Any = None
-    place: Place | None = None
+    transform: ScaleTransform | None = None
 
     @property
     def n_latent(self) -> int:
@@ -157,12 +157,16 @@ class Sums(NamedTuple):
 
 
 def sums_of(
-    belief: EStep, weights: Array, group: Array | None, n_groups: int, place: Place | None = None
+    belief: EStep,
+    weights: Array,
+    group: Array | None,
+    n_groups: int,
+    transform: ScaleTransform | None = None,
 ) -> Sums:
     """Sum an E-step over its subjects; the moments on the scale of the parameters."""
     mean, sd = belief.mean, belief.sd
-    if place is not None:
-        mean, sd = place.mean + place.sd * mean, place.sd * sd
+    if transform is not None:
+        mean, sd = transform.mean + transform.sd * mean, transform.sd * sd
     each = jnp.stack([weights, weights * mean, weights * (sd**2 + mean**2)])
     if group is None:
         moments = each.sum(1, keepdims=True)
@@ -238,10 +242,10 @@ def em_update(
     expand: Array,
     tied: tuple[int, ...],
     scaled: bool = False,
-    place: Place | None = None,
+    transform: ScaleTransform | None = None,
 ) -> EMUpdate:
     """The M-step for items and populations, and the latent scale removed (traceable)."""
-    nodes = None if place is None else placed_nodes(place, point.params.dtype)
+    nodes = None if transform is None else transformed_nodes(transform, point.params.dtype)
     new = m_step(
         template, point.params, sums.counts, sums.totals, constraints, item_weights, tied,
         n_steps, nodes,
@@ -274,7 +278,7 @@ def em_update(
     return EMUpdate(EMPoint(image, population), plain, step, new.gain, metric, prior)
 
 
-@functools.partial(jit, static_argnames=("tied", "window", "gaps", "scaled"))
+@functools.partial(jit, static_argnames=("tied", "window", "has_missing", "scaled"))
 def em_map(
     point: EMPoint,
     template: ItemModel,
@@ -289,10 +293,10 @@ def em_map(
     n_steps: Array,
     expand: Array,
     *,
-    place: Place | None = None,
+    transform: ScaleTransform | None = None,
     tied: tuple[int, ...],
     window: int,
-    gaps: bool,
+    has_missing: bool,
     scaled: bool,
 ) -> tuple[EMUpdate, EStep]:
     """One EM iteration: E-step, M-step, and the latent scale removed.
@@ -310,10 +314,10 @@ def em_map(
         held: groups whose mean and SD are not estimated.
         n_steps: Newton steps of the M-step.
         expand: whether to estimate and remove the latent mean and SD (parameter expansion).
-        place: where the grid lies on the scale of the parameters.
+        transform: where the grid lies on the scale of the parameters.
         tied: columns all items share.
         window: number of grid nodes in a narrow block's window.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
         scaled: whether priors have a say in the latent mean and SD.
 
     Returns:
@@ -322,12 +326,12 @@ def em_map(
     everyone = (
         None if group is None else Population(point.population[0], point.population[1], group)
     )
-    model, population = placed(unpack(template, point.params), everyone, place)
+    model, population = on_grid_scale(unpack(template, point.params), everyone, transform)
     belief = e_step(
-        model, x, weights, item_weights, wide, narrow, window=window, gaps=gaps,
+        model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
         population=population, condense=True,
     )  # fmt: skip
-    sums = sums_of(belief, weights, group, held.shape[0], place)
+    sums = sums_of(belief, weights, group, held.shape[0], transform)
     update = em_update(
         point,
         template,
@@ -339,7 +343,7 @@ def em_map(
         expand,
         tied,
         scaled,
-        place,
+        transform,
     )
     return update, belief
 
@@ -362,9 +366,9 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
         problem.held,
         np.int32(n_steps),
         np.bool_(expand),
-        place=problem.place,
+        transform=problem.transform,
         tied=problem.tied,
         window=layout.window,
-        gaps=problem.gaps,
+        has_missing=problem.has_missing,
         scaled=problem.scaled,
     )

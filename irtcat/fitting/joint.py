@@ -67,40 +67,40 @@ class _Terms(NamedTuple):
 
 
 def _cells(
-    x: Array, theta: Array, params: Array, gaps: bool
+    x: Array, theta: Array, params: Array, has_missing: bool
 ) -> tuple[Array, Array, Array, Array | None]:
     """Log-likelihood, residual and weight of every cell of a block, and the mask."""
-    hot, mask = TwoPL.channels(x, 1, gaps, theta.dtype)
+    statistics, mask = TwoPL.sufficient_statistics(x, 1, has_missing, theta.dtype)
     z = theta[:, None] * params[:, 0] + params[:, 1]
     p = jax.nn.sigmoid(z)
-    value, residual, weight = hot[0] * z - jax.nn.softplus(z), hot[0] - p, p * (1 - p)
+    value, residual, weight = statistics[0] * z - jax.nn.softplus(z), statistics[0] - p, p * (1 - p)
     if mask is None:
         return value, residual, weight, None
     return (
-        jnp.where(mask > 0, hot[0] * z, 0) - mask * jax.nn.softplus(z),
-        hot[0] - mask * p,
+        jnp.where(mask > 0, statistics[0] * z, 0) - mask * jax.nn.softplus(z),
+        statistics[0] - mask * p,
         mask * weight,
         mask,
     )
 
 
-def _subjects(x: Array, theta: Array, params: Array, gaps: bool) -> tuple[Array, Array]:
+def _subjects(x: Array, theta: Array, params: Array, has_missing: bool) -> tuple[Array, Array]:
     """A safe Newton step on the abilities of a block; its length in standard errors."""
     slope = params[:, 0]
-    value, residual, weight, mask = _cells(x, theta, params, gaps)
+    value, residual, weight, mask = _cells(x, theta, params, has_missing)
     gradient = residual @ slope - theta
     newton = theta + gradient / (weight @ slope**2 + 1)
     most = (slope**2).sum() if mask is None else mask @ slope**2
     sure = theta + gradient / (0.25 * most + 1)
-    after = _cells(x, newton, params, gaps)[0].sum(1) - 0.5 * newton**2
+    after = _cells(x, newton, params, has_missing)[0].sum(1) - 0.5 * newton**2
     better = after >= value.sum(1) - 0.5 * theta**2
     step = jnp.abs(gradient) / jnp.sqrt(weight @ slope**2 + 1)
     return jnp.where(better, newton, sure), step
 
 
-def _item_terms(x: Array, theta: Array, params: Array, row: Array, gaps: bool) -> _Terms:
+def _item_terms(x: Array, theta: Array, params: Array, row: Array, has_missing: bool) -> _Terms:
     """Sums over the rows of a block."""
-    value, residual, weight, _ = _cells(x, theta, params, gaps)
+    value, residual, weight, _ = _cells(x, theta, params, has_missing)
     powers = jnp.stack([theta**2, theta, jnp.ones_like(theta)]) * row
     return _Terms(row @ value, (powers[1:] @ residual).T, powers @ weight)
 
@@ -144,14 +144,14 @@ def _settled(point: JointPoint, penalty: Penalty) -> JointPoint:
     return jax.tree.map(lambda new, old: jnp.where(inside, new, old), best, point)
 
 
-@functools.partial(jit, static_argnames=("gaps", "tied"))
+@functools.partial(jit, static_argnames=("has_missing", "tied"))
 def joint_step(
     point: JointPoint,
     x: Array,
     blocks: Array,
     penalty: Penalty,
     *,
-    gaps: bool,
+    has_missing: bool,
     tied: bool,
 ) -> tuple[JointPoint, Float[Array, ""], Float[Array, ""]]:
     """One turn on subjects, items and scale.
@@ -161,7 +161,7 @@ def joint_step(
         x: responses, subjects x items.
         blocks: row numbers in blocks; the number of subjects stands for "no row".
         penalty: of the items.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
         tied: whether all items share the slope.
 
     Returns:
@@ -176,7 +176,7 @@ def joint_step(
     def update(carry: tuple[Array, Array], rows: Array):
         theta, longest = carry
         at, row = safe(rows)
-        new, step = _subjects(x[at], theta[at], point.params, gaps)
+        new, step = _subjects(x[at], theta[at], point.params, has_missing)
         longest = jnp.maximum(longest, (row * step).max())
         return (theta.at[rows].set(new, mode="drop"), longest), None
 
@@ -186,7 +186,7 @@ def joint_step(
     def sums(params: Array) -> _Terms:
         def add(total: _Terms, rows: Array) -> tuple[_Terms, None]:
             at, row = safe(rows)
-            terms = _item_terms(x[at], theta[at], params, row, gaps)
+            terms = _item_terms(x[at], theta[at], params, row, has_missing)
             return jax.tree.map(jnp.add, total, terms), None
 
         per_item = jnp.zeros(len(params), theta.dtype)
@@ -195,7 +195,7 @@ def joint_step(
 
     terms = sums(point.params)
     move, step = _move(terms, point.params, penalty, tied)
-    bound = _sure_curvature(terms, x, blocks, theta, gaps)
+    bound = _sure_curvature(terms, x, blocks, theta, has_missing)
     sure, _ = _move(terms._replace(curvature=bound), point.params, penalty, tied)
     low, high = penalty.lower, penalty.upper
     newton = jnp.clip(point.params + move, low, high)
@@ -209,16 +209,18 @@ def joint_step(
     return _settled(JointPoint(theta, params), penalty), value, jnp.maximum(longest, step.max())
 
 
-def _sure_curvature(terms: _Terms, x: Array, blocks: Array, theta: Array, gaps: bool) -> Array:
+def _sure_curvature(
+    terms: _Terms, x: Array, blocks: Array, theta: Array, has_missing: bool
+) -> Array:
     """The three curvatures with every cell's weight at its most, 1/4."""
     powers = jnp.stack([theta**2, theta, jnp.ones_like(theta)])
-    if not gaps:
+    if not has_missing:
         return jnp.broadcast_to(0.25 * powers.sum(1)[:, None], terms.curvature.shape)
     n = x.shape[0]
 
     def add(total: Array, rows: Array) -> tuple[Array, None]:
         at = jnp.minimum(rows, n - 1)
-        _, mask = TwoPL.channels(x[at], 1, True, theta.dtype)
+        _, mask = TwoPL.sufficient_statistics(x[at], 1, True, theta.dtype)
         assert mask is not None
         return total + (powers[:, at] * (rows < n)) @ mask, None
 
@@ -236,13 +238,15 @@ class _Ended(NamedTuple):
 
 
 def _run(
-    point: JointPoint, x: Array, blocks: Array, penalty: Penalty, gaps: bool, tied: bool,
+    point: JointPoint, x: Array, blocks: Array, penalty: Penalty, has_missing: bool, tied: bool,
     tolerance: float, options: Options,
 ) -> _Ended:  # fmt: skip
     """Take turns until the longest step is within the tolerance."""
     trace: list[float] = []
     for iteration in range(1, options.max_iterations + 1):
-        point, value, step = joint_step(point, x, blocks, penalty, gaps=gaps, tied=tied)
+        point, value, step = joint_step(
+            point, x, blocks, penalty, has_missing=has_missing, tied=tied
+        )
         trace.append(float(value))
         if not np.isfinite([trace[-1], float(step)]).all():
             raise FloatingPointError(f"The joint objective became {trace[-1]}.")
@@ -276,9 +280,9 @@ def _penalty(options: Options, n_items: int, tied: bool, dtype: np.dtype) -> tup
     return Penalty(*parts), {k: pair for k, pair in stated.items() if pair is not None}
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def _information(
-    point: JointPoint, x: Array, blocks: Array, penalty: Penalty, *, gaps: bool
+    point: JointPoint, x: Array, blocks: Array, penalty: Penalty, *, has_missing: bool
 ) -> tuple[Array, Array]:
     """Information on every ability and on every item, each with the other side as known."""
     n = x.shape[0]
@@ -287,7 +291,7 @@ def _information(
         ability, total = carry
         at = jnp.minimum(rows, n - 1)
         row = (rows < n).astype(point.theta.dtype)
-        weight = _cells(x[at], point.theta[at], point.params, gaps)[2]
+        weight = _cells(x[at], point.theta[at], point.params, has_missing)[2]
         powers = jnp.stack([point.theta[at] ** 2, point.theta[at], jnp.ones_like(row)]) * row
         own = weight @ point.params[:, 0] ** 2 + 1
         return (ability.at[rows].set(own, mode="drop"), total + powers @ weight), None
@@ -325,7 +329,7 @@ def _check(cls: type[ItemModel]) -> None:
 def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
     """Penalised joint maximum likelihood (see `irtcat.fit`)."""
     _check(cls)
-    x, gaps = used_rows(responses)
+    x, has_missing = used_rows(responses)
     name = choose_precision(options.precision, x.size)
     work: type[ItemModel] = OnePL if cls is Rasch else cls
     tied, two = work is OnePL, np.full(x.shape[1], 2)
@@ -334,14 +338,23 @@ def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> F
         data = jax.device_put(x, may_alias=True)
         blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
         start = starting_point(
-            template, data, np.ones(len(x)), blocks, gaps, dtype, options.positive or tied, two
+            template,
+            data,
+            np.ones(len(x)),
+            blocks,
+            has_missing,
+            dtype,
+            options.positive or tied,
+            two,
         )
         start = further_start(start, template, options)
         penalty, stated = _penalty(options, x.shape[1], tied, dtype)
         point = JointPoint(jnp.asarray(start.mean, dtype), jnp.asarray(start.params, dtype))
         tolerance = TOLERANCE[name] if options.tolerance is None else options.tolerance
-        ended = _run(point, data, blocks, penalty, gaps, tied, tolerance, options)
-        theta_information, information = _information(ended.point, data, blocks, penalty, gaps=gaps)
+        ended = _run(point, data, blocks, penalty, has_missing, tied, tolerance, options)
+        theta_information, information = _information(
+            ended.point, data, blocks, penalty, has_missing=has_missing
+        )
     found = _standardised(
         ended.point, np.asarray(theta_information, float), np.asarray(information, float), tied
     )
@@ -362,7 +375,7 @@ def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> F
     beyond = np.asarray((params <= penalty.lower) | (params >= penalty.upper))
     at_bound = dict(zip(("slope", "intercept"), beyond.T, strict=True))
     return finish(
-        responses, x, gaps, cls, template, start, found, name, record, outcome, at_bound
+        responses, x, has_missing, cls, template, start, found, name, record, outcome, at_bound
     )  # fmt: skip
 
 

@@ -145,24 +145,26 @@ def _curves(model: ItemModel, nodes: Array) -> Array:
 
 
 @jit
-def _gap(place: Any, model: ItemModel, reference: ItemModel, nodes: Array) -> Array:
+def _gap(transform: Any, model: ItemModel, reference: ItemModel, nodes: Array) -> Array:
     """Difference of the expected scores of the reference and of the items moved to its scale."""
-    moved = _moved(model, jnp.exp(place[0]), place[1])
+    moved = _moved(model, jnp.exp(transform[0]), transform[1])
     return expected_responses(reference, nodes) - expected_responses(moved, nodes)
 
 
-def _haebara(place: Array, model: ItemModel, reference: ItemModel, nodes: Array, w: Array) -> Array:
+def _haebara(
+    transform: Array, model: ItemModel, reference: ItemModel, nodes: Array, w: Array
+) -> Array:
     """Sum over items and categories of the mean squared difference of the curves."""
-    moved = _moved(model, jnp.exp(place[0]), place[1])
+    moved = _moved(model, jnp.exp(transform[0]), transform[1])
     gap = _curves(reference, nodes) - _curves(moved, nodes)
     return (w * (gap**2).sum((0, 2))).sum()
 
 
 def _stocking_lord(
-    place: Array, model: ItemModel, reference: ItemModel, nodes: Array, w: Array
+    transform: Array, model: ItemModel, reference: ItemModel, nodes: Array, w: Array
 ) -> Array:
     """Mean squared difference of the tests' expected scores."""
-    return (w * _gap(place, model, reference, nodes).sum(0) ** 2).sum()
+    return (w * _gap(transform, model, reference, nodes).sum(0) ** 2).sum()
 
 
 @functools.cache
@@ -181,8 +183,8 @@ def _by_curves(
         models = task.bank.model, task.reference.model
         both = _with_slope(criterion)
 
-        def loss(place: FloatArray) -> tuple[float, FloatArray]:
-            full = np.r_[0.0, place] if task.fixed_unit else place
+        def loss(transform: FloatArray) -> tuple[float, FloatArray]:
+            full = np.r_[0.0, transform] if task.fixed_unit else transform
             value, gradient = both(full, *models, task.nodes, task.weights)
             slope = np.asarray(gradient, float)
             return float(value), slope[1:] if task.fixed_unit else slope
@@ -217,8 +219,8 @@ LINKS: dict[str, Callable[[_Task], tuple[float, float, float]]] = {
 def _diagnostics(task: _Task, unit: float, shift: float, used: BoolArray) -> pd.DataFrame:
     """How far apart the common items are after the link."""
     with precision("float64"):
-        place = np.log(unit), np.float64(shift)
-        gap = np.asarray(_gap(place, task.bank.model, task.reference.model, task.nodes), float)
+        transform = np.log(unit), np.float64(shift)
+        gap = np.asarray(_gap(transform, task.bank.model, task.reference.model, task.nodes), float)
     difference, rmsd = gap @ task.weights, np.sqrt(gap**2 @ task.weights)
     quarter = np.subtract(*np.percentile(difference, [75, 25]))
     z = (difference - np.median(difference)) / max(0.74 * quarter, 1e-6)

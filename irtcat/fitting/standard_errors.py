@@ -33,13 +33,13 @@ from irtcat.models import ItemModel, as_points, unpack
 from irtcat.scoring import (
     Blocks,
     EStep,
-    Place,
     Population,
+    ScaleTransform,
     grid_nodes,
-    placed,
-    placed_nodes,
+    on_grid_scale,
     posterior_on_grid,
     row_priors,
+    transformed_nodes,
 )
 
 __all__ = [
@@ -83,14 +83,14 @@ def complete_information(
     counts: Array,
     totals: Array,
     constraints: Constraints,
-    place: Place | None,
+    transform: ScaleTransform | None,
     line: Array | None = None,
 ) -> Float[Array, "items params params"]:
     """-E[second derivative] of each item's complete-data log-posterior.
 
     Counts and totals belong to the nodes ``line``, by default to those of the grid.
     """
-    line = placed_nodes(place, params.dtype) if line is None else line
+    line = transformed_nodes(transform, params.dtype) if line is None else line
     eye = jnp.eye(params.shape[1], dtype=params.dtype)
     curvature = prior_slopes(params, constraints)[1]
     if isinstance(template, LINEAR):
@@ -127,7 +127,7 @@ def _population_scores(population: Population, rows: Array, theta: Array) -> Arr
     return jnp.concatenate([own * by_mean[:, None], own * (z**2 - 1)[:, None]], axis=1)
 
 
-@functools.partial(jit, static_argnames=("window", "gaps"))
+@functools.partial(jit, static_argnames=("window", "has_missing"))
 def lost_information(
     template: ItemModel,
     params: Array,
@@ -136,10 +136,10 @@ def lost_information(
     wide: Blocks | None,
     narrow: Blocks | None,
     population: Population | None,
-    place: Place | None,
+    transform: ScaleTransform | None,
     *,
     window: int,
-    gaps: bool,
+    has_missing: bool,
 ) -> tuple[Float[Array, "all all"], Float[Array, "all all"]]:
     """Sums over subjects of the posterior covariance of the score, and of its mean's square.
 
@@ -148,15 +148,17 @@ def lost_information(
     n_subjects, n_items = x.shape
     n_params = params.shape[1]
     total = n_items * n_params + (0 if population is None else 2 * len(population.mean))
-    model, prior_of = placed(unpack(template, params), population, place)
-    nodes = placed_nodes(place, params.dtype)
+    model, prior_of = on_grid_scale(unpack(template, params), population, transform)
+    nodes = transformed_nodes(transform, params.dtype)
     curves = score_curves(template, params, nodes)
     n_nodes = curves.shape[0]
 
-    def rows_scores(hot: Array, mask: Array | None, safe: Array, at: Array, theta: Array) -> Array:
+    def rows_scores(
+        statistics: Array, mask: Array | None, safe: Array, at: Array, theta: Array
+    ) -> Array:
         first = at[:, 0] if mask is None else mask[..., None] * at[:, 0]
-        score = first + sum(h[..., None] * at[:, k + 1] for k, h in enumerate(hot))
-        flat = jnp.broadcast_to(score, (*hot[0].shape, n_params)).reshape(len(safe), -1)
+        score = first + sum(h[..., None] * at[:, k + 1] for k, h in enumerate(statistics))
+        flat = jnp.broadcast_to(score, (*statistics[0].shape, n_params)).reshape(len(safe), -1)
         if population is None:
             return flat
         return jnp.concatenate([flat, _population_scores(population, safe, theta)], axis=1)
@@ -165,15 +167,17 @@ def lost_information(
         carry: tuple[Array, Array], rows: Array, first: Array, local: bool
     ) -> tuple[Array, Array]:
         safe = jnp.minimum(rows, n_subjects - 1)
-        hot, mask = model.channels(x[safe], curves.shape[2] - 1, gaps, params.dtype)
+        statistics, mask = model.sufficient_statistics(
+            x[safe], curves.shape[2] - 1, has_missing, params.dtype
+        )
         prior = row_priors(prior_of, safe)
-        post = posterior_on_grid(model, hot, mask, first, window, local, prior)
+        post = posterior_on_grid(model, statistics, mask, first, window, local, prior)
         row_weight = jnp.where(rows < n_subjects, weights[safe], 0)
 
         def node(state: tuple[Array, Array], g: Array) -> tuple[tuple[Array, Array], None]:
             gram, average = state
             at = jnp.minimum(first + g, n_nodes - 1)
-            score = rows_scores(hot, mask, safe, curves[at], nodes[at])
+            score = rows_scores(statistics, mask, safe, curves[at], nodes[at])
             p = post[:, g]
             return (
                 gram + score.T @ ((row_weight * p)[:, None] * score),
@@ -234,8 +238,8 @@ def _population_information(problem: EMProblem, point: EMPoint, belief: EStep) -
     """Complete-data information of the groups' means and log SDs."""
     mean, log_sd = np.asarray(point.population, float)
     theta, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
-    if problem.place is not None:
-        at, unit = (float(value) for value in problem.place)
+    if problem.transform is not None:
+        at, unit = (float(value) for value in problem.transform)
         theta, sd = at + unit * theta, unit * sd
     group, weights = np.asarray(problem.group), np.asarray(problem.weights, float)
     z = (theta - mean[group]) * np.exp(-log_sd[group])
@@ -277,16 +281,16 @@ def full_covariance(
             layout.wide,
             layout.narrow,
             population,
-            problem.place,
+            problem.transform,
             window=layout.window,
-            gaps=problem.gaps,
+            has_missing=problem.has_missing,
         )
     else:
         lost, outer = problem.engine.lost_information(problem, params, mean, sd)
     blocks = np.asarray(
         complete_information(
             problem.template, params, belief.counts, belief.totals, problem.constraints,
-            problem.place,
+            problem.transform,
         ),
         float,
     )  # fmt: skip

@@ -214,13 +214,13 @@ def _batches(
 
 @functools.partial(jit, static_argnames=("chart",))
 def _moved_items(
-    template: ItemModel, guide: Guide, place: Array, *, chart: Chart
+    template: ItemModel, guide: Guide, transform: Array, *, chart: Chart
 ) -> tuple[Array, Array, Array]:
     """Parameters on another scale, their slopes in the coordinates, and the latter's factor."""
     mean, factor = item_factors(guide, chart)
 
     def params(u: Any, item: ItemModel) -> Any:
-        moved = unpack(item, to_params(chart, u)).rescale(*place)
+        moved = unpack(item, to_params(chart, u)).rescale(*transform)
         return jnp.concatenate([jnp.ravel(getattr(moved, name)) for name in column_names(template)])
 
     return jax.vmap(params)(mean, template), jax.vmap(jax.jacfwd(params))(mean, template), factor
@@ -235,8 +235,8 @@ def _standardised(template: ItemModel, chart: Chart, guide: Guide) -> Calibrated
     theta, sd = np.asarray(guide.theta, float), np.exp(np.asarray(guide.log_sd, float))
     centre = float(theta.mean())
     spread = float(np.sqrt(((theta - centre) ** 2 + sd**2).mean()))
-    place = np.asarray([centre, spread], guide.mean.dtype)
-    found = _moved_items(template, guide, place, chart=chart)
+    transform = np.asarray([centre, spread], guide.mean.dtype)
+    found = _moved_items(template, guide, transform, chart=chart)
     values, slopes, factor = (np.asarray(part, float) for part in found)
     root = slopes @ factor
     return Calibrated(
@@ -276,7 +276,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
     """Variational inference (see `irtcat.fit`)."""
     _check(cls, responses)
     settings = VISettings.of(options.settings)
-    x, gaps = used_rows(responses)
+    x, has_missing = used_rows(responses)
     name = choose_precision(options.precision, x.size)
     work: type[ItemModel] = OnePL if cls is Rasch else cls
     categories = np.full(x.shape[1], 2)
@@ -291,7 +291,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
             jax.device_put(x, may_alias=True),
             np.ones(len(x)),
             blocks,
-            gaps,
+            has_missing,
             dtype,
             positive,
             categories,
@@ -302,7 +302,13 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
         share = float(start.item_n.sum()) / x.size
         batches = _batches(x, share, settings, options.seed, dtype, start.params.shape[1])
         problem = Problem(
-            template, batches, priors.table, chart, priors.learned, priors.theta_learned, gaps
+            template,
+            batches,
+            priors.table,
+            chart,
+            priors.learned,
+            priors.theta_learned,
+            has_missing,
         )
         guide = _start_guide(start, chart, dtype)
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
@@ -324,7 +330,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
     return finish(
         responses,
         x,
-        gaps,
+        has_missing,
         cls,
         template,
         start,

@@ -129,8 +129,9 @@ class ItemModel(eqx.Module):
 
         log f(x | theta) = base(theta) + sum_c t_c(x) contrast_c(theta) [+ a constant of x],
 
-    so that log-likelihoods are matrix products of the statistics t (`channels`) with the curves
-    (`natural`), and expected counts the products of the posterior with the same statistics.
+    so that log-likelihoods are matrix products of the statistics t (`sufficient_statistics`) with
+    the curves (`natural`), and expected counts the products of the posterior with the same
+    statistics.
 
     Attributes:
         key: the model's name in ``MODELS``.
@@ -181,7 +182,7 @@ class ItemModel(eqx.Module):
     def outcomes(
         statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
     ) -> Float[Array, "outcomes rows items"]:
-        """What each response weighs in `log_outcomes`, from `channels`."""
+        """What each response weighs in `log_outcomes`, from `sufficient_statistics`."""
         return jnp.concatenate([mask[None], statistics])
 
     @abc.abstractmethod
@@ -201,10 +202,10 @@ class ItemModel(eqx.Module):
         """One random response at an ability."""
 
     @abc.abstractmethod
-    def channels(
-        self, x: Array, n_contrasts: int, gaps: bool, dtype: np.dtype
+    def sufficient_statistics(
+        self, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
     ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
-        """The statistics t of a block of responses to the stacked items, and the mask where gaps.
+        """The statistics t of a block of responses to the stacked items, and a mask of the answered.
 
         Statistics are 0 where a response is missing. The mask is 0 there and 1 elsewhere; where a
         response may weigh more or less than one (counts of few or many trials), its weight.
@@ -321,17 +322,19 @@ class CategoricalModel(ItemModel):
         return jax.random.categorical(key, self.log_probs(theta)).astype(jnp.int8)
 
     @classmethod
-    def channels(
-        cls, x: Array, n_contrasts: int, gaps: bool, dtype: np.dtype
+    def sufficient_statistics(
+        cls, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
     ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
         """One-hot categories but 0; a fraction counts as that share of category 1."""
         if jnp.issubdtype(x.dtype, jnp.floating):
             mask = ~jnp.isnan(x)
-            return jnp.where(mask, x, 0).astype(dtype)[None], mask.astype(dtype) if gaps else None
-        if n_contrasts == 1 and not gaps:
+            return jnp.where(mask, x, 0).astype(dtype)[None], mask.astype(
+                dtype
+            ) if has_missing else None
+        if n_contrasts == 1 and not has_missing:
             return x.astype(dtype)[None], None
-        hot = jnp.stack([(x == k).astype(dtype) for k in range(1, n_contrasts + 1)])
-        return hot, (x >= 0).astype(dtype) if gaps else None
+        statistics = jnp.stack([(x == k).astype(dtype) for k in range(1, n_contrasts + 1)])
+        return statistics, (x >= 0).astype(dtype) if has_missing else None
 
 
 def parameter_names(model: type[ItemModel] | ItemModel) -> tuple[str, ...]:

@@ -100,14 +100,14 @@ class Beta(ItemModel):
         alpha, beta = jnp.exp(self._log_shapes(theta))
         return jnp.clip(jax.random.beta(key, alpha, beta), 0.0, 1.0)
 
-    def channels(
-        self, x: Array, n_contrasts: int, gaps: bool, dtype: np.dtype
+    def sufficient_statistics(
+        self, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
     ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
         """``log y`` and ``log(1 - y)`` of scores kept within the edges."""
         mask = ~jnp.isnan(x)
         y = jnp.clip(x.astype(dtype), self.edge, 1 - self.edge)
         logs = jnp.stack([jnp.log(y), jnp.log1p(-y)])
-        return jnp.where(mask, logs, 0), mask.astype(dtype) if gaps else None
+        return jnp.where(mask, logs, 0), mask.astype(dtype) if has_missing else None
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = slope, b = -intercept / slope (where the mean is .5), c = 0, d = 1, phi."""

@@ -97,8 +97,8 @@ class Binomial(ItemModel):
         p = self.mean(theta)
         return jax.random.binomial(key, self.trials, p, dtype=p.dtype) / self.trials
 
-    def channels(
-        self, x: Array, n_contrasts: int, gaps: bool, dtype: np.dtype
+    def sufficient_statistics(
+        self, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
     ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
         """``k / trials``, and where the numbers of trials differ ``n / trials``.
 
@@ -108,7 +108,7 @@ class Binomial(ItemModel):
             k, n = jnp.maximum(x, 0), (x >= 0)
         else:
             k, n = unpack_counts(x)
-        mask = n.astype(dtype) / self.trials if gaps else None
+        mask = n.astype(dtype) / self.trials if has_missing else None
         return (k.astype(dtype) / self.trials)[None], mask
 
     def irt_parameters(self) -> dict[str, Param]:

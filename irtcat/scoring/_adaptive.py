@@ -199,7 +199,7 @@ def moments_of(
     return mean, jnp.einsum("rqd,rqe->rde", centred * weight[:, :, None], centred)
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def own_posterior(
     model: ItemModel,
     x: Array,
@@ -208,7 +208,7 @@ def own_posterior(
     rule: Own,
     chunks: Int[Array, "blocks rows"],
     *,
-    gaps: bool,
+    has_missing: bool,
 ) -> tuple[
     Float[Array, "subjects dims"], Float[Array, "subjects dims dims"], Float[Array, " subjects"]
 ]:
@@ -219,9 +219,9 @@ def own_posterior(
 
     def body(carry: None, rows: Array) -> tuple[None, tuple[Array, ...]]:
         safe = jnp.minimum(rows, n - 1)
-        hot, mask = model.channels(x[safe], 1, gaps, mean.dtype)
+        statistics, mask = model.sufficient_statistics(x[safe], 1, has_missing, mean.dtype)
         root = root_of(covariance[safe])
-        block = own_block(items, hot[0], mask, mean[safe], root, rule, ones)
+        block = own_block(items, statistics[0], mask, mean[safe], root, rule, ones)
         return None, (*moments_of(block.weight, block.z), block.log_z)
 
     new, spread, log_z = jax.lax.scan(body, None, chunks)[1]

@@ -17,11 +17,11 @@ class Cells(NamedTuple):
     Attributes:
         x: subjects x items: int8 codes (-1 missing), float32 fractions (NaN missing), or counts
             of trials packed in int32.
-        gaps: whether a mask (or weights) must go with them.
+        has_missing: whether a mask (or weights) must go with them.
     """
 
     x: np.ndarray
-    gaps: bool
+    has_missing: bool
 
 
 def cells_of(
@@ -43,8 +43,8 @@ def cells_of(
             trials = np.asarray(model.trials)
         n = _trials(responses)
         k = np.rint(np.nan_to_num(_as_fractions(responses.values)) * n)
-        gaps = bool((n != trials).any())
-        return Cells(pack_counts(k, n), gaps)
+        has_missing = bool((n != trials).any())
+        return Cells(pack_counts(k, n), has_missing)
     if model.takes == "fractions":
         return Cells(_as_fractions(responses.values), responses.has_missing)
     return Cells(responses.values, responses.has_missing)

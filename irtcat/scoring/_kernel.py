@@ -44,19 +44,19 @@ __all__ = [
     "Blocks",
     "Curves",
     "EStep",
-    "Place",
     "Population",
     "Prior",
+    "ScaleTransform",
     "e_step",
     "grid_nodes",
+    "integrate_locally",
     "item_curves",
     "local_quadrature",
     "log_likelihood",
-    "place_nodes",
-    "placed",
-    "placed_nodes",
+    "on_grid_scale",
     "posterior_on_grid",
     "row_priors",
+    "transformed_nodes",
 ]
 
 STENCIL = 8
@@ -110,7 +110,7 @@ class Prior(NamedTuple):
 STANDARD = Prior()
 
 
-class Place(NamedTuple):
+class ScaleTransform(NamedTuple):
     """Where the standardised scale lies on another: theta = mean + sd * z."""
 
     mean: Float[Array, ""]
@@ -135,7 +135,7 @@ class EStep(NamedTuple):
         log_z: marginal log-likelihood of the subject's responses.
         counts: expected sums of the responses' statistics at each node: for categories, of the
             subjects who gave category 1, 2, ...
-        totals: expected number of subjects at each node; per item when there are gaps.
+        totals: expected number of subjects at each node; per item where responses are missing.
     """
 
     mean: Float[Array, " subjects"]
@@ -146,22 +146,22 @@ class EStep(NamedTuple):
     totals: Float[Array, " nodes"] | Float[Array, "nodes items"]
 
 
-def placed_nodes(place: Place | None, dtype: np.dtype) -> Float[Array, " nodes"]:
+def transformed_nodes(transform: ScaleTransform | None, dtype: np.dtype) -> Float[Array, " nodes"]:
     """The common grid on the scale of the parameters."""
     nodes = grid_nodes(dtype)
-    return nodes if place is None else place.mean + place.sd * nodes
+    return nodes if transform is None else transform.mean + transform.sd * nodes
 
 
-def placed(
-    model: ItemModel, population: Population | None, place: Place | None
+def on_grid_scale(
+    model: ItemModel, population: Population | None, transform: ScaleTransform | None
 ) -> tuple[ItemModel, Population | None]:
     """Items and populations on the grid's own scale."""
-    if place is None:
+    if transform is None:
         return model, population
-    model = model.rescale(place.mean, place.sd)
+    model = model.rescale(transform.mean, transform.sd)
     if population is not None:
-        mean = (population.mean - place.mean) / place.sd
-        log_sd = population.log_sd - jnp.log(place.sd)
+        mean = (population.mean - transform.mean) / transform.sd
+        log_sd = population.log_sd - jnp.log(transform.sd)
         population = Population(mean, log_sd, population.group)
     return model, population
 
@@ -218,7 +218,7 @@ def local_quadrature(
     z = jnp.asarray(points, log_lik.dtype)
     mean, sd = _mode(log_lik, left, prior)
     for turn in range(rounds):
-        out = place_nodes(log_lik, left, mean, sd, z, prior)
+        out = integrate_locally(log_lik, left, mean, sd, z, prior)
         if turn + 1 < rounds:
             theta, weight = out[:2]
             mean = (weight * theta).sum(1)
@@ -227,7 +227,7 @@ def local_quadrature(
     return out
 
 
-def place_nodes(
+def integrate_locally(
     log_lik: Float[Array, "rows window"],
     left: Float[Array, ""],
     mean: Float[Array, " rows"],
@@ -272,7 +272,12 @@ class _Totals(NamedTuple):
 
 
 def _add_counts(
-    carry: _Totals, post: Array, hot: Array, mask: Array | None, first: Array, nodes: Array | None
+    carry: _Totals,
+    post: Array,
+    statistics: Array,
+    mask: Array | None,
+    first: Array,
+    nodes: Array | None,
 ) -> _Totals:
     """Add a block's expected counts to the nodes from ``first`` on (or to the pair)."""
 
@@ -283,9 +288,9 @@ def _add_counts(
         return jax.lax.dynamic_update_slice(array, old + part, at)
 
     if nodes is None:
-        counts = add(carry.counts, jnp.stack([post.T @ h for h in hot]))
+        counts = add(carry.counts, jnp.stack([post.T @ h for h in statistics]))
     else:
-        counts = carry.counts + (_to_pair(post, first, nodes).T @ hot[0])[None]
+        counts = carry.counts + (_to_pair(post, first, nodes).T @ statistics[0])[None]
     part = post.sum(0) if mask is None else post.T @ mask
     return carry._replace(counts=counts, totals=add(carry.totals, part))
 
@@ -298,18 +303,18 @@ def _to_pair(post: Array, first: Array, nodes: Array) -> Float[Array, "rows two"
     return jnp.stack([post.sum(1) - upper, upper], axis=1)
 
 
-def _grid_block(hot, mask, curves, nodes, prior, lines=None):
+def _grid_block(statistics, mask, curves, nodes, prior, lines=None):
     """Posterior of a block on the grid itself."""
     log_prior = prior.log_density(nodes) + np.log(SPACING)
-    log_post = grid_likelihood(hot, mask, curves, nodes, lines) + log_prior
+    log_post = grid_likelihood(statistics, mask, curves, nodes, lines) + log_prior
     log_z = logsumexp(log_post, axis=1)
     post = jnp.exp(log_post - log_z[:, None])
     return post, jnp.stack([*_moments(nodes, post), log_z])
 
 
-def _window_block(hot, mask, curves, first, window, prior, lines=None):
+def _window_block(statistics, mask, curves, first, window, prior, lines=None):
     """Posterior of a block on its subjects' own nodes, spread back on the window."""
-    log_lik, at_middle = window_likelihood(hot, mask, curves, first, window, lines)
+    log_lik, at_middle = window_likelihood(statistics, mask, curves, first, window, lines)
     left = first * SPACING - LIMIT
     theta, weight, log_z, index, stencil = local_quadrature(
         log_lik, left.astype(log_lik.dtype), rounds=2, prior=prior
@@ -321,7 +326,7 @@ def _window_block(hot, mask, curves, first, window, prior, lines=None):
 
 def posterior_on_grid(
     model: ItemModel,
-    hot: Float[Array, "contrasts rows items"],
+    statistics: Float[Array, "contrasts rows items"],
     mask: Float[Array, "rows items"] | None,
     first: Int[Array, ""],
     window: int,
@@ -332,14 +337,14 @@ def posterior_on_grid(
 
     With ``local`` on the window of the grid that begins at node ``first``.
     """
-    nodes = grid_nodes(hot.dtype)
+    nodes = grid_nodes(statistics.dtype)
     curves = item_curves(model, nodes)
     if local:
-        return _window_block(hot, mask, curves, first, window, prior)[0]
-    return _grid_block(hot, mask, curves, nodes, prior)[0]
+        return _window_block(statistics, mask, curves, first, window, prior)[0]
+    return _grid_block(statistics, mask, curves, nodes, prior)[0]
 
 
-@functools.partial(jit, static_argnames=("window", "gaps", "condense"))
+@functools.partial(jit, static_argnames=("window", "has_missing", "condense"))
 def e_step(
     model: ItemModel,
     x: Array,
@@ -348,7 +353,7 @@ def e_step(
     wide: Blocks | None,
     narrow: Blocks | None,
     window: int,
-    gaps: bool,
+    has_missing: bool,
     population: Population | None = None,
     condense: bool = False,
 ) -> EStep:
@@ -362,10 +367,10 @@ def e_step(
         wide: blocks integrated on the grid itself.
         narrow: blocks integrated on their subjects' own nodes.
         window: number of grid nodes in a narrow block's window.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
         population: distribution of ability in the subjects' groups; N(0, 1) if None.
-        condense: give the counts of a linear model with gaps by two nodes only, with the right sum
-            and first moment: all its M-step takes, at a fraction of the cost.
+        condense: give the counts of a linear model with missing responses by two nodes only, with
+            the right sum and first moment: all its M-step takes, at a fraction of the cost.
 
     Returns:
         The moments in the order of the rows, and the counts.
@@ -376,22 +381,22 @@ def e_step(
     n_subjects, n_items = x.shape
     n_contrasts = curves.contrast.shape[0]
     lines = lines_of(model, item_weights, curves)
-    condense = condense and gaps and lines is not None
+    condense = condense and has_missing and lines is not None
 
     def block(carry: _Totals, rows: Array, first: Array, local: bool) -> _Totals:
         safe = jnp.minimum(rows, n_subjects - 1)
-        hot, mask = model.channels(x[safe], n_contrasts, gaps, dtype)
+        statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         prior = row_priors(population, safe)
         if local:
-            post, stats = _window_block(hot, mask, curves, first, window, prior, lines)
+            post, stats = _window_block(statistics, mask, curves, first, window, prior, lines)
         else:
-            post, stats = _grid_block(hot, mask, curves, nodes, prior, lines)
+            post, stats = _grid_block(statistics, mask, curves, nodes, prior, lines)
         row_weight = jnp.where(rows < n_subjects, subject_weights[safe], 0)
         post = post * row_weight[:, None]
-        carry = _add_counts(carry, post, hot, mask, first, nodes if condense else None)
+        carry = _add_counts(carry, post, statistics, mask, first, nodes if condense else None)
         return carry._replace(stats=carry.stats.at[:, rows].set(stats, mode="drop"))
 
-    totals_shape = (N_NODES, n_items) if gaps else (N_NODES,)
+    totals_shape = (N_NODES, n_items) if has_missing else (N_NODES,)
     carry = _Totals(
         jnp.zeros((4, n_subjects), dtype),
         jnp.zeros((n_contrasts, len(PAIR) if condense else N_NODES, n_items), dtype),

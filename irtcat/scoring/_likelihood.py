@@ -59,12 +59,12 @@ def item_curves(model: ItemModel, nodes: Float[Array, "nodes *dims"]) -> Curves:
 
 
 def log_likelihood(
-    hot: Float[Array, "contrasts rows items"],
+    statistics: Float[Array, "contrasts rows items"],
     mask: Float[Array, "rows items"] | None,
     curves: Curves,
 ) -> Float[Array, "rows nodes"]:
     """Log-likelihood of each row at each node of the curves."""
-    out = sum(h @ c.T for h, c in zip(hot, curves.contrast, strict=True))
+    out = sum(h @ c.T for h, c in zip(statistics, curves.contrast, strict=True))
     if mask is None:
         return out + _careful_sum(curves.base)
     return out + mask @ curves.base.T
@@ -94,10 +94,12 @@ def _two_level(x: Float[Array, "rows items"], f: Float[Array, " items"]) -> Floa
 
 
 def _careful_log_likelihood(
-    hot: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"] | None, at: Curves
+    statistics: Float[Array, "contrasts rows items"],
+    mask: Float[Array, "rows items"] | None,
+    at: Curves,
 ) -> Float[Array, " rows"]:
     """Log-likelihood of each row at one node, each sum over the items in two levels."""
-    out = sum(_two_level(h, c[0]) for h, c in zip(hot, at.contrast, strict=True))
+    out = sum(_two_level(h, c[0]) for h, c in zip(statistics, at.contrast, strict=True))
     return out + (_careful_sum(at.base)[0] if mask is None else _two_level(mask, at.base[0]))
 
 
@@ -105,7 +107,7 @@ class Lines(NamedTuple):
     """What takes the place of the contrast curves where they are straight lines in theta.
 
     The log-likelihood is then (x . slope) theta + x . intercept + the base: two sums a row are all
-    there is to be multiplied. The base's sums over all items serve rows without gaps.
+    there is to be multiplied. The base's sums over all items serve complete rows.
     """
 
     slope: Float[Array, " items"]
@@ -140,7 +142,7 @@ def lines_of(model: ItemModel, item_weights: Array, curves: Curves) -> Lines | N
 
 
 def grid_likelihood(
-    hot: Float[Array, "contrasts rows items"],
+    statistics: Float[Array, "contrasts rows items"],
     mask: Float[Array, "rows items"] | None,
     curves: Curves,
     nodes: Float[Array, " nodes"],
@@ -148,14 +150,14 @@ def grid_likelihood(
 ) -> Float[Array, "rows nodes"]:
     """Log-likelihood of each row on the whole grid."""
     if lines is None:
-        return log_likelihood(hot, mask, curves)
-    slope, intercept = lines.sums(hot[0])
+        return log_likelihood(statistics, mask, curves)
+    slope, intercept = lines.sums(statistics[0])
     base = lines.total if mask is None else mask @ curves.base.T
     return slope[:, None] * nodes + intercept[:, None] + base
 
 
 def window_likelihood(
-    hot: Float[Array, "contrasts rows items"],
+    statistics: Float[Array, "contrasts rows items"],
     mask: Float[Array, "rows items"] | None,
     curves: Curves,
     first: Int[Array, ""],
@@ -168,21 +170,21 @@ def window_likelihood(
     constant of each row, which the posterior does not see.
     """
     if lines is not None:
-        return _linear_window_likelihood(hot, mask, curves, first, window, lines)
+        return _linear_window_likelihood(statistics, mask, curves, first, window, lines)
     n_items, centre, zero = curves.base.shape[1], window // 2, jnp.int32(0)
     base = jax.lax.dynamic_slice(curves.base, (first, zero), (window, n_items))
     shape = (curves.contrast.shape[0], window, n_items)
     contrast = jax.lax.dynamic_slice(curves.contrast, (zero, first, zero), shape)
     middle = Curves(base[centre : centre + 1], contrast[:, centre : centre + 1])
     relative = Curves(base - middle.base, contrast - middle.contrast)
-    at_middle = _careful_log_likelihood(hot, mask, middle)
-    return log_likelihood(hot, mask, relative), at_middle
+    at_middle = _careful_log_likelihood(statistics, mask, middle)
+    return log_likelihood(statistics, mask, relative), at_middle
 
 
-def _linear_window_likelihood(hot, mask, curves, first, window, lines):
-    """The same by two sums a row; with gaps also the base's product with the mask."""
+def _linear_window_likelihood(statistics, mask, curves, first, window, lines):
+    """The same by two sums a row; with missing responses also the base's product with the mask."""
     centre, n_items = window // 2, curves.base.shape[1]
-    slope, intercept = lines.sums(hot[0])
+    slope, intercept = lines.sums(statistics[0])
     away = SPACING * (jnp.arange(window, dtype=slope.dtype) - centre)
     theta = (first + centre) * SPACING - LIMIT
     at_middle = slope * theta.astype(slope.dtype) + intercept

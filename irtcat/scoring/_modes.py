@@ -57,9 +57,9 @@ def _terms(
     return value - 0.5 * (z**2).sum(1), by_eta @ items.slope - z, whole
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def posterior_modes(
-    model: ItemModel, x: Array, chunks: Int[Array, "blocks rows"], unit: Array, *, gaps: bool
+    model: ItemModel, x: Array, chunks: Int[Array, "blocks rows"], unit: Array, *, has_missing: bool
 ) -> Modes:
     """Posterior modes under a standard Normal prior, by damped Fisher scoring.
 
@@ -68,7 +68,7 @@ def posterior_modes(
         x: responses.
         chunks: row numbers in blocks.
         unit: an array of the working precision (says which it is).
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
 
     Returns:
         The modes.
@@ -79,8 +79,10 @@ def posterior_modes(
     least = SETTLED if dtype == jnp.float64 else 1e-4
 
     def block(_: None, rows: Array) -> tuple[None, tuple[Array, ...]]:
-        hot, mask = model.channels(x[jnp.minimum(rows, n - 1)], 1, gaps, dtype)
-        right = hot[0]
+        statistics, mask = model.sufficient_statistics(
+            x[jnp.minimum(rows, n - 1)], 1, has_missing, dtype
+        )
+        right = statistics[0]
         seen = jnp.ones_like(right) if mask is None else mask
 
         def turn(state: Any) -> Any:

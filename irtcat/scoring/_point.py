@@ -115,7 +115,7 @@ def _outcomes(
     model: ItemModel, x: Array, n_contrasts: int, dtype: np.dtype
 ) -> tuple[Float[Array, "rows items outcomes"], Float[Array, "rows items"]]:
     """What each response weighs in the outcome curves, and in the information; 0 where missing."""
-    statistics, mask = model.channels(x, n_contrasts, True, dtype)
+    statistics, mask = model.sufficient_statistics(x, n_contrasts, True, dtype)
     assert mask is not None  # asked for
     return jnp.moveaxis(model.outcomes(statistics, mask), 0, -1), mask
 

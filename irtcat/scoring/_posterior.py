@@ -24,10 +24,10 @@ from irtcat.scoring._kernel import (
     N_NODES,
     SPACING,
     grid_nodes,
+    integrate_locally,
     item_curves,
     local_quadrature,
     log_likelihood,
-    place_nodes,
 )
 from irtcat.scoring._layout import BLOCK_BYTES, WIDE_SD
 
@@ -135,9 +135,9 @@ def _moments(nodes: Array, weights: Array) -> tuple[Array, Array]:
     return mean, jnp.sqrt((weights * (nodes - mean[:, None]) ** 2).sum(1))
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def _posterior(
-    model: ItemModel, x: Array, rows: Array, gaps: bool, like: Float[Array, ""]
+    model: ItemModel, x: Array, rows: Array, has_missing: bool, like: Float[Array, ""]
 ) -> Posterior:
     """The posterior of all rows, block by block."""
     nodes = grid_nodes(like.dtype)
@@ -146,11 +146,13 @@ def _posterior(
 
     def block(rows: Array) -> Posterior:
         safe = jnp.minimum(rows, x.shape[0] - 1)
-        hot, mask = model.channels(x[safe], curves.contrast.shape[0], gaps, like.dtype)
-        log_lik = log_likelihood(hot, mask, curves)
+        statistics, mask = model.sufficient_statistics(
+            x[safe], curves.contrast.shape[0], has_missing, like.dtype
+        )
+        log_lik = log_likelihood(statistics, mask, curves)
         narrow = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES)
         mean, sd, is_wide = _support(log_lik, nodes)
-        wide = place_nodes(log_lik, left, mean, sd, jnp.asarray(FINE_NODES, like.dtype))
+        wide = integrate_locally(log_lik, left, mean, sd, jnp.asarray(FINE_NODES, like.dtype))
         column = is_wide[:, None]
         theta, weights = (jnp.where(column, wide[k], narrow[k]) for k in (0, 1))
         log_z = jnp.where(is_wide, wide[2], narrow[2])
@@ -162,12 +164,12 @@ def _posterior(
     return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), out)
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def _summed(
     model: ItemModel,
     x: Array,
     rows: Array,
-    gaps: bool,
+    has_missing: bool,
     nodes: Float[Array, " nodes"],
     least_sd: Float[Array, ""],
 ) -> Posterior:
@@ -181,8 +183,12 @@ def _summed(
 
     def block(rows: Array) -> Posterior:
         safe = jnp.minimum(rows, x.shape[0] - 1)
-        hot, mask = model.channels(x[safe], curves.contrast.shape[0], gaps, nodes.dtype)
-        log_post = log_likelihood(hot, mask, curves) - 0.5 * (nodes**2 + LOG_2PI) + jnp.log(step)
+        statistics, mask = model.sufficient_statistics(
+            x[safe], curves.contrast.shape[0], has_missing, nodes.dtype
+        )
+        log_post = (
+            log_likelihood(statistics, mask, curves) - 0.5 * (nodes**2 + LOG_2PI) + jnp.log(step)
+        )
         log_z = logsumexp(log_post, axis=1)
         fine = jnp.exp(log_post - log_z[:, None])
         mean, sd = _moments(nodes, fine)
@@ -228,13 +234,13 @@ def least_sd_for(model: ItemModel, step: float) -> float:
     return step if steepest_slope(model) * step <= STEP_CELLS else STEEP_CELLS * step
 
 
-def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> Posterior:
+def posterior(model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtype) -> Posterior:
     """Posterior of each row under a N(0, 1) population.
 
     Args:
         model: stacked items on the standardised scale.
         x: responses (int8 codes, -1 missing; or floats, NaN missing).
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
         dtype: working precision (must match the precision context).
 
     Returns:
@@ -246,7 +252,7 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
         n_more = len(jax.tree.leaves(model)[0]) - x.shape[1]
         none = np.nan if x.dtype.kind == "f" else -1
         if n_more:
-            x, gaps = np.pad(x, ((0, 0), (0, n_more)), constant_values=none), True
+            x, has_missing = np.pad(x, ((0, 0), (0, n_more)), constant_values=none), True
     n_rows, n_items = x.shape
     items, answers = in_precision(model, dtype), jnp.asarray(x)
 
@@ -257,7 +263,14 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
         rows = np.full(2 ** int(np.ceil(np.log2(len(which)))) + 1, n_rows, np.int32)
         rows[: len(which)] = which  # of few lengths, so that compiled code is used again
         blocks = rows[row_blocks(len(rows) - 1, max(n_items, n_cells), dtype.itemsize)]
-        out = _summed(items, answers, jnp.asarray(blocks), gaps=gaps, nodes=nodes, least_sd=least)
+        out = _summed(
+            items,
+            answers,
+            jnp.asarray(blocks),
+            has_missing=has_missing,
+            nodes=nodes,
+            least_sd=least,
+        )
         found = Posterior(*(np.array(part)[: len(which)] for part in out))
         more = min(2 * n_cells, MOST_CELLS)
         for again, next_limit in (
@@ -272,7 +285,7 @@ def posterior(model: ItemModel, x: np.ndarray, gaps: bool, dtype: np.dtype) -> P
         out = summed(np.arange(n_rows), LIMIT, n_cells)
     else:
         rows = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))
-        found = _posterior(items, answers, rows, gaps=gaps, like=jnp.zeros((), dtype))
+        found = _posterior(items, answers, rows, has_missing=has_missing, like=jnp.zeros((), dtype))
         out = Posterior(*(np.array(part)[:n_rows] for part in found))
         if out.beyond.any():
             which = np.flatnonzero(out.beyond)

@@ -53,14 +53,16 @@ def _modes(model: ItemModel, responses: Responses, dtype: np.dtype):
     cells = responses.n_items * (model.dims + 2) ** 2
     chunks = jnp.asarray(row_chunks(responses.n_subjects, cells))
     x = jnp.asarray(responses.values)
-    return posterior_modes(model, x, chunks, jnp.zeros((), dtype), gaps=responses.has_missing)
+    return posterior_modes(
+        model, x, chunks, jnp.zeros((), dtype), has_missing=responses.has_missing
+    )
 
 
 def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosterior:
     """Posterior mean and covariance of every subject, and its marginal log-likelihood."""
     root = _root(bank)
     bifactor = bank.model.key == "bifactor"
-    gaps = responses.has_missing
+    has_missing = responses.has_missing
     with precision(dtype_name) as dtype:
         model = bank.model.rescale(jnp.zeros(len(root)), jnp.asarray(root))
         modes = _modes(model, responses, dtype)
@@ -77,15 +79,19 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
         x = jnp.asarray(responses.values)
         ones = jnp.ones(responses.n_subjects, dtype), jnp.ones(responses.n_items, dtype)
         if isinstance(rule, Grid):
-            belief = grid_step(model, x, *ones, rule, chunks, gaps=gaps)
+            belief = grid_step(model, x, *ones, rule, chunks, has_missing=has_missing)
             out = belief.mean, belief.covariance, belief.log_z
         elif isinstance(rule, Groups):
-            belief = group_step(_pairs(bank, dtype), x, *ones, rule, chunks, gaps=gaps)
+            belief = group_step(
+                _pairs(bank, dtype), x, *ones, rule, chunks, has_missing=has_missing
+            )
             d = len(root)  # items of the general factor alone have a group without meaning
             out = belief.mean[:, :d], belief.covariance[:, :d, :d], belief.log_z
         else:
-            first = own_posterior(model, x, modes.mode, modes.covariance, rule, chunks, gaps=gaps)
-            out = own_posterior(model, x, *first[:2], rule, chunks, gaps=gaps)
+            first = own_posterior(
+                model, x, modes.mode, modes.covariance, rule, chunks, has_missing=has_missing
+            )
+            out = own_posterior(model, x, *first[:2], rule, chunks, has_missing=has_missing)
     mean, covariance, log_z = (np.asarray(part, float) for part in out)
     return VectorPosterior(mean @ root.T, root @ covariance @ root.T, log_z)
 

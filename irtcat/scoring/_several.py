@@ -80,7 +80,7 @@ class Several(NamedTuple):
         covariance: posterior covariances.
         log_z: marginal log-likelihood of each subject's responses.
         counts: expected sums of the statistics at the nodes (bifactor: of the pairs of nodes).
-        totals: expected number of subjects at each node, per item where there are gaps.
+        totals: expected number of subjects at each node, per item where responses are missing.
         mass: expected number of subjects at each node (bifactor: groups x pairs of nodes).
     """
 
@@ -147,18 +147,18 @@ def _weighted_curves(model: ItemModel, nodes: Array, item_weights: Array) -> Cur
 
 
 def grid_posterior(
-    hot: Float[Array, "contrasts rows items"],
+    statistics: Float[Array, "contrasts rows items"],
     mask: Float[Array, "rows items"] | None,
     curves: Curves,
     log_prior: Float[Array, " nodes"],
 ) -> tuple[Float[Array, "rows nodes"], Float[Array, " rows"]]:
     """Posterior weights of the nodes and the log of the normaliser."""
-    log_post = log_likelihood(hot, mask, curves) + log_prior
+    log_post = log_likelihood(statistics, mask, curves) + log_prior
     log_z = logsumexp(log_post, axis=1)
     return jnp.exp(log_post - log_z[:, None]), log_z
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def grid_step(
     model: ItemModel,
     x: Array,
@@ -167,7 +167,7 @@ def grid_step(
     grid: Grid,
     chunks: Int[Array, "blocks rows"],
     *,
-    gaps: bool,
+    has_missing: bool,
 ) -> Several:
     """Posterior moments and expected counts on one grid for all subjects.
 
@@ -178,7 +178,7 @@ def grid_step(
         item_weights: 1 for items that inform on ability, 0 for those that are only counted.
         grid: the nodes.
         chunks: row numbers in blocks.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
 
     Returns:
         The moments in the order of the rows, and the counts.
@@ -193,12 +193,12 @@ def grid_step(
     def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
         moments, log_z, counts, totals, mass = carry
         safe = jnp.minimum(rows, n - 1)
-        hot, mask = model.channels(x[safe], n_contrasts, gaps, dtype)
-        post, normaliser = grid_posterior(hot, mask, curves, grid.log_prior)
+        statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
+        post, normaliser = grid_posterior(statistics, mask, curves, grid.log_prior)
         moments = moments.at[rows].set(post @ table, mode="drop")
         log_z = log_z.at[rows].set(normaliser, mode="drop")
         post = post * jnp.where(rows < n, weights[safe], 0)[:, None]
-        counts = counts + jnp.stack([post.T @ h for h in hot])
+        counts = counts + jnp.stack([post.T @ h for h in statistics])
         mass = mass + post.sum(0)
         totals = totals if mask is None else totals + post.T @ mask
         return (moments, log_z, counts, totals, mass), None
@@ -207,14 +207,14 @@ def grid_step(
         jnp.zeros((n, dims + dims**2), dtype),
         jnp.zeros(n, dtype),
         jnp.zeros((n_contrasts, n_nodes, n_items), dtype),
-        jnp.zeros((n_nodes, n_items) if gaps else (0,), dtype),
+        jnp.zeros((n_nodes, n_items) if has_missing else (0,), dtype),
         jnp.zeros(n_nodes, dtype),
     )
     moments, log_z, counts, totals, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
     mean = moments[:, :dims]
     square = moments[:, dims:].reshape(n, dims, dims)
     covariance = square - mean[:, :, None] * mean[:, None, :]
-    return Several(mean, covariance, log_z, counts, totals if gaps else mass, mass)
+    return Several(mean, covariance, log_z, counts, totals if has_missing else mass, mass)
 
 
 def group_items(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -232,7 +232,7 @@ def group_items(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return group, members, valid
 
 
-@functools.partial(jit, static_argnames=("gaps",))
+@functools.partial(jit, static_argnames=("has_missing",))
 def group_step(
     model: ItemModel,
     x: Array,
@@ -241,7 +241,7 @@ def group_step(
     groups: Groups,
     chunks: Int[Array, "blocks rows"],
     *,
-    gaps: bool,
+    has_missing: bool,
 ) -> Several:
     """The E-step of the bifactor model by dimension reduction.
 
@@ -252,7 +252,7 @@ def group_step(
         item_weights: see `grid_step`.
         groups: the items of each specific factor, and the nodes.
         chunks: row numbers in blocks.
-        gaps: whether any response is missing.
+        has_missing: whether any response is missing.
 
     Returns:
         Moments (general ability first, then one a group) and counts of pairs of nodes (general
@@ -269,16 +269,16 @@ def group_step(
 
     def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
         safe = jnp.minimum(rows, n - 1)
-        hot, mask = model.channels(x[safe], n_contrasts, gaps, dtype)
+        statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         row_weight = jnp.where(rows < n, weights[safe], 0)[:, None]
 
         def own(members: Array, valid: Array) -> tuple[Array, Array, Array]:
-            own_hot = hot[:, :, members] * valid
-            own_mask = jnp.ones_like(own_hot[0]) if mask is None else mask[:, members]
+            own_statistics = statistics[:, :, members] * valid
+            own_mask = jnp.ones_like(own_statistics[0]) if mask is None else mask[:, members]
             own_mask = own_mask * valid
             part = Curves(curves.base[:, members], curves.contrast[:, :, members])
-            log_lik = log_likelihood(own_hot, own_mask, part).reshape(-1, n_g, n_s)
-            return log_lik + groups.specific.log_prior, own_hot, own_mask
+            log_lik = log_likelihood(own_statistics, own_mask, part).reshape(-1, n_g, n_s)
+            return log_lik + groups.specific.log_prior, own_statistics, own_mask
 
         def inner(_: None, group: tuple[Array, Array]) -> tuple[None, Array]:
             return None, logsumexp(own(*group)[0], axis=2)
@@ -291,10 +291,12 @@ def group_step(
         def outer(carry: tuple[Array, Array], group: tuple[Any, ...]) -> tuple[Any, Any]:
             counts, totals = carry
             members, valid, marginal = group
-            log_lik, own_hot, own_mask = own(members, valid)
+            log_lik, own_statistics, own_mask = own(members, valid)
             given = jnp.exp(log_lik - marginal[:, :, None])
             pair_post = (given * post[:, :, None]).reshape(-1, n_g * n_s) * row_weight
-            counts = counts.at[:, :, members].add(jnp.stack([pair_post.T @ h for h in own_hot]))
+            counts = counts.at[:, :, members].add(
+                jnp.stack([pair_post.T @ h for h in own_statistics])
+            )
             totals = totals.at[:, members].add(pair_post.T @ own_mask)
             return (counts, totals), (given @ specific, given @ specific**2, pair_post.sum(0))
 

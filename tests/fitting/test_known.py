@@ -170,9 +170,11 @@ def test_other_models_end_at_a_maximum_of_the_conditional_likelihood(model):
             items = unpack(found.bank.model, jnp.asarray(params))
             curves = item_curves(items, jnp.asarray(theta))  # at the abilities themselves
             x, gaps = cells_of(items, responses)
-            hot, mask = items.channels(jnp.asarray(x), len(curves.contrast), gaps, dtype)
+            statistics, mask = items.sufficient_statistics(
+                jnp.asarray(x), len(curves.contrast), gaps, dtype
+            )
             assert mask is None
-            return float((curves.contrast * hot).sum() + curves.base.sum())
+            return float((curves.contrast * statistics).sum() + curves.base.sum())
 
     best = found.bank.parameters()
     own = log_likelihood(best)

@@ -35,7 +35,7 @@ def test_lines_give_what_curves_give(dtype, gaps, sd):
         weights = jnp.asarray(rng.integers(0, 3, N), kind)
         item_weights = jnp.asarray(rng.random(ITEMS) < 0.9, kind)
         arguments = (jnp.asarray(x), weights, item_weights, layout.wide, layout.narrow)
-        settings = {"window": layout.window, "gaps": gaps}
+        settings = {"window": layout.window, "has_missing": gaps}
         plain = e_step(curve, *arguments, **settings)
         ours = e_step(line, *arguments, **settings)
         short = e_step(line, *arguments, **settings, condense=True)
