@@ -98,7 +98,7 @@ class Streamed:
         by_item = np.zeros((2, 2, self.n_items))
         by_subject = np.empty((2, self.n_rows, 2))
         for at, chunk in self._chunks():
-            # Missing cells of one chunk are cheaper to find than products with a mask of ones to make.
+            # Finding the missing cells of a chunk costs less than a product with a mask of ones.
             has_missing = self.has_missing and bool((chunk[: at.stop - at.start] < 0).any())
             out = cross_sums(
                 _on_device(chunk), top, rows, self._filled(left, at), right, has_missing=has_missing

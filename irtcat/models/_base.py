@@ -205,7 +205,7 @@ class ItemModel(eqx.Module):
     def sufficient_statistics(
         self, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
     ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
-        """The statistics t of a block of responses to the stacked items, and a mask of the answered.
+        """The statistics t of a block of responses to the stacked items, and the mask of answers.
 
         Statistics are 0 where a response is missing. The mask is 0 there and 1 elsewhere; where a
         response may weigh more or less than one (counts of few or many trials), its weight.
