@@ -79,8 +79,8 @@ def test_what_cannot_be_gone_on_with_is_refused(files, inputs):
 
     with pytest.raises(InputError, match="older versions"):
         evaluate(bank(), answer, Config(max_items=6), name="model", out=files / "evaluation")
+    data = Responses.from_array(inputs["data"])
     with pytest.raises(InputError, match="not a checkpoint of this version"):
-        data = Responses.from_array(inputs["data"])
         fit(data, "3pl", checkpoint=files / "checkpoint.npz", resume=True)
     with pytest.raises(InputError, match="not a crowd of this version"):
         crowd.build(answer, (inputs["X"], inputs["y"]), 6, size=(0.3, 0.6), folder=files / "crowd")
