@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, predict, select, select_next
 from irtcat.prediction import auto, full_scores
+from irtcat.selection import rechoose
 from irtcat.selection.balanced import eligible_share, layout
 from irtcat.selection.curves import ScoreCurves, score_curves
 from irtcat.selection.gaussian import continued
@@ -97,16 +98,17 @@ def test_no_collapse_beyond_the_calibrated_subjects(calibration, beyond):
     assert ((told.lower <= truth) & (truth <= told.upper)).mean() >= 0.85
 
 
-def test_items_are_chosen_anew_in_the_cross_validation(calibration, alike):
+def test_items_are_chosen_anew_in_the_cross_validation(calibration, alike, monkeypatch):
     """Errors on items that were picked by the same subjects would be far too small."""
     subset = select(None, 20, strategy="score-optimal", calibration=calibration)
     calls = []
 
-    def again(part):
+    def counted(request, part):
         calls.append(part.n_subjects)
-        return subset.again(part)
+        return rechoose(request, part)
 
-    honest = predict(calibration, dataclasses.replace(subset, again=again), alike)
+    monkeypatch.setattr(auto, "rechoose", counted)
+    honest = predict(calibration, subset, alike)
     fixed = predict(calibration, subset.item_ids, alike)
     assert calls == [96] * 5
     assert (honest.upper - honest.lower).mean() > 1.1 * (fixed.upper - fixed.lower).mean()
@@ -289,7 +291,7 @@ def test_the_second_stage_follows_from_the_first(calibration, alike, beyond):
     alone = predict(calibration, first, alike)
     assert error(told["alike"][1], alike) < error(alone, alike)
     part = calibration.subset(subjects=range(0, 120, 2))
-    again = told["alike"][0].again(part)
+    again = rechoose(told["alike"][0].request, part)
     assert again.strategy == "two-stage: score-optimal"
     assert len(set(again.item_ids)) == 40
 
@@ -325,14 +327,15 @@ def test_second_stage_wants_a_subset_and_items_that_are_left(calibration, alike)
         select_next(None, first, answers, 281, calibration=calibration)
 
 
-def test_items_that_cannot_be_chosen_anew_are_taken_as_chosen(calibration, alike):
+def test_items_that_cannot_be_chosen_anew_are_taken_as_chosen(calibration, alike, monkeypatch):
     subset = select(None, 20, calibration=calibration)
 
-    def refuse(others):
+    def refuse(request, others):
         raise InputError("No such choice.")
 
-    told = predict(calibration, dataclasses.replace(subset, again=refuse), alike)
-    as_chosen = predict(calibration, dataclasses.replace(subset, again=None), alike)
+    as_chosen = predict(calibration, dataclasses.replace(subset, request=None), alike)
+    monkeypatch.setattr(auto, "rechoose", refuse)
+    told = predict(calibration, subset, alike)
     np.testing.assert_array_equal(told.score, as_chosen.score)
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from irtcat import ItemBank, Responses, select
-from irtcat.selection import STRATEGIES, WITHOUT_BANK
+from irtcat.selection import STRATEGIES
 
 HERE = Path(__file__).parent
 LIGHT = ("random", "stratified", "pcub", "pclb", "stratified-group", "stratified-both")
+WITHOUT_BANK = {name for name, row in STRATEGIES.items() if "bank" not in row.needs}
 STRATEGIES_TIMED = [name for name in STRATEGIES if name in WITHOUT_BANK and name not in LIGHT]
 BANK_TIMED = ["kmeans-irt", "fisher", "minimax", "d-optimal"]
 

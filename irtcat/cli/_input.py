@@ -230,14 +230,14 @@ def read_subset(path: str) -> "Subset":
         return found
 
     columns = (numbers("weight", 1 / k), numbers("probability", np.nan), np.full(k, np.nan))
-    strategy, seed, again = "file", 0, None
+    strategy, seed, request = "file", 0, None
     if {"strategy", "seed"} <= set(frame):
-        from irtcat.selection import rechoice
+        from irtcat.selection import plain_request
 
         strategy, seed = str(frame["strategy"].iloc[0]), _seed(path, frame["seed"].iloc[0])
-        again = rechoice(strategy, k, seed)
+        request = plain_request(strategy, k, seed)
     item_ids = np.asarray(frame["item"].tolist(), dtype=str)
-    return irtcat.Subset(item_ids, *columns, strategy, seed, again)
+    return irtcat.Subset(item_ids, *columns, strategy, seed, request)
 
 
 def item_places(responses: str | None, bank: str | None, items: Path | None) -> Any:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat import prediction
 from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
@@ -18,7 +17,7 @@ from irtcat.leaderboard.splits import LEAVE_OUT, left_out_groups, split_subjects
 from irtcat.models import get_model
 from irtcat.prediction import ESTIMATORS, full_scores, predict
 from irtcat.responses import Responses
-from irtcat.selection import STRATEGIES, WITHOUT_BANK, Subset, select
+from irtcat.selection import STRATEGIES, Subset, select
 
 __all__ = ["ALL", "Progress", "evaluate"]
 
@@ -51,8 +50,8 @@ class _Plan(NamedTuple):
     @property
     def needs_bank(self) -> bool:
         """Whether any strategy or estimator has to have calibrated items."""
-        rows = set(self.estimators) - prediction.WITHOUT_BANK
-        return bool(rows or set(self.strategies) - WITHOUT_BANK)
+        by_bank = any("bank" in STRATEGIES[name].needs for name in self.strategies)
+        return by_bank or any(ESTIMATORS[name].needs_bank for name in self.estimators)
 
 
 class _Fold(NamedTuple):

@@ -27,7 +27,7 @@ METRICS = {
     "coverage": "Full scores within their interval (share)",
     "width": "Width of the intervals (percentage points)",
 }
-ESTIMATORS = {
+TITLES = {
     "mean": "Mean of the chosen items",
     "weighted": "Weighted mean of the chosen items",
     "irt": "IRT prediction of the full score",
@@ -69,7 +69,7 @@ def rank_correlation(
     figure, row = panels(len(shown))
     for axes, name in zip(row, shown, strict=True):
         _draw_strategies(axes, table[table["estimator"] == name], strategies)
-        axes.set_title(ESTIMATORS.get(name, name), fontsize="medium", loc="left")
+        axes.set_title(TITLES.get(name, name), fontsize="medium", loc="left")
         axes.set_xlabel("Items run, k")
     for axes in row[::COLUMNS]:
         axes.set_ylabel(METRICS[metric] + _with_what(metric))
@@ -178,7 +178,7 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
         axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
         axes.minorticks_off()
         axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
-        axes.set_title(ESTIMATORS.get(name, name), fontsize="medium", loc="left")
+        axes.set_title(TITLES.get(name, name), fontsize="medium", loc="left")
         tidy(axes)
     for axes in row[::COLUMNS]:
         axes.set_ylabel("Smallest gap ranked right (points)")

@@ -1,6 +1,6 @@
 """Telling the full-benchmark score and rank from a subset's responses: one table, one function."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_interval
+from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.prediction._result import Prediction
-from irtcat.prediction._task import Estimate, Task, full_scores, is_sample, recode
+from irtcat.prediction._task import Estimate, Estimator, Task, full_scores, is_sample, recode
 from irtcat.prediction._weights import item_groups, item_weights
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
 from irtcat.prediction.curves import predict_curves
@@ -25,35 +26,96 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ESTIMATORS",
-    "WITHOUT_BANK",
     "Estimate",
+    "Estimator",
     "Prediction",
     "Task",
     "full_scores",
     "predict",
 ]
 
-ESTIMATORS: dict[str, Callable[[Task], Estimate]] = {
-    "auto": predict_auto,
-    "auto-pooled": predict_auto_pooled,
-    "curves": predict_curves,
-    "mean": predict_mean,
-    "weighted": predict_weighted,
-    "irt": predict_irt,
-    "pirt": predict_pirt,
-    "gpirt": predict_gpirt,
-    "ridge": predict_ridge,
-    "gp": predict_gp,
-    "aipw": predict_aipw,
-}
+ESTIMATORS: Registry[Estimator] = Registry(
+    "irtcat.estimators",
+    Estimator,
+    ("estimator", "score", "interval"),
+    [
+        Estimator(
+            "auto",
+            predict_auto,
+            "regression for subjects like the calibrated ones, else equating",
+            "mixture of both",
+        ),
+        Estimator(
+            "auto-pooled",
+            predict_auto_pooled,
+            "the same, the share of others learnt from all new subjects",
+            "the same",
+        ),
+        Estimator(
+            "curves",
+            predict_curves,
+            "items' curves, less their known errors: each subject's own items",
+            "mixture of both",
+        ),
+        Estimator(
+            "mean",
+            predict_mean,
+            "mean of the m answers",
+            "Wilson's, as if the m of N items were drawn at random",
+        ),
+        Estimator(
+            "weighted",
+            predict_weighted,
+            "the same with the subset's weights",
+            "the same for the effective number of items",
+        ),
+        Estimator(
+            "irt",
+            predict_irt,
+            "answers, and the model's expectation for all other items",
+            "posterior predictive",
+            needs_bank=True,
+        ),
+        Estimator(
+            "pirt",
+            predict_pirt,
+            "the same with the ability plugged in (tinyBenchmarks)",
+            "the unseen answers' variance",
+            needs_bank=True,
+            source="Maia Polo et al. (2024), section 4",
+        ),
+        Estimator(
+            "gpirt",
+            predict_gpirt,
+            "mixture of weighted and pirt by their errors (tinyBenchmarks)",
+            "of both",
+            needs_bank=True,
+            source="Maia Polo et al. (2024), section 4",
+        ),
+        Estimator(
+            "ridge",
+            predict_ridge,
+            "ridge regression on the answers",
+            "leave-one-out errors of calibrated subjects",
+        ),
+        Estimator(
+            "gp",
+            predict_gp,
+            "Gaussian-process regression on the answers",
+            "posterior predictive",
+        ),
+        Estimator(
+            "aipw",
+            predict_aipw,
+            "ridge, corrected by its errors on the sampled items",
+            "of the corrections",
+        ),
+    ],
+)
 """Score estimators by name; to add one, write a function of a `Task` and add a row."""
 
-WITHOUT_BANK = frozenset(
-    {"auto", "auto-pooled", "curves", "mean", "weighted", "ridge", "gp", "aipw"}
-)
-"""Estimators that never ask for `Task.bank`, so that nothing need be calibrated for them."""
 
-
+@documented(ESTIMATORS)
 def predict(
     calibration: Responses,
     subset: "Subset | Sequence[str] | np.ndarray",
@@ -72,19 +134,7 @@ def predict(
     The full score is the mean response over all N items of the calibration matrix, 0 to 1 (or the
     mean weighted by ``weights``).
 
-    | estimator | score | interval |
-    |---|---|---|
-    | auto | regression for subjects like the calibrated ones, else equating | mixture of both |
-    | auto-pooled | the same, the share of others learnt from all new subjects | the same |
-    | curves | items' curves, less their known errors: each subject's own items | mixture of both |
-    | mean | mean of the m answers | Wilson's, as if the m of N items were drawn at random |
-    | weighted | the same with the subset's weights | the same for the effective number of items |
-    | irt | answers, and the model's expectation for all other items | posterior predictive |
-    | pirt | the same with the ability plugged in (tinyBenchmarks) | the unseen answers' variance |
-    | gpirt | mixture of weighted and pirt by their errors (tinyBenchmarks) | of both |
-    | ridge | ridge regression on the answers | leave-one-out errors of calibrated subjects |
-    | gp | Gaussian-process regression on the answers | posterior predictive |
-    | aipw | ridge, corrected by its errors on the sampled items | of the corrections |
+    {table}
 
     Every score and interval is kept within what the answers leave possible:
     ``[sum x / N, (sum x + N - m) / N]``. The mean is unbiased for items drawn at random; of items
@@ -158,10 +208,10 @@ def predict(
         np.asarray(getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float),
         item_weights(calibration.item_ids, weights, labels),
         seed,
-        getattr(subset, "again", None),
+        getattr(subset, "request", None),
         None if drawn is None else _read_drawn(drawn, responses, item_ids),
     )
-    told = _finish(task, ESTIMATORS[estimator](task), estimator)
+    told = _finish(task, ESTIMATORS[estimator].estimate(task), estimator)
     if labels is None:
         return told
     return replace(told, groups=_by_group(task, labels, estimator))
@@ -187,7 +237,7 @@ def _by_group(task: Task, labels: np.ndarray, estimator: str) -> pd.DataFrame:
     for label in pd.unique(labels):
         own = labels == label
         part = replace(task, item_weights=own / own.sum())
-        told = _finish(part, ESTIMATORS[estimator](part), estimator)
+        told = _finish(part, ESTIMATORS[estimator].estimate(part), estimator)
         columns = {"subject": told.subject_ids, "group": label, "score": told.score}
         columns |= {"lower": told.lower, "upper": told.upper, "flags": told.flags}
         parts.append(pd.DataFrame(columns))

@@ -14,10 +14,11 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
 from irtcat.responses import Responses
-from irtcat.selection import Subset, centred_scores
+from irtcat.selection import Request, centred_scores
 
 __all__ = [
     "Estimate",
+    "Estimator",
     "Task",
     "filled_scores",
     "full_scores",
@@ -45,6 +46,32 @@ class Estimate(NamedTuple):
     how: np.ndarray | None = None
 
 
+@dataclass(frozen=True)
+class Estimator:
+    """A way to predict full scores: a row of `ESTIMATORS`.
+
+    Attributes:
+        name: the name that users give.
+        estimate: a function of a `Task`.
+        score: how the score is predicted, in one line.
+        interval: where its interval comes from.
+        needs_bank: whether it needs calibrated items (a 2PL is fitted where none are given).
+        source: author, year and place, where the formula comes from a publication.
+    """
+
+    name: str
+    estimate: "Callable[[Task], Estimate]"
+    score: str
+    interval: str
+    needs_bank: bool = False
+    source: str = ""
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """Score and interval."""
+        return self.score, self.interval
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """A request for full scores.
@@ -60,8 +87,8 @@ class Task:
         probabilities: inclusion probability of each of these items, NaN where chosen otherwise.
         item_weights: weight t of every item of the calibration in the score; they sum to 1.
         seed: of whatever an estimator draws.
-        again: chooses the items anew by other subjects' responses, or None where that is not
-            known or needs a bank.
+        request: what the items were chosen by, so that the choice can be repeated with other
+            subjects; None where that is not known or needs a bank.
         drawn: chance at which each answer's item was drawn for that subject, NaN where it was not
             drawn; None where nothing was.
     """
@@ -75,7 +102,7 @@ class Task:
     probabilities: FloatArray
     item_weights: FloatArray
     seed: int = 0
-    again: Callable[[Responses], Subset] | None = None
+    request: Request | None = None
     drawn: FloatArray | None = None
 
     @property

@@ -21,6 +21,7 @@ from irtcat._checks import InputError
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._task import Estimate, Task, filled_scores, patterns
 from irtcat.prediction.design import predict_weighted
+from irtcat.selection import rechoose
 from irtcat.selection.curves import SLOPE_SD, ScoreCurves, score_curves
 
 __all__ = ["equate", "predict_auto", "predict_auto_pooled"]
@@ -183,7 +184,7 @@ def _part(task: Task, rows: IntArray, items: IntArray | None = None) -> Task:
         answers=task.answers.subset(subjects=rows, items=items),
         weights=weights,
         probabilities=task.probabilities[items],
-        again=None,
+        request=None,
     )
 
 
@@ -270,10 +271,10 @@ def _learn(task: Task, calibrated: Calibrated, among: IntArray) -> tuple[Parts, 
 
 def _chosen_anew(task: Task, rows: IntArray) -> tuple[IntArray, FloatArray]:
     """The items, and their weights, that would have been chosen by these subjects."""
-    if task.again is None:
+    if task.request is None:
         return task.chosen, task.weights
     try:
-        subset = task.again(task.calibration.subset(subjects=rows))
+        subset = rechoose(task.request, task.calibration.subset(subjects=rows))
     except InputError:  # a filter or a quota that these fewer subjects do not meet
         return task.chosen, task.weights
     index = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))

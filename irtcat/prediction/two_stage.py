@@ -1,19 +1,14 @@
 """The two-stage form: a small probability sample first, the rest once it is known what it shows."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from irtcat._checks import argument_error, check_count
-from irtcat._types import IntArray
 from irtcat.bank import ItemBank
 from irtcat.prediction import predict
 from irtcat.responses import Responses
-from irtcat.selection import Subset, select
-from irtcat.selection._request import read_allowed
-from irtcat.selection.balanced import balanced_weights
-from irtcat.selection.gaussian import continued
+from irtcat.selection import Subset, extended
 
 __all__ = ["select_next"]
 
@@ -28,7 +23,7 @@ def select_next(
     seed: int = 0,
     allowed: Any = None,
 ) -> Subset:
-    """Choose k more items for a new subject, by its answers to the first ones.
+    """Choose further items for a new subject, by its answers to the first ones.
 
     Where "auto" (see `irtcat.predict`) takes the subject to resemble the calibrated ones, the
     further items are those that most reduce the variance of the full score given the first;
@@ -53,6 +48,7 @@ def select_next(
         InputError: as `irtcat.select` and `irtcat.predict` do; or too few items left.
 
     Example:
+        >>> from irtcat.selection import select
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 80))
         >>> calibration = bank.simulate(np.linspace(-1, 1, 60), seed=1)
         >>> first = select(bank, 20, strategy="stratified", calibration=calibration)
@@ -72,43 +68,6 @@ def select_next(
     if not known.any():
         advice = "Run the subset's items first."
         raise argument_error("responses", "answers to the subset", "none", advice)
-    alike = bool(np.mean(told.how[known] == "regression") > 0.5)
-    return _extended(subset, calibration, n_items, alike, seed, allowed)
-
-
-def _extended(
-    subset: Subset, calibration: Responses, n_items: int, alike: bool, seed: int, allowed: Any
-) -> Subset:
-    """The first items and k more, by one of the two ways."""
-    item_ids = np.asarray(calibration.item_ids, dtype=str)
-    left = ~np.isin(item_ids, subset.item_ids)
-    if allowed is not None:
-        left &= read_allowed(item_ids, allowed)
-    if left.sum() < n_items:
-        raise argument_error("n_items", f"at most the {left.sum()} items that are left", n_items)
-    first: IntArray = np.flatnonzero(np.isin(item_ids, subset.item_ids))
-    if alike:
-        more = item_ids[continued(calibration, first, left, n_items, seed)]
-    else:
-        more = select(
-            None, n_items, strategy="stratified", calibration=calibration, seed=seed, allowed=left
-        ).item_ids
-    chosen = np.concatenate([subset.item_ids, more])
-    weights = balanced_weights(calibration, chosen)
-
-    def again(others: Responses) -> Subset:
-        start = subset if subset.again is None else subset.again(others)
-        return _extended(start, others.subset(items=item_ids), n_items, alike, seed, allowed)
-
-    nothing = np.full(len(chosen), np.nan)
-    return replace(
-        subset,
-        item_ids=chosen,
-        weights=weights,
-        probabilities=nothing,
-        criterion=nothing,
-        strategy=f"two-stage: {'score-optimal' if alike else 'stratified'}",
-        seed=seed,
-        again=again,
-        reach=None,
-    )
+    alike = np.mean(told.how[known] == "regression") > 0.5
+    strategy = "score-optimal" if alike else "stratified"
+    return extended(subset, calibration, n_items, strategy=strategy, seed=seed, allowed=allowed)

@@ -8,8 +8,8 @@ import pandas as pd
 from irtcat import agreement
 from irtcat.leaderboard import METRICS
 from irtcat.leaderboard.metrics import compare_scores
-from irtcat.plot.boards import ESTIMATORS
 from irtcat.plot.boards import METRICS as METRIC_NAMES
+from irtcat.plot.boards import TITLES
 from irtcat.report._blocks import (
     Block,
     Section,
@@ -194,7 +194,7 @@ def _panel(metric: str, estimator: Any, part: pd.DataFrame) -> Block:
         ends.append(f"{strategy} {own['mean'].iloc[-1]:.3g}")
     most = part["n_items"].max()
     said = f"At {most:g} items: {', '.join(ends)}."
-    return lines(ESTIMATORS.get(str(estimator), f"Estimator: {estimator}"), "Items run, k",
+    return lines(TITLES.get(str(estimator), f"Estimator: {estimator}"), "Items run, k",
                  METRIC_NAMES.get(metric, metric), series, said, marks=1,
                  logx=int(most / max(part["n_items"].min(), 1) > 8))  # fmt: skip
 
@@ -206,7 +206,7 @@ def gaps(name: str, given: pd.DataFrame) -> Section:
         own = part[np.isfinite(part["gap"])].sort_values("n_items")
         series = [line(str(strategy), rows["n_items"], rows["gap"], rows["lower"], rows["upper"])
                   for strategy, rows in own.groupby("strategy", sort=False)]  # fmt: skip
-        panels.append(lines(ESTIMATORS.get(str(estimator), f"Estimator: {estimator}"),
+        panels.append(lines(TITLES.get(str(estimator), f"Estimator: {estimator}"),
                             "Items run, k", "Smallest gap ranked right (points)", series,
                             "Bands are bootstrap intervals.", marks=1, logx=1, logy=1))  # fmt: skip
     listed = table_of(given, "Smallest gaps ranked right", sort=("n_items", 1))

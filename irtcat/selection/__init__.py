@@ -1,12 +1,12 @@
 """Choosing the items worth running: one table of strategies, one function."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from irtcat._checks import argument_error, check_choice, check_count
+from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
@@ -18,13 +18,14 @@ from irtcat.selection._request import (
     read_constraints,
     read_groups,
 )
-from irtcat.selection._task import Choice, Subset, Task
+from irtcat.selection._task import Choice, Request, Strategy, Subset, Task
 from irtcat.selection.balanced import choose_balanced
 from irtcat.selection.clusters import (
     choose_anchor_points,
     choose_kmeans_correctness,
     choose_kmeans_irt,
 )
+from irtcat.selection.extension import extended
 from irtcat.selection.gaussian import choose_rank_optimal, choose_robust, choose_score_optimal
 from irtcat.selection.precision import choose_d_optimal, choose_minimax
 from irtcat.selection.ranking import (
@@ -45,36 +46,101 @@ __all__ = [
     "DEFAULT_STRATEGY",
     "DEFAULT_WITHOUT_RESPONSES",
     "STRATEGIES",
-    "WITHOUT_BANK",
     "Choice",
+    "Request",
     "Scores",
+    "Strategy",
     "Subset",
     "Task",
     "centred_scores",
-    "rechoice",
+    "extended",
+    "plain_request",
+    "rechoose",
     "select",
 ]
 
-STRATEGIES: dict[str, Callable[[Task], Choice]] = {
-    "random": choose_at_random,
-    "stratified": choose_stratified,
-    "stratified-group": choose_stratified_group,
-    "stratified-both": choose_stratified_both,
-    "balanced": choose_balanced,
-    "score-optimal": choose_score_optimal,
-    "rank-optimal": choose_rank_optimal,
-    "robust": choose_robust,
-    "anchor-points": choose_anchor_points,
-    "kmeans-correctness": choose_kmeans_correctness,
-    "kmeans-irt": choose_kmeans_irt,
-    "disagreement": choose_disagreement,
-    "fisher": choose_fisher,
-    "information": choose_information,
-    "minimax": choose_minimax,
-    "d-optimal": choose_d_optimal,
-    "discrimination": choose_discrimination,
-    **FILTERS,
-}
+STRATEGIES: Registry[Strategy] = Registry(
+    "irtcat.strategies",
+    Strategy,
+    ("strategy", "takes", "needs"),
+    [
+        Strategy("random", choose_at_random, "a simple random sample", ()),
+        Strategy(
+            "stratified",
+            choose_stratified,
+            "a sample proportional over ten strata of proportion correct",
+            ("proportions",),
+        ),
+        Strategy(
+            "stratified-group",
+            choose_stratified_group,
+            "a sample proportional over ``groups``",
+            ("groups",),
+        ),
+        Strategy(
+            "stratified-both",
+            choose_stratified_both,
+            "a sample proportional over groups and strata",
+            ("groups", "proportions"),
+        ),
+        Strategy(
+            "balanced",
+            choose_balanced,
+            "score-optimal within strata of difficulty, a fifth of it drawn",
+        ),
+        Strategy(
+            "score-optimal",
+            choose_score_optimal,
+            "greedily least posterior variance of the full score",
+        ),
+        Strategy(
+            "rank-optimal",
+            choose_rank_optimal,
+            "the same of score differences of close subjects",
+        ),
+        Strategy(
+            "robust", choose_robust, "part score-optimal, part (``share``) a stratified sample"
+        ),
+        Strategy(
+            "anchor-points",
+            choose_anchor_points,
+            "k-medoids on 1 - correlation, with weights",
+            source="Vivek et al. (2024), Anchor Points",
+        ),
+        Strategy(
+            "kmeans-correctness",
+            choose_kmeans_correctness,
+            "items nearest to k-means centres of answers, with weights",
+            source="Maia Polo et al. (2024), tinyBenchmarks",
+        ),
+        Strategy(
+            "kmeans-irt",
+            choose_kmeans_irt,
+            "items nearest to k-means centres of parameters, with weights",
+            ("bank",),
+            "Maia Polo et al. (2024), tinyBenchmarks",
+        ),
+        Strategy(
+            "disagreement", choose_disagreement, "items on which most pairs of subjects differ"
+        ),
+        Strategy(
+            "fisher",
+            choose_fisher,
+            "greatest information summed over the subjects (population without responses)",
+            ("bank",),
+            "Rodriguez et al. (2021), section 4",
+        ),
+        Strategy("information", choose_information, "greatest information at ``theta``", ("bank",)),
+        Strategy(
+            "minimax", choose_minimax, "greatest least information over ``theta_range``", ("bank",)
+        ),
+        Strategy(
+            "d-optimal", choose_d_optimal, "greatest log-determinant of information", ("bank",)
+        ),
+        Strategy("discrimination", choose_discrimination, "greatest a", ("bank",)),
+        *FILTERS,
+    ],
+)
 """Selection strategies by name; to add one, write a function of a `Task` and add a row."""
 
 DEFAULT_STRATEGY = "balanced"
@@ -83,26 +149,8 @@ DEFAULT_STRATEGY = "balanced"
 DEFAULT_WITHOUT_RESPONSES = "fisher"
 """What it takes where there is only a bank."""
 
-WITHOUT_BANK = frozenset(
-    {
-        "random",
-        "stratified",
-        "stratified-group",
-        "stratified-both",
-        "balanced",
-        "score-optimal",
-        "rank-optimal",
-        "robust",
-        "anchor-points",
-        "kmeans-correctness",
-        "disagreement",
-        "pcub",
-        "pclb",
-    }
-)
-"""Strategies that choose by the responses alone."""
 
-
+@documented(STRATEGIES)
 def select(
     bank: ItemBank | None,
     n_items: int,
@@ -122,30 +170,11 @@ def select(
 ) -> Subset:
     """Choose k items to run.
 
-    | strategy | takes | needs |
-    |---|---|---|
-    | random | a simple random sample | bank or responses |
-    | stratified | a sample proportional over ten strata of proportion correct | responses* |
-    | stratified-group, stratified-both | the same over ``groups``; over both | groups; responses* |
-    | balanced | score-optimal within strata of difficulty, a fifth of it drawn | responses |
-    | score-optimal | greedily least posterior variance of the full score | responses |
-    | rank-optimal | the same of score differences of close subjects | responses |
-    | robust | part score-optimal, part (``share``) a stratified sample | responses |
-    | anchor-points | k-medoids on 1 - correlation, with weights | responses |
-    | kmeans-correctness | items nearest to k-means centres of answers, with weights | responses |
-    | kmeans-irt | items nearest to k-means centres of parameters, with weights | bank |
-    | disagreement | items on which most pairs of subjects differ | responses |
-    | fisher | greatest information summed over the subjects (population without responses) | bank |
-    | information | greatest information at ``theta`` | bank |
-    | minimax | greatest least information over ``theta_range`` | bank |
-    | d-optimal | greatest log-determinant of information (one or several abilities) | bank |
-    | discrimination | greatest a | bank |
-    | avi, avo | smallest / greatest abs(b) | bank |
-    | ub, lb | smallest / greatest b | bank |
-    | pcub, pclb | smallest / greatest proportion correct | responses* |
+    {table}
 
-    *or a bank that records the proportions. Filters keep only items on their side of ``tau``
-    where it is given. Each strategy's formula and source is in its function's docstring.
+    Proportions correct are those of ``calibration``, or what the bank recorded. Filters keep only
+    items on their side of ``tau`` where it is given. Each strategy's formula and source is in its
+    function's docstring.
 
     Every strategy keeps to the constraints. Greedy and ranking strategies never take an item that
     would leave too few places, or too little money, for what the quotas still ask for; samplers
@@ -233,26 +262,44 @@ def select(
         float(share),
         None if named is None else named[0],
     )
-    subset = _finish(task, STRATEGIES[strategy](task), seed)
-    if strategy not in WITHOUT_BANK:
+    row = STRATEGIES[strategy]
+    subset = _finish(task, row.choose(task), seed)
+    if "bank" in row.needs:
         return subset
-    labels, prices = each("groups", groups), each("costs", costs)
-
-    def again(others: Responses) -> Subset:
-        return select(
-            None, n_items, strategy=strategy, calibration=others.subset(items=item_ids),
-            seed=seed, tau=tau, allowed=mask, groups=labels, quotas=quotas, costs=prices,
-            budget=budget, share=share,
-        )  # fmt: skip
-
-    return replace(subset, again=again)
+    options = {
+        "tau": tau, "allowed": mask, "groups": each("groups", groups), "quotas": quotas,
+        "costs": each("costs", costs), "budget": budget, "share": share,
+    }  # fmt: skip
+    return replace(subset, request=Request(strategy, n_items, seed, item_ids, options))
 
 
-def rechoice(strategy: str, n_items: int, seed: int) -> Callable[[Responses], Subset] | None:
-    """What makes the same choice, without constraints, by other responses; None without a way."""
-    if strategy not in WITHOUT_BANK or strategy.startswith("stratified-"):
+def plain_request(strategy: str, n_items: int, seed: int) -> Request | None:
+    """The request of a choice without constraints; None where it cannot be repeated."""
+    if strategy not in STRATEGIES or {"bank", "groups"} & set(STRATEGIES[strategy].needs):
         return None
-    return lambda others: select(None, n_items, strategy=strategy, calibration=others, seed=seed)
+    return Request(strategy, n_items, seed)
+
+
+def rechoose(request: Request, calibration: Responses) -> Subset:
+    """Repeat a choice with other responses to the same items.
+
+    Raises:
+        InputError: as `select` does, where these responses do not allow the choice.
+    """
+    n_items, seed = request.n_items, request.seed
+    if request.item_ids is not None:
+        calibration = calibration.subset(items=request.item_ids)
+    if request.first is None:
+        return select(
+            None, n_items, strategy=request.strategy, calibration=calibration, seed=seed,
+            **request.options,
+        )  # fmt: skip
+    first = request.first
+    if first.request is not None:
+        first = rechoose(first.request, calibration)
+    return extended(
+        first, calibration, n_items, strategy=request.strategy, seed=seed, **request.options
+    )
 
 
 def _universe(bank: ItemBank | None, calibration: Responses | None) -> np.ndarray:

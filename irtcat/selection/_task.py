@@ -1,14 +1,14 @@
 """What a selection strategy is given and what it gives back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError
+from irtcat._checks import InputError, check_choice
 from irtcat._matrix import observed, row_blocks
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
@@ -16,7 +16,9 @@ from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints
 from irtcat.selection._dense import Scores, centred_scores
 
-__all__ = ["Choice", "Subset", "Task", "share_right"]
+__all__ = ["Choice", "Request", "Strategy", "Subset", "Task", "share_right"]
+
+NEEDS = ("bank", "responses", "groups", "proportions")
 
 
 class Choice(NamedTuple):
@@ -105,7 +107,7 @@ class Task:
         if self.responses is None:
             raise InputError(
                 f"The {self.strategy} strategy needs calibration responses. Got none. "
-                "Give them as responses=."
+                "Give them as calibration=."
             )
         return self.responses
 
@@ -132,6 +134,62 @@ class Task:
         return self.need_bank.to_frame()["b"].to_numpy(float)
 
 
+@dataclass(frozen=True)
+class Strategy:
+    """A way to choose items: a row of `STRATEGIES`.
+
+    Attributes:
+        name: the name that users give.
+        choose: a function of a `Task`.
+        summary: which items it takes, in one line.
+        needs: what it chooses by, of "bank", "responses", "groups" and "proportions" (correct: of
+            the responses, or recorded by the bank). Empty where the ids suffice.
+        source: author, year and place, where the formula comes from a publication.
+    """
+
+    name: str
+    choose: Callable[[Task], Choice]
+    summary: str
+    needs: tuple[str, ...] = ("responses",)
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        """Check what it needs.
+
+        Raises:
+            InputError: for a need that is none.
+        """
+        for need in self.needs:
+            check_choice("needs", need, NEEDS)
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """Summary and needs."""
+        words = {"proportions": "proportions correct", "": "bank or responses"}
+        return self.summary, ", ".join(words.get(need, need) for need in self.needs or ("",))
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What a choice was made by, but for the responses: it can be repeated with others.
+
+    Attributes:
+        strategy: name of the strategy.
+        n_items: how many items, at most.
+        seed: seed of the choice.
+        item_ids: the items there are to choose from; None: those of the responses.
+        options: further arguments of `select`, in the order of ``item_ids``.
+        first: the items that these were added to, in a choice of two stages.
+    """
+
+    strategy: str
+    n_items: int
+    seed: int
+    item_ids: np.ndarray | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    first: "Subset | None" = None
+
+
 @dataclass(frozen=True, eq=False)
 class Subset:
     """The items chosen to be run.
@@ -143,7 +201,8 @@ class Subset:
         criterion: value of the strategy's criterion; NaN where it has none.
         strategy: how they were chosen.
         seed: seed of the choice.
-        again: makes the same choice by other responses, where that needs no bank; else None.
+        request: what it was chosen by, where that needs no bank; else None. `rechoose` repeats
+            the choice with other responses.
         reach: of a probability sample, how many items had a chance to be in it; else None.
     """
 
@@ -153,7 +212,7 @@ class Subset:
     criterion: FloatArray
     strategy: str
     seed: int
-    again: Callable[[Responses], "Subset"] | None = field(default=None, repr=False)
+    request: Request | None = field(default=None, repr=False)
     reach: int | None = None
 
     def __len__(self) -> int:

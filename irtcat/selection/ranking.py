@@ -12,7 +12,7 @@ from irtcat._types import BoolArray, FloatArray
 from irtcat.information import fisher_information, summed_information
 from irtcat.scoring import score
 from irtcat.selection._greedy import Fixed, grow, run
-from irtcat.selection._task import Choice, Task
+from irtcat.selection._task import Choice, Strategy, Task
 
 __all__ = [
     "FILTERS",
@@ -131,5 +131,14 @@ def _share(task: Task) -> FloatArray:
     return task.proportion_correct
 
 
-FILTERS: dict[str, Callable[[Task], Choice]] = {name: _filter(rule) for name, rule in RULES.items()}
+FILTERS = tuple(
+    Strategy(
+        name,
+        _filter(rule),
+        rule.keeps,
+        ("proportions",) if rule.statistic == "pc" else ("bank",),
+        'Lalor et al. (2024), tutorial slides, "Data set filtering"',
+    )
+    for name, rule in RULES.items()
+)
 """The difficulty filters, one per row of `irtcat._rules.RULES`."""

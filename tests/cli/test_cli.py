@@ -869,8 +869,8 @@ def test_options_that_the_file_does_not_hold_leave_no_recipe(option):
     line = ["select", "-k", "3", "--responses", LSAT7, "--strategy", strategy]
     assert run(*line, "--out", "plain.csv").exit_code == 0
     assert run(*line, *option, "--out", "other.csv").exit_code == 0
-    assert _input.read_subset("plain.csv").again is not None
-    assert _input.read_subset("other.csv").again is None
+    assert _input.read_subset("plain.csv").request is not None
+    assert _input.read_subset("other.csv").request is None
 
 
 def test_a_gap_is_refused_in_points():

@@ -8,12 +8,13 @@ import pytest
 import irtcat
 from irtcat import ItemBank, Responses
 from irtcat._checks import InputError
-from irtcat.selection import DEFAULT_STRATEGY, STRATEGIES, WITHOUT_BANK, select
+from irtcat.selection import DEFAULT_STRATEGY, STRATEGIES, select
 
 N, K = 24, 7
 IDS = [f"q{i}" for i in range(N)]
 GROUPS = np.array(["a", "b", "c"])[np.arange(N) % 3]
 COSTS = 1.0 + np.arange(N) % 5
+WITHOUT_BANK = {name for name, row in STRATEGIES.items() if "bank" not in row.needs}
 SAMPLERS = ("random", "stratified", "stratified-group", "stratified-both")
 every = pytest.mark.parametrize("strategy", STRATEGIES)
 by_responses = pytest.mark.parametrize("strategy", sorted(WITHOUT_BANK))

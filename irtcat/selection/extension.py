@@ -1,0 +1,75 @@
+"""Further items for a subset that was run: the second stage of a two-stage choice."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import argument_error
+from irtcat._types import IntArray
+from irtcat.responses import Responses
+from irtcat.selection._constraints import Constraints
+from irtcat.selection._request import read_allowed
+from irtcat.selection._task import Request, Subset, Task
+from irtcat.selection.balanced import balanced_weights
+from irtcat.selection.gaussian import continued
+from irtcat.selection.sampling import choose_stratified
+
+__all__ = ["EXTENSIONS", "extended"]
+
+EXTENSIONS = ("score-optimal", "stratified")
+
+
+def extended(
+    first: Subset,
+    calibration: Responses,
+    n_items: int,
+    *,
+    strategy: str,
+    seed: int = 0,
+    allowed: Any = None,
+) -> Subset:
+    """A subset and ``n_items`` more.
+
+    Args:
+        first: the items that were run.
+        calibration: calibration responses to all items.
+        n_items: how many items more.
+        strategy: "score-optimal" (those that most reduce the variance of the full score given the
+            first) or "stratified" (a sample of the others by proportion correct).
+        seed: seed of the choice.
+        allowed: ids, or a mask, of the items that may be chosen; all by default.
+
+    Returns:
+        All items, the first ones first, with weights that restore the strata of difficulty.
+
+    Raises:
+        InputError: for fewer items left than ``n_items``.
+    """
+    item_ids = np.asarray(calibration.item_ids, dtype=str)
+    taken = np.isin(item_ids, first.item_ids)
+    left = ~taken if allowed is None else ~taken & read_allowed(item_ids, allowed)
+    if left.sum() < n_items:
+        raise argument_error("n_items", f"at most the {left.sum()} items that are left", n_items)
+    if strategy == "score-optimal":
+        start: IntArray = np.flatnonzero(taken)
+        more = continued(calibration, start, left, n_items, seed)
+    else:
+        limits = Constraints.plain(n_items, left)
+        rng = np.random.default_rng(seed)
+        task = Task(item_ids, limits, None, calibration, rng, strategy)
+        more = choose_stratified(task).chosen
+    chosen = np.concatenate([first.item_ids, item_ids[more]])
+    nothing = np.full(len(chosen), np.nan)
+    request = Request(strategy, n_items, seed, item_ids, {"allowed": allowed}, first)
+    return replace(
+        first,
+        item_ids=chosen,
+        weights=balanced_weights(calibration, chosen),
+        probabilities=nothing,
+        criterion=nothing,
+        strategy=f"two-stage: {strategy}",
+        seed=seed,
+        request=request,
+        reach=None,
+    )
