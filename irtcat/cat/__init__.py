@@ -7,7 +7,7 @@ from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._report import Report
-from irtcat.cat._state import CatState, Look
+from irtcat.cat._state import CatState, Context
 from irtcat.cat.calibration import calibrate_exposure
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT
@@ -37,10 +37,10 @@ __all__ = [
     "CatState",
     "Config",
     "ContentPlan",
+    "Context",
     "Counts",
     "ExposureParameters",
     "Forms",
-    "Look",
     "Part",
     "Pool",
     "Report",

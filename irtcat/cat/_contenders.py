@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from irtcat._types import BoolArray, FloatArray
 from irtcat.cat._pool import has_logistic_information, logistic_information
-from irtcat.cat._state import NONE, Look
+from irtcat.cat._state import NONE, Context
 from irtcat.models import ItemModel
 
 if TYPE_CHECKING:
@@ -165,12 +165,12 @@ def _peaks(a: FloatArray, intercept: FloatArray, c: FloatArray, d: FloatArray) -
         return np.where(a == 0, np.nan, (np.log(s / (1 - s)) - intercept) / a)
 
 
-def contending(look: Look, near: Contenders) -> tuple[Array, Array]:
+def contending(context: Context, near: Contenders) -> tuple[Array, Array]:
     """The contenders at the estimate, and their information; closed ones at minus infinity."""
-    place = ((look.theta - near.start) * near.per_unit).astype(jnp.int32)
+    place = ((context.theta - near.start) * near.per_unit).astype(jnp.int32)
     cell = jnp.clip(place, 0, near.items.shape[0] - 1)
     items = near.items[cell]
     curves = (near.a[cell], near.intercept[cell], near.c[cell], near.d[cell])
-    values = logistic_information(*curves, look.theta)
-    closed = (items < 0) | look.state.given[jnp.maximum(items, 0)]
+    values = logistic_information(*curves, context.theta)
+    closed = (items < 0) | context.state.given[jnp.maximum(items, 0)]
     return items, jnp.where(closed, -jnp.inf, values)

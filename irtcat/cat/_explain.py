@@ -15,7 +15,7 @@ from irtcat.cat._pool import Pool
 from irtcat.cat._state import CatState
 from irtcat.cat.config import Config
 from irtcat.cat.criteria import CRITERIA
-from irtcat.cat.engine import look_at, open_values
+from irtcat.cat.engine import context_of, open_values
 
 __all__ = ["explain"]
 
@@ -23,9 +23,9 @@ __all__ = ["explain"]
 @functools.partial(jit, static_argnames=("config",))
 def _told(pool: Pool, config: Config, state: CatState) -> tuple[Any, Any, dict[str, Any]]:
     """Values by the criterion, those the item is chosen by, and what each rule left open."""
-    look = look_at(pool, config, state)
-    values = CRITERIA[config.criterion](look)
-    chosen_by, stages, _ = open_values(look, values)
+    context = context_of(pool, config, state)
+    values = CRITERIA[config.criterion](context)
+    chosen_by, stages, _ = open_values(context, values)
     return values, chosen_by, stages
 
 

@@ -18,7 +18,7 @@ __all__ = [
     "EXPOSURE_RELAXED",
     "NONE",
     "CatState",
-    "Look",
+    "Context",
     "log_prior",
     "lottery",
     "uniforms",
@@ -123,7 +123,7 @@ def lottery(seed: Array, n_items: int, dtype: Any) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class Context:
     """What a criterion or rule may look at: the pool, the session, and what is believed.
 
     Attributes:

@@ -8,8 +8,8 @@ prefer some of the items left. Where no test keeps the plan any more (a replayed
 answered the items needed, say), the bounds give way as little as they must, and the step is marked
 in `CatState.relaxed`.
 
-A rule that prefers is given a `Look`, the values of all items (minus infinity where an item may not
-be asked) and its own options, and gives new values.
+A rule that prefers is given a `Context`, the values of all items (minus infinity where an item may
+not be asked) and its own options, and gives new values.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from irtcat.cat._pool import Plan
-from irtcat.cat._state import NONE, Look
+from irtcat.cat._state import NONE, Context
 from irtcat.cat.assembly import Rules, best_form
 
 __all__ = [
@@ -34,31 +34,31 @@ __all__ = [
 ]
 
 
-def group_counts(look: Look) -> Array:
+def group_counts(context: Context) -> Array:
     """Number of scored items given from each content group."""
-    plan = _plan_of(look)
-    return look.state.given.astype(plan.member.dtype) @ plan.member
+    plan = _plan_of(context)
+    return context.state.given.astype(plan.member.dtype) @ plan.member
 
 
-def _plan_of(look: Look) -> Plan:
-    plan = look.pool.plan
+def _plan_of(context: Context) -> Plan:
+    plan = context.pool.plan
     assert plan is not None
     return plan
 
 
-def without_enemies(look: Look, values: Array) -> Array:
+def without_enemies(context: Context, values: Array) -> Array:
     """Close the enemies of the items given."""
-    met = (look.pool.enemies & look.state.given[:, None]).any(axis=0)
-    return jnp.where((look.pool.enemies & met).any(axis=1), -jnp.inf, values)
+    met = (context.pool.enemies & context.state.given[:, None]).any(axis=0)
+    return jnp.where((context.pool.enemies & met).any(axis=1), -jnp.inf, values)
 
 
-def whole_testlets(look: Look, values: Array) -> tuple[Array, Array]:
+def whole_testlets(context: Context, values: Array) -> tuple[Array, Array]:
     """Once an item of a testlet is given, only the others of it; no testlet that would be cut.
 
     Returns:
         The values, and whether a testlet has been begun and not finished.
     """
-    testlet, given = look.pool.testlet, look.state.given
+    testlet, given = context.pool.testlet, context.state.given
     usable, apart = values > -jnp.inf, testlet == NONE
     # Numbers run from 0; -1, "on its own", writes to the last place, which nobody reads.
     none = jnp.zeros(testlet.shape[0] + 1, bool)
@@ -77,12 +77,12 @@ class Limits(NamedTuple):
     length: Array
 
 
-def _supply(look: Look, usable: Array) -> Array:
+def _supply(context: Context, usable: Array) -> Array:
     """Items of each group that can still come whatever the others are."""
-    plan = _plan_of(look)
+    plan = _plan_of(context)
     out = usable.astype(plan.member.dtype) @ plan.single
-    if look.config.enemies:
-        left = (look.pool.enemies & usable[:, None]).any(axis=0)
+    if context.config.enemies:
+        left = (context.pool.enemies & usable[:, None]).any(axis=0)
         out = out + left.astype(out.dtype) @ plan.of_set
     return out
 
@@ -106,7 +106,7 @@ def _completable(limits: Limits, counts: Array, supply: Array) -> Array:
     return each.all(axis=-1) & (least <= limits.length) & (most >= limits.length)
 
 
-def keeping_plan(look: Look, values: Array, best: bool = False) -> tuple[Array, Array]:
+def keeping_plan(context: Context, values: Array, best: bool = False) -> tuple[Array, Array]:
     """Only items after which a full test can still keep the plan.
 
     By counting, where the items of a group can stand for one another. Where testlets or sets of
@@ -114,18 +114,18 @@ def keeping_plan(look: Look, values: Array, best: bool = False) -> tuple[Array, 
     they are in the best full test, found by integer programming on the host.
 
     Args:
-        look: the session.
+        context: the session.
         values: value of each item.
         best: whether only the free items of the best full test are open ("shadow").
 
     Returns:
         The values, and whether a test that keeps the plan exists.
     """
-    plan, usable = _plan_of(look), values > -jnp.inf
-    counts = group_counts(look)
+    plan, usable = _plan_of(context), values > -jnp.inf
+    counts = group_counts(context)
     # Where skipped items make a session longer than the plan, its bounds hold on.
     asked = Limits(plan.least, plan.most, jnp.maximum(plan.length, counts.sum() + 1))
-    sure = _supply(look, usable)
+    sure = _supply(context, usable)
     every = sure if plan.kind_tied is None else usable.astype(sure.dtype) @ plan.member
     limits = _attainable(asked, counts, every)
     held = jnp.stack([(mine == own).all() for mine, own in zip(limits, asked, strict=True)]).all()
@@ -140,13 +140,13 @@ def keeping_plan(look: Look, values: Array, best: bool = False) -> tuple[Array, 
             _solved,
             (jax.ShapeDtypeStruct(values.shape, bool), jax.ShapeDtypeStruct((), bool)),
             values,
-            look.state.given & (plan.member > 0).any(axis=1),
+            context.state.given & (plan.member > 0).any(axis=1),
             possible,
             certain & (not best),
             Limits(plan.least, plan.most, asked.length),
             plan.group,
-            look.pool.enemies,
-            look.pool.testlet,
+            context.pool.enemies,
+            context.pool.testlet,
             vmap_method="sequential",
         )
         held = held & solved
@@ -175,20 +175,20 @@ def _solved(
     return free & ~np.asarray(given), np.array(True)
 
 
-def triable(look: Look, tried: Array, scored: Array) -> Bool[Array, " items"]:
+def triable(context: Context, tried: Array, scored: Array) -> Bool[Array, " items"]:
     """Items to be tried out whose enemies the rest of the test can do without."""
-    plan = _plan_of(look)
-    enemies = look.pool.enemies.astype(plan.member.dtype)
+    plan = _plan_of(context)
+    enemies = context.pool.enemies.astype(plan.member.dtype)
     usable = (scored > -jnp.inf).astype(enemies.dtype)
     lost = enemies @ ((enemies * usable[:, None]).T @ plan.member)
-    counts = group_counts(look)
-    supply = jnp.maximum(_supply(look, usable > 0) - lost, 0)
+    counts = group_counts(context)
+    supply = jnp.maximum(_supply(context, usable > 0) - lost, 0)
     good = _completable(Limits(plan.least, plan.most, plan.length), counts, supply)
     good = good | (lost.sum(axis=1) == 0)
     return jnp.where((good & (tried > -jnp.inf)).any(), good, True)
 
 
-def kingsbury_zara(look: Look, values: Array) -> Array:
+def kingsbury_zara(context: Context, values: Array) -> Array:
     """Only the items of the content group that is furthest below its target share.
 
     A group that was never used goes first (the earliest in ``targets``); a group without open items
@@ -197,7 +197,7 @@ def kingsbury_zara(look: Look, values: Array) -> Array:
     References:
         Kingsbury & Zara (1989), Applied Measurement in Education 2, 359-375.
     """
-    plan, counts = _plan_of(look), group_counts(look)
+    plan, counts = _plan_of(context), group_counts(context)
     target = plan.planned / plan.planned.sum()
     groups = jnp.arange(len(target))
     here = plan.group[:, None] == groups
@@ -208,7 +208,7 @@ def kingsbury_zara(look: Look, values: Array) -> Array:
     return jnp.where(plan.group == chosen, values, -jnp.inf)
 
 
-def penalties(look: Look, values: Array, *, weight: float = 1.0) -> Array:
+def penalties(context: Context, values: Array, *, weight: float = 1.0) -> Array:
     """Values less a penalty for content groups that are beyond their bounds, or need not be met.
 
     The value, scaled to [0, 1] over the open items, gains ``weight`` times the share of the rest
@@ -219,7 +219,7 @@ def penalties(look: Look, values: Array, *, weight: float = 1.0) -> Array:
         Shin, Chien, Way & Swanson (2009), Weighted penalty model for content balancing in CATs
         (Pearson); this is a simpler form of it with the same two terms.
     """
-    plan, counts = _plan_of(look), group_counts(look)
+    plan, counts = _plan_of(context), group_counts(context)
     left = jnp.maximum(plan.length - counts.sum(), 1)
     need = jnp.maximum(plan.least - counts, 0) / left
     shift = weight * need - jnp.where(counts >= plan.most, weight, 0.0)
@@ -229,7 +229,7 @@ def penalties(look: Look, values: Array, *, weight: float = 1.0) -> Array:
     return jnp.where(usable, (values - smallest) / span + shift[plan.group], values)
 
 
-def bounds(look: Look, values: Array) -> Array:
+def bounds(context: Context, values: Array) -> Array:
     """Every item that keeps the plan, with no preference among groups.
 
     Groups that have reached their upper bound are closed, and once the items left are only as
@@ -238,7 +238,7 @@ def bounds(look: Look, values: Array) -> Array:
     return values
 
 
-def testlets(look: Look, values: Array) -> Array:
+def testlets(context: Context, values: Array) -> Array:
     """Testlets are given whole: once begun, the others of it follow before anything else.
 
     Items without a testlet stand on their own. Items of ``first`` and at ``pretest_at`` may come
@@ -247,7 +247,7 @@ def testlets(look: Look, values: Array) -> Array:
     return values
 
 
-def shadow(look: Look, values: Array) -> Array:
+def shadow(context: Context, values: Array) -> Array:
     """Only the free items of the shadow test: the best full test that holds the items given.
 
     The test keeps the plan, enemies apart and testlets whole, and maximises the sum of the

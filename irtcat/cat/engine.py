@@ -17,7 +17,7 @@ from irtcat.cat._state import (
     EXPOSURE_RELAXED,
     NONE,
     CatState,
-    Look,
+    Context,
     lottery,
 )
 from irtcat.cat._vectors import check_width, prior_rows
@@ -36,15 +36,15 @@ from irtcat.cat.sampling import drawn, draws
 from irtcat.cat.starting import START, given_theta
 from irtcat.cat.stopping import leaves, stops
 
-__all__ = ["ask", "blank", "choose", "look_at", "open_values", "record", "start", "step"]
+__all__ = ["ask", "blank", "choose", "context_of", "open_values", "record", "start", "step"]
 
 BRANCHES = 16
 """Outcomes of the items of a batch that are told apart while the next one is chosen."""
 
 
-def look_at(pool: Pool, config: Config, state: CatState) -> Look:
+def context_of(pool: Pool, config: Config, state: CatState) -> Context:
     """What the rules see of a session."""
-    return Look(pool, config, state, state.log_like, state.theta, state.se)
+    return Context(pool, config, state, state.log_like, state.theta, state.se)
 
 
 def blank(
@@ -120,7 +120,7 @@ def record(
             n=state.n + asked.astype(state.n.dtype),
             scored=state.scored + counts.astype(state.scored.dtype),
         )
-    found = estimate(look_at(pool, config, state))
+    found = estimate(context_of(pool, config, state))
     moved = begun & (state.scored > 0)
     theta = jnp.where(moved, found.theta, state.theta)
     se = jnp.where(moved, found.se, state.se)
@@ -140,18 +140,18 @@ def _slot(config: Config, place: Array) -> Array:
     return (jnp.asarray(config.pretest_at, jnp.int32) == place + 1).any()
 
 
-def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array], Array]:
+def open_values(context: Context, values: Array) -> tuple[Array, dict[str, Array], Array]:
     """The values with closed items at minus infinity, by the rules on content and start.
 
     Args:
-        look: the session.
+        context: the session.
         values: value of each item by the criterion.
 
     Returns:
         The values, after each rule which items are still open, and whether the rules on content
         could be kept.
     """
-    pool, config, state = look.pool, look.config, look.state
+    pool, config, state = context.pool, context.config, context.state
     stages: dict[str, Array] = {}
     values = jnp.where(jnp.isnan(values), -jnp.inf, jnp.maximum(values, -1e30))
     tried, slot = values, jnp.asarray(False)
@@ -165,31 +165,31 @@ def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array], Arr
     values = note("not open to this subject", values)
     values = note("asked before", jnp.where(state.given, -jnp.inf, values))
     if config.enemies:
-        values = note("enemy of an item given", without_enemies(look, values))
+        values = note("enemy of an item given", without_enemies(context, values))
     scored = jnp.where(pool.pretest, -jnp.inf, values)
     if config.pretest_at:
-        tried = jnp.where(pool.pretest & (values > -jnp.inf), look.noise, -jnp.inf)
+        tried = jnp.where(pool.pretest & (values > -jnp.inf), context.noise, -jnp.inf)
         if pool.plan is not None and config.enemies:
-            tried = jnp.where(triable(look, tried, scored), tried, -jnp.inf)
+            tried = jnp.where(triable(context, tried, scored), tried, -jnp.inf)
         slot = _slot(config, state.given.sum()) & (tried > -jnp.inf).any()
     values, held = note("pretest", scored), jnp.asarray(True)
     names = {rule.name for rule in config.content}
     going = jnp.asarray(False)
     if "testlets" in names:
-        whole, going = whole_testlets(look, values)
+        whole, going = whole_testlets(context, values)
         held = whole.max() > -jnp.inf
         values = note("content rule testlets", jnp.where(held, whole, values))
     if pool.plan is not None:
-        kept, feasible = keeping_plan(look, values, best="shadow" in names)
+        kept, feasible = keeping_plan(context, values, best="shadow" in names)
         values = note("content plan", jnp.where(going, values, kept))
         held = held & (going | feasible)
     for rule in config.content:
-        values = CONTENT[rule.name](look, values, **rule.kwargs())
+        values = CONTENT[rule.name](context, values, **rule.kwargs())
         note(f"content rule {rule.name}", values)
     if config.sampled > 0:
-        values = jnp.where(~draws(config, state.given.sum()), values, drawn(look, values))
+        values = jnp.where(~draws(config, state.given.sum()), values, drawn(context, values))
     values = jnp.where(slot, tried, values)
-    values = START[config.start.name](look, values, **config.start.kwargs())
+    values = START[config.start.name](context, values, **config.start.kwargs())
     return values, stages, held | slot
 
 
@@ -199,24 +199,24 @@ def tracks_rules(pool: Pool, config: Config) -> bool:
     return pool.plan is not None or testlets or config.exposure.name in CAN_FAIL
 
 
-def _next_item(look: Look, values: Array | None = None) -> tuple[Array, Array]:
+def _next_item(context: Context, values: Array | None = None) -> tuple[Array, Array]:
     """The next item by all rules, `NONE` where none is left; and which rules could not be kept."""
-    pool, config, state = look.pool, look.config, look.state
+    pool, config, state = context.pool, context.config, context.state
     items, held = None, jnp.asarray(True)
     if pool.near is not None and state.open is None:
-        items, values = contending(look, pool.near)
+        items, values = contending(context, pool.near)
     else:
-        values = CRITERIA[config.criterion](look) if values is None else values
-        values, _, held = open_values(look, values)
+        values = CRITERIA[config.criterion](context) if values is None else values
+        values, _, held = open_values(context, values)
     values = jax.lax.optimization_barrier(values)  # computed once, not in every pass over it
-    item, exposed = EXPOSURE[config.exposure.name](look, values, **config.exposure.kwargs())
+    item, exposed = EXPOSURE[config.exposure.name](context, values, **config.exposure.kwargs())
     relaxed = jnp.where(held, 0, CONTENT_RELAXED) + jnp.where(exposed, 0, EXPOSURE_RELAXED)
     item = item.astype(jnp.int32) if items is None else items[item]
     n_first = pool.first.shape[0]
     if n_first:
         place = state.given.sum()
         first = pool.first[jnp.minimum(place, n_first - 1)]
-        here = (place < n_first) & look.open[first]
+        here = (place < n_first) & context.open[first]
         item, relaxed = jnp.where(here, first, item), jnp.where(here, 0, relaxed)
         return jnp.where(here | (values.max() > -jnp.inf), item, NONE), relaxed
     return jnp.where(values.max() > -jnp.inf, item, NONE), relaxed
@@ -238,18 +238,18 @@ def _split(mass: Array, pool: Pool, item: Array) -> Array:
     return every[jnp.argsort(mean)].reshape(n, k, q).sum(axis=1)
 
 
-def _joint_values(look: Look, mass: Array, criterion: Any) -> Array:
+def _joint_values(context: Context, mass: Array, criterion: Any) -> Array:
     """The criterion's values averaged over the outcomes of the items chosen so far."""
-    pool = look.pool
+    pool = context.pool
     total = mass.sum(axis=1)
     share = mass / jnp.where(total > 0, total, 1)[:, None]
-    prior = jnp.log(jnp.maximum(look.posterior, 1e-30)) - look.log_like - pool.log_weights
+    prior = jnp.log(jnp.maximum(context.posterior, 1e-30)) - context.log_like - pool.log_weights
 
     def one(branch: Array) -> Array:
         mean = branch @ pool.nodes
         se = jnp.sqrt(jnp.maximum(branch @ (pool.nodes - mean) ** 2, 1e-12))
         log_like = jnp.log(jnp.maximum(branch, 1e-30)) - prior - pool.log_weights
-        return criterion(Look(pool, look.config, look.state, log_like, mean, se))
+        return criterion(Context(pool, context.config, context.state, log_like, mean, se))
 
     values = jax.vmap(one)(share)
     return jnp.where(total[:, None] > 0, values * total[:, None], 0).sum(axis=0)
@@ -273,25 +273,25 @@ def choose(
     Returns:
         The items, the expected gain, and the rules that each could not keep.
     """
-    look = look_at(pool, config, state)
-    item, relaxed = _next_item(look)
+    context = context_of(pool, config, state)
+    item, relaxed = _next_item(context)
     gain = state.gain
     if any(leaf.name == "pser" for leaf in leaves(config.stopping)):
-        after = expected_variance(look, plug_in=False)[jnp.maximum(item, 0)]
-        gain = jnp.sqrt(look.variance) - jnp.sqrt(jnp.maximum(after, 0))
+        after = expected_variance(context, plug_in=False)[jnp.maximum(item, 0)]
+        gain = jnp.sqrt(context.variance) - jnp.sqrt(jnp.maximum(after, 0))
         gain = jnp.where(item >= 0, gain, 0)
     first = jnp.where(_room(pool, config, state.given, state.n), item, NONE)
     if config.batch == 1:
         return first[None], gain, relaxed[None]
     criterion = CRITERIA[config.criterion]
-    mass = jnp.zeros((BRANCHES, pool.nodes.shape[0]), pool.nodes.dtype).at[0].set(look.posterior)
+    mass = jnp.zeros((BRANCHES, pool.nodes.shape[0]), pool.nodes.dtype).at[0].set(context.posterior)
     Carry = tuple[Array, Array, Array]
 
     def add(carry: Carry, n: Array) -> tuple[Carry, tuple[Array, Array]]:
         item, given, mass = carry
         given = _marked(given, item)
         mass = _split(mass, pool, jnp.maximum(item, 0))
-        then = look_at(pool, config, state._replace(given=given))
+        then = context_of(pool, config, state._replace(given=given))
         item, relaxed = _next_item(then, _joint_values(then, mass, criterion))
         item = jnp.where(_room(pool, config, given, n), item, NONE)
         return (item, given, mass), (item, relaxed)
@@ -321,7 +321,7 @@ def ask(state: CatState, items: Int[Array, " batch"], relaxed: Array | None = No
 
 def _ended(pool: Pool, config: Config, state: CatState, items: Array) -> Array:
     """Whether a rule, the greatest length or a lack of items ends the session, and which."""
-    over, rule = stops(look_at(pool, config, state), config.stopping)
+    over, rule = stops(context_of(pool, config, state), config.stopping)
     n_rules = len(leaves(config.stopping))
     over = over & (state.scored >= config.min_items)
     reason = jnp.where(over, rule, 0)

@@ -18,7 +18,7 @@ from irtcat.bank import ItemBank, one_ability
 from irtcat.cat._pool import Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat.config import Config
-from irtcat.cat.engine import blank, look_at
+from irtcat.cat.engine import blank, context_of
 from irtcat.cat.estimators import estimate
 from irtcat.models import item_categories
 
@@ -44,7 +44,7 @@ def _estimates(pool: Pool, config: Config, prior: Array, answers: Array) -> Arra
             n=jnp.asarray(n, jnp.int32),
             scored=jnp.asarray(n, jnp.int32),
         )
-        return estimate(look_at(pool, config, state)).theta
+        return estimate(context_of(pool, config, state)).theta
 
     return jax.lax.map(one, answers, batch_size=256)
 

@@ -1,6 +1,6 @@
 """Exposure rules: one table, each a function that chooses an item by the criterion's values.
 
-A rule is given a `Look`, the values of all items (minus infinity where an item may not be asked)
+A rule is given a `Context`, the values of all items (minus infinity where an item may not be asked)
 and its own options, and gives the position of the item, and whether the rule could be kept: where
 it lets no open item through, the best of all is given. Rates are kept in `Pool.counts`; the
 lottery of a session is drawn once, so that an item that fails stays out for the whole session.
@@ -19,7 +19,7 @@ from jaxtyping import Array
 from irtcat._checks import argument_error, check_count
 from irtcat.cat._parts import Part
 from irtcat.cat._pool import Counts
-from irtcat.cat._state import Look
+from irtcat.cat._state import Context
 
 if TYPE_CHECKING:
     from irtcat.cat.config import Config
@@ -68,12 +68,12 @@ Choice = tuple[Array, Any]
 """Position of an item, and whether the rule could be kept."""
 
 
-def best(look: Look, values: Array) -> Choice:
+def best(context: Context, values: Array) -> Choice:
     """The item of the greatest value; of equal ones the first."""
     return first_best(values), True
 
 
-def randomesque(look: Look, values: Array, *, k: int = 5) -> Choice:
+def randomesque(context: Context, values: Array, *, k: int = 5) -> Choice:
     """One of the ``k`` items of the greatest values, all equally likely.
 
     References:
@@ -82,7 +82,7 @@ def randomesque(look: Look, values: Array, *, k: int = 5) -> Choice:
     check_count("k", k, 1, LARGEST_SET)
     usable = jnp.minimum((values > -jnp.inf).sum(), k)
     # A number of its own, which no criterion has used.
-    wanted = (look.lot[0] * 7919 + look.noise[-1]) % 1.0
+    wanted = (context.lot[0] * 7919 + context.noise[-1]) % 1.0
     rank = jnp.minimum((wanted * usable).astype(jnp.int32), usable - 1)
 
     def remove(j: int, left: Array) -> Array:
@@ -92,14 +92,14 @@ def randomesque(look: Look, values: Array, *, k: int = 5) -> Choice:
     return first_best(jax.lax.fori_loop(0, k - 1, remove, values)), True
 
 
-def _through(look: Look, values: Array, passed: Array) -> Choice:
+def _through(context: Context, values: Array, passed: Array) -> Choice:
     """The best of the items let through; where there is none, the best of all."""
     kept = jnp.where(passed, values, -jnp.inf)
     held = kept.max() > -jnp.inf
     return first_best(jnp.where(held, kept, values)), held
 
 
-def sympson_hetter(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
+def sympson_hetter(context: Context, values: Array, *, rate: float = 0.2) -> Choice:
     """The best item that passes a lottery of its own probability K_i.
 
     The K are found by simulation before the test is used (`irtcat.cat.calibrate_exposure`), so
@@ -111,24 +111,24 @@ def sympson_hetter(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
         Association; Hetter & Sympson (1997).
     """
     check_rate(rate)
-    if look.pool.counts.limit is None:
+    if context.pool.counts.limit is None:
         raise argument_error(
             "counts", "the exposure parameters of the rule sympson-hetter", None, CALIBRATE
         )
-    return _through(look, values, look.lot < look.pool.counts.limit)
+    return _through(context, values, context.lot < context.pool.counts.limit)
 
 
-def restricted(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
+def restricted(context: Context, values: Array, *, rate: float = 0.2) -> Choice:
     """The best item whose rate of administration so far is below ``rate``.
 
     References:
         Revuelta & Ponsoda (1998), Journal of Educational Measurement 35, 311-327.
     """
     check_rate(rate)
-    return _through(look, values, eligible_items(look, Part("restricted", (("rate", rate),))))
+    return _through(context, values, eligible_items(context, Part("restricted", (("rate", rate),))))
 
 
-def eligibility(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
+def eligibility(context: Context, values: Array, *, rate: float = 0.2) -> Choice:
     """The best item that is eligible in this session, with probability P(E).
 
     After every session (or block of simulated sessions) ``P(E) <- min(1, rate P(E) / P(A))`` with
@@ -139,11 +139,11 @@ def eligibility(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
         273-291, eq. 24.
     """
     check_rate(rate)
-    return _through(look, values, look.lot < look.pool.counts.limit)
+    return _through(context, values, context.lot < context.pool.counts.limit)
 
 
 def conditional_eligibility(
-    look: Look, values: Array, *, rate: float = 0.2, cuts: tuple[float, ...] = DEFAULT_CUTS
+    context: Context, values: Array, *, rate: float = 0.2, cuts: tuple[float, ...] = DEFAULT_CUTS
 ) -> Choice:
     """The best item that is eligible at the present estimate, with probability P(E | cell).
 
@@ -157,11 +157,11 @@ def conditional_eligibility(
         398-418.
     """
     check_rate(rate)
-    cell = cell_of(look.theta, cuts_of(cuts))
-    return _through(look, values, look.lot < look.pool.counts.limit[cell])
+    cell = cell_of(context.theta, cuts_of(cuts))
+    return _through(context, values, context.lot < context.pool.counts.limit[cell])
 
 
-def overlap(look: Look, values: Array, *, target: float = 0.15) -> Choice:
+def overlap(context: Context, values: Array, *, target: float = 0.15) -> Choice:
     """The best item that keeps this session's overlap with the earlier ones at ``target``.
 
     The items that a session has in common with an earlier one are, in the mean over the earlier
@@ -176,11 +176,11 @@ def overlap(look: Look, values: Array, *, target: float = 0.15) -> Choice:
         Measurement 29, 204-217.
     """
     check_rate(target)
-    counts, given = look.pool.counts, look.state.given
+    counts, given = context.pool.counts, context.state.given
     rates = counts.given / jnp.maximum(counts.sessions, 1)
     so_far = jnp.where(given, rates, 0.0).sum()
     room = target * (given.sum() + 1)
-    return _through(look, values, so_far + rates <= room)
+    return _through(context, values, so_far + rates <= room)
 
 
 EXPOSURE: dict[str, Callable[..., Choice]] = {
@@ -258,14 +258,14 @@ def blank_counts(rule: Part, n_items: int) -> Counts:
     return Counts(limit, np.zeros(shape), np.zeros(shape), np.zeros(shape[:-1]))
 
 
-def eligible_items(look: Look, rule: Part) -> Array:
+def eligible_items(context: Context, rule: Part) -> Array:
     """Which items the counts of earlier sessions let into this one; by cells where they do."""
-    counts = look.pool.counts
+    counts = context.pool.counts
     if rule.name == "restricted":
         return counts.given < rule.get("rate", 0.2) * jnp.maximum(counts.sessions, 1)
     if rule.name == "overlap":
-        return jnp.ones(look.pool.n_items, bool)
-    return look.lot < counts.limit
+        return jnp.ones(context.pool.n_items, bool)
+    return context.lot < counts.limit
 
 
 def tally(rule: Part, n_items: int, items: Any, cells: Any, eligible: Any) -> tuple[Any, Any, Any]:

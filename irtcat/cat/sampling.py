@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from irtcat.cat._state import DRAWS, Look, uniforms
+from irtcat.cat._state import DRAWS, Context, uniforms
 from irtcat.cat.config import Config
 
 __all__ = ["chances", "drawn", "draws", "with_floor"]
@@ -26,7 +26,7 @@ def draws(config: Config, place: Any) -> Any:
     return (place + 1) * share // 10_000 > place * share // 10_000
 
 
-def chances(look: Look, open_items: Array) -> Array:
+def chances(context: Context, open_items: Array) -> Array:
     """Chance of each open item to be drawn; they sum to 1.
 
     Nine tenths in proportion to ``t_j E[sd(x_j | theta)]``, the item's weight in the score times
@@ -37,7 +37,7 @@ def chances(look: Look, open_items: Array) -> Array:
         Neyman (1934), Journal of the Royal Statistical Society 97, 558-625; Kossen et al. (2021),
         Active Testing, ICML (answers of models, the chances by a model of them).
     """
-    spread = look.pool.score_weights * (jnp.sqrt(look.pool.variance) @ look.posterior)
+    spread = context.pool.score_weights * (jnp.sqrt(context.pool.variance) @ context.posterior)
     return with_floor(jnp.where(open_items, spread, 0.0), open_items)
 
 
@@ -49,14 +49,14 @@ def with_floor(spread: Any, open_items: Any) -> Any:
     return (1 - FLOOR) * own + FLOOR * alike
 
 
-def drawn(look: Look, values: Array) -> Array:
+def drawn(context: Context, values: Array) -> Array:
     """Values of which the greatest is an item drawn by `chances`; closed items stay closed.
 
     ``ln p_j + G_j`` with G Gumbel noise.
     """
     open_items = values > -jnp.inf
-    u = uniforms(look.state, DRAWS, look.state.given.sum(), (look.pool.n_items,))
+    u = uniforms(context.state, DRAWS, context.state.given.sum(), (context.pool.n_items,))
     tiny = jnp.finfo(u.dtype).tiny
     gumbel = -jnp.log(jnp.maximum(-jnp.log(jnp.maximum(u, tiny)), tiny))
-    own = jnp.log(jnp.maximum(chances(look, open_items), tiny)) + gumbel
+    own = jnp.log(jnp.maximum(chances(context, open_items), tiny)) + gumbel
     return jnp.where(open_items, own, -jnp.inf)

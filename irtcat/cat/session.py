@@ -47,7 +47,7 @@ from irtcat.cat._report import numbered
 from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
 from irtcat.cat._vectors import plain_prior
 from irtcat.cat.config import Config
-from irtcat.cat.engine import look_at, start, step
+from irtcat.cat.engine import context_of, start, step
 from irtcat.cat.exposure import blank_counts, cell_of, cuts_in
 from irtcat.cat.stopping import CLASSIFIERS, classify, leaves, score_moments
 from irtcat.models import item_categories
@@ -356,7 +356,7 @@ class Session:
             classifies ``category`` (0 below the first cut; None while undecided).
         """
         with precision("float64"):
-            look = look_at(self._pool, self.config, self.state)
+            context = context_of(self._pool, self.config, self.state)
             score, variance = _predicted(self._pool, self.config, self.state)
             out: dict[str, Any] = {
                 "theta": np.asarray(self.state.theta, float).tolist(),
@@ -367,7 +367,7 @@ class Session:
             }
             for rule in leaves(self.config.stopping):
                 if rule.name in CLASSIFIERS:
-                    category = int(classify(look, rule.name, rule.kwargs()))
+                    category = int(classify(context, rule.name, rule.kwargs()))
                     out["category"] = None if category < 0 else category
         return out
 
@@ -534,7 +534,7 @@ class Session:
 
 @functools.partial(jit, static_argnames=("config",))
 def _predicted(pool: Pool, config: Config, state: CatState) -> tuple[Array, Array]:
-    return score_moments(look_at(pool, config, state))
+    return score_moments(context_of(pool, config, state))
 
 
 def utc_text(now: datetime) -> str:

@@ -27,7 +27,7 @@ from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
 from irtcat.cat._vectors import check_width
 from irtcat.cat.config import Config
-from irtcat.cat.engine import _start, _step, look_at
+from irtcat.cat.engine import _start, _step, context_of
 from irtcat.cat.exposure import UPDATES, cell_of, cuts_in, eligible_items, tally, updated
 from irtcat.cat.starting import given_theta
 from irtcat.cat.stopping import score_moments
@@ -108,7 +108,7 @@ def _run(
         return jax.vmap(one)(state, facts)
 
     state = jax.lax.while_loop(going, advance, state)
-    score = jax.vmap(lambda s: score_moments(look_at(pool, config, s)))(state)
+    score = jax.vmap(lambda s: score_moments(context_of(pool, config, s)))(state)
     kept = Sessions(
         state.items, state.answers, state.thetas, state.ses, state.n, state.stop,
         state.theta, state.se, score[0], jnp.sqrt(jnp.maximum(score[1], 0)),
@@ -118,7 +118,7 @@ def _run(
         return kept, jnp.zeros((0, pool.n_items), bool)
 
     def may(state: CatState) -> Array:
-        return eligible_items(look_at(pool, config, state), config.exposure)
+        return eligible_items(context_of(pool, config, state), config.exposure)
 
     return kept, jax.vmap(may)(state)
 

@@ -1,6 +1,6 @@
 """Start rules: one table, each a function that values the items while a session starts.
 
-A rule is given a `Look`, the criterion's values (minus infinity where an item may not be asked)
+A rule is given a `Context`, the criterion's values (minus infinity where an item may not be asked)
 and its own options, and gives the values that the first items are chosen by. Items that are
 always first (`Config.first`) come before.
 """
@@ -12,25 +12,25 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from irtcat._checks import argument_error, check_count
-from irtcat.cat._state import Look
+from irtcat.cat._state import Context
 
 __all__ = ["START", "given_theta"]
 
 
-def criterion(look: Look, values: Array, *, theta: float | None = None) -> Array:
+def criterion(context: Context, values: Array, *, theta: float | None = None) -> Array:
     """By the criterion from the first item on, at the prior's mean or a given ``theta``."""
     return values
 
 
-def random(look: Look, values: Array, *, n: int = 1, theta: float | None = None) -> Array:
+def random(context: Context, values: Array, *, n: int = 1, theta: float | None = None) -> Array:
     """The first ``n`` items at random."""
     check_count("n", n)
-    drawn = jnp.where(values > -jnp.inf, look.noise, -jnp.inf)
-    return jnp.where(look.state.given.sum() < n, drawn, values)
+    drawn = jnp.where(values > -jnp.inf, context.noise, -jnp.inf)
+    return jnp.where(context.state.given.sum() < n, drawn, values)
 
 
 def spread(
-    look: Look,
+    context: Context,
     values: Array,
     *,
     thetas: tuple[float, ...] = (-1.0, 0.0, 1.0),
@@ -40,8 +40,8 @@ def spread(
     if not isinstance(thetas, tuple) or not thetas:
         raise argument_error("thetas", "several abilities", thetas)
     points = jnp.asarray(thetas, values.dtype)
-    n = look.state.given.sum()
-    near = -jnp.abs(look.pool.b - points[jnp.minimum(n, len(thetas) - 1)])
+    n = context.state.given.sum()
+    near = -jnp.abs(context.pool.b - points[jnp.minimum(n, len(thetas) - 1)])
     near = jnp.where(values > -jnp.inf, near, -jnp.inf)
     return jnp.where(n < len(thetas), near, values)
 

@@ -1,8 +1,8 @@
 """Stopping rules: one table, each a function that says whether a session is over.
 
-A rule is given a `Look` after the last answer and its own options. Rules combine with `any_of` and
-`all_of`; no rule acts before ``min_items`` answers, and every session ends when ``max_items`` are
-answered or no item is left.
+A rule is given a `Context` after the last answer and its own options. Rules combine with `any_of`
+and `all_of`; no rule acts before ``min_items`` answers, and every session ends when ``max_items``
+are answered or no item is left.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from irtcat._checks import argument_error, check_choice, check_count, check_interval, check_positive
 from irtcat.cat._parts import Part, as_part, part
-from irtcat.cat._state import Look
+from irtcat.cat._state import Context
 from irtcat.cat.estimators import answered_terms
 
 __all__ = [
@@ -35,13 +35,13 @@ __all__ = [
 ]
 
 
-def length(look: Look, *, at: int = 30) -> Array:
+def length(context: Context, *, at: int = 30) -> Array:
     """``at`` scored items are answered."""
     check_count("at", at)
-    return look.state.scored >= at
+    return context.state.scored >= at
 
 
-def se(look: Look, *, below: float | tuple[float, ...] = 0.3, of: str = "every") -> Array:
+def se(context: Context, *, below: float | tuple[float, ...] = 0.3, of: str = "every") -> Array:
     """The standard error is at most ``below``.
 
     Of several abilities that of every one (``below`` may be a number for each), or with
@@ -51,13 +51,13 @@ def se(look: Look, *, below: float | tuple[float, ...] = 0.3, of: str = "every")
     limits = below if isinstance(below, tuple) else (below,)
     for limit in limits:
         check_positive("below", limit)
-    if len(limits) not in ((1, look.pool.dims) if of == "every" else (1,)):
+    if len(limits) not in ((1, context.pool.dims) if of == "every" else (1,)):
         raise argument_error("below", "one number, or with every SE one for each ability", below)
-    own = look.se.mean() if of == "mean" else look.se
+    own = context.se.mean() if of == "mean" else context.se
     return (own <= (jnp.asarray(below, own.dtype) if isinstance(below, tuple) else below)).all()
 
 
-def pser(look: Look, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03) -> Array:
+def pser(context: Context, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03) -> Array:
     """Predicted standard error reduction: the next item would bring too little.
 
     The next item is predicted to reduce the posterior SD by less than ``hyper`` while this is at
@@ -68,14 +68,14 @@ def pser(look: Look, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03
     """
     for name, value in (("se", se), ("hypo", hypo), ("hyper", hyper)):
         check_positive(name, value)
-    return look.state.gain < jnp.where(jnp.sqrt(look.variance) <= se, hyper, hypo)
+    return context.state.gain < jnp.where(jnp.sqrt(context.variance) <= se, hyper, hypo)
 
 
-def information(look: Look, *, below: float = 0.1) -> Array:
+def information(context: Context, *, below: float = 0.1) -> Array:
     """No open item has information of ``below`` or more at the estimate."""
     check_positive("below", below)
-    usable = look.open & ~look.pool.pretest
-    return ~(usable & (look.information >= below)).any()
+    usable = context.open & ~context.pool.pretest
+    return ~(usable & (context.information >= below)).any()
 
 
 def _cuts(cuts: Any) -> tuple[float, ...]:
@@ -101,22 +101,22 @@ def _check_errors(delta: float, alpha: float, beta: float) -> None:
     check_interval("beta", beta)
 
 
-def sprt_ratios(look: Look, cuts: tuple[float, ...], delta: float) -> Array:
+def sprt_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array:
     """``ln L(c + delta) - ln L(c - delta)`` of every cut, on the exact curves."""
-    points = jnp.asarray([[c + delta, c - delta] for c in cuts], look.theta.dtype)
-    values = jax.vmap(jax.vmap(lambda t: answered_terms(look, t)[0]))(points)
+    points = jnp.asarray([[c + delta, c - delta] for c in cuts], context.theta.dtype)
+    values = jax.vmap(jax.vmap(lambda t: answered_terms(context, t)[0]))(points)
     return values[:, 0] - values[:, 1]
 
 
-def glr_ratios(look: Look, cuts: tuple[float, ...], delta: float) -> Array:
+def glr_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array:
     """The same with each side's likelihood at its greatest: generalised likelihood ratios.
 
     The greatest likelihood at or above c + delta against that at or below c - delta, over the
     grid's nodes refined by parabolas and the two points themselves.
     """
-    edges = jnp.asarray([[c + delta, c - delta] for c in cuts], look.theta.dtype)
-    at_edges = jax.vmap(jax.vmap(lambda t: answered_terms(look, t)[0]))(edges)
-    nodes, ll = look.pool.nodes, look.log_like
+    edges = jnp.asarray([[c + delta, c - delta] for c in cuts], context.theta.dtype)
+    at_edges = jax.vmap(jax.vmap(lambda t: answered_terms(context, t)[0]))(edges)
+    nodes, ll = context.pool.nodes, context.log_like
     left, right = jnp.roll(ll, 1).at[0].set(ll[0]), jnp.roll(ll, -1).at[-1].set(ll[-1])
     bend = jnp.minimum(left - 2 * ll + right, -1e-30)
     move = jnp.clip(0.5 * (left - right) / bend, -0.5, 0.5)
@@ -129,7 +129,7 @@ def glr_ratios(look: Look, cuts: tuple[float, ...], delta: float) -> Array:
 
 
 def sprt(
-    look: Look,
+    context: Context,
     *,
     cuts: float | tuple[float, ...] = 0.0,
     delta: float = 0.5,
@@ -147,11 +147,11 @@ def sprt(
         several cuts: Eggen & Straetmans (2000).
     """
     _check_errors(delta, alpha, beta)
-    return _ratio_decided(sprt_ratios(look, _cuts(cuts), delta), alpha, beta) >= 0
+    return _ratio_decided(sprt_ratios(context, _cuts(cuts), delta), alpha, beta) >= 0
 
 
 def glr(
-    look: Look,
+    context: Context,
     *,
     cuts: float | tuple[float, ...] = 0.0,
     delta: float = 0.5,
@@ -164,41 +164,43 @@ def glr(
         Bartroff, Finkelman & Lai (2008), Psychometrika 73, 473-486; Thompson (2009).
     """
     _check_errors(delta, alpha, beta)
-    return _ratio_decided(glr_ratios(look, _cuts(cuts), delta), alpha, beta) >= 0
+    return _ratio_decided(glr_ratios(context, _cuts(cuts), delta), alpha, beta) >= 0
 
 
-def ci(look: Look, *, cuts: float | tuple[float, ...] = 0.0, level: float = 0.95) -> Array:
+def ci(context: Context, *, cuts: float | tuple[float, ...] = 0.0, level: float = 0.95) -> Array:
     """The confidence interval ``theta +- z se`` holds no cut.
 
     References:
         Kingsbury & Weiss (1983), in New Horizons in Testing, 257-283.
     """
     check_interval("level", level)
-    return _interval_category(look, _cuts(cuts), level) >= 0
+    return _interval_category(context, _cuts(cuts), level) >= 0
 
 
-def _interval_category(look: Look, cuts: tuple[float, ...], level: float) -> Array:
-    half = ndtri(0.5 + level / 2) * look.se
-    points = jnp.asarray(cuts, look.theta.dtype)
-    above, below = look.theta - half > points, look.theta + half < points
+def _interval_category(context: Context, cuts: tuple[float, ...], level: float) -> Array:
+    half = ndtri(0.5 + level / 2) * context.se
+    points = jnp.asarray(cuts, context.theta.dtype)
+    above, below = context.theta - half > points, context.theta + half < points
     return jnp.where((above | below).all(), above.sum(), -1)
 
 
-def classify(look: Look, rule: str, options: dict[str, Any]) -> Array:
+def classify(context: Context, rule: str, options: dict[str, Any]) -> Array:
     """The category (0 below the first cut, ...) that "sprt", "glr" or "ci" tell; -1: undecided."""
     cuts = _cuts(options.get("cuts", 0.0))
     if rule == "ci":
-        return _interval_category(look, cuts, options.get("level", 0.95))
-    ratios = {"sprt": sprt_ratios, "glr": glr_ratios}[rule](look, cuts, options.get("delta", 0.5))
+        return _interval_category(context, cuts, options.get("level", 0.95))
+    ratios = {"sprt": sprt_ratios, "glr": glr_ratios}[rule](
+        context, cuts, options.get("delta", 0.5)
+    )
     return _ratio_decided(ratios, options.get("alpha", 0.05), options.get("beta", 0.05))
 
 
-def score_moments(look: Look) -> tuple[Array, Array]:
+def score_moments(context: Context) -> tuple[Array, Array]:
     """Mean and variance of the score on the whole bank given the answers so far, on 0 to 1.
 
     An item that was skipped is expected as those not asked are.
     """
-    pool, state = look.pool, look.state
+    pool, state = context.pool, context.state
     answered = (state.items >= 0) & (state.answers >= 0)
     item = jnp.where(answered, state.items, 0)
     share = state.answers / jnp.maximum(pool.top[item], 1)
@@ -207,24 +209,24 @@ def score_moments(look: Look) -> tuple[Array, Array]:
     seen = jnp.zeros(pool.n_items + 1, bool).at[place].set(True)[:-1]
     t = jnp.where(seen, 0.0, pool.score_weights)
     mean, spread = t @ pool.mean, t**2 @ pool.variance
-    centre = look.posterior @ mean
-    return known + centre, look.posterior @ ((mean - centre) ** 2 + spread)
+    centre = context.posterior @ mean
+    return known + centre, context.posterior @ ((mean - centre) ** 2 + spread)
 
 
-def score_width(look: Look, *, below: float = 0.1, level: float = 0.95) -> Array:
+def score_width(context: Context, *, below: float = 0.1, level: float = 0.95) -> Array:
     """The interval of the predicted score on the whole bank is at most ``below`` wide.
 
     Normal, with the posterior predictive variance of the score; scores run from 0 to 1.
     """
     check_positive("below", below)
     check_interval("level", level)
-    return 2 * ndtri(0.5 + level / 2) * jnp.sqrt(score_moments(look)[1]) <= below
+    return 2 * ndtri(0.5 + level / 2) * jnp.sqrt(score_moments(context)[1]) <= below
 
 
-def time(look: Look, *, seconds: float = 3600.0) -> Array:
+def time(context: Context, *, seconds: float = 3600.0) -> Array:
     """``seconds`` have been taken, in live sessions by their clock (see `Session.answer`)."""
     check_positive("seconds", seconds)
-    return look.state.seconds >= seconds
+    return context.state.seconds >= seconds
 
 
 STOPPING: dict[str, Callable[..., Array]] = {
@@ -285,9 +287,9 @@ def length_within(rule: Part, otherwise: float) -> float:
     return min(inner) if rule.name == "any-of" else max(inner)
 
 
-def stops(look: Look, rule: Part) -> tuple[Array, Array]:
+def stops(context: Context, rule: Part) -> tuple[Array, Array]:
     """Whether a rule says stop, and 1 + the number of the first single rule that does."""
-    fired = [STOPPING[leaf.name](look, **leaf.kwargs()) for leaf in leaves(rule)]
+    fired = [STOPPING[leaf.name](context, **leaf.kwargs()) for leaf in leaves(rule)]
     position = iter(range(len(fired)))
 
     def holds(each: Part) -> Array:

@@ -208,7 +208,7 @@ def test_score_optimal_is_the_law_of_total_variance():
     given = int(state.items[0])
     state = state._replace(given=np.arange(8) == given)  # the next item is not chosen yet
     with precision("float64"):
-        value = CRITERIA["score-optimal"](engine.look_at(pool, config, state))
+        value = CRITERIA["score-optimal"](engine.context_of(pool, config, state))
     nodes = np.asarray(pool.nodes)
     p = bank.probability(nodes)
     w = np.exp(-0.5 * nodes**2) * p[given]
