@@ -28,7 +28,7 @@ __all__ = ["CRITERIA", "NEEDS_PEAKS", "expected_variance"]
 Values = Float[Array, " items"]
 TINY = 1e-300
 FAR = 1e3
-"""More than any distance on the ability scale."""
+"""Larger than any distance on the ability scale."""
 
 
 def mfi(context: Context) -> Values:
@@ -59,9 +59,9 @@ def mpwi(context: Context) -> Values:
 
 
 def _divergence(context: Context, weights: Array) -> Values:
-    """Kullback-Leibler information of the estimate against all abilities, weighted."""
-    known = (context.p * context.log_p).sum(axis=1)
-    return known - (context.p * (context.pool.log_p @ weights)).sum(axis=1)
+    """Weighted Kullback-Leibler information of the estimate against all abilities."""
+    negative_entropy = (context.p * context.log_p).sum(axis=1)
+    return negative_entropy - (context.p * (context.pool.log_p @ weights)).sum(axis=1)
 
 
 def kl(context: Context) -> Values:
@@ -96,7 +96,7 @@ def kl_interval(context: Context) -> Values:
 
 
 def _discrimination(context: Context, weights: Array) -> Values:
-    """Half the summed variances of the categories' probabilities, all nodes weighing the same."""
+    """Half the sum of the variances of the category probabilities, without trapezoid weights."""
     weights = weights * jnp.exp(-context.pool.log_weights)
     weights = weights / weights.sum()
     mean = context.pool.p @ weights
@@ -107,9 +107,8 @@ def _discrimination(context: Context, weights: Array) -> Values:
 def gdi(context: Context) -> Values:
     """Global discrimination: ``1/2 sum_k Var(P_k)`` under the likelihood.
 
-    A plain sum over the nodes, whose ends count in full here, as in catR.
-    For right/wrong items that is the variance of P (Kaplan et al.); the sum over categories is our
-    extension to more of them.
+    A plain sum over the nodes, with full weight at the ends, as in catR. For right/wrong items it
+    is the variance of P (Kaplan et al.); the sum over categories extends it to more categories.
 
     References:
         Kaplan, de la Torre & Barrada (2015), Applied Psychological Measurement 39, 167-188.
@@ -123,7 +122,7 @@ def gdip(context: Context) -> Values:
 
 
 def _expected_information(context: Context, observed: bool) -> Values:
-    """Information of each item at the estimate that each of its answers would lead to."""
+    """Expected information of each item at the estimate after each of its answers."""
     pool = context.pool
     n_categories = pool.log_p.shape[1]
     p = context.p
@@ -131,37 +130,37 @@ def _expected_information(context: Context, observed: bool) -> Values:
 
     def after(item: Array, answer: Array) -> Array:
         """Information at the estimate after this answer to this item."""
-        state, at = context.state, context.state.n
+        state, position = context.state, context.state.n
         state = state._replace(
-            items=state.items.at[at].set(item),
-            answers=state.answers.at[at].set(answer),
+            items=state.items.at[position].set(item),
+            answers=state.answers.at[position].set(answer),
             information=state.information + pool.information[item],
             warm=state.warm if pool.warm is None else state.warm + pool.warm[item],
         )
         log_like = context.log_like + pool.log_p[item, answer]
-        then = Context(pool, context.config, state, log_like, context.theta, context.se)
-        theta = METHODS[rule.name](then, **rule.kwargs()).theta
-        one = jax.tree.map(lambda leaf: leaf[item], pool.model)
+        context_after = Context(pool, context.config, state, log_like, context.theta, context.se)
+        theta = METHODS[rule.name](context_after, **rule.kwargs()).theta
+        single_item = jax.tree.map(lambda leaf: leaf[item], pool.model)
         if not observed:
-            return category_terms(one, theta)[2]
+            return category_terms(single_item, theta)[2]
 
         def slope(t: Array) -> Array:
-            return category_terms(one, t)[1][answer]
+            return category_terms(single_item, t)[1][answer]
 
         return -jax.jvp(slope, (theta,), (jnp.ones_like(theta),))[1]
 
-    def both(item: Array) -> Array:
+    def expected(item: Array) -> Array:
         answers = jnp.arange(n_categories, dtype=jnp.int32)
         value = jax.vmap(after, (None, 0))(item, answers)
         return (p[item] * jnp.where(p[item] > 0, value, 0)).sum()
 
-    return jax.lax.map(both, jnp.arange(pool.n_items, dtype=jnp.int32), batch_size=64)
+    return jax.lax.map(expected, jnp.arange(pool.n_items, dtype=jnp.int32), batch_size=64)
 
 
 def mei(context: Context) -> Values:
     """Expected observed information after the answer: ``sum_k P_k(theta) I_i(theta_k | k)``.
 
-    theta_k is the configured estimate after answer k, and the information the observed one,
+    theta_k is the configured estimate after answer k; the information is observed information,
     ``-(log P_k)''``.
 
     References:
@@ -177,27 +176,27 @@ def mei_fisher(context: Context) -> Values:
 
 
 def expected_variance(context: Context, plug_in: bool) -> Values:
-    """Expected posterior variance of ability after the answer to each item; of several the sum."""
+    """Expected posterior variance (with several abilities, the sum) after answering each item."""
     pool = context.pool
     if pool.dims > 1:
         m0 = pool.p @ context.posterior
         centred = context.posterior[:, None] * (pool.nodes - context.mean)
         m1 = (jnp.einsum("ikq,qd->ikd", pool.p, centred) ** 2).sum(axis=2)
-        told = jnp.where(m0 > 0, m1 / jnp.maximum(m0, TINY), 0).sum(axis=1)
-        return context.variance.sum() - told
+        explained = jnp.where(m0 > 0, m1 / jnp.maximum(m0, TINY), 0).sum(axis=1)
+        return context.variance.sum() - explained
     weights = jnp.stack([context.posterior, context.posterior * (pool.nodes - context.mean)])
     m0, m1 = jnp.einsum("ikq,wq->wik", pool.p, weights)
     if not plug_in:  # sum_k m_k Var_k = E[theta^2] - sum_k (E[theta P_k])^2 / m_k
         return context.variance - jnp.where(m0 > 0, m1**2 / jnp.maximum(m0, TINY), 0).sum(axis=1)
     m2 = pool.p @ (context.posterior * (pool.nodes - context.mean) ** 2)
-    each = m2 / jnp.maximum(m0, TINY) - (m1 / jnp.maximum(m0, TINY)) ** 2
-    return jnp.where(context.p > 0, context.p * each, 0).sum(axis=1)
+    variances = m2 / jnp.maximum(m0, TINY) - (m1 / jnp.maximum(m0, TINY)) ** 2
+    return jnp.where(context.p > 0, context.p * variances, 0).sum(axis=1)
 
 
 def mepv(context: Context) -> Values:
     """Minus the expected posterior variance: ``-sum_k m_k Var(theta | x, k)``.
 
-    Of several abilities the sum of their variances.
+    With several abilities, the sum of their variances.
 
     References:
         van der Linden (1998), Psychometrika 63, 201-216, eq. 19 (the predictive m_k).
@@ -206,7 +205,7 @@ def mepv(context: Context) -> Values:
 
 
 def mepv_plug_in(context: Context) -> Values:
-    """The same with ``P_k(theta)`` at the estimate in place of the predictive: catR's MEPV."""
+    """The same with ``P_k(theta)`` at the estimate instead of the predictive m_k: catR's MEPV."""
     return -expected_variance(context, plug_in=True)
 
 
@@ -225,8 +224,8 @@ def mutual_information(context: Context) -> Values:
 def b_opt(context: Context) -> Values:
     """Minus the distance of difficulty from the estimate: ``-|b - theta|``.
 
-    b is the mean threshold of graded and partial credit items; nominal items, which have none, and
-    items of slope 0 count with the ability at which they inform most.
+    b is the mean threshold of graded and partial credit items; for nominal items, which have none,
+    and items of slope 0 it is the ability of greatest information.
 
     References:
         Urry (1970); Barrada (2010), Psicothema 22, 167-174.
@@ -244,37 +243,37 @@ def th_opt(context: Context) -> Values:
 
 
 def a_stratified(context: Context) -> Values:
-    """Of the stratum of discrimination whose turn it is, the item of difficulty nearest to theta.
+    """In the current stratum of discrimination, the item whose difficulty is nearest to theta.
 
-    The K strata rise in discrimination; the test is cut into K stages of equal length (of
-    ``max_items``), and stage s takes items of stratum s, or where it has none left of the
-    nearest one that has. (catR takes the strata in turn, one item each; catsim leaves theta out,
-    so that everyone gets the same items.)
+    The K strata increase in discrimination; the test (of ``max_items``) is divided into K stages of
+    equal length, and stage s takes items of stratum s, or, if none is left, of the nearest stratum
+    with items. (catR takes the strata in turn, one item each; catsim ignores theta, so that all
+    subjects get the same items.)
 
     References:
         Chang & Ying (1999), Applied Psychological Measurement 23, 211-222.
     """
     k = context.config.n_strata
-    stage = (context.administered * k) // context.config.max_items
+    stage = (context.n_administered * k) // context.config.max_items
     distance = jnp.minimum(jnp.abs(context.pool.b - context.theta), FAR)
     return -distance - 2 * FAR * jnp.abs(context.pool.stratum - stage)
 
 
 def _progress(context: Context) -> Array:
-    """How far the test is, from 0 at its first item to 1 at its last, at the given acceleration.
+    """Progress of the test, from 0 at its first item to 1 at its last, with the acceleration t.
 
     ``sum_{f <= q} (f - 1)^t / sum_{f <= Q} (f - 1)^t`` for item q of Q = ``max_items``.
     """
     steps = jnp.arange(context.config.max_items, dtype=context.theta.dtype)
     powers = jnp.where(steps > 0, steps**context.config.acceleration, 0.0)
-    done = jnp.where(steps <= context.administered, powers, 0.0).sum()
-    return jnp.minimum(done / jnp.maximum(powers.sum(), 1.0), 1.0)
+    progress = jnp.where(steps <= context.n_administered, powers, 0.0).sum()
+    return jnp.minimum(progress / jnp.maximum(powers.sum(), 1.0), 1.0)
 
 
 def progressive(context: Context) -> Values:
-    """Chance at first, information at last: ``(1 - W) R_i + W I_i(theta)``.
+    """Random at the start, information at the end: ``(1 - W) R_i + W I_i(theta)``.
 
-    R is uniform between 0 and the greatest information of an open item; W rises from 0 to 1 with
+    R is uniform between 0 and the greatest information of an open item; W rises from 0 to 1 over
     the test (``acceleration`` t).
 
     References:
@@ -287,10 +286,10 @@ def progressive(context: Context) -> Values:
 
 
 def proportional(context: Context) -> Values:
-    """Drawn with probability proportional to ``I_i(theta)^H``, H rising from 0 with the test.
+    """Drawn with probability proportional to ``I_i(theta)^H``, where H rises from 0 over the test.
 
-    ``H = Q W``, with W as in "progressive". Drawn by the greatest of ``H ln I_i + G_i`` with G
-    Gumbel noise, which is the value returned.
+    ``H = Q W``, with W as in "progressive". The value is ``H ln I_i + G_i`` with Gumbel noise G;
+    its maximum is the draw.
 
     References:
         Segall (2004); Barrada et al. (2008), British Journal of Mathematical and Statistical
@@ -302,7 +301,7 @@ def proportional(context: Context) -> Values:
 
 
 def random(context: Context) -> Values:
-    """Any open item, all equally likely."""
+    """A random open item, all equally likely."""
     return context.noise
 
 
@@ -314,9 +313,9 @@ def sequential(context: Context) -> Values:
 def score_optimal(context: Context) -> Values:
     """Expected reduction of the variance of the score on the whole bank.
 
-    The score is ``S = sum_j t_j x_j`` over all items (each x on 0 to 1). Given the answers so far
-    its unseen part has mean T(theta) and variance V(theta), sums over the unseen items; after
-    answer k to item i these lose the item's own terms, and the posterior moves:
+    The score is ``S = sum_j t_j x_j`` over all items (each x on 0 to 1). Given the answers so far,
+    the rest of it has mean T(theta) and variance V(theta), sums over the items not asked; after
+    answer k to item i these lose the terms of the item, and the posterior changes:
 
         value_i = Var(S | x) - sum_k m_k [Var_k(T - t_i E_i) + E_k(V - t_i^2 v_i)].
 
@@ -326,17 +325,17 @@ def score_optimal(context: Context) -> Values:
         The law of total variance; the target is that of Maia Polo et al. (2024), tinyBenchmarks.
     """
     pool, w = context.pool, context.posterior
-    t = jnp.where(context.state.given, 0.0, pool.score_weights)
-    whole, spread = t @ pool.mean, t**2 @ pool.variance
-    whole = whole - w @ whole  # centred: only differences count
-    before = w @ whole**2 + w @ spread
-    own = pool.score_weights[:, None] * pool.mean
+    t = jnp.where(context.state.administered, 0.0, pool.score_weights)
+    expected, spread = t @ pool.mean, t**2 @ pool.variance
+    expected = expected - w @ expected  # centred: only differences matter
+    before = w @ expected**2 + w @ spread
+    item_mean = pool.score_weights[:, None] * pool.mean
     m0 = pool.p @ w
-    m1 = pool.p @ (w * whole) - (pool.p * own[:, None]) @ w
-    second = before - w @ spread - 2 * own @ (w * whole) + own**2 @ w
-    rest = w @ spread - (pool.score_weights**2)[:, None] * pool.variance @ w
+    m1 = pool.p @ (w * expected) - (pool.p * item_mean[:, None]) @ w
+    second = before - w @ spread - 2 * item_mean @ (w * expected) + item_mean**2 @ w
+    spread_after = w @ spread - (pool.score_weights**2)[:, None] * pool.variance @ w
     explained = jnp.where(m0 > 0, m1**2 / jnp.maximum(m0, TINY), 0).sum(axis=1)
-    return before - (second - explained + rest)
+    return before - (second - explained + spread_after)
 
 
 CRITERIA: dict[str, Callable[[Context], Values]] = {
@@ -368,4 +367,4 @@ CRITERIA: dict[str, Callable[[Context], Values]] = {
 """Criteria by name; to add one, write a function of a `Context` and add a row."""
 
 NEEDS_PEAKS = frozenset({"thopt", "bopt", "a-stratified"})
-"""Criteria that go by where an item informs most (of nominal items, which have no difficulty)."""
+"""Criteria that use the ability of greatest information (some only of items without difficulty)."""

@@ -1,7 +1,7 @@
-"""Criteria by information matrices: D-, T- and A-optimal items, of one ability or several.
+"""Criteria based on information matrices: D-, T- and A-optimality, for any number of abilities.
 
-The precision ``L`` that items are valued by is that of the prior plus the Fisher information, at
-the estimate, of the items that count: those answered, and within a batch those chosen before.
+The precision ``L`` is that of the prior plus the Fisher information, at the estimate, of the items
+answered and, within a batch, of those chosen before.
 """
 
 import jax.numpy as jnp
@@ -20,25 +20,25 @@ __all__ = ["a_optimal", "d_optimal", "t_optimal"]
 Values = Float[Array, " items"]
 
 
-def _known(context: Context) -> tuple[Belief, Array]:
-    """Estimate and precision, and the information matrices of all items at the estimate."""
+def _precision_and_information(context: Context) -> tuple[Belief, Array]:
+    """Estimate, precision, and the information matrices of all items at the estimate."""
     state, pool = context.state, context.pool
     theta = jnp.atleast_1d(context.theta)
-    every = (
+    matrices = (
         information_matrices(pool.model, theta)
         if pool.dims > 1
         else context.information[:, None, None]
     )
     skipped = (state.items >= 0) & (state.answers < 0)
-    place = jnp.where(skipped, state.items, pool.n_items)
-    counts = (state.given & ~pool.pretest).at[place].set(False, mode="drop")
-    before = _prior_precision(context)
-    total = before + jnp.where(counts[:, None, None], every, 0).sum(axis=0)
-    return Belief(theta, total), every
+    skipped_item = jnp.where(skipped, state.items, pool.n_items)
+    counts = (state.administered & ~pool.pretest).at[skipped_item].set(False, mode="drop")
+    prior_precision = _prior_precision(context)
+    total = prior_precision + jnp.where(counts[:, None, None], matrices, 0).sum(axis=0)
+    return Belief(theta, total), matrices
 
 
 def _prior_precision(context: Context) -> Array:
-    """Precision of the prior; of a flat one next to nothing, so that L is never 0."""
+    """Precision of the prior; nearly 0 for a flat one, so that L is never 0."""
     if context.pool.dims > 1:
         return context.state.prior[1:]
     normal = context.config.prior == "normal"
@@ -50,12 +50,12 @@ def _prior_precision(context: Context) -> Array:
 def d_optimal(context: Context) -> Values:
     """Gain in the log-determinant of the precision: ``ln det(L + I_i(theta)) - ln det L``.
 
-    Of one ability it orders the items as "mfi" does.
+    With one ability it orders the items as "mfi" does.
 
     References:
         Segall (1996), Psychometrika 61, 331-354, eq. 18.
     """
-    return d_value(*_known(context))
+    return d_value(*_precision_and_information(context))
 
 
 def t_optimal(context: Context) -> Values:
@@ -73,4 +73,4 @@ def a_optimal(context: Context) -> Values:
     References:
         Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
     """
-    return a_value(*_known(context))
+    return a_value(*_precision_and_information(context))

@@ -40,7 +40,9 @@ def state_after(pool, config, items, answers, prior):
         log_like=over(log_like),
         information=over(pool.information[items]),
         warm=blank.warm if pool.warm is None else over(pool.warm[items]),
-        given=blank.given.at[jnp.where(here, items, pool.n_items)].set(True, mode="drop"),
+        administered=blank.administered.at[jnp.where(here, items, pool.n_items)].set(
+            True, mode="drop"
+        ),
         items=items,
         answers=answers,
         n=here.sum(dtype=jnp.int32),

@@ -59,7 +59,7 @@ def test_the_best_is_among_them(dtype):
             # The items given are the best ones but some, as those of a session are.
             order = jnp.argsort(-at.information)
             given = jnp.zeros(N, bool).at[order[: LENGTH + 4]].set(lots)
-            context = ref.context_with(pool, config, blank._replace(given=given), theta)
+            context = ref.context_with(pool, config, blank._replace(administered=given), theta)
             items, values = contending(context, pool.near)
             return items[first_best(values)], first_best(jnp.where(given, -1.0, at.information))
 

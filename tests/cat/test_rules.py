@@ -177,7 +177,7 @@ def test_kingsbury_zara(rules, bank30, reference):
         given = np.array(case["out"]) - 1
         state = engine.blank(
             pool, config, jnp.asarray([0.0, 1.0]), jnp.ones(30, bool), jnp.zeros(2, "uint32")
-        )._replace(given=jnp.zeros(30, bool).at[given].set(True))
+        )._replace(administered=jnp.zeros(30, bool).at[given].set(True))
         values = np.array(fisher_information(bank, case["theta"])[:, 0])
         values[given] = -np.inf
         kept = kingsbury_zara(engine.context_of(pool, config, state), jnp.asarray(values))
@@ -452,9 +452,9 @@ def test_kullback_leibler_between_two_points(rules, bank30):
         ({"targets": 5, "group": "g"}, "targets"), ({"targets": [True], "group": "g"}, "targets"),
         ({"targets": [["a", 0.1, 0.2, 0.3]], "group": "g"}, "one share for each group"),
         ({"targets": [["a", True]], "group": "g"}, "one share for each group"),
-        ({"targets": [[["a"], 0.5]], "group": "g"}, "groups that are named"),
+        ({"targets": [[["a"], 0.5]], "group": "g"}, "names of groups"),
         ({"enemies": 0.5}, "enemies"), ({"enemies": [1]}, "enemies"),
-        ({"enemies": [["a", ["b"]]]}, "each a text"), ({"first": 3}, "first"),
+        ({"enemies": [["a", ["b"]]]}, "as text, not empty"), ({"first": 3}, "first"),
         ({"first": {"q1": 1}}, "first"), ({"first": "q1"}, "first"), ({"first": [""]}, "first"),
         ({"pretest_at": [[1]], "pretest": "p"}, "pretest_at"), ({"group": 5}, "group"),
         ({"seconds": ["s"]}, "seconds"), ({"strata": []}, "strata"),
@@ -470,7 +470,7 @@ def test_kullback_leibler_between_two_points(rules, bank30):
         ({"stopping": {"name": "ci", "cuts": "1"}}, "cuts a finite number or finite numbers"),
         ({"start": {"name": "random", "theta": "0"}}, "theta a finite number or None"),
         ({"method": {"name": "robust", "weight": 2}}, "weight a text"),
-        ("deep", "rules in few levels"),
+        ("deep", "few levels of nested rules"),
     ],
 )  # fmt: skip
 def test_a_document_that_is_no_configuration_is_refused(document, said):

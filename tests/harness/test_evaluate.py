@@ -109,7 +109,7 @@ def test_chances_within_a_batch_are_those_before_it(bank):
     wanted = {}
     while not session.is_over:
         asked, n = session.asked, int(session.state.n)
-        free = ~np.asarray(session.state.given)
+        free = ~np.asarray(session.state.administered)
         free[[place[each] for each in asked]] = True
         for k, each in enumerate(asked):
             if (n + k) % 2 == 1:  # half of the places, evenly

@@ -16,7 +16,7 @@ from irtcat.cat import (
     all_of,
     calibrate_exposure,
     exact_error,
-    next_several,
+    next_multidimensional,
     part,
     prepare,
     replay,
@@ -154,7 +154,7 @@ def test_modes_are_those_of_scoring():
     answered = report.responses(BANK.simulate(TRUTH, seed=1))
     assert report.theta == pytest.approx(np.asarray(score(BANK, answered, "map").theta), abs=1e-5)
     items = dict(zip(BANK.item_ids[report.items[0]], report.answers[0].tolist(), strict=True))
-    belief, _ = next_several(BANK, items)
+    belief, _ = next_multidimensional(BANK, items)
     assert report.theta[0] == pytest.approx(belief.theta, abs=1e-6)
     assert report.se[0] == pytest.approx(np.sqrt(np.diag(np.linalg.inv(belief.precision))))
 
