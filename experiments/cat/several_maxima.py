@@ -49,7 +49,7 @@ def estimates(bank, method, items, answers):
                 items=items,
                 answers=answers,
             )
-            return estimate(engine.look_at(pool, config, state)).theta
+            return estimate(engine.context_of(pool, config, state)).theta
 
         return jax.vmap(one)(items, answers)
 

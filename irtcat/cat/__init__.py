@@ -7,7 +7,7 @@ from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._report import Report
-from irtcat.cat._state import CatState, Look
+from irtcat.cat._state import CatState, Context
 from irtcat.cat.calibration import calibrate_exposure
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT
@@ -18,8 +18,12 @@ from irtcat.cat.estimators import CONSTANT, METHODS
 from irtcat.cat.exact import exact_distribution, exact_error
 from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.forms import Forms, assemble
+from irtcat.cat.multidimensional import (
+    MULTIDIMENSIONAL,
+    next_multidimensional,
+    simulate_multidimensional,
+)
 from irtcat.cat.session import Session
-from irtcat.cat.several import SEVERAL, next_several, simulate_several
 from irtcat.cat.simulation import replay, simulate
 from irtcat.cat.starting import START
 from irtcat.cat.stopping import STOPPING, all_of, any_of
@@ -31,16 +35,16 @@ __all__ = [
     "CRITERIA",
     "EXPOSURE",
     "METHODS",
-    "SEVERAL",
+    "MULTIDIMENSIONAL",
     "START",
     "STOPPING",
     "CatState",
     "Config",
     "ContentPlan",
+    "Context",
     "Counts",
     "ExposureParameters",
     "Forms",
-    "Look",
     "Part",
     "Pool",
     "Report",
@@ -55,14 +59,14 @@ __all__ = [
     "exact_distribution",
     "exact_error",
     "explain",
-    "next_several",
+    "next_multidimensional",
     "part",
     "prepare",
     "replay",
     "run",
     "run_async",
     "simulate",
-    "simulate_several",
+    "simulate_multidimensional",
     "start",
     "step",
 ]

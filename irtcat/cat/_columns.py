@@ -1,4 +1,4 @@
-"""What a configuration takes from a bank's metadata and ids, by item."""
+"""Item properties that a configuration reads from the bank's metadata and ids."""
 
 from typing import Any
 
@@ -15,12 +15,14 @@ __all__ = ["check_pretest", "column_of", "enemies_of", "first_of", "item_testlet
 
 
 def column_of(bank: ItemBank, name: str | None, otherwise: Any) -> np.ndarray:
-    """A column of the bank's metadata; ``otherwise`` for every item where none is named."""
+    """A column of the bank's metadata; ``otherwise`` for every item where ``name`` is None."""
     if name is None:
         return np.full(bank.n_items, otherwise)
     if name not in bank.items:
         have = ", ".join(map(str, bank.items.columns)) or "none"
-        raise argument_error("config", f"of columns of the bank's metadata (has {have})", name)
+        raise argument_error(
+            "config", f"a configuration with columns of the bank's metadata ({have})", name
+        )
     return bank.items[name].to_numpy()
 
 
@@ -33,7 +35,7 @@ def enemies_of(bank: ItemBank, config: Config) -> BoolArray:
 
 
 def item_testlets(bank: ItemBank, config: Config) -> IntArray:
-    """Number of each scored item's testlet; `NONE` where it is in none."""
+    """Number of each scored item's testlet; `NONE` outside testlets."""
     if config.testlet is None:
         return np.full(bank.n_items, NONE)
     codes, _ = pd.factorize(column_of(bank, config.testlet, None))
@@ -41,13 +43,13 @@ def item_testlets(bank: ItemBank, config: Config) -> IntArray:
 
 
 def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
-    """Whether each item is tried out only."""
+    """Whether each item is a pretest item."""
     values = column_of(bank, config.pretest, False)
     return pd.Series(values).fillna(False).astype(bool).to_numpy()
 
 
 def first_of(bank: ItemBank, config: Config) -> IntArray:
-    """Positions in the bank of the items given first, in order."""
+    """Positions in the bank of the items administered first, in order."""
     if len(config.first) > config.total_items:
         raise argument_error("first", f"at most {config.total_items} ids", config.first)
     if len(set(config.first)) < len(config.first):
@@ -56,13 +58,13 @@ def first_of(bank: ItemBank, config: Config) -> IntArray:
 
 
 def check_pretest(bank: ItemBank, config: Config) -> None:
-    """Raise where an item cannot be tried out at each of the positions for that."""
-    tried = pretest_of(bank, config)
-    if tried.sum() < len(config.pretest_at):
-        must = f"at most {tried.sum()} positions, the items that {config.pretest!r} marks"
+    """Raise unless a pretest item can be asked at each of the pretest positions."""
+    pretest = pretest_of(bank, config)
+    if pretest.sum() < len(config.pretest_at):
+        must = f"at most {pretest.sum()} positions, the items that {config.pretest!r} marks"
         raise argument_error("pretest_at", must, config.pretest_at)
-    for position, at in enumerate(first_of(bank, config), start=1):
-        if tried[at] != (position in config.pretest_at):
-            kind = "a scored item" if tried[at] else "an item to be tried out"
+    for position, item in enumerate(first_of(bank, config), start=1):
+        if pretest[item] != (position in config.pretest_at):
+            kind = "a scored item" if pretest[item] else "a pretest item"
             must = f"ids with {kind} at position {position}, as `pretest_at` says"
             raise argument_error("first", must, config.first)

@@ -1,10 +1,10 @@
-"""Contenders: for every short stretch of ability, the few items that can inform most in it.
+"""Contenders: for every cell of ability, the few items that can be the most informative in it.
 
-A session of L items closes at most L items, so the best open one is always among those whose
-greatest information within the stretch is not below the L-th greatest of the least ones. The
-curves ``I(theta)`` of the logistic family have one peak, so that both are known from the ends of
-the stretch and the peak. Nothing is lost: the choice is the same as among all items, for a fifth of
-the work with 500 items and for a thousandth with 30,000.
+A session of L items closes at most L items, so the best open item is always among those whose
+maximum information within the cell is at least the L-th largest of all minima. The curves
+``I(theta)`` of the logistic family have one peak, so the ends of the cell and the peak determine
+both. The choice is the same as among all items, with a fifth of the work for 500 items and a
+thousandth for 30,000.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from irtcat._types import BoolArray, FloatArray
 from irtcat.cat._pool import has_logistic_information, logistic_information
-from irtcat.cat._state import NONE, Look
+from irtcat.cat._state import NONE, Context
 from irtcat.models import ItemModel
 
 if TYPE_CHECKING:
@@ -26,28 +26,28 @@ __all__ = ["Contenders", "contenders", "contending", "is_plain"]
 
 MOST_CELLS, LEAST_CELLS = 400, 16
 WORK = 6_000_000
-"""Values of information that are computed at most when a bank is prepared."""
+"""Most values of information that are computed when a bank is prepared."""
 
 CHUNK = 30_000
-"""The same at a time, so that they stay in the processor's cache."""
+"""Values computed at a time, so that they stay in the processor's cache."""
 
 SPARE = 16
-"""Places beyond the length of a session; doubled until all contenders have one. So banks alike
-give arrays alike, and programs are not compiled anew."""
+"""Columns beyond the length of a session; doubled until all contenders fit. Similar banks then have
+arrays of the same shape, and programs are not recompiled."""
 
 MARGIN = 1e-4
-"""Relative: rounding in float32 does not put an item out."""
+"""Relative margin, so that rounding in float32 excludes no item."""
 
 HALVINGS = 50
 
 
 class Contenders(NamedTuple):
-    """The items that can be best, cell by cell of ability.
+    """The items that can be the best, by cell of ability.
 
     Attributes:
-        start: where the first cell begins.
+        start: lower end of the first cell.
         per_unit: number of cells in one unit of ability.
-        items: positions in the bank in rising order, cells x places; `NONE` where there are fewer.
+        items: positions in the bank in rising order, cells x columns; `NONE` where there are fewer.
         a: their discriminations.
         intercept: their intercepts.
         c: their lower asymptotes.
@@ -64,7 +64,7 @@ class Contenders(NamedTuple):
 
 
 def is_plain(config: "Config", pretest: BoolArray) -> bool:
-    """Whether a session takes the most informative open item and only items given are closed."""
+    """Whether a session takes the most informative open item, and only asked items are closed."""
     return (
         config.criterion == "mfi"
         and config.exposure.name == "none"
@@ -73,51 +73,57 @@ def is_plain(config: "Config", pretest: BoolArray) -> bool:
         and config.sampled == 0
         and not (config.content or config.targets or config.enemies)
         and not (config.pretest_at or pretest.any())
-        and (config.method, config.constant) != ("ml", "halfway")  # may leave the bounds
+        and (config.method, config.constant)
+        != ("ml", "halfway")  # which may leave the theta bounds
     )
 
 
 def contenders(
     model: ItemModel,
-    known: Mapping[str, FloatArray],
+    parameters: Mapping[str, FloatArray],
     config: "Config",
     pretest: BoolArray,
     theta_bounds: tuple[float, float],
     real: Any,
 ) -> Contenders | None:
-    """The contenders of a bank between the theta bounds; None where all items have to be looked at.
+    """The contenders of a bank between the theta bounds; None where all items must be compared.
 
     Args:
         model: the items.
-        known: their a, b, c and d.
+        parameters: their a, b, c and d.
         config: the configuration.
-        pretest: items that are tried out only.
+        pretest: whether each item is a pretest item.
         theta_bounds: lowest and highest ability.
-        real: makes an array of the wanted width.
+        real: converts to an array of the requested precision.
     """
     if not (is_plain(config, pretest) and has_logistic_information(model)):
         return None
-    a, c, d = (known[name] for name in "acd")
+    a, c, d = (parameters[name] for name in "acd")
     (low, high) = theta_bounds
     intercept: FloatArray = np.array(getattr(model, "intercept"), np.float64)  # noqa: B009
     n_cells = int(np.clip(WORK // len(a), LEAST_CELLS, MOST_CELLS))
     if len(a) < 2 * (config.max_items + SPARE):
         return None
     edges = np.linspace(low, high, n_cells + 1)
-    may = _may_be_best(edges, config.max_items, a, intercept, c, d)
-    needed, spare = int(may.sum(axis=1).max()), SPARE
+    candidates = _may_be_best(edges, config.max_items, a, intercept, c, d)
+    needed, spare = int(candidates.sum(axis=1).max()), SPARE
     while config.max_items + spare < needed:
         spare *= 2
-    most = config.max_items + spare
-    if 2 * most > len(a):
+    n_columns = config.max_items + spare
+    if 2 * n_columns > len(a):
         return None
-    cell, item = np.nonzero(may)
-    place = np.arange(len(cell)) - np.searchsorted(cell, cell)
-    items = np.full((n_cells, most), NONE)
-    items[cell, place] = item
-    parts = (real(each[items]) for each in (a, intercept, c, d))
+    cell, item = np.nonzero(candidates)
+    column = np.arange(len(cell)) - np.searchsorted(cell, cell)
+    items = np.full((n_cells, n_columns), NONE)
+    items[cell, column] = item
     return Contenders(
-        real(low), real(n_cells / (high - low)), jnp.asarray(items, jnp.int32), *parts
+        start=real(low),
+        per_unit=real(n_cells / (high - low)),
+        items=jnp.asarray(items, jnp.int32),
+        a=real(a[items]),
+        intercept=real(intercept[items]),
+        c=real(c[items]),
+        d=real(d[items]),
     )
 
 
@@ -125,20 +131,20 @@ def _may_be_best(
     edges: FloatArray, length: int, a: FloatArray, intercept: FloatArray, c: FloatArray,
     d: FloatArray,
 ) -> BoolArray:  # fmt: skip
-    """Which items can be the best of those not among ``length - 1`` others, cells x items."""
+    """Which items can be the best after ``length - 1`` others are closed, cells x items."""
     rows = max(1, CHUNK // len(a))
     chunks = np.split(edges[:, None], range(rows, len(edges), rows))
-    at = np.concatenate([_information(a, intercept, c, d, chunk) for chunk in chunks])
-    least = np.minimum(at[:-1], at[1:])
-    greatest = np.maximum(at[:-1], at[1:])
+    at_edges = np.concatenate([_information(a, intercept, c, d, chunk) for chunk in chunks])
+    least = np.minimum(at_edges[:-1], at_edges[1:])
+    greatest = np.maximum(at_edges[:-1], at_edges[1:])
     peak = _peaks(a, intercept, c, d)
-    height = _information(a, intercept, c, d, np.where(np.isfinite(peak), peak, 0.0))
+    peak_information = _information(a, intercept, c, d, np.where(np.isfinite(peak), peak, 0.0))
     cell = np.searchsorted(edges, peak, side="right") - 1
     inside = np.flatnonzero(np.isfinite(peak) & (cell >= 0) & (cell < len(greatest)))
-    greatest[cell[inside], inside] = height[inside]
+    greatest[cell[inside], inside] = peak_information[inside]
     n = len(a)
-    bar = np.partition(least, n - length, axis=1)[:, n - length]
-    return greatest * (1 + MARGIN) >= bar[:, None]
+    threshold = np.partition(least, n - length, axis=1)[:, n - length]
+    return greatest * (1 + MARGIN) >= threshold[:, None]
 
 
 def _information(
@@ -149,10 +155,10 @@ def _information(
 
 
 def _peaks(a: FloatArray, intercept: FloatArray, c: FloatArray, d: FloatArray) -> FloatArray:
-    """Where each item informs most; NaN where it informs nowhere.
+    """Ability of greatest information of each item; NaN where its information is 0 everywhere.
 
     ``ln I = 2 ln(P - c) + 2 ln(d - P) - ln P - ln(1 - P)`` up to a constant; its slope in P falls
-    throughout, so its root is found by halving (in s, with ``P = c + (d - c) s``).
+    throughout, so its root is found by bisection (in s, with ``P = c + (d - c) s``).
     """
     low, high = np.zeros_like(a), np.ones_like(a)
     for _ in range(HALVINGS):
@@ -165,12 +171,12 @@ def _peaks(a: FloatArray, intercept: FloatArray, c: FloatArray, d: FloatArray) -
         return np.where(a == 0, np.nan, (np.log(s / (1 - s)) - intercept) / a)
 
 
-def contending(look: Look, near: Contenders) -> tuple[Array, Array]:
-    """The contenders at the estimate, and their information; closed ones at minus infinity."""
-    place = ((look.theta - near.start) * near.per_unit).astype(jnp.int32)
-    cell = jnp.clip(place, 0, near.items.shape[0] - 1)
+def contending(context: Context, near: Contenders) -> tuple[Array, Array]:
+    """The contenders at the estimate, and their information; minus infinity where closed."""
+    number = ((context.theta - near.start) * near.per_unit).astype(jnp.int32)
+    cell = jnp.clip(number, 0, near.items.shape[0] - 1)
     items = near.items[cell]
     curves = (near.a[cell], near.intercept[cell], near.c[cell], near.d[cell])
-    values = logistic_information(*curves, look.theta)
-    closed = (items < 0) | look.state.given[jnp.maximum(items, 0)]
+    values = logistic_information(*curves, context.theta)
+    closed = (items < 0) | context.state.administered[jnp.maximum(items, 0)]
     return items, jnp.where(closed, -jnp.inf, values)

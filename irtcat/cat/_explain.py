@@ -1,4 +1,4 @@
-"""Why this item: the candidates' values, their ranks, and what kept better ones out."""
+"""Why this item: values and ranks of the candidates, and the rules that excluded better ones."""
 
 import functools
 from typing import Any
@@ -15,36 +15,38 @@ from irtcat.cat._pool import Pool
 from irtcat.cat._state import CatState
 from irtcat.cat.config import Config
 from irtcat.cat.criteria import CRITERIA
-from irtcat.cat.engine import look_at, open_values
+from irtcat.cat.engine import context_of, open_values
 
 __all__ = ["explain"]
 
 
 @functools.partial(jit, static_argnames=("config",))
-def _told(pool: Pool, config: Config, state: CatState) -> tuple[Any, Any, dict[str, Any]]:
-    """Values by the criterion, those the item is chosen by, and what each rule left open."""
-    look = look_at(pool, config, state)
-    values = CRITERIA[config.criterion](look)
-    chosen_by, stages, _ = open_values(look, values)
+def _values_and_stages(
+    pool: Pool, config: Config, state: CatState
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Values by the criterion, values after all rules, and the items open after each rule."""
+    context = context_of(pool, config, state)
+    values = CRITERIA[config.criterion](context)
+    chosen_by, stages, _ = open_values(context, values)
     return values, chosen_by, stages
 
 
 def explain(
     bank: ItemBank, pool: Pool, config: Config, state: CatState, n: int = 10
 ) -> pd.DataFrame:
-    """Say why the items now asked were chosen.
+    """Explain why the current items were chosen.
 
     Args:
         bank: the bank.
-        pool: what `prepare` made of it.
+        pool: the bank as returned by `prepare`.
         config: the configuration.
-        state: the session, its next items asked.
+        state: the session, with its next items asked.
         n: number of candidates to list.
 
     Returns:
         The ``n`` items of the greatest value, and the items asked, indexed by id: ``value`` by
         the criterion; ``rank`` among all items, from 1; ``asked``; ``excluded_by``, the first rule
-        that kept the item out (empty where it could have been asked).
+        that excluded the item (empty if it could have been asked).
 
     Example:
         >>> from irtcat.cat import Config, prepare, start
@@ -58,9 +60,11 @@ def explain(
     with precision(str(pool.nodes.dtype)):
         asked = np.asarray(state.asked)
         asked = asked[asked >= 0]
-        given = np.array(state.given)
-        given[asked] = False
-        values, chosen_by, stages = _told(pool, config, state._replace(given=jnp.asarray(given)))
+        administered = np.array(state.administered)
+        administered[asked] = False
+        values, chosen_by, stages = _values_and_stages(
+            pool, config, state._replace(administered=jnp.asarray(administered))
+        )
     value = np.asarray(values, float)
     order = np.argsort(-value, kind="stable")
     rank = np.empty(len(value), int)
@@ -69,10 +73,10 @@ def explain(
     for name, open_ in reversed(stages.items()):
         excluded[~np.asarray(open_)] = name
     usable = excluded == ""
-    out = np.flatnonzero(usable & ~np.isin(np.arange(len(value)), asked))
-    if len(asked) and len(out) and config.exposure.name != "none":
+    not_asked = np.flatnonzero(usable & ~np.isin(np.arange(len(value)), asked))
+    if len(asked) and len(not_asked) and config.exposure.name != "none":
         best = np.asarray(chosen_by, float)
-        better = out[best[out] > best[asked[0]]]
+        better = not_asked[best[not_asked] > best[asked[0]]]
         excluded[better] = f"exposure rule {config.exposure.name}"
     shown = np.unique(np.concatenate([order[:n], asked]))
     shown = shown[np.argsort(rank[shown])]

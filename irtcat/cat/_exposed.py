@@ -1,7 +1,7 @@
-"""Exposure in a store: counts that are kept up in the same transaction as the events.
+"""Exposure in a store: counts that are updated in the same transaction as the events.
 
-So a session begins without reading the logs of all others. What the tables hold is what the logs
-say (`Store.check` compares them).
+So a session begins without reading the logs of all others. The tables agree with the logs;
+`Store.check` compares them.
 """
 
 import sqlite3
@@ -35,61 +35,65 @@ Key = tuple[str, str, int]
 
 
 class Tally:
-    """How often items were given and eligible, by bank, configuration and cell."""
+    """How often items were asked and eligible, by bank, configuration and cell."""
 
     def __init__(self) -> None:
-        self.given: Counter[tuple[str, str, int, str]] = Counter()
+        self.administered: Counter[tuple[str, str, int, str]] = Counter()
         self.sessions: Counter[Key] = Counter()
         self.eligible: dict[Key, np.ndarray] = {}
 
     def add(
         self, head: Mapping[str, Any], before: Iterable[Mapping[str, Any]], event: Mapping[str, Any]
     ) -> None:
-        """Add an event of a session with this head, after these events."""
+        """Add an event of a session with this head that follows the events ``before``."""
         if event["kind"] != "ask":
             return
         cell = event.get("cell", 0)
         # Not the hash in the head: fields may have had other names when the session began.
         key = (head["bank"], Config.from_json(head["config"]).hash(), cell)
-        self.given.update((*key, item) for item in event["items"])
-        if all(each["kind"] != "ask" or each.get("cell", 0) != cell for each in before):
+        self.administered.update((*key, item) for item in event["items"])
+        if all(past["kind"] != "ask" or past.get("cell", 0) != cell for past in before):
             self.sessions[key] += 1
-            may = _eligible(head, cell)
-            if may is not None:
-                self.eligible[key] = self.eligible.get(key, np.zeros(len(may), np.int64)) + may
+            eligible = _eligible(head, cell)
+            if eligible is not None:
+                self.eligible[key] = (
+                    self.eligible.get(key, np.zeros(len(eligible), np.int64)) + eligible
+                )
 
     def write(self, db: sqlite3.Connection) -> None:
         """Add these counts to those of the tables, within the caller's transaction."""
         db.executemany(
             "INSERT INTO exposure VALUES (?, ?, ?, ?, ?) ON CONFLICT (bank, config, cell, item) "
             "DO UPDATE SET given = given + excluded.given",
-            [(*key, count) for key, count in self.given.items()],
+            [(*key, count) for key, count in self.administered.items()],
         )
         for key, count in self.sessions.items():
-            may = self.eligible.get(key)
-            if may is not None:
+            eligible = self.eligible.get(key)
+            if eligible is not None:
                 row = db.execute(
                     "SELECT eligible FROM visits WHERE bank = ? AND config = ? AND cell = ?", key
                 ).fetchone()
-                may = may if row is None else may + np.frombuffer(row[0], np.int64)
+                eligible = eligible if row is None else eligible + np.frombuffer(row[0], np.int64)
             db.execute(
                 "INSERT INTO visits VALUES (?, ?, ?, ?, ?) ON CONFLICT (bank, config, cell) "
                 "DO UPDATE SET sessions = sessions + excluded.sessions, "
                 "eligible = excluded.eligible",
-                (*key, count, None if may is None else may.tobytes()),
+                (*key, count, None if eligible is None else eligible.tobytes()),
             )
 
     def equals(self, db: sqlite3.Connection) -> bool:
         """Whether the tables hold exactly these counts."""
-        given = {row[:4]: row[4] for row in db.execute("SELECT * FROM exposure")}
+        administered = {row[:4]: row[4] for row in db.execute("SELECT * FROM exposure")}
         visits = {row[:3]: row[3:] for row in db.execute("SELECT * FROM visits")}
-        own = {key: self.eligible.get(key) for key in self.sessions}
-        mine = {k: (self.sessions[k], None if e is None else e.tobytes()) for k, e in own.items()}
-        return given == dict(self.given) and visits == mine
+        eligible = {key: self.eligible.get(key) for key in self.sessions}
+        expected = {
+            k: (self.sessions[k], None if e is None else e.tobytes()) for k, e in eligible.items()
+        }
+        return administered == dict(self.administered) and visits == expected
 
 
 def _eligible(head: Mapping[str, Any], cell: int) -> np.ndarray | None:
-    """Which items the lottery of a session let in; None where there was none."""
+    """Items that passed the lottery of a session; None where there was no lottery."""
     name = head["config"]["exposure"]["name"]
     if not name.endswith("eligibility") or "counts" not in head:
         return None
@@ -100,11 +104,11 @@ def _eligible(head: Mapping[str, Any], cell: int) -> np.ndarray | None:
 def read_counts(db: sqlite3.Connection, bank: ItemBank, digest: str, config: Config) -> Counts:
     """The counts of one bank and configuration from the tables."""
     blank = blank_counts(config.exposure, bank.n_items)
-    given, eligible = (np.zeros(np.atleast_2d(blank.given).shape) for _ in range(2))
-    sessions = np.zeros(len(given))
-    place = {name: i for i, name in enumerate(bank.item_ids.tolist())}
+    administered, eligible = (np.zeros(np.atleast_2d(blank.administered).shape) for _ in range(2))
+    sessions = np.zeros(len(administered))
+    position = {name: i for i, name in enumerate(bank.item_ids.tolist())}
     key = (digest, config.hash())
-    # In one transaction: all tables are read as of one moment.
+    # In one transaction, so that all tables are read in the same state.
     db.execute("BEGIN")
     try:
         rows = db.execute(
@@ -116,10 +120,15 @@ def read_counts(db: sqlite3.Connection, bank: ItemBank, digest: str, config: Con
     finally:
         db.execute("COMMIT")
     for cell, item, count in rows:
-        given[cell, place[item]] = count
-    for cell, count, may in visits:
+        administered[cell, position[item]] = count
+    for cell, count, blob in visits:
         sessions[cell] = count
-        eligible[cell] = count if may is None else np.frombuffer(may, np.int64)
-    shape = blank.given.shape
-    parts = (given.reshape(shape), eligible.reshape(shape), sessions.reshape(shape[:-1]))
-    return updated(blank, config.exposure, *parts)
+        eligible[cell] = count if blob is None else np.frombuffer(blob, np.int64)
+    shape = blank.administered.shape
+    return updated(
+        blank,
+        config.exposure,
+        administered.reshape(shape),
+        eligible.reshape(shape),
+        sessions.reshape(shape[:-1]),
+    )

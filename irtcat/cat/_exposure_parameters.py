@@ -1,4 +1,4 @@
-"""Exposure parameters: what `calibrate_exposure` finds, kept in a file, for one bank and config."""
+"""Exposure parameters: the result of `calibrate_exposure` for one bank and configuration."""
 
 import json
 import os
@@ -27,15 +27,15 @@ FIELDS = {"format", "version", "bank", "config", "config_hash", "greatest_rate",
 
 @dataclass(frozen=True, eq=False)
 class ExposureParameters:
-    """Probabilities of the Sympson-Hetter rule, found by `irtcat.cat.calibrate_exposure`.
+    """Probabilities of the Sympson-Hetter rule, from `irtcat.cat.calibrate_exposure`.
 
-    They hold for the bank and the configuration that they were found for, and are refused with
-    others. Pass them as ``counts`` to `simulate`, `replay`, `run`, `Session.begin`, `Store.begin`
-    or `irtcat.harness.evaluate`, or the file to ``--exposure-parameters``.
+    They are valid only for the bank and the configuration of the calibration; others raise an
+    error. Pass them as ``counts`` to `simulate`, `replay`, `run`, `Session.begin`, `Store.begin` or
+    `irtcat.harness.evaluate`, or the file to ``--exposure-parameters``.
 
     Attributes:
         item_ids: ids of the bank's items.
-        limit: K_i, the probability with which each item is given once it is selected, in (0, 1].
+        limit: K_i, the probability that an item is administered once it is selected, in (0, 1].
         bank: SHA-256 of the bank.
         config: the configuration.
         greatest_rate: greatest exposure rate of an item in the last simulation of the calibration.
@@ -55,15 +55,15 @@ class ExposureParameters:
         return f"ExposureParameters({about})"
 
     def to_frame(self) -> pd.DataFrame:
-        """One row an item: ``limit``."""
+        """One row per item: ``limit``."""
         index = pd.Index(self.item_ids, dtype=object, name="item")
         return pd.DataFrame({"limit": self.limit}, index=index)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the parameters to a JSON file, whole or not at all.
+        """Write the parameters to a JSON file, atomically.
 
         Raises:
-            InputError: when the file cannot be written.
+            InputError: if the file cannot be written.
         """
         document = {
             "format": FORMAT,
@@ -84,7 +84,7 @@ class ExposureParameters:
         """Read a file written by `save`.
 
         Raises:
-            InputError: when the file is missing, damaged, something else, or of a newer version.
+            InputError: if the file is missing, damaged, of another kind, or of a newer version.
         """
         document = read_json(path)
         if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -110,11 +110,16 @@ class ExposureParameters:
             raise damaged
         ids = np.array(list(document["limit"]), dtype=object)
         return ExposureParameters(
-            ids, np.array(rates[:-1], float), bank, config, float(rates[-1]), n
+            item_ids=ids,
+            limit=np.array(rates[:-1], float),
+            bank=bank,
+            config=config,
+            greatest_rate=float(rates[-1]),
+            n_subjects=n,
         )
 
     def counts(self) -> Counts:
-        """The parameters as exposure rules take them."""
+        """The parameters as input of exposure rules."""
         zeros = np.zeros(len(self.limit))
         return Counts(self.limit, zeros, zeros, np.zeros(()))
 
@@ -122,7 +127,7 @@ class ExposureParameters:
 def counts_for(
     bank: ItemBank, config: Config, counts: "Counts | ExposureParameters | None"
 ) -> Counts | None:
-    """What an exposure rule goes by, checked against the bank and the configuration.
+    """The input of an exposure rule, checked against the bank and the configuration.
 
     Args:
         bank: the items.
@@ -135,11 +140,11 @@ def counts_for(
     """
     rule = config.exposure
     if isinstance(counts, ExposureParameters):
-        for name, mine, other in (
+        for name, calibrated, current in (
             ("bank", counts.bank, bank_hash(bank)),
             ("config", counts.config.hash(), config.hash()),
         ):
-            if mine != other:
+            if calibrated != current:
                 must = f"exposure parameters made with this {name}"
                 raise argument_error("counts", must, f"those of another {name}", CALIBRATE)
         return counts.counts()
@@ -148,7 +153,7 @@ def counts_for(
         raise argument_error("counts", must, None if counts is None else type(counts), CALIBRATE)
     if counts is None:
         return None
-    shape = blank_counts(rule, bank.n_items).given.shape
+    shape = blank_counts(rule, bank.n_items).administered.shape
     if not isinstance(counts, tuple) or len(counts) != 4 or np.shape(counts[1]) != shape:
         raise argument_error("counts", "Counts of sessions with this bank and rule", counts)
     return Counts(*counts)
@@ -157,17 +162,17 @@ def counts_for(
 def session_counts(
     bank: ItemBank, config: Config, counts: "Counts | ExposureParameters | None"
 ) -> Counts | None:
-    """The same for a live session, which an exposure rule cannot count on its own.
+    """The same for a live session, which does not know the counts of earlier sessions.
 
     Raises:
-        InputError: also where the rule goes by earlier sessions, and none are given.
+        InputError: also if the rule uses the counts of earlier sessions, and none are given.
     """
-    found = counts_for(bank, config, counts)
-    if found is None and config.exposure.name in UPDATES:
-        must = f"given, since the exposure rule {config.exposure.name} goes by earlier sessions"
+    checked = counts_for(bank, config, counts)
+    if checked is None and config.exposure.name in UPDATES:
+        must = f"given, since the exposure rule {config.exposure.name} uses earlier sessions"
         advice = (
             "Keep the sessions in a Store, which counts them, or pass the `counts` of a report "
             "or of `prepare` (for the first session)."
         )
         raise argument_error("counts", must, None, advice)
-    return found
+    return checked

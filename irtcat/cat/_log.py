@@ -1,7 +1,7 @@
 """The log of a session: the fields of its events, its clock, and its digests.
 
-A digest is SHA-256, which finds accidents and edits by hand; with a key it is HMAC-SHA-256, which
-only who has the key can compute.
+A digest is SHA-256, which detects accidents and manual edits; with a key it is HMAC-SHA-256, which
+cannot be computed without the key.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ Event = dict[str, Any]
 Key = str | bytes | None
 
 Clock = Callable[[], tuple[datetime, float]]
-"""A function that gives the time in UTC, and the seconds of a clock that never goes back."""
+"""A function that returns the time in UTC, and the seconds of a monotonic clock."""
 
 
 def system_clock() -> tuple[datetime, float]:
@@ -53,7 +53,7 @@ def as_key(key: Key) -> bytes | None:
     """The key as bytes.
 
     Raises:
-        InputError: for an empty key, or what is no text and no bytes; the key is not shown.
+        InputError: for an empty key, or one that is neither text nor bytes; the key is not shown.
     """
     if key is None:
         return None
@@ -71,13 +71,13 @@ def _digest(text: str, key: bytes | None) -> str:
     return hmac.new(key, data, hashlib.sha256).hexdigest()
 
 
-def is_digest(found: Any, right: str) -> bool:
+def is_digest(value: Any, expected: str) -> bool:
     """Whether a digest is the right one, in constant time."""
-    return isinstance(found, str) and hmac.compare_digest(found.encode(), right.encode())
+    return isinstance(value, str) and hmac.compare_digest(value.encode(), expected.encode())
 
 
 def first_digest(head: Mapping[str, Any], key: bytes | None = None) -> str:
-    """Digest of what is frozen when a session begins: the start of its chain."""
+    """Digest of the head of a session: the start of its chain of digests."""
     return _digest(json.dumps(head, sort_keys=True), key)
 
 
@@ -87,15 +87,15 @@ def digest_after(last: str, text: str, key: bytes | None = None) -> str:
 
 
 def seal_of(last: str, key: bytes | None = None) -> str:
-    """Digest that says where a log ends, by that of its last event."""
+    """Digest that marks the end of a log, from the digest of its last event."""
     return digest_after(last, "end", key)  # no event has this text: an event is a JSON object
 
 
 def document_digest(document: Mapping[str, Any], key: bytes | None = None) -> str:
-    """Digest of a session as JSON, but for its own field.
+    """Digest of a session document without its ``digest`` field.
 
-    Neither the order of fields nor whether a whole number is written 1 or 1.0 counts: other
-    programs change both when they pass JSON on.
+    It does not depend on the order of fields, nor on whether a whole number is written 1 or 1.0:
+    other programs may change both when they pass JSON on.
     """
     rest = {name: value for name, value in document.items() if name != "digest"}
     return _digest("irtcat-session\n" + json.dumps(_plain(rest), sort_keys=True), key)
@@ -104,17 +104,17 @@ def document_digest(document: Mapping[str, Any], key: bytes | None = None) -> st
 def _plain(value: Any) -> Any:
     """A JSON value with whole numbers as integers."""
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(entry) for entry in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _text(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -124,38 +124,38 @@ def is_duration(value: Any) -> bool:
     return number and not isinstance(value, bool) and bool(0 <= value < 1e12)
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_text, value))
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
 
 
-def _time(value: Any) -> bool:
+def _is_time(value: Any) -> bool:
     try:
-        return _text(value) and datetime.fromisoformat(value).utcoffset() == timedelta(0)
+        return _is_text(value) and datetime.fromisoformat(value).utcoffset() == timedelta(0)
     except ValueError:
         return False
 
 
 FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
-    "ask": {"items": _texts},
-    "answer": {"item": _text, "code": _whole, "seconds": is_duration},
-    "stop": {"reason": _text},
-    "infeasible": {"items": _texts, "rules": _texts},
+    "ask": {"items": _is_texts},
+    "answer": {"item": _is_text, "code": _is_integer, "seconds": is_duration},
+    "stop": {"reason": _is_text},
+    "infeasible": {"items": _is_texts, "rules": _is_texts},
 }
-"""The fields of every kind of event, and what they may hold."""
+"""The fields of every kind of event, and a check of their values."""
 
-OPTIONAL: dict[str, dict[str, Callable[[Any], bool]]] = {"ask": {"cell": _whole}}
+OPTIONAL: dict[str, dict[str, Callable[[Any], bool]]] = {"ask": {"cell": _is_integer}}
 """Fields that only some events of a kind have."""
 
-TIMES: dict[str, Callable[[Any], bool]] = {"at": _time, "elapsed": is_duration}
+TIMES: dict[str, Callable[[Any], bool]] = {"at": _is_time, "elapsed": is_duration}
 """When an event was written, and the seconds since the event before it."""
 
 
 def field_fault(event: Any, dated: bool) -> str:
-    """What is wrong with the fields of an event; empty where nothing is.
+    """What is wrong with the fields of an event; empty if they are valid.
 
     Args:
-        event: what was read.
-        dated: whether it must have time stamps (sessions of version 1 had none).
+        event: the event as read.
+        dated: require time stamps (sessions of version 1 have none).
 
     Example:
         >>> field_fault({"kind": "stop", "reason": 1}, dated=False)

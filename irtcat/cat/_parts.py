@@ -30,7 +30,7 @@ class Part:
         return dict(self.options).get(name, otherwise)
 
     def to_json(self) -> dict[str, Any]:
-        """The part in types that JSON knows."""
+        """The part as a JSON document."""
         return {"name": self.name, **{name: _plain(value) for name, value in self.options}}
 
 

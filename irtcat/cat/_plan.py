@@ -20,14 +20,14 @@ from irtcat.cat.config import SHARES_WITHIN, Config
 __all__ = ["OTHERS", "ContentPlan", "content_plan", "plan_arrays"]
 
 OTHERS = "(other groups)"
-"""Name of the groups without a target, which the plan takes together."""
+"""Name of the groups without a target, which the plan treats as one."""
 
 EPS = 1e-6
 WIDER = 1000.0
-"""Cost of going past a bound to the next whole number, against 1 for an item off the target."""
+"""Cost of an item beyond a bound (rounded to the next whole number); 1 for an item off target."""
 
 EARLIER = 1e-4
-"""Of equally good plans the one that gives more to the groups named earlier."""
+"""Small cost that breaks ties: of equally good plans, the one with more items in earlier groups."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class ContentPlan:
         length: number of scored items of a full test.
         names: the groups with a target in the order of ``Config.targets``, then `OTHERS` where the
             bank has further groups. One group of all items where there are no targets.
-        asked: least and greatest share asked for, groups x 2.
+        asked: least and greatest requested share, groups x 2.
         planned: target number of items, by largest remainders within the bounds.
         least: fewest items of each group.
         most: most items of each group.
@@ -69,7 +69,7 @@ class ContentPlan:
 
     @property
     def rounded(self) -> BoolArray:
-        """Groups whose bounds, in whole items, are not those asked for."""
+        """Groups whose bounds in whole items differ from the requested ones."""
         low, high = self.asked.T * self.length
         return (self.least < low - EPS) | (self.most > high + EPS)
 
@@ -85,10 +85,10 @@ class ContentPlan:
 def content_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
     """The plan of a configuration's content rules for a bank.
 
-    A small integer programme: scored items of number `Config.full_length`, groups within their
-    bounds, at most one of each set of enemies, testlets whole, first items included. Shares become
-    whole numbers of items next to them, by largest remainders; bounds without a whole number
-    between them, or that only together cannot be kept, are widened to the next one.
+    A small integer program: `Config.full_length` scored items, groups within their bounds, at most
+    one item of each set of enemies, whole testlets, first items included. Shares are rounded to
+    whole numbers of items by largest remainders. Bounds with no whole number between them, or that
+    conflict with each other, are widened to the next whole number.
 
     Args:
         bank: the items.
@@ -98,7 +98,7 @@ def content_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
         The plan; None where no rule on content is set.
 
     Raises:
-        InputError: naming the rules that conflict, where no test keeps them all.
+        InputError: if no test satisfies all rules; it names those that conflict.
 
     Example:
         >>> bank = ItemBank.from_parameters(b=np.linspace(-1, 1, 12))
@@ -120,12 +120,12 @@ def content_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
     rules = Rules(config.full_length, group, np.floor(low + EPS), np.ceil(high - EPS), enemies,
                   testlet if (testlet >= 0).any() else None)  # fmt: skip
     forced = np.isin(np.arange(bank.n_items), first) & scored
-    items, many = _classes(rules, scored, forced)
-    made = rules.constraints(items)
-    planned = _planned(made, low, high, many, forced[items])
+    items, sizes = _classes(rules, scored, forced)
+    constraints = rules.constraints(items)
+    planned = _planned(constraints, low, high, sizes, forced[items])
     if planned is None:
-        found = conflict(made, np.flatnonzero(forced[items]), many)
-        raise _conflict_error(found, bank, config, names, rules, supply, items)
+        rules_in_conflict = conflict(constraints, np.flatnonzero(forced[items]), sizes)
+        raise _conflict_error(rules_in_conflict, bank, config, names, rules, supply, items)
     least, most = np.ceil(low - EPS).astype(int), np.floor(high + EPS).astype(int)
     return ContentPlan(
         length=config.full_length,
@@ -140,7 +140,7 @@ def content_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
 
 
 def _groups(bank: ItemBank, config: Config) -> tuple[tuple[str, ...], IntArray, FloatArray]:
-    """The groups with a target and the others as one, each item's group, and the shares."""
+    """The groups with a target and the others as one, the group of each item, and the shares."""
     n = bank.n_items
     if not config.targets:
         return ("all items",), np.zeros(n, int), np.array([[0.0, 1.0]])
@@ -148,48 +148,48 @@ def _groups(bank: ItemBank, config: Config) -> tuple[tuple[str, ...], IntArray, 
     order = [group for group, *_ in config.targets]
     unknown = [group for group in order if group not in values]
     if unknown:
-        raise argument_error("targets", f"of groups in column {config.group!r}", unknown)
+        raise argument_error("targets", f"shares of groups of column {config.group!r}", unknown)
     number = {name: i for i, name in enumerate(order)}
     group = np.array([number.get(value, len(order)) for value in values])
     shares = np.array([[low, high] for _, low, high in config.targets])
     least = shares[:, 0].sum()
-    whole = abs(least - 1) <= SHARES_WITHIN + 1e-9
-    if whole:
+    complete = abs(least - 1) <= SHARES_WITHIN + 1e-9
+    if complete:
         shares = np.minimum(shares / least, 1.0)
     if not (group == len(order)).any():
         return tuple(order), group, shares
-    left = np.maximum(1 - shares.sum(axis=0), 0)[::-1]
-    rest = [0.0, 0.0] if whole else left
-    return (*order, OTHERS), group, np.vstack([shares, rest])
+    remainder = np.maximum(1 - shares.sum(axis=0), 0)[::-1]
+    others = [0.0, 0.0] if complete else remainder
+    return (*order, OTHERS), group, np.vstack([shares, others])
 
 
 def _classes(rules: Rules, scored: BoolArray, forced: BoolArray) -> tuple[IntArray, IntArray]:
-    """One item for all that the rules see alike, and how many it stands for."""
+    """One item for each class that the rules treat alike, and the size of the class."""
     alone = scored & (rules.tied | forced)
-    items, many = [np.flatnonzero(alone)], [np.ones(int(alone.sum()), int)]
+    items, sizes = [np.flatnonzero(alone)], [np.ones(int(alone.sum()), int)]
     for g in range(len(rules.low)):
         alike = np.flatnonzero(scored & ~alone & (rules.group == g))
         items.append(alike[:1])
-        many.append(np.full(len(alike[:1]), len(alike)))
-    return np.concatenate(items), np.concatenate(many)
+        sizes.append(np.full(len(alike[:1]), len(alike)))
+    return np.concatenate(items), np.concatenate(sizes)
 
 
 def _planned(
-    made: Constraints, low: FloatArray, high: FloatArray, many: IntArray, forced: BoolArray
+    constraints: Constraints, low: FloatArray, high: FloatArray, sizes: IntArray, forced: BoolArray
 ) -> IntArray | None:
-    """Items of each group in the test nearest to the targets; None where no test keeps the rules.
+    """Items of each group in the test nearest to the targets; None where no test is feasible.
 
-    Variables are the classes of items, then how far each group is above and below its target, then
-    how far past its bounds.
+    The variables are the number of items of each class, then the excess and the shortfall of each
+    group against its target, then the excess beyond its bounds.
     """
-    n, n_groups = len(many), len(low)
-    target = _targets(low, high, made.high[0])
-    counts = made.matrix[made.rule == "group"]
+    n, n_groups = len(sizes), len(low)
+    target = _targets(low, high, constraints.high[0])
+    counts = constraints.matrix[constraints.rule == "group"]
     inner_low, inner_high = np.ceil(low - EPS), np.floor(high + EPS)
-    between = inner_low <= inner_high  # else it has to go past one of them
+    between = inner_low <= inner_high  # otherwise one bound has to be exceeded
     one, none = identity(n_groups), csr_matrix((n_groups, n_groups))
     matrix = vstack([
-        hstack([made.matrix, csr_matrix((made.matrix.shape[0], 4 * n_groups))]),
+        hstack([constraints.matrix, csr_matrix((constraints.matrix.shape[0], 4 * n_groups))]),
         hstack([counts, -one, one, none, none]),
         hstack([counts, none, none, one, none]),
         hstack([counts, none, none, none, -one]),
@@ -197,18 +197,18 @@ def _planned(
     unbounded = np.full(n_groups, np.inf)
     rows = LinearConstraint(
         csr_matrix(matrix),
-        np.concatenate([made.low, target, inner_low, -unbounded]),
-        np.concatenate([made.high, target, unbounded, inner_high]),
+        np.concatenate([constraints.low, target, inner_low, -unbounded]),
+        np.concatenate([constraints.high, target, unbounded, inner_high]),
     )
-    past = np.where(between, WIDER, 0.0)
-    order = EARLIER * np.arange(n_groups) / n_groups @ counts
-    cost = np.concatenate([order, np.ones(2 * n_groups), past, past])
+    beyond_cost = np.where(between, WIDER, 0.0)
+    tie_break = EARLIER * np.arange(n_groups) / n_groups @ counts
+    cost = np.concatenate([tie_break, np.ones(2 * n_groups), beyond_cost, beyond_cost])
     solved = milp(
         cost,
         integrality=np.concatenate([np.ones(n), np.zeros(4 * n_groups)]),
         bounds=Bounds(
             np.concatenate([forced.astype(float), np.zeros(4 * n_groups)]),
-            np.concatenate([many, np.full(4 * n_groups, np.inf)]),
+            np.concatenate([sizes, np.full(4 * n_groups, np.inf)]),
         ),
         constraints=rows,
         options={"mip_rel_gap": 1e-9},
@@ -219,7 +219,7 @@ def _planned(
 
 
 def _targets(low: FloatArray, high: FloatArray, length: float) -> FloatArray:
-    """Numbers of items that sum to the length: in proportion to the middle of the bounds."""
+    """Numbers of items that sum to the length, in proportion to the middle of the bounds."""
     middle = (low + high) / 2
 
     def excess(scale: float) -> float:
@@ -232,10 +232,10 @@ def _targets(low: FloatArray, high: FloatArray, length: float) -> FloatArray:
 
 
 def _conflict_error(
-    found: list[tuple[str, int]], bank: ItemBank, config: Config, names: tuple[str, ...],
+    conflicting: list[tuple[str, int]], bank: ItemBank, config: Config, names: tuple[str, ...],
     rules: Rules, supply: IntArray, items: IntArray,
 ) -> InputError:  # fmt: skip
-    """The error that names the rules that conflict."""
+    """The error that lists the conflicting rules."""
 
     def target(number: int, end: str, bound: float) -> str:
         name = names[number]
@@ -243,7 +243,7 @@ def _conflict_error(
         whose = "the other groups" if name == OTHERS else repr(name)
         return f"the target of {whose} ({end} {bound:.0f} items{have})"
 
-    def words(rule: str, number: int) -> str:
+    def describe(rule: str, number: int) -> str:
         if rule == "least":
             return target(number, "at least", rules.low[number])
         if rule == "most":
@@ -257,22 +257,22 @@ def _conflict_error(
         have = f" (the bank has {supply.sum()})" if supply.sum() < rules.length else ""
         return f"the length of {rules.length} items{have}"
 
-    listed = "; ".join(words(*each) for each in found)
+    listed = "; ".join(describe(*rule) for rule in conflicting)
     return InputError(
-        f"The `config` argument must be of rules that a test of {rules.length} scored items from "
-        f"this bank can keep. Got rules that conflict: {listed}. Change one of them, or add items "
-        "to the bank."
+        f"The `config` argument must hold rules that a test of {rules.length} scored items from "
+        f"this bank can satisfy. Got rules that conflict: {listed}. Change one of them, or add "
+        "items to the bank."
     )
 
 
 def plan_arrays(plan: ContentPlan | None, bank: ItemBank, config: Config, real: Any) -> Plan | None:
-    """What the rules of a session go by; None where every choice leaves a full test.
+    """The plan as arrays for the rules of a session; None where every choice leaves a full test.
 
     Args:
         plan: the plan.
         bank: the items.
         config: the configuration.
-        real: makes an array of the wanted width.
+        real: converts to an array of the requested precision.
     """
     if plan is None:
         return None
@@ -281,12 +281,12 @@ def plan_arrays(plan: ContentPlan | None, bank: ItemBank, config: Config, real: 
     member = plan.group[:, None] == np.arange(len(plan.names))
     of_set = np.array([member[enemies[:, s]].any(axis=0) for s in range(enemies.shape[1])], bool)
     of_set = of_set.reshape(enemies.shape[1], len(plan.names))
-    # The items of a set count as one if they are in one group and depend on no other item.
+    # A set counts as one item if its items are in one group and depend on no other item.
     entangled = scored & ((enemies.sum(axis=1) > 1) | (enemies.any(axis=1) & (testlet >= 0)))
     plain_set = (of_set.sum(axis=1) <= 1) & ~(enemies & entangled[:, None]).any(axis=0)
     tied = scored & ((testlet >= 0) | (enemies & ~plain_set).any(axis=1))
-    lost = config.pretest_at and enemies[~scored].any()
-    if not (config.targets or tied.any() or lost):
+    pretest_enemies = config.pretest_at and enemies[~scored].any()
+    if not (config.targets or tied.any() or pretest_enemies):
         return None
     units = member.astype(float)
     for number in np.unique(testlet[testlet >= 0]):

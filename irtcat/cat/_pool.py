@@ -1,4 +1,4 @@
-"""Pool: the items of a bank as an adaptive test sees them, their curves tabulated once."""
+"""Pool: the items of a bank prepared for adaptive tests, with their curves tabulated once."""
 
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,25 +34,25 @@ __all__ = [
 
 
 class Counts(NamedTuple):
-    """What has been administered so far, over sessions; what exposure rules go by.
+    """Administrations so far, over all sessions; the input of exposure rules.
 
     Attributes:
-        limit: probability with which an item is let through once it is selected (Sympson-Hetter;
-            None until they are given), or is eligible in a session (van der Linden-Veldkamp); 1 at
-            first.
-        given: number of sessions in which each item was administered.
+        limit: probability that an item is administered once it is selected (Sympson-Hetter; None
+            until the parameters are set), or that it is eligible in a session (van der
+            Linden-Veldkamp); initially 1.
+        administered: number of sessions in which each item was administered.
         eligible: number of sessions in which it was eligible.
         sessions: number of sessions.
     """
 
     limit: Any
-    given: Any
+    administered: Any
     eligible: Any
     sessions: Any
 
 
 class Plan(NamedTuple):
-    """The content plan as the rules of a session see it (see `irtcat.cat._plan`).
+    """The content plan as arrays (see `irtcat.cat._plan`).
 
     Attributes:
         length: number of scored items of a full test.
@@ -61,12 +61,12 @@ class Plan(NamedTuple):
         most: most items of each group.
         group: number of each item's group.
         member: items x groups; 1 where a scored item belongs to the group.
-        single: the same, for items without enemies that are in no testlet only.
-        of_set: sets of enemies x groups; 1 at the group of a set that counts as one item.
-        kind: number of the row of ``kinds`` that an item brings into the test.
-        kinds: items of each group that come with an item: itself, or its testlet.
-        kind_tied: 1 where such items depend on items that no single group counts; None where
-            none do, so that counts by groups are exact.
+        single: the same, only for items without enemies and outside testlets.
+        of_set: sets of enemies x groups; 1 for the group of a set that counts as one item.
+        kind: row of ``kinds`` for each item.
+        kinds: items of each group that an item adds to the test: itself, or its whole testlet.
+        kind_tied: 1 where these items depend on items of several groups; None where no item does,
+            so that counts by group are exact.
     """
 
     length: Array
@@ -83,33 +83,33 @@ class Plan(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """All that the engine needs of a bank: a pytree of arrays, items first.
+    """A bank as the engine uses it: a pytree of arrays, items first.
 
     Attributes:
         model: the item model.
-        nodes: abilities of the grid, evenly spaced; of several abilities nodes x dims, a product
-            grid whose first and last nodes are the lowest and highest corners.
+        nodes: abilities of the grid, evenly spaced; in a multidimensional bank nodes x dims, a
+            product grid whose first and last nodes are the lowest and highest corners.
         log_weights: logarithms of the trapezoid weights of the nodes.
         log_p: log-probabilities of the answers, items x categories x nodes.
         p: the probabilities.
-        information: Fisher information, items x nodes; of several abilities its trace.
+        information: Fisher information, items x nodes; in a multidimensional bank its trace.
         entropy: entropy of the answer, items x nodes.
         warm: Warm's J, items x nodes; None where no estimator needs it.
         mean: expected score on the benchmark's scale (0 to 1), items x nodes.
         variance: variance of that score.
         score_weights: weights of the items in the benchmark's score; they sum to 1.
-        best_theta: ability at which the item's information is greatest.
+        best_theta: ability of greatest information.
         b: difficulty; ``best_theta`` where the model has none.
         stratum: stratum of the item by its discrimination, from 0.
         plan: the content plan; None where no rule needs one.
         enemies: items x sets of enemies; True where the item belongs to the set.
-        testlet: number of the item's testlet, from 0; -1 where it is on its own.
-        pretest: whether the item is tried out only and not scored.
-        first: items given first, in order.
+        testlet: number of the item's testlet, from 0; -1 for an item outside testlets.
+        pretest: whether the item is a pretest item, which is not scored.
+        first: items administered first, in order.
         seconds: time that an answer takes on average.
         counts: administrations so far.
         top: highest category of each item.
-        near: the items that can be chosen, by ability; None where all are looked at.
+        near: the items that can be chosen, by cell of ability; None where all items are compared.
     """
 
     model: ItemModel
@@ -166,16 +166,18 @@ def category_terms(item: ItemModel, theta: Array) -> tuple[Array, Array, Array, 
 
 
 def information_at(model: ItemModel, theta: Float[Array, "*dims"]) -> Float[Array, " items"]:
-    """Fisher information of all items at one ability; of several abilities its trace.
+    """Fisher information of all items at one ability vector or number; of a matrix the trace.
 
-    By the closed forms of the links where there are (forty times as fast), else by derivatives.
+    Uses the closed form of the link where one exists (forty times as fast), else derivatives.
     """
     if theta.ndim:
         return jnp.trace(information_matrices(model, theta), axis1=1, axis2=2)
     if has_logistic_information(model):
-        known: Any = model.irt_parameters()
+        parameters: Any = model.irt_parameters()
         intercept = model.intercept  # type: ignore[attr-defined]
-        return logistic_information(known["a"], intercept, known["c"], known["d"], theta)
+        return logistic_information(
+            parameters["a"], intercept, parameters["c"], parameters["d"], theta
+        )
     if not isinstance(model, LinkModel):
         return item_information(model, theta[None])[:, 0]
     coefficients, gaps = jax.vmap(lambda item: item.predictors())(model)
@@ -189,7 +191,7 @@ def information_at(model: ItemModel, theta: Float[Array, "*dims"]) -> Float[Arra
 
 
 def has_logistic_information(model: ItemModel) -> bool:
-    """Whether items have the logistic family's curves."""
+    """Whether the items have curves of the logistic family."""
     asymptotes = isinstance(model, LinkModel) and isinstance(model.link, Asymptotes)
     return isinstance(model, (Rasch, OnePL, TwoPL)) or asymptotes
 
@@ -197,10 +199,10 @@ def has_logistic_information(model: ItemModel) -> bool:
 def logistic_information(
     a: Any, intercept: Any, c: Any, d: Any, theta: Any, np_or_jnp: Any = jnp
 ) -> Any:
-    """``P'^2 / (P Q)`` by one exponential and one division.
+    """``P'^2 / (P Q)`` with one exponential and one division.
 
-    With s = exp(-|z|), and A, B = 1, s where z > 0 or s, 1 where not:
-    ``P = (c B + d A) / (1 + s)``, ``Q = ((1 - c) B + (1 - d) A) / (1 + s)``.
+    With s = exp(-|z|), and (A, B) = (1, s) where z > 0, else (s, 1): ``P = (c B + d A) / (1 + s)``,
+    ``Q = ((1 - c) B + (1 - d) A) / (1 + s)``.
     """
     z = a * theta + intercept
     s = np_or_jnp.exp(-abs(z))
@@ -218,7 +220,7 @@ def probabilities_at(
 
 
 class Curves(NamedTuple):
-    """What `tabulate` gives: the curves of a `Pool`."""
+    """The curves of a `Pool`, as `tabulate` returns them."""
 
     log_p: Array
     p: Array
@@ -238,15 +240,15 @@ def tabulate(
     peaks: bool = True,
     warm: bool = True,
 ) -> Curves:
-    """Curves of all items on the grid, and where each informs most.
+    """Curves of all items on the grid, and the ability of greatest information.
 
     Args:
         model: the items.
         nodes: the grid.
         top: highest category of each item, at least 1.
-        peaks: whether the ability of the greatest information is wanted to machine precision;
-            otherwise it is the best node.
-        warm: whether Warm's J is wanted.
+        peaks: compute the ability of greatest information to machine precision; otherwise take the
+            best node.
+        warm: compute Warm's J.
 
     Returns:
         The curves.
@@ -265,17 +267,17 @@ def tabulate(
 def curves_of(
     log_p: Array, information: Array, warm: Array | None, top: Array, best_theta: Array
 ) -> Curves:
-    """The curves, with those that follow from the log-probabilities."""
+    """The curves, including those derived from the log-probabilities."""
     p = jnp.exp(log_p)
     entropy = -(p * jnp.where(p > 0, log_p, 0)).sum(axis=1)
-    share = jnp.arange(p.shape[1], dtype=p.dtype) / top[:, None]
-    mean, square = ((p * power[:, :, None]).sum(axis=1) for power in (share, share**2))
+    score = jnp.arange(p.shape[1], dtype=p.dtype) / top[:, None]
+    mean, square = ((p * power[:, :, None]).sum(axis=1) for power in (score, score**2))
     variance = jnp.maximum(square - mean**2, 0)
     return Curves(log_p, p, information, entropy, warm, mean, variance, best_theta)
 
 
 def _any_curves(model: ItemModel, nodes: Array) -> tuple[Array, Array, Array]:
-    """Log-probabilities, information and Warm's J by derivatives."""
+    """Log-probabilities, information and Warm's J, by automatic differentiation."""
 
     def one(item: ItemModel) -> tuple[Array, Array, Array]:
         def at(t: Array) -> tuple[Array, Array, Array]:
@@ -288,21 +290,23 @@ def _any_curves(model: ItemModel, nodes: Array) -> tuple[Array, Array, Array]:
 
 
 def _logistic_curves(model: Any, nodes: Array) -> tuple[Array, Array, Array]:
-    """The same of the logistic family, ten times as fast: ``J = -a tanh(z / 2) I``."""
+    """The same for the logistic family, ten times as fast: ``J = -a tanh(z / 2) I``."""
 
     def one(item: Any) -> Array:
         return jax.vmap(lambda t: item.log_probs(t[None]), out_axes=-1)(nodes)
 
     log_p = jax.vmap(one)(model)
-    known = {name: value[:, None] for name, value in model.irt_parameters().items()}
+    parameters = {name: value[:, None] for name, value in model.irt_parameters().items()}
     intercept = model.intercept[:, None]
-    information = logistic_information(known["a"], intercept, known["c"], known["d"], nodes)
-    slant = jnp.tanh(0.5 * (known["a"] * nodes + intercept))
-    return log_p, information, -known["a"] * slant * information
+    information = logistic_information(
+        parameters["a"], intercept, parameters["c"], parameters["d"], nodes
+    )
+    tanh = jnp.tanh(0.5 * (parameters["a"] * nodes + intercept))
+    return log_p, information, -parameters["a"] * tanh * information
 
 
 def _peak(item: ItemModel, low: Array, high: Array) -> Array:
-    """Where the information of one item is greatest between two abilities, by bisection."""
+    """Ability of the greatest information of one item between two abilities, by bisection."""
 
     def rises(t: Array) -> Array:
         tangent = jnp.ones_like(t)

@@ -1,4 +1,4 @@
-"""`prepare`: a bank and a configuration made into the pool that the engine works on."""
+"""`prepare`: build the pool for the engine from a bank and a configuration."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ from irtcat.cat._prepare_several import (
     check_rules,
     grid_axis,
     product_grid,
-    tabulate_several,
+    tabulate_multidimensional,
 )
 from irtcat.cat.config import MOST_NODES, Config
 from irtcat.cat.criteria import NEEDS_PEAKS
@@ -50,7 +50,7 @@ REACH = 5.0
 
 
 def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
-    """Tabulate a bank's curves once, and number its groups, enemies, testlets and strata.
+    """Tabulate the curves of a bank, and number its groups, enemies, testlets and strata.
 
     Args:
         bank: calibrated items, right/wrong or with several categories, of one ability, or of two
@@ -59,12 +59,12 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         precision: "float64" or "float32" (simulations of many subjects).
 
     Returns:
-        The pool: what `start` and `step` take for the bank.
+        The pool, the first argument of `start` and `step`.
 
     Raises:
         InputError: for a bank of more abilities or of counts or continuous scores, an unknown
-            column, group or id, or a configuration that the bank cannot meet or whose rules have
-            no meaning for several abilities.
+            column, group or id, or a configuration that the bank cannot satisfy or whose rules are
+            not defined for several abilities.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.5], b=[0.0, 1.0])
@@ -75,10 +75,12 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     if dims > 1:
         check_rules(bank, config)
     if not isinstance(bank.model, CategoricalModel):
-        raise argument_error("bank", "of items with categories", bank.model.key)
+        raise argument_error("bank", "a bank of items with categories", bank.model.key)
     robust = as_part("method", config.method).name == "robust"
     if robust and not has_logistic_information(bank.model):
-        raise argument_error("bank", "of right/wrong items for robust estimates", bank.model.key)
+        raise argument_error(
+            "bank", "a bank of right/wrong items for robust estimates", bank.model.key
+        )
     check_choice("precision", precision, ("float64", "float32"))
     pretest = pretest_of(bank, config)
     first = first_of(bank, config)
@@ -86,56 +88,53 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     if n_scored < config.max_items:
         must = f"at most {n_scored}, the number of items in the bank"
         raise argument_error("max_items", must, config.max_items)
-    column_of(bank, config.group, "")  # that it is there
+    column_of(bank, config.group, "")  # raises if the column is missing
     check_pretest(bank, config)
     check_exposure(config, n_scored)
     plan = content_plan(bank, config)
     with in_width("float64"):
-        known, _ = published(bank)
+        parameters, _ = published(bank)
         highest = item_categories(bank.model) - 1
-        make = _tabulated if dims == 1 else _tabulated_several
-        nodes, log_weights, curves = make(bank, config, jnp.maximum(highest, 1).astype(float))
+        tabulated = _tabulated if dims == 1 else _tabulated_multidimensional
+        nodes, log_weights, curves = tabulated(bank, config, jnp.maximum(highest, 1).astype(float))
         best_theta = np.asarray(curves.best_theta)
-    b = known.get("b", best_theta)
+    b = parameters.get("b", best_theta)
     model = bank.model
     n = bank.n_items
+    slope = parameters.get("a" if dims == 1 else "mdisc", np.zeros(n))
     weights = np.where(pretest, 0.0, 1.0)
+    counts = blank_counts(config.exposure, n)
     with in_width(precision) as dtype:
 
         def real(value: Any) -> Any:
             return jnp.asarray(value, dtype)
 
         theta_bounds = float(nodes.min()), float(nodes.max())
-        near = contenders(model, known, config, pretest, theta_bounds, real)
+        contending = contenders(model, parameters, config, pretest, theta_bounds, real)
         return Pool(
-            in_precision(model, dtype),
-            real(nodes),
-            real(log_weights),
-            real(curves.log_p),
-            real(curves.p),
-            real(curves.information),
-            real(curves.entropy),
-            None if curves.warm is None else real(curves.warm),
-            real(curves.mean),
-            real(curves.variance),
-            real(weights / max(weights.sum(), 1)),
-            real(best_theta),
-            real(np.where(np.isfinite(b), b, best_theta)),
-            jnp.asarray(
-                strata_of(known.get("a" if dims == 1 else "mdisc", np.zeros(n)), config.strata),
-                jnp.int32,
-            ),
-            plan_arrays(plan, bank, config, real),
-            jnp.asarray(enemies_of(bank, config)),
-            jnp.asarray(item_testlets(bank, config), jnp.int32),
-            jnp.asarray(pretest),
-            jnp.asarray(first, jnp.int32),
-            real(column_of(bank, config.seconds, 0.0).astype(float)),
-            Counts(
-                *(part if part is None else real(part) for part in blank_counts(config.exposure, n))
-            ),
-            jnp.asarray(highest, jnp.int32),
-            near,
+            model=in_precision(model, dtype),
+            nodes=real(nodes),
+            log_weights=real(log_weights),
+            log_p=real(curves.log_p),
+            p=real(curves.p),
+            information=real(curves.information),
+            entropy=real(curves.entropy),
+            warm=None if curves.warm is None else real(curves.warm),
+            mean=real(curves.mean),
+            variance=real(curves.variance),
+            score_weights=real(weights / max(weights.sum(), 1)),
+            best_theta=real(best_theta),
+            b=real(np.where(np.isfinite(b), b, best_theta)),
+            stratum=jnp.asarray(strata_of(slope, config.strata), jnp.int32),
+            plan=plan_arrays(plan, bank, config, real),
+            enemies=jnp.asarray(enemies_of(bank, config)),
+            testlet=jnp.asarray(item_testlets(bank, config), jnp.int32),
+            pretest=jnp.asarray(pretest),
+            first=jnp.asarray(first, jnp.int32),
+            seconds=real(column_of(bank, config.seconds, 0.0).astype(float)),
+            counts=Counts(*(count if count is None else real(count) for count in counts)),
+            top=jnp.asarray(highest, jnp.int32),
+            near=contending,
         )
 
 
@@ -148,12 +147,12 @@ def _tabulated(bank: ItemBank, config: Config, top: Any) -> tuple[FloatArray, Fl
     return nodes, np.log(trapezoid(nodes)), curves
 
 
-def _tabulated_several(
+def _tabulated_multidimensional(
     bank: ItemBank, config: Config, top: Any
 ) -> tuple[FloatArray, FloatArray, Curves]:
-    """The same of several abilities."""
+    """The same for several abilities."""
     nodes, log_weights = product_grid(grid_axis(bank, config), bank.model.dims)
-    return nodes, log_weights, tabulate_several(bank.model, jnp.asarray(nodes), top)
+    return nodes, log_weights, tabulate_multidimensional(bank.model, jnp.asarray(nodes), top)
 
 
 def theta_bounds_of(bank: ItemBank, config: Config) -> tuple[float, float]:
@@ -165,13 +164,15 @@ def theta_bounds_of(bank: ItemBank, config: Config) -> tuple[float, float]:
 
 
 def _n_nodes(bank: ItemBank, config: Config, low: float, high: float) -> int:
-    """As many nodes as the narrowest posterior of the test needs: one for each of its SDs.
+    """Number of nodes: one for each SD of the narrowest posterior of the test.
 
     More where an item's log-odds change by more than `STEEPEST_CELL` from one to the next.
     """
     coarse = np.linspace(low, high, 41)
-    every = np.sort(fisher_information(bank, coarse), axis=0)[-config.max_items :].sum(axis=0)
-    narrowest = 1 / np.sqrt(every.max() + 1 / bank.population_sd**2)
+    test_information = np.sort(fisher_information(bank, coarse), axis=0)[-config.max_items :].sum(
+        axis=0
+    )
+    narrowest = 1 / np.sqrt(test_information.max() + 1 / bank.population_sd**2)
     steep = steepest_slope(bank.model) / STEEPEST_CELL
     wanted = int(np.ceil((high - low) * max(1 / narrowest, steep))) + 1
     return int(np.clip(wanted, LEAST_NODES, MOST_NODES))
@@ -186,7 +187,7 @@ def strata_of(a: FloatArray, strata: int | tuple[int, ...]) -> IntArray:
 
     Args:
         a: discriminations.
-        strata: number of strata of equal size (earlier ones larger by one where it does not
+        strata: number of strata of equal size (the first ones are larger by one if it does not
             divide), or their sizes.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Several abilities made ready: which rules suit them, the grid, and the curves on it."""
+"""Preparation of multidimensional banks: supported rules, the grid, and the curves on it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -26,14 +26,14 @@ __all__ = [
     "drawn_abilities",
     "grid_axis",
     "product_grid",
-    "tabulate_several",
+    "tabulate_multidimensional",
     "vector_priors",
 ]
 
 MOST_DIMS = 3
 MOST_NODES = 27_000
 LEAST_NODES = 15
-"""The one for all abilities together, the other for each."""
+"""The maximum is for the whole grid, the minimum for each ability."""
 
 REACH = 4.0
 """Default theta bounds, in SDs of the population."""
@@ -51,25 +51,25 @@ SUITED: dict[str, tuple[str, ...]] = {
     ),
     "stopping": ("length", "se", "information", "score-width", "time"),
 }  # fmt: skip
-"""The rules that several abilities have a meaning for."""
+"""The rules that are defined for several abilities."""
 
 
 def check_rules(bank: ItemBank, config: Config) -> None:
-    """Raise where a bank has too many abilities, or a rule is for one only."""
+    """Raise where a bank has too many abilities, or a rule is defined for one ability only."""
     dims = bank.model.dims
     if dims > MOST_DIMS:
-        advice = "Use simulate_several and next_several, which need no grid."
-        raise argument_error("bank", f"of at most {MOST_DIMS} abilities", dims, advice)
-    used: dict[str, Iterable[Any]] = {
+        advice = "Use simulate_multidimensional and next_multidimensional, which need no grid."
+        raise argument_error("bank", f"a bank of at most {MOST_DIMS} abilities", dims, advice)
+    names: dict[str, Iterable[Any]] = {
         "stopping": (leaf.name for leaf in leaves(config.stopping)),
         **{name: [as_part(name, getattr(config, name)).name] for name in SUITED
            if name != "stopping"},
     }  # fmt: skip
     for name, suited in SUITED.items():
-        for each in used[name]:
-            if each not in suited:
+        for rule in names[name]:
+            if rule not in suited:
                 must = f"one of {', '.join(suited)} for a bank of {dims} abilities"
-                raise argument_error(name, must, each)
+                raise argument_error(name, must, rule)
 
 
 def correlations_of(bank: ItemBank) -> FloatArray:
@@ -78,7 +78,7 @@ def correlations_of(bank: ItemBank) -> FloatArray:
 
 
 def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
-    """Abilities of subjects of the bank's population, a vector or subjects x abilities.
+    """Abilities drawn from the bank's population, a vector or subjects x abilities.
 
     Example:
         >>> drawn_abilities(ItemBank.from_slopes([[1.0, 0.0], [0.0, 1.0]]), 5, seed=1).shape
@@ -99,16 +99,16 @@ def vector_priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
         n: number of subjects.
     """
     dims = bank.model.dims
-    given = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
+    moments = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
     try:
-        mean, spread = given
+        mean, spread = moments
         means = np.asarray(mean, float)
     except (TypeError, ValueError):
         raise argument_error("prior", "(means, SDs or covariance matrix)", prior) from None
     if means.ndim < 2:
-        return np.broadcast_to(prior_rows(given, dims), (n, 1 + dims, dims))
+        return np.broadcast_to(prior_rows(moments, dims), (n, 1 + dims, dims))
     if means.shape != (n, dims) or not np.isfinite(means).all():
-        must = f"with {n} rows of {dims} finite means, where there is one a subject"
+        must = f"{n} rows of {dims} finite means, if there is one per subject"
         raise argument_error("prior", must, means.shape)
     rows = np.tile(prior_rows((0.0, spread), dims), (n, 1, 1))
     rows[:, 0] = means
@@ -118,11 +118,11 @@ def vector_priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
 def grid_axis(bank: ItemBank, config: Config) -> FloatArray:
     """The nodes of each ability.
 
-    As many as the narrowest posterior of the test needs, the other abilities given: one for each of
-    its SDs, where there is room for them.
+    One node for each SD of the narrowest posterior of the test (given the other abilities), within
+    the limits on the size of the grid.
 
     Raises:
-        InputError: where even the greatest grid would be too coarse.
+        InputError: if even the largest grid is too coarse.
     """
     dims = bank.model.dims
     low, high = config.theta_bounds or (-REACH, REACH)
@@ -133,15 +133,15 @@ def grid_axis(bank: ItemBank, config: Config) -> FloatArray:
             raise argument_error("nodes", must, config.nodes)
         return np.linspace(low, high, config.nodes)
     coarse = product_grid(np.linspace(low, high, 9), dims)[0]
-    own = np.diagonal(fisher_information(bank, coarse), axis1=2, axis2=3)
-    every = np.sort(own, axis=0)[-config.max_items :].sum(axis=0)
+    item_information = np.diagonal(fisher_information(bank, coarse), axis1=2, axis2=3)
+    test_information = np.sort(item_information, axis=0)[-config.max_items :].sum(axis=0)
     prior = np.diagonal(np.linalg.inv(correlations_of(bank)))
-    narrowest = 1 / np.sqrt((every + prior).max())
+    narrowest = 1 / np.sqrt((test_information + prior).max())
     wanted = int(np.ceil((high - low) / narrowest)) + 1
     n = int(np.clip(wanted, LEAST_NODES, most))
     if (high - low) / (n - 1) > COARSEST * narrowest:
-        must = f"such that {n} nodes between the theta bounds tell posteriors of SD {narrowest:.2g}"
-        advice = "Set narrower theta_bounds, a smaller max_items, or nodes where you know better."
+        must = f"such that {n} nodes can resolve posteriors of SD {narrowest:.2g}"
+        advice = "Set narrower theta_bounds, a smaller max_items, or the number of nodes."
         raise argument_error("config", must, f"bounds {low:g} and {high:g}", advice)
     return np.linspace(low, high, n)
 
@@ -160,8 +160,8 @@ def product_grid(axis: FloatArray, dims: int) -> tuple[FloatArray, FloatArray]:
 
 
 @jit
-def tabulate_several(model: ItemModel, nodes: Array, top: Array) -> Curves:
-    """Curves of all items on a grid of several abilities; the information is its trace.
+def tabulate_multidimensional(model: ItemModel, nodes: Array, top: Array) -> Curves:
+    """Curves of all items on a multidimensional grid; the information is the trace.
 
     Args:
         model: the items.
@@ -170,10 +170,10 @@ def tabulate_several(model: ItemModel, nodes: Array, top: Array) -> Curves:
     """
 
     def one(item: Any) -> tuple[Array, Array]:
-        alone = jax.tree.map(lambda leaf: leaf[None], item)
+        single_item = jax.tree.map(lambda leaf: leaf[None], item)
 
         def at(theta: Array) -> tuple[Array, Array]:
-            return item.log_probs(theta), jnp.trace(information_matrices(alone, theta)[0])
+            return item.log_probs(theta), jnp.trace(information_matrices(single_item, theta)[0])
 
         return jax.vmap(at, out_axes=-1)(nodes)
 

@@ -1,4 +1,4 @@
-"""Report: how well simulated or replayed sessions went."""
+"""Report: results of simulated or replayed sessions."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -28,17 +28,17 @@ __all__ = ["Report", "numbered"]
 BINS = 7
 
 EXCESS = 5.0
-"""Standard errors by which the greatest of many rates may exceed its maximum without a flag."""
+"""Standard errors by which the greatest rate may exceed its maximum without a warning."""
 
 BLOCK = 50
-"""Sessions that are simulated at a time, which do not see each other's counts."""
+"""Sessions that are simulated at a time, without the counts of each other."""
 
 
 def numbered(name: str, values: FloatArray) -> dict[str, FloatArray]:
-    """A column by its name; of several abilities one a column, numbered from 1.
+    """One named column; with several abilities one column for each, numbered from 1.
 
     Args:
-        name: the column's.
+        name: name of the column.
         values: one number a row, or rows x abilities.
 
     Example:
@@ -52,16 +52,16 @@ def numbered(name: str, values: FloatArray) -> dict[str, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What came of many sessions; arrays have subjects first.
+    """Results of many sessions; arrays have subjects first.
 
-    Of several abilities truth, theta and se are subjects x abilities, thetas and ses subjects x
-    places x abilities; figures and columns of each ability carry its number (``rmse_1``).
+    With several abilities truth, theta and se are subjects x abilities, thetas and ses subjects x
+    items x abilities; figures and columns of each ability have its number (``rmse_1``).
 
     Attributes:
-        subject_ids: one id a subject.
-        item_ids: the bank's.
+        subject_ids: ids of the subjects.
+        item_ids: ids of the bank's items.
         config: the configuration.
-        truth: true abilities; of replayed subjects the estimates from all their answers.
+        truth: true abilities; for replayed subjects the estimates from all their answers.
         theta: final estimates.
         se: their standard errors.
         n_items: number of items answered.
@@ -72,15 +72,15 @@ class Report:
         ses: its standard error.
         score: predicted mean score on the whole bank, 0 to 1.
         score_sd: its standard deviation.
-        full_score: the actual score on the whole bank, where it is known.
-        priors: mean and SD of each subject's prior; of several abilities (1 + abilities) x
-            abilities, the means and below them the precision.
+        full_score: the observed score on the whole bank, if known.
+        priors: mean and SD of each subject's prior; with several abilities (1 + abilities) x
+            abilities, the means in the first row and the precision below.
         counts: exposure after all sessions.
-        relaxed: rules that could not be kept when each item was chosen, as in `CatState.relaxed`
-            (1: content, 2: exposure; 3: both).
+        relaxed: rules that were relaxed when each item was chosen, as in `CatState.relaxed` (1:
+            content, 2: exposure; 3: both).
         plan: the content plan; None where there are no targets.
-        unused: number of answers in categories that nobody used in the bank's calibration, one a
-            subject; None where none is.
+        unused: number of answers of each subject in categories that nobody used in the bank's
+            calibration; None if there are none.
     """
 
     subject_ids: np.ndarray
@@ -116,8 +116,8 @@ class Report:
         """How many abilities."""
         return 1 if self.truth.ndim == 1 else self.truth.shape[1]
 
-    def _alone(self) -> "list[Report]":
-        """The sessions as one ability after the other sees them."""
+    def _by_ability(self) -> "list[Report]":
+        """One report for each ability."""
         return [
             replace(
                 self, truth=self.truth[:, d], theta=self.theta[:, d], se=self.se[:, d],
@@ -128,50 +128,50 @@ class Report:
 
     @property
     def error(self) -> FloatArray:
-        """Estimate less truth."""
+        """Estimate minus truth."""
         return self.theta - self.truth
 
     def reasons(self) -> pd.Series:
-        """How many sessions each rule ended."""
+        """Number of sessions that each rule ended."""
         names = [leaf.name for leaf in leaves(self.config.stopping)]
         names += ["max_items", "no item left"]
         counted = np.bincount(self.stop, minlength=len(names) + 1)[1 : len(names) + 1]
         return pd.Series(counted, index=pd.Index(names, name="rule"), name="sessions")
 
     def content(self) -> pd.DataFrame:
-        """The content plan, and what the sessions made of it.
+        """The content plan, and the number of items of each group in the sessions.
 
         Returns:
-            One row a group: the columns of `ContentPlan.to_frame`, and the ``mean``, ``fewest``
+            One row per group: the columns of `ContentPlan.to_frame`, and the ``mean``, ``fewest``
             and ``greatest`` number of its scored items in a session. Empty without targets.
         """
         if self.plan is None:
             return pd.DataFrame()
         group = np.where(self.items >= 0, self.plan.group[np.maximum(self.items, 0)], -1)
         counts = np.stack([(group == g).sum(axis=1) for g in range(len(self.plan.names))], axis=1)
-        own = {"mean": counts.mean(axis=0), "fewest": counts.min(axis=0)}
-        return self.plan.to_frame().assign(**own, greatest=counts.max(axis=0))
+        columns = {"mean": counts.mean(axis=0), "fewest": counts.min(axis=0)}
+        return self.plan.to_frame().assign(**columns, greatest=counts.max(axis=0))
 
     def flags(self) -> list[str]:
-        """Sentences on rules not kept, rounded shares, and categories unused in calibration."""
+        """Warnings: relaxed rules, rounded shares, and categories unused in calibration."""
         out = [] if self.plan is None or not self.plan.rounded.any() else [str(self.plan)]
-        for bit, what in ((CONTENT_RELAXED, "content"), (EXPOSURE_RELAXED, "exposure")):
+        for bit, kind in ((CONTENT_RELAXED, "content"), (EXPOSURE_RELAXED, "exposure")):
             marked = self.relaxed & bit > 0
             if marked.any():
                 n, steps = int(marked.any(axis=1).sum()), int(marked.sum())
                 out.append(
-                    f"The {what} rules could not be kept at {steps} steps of {n} of "
+                    f"The {kind} rules could not be satisfied at {steps} steps of {n} of "
                     f"{len(self)} sessions."
                 )
         rule = self.config.exposure
         most = greatest_rate(rule)
         if most is not None:
-            found = self.overlap() if rule.name == "overlap" else self.exposure()["rate"].max()
-            what = "overlap" if rule.name == "overlap" else "exposure rate"
+            greatest = self.overlap() if rule.name == "overlap" else self.exposure()["rate"].max()
+            quantity = "overlap" if rule.name == "overlap" else "exposure rate"
             chance = EXCESS * np.sqrt(most * (1 - most) / len(self)) + BLOCK / len(self)
-            if found > most + chance:
+            if greatest > most + chance:
                 out.append(
-                    f"The greatest {what} is {found:.3f}, above the {most:g} of {rule.name}."
+                    f"The greatest {quantity} is {greatest:.3f}, above the {most:g} of {rule.name}."
                 )
         if self.unused is not None:
             out.append(
@@ -181,18 +181,18 @@ class Report:
         return out
 
     def summary(self) -> dict[str, float]:
-        """The whole in a few numbers.
+        """Summary statistics of all sessions.
 
         Returns:
             ``rmse``, ``bias`` (of theta), ``correlation`` with the truth, ``mean_se``,
-            ``mean_items``, ``sd_items``, ``coverage`` (share of theta +- 1.96 SE that hold the
-            truth), ``max_exposure``, ``overlap`` (expected share of items that two sessions have
-            in common), ``unused`` (share of the bank never given); where the full scores are
-            known ``score_mae`` (in percentage points) and ``score_tau`` (Kendall's tau-b). Of
-            several abilities ``rmse`` over all, and the figures of each (``rmse_1``, ``bias_1``).
+            ``mean_items``, ``sd_items``, ``coverage`` (share of theta +- 1.96 SE that contain the
+            truth), ``max_exposure``, ``overlap`` (expected share of items that two sessions have in
+            common), ``unused`` (share of the bank never asked); if the full scores are known
+            ``score_mae`` (in percentage points) and ``score_tau`` (Kendall's tau-b). With several
+            abilities ``rmse`` over all, and the figures of each (``rmse_1``, ``bias_1``).
         """
         if self.dims > 1:
-            return self._summary_of_several()
+            return self._multidimensional_summary()
         error = self.error
         exposure = self.exposure()["rate"].to_numpy()
         constant = np.ptp(self.truth) == 0 or np.ptp(self.theta) == 0
@@ -214,13 +214,19 @@ class Report:
             out["score_tau"] = kendall_tau_b(self.score, self.full_score)
         return out
 
-    def _summary_of_several(self) -> dict[str, float]:
-        every = [alone.summary() for alone in self._alone()]
-        own = ("rmse", "bias", "correlation", "mean_se", "coverage")
+    def _multidimensional_summary(self) -> dict[str, float]:
+        summaries = [alone.summary() for alone in self._by_ability()]
+        by_ability_names = ("rmse", "bias", "correlation", "mean_se", "coverage")
         rmse = float(np.sqrt((self.error**2).mean()))
-        by_ability = {f"{name}_{d + 1}": each[name] for d, each in enumerate(every) for name in own}
-        shared = {name: value for name, value in every[0].items() if name not in own}
-        return {"sessions": shared.pop("sessions"), "rmse": rmse, **by_ability, **shared}
+        numbered_figures = {
+            f"{name}_{d + 1}": summary[name]
+            for d, summary in enumerate(summaries)
+            for name in by_ability_names
+        }
+        shared = {
+            name: value for name, value in summaries[0].items() if name not in by_ability_names
+        }
+        return {"sessions": shared.pop("sessions"), "rmse": rmse, **numbered_figures, **shared}
 
     def overlap(self) -> float:
         """Expected share of items that two sessions have in common.
@@ -247,34 +253,35 @@ class Report:
     def by_theta(self, bins: int = BINS) -> pd.DataFrame:
         """Sessions, bias, RMSE, SE and length by true ability, in bins of equal counts.
 
-        Of several abilities one table after the other, ``ability`` (from 1) in the first column.
+        With several abilities the tables are concatenated, with ``ability`` (from 1) in the first
+        column.
         """
         if self.dims > 1:
-            tables = [alone.by_theta(bins) for alone in self._alone()]
+            tables = [alone.by_theta(bins) for alone in self._by_ability()]
             for d, table in enumerate(tables):
                 table.insert(0, "ability", d + 1)
             return pd.concat(tables, ignore_index=True)
         edges = np.unique(np.quantile(self.truth, np.linspace(0, 1, bins + 1)))
-        where = np.clip(np.searchsorted(edges, self.truth, side="right") - 1, 0, len(edges) - 2)
+        bin_of = np.clip(np.searchsorted(edges, self.truth, side="right") - 1, 0, len(edges) - 2)
         rows = []
         for b in range(max(len(edges) - 1, 1)):
-            rows.append({"theta": self.truth[where == b].mean(), **self._figures(where == b)})
+            rows.append({"theta": self.truth[bin_of == b].mean(), **self._figures(bin_of == b)})
         return pd.DataFrame(rows)
 
-    def _figures(self, here: BoolArray) -> dict[str, Any]:
-        error = self.error[here]
+    def _figures(self, selected: BoolArray) -> dict[str, Any]:
+        error = self.error[selected]
         return {
-            "sessions": int(here.sum()),
+            "sessions": int(selected.sum()),
             "bias": error.mean(),
             "rmse": np.sqrt((error**2).mean()),
-            "se": self.se[here].mean(),
-            "items": self.n_items[here].mean(),
+            "se": self.se[selected].mean(),
+            "items": self.n_items[selected].mean(),
         }
 
     def by_length(self) -> pd.DataFrame:
-        """Sessions still going, RMSE, bias and mean SE after each number of items."""
+        """Sessions still running, RMSE, bias and mean SE after each number of items."""
         if self.dims > 1:
-            tables = [alone.by_length() for alone in self._alone()]
+            tables = [alone.by_length() for alone in self._by_ability()]
             numbered = [
                 table.drop(columns="sessions").add_suffix(f"_{d + 1}")
                 for d, table in enumerate(tables)
@@ -300,8 +307,8 @@ class Report:
     def scores(self, bank: ItemBank) -> FloatArray:
         """Predicted mean score on the whole bank after each item, subjects x items.
 
-        The answers seen count as they are, the others (also to items that were skipped) as expected
-        under the posterior (a Normal or uniform prior). NaN after the last item.
+        Observed answers enter as they are, the others (including skipped items) with their
+        expectation under the posterior (with a Normal or uniform prior). NaN after the last item.
 
         Args:
             bank: the bank of the sessions.
@@ -311,18 +318,20 @@ class Report:
         t = np.asarray(pool.score_weights)
         top = np.maximum(np.asarray(pool.top), 1)
         log_post = np.asarray(pool.log_weights) + self._log_prior(nodes)
-        rest, known = np.tile(t @ mean, (len(self), 1)), np.zeros(len(self))
+        remaining, observed = np.tile(t @ mean, (len(self), 1)), np.zeros(len(self))
         out = np.full(self.items.shape, np.nan)
         for k in range(self.items.shape[1]):
             rows = np.flatnonzero(self.items[:, k] >= 0)
             item, answer = self.items[rows, k], self.answers[rows, k]
-            own = np.where(answer >= 0, t[item], 0)
-            rest[rows] -= own[:, None] * mean[item]
-            known[rows] += own * np.maximum(answer, 0) / top[item]
+            weights = np.where(answer >= 0, t[item], 0)
+            remaining[rows] -= weights[:, None] * mean[item]
+            observed[rows] += weights * np.maximum(answer, 0) / top[item]
             scored = (t[item] > 0) & (answer >= 0)
             log_post[rows] += np.where(scored[:, None], log_p[item, answer], 0)
             weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))
-            out[rows, k] = known[rows] + (weight * rest[rows]).sum(axis=1) / weight.sum(axis=1)
+            out[rows, k] = observed[rows] + (weight * remaining[rows]).sum(axis=1) / weight.sum(
+                axis=1
+            )
         return out
 
     def _log_prior(self, nodes: FloatArray) -> FloatArray:
@@ -330,14 +339,16 @@ class Report:
         if self.dims == 1:
             z = (nodes - self.priors[:, :1]) / self.priors[:, 1:]
             return -0.5 * z**2 * (self.config.prior == "normal")
-        away = nodes - self.priors[:, :1]
-        return -0.5 * np.einsum("nqd,nde,nqe->nq", away, self.priors[:, 1:], away, optimize=True)
+        deviation = nodes - self.priors[:, :1]
+        return -0.5 * np.einsum(
+            "nqd,nde,nqe->nq", deviation, self.priors[:, 1:], deviation, optimize=True
+        )
 
     def responses(self, calibration: Responses, n_items: int | None = None) -> Responses:
-        """What each subject answered to its first ``n_items`` items (all by default).
+        """The answers of each subject to its first ``n_items`` items (all by default).
 
         Args:
-            calibration: the calibrated subjects' responses, for the codes of the categories.
+            calibration: responses of the calibration, for the codes of the categories.
             n_items: number of items.
 
         Returns:
@@ -358,10 +369,10 @@ class Report:
         )
 
     def chances(self, bank: ItemBank) -> FloatArray:
-        """Chance at which each item was drawn (`Config.sampled`), subjects x items of the bank.
+        """Probability that each item was drawn (`Config.sampled`), subjects x items of the bank.
 
-        NaN where an item was chosen by the criterion, or not asked. Rules that closed items to a
-        draw are not taken into account.
+        NaN where an item was chosen by the criterion, or not asked. It does not account for rules
+        that closed items to a draw.
 
         Args:
             bank: the bank of the sessions.
@@ -370,19 +381,21 @@ class Report:
         t, log_p = np.asarray(pool.score_weights), np.asarray(pool.log_p)
         spread = t[:, None] * np.sqrt(np.asarray(pool.variance))
         log_post = np.asarray(pool.log_weights) + self._log_prior(np.asarray(pool.nodes))
-        known = log_post.copy()
+        log_post_drawn = log_post.copy()
         free = np.tile(t > 0, (len(self), 1))
         out = np.full(free.shape, np.nan)
         for k in range(self.items.shape[1]):
-            if k % self.config.batch == 0:  # the items of a batch are drawn under one belief
-                known = log_post.copy()
+            if k % self.config.batch == 0:  # the items of a batch are drawn under one posterior
+                log_post_drawn = log_post.copy()
             rows = np.flatnonzero(self.items[:, k] >= 0)
             item, answer = self.items[rows, k], self.answers[rows, k]
             if draws(self.config, k) and k >= len(self.config.first):
-                weight = np.exp(known[rows] - known[rows].max(axis=1, keepdims=True))
+                weight = np.exp(
+                    log_post_drawn[rows] - log_post_drawn[rows].max(axis=1, keepdims=True)
+                )
                 weight /= weight.sum(axis=1, keepdims=True)
-                own = np.where(free[rows], weight @ spread.T, 0)
-                out[rows, item] = with_floor(own, free[rows])[np.arange(len(rows)), item]
+                spread_open = np.where(free[rows], weight @ spread.T, 0)
+                out[rows, item] = with_floor(spread_open, free[rows])[np.arange(len(rows)), item]
             free[rows, item] = False
             scored = (t[item] > 0) & (answer >= 0)
             log_post[rows] += np.where(scored[:, None], log_p[item, answer], 0)
@@ -396,23 +409,24 @@ class Report:
         estimator: str = "curves",
         level: float = 0.95,
     ) -> "Prediction":
-        """Full-benchmark scores and ranks from the first ``n_items`` answers of every session.
+        """Predict full-benchmark scores and ranks from the first ``n_items`` answers of sessions.
 
-        Unlike ``score``, which is read off the ability and takes the bank as the truth, they are
-        corrected by what the calibrated subjects and the drawn items show of the bank's errors.
+        Unlike ``score``, which follows from the ability and takes the bank as the truth, they are
+        corrected for the bank's errors, as estimated from the calibrated subjects and the drawn
+        items.
 
         Args:
             bank: the bank of the sessions.
-            calibration: the calibrated subjects' responses to all items.
+            calibration: responses of the calibrated subjects to all items.
             n_items: number of items; all by default.
             estimator: one of `irtcat.predict`'s.
             level: probability of the intervals.
 
         Returns:
-            Scores, intervals and ranks, as `irtcat.predict` gives.
+            Scores, intervals and ranks, as `irtcat.predict` returns them.
 
         Raises:
-            InputError: for a length above the sessions', or as `irtcat.predict` does.
+            InputError: for a length above that of the sessions, or as `irtcat.predict` does.
 
         Example:
             >>> from irtcat.cat import Config, replay
@@ -441,7 +455,7 @@ class Report:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a session: truth, theta, se, n_items, stop, score, score_sd."""
+        """One row per session: truth, theta, se, n_items, stop, score, score_sd."""
         names = [leaf.name for leaf in leaves(self.config.stopping)]
         names = ["", *names, "max_items", "no item left"]
         columns = {

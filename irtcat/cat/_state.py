@@ -1,4 +1,4 @@
-"""The state of an adaptive session, and what its rules may look at."""
+"""The state of an adaptive session, and the context of its rules."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,7 @@ __all__ = [
     "EXPOSURE_RELAXED",
     "NONE",
     "CatState",
-    "Look",
+    "Context",
     "log_prior",
     "lottery",
     "uniforms",
@@ -31,34 +31,34 @@ CONTENT_RELAXED, EXPOSURE_RELAXED = 1, 2
 """Bits of `CatState.relaxed`."""
 
 RULES, LOTTERY, ANSWERS, DRAWS = 0, 1, 2, 3
-"""What random numbers are for: every purpose has its own."""
+"""Purposes of random numbers: each has its own stream."""
 
 
 class CatState(NamedTuple):
-    """An adaptive session so far; a small pytree, the same for one session and, stacked, for many.
+    """An adaptive session so far: a small pytree, for one session or, stacked, for many.
 
     Attributes:
         log_like: log-likelihood of the scored answers on the grid.
         information: Fisher information of the scored items on the grid.
         warm: Warm's J of the scored items on the grid.
-        prior: mean and SD of the subject's prior; of several abilities (1 + dims) x dims, the
-            mean and below it the precision.
-        open: items that may be asked of this subject at all; None where all may.
-        given: items asked so far, answered or not.
+        prior: mean and SD of the subject's prior; in a multidimensional bank (1 + dims) x dims, the
+            mean in the first row and the precision below.
+        open: items that this subject may be asked; None for all.
+        administered: items asked so far, answered or not (a mask).
         items: positions of the items answered, in order; `NONE` after them.
         answers: their answers, as category codes from 0.
-        thetas: estimate after each answer (of several abilities answers x dims, as the SEs).
+        thetas: estimate after each answer (in a multidimensional bank answers x dims, as ``ses``).
         ses: its standard error.
         n: number of answers.
         scored: number of answers that count (pretest items do not).
-        asked: positions of the items asked and not yet answered; `NONE` where fewer.
+        asked: positions of the items asked and not yet answered; `NONE` if there are fewer.
         theta: current estimate.
-        se: its standard error; infinite where nothing is known.
-        gain: expected reduction of the posterior SD by the item chosen (where a rule asks for it).
+        se: its standard error; infinite where there is no information.
+        gain: expected reduction of the posterior SD by the item chosen (where a rule needs it).
         seconds: time taken so far.
-        stop: 0 while the session goes on, else 1 + the number of the rule that ended it.
-        seed: two words that all randomness of the session comes from.
-        relaxed: rules that could not be kept when the item at each position was chosen, as the
+        stop: 0 while the session is running, else 1 + the number of the rule that ended it.
+        seed: two words, the source of all randomness of the session.
+        relaxed: rules that could not be satisfied when the item at each position was chosen, as the
             sum of `CONTENT_RELAXED` and `EXPOSURE_RELAXED`; None where no rule can be infeasible.
     """
 
@@ -67,7 +67,7 @@ class CatState(NamedTuple):
     warm: Array
     prior: Array
     open: Array | None
-    given: Array
+    administered: Array
     items: Array
     answers: Array
     thetas: Array
@@ -89,26 +89,26 @@ def log_prior(kind: str, prior: Array, information: Array, theta: Array) -> Arra
 
     Args:
         kind: "normal", "uniform" or "jeffreys" (the root of the test information).
-        prior: mean and SD; of several abilities mean and precision, as in `CatState`.
+        prior: mean and SD, or mean and precision, as in `CatState`.
         information: test information at ``theta``.
-        theta: abilities; of several nodes x dims.
+        theta: abilities, nodes or nodes x dims.
 
     Returns:
         One number for each ability.
     """
     if prior.ndim == 2:
-        away = theta - prior[0]
-        return -0.5 * ((away @ prior[1:]) * away).sum(axis=-1)
+        deviation = theta - prior[0]
+        return -0.5 * ((deviation @ prior[1:]) * deviation).sum(axis=-1)
     if kind == "normal":
         return -0.5 * ((theta - prior[0]) / prior[1]) ** 2
     if kind == "uniform":
         return jnp.zeros_like(theta)
-    # Next to 0 where nothing informs; before the first answer the same everywhere.
+    # Nearly 0 where there is no information; constant before the first answer.
     return 0.5 * jnp.log(jnp.maximum(information, jnp.finfo(information.dtype).tiny))
 
 
 def uniforms(state: CatState, purpose: int, step: Any, shape: tuple[int, ...]) -> Array:
-    """Uniform numbers in [0, 1) of the session for one purpose at one step."""
+    """Uniform random numbers in [0, 1) for one purpose at one step of the session."""
     return _uniform(state.seed, purpose, step, shape, state.log_like.dtype)
 
 
@@ -118,20 +118,20 @@ def _uniform(seed: Array, purpose: int, step: Any, shape: tuple[int, ...], dtype
 
 
 def lottery(seed: Array, n_items: int, dtype: Any) -> Array:
-    """A number for each item, the same throughout a session."""
+    """A uniform random number for each item, constant throughout a session."""
     return _uniform(seed, LOTTERY, 0, (n_items,), dtype)
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
-    """What a criterion or rule may look at: the pool, the session, and what is believed.
+class Context:
+    """Input of a criterion or rule: the pool, the configuration, the session and the estimate.
 
     Attributes:
         pool: the items.
         config: the rules and their options.
         state: the session so far.
         log_like: log-likelihood on the grid.
-        theta: the ability that plug-in criteria take for true.
+        theta: the estimate, which plug-in criteria take as the true ability.
         se: its standard error.
     """
 
@@ -162,24 +162,24 @@ class Look:
 
     @cached_property
     def variance(self) -> Float[Array, "*dims"]:
-        """Posterior variance; of several abilities that of each."""
+        """Posterior variance of each ability."""
         return self.posterior @ (self.pool.nodes - self.mean) ** 2
 
     @property
     def open(self) -> Bool[Array, " items"]:
-        """Items that may be asked of this subject and have not been."""
-        given = self.state.given
-        return ~given if self.state.open is None else self.state.open & ~given
+        """Items that this subject may be asked and that have not been asked."""
+        administered = self.state.administered
+        return ~administered if self.state.open is None else self.state.open & ~administered
 
     @cached_property
-    def administered(self) -> Array:
-        """Number of scored items asked so far; those tried out do not count."""
-        given = self.state.given
-        return (given & ~self.pool.pretest if self.config.pretest_at else given).sum()
+    def n_administered(self) -> Array:
+        """Number of scored items asked so far; pretest items do not count."""
+        administered = self.state.administered
+        return (administered & ~self.pool.pretest if self.config.pretest_at else administered).sum()
 
     @cached_property
     def information(self) -> Float[Array, " items"]:
-        """Fisher information of all items at ``theta``; of several abilities its trace."""
+        """Fisher information of all items at ``theta`` (the trace of a matrix)."""
         return information_at(self.pool.model, self.theta)
 
     @cached_property
@@ -198,10 +198,10 @@ class Look:
 
     @cached_property
     def noise(self) -> Float[Array, " items"]:
-        """A uniform random number for each item, new at every step."""
-        return uniforms(self.state, RULES, self.state.given.sum(), (self.pool.n_items,))
+        """A uniform random number for each item, redrawn at every step."""
+        return uniforms(self.state, RULES, self.state.administered.sum(), (self.pool.n_items,))
 
     @cached_property
     def lot(self) -> Float[Array, " items"]:
-        """A uniform random number for each item, the same throughout the session."""
+        """A uniform random number for each item, constant throughout the session."""
         return lottery(self.state.seed, self.pool.n_items, self.log_like.dtype)

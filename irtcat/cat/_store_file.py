@@ -1,4 +1,4 @@
-"""The file of a store: its tables, its identity, and its errors as sentences."""
+"""The file of a store: its tables, its identity, and readable errors."""
 
 import os
 import sqlite3
@@ -22,13 +22,13 @@ __all__ = [
     "StoreError",
     "as_bytes",
     "statements",
-    "told",
+    "store_errors",
 ]
 
 FORMAT = "irtcat-store"
 VERSION = 4
 """2 added the tables of exposure, 3 time stamps and seals; 4 renamed fields of `Config`, so that
-exposure is counted anew. A store of an earlier version is brought to this one when it is opened."""
+exposure is recounted. A store of an earlier version is upgraded when it is opened."""
 
 WAIT = 60.0
 """Seconds to wait while another process writes."""
@@ -50,10 +50,10 @@ CREATE TRIGGER events_last BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'ap
 
 
 KEY_COLUMN = "ALTER TABLE meta ADD COLUMN key TEXT NOT NULL DEFAULT ''"
-"""What the table of a store of version 1 or 2 lacks."""
+"""Column that a store of version 1 or 2 lacks."""
 
 
-# Not a column of sessions: a head may be large, and all of a row is written when it is changed.
+# Not a column of sessions: a head may be large, and a change rewrites the whole row.
 SEAL_TABLE = """
 CREATE TABLE seals (
   session TEXT PRIMARY KEY REFERENCES sessions(id), seal TEXT NOT NULL
@@ -62,36 +62,36 @@ CREATE TABLE seals (
 
 
 class StoreError(InputError):
-    """A store that cannot be read or written; nothing was acknowledged and nothing is repaired."""
+    """A store that cannot be read or written; nothing was acknowledged, nothing is repaired."""
 
 
 def statements(text: str) -> list[str]:
-    """The single statements of a script."""
-    return [each for each in text.split(";\n") if each.strip()]
+    """The statements of a script."""
+    return [statement for statement in text.split(";\n") if statement.strip()]
 
 
 STATEMENTS = statements(SCHEMA + SEAL_TABLE + EXPOSURE_TABLES)
-"""What makes an empty file a store."""
+"""Statements that create a store in an empty file."""
 
 
 class OpenFiles:
     """The files of a store as they were when it was opened.
 
-    SQLite goes on with a file that was removed or replaced at its path: an answer would be
-    acknowledged that no later reader of the path finds. So device and inode are compared. A file
-    that is overwritten in its place keeps both; of that only a file that became shorter is found.
+    SQLite continues with a file that was removed or replaced at its path: it would acknowledge an
+    answer that no later reader of the path finds. So device and inode are compared. A file that is
+    overwritten in place keeps both; this is detected only if the file became shorter.
     """
 
     def __init__(self, path: Path):
-        """Note the file that is at a path, if there is one."""
+        """Record the identity of the file at a path, if it exists."""
         self._path = Path(os.path.abspath(path))
         self._beside = os.path.realpath(path)  # where SQLite keeps its journal
         self._size = 0
         self._known: dict[str, tuple[int, int]] = {}
         self._note(str(self._path))
 
-    def note(self) -> None:
-        """Note the files, now that they are open."""
+    def record(self) -> None:
+        """Record the identity of the files after they were opened."""
         for name in (str(self._path), f"{self._beside}-wal", f"{self._beside}-shm"):
             self._note(name)
         self.check()
@@ -107,7 +107,7 @@ class OpenFiles:
         """Raise unless the files are those that were opened.
 
         Raises:
-            StoreError: naming the one that is not.
+            StoreError: if a file was removed or replaced; it names it.
         """
         for name, identity in self._known.items():
             try:
@@ -124,32 +124,32 @@ class OpenFiles:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """SQLite's errors, and contents that make no sense, as sentences."""
+def store_errors(path: Path) -> Iterator[None]:
+    """Convert errors of SQLite, and errors from damaged contents, to a readable `StoreError`."""
     try:
         yield
     except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
-            ValueError) as error:  # fmt: skip  # of what was read
-        told = f"{type(error).__name__}: {error}"
-        advice = "The file is damaged; it is left as it is. Restore a copy."
-        raise StoreError(f"{path}: unreadable contents ({told}). {advice}") from None
+            ValueError) as error:  # fmt: skip  # from damaged contents
+        fault = f"{type(error).__name__}: {error}"
+        advice = "The file is damaged; it was not changed. Restore a copy."
+        raise StoreError(f"{path}: unreadable contents ({fault}). {advice}") from None
     except sqlite3.Error as error:
         text = str(error)
         advice = "Nothing was acknowledged."
         if "full" in text or "disk I/O error" in text:
             advice = "Nothing was acknowledged. Free some space and send the answer again."
         elif any(sign in text for sign in ("malformed", "not a database", "no such", "decode")):
-            advice = "The file is damaged or no store; it is left as it is. Restore a copy."
+            advice = "The file is damaged or no store; it was not changed. Restore a copy."
         elif "locked" in text:
-            advice = "Another process holds it. Nothing was acknowledged; try again."
+            advice = "Another process has locked it. Nothing was acknowledged; try again."
         elif "readonly" in text or "unable to open" in text:
             advice = "Nothing was acknowledged. Make the file and its folder writable."
         raise StoreError(f"{path}: {text}. {advice}") from None
 
 
 def as_bytes(bank: ItemBank) -> bytes:
-    """The bank's file."""
+    """The contents of the file of a bank."""
     with tempfile.TemporaryDirectory() as folder:
         return bank.save(Path(folder) / "bank.npz").read_bytes()

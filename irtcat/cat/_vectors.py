@@ -1,6 +1,6 @@
-"""Several abilities: information matrices, values of items by them, beliefs, priors and grids.
+"""Multidimensional abilities: information matrices, item values, posteriors, priors and grids.
 
-Functions of arrays only, below the engine: the pool and the rules are made of them.
+Only functions of arrays, below the engine: the pool and the rules use them.
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 COARSEST = 2.0
-"""Posterior SDs between two nodes at most: the trapezoid rule is then right to one in a hundred."""
+"""Maximum step of the grid, in posterior SDs: the trapezoid rule is then accurate to 1 percent."""
 
 SCORING_STEPS = 25
 HALVINGS = 6
@@ -38,10 +38,10 @@ Matrices = Float[Array, "items dims dims"]
 
 
 class Belief(NamedTuple):
-    """What is believed of several abilities.
+    """A Normal approximation of the distribution of several abilities.
 
     Attributes:
-        theta: mode of the posterior (of sessions by "eap" its mean).
+        theta: mode of the posterior (its mean in sessions with "eap").
         precision: inverse of its covariance.
     """
 
@@ -89,39 +89,44 @@ def information_matrices(model: ItemModel, theta: Float[Array, " dims"]) -> Matr
 
 
 def laplace(model: ItemModel, items: Array, answers: Array, prior: Belief, start: Array) -> Belief:
-    """Mode and precision after answers, by Fisher scoring with halved steps.
+    """Mode and precision of the posterior, by Fisher scoring with step halving.
 
     Args:
         model: the items.
-        items: positions of the items answered; negative for none.
-        answers: their category codes; negative for none.
-        prior: mean and precision before.
-        start: where to begin.
+        items: positions of the items answered; negative entries are ignored.
+        answers: their category codes; negative entries are ignored.
+        prior: mean and precision of the prior.
+        start: initial abilities.
     """
-    own = take(model, jnp.maximum(items, 0))
-    seen = (items >= 0) & (answers >= 0)
+    answered_items = take(model, jnp.maximum(items, 0))
+    observed = (items >= 0) & (answers >= 0)
     code = jnp.maximum(answers, 0)[:, None]
 
     def objective(theta: Array) -> Array:
-        log_p = jax.vmap(lambda item: item.log_probs(theta))(own)
-        chosen = jnp.take_along_axis(log_p, code, axis=1)[:, 0]
-        away = theta - prior.theta
-        return jnp.where(seen, chosen, 0).sum() - 0.5 * away @ prior.precision @ away
+        log_p = jax.vmap(lambda item: item.log_probs(theta))(answered_items)
+        log_p_answer = jnp.take_along_axis(log_p, code, axis=1)[:, 0]
+        deviation = theta - prior.theta
+        return (
+            jnp.where(observed, log_p_answer, 0).sum()
+            - 0.5 * deviation @ prior.precision @ deviation
+        )
 
     def curvature(theta: Array) -> Array:
-        known = jnp.where(seen[:, None, None], information_matrices(own, theta), 0)
-        return prior.precision + known.sum(axis=0)
+        information = jnp.where(
+            observed[:, None, None], information_matrices(answered_items, theta), 0
+        )
+        return prior.precision + information.sum(axis=0)
 
     sizes = 0.5 ** jnp.arange(HALVINGS, dtype=start.dtype)
 
-    def move(_: Any, theta: Array) -> Array:
+    def update(_: Any, theta: Array) -> Array:
         step = jnp.linalg.solve(curvature(theta), jax.grad(objective)(theta))
-        tried = theta + sizes[:, None] * step
-        values = jax.vmap(objective)(tried)
+        candidates = theta + sizes[:, None] * step
+        values = jax.vmap(objective)(candidates)
         best = jnp.argmax(values)
-        return jnp.where(values[best] >= objective(theta), tried[best], theta)
+        return jnp.where(values[best] >= objective(theta), candidates[best], theta)
 
-    theta = jax.lax.fori_loop(0, SCORING_STEPS, move, start)
+    theta = jax.lax.fori_loop(0, SCORING_STEPS, update, start)
     return Belief(theta, curvature(theta))
 
 
@@ -134,7 +139,7 @@ def plain_prior(prior: Any, dims: int) -> tuple[FloatArray, FloatArray]:
         dims: number of abilities.
 
     Raises:
-        InputError: for shapes that do not fit, or a covariance that is none.
+        InputError: for shapes that do not match, or an invalid covariance.
 
     Example:
         >>> mean, covariance = plain_prior((0.0, [1.0, 2.0]), 2)
@@ -143,8 +148,8 @@ def plain_prior(prior: Any, dims: int) -> tuple[FloatArray, FloatArray]:
     """
     must = f"(mean, SD or covariance matrix) of {dims} abilities, the covariance positive definite"
     try:
-        given, spread = prior
-        mean = np.broadcast_to(np.asarray(given, float), (dims,)).copy()
+        center, spread = prior
+        mean = np.broadcast_to(np.asarray(center, float), (dims,)).copy()
         spread = np.asarray(spread, float)
         if spread.ndim < 2:
             sd = np.broadcast_to(spread, (dims,))
@@ -153,15 +158,15 @@ def plain_prior(prior: Any, dims: int) -> tuple[FloatArray, FloatArray]:
             covariance = np.broadcast_to(spread, (dims, dims)).copy()
     except (TypeError, ValueError):
         raise argument_error("prior", must, prior) from None
-    fits = np.isfinite(mean).all() and np.isfinite(covariance).all()
-    fits = fits and spread.shape in ((), (1,), (dims,), (dims, dims))
-    if not fits or not np.allclose(covariance, covariance.T) or not _is_positive(covariance):
+    valid = np.isfinite(mean).all() and np.isfinite(covariance).all()
+    valid = valid and spread.shape in ((), (1,), (dims,), (dims, dims))
+    if not valid or not np.allclose(covariance, covariance.T) or not _is_positive(covariance):
         raise argument_error("prior", must, prior)
     return mean, covariance
 
 
 def _is_positive(matrix: FloatArray) -> bool:
-    """Whether a symmetric matrix is positive definite, and not only by rounding."""
+    """Whether a symmetric matrix is positive definite beyond rounding errors."""
     values = np.linalg.eigvalsh(matrix)
     return bool(values[0] > 1e-12 * values[-1])
 
@@ -177,19 +182,19 @@ def check_width(nodes: Any, rows: FloatArray) -> None:
     precisions = np.diagonal(rows[..., 1:, :], axis1=-2, axis2=-1)
     narrowest = float(1 / np.sqrt(precisions.max()))
     if step > COARSEST * narrowest:
-        must = f"no narrower, the other abilities known, than half of {step:.2g}, the grid's step"
+        must = f"a prior of conditional SD at least half of {step:.2g}, the step of the grid"
         raise argument_error("prior", must, f"an SD of {narrowest:.2g}", "Set more nodes.")
 
 
 def prior_rows(prior: Any, dims: int) -> FloatArray:
-    """A prior as the engine keeps it: mean and SD; of several abilities mean, and precision.
+    """A prior as the engine stores it: mean and SD; with several abilities mean and precision.
 
     Args:
-        prior: as for `plain_prior`; of one ability mean and SD.
+        prior: as for `plain_prior`; with one ability mean and SD.
         dims: number of abilities.
 
     Returns:
-        Two numbers; of several abilities (1 + dims) x dims, the mean in the first row.
+        Two numbers; with several abilities (1 + dims) x dims, the mean in the first row.
     """
     if dims == 1:
         return np.asarray(prior, float)

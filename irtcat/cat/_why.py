@@ -1,4 +1,4 @@
-"""Why each item of a session was asked: the log gone through again, in words."""
+"""Why each item of a session was asked: the log replayed and described in sentences."""
 
 from collections.abc import Iterator
 
@@ -15,46 +15,46 @@ ASKED = "asked before"
 
 
 def retraced(session: Session) -> Iterator[tuple[Event, Session, pd.DataFrame]]:
-    """Go through the log again, and stop wherever items were asked.
+    """Replay the log, and stop wherever items were asked.
 
     Yields:
-        The event of asking, the session as it was then (it goes on), and all items as candidates
-        (see `Session.explain`).
+        The event of asking, the session at that time (which changes afterwards), and all items as
+        candidates (see `Session.explain`).
     """
-    again = Session(session.bank, session.config, session.head, session._pool)
+    replayed = Session(session.bank, session.config, session.head, session._pool)
     for event in session.events:
-        again.take_events([event])
+        replayed.apply_events([event])
         if event["kind"] == "ask":
-            yield event, again, again.explain(session.bank.n_items)
+            yield event, replayed, replayed.explain(session.bank.n_items)
 
 
 def in_words(then: Session, candidates: pd.DataFrame, item: str) -> str:
     """One sentence on why an item was asked.
 
     Args:
-        then: the session as it was when the item was asked.
-        candidates: all items as they were then (`Session.explain`).
+        then: the session when the item was asked.
+        candidates: all items at that time (`Session.explain`).
         item: the item.
     """
     if item not in candidates.index or item not in then.asked:
         return ""
     config, row = then.config, candidates.loc[item]
-    beside = then.asked.index(item)
-    place = int(then.state.n) + beside
+    n_before = then.asked.index(item)
+    position = int(then.state.n) + n_before
     rank, n = int(str(row["rank"])), then.bank.n_items
     by = f"by {config.criterion}" + (f" ({row['value']:.3g})" if np.isfinite(row["value"]) else "")
-    if item in config.first[place : place + 1]:
-        return "One of the items that are given first."
-    if draws(config, place):
-        return f"Drawn at random, as every place like this; rank {rank:,} of {n:,} {by}."
+    if item in config.first[position : position + 1]:
+        return "One of the items that are always asked first."
+    if draws(config, position):
+        return f"Drawn at random, as at all sampled positions; rank {rank:,} of {n:,} {by}."
     if rank == 1:
         return f"The greatest value {by} of {n:,} items."
     better = candidates[candidates["rank"] < rank]
     together, out = int(better["asked"].sum()), better.loc[~better["asked"], "excluded_by"]
-    batch = f"; {together} of the better are asked with it" if together else ""
+    batch = f"; {together} of the better ones are asked with it" if together else ""
     if (out == ASKED).all():
         return f"The greatest value {by} of the items not asked before{batch}."
-    if beside and (out == "").any():
-        return f"The best beside the {beside} before it in its batch; rank {rank:,} {by} alone."
+    if n_before and (out == "").any():
+        return f"The best given the {n_before} before it in its batch; rank {rank:,} {by} alone."
     rules = [f"{rule or 'chance'} ({count:,})" for rule, count in out.value_counts().items()]
-    return f"Rank {rank:,} {by}; better ones kept out by {', '.join(rules)}{batch}."
+    return f"Rank {rank:,} {by}; better ones excluded by {', '.join(rules)}{batch}."

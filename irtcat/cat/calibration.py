@@ -16,9 +16,9 @@ from irtcat.cat.simulation import Progress, simulate
 __all__ = ["calibrate_exposure"]
 
 SETTLING = 10
-"""Rounds, at most a third of all, before the shares are averaged: until then they move by more
-than chance. Of 200 items, 2,000 subjects and 30 rounds the greatest true rate was then .208 for a
-rate of .2; with 5 it was .216."""
+"""Rounds (at most a third of all) before the shares are averaged: until then they change by more
+than sampling error. With 200 items, 2,000 subjects and 30 rounds the greatest true rate was .208
+for a rate of .2; with 5 settling rounds it was .216."""
 
 
 def calibrate_exposure(
@@ -30,29 +30,29 @@ def calibrate_exposure(
     precision: str = "auto",
     progress: Progress | None = None,
 ) -> ExposureParameters:
-    """Find the probabilities of the Sympson-Hetter rule by simulation.
+    """Calibrate the probabilities of the Sympson-Hetter rule by simulation.
 
-    In every round all subjects are simulated anew; an item selected for a share S of them gets
-    ``K = rate / S`` where S is above ``rate``, else 1. After the first rounds S is the mean over
-    the rounds since, so that the K do not follow the chance of one simulation. At least
-    ``max_items`` items keep K = 1, so that no session runs dry.
+    Every round simulates all subjects again; an item selected for a share S of them gets ``K = rate
+    / S`` where S is above ``rate``, else 1. After the first rounds S is the mean over the later
+    rounds, to reduce sampling error. At least ``max_items`` items keep K = 1, so that no session
+    runs out of items.
 
     Args:
         bank: the items.
-        theta: abilities of simulated subjects, drawn as those of the test takers will be. The more
-            there are, the nearer the greatest rate comes to ``rate``; 2,000 or more are advised.
+        theta: abilities of simulated subjects, with the distribution of the test takers. With more
+            of them the greatest rate is closer to ``rate``; use 2,000 or more.
         config: a configuration with the exposure rule "sympson-hetter".
         rounds: number of simulations.
         seed: seed of the simulations.
         precision: as for `simulate`.
-        progress: called with the rounds done and in all.
+        progress: called with the number of rounds done and the total.
 
     Returns:
         The parameters, to pass as ``counts`` to `simulate`, `run`, `Session.begin` or
         `Store.begin` with this bank and configuration; they can be saved.
 
     Raises:
-        InputError: where the configuration has another exposure rule.
+        InputError: if the configuration has another exposure rule.
 
     Example:
         >>> from irtcat.cat import part
@@ -68,13 +68,13 @@ def calibrate_exposure(
     """
     if config.exposure.name != "sympson-hetter":
         raise argument_error(
-            "config", "with the exposure rule sympson-hetter", config.exposure.name
+            "config", "a configuration with the exposure rule sympson-hetter", config.exposure.name
         )
     check_count("rounds", rounds)
     points = ability_points(theta, bank.model.dims)
     rate = greatest_rate(config.exposure) or 1.0
     n = bank.n_items
-    made = ExposureParameters(
+    parameters = ExposureParameters(
         item_ids=bank.item_ids,
         limit=np.ones(n),
         bank=bank_hash(bank),
@@ -84,15 +84,17 @@ def calibrate_exposure(
     )
     share, averaged, settling = np.zeros(n), 0, min(SETTLING, rounds // 3)
     for number in range(rounds):
-        report = simulate(bank, points, config, seed + number, counts=made, precision=precision)
-        given = report.exposure()["rate"].to_numpy()
-        selected = given / made.limit  # P(A) = K P(S)
+        report = simulate(
+            bank, points, config, seed + number, counts=parameters, precision=precision
+        )
+        rates = report.exposure()["rate"].to_numpy()
+        selected = rates / parameters.limit  # P(A) = K P(S)
         averaged = averaged + 1 if number > settling else 1
         share += (selected - share) / averaged
         limit = np.where(share > rate, rate / np.maximum(share, 1e-12), 1.0)
         if (limit < 1).sum() > n - config.max_items:
             limit[np.argsort(limit)[-config.max_items :]] = 1.0
-        made = replace(made, limit=limit, greatest_rate=float(given.max()))
+        parameters = replace(parameters, limit=limit, greatest_rate=float(rates.max()))
         if progress is not None:
             progress(number + 1, rounds)
-    return made
+    return parameters

@@ -1,15 +1,15 @@
-"""Content rules: which items keep the plan, and which of these come first.
+"""Content rules: which items are compatible with the plan, and which of these are preferred.
 
 Before the first item `irtcat.cat.prepare` rounds the targets to a plan of whole numbers of items
-that some test from the bank keeps (`irtcat.cat._plan`). While a session runs, hard rules close
-items first: enemies of items given, testlets cut short, and items after which no full test would
-keep the plan. So what was feasible at the start stays feasible. Then the rules of the configuration
-prefer some of the items left. Where no test keeps the plan any more (a replayed subject has not
-answered the items needed, say), the bounds give way as little as they must, and the step is marked
-in `CatState.relaxed`.
+that some test from the bank satisfies (`irtcat.cat._plan`). During a session, hard rules first
+close items: enemies of items asked, testlets that would be cut, and items after which no full test
+satisfies the plan. So a plan that is feasible at the start stays feasible. Then the rules of the
+configuration prefer some of the remaining items. If no test satisfies the plan any more (for
+example, a replayed subject has not answered the items needed), the bounds are relaxed as little as
+necessary, and the step is marked in `CatState.relaxed`.
 
-A rule that prefers is given a `Look`, the values of all items (minus infinity where an item may not
-be asked) and its own options, and gives new values.
+A preference takes a `Context`, the values of all items (minus infinity where an item may not be
+asked) and its own options, and returns new values.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from irtcat.cat._pool import Plan
-from irtcat.cat._state import NONE, Look
+from irtcat.cat._state import NONE, Context
 from irtcat.cat.assembly import Rules, best_form
 
 __all__ = [
@@ -34,39 +34,41 @@ __all__ = [
 ]
 
 
-def group_counts(look: Look) -> Array:
-    """Number of scored items given from each content group."""
-    plan = _plan_of(look)
-    return look.state.given.astype(plan.member.dtype) @ plan.member
+def group_counts(context: Context) -> Array:
+    """Number of scored items asked from each content group."""
+    plan = _plan_of(context)
+    return context.state.administered.astype(plan.member.dtype) @ plan.member
 
 
-def _plan_of(look: Look) -> Plan:
-    plan = look.pool.plan
+def _plan_of(context: Context) -> Plan:
+    plan = context.pool.plan
     assert plan is not None
     return plan
 
 
-def without_enemies(look: Look, values: Array) -> Array:
-    """Close the enemies of the items given."""
-    met = (look.pool.enemies & look.state.given[:, None]).any(axis=0)
-    return jnp.where((look.pool.enemies & met).any(axis=1), -jnp.inf, values)
+def without_enemies(context: Context, values: Array) -> Array:
+    """Close the enemies of the items asked."""
+    met = (context.pool.enemies & context.state.administered[:, None]).any(axis=0)
+    return jnp.where((context.pool.enemies & met).any(axis=1), -jnp.inf, values)
 
 
-def whole_testlets(look: Look, values: Array) -> tuple[Array, Array]:
-    """Once an item of a testlet is given, only the others of it; no testlet that would be cut.
+def whole_testlets(context: Context, values: Array) -> tuple[Array, Array]:
+    """Once a testlet is begun, open only its remaining items; close testlets that would be cut.
 
     Returns:
         The values, and whether a testlet has been begun and not finished.
     """
-    testlet, given = look.pool.testlet, look.state.given
-    usable, apart = values > -jnp.inf, testlet == NONE
-    # Numbers run from 0; -1, "on its own", writes to the last place, which nobody reads.
-    none = jnp.zeros(testlet.shape[0] + 1, bool)
-    begun = none.at[testlet].max(given)[testlet] & ~apart
-    cut = none.at[testlet].max(~usable & ~given)[testlet] & ~apart
-    rest = begun & usable
-    going = rest.any()
-    return jnp.where(jnp.where(going, rest, apart | ~cut), values, -jnp.inf), going
+    testlet, administered = context.pool.testlet, context.state.administered
+    usable, single = values > -jnp.inf, testlet == NONE
+    # Numbers run from 0; -1 (no testlet) writes to the last element, which is never read.
+    flags = jnp.zeros(testlet.shape[0] + 1, bool)
+    begun = flags.at[testlet].max(administered)[testlet] & ~single
+    cut = flags.at[testlet].max(~usable & ~administered)[testlet] & ~single
+    remaining = begun & usable
+    in_progress = remaining.any()
+    return jnp.where(
+        jnp.where(in_progress, remaining, single | ~cut), values, -jnp.inf
+    ), in_progress
 
 
 class Limits(NamedTuple):
@@ -77,88 +79,94 @@ class Limits(NamedTuple):
     length: Array
 
 
-def _supply(look: Look, usable: Array) -> Array:
-    """Items of each group that can still come whatever the others are."""
-    plan = _plan_of(look)
+def _supply(context: Context, usable: Array) -> Array:
+    """Items of each group that can still be asked, whatever the others are."""
+    plan = _plan_of(context)
     out = usable.astype(plan.member.dtype) @ plan.single
-    if look.config.enemies:
-        left = (look.pool.enemies & usable[:, None]).any(axis=0)
-        out = out + left.astype(out.dtype) @ plan.of_set
+    if context.config.enemies:
+        usable_sets = (context.pool.enemies & usable[:, None]).any(axis=0)
+        out = out + usable_sets.astype(out.dtype) @ plan.of_set
     return out
 
 
-def _attainable(asked: Limits, counts: Array, supply: Array) -> Limits:
-    """The limits themselves where they can be kept, else the nearest that can."""
-    least = jnp.minimum(asked.least, counts + supply)
-    most = jnp.maximum(asked.most, counts)
+def _attainable(requested: Limits, counts: Array, supply: Array) -> Limits:
+    """The limits if they are attainable, else the nearest attainable ones."""
+    least = jnp.minimum(requested.least, counts + supply)
+    most = jnp.maximum(requested.most, counts)
     needed = jnp.maximum(counts, least).sum()
     length = jnp.minimum(
-        jnp.maximum(asked.length, needed), jnp.minimum(most, counts + supply).sum()
+        jnp.maximum(requested.length, needed), jnp.minimum(most, counts + supply).sum()
     )
     return Limits(least, most, length)
 
 
 def _completable(limits: Limits, counts: Array, supply: Array) -> Array:
-    """Whether counts of the groups can become those of a full test; over the last axis."""
-    each = (counts <= limits.most) & (counts + supply >= limits.least)
+    """Whether counts of the groups can become those of a full test (groups in the last axis)."""
+    within_bounds = (counts <= limits.most) & (counts + supply >= limits.least)
     least = jnp.maximum(counts, limits.least).sum(axis=-1)
     most = jnp.minimum(limits.most, counts + supply).sum(axis=-1)
-    return each.all(axis=-1) & (least <= limits.length) & (most >= limits.length)
+    return within_bounds.all(axis=-1) & (least <= limits.length) & (most >= limits.length)
 
 
-def keeping_plan(look: Look, values: Array, best: bool = False) -> tuple[Array, Array]:
-    """Only items after which a full test can still keep the plan.
+def keeping_plan(context: Context, values: Array, best: bool = False) -> tuple[Array, Array]:
+    """Open only items after which a full test can still satisfy the plan.
 
-    By counting, where the items of a group can stand for one another. Where testlets or sets of
-    enemies tie items of several groups together, items that counting cannot decide on are open if
-    they are in the best full test, found by integer programming on the host.
+    Feasibility is counted where the items of a group are interchangeable. Where testlets or sets of
+    enemies tie items of several groups together, items that counting cannot decide are open if they
+    are in the best full test, found by integer programming on the host.
 
     Args:
-        look: the session.
+        context: the session.
         values: value of each item.
-        best: whether only the free items of the best full test are open ("shadow").
+        best: open only the free items of the best full test ("shadow").
 
     Returns:
-        The values, and whether a test that keeps the plan exists.
+        The values, and whether a test that satisfies the plan exists.
     """
-    plan, usable = _plan_of(look), values > -jnp.inf
-    counts = group_counts(look)
-    # Where skipped items make a session longer than the plan, its bounds hold on.
-    asked = Limits(plan.least, plan.most, jnp.maximum(plan.length, counts.sum() + 1))
-    sure = _supply(look, usable)
-    every = sure if plan.kind_tied is None else usable.astype(sure.dtype) @ plan.member
-    limits = _attainable(asked, counts, every)
-    held = jnp.stack([(mine == own).all() for mine, own in zip(limits, asked, strict=True)]).all()
+    plan, usable = _plan_of(context), values > -jnp.inf
+    counts = group_counts(context)
+    # Skipped items can make a session longer than the plan; its bounds still apply.
+    requested = Limits(plan.least, plan.most, jnp.maximum(plan.length, counts.sum() + 1))
+    certain_supply = _supply(context, usable)
+    supply = (
+        certain_supply
+        if plan.kind_tied is None
+        else usable.astype(certain_supply.dtype) @ plan.member
+    )
+    limits = _attainable(requested, counts, supply)
+    satisfied = jnp.stack(
+        [(attained == wanted).all() for attained, wanted in zip(limits, requested, strict=True)]
+    ).all()
     after = counts + plan.kinds
-    possible = usable & _completable(limits, after, every - plan.kinds)[plan.kind]
+    possible = usable & _completable(limits, after, supply - plan.kinds)[plan.kind]
     open_ = possible
     if best or plan.kind_tied is not None:
         tied = jnp.zeros(len(plan.kinds)) if plan.kind_tied is None else plan.kind_tied
-        alone = sure - plan.kinds * (1 - tied)[:, None]
-        certain = usable & _completable(asked, after, alone)[plan.kind]
+        supply_after = certain_supply - plan.kinds * (1 - tied)[:, None]
+        certain = usable & _completable(requested, after, supply_after)[plan.kind]
         open_, solved = jax.pure_callback(
             _solved,
             (jax.ShapeDtypeStruct(values.shape, bool), jax.ShapeDtypeStruct((), bool)),
             values,
-            look.state.given & (plan.member > 0).any(axis=1),
+            context.state.administered & (plan.member > 0).any(axis=1),
             possible,
             certain & (not best),
-            Limits(plan.least, plan.most, asked.length),
+            Limits(plan.least, plan.most, requested.length),
             plan.group,
-            look.pool.enemies,
-            look.pool.testlet,
+            context.pool.enemies,
+            context.pool.testlet,
             vmap_method="sequential",
         )
-        held = held & solved
+        satisfied = satisfied & solved
     any_open = open_.any()
-    return jnp.where(any_open & ~open_, -jnp.inf, values), held & any_open
+    return jnp.where(any_open & ~open_, -jnp.inf, values), satisfied & any_open
 
 
 def _solved(
-    values: Any, given: Any, possible: Any, certain: Any, limits: Any, group: Any, enemies: Any,
-    testlet: Any,
+    values: Any, administered: Any, possible: Any, certain: Any, limits: Any, group: Any,
+    enemies: Any, testlet: Any,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """On the host: the items that are certain, and where others are possible the best test's."""
+    """On the host: the certain items and, if others are possible, those of the best test."""
     certain, possible = np.asarray(certain), np.asarray(possible)
     if certain.any() and not (possible & ~certain).any():
         return certain, np.array(True)
@@ -168,48 +176,48 @@ def _solved(
         int(length), np.asarray(group), least, most, np.asarray(enemies),
         testlets if (testlets >= 0).any() else None,
     )  # fmt: skip
-    form = best_form(np.asarray(values, float), rules, np.asarray(given))
+    form = best_form(np.asarray(values, float), rules, np.asarray(administered))
     if form is None:
         return (certain, np.array(True)) if certain.any() else (possible, np.array(False))
-    free = certain | np.isin(np.arange(len(given)), form)
-    return free & ~np.asarray(given), np.array(True)
+    free = certain | np.isin(np.arange(len(administered)), form)
+    return free & ~np.asarray(administered), np.array(True)
 
 
-def triable(look: Look, tried: Array, scored: Array) -> Bool[Array, " items"]:
-    """Items to be tried out whose enemies the rest of the test can do without."""
-    plan = _plan_of(look)
-    enemies = look.pool.enemies.astype(plan.member.dtype)
+def triable(context: Context, tried: Array, scored: Array) -> Bool[Array, " items"]:
+    """Pretest items whose enemies are not needed for the rest of the test."""
+    plan = _plan_of(context)
+    enemies = context.pool.enemies.astype(plan.member.dtype)
     usable = (scored > -jnp.inf).astype(enemies.dtype)
     lost = enemies @ ((enemies * usable[:, None]).T @ plan.member)
-    counts = group_counts(look)
-    supply = jnp.maximum(_supply(look, usable > 0) - lost, 0)
-    good = _completable(Limits(plan.least, plan.most, plan.length), counts, supply)
-    good = good | (lost.sum(axis=1) == 0)
-    return jnp.where((good & (tried > -jnp.inf)).any(), good, True)
+    counts = group_counts(context)
+    supply = jnp.maximum(_supply(context, usable > 0) - lost, 0)
+    feasible = _completable(Limits(plan.least, plan.most, plan.length), counts, supply)
+    feasible = feasible | (lost.sum(axis=1) == 0)
+    return jnp.where((feasible & (tried > -jnp.inf)).any(), feasible, True)
 
 
-def kingsbury_zara(look: Look, values: Array) -> Array:
+def kingsbury_zara(context: Context, values: Array) -> Array:
     """Only the items of the content group that is furthest below its target share.
 
-    A group that was never used goes first (the earliest in ``targets``); a group without open items
-    is passed over. The target shares are those of the plan.
+    A group that was never used comes first (the earliest in ``targets``); a group without open
+    items is skipped. The target shares are those of the plan.
 
     References:
         Kingsbury & Zara (1989), Applied Measurement in Education 2, 359-375.
     """
-    plan, counts = _plan_of(look), group_counts(look)
+    plan, counts = _plan_of(context), group_counts(context)
     target = plan.planned / plan.planned.sum()
     groups = jnp.arange(len(target))
-    here = plan.group[:, None] == groups
-    left = (here & (values > -jnp.inf)[:, None]).any(axis=0)
+    member = plan.group[:, None] == groups
+    has_open = (member & (values > -jnp.inf)[:, None]).any(axis=0)
     gap = target - counts / jnp.maximum(counts.sum(), 1)
     gap = jnp.where((counts == 0) & (target > 0), gap + 2.0, gap)
-    chosen = jnp.argmax(jnp.where(left, gap, -jnp.inf))
+    chosen = jnp.argmax(jnp.where(has_open, gap, -jnp.inf))
     return jnp.where(plan.group == chosen, values, -jnp.inf)
 
 
-def penalties(look: Look, values: Array, *, weight: float = 1.0) -> Array:
-    """Values less a penalty for content groups that are beyond their bounds, or need not be met.
+def penalties(context: Context, values: Array, *, weight: float = 1.0) -> Array:
+    """Values with a penalty for content groups at their upper bound and a bonus for groups in need.
 
     The value, scaled to [0, 1] over the open items, gains ``weight`` times the share of the rest
     of the test that its group still needs to reach its lower bound, and loses ``weight`` where
@@ -217,11 +225,11 @@ def penalties(look: Look, values: Array, *, weight: float = 1.0) -> Array:
 
     References:
         Shin, Chien, Way & Swanson (2009), Weighted penalty model for content balancing in CATs
-        (Pearson); this is a simpler form of it with the same two terms.
+        (Pearson); this is a simplified form with the same two terms.
     """
-    plan, counts = _plan_of(look), group_counts(look)
-    left = jnp.maximum(plan.length - counts.sum(), 1)
-    need = jnp.maximum(plan.least - counts, 0) / left
+    plan, counts = _plan_of(context), group_counts(context)
+    remaining = jnp.maximum(plan.length - counts.sum(), 1)
+    need = jnp.maximum(plan.least - counts, 0) / remaining
     shift = weight * need - jnp.where(counts >= plan.most, weight, 0.0)
     usable = values > -jnp.inf
     smallest = jnp.where(usable, values, jnp.inf).min()
@@ -229,29 +237,29 @@ def penalties(look: Look, values: Array, *, weight: float = 1.0) -> Array:
     return jnp.where(usable, (values - smallest) / span + shift[plan.group], values)
 
 
-def bounds(look: Look, values: Array) -> Array:
-    """Every item that keeps the plan, with no preference among groups.
+def bounds(context: Context, values: Array) -> Array:
+    """Every item that is compatible with the plan, without preference among groups.
 
-    Groups that have reached their upper bound are closed, and once the items left are only as
-    many as the lower bounds need, all groups but those in need.
+    Groups at their upper bound are closed, and once the number of items left equals what the lower
+    bounds require, so are all groups that are not in need.
     """
     return values
 
 
-def testlets(look: Look, values: Array) -> Array:
-    """Testlets are given whole: once begun, the others of it follow before anything else.
+def testlets(context: Context, values: Array) -> Array:
+    """Testlets are administered whole: once one is begun, its other items follow first.
 
-    Items without a testlet stand on their own. Items of ``first`` and at ``pretest_at`` may come
-    in between.
+    Items outside testlets are independent. Items of ``first`` and at ``pretest_at`` may come in
+    between.
     """
     return values
 
 
-def shadow(look: Look, values: Array) -> Array:
-    """Only the free items of the shadow test: the best full test that holds the items given.
+def shadow(context: Context, values: Array) -> Array:
+    """Only the free items of the shadow test: the best full test that contains the items asked.
 
-    The test keeps the plan, enemies apart and testlets whole, and maximises the sum of the
-    criterion's values. Solved anew at every step, on the host.
+    The test satisfies the plan, the enemy sets and the testlets, and maximises the sum of the
+    criterion. It is solved at every step, on the host.
 
     References:
         van der Linden & Reese (1998), Applied Psychological Measurement 22, 259-270; van der

@@ -1,4 +1,4 @@
-"""Selection criteria: one table, each a function of a `Look` that values all items at once.
+"""Selection criteria: one table, each a function of a `Context` that values all items at once.
 
 A higher value is better throughout; where the field minimises (bOpt, thOpt, MEPV) the value is the
 negative. Integrals are sums over the grid with trapezoid weights, so that a criterion is a matrix
@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from irtcat.cat._parts import as_part
 from irtcat.cat._pool import category_terms
-from irtcat.cat._state import Look
+from irtcat.cat._state import Context
 from irtcat.cat.estimators import METHODS
 from irtcat.cat.optimal import a_optimal, d_optimal, t_optimal
 
@@ -28,43 +28,43 @@ __all__ = ["CRITERIA", "NEEDS_PEAKS", "expected_variance"]
 Values = Float[Array, " items"]
 TINY = 1e-300
 FAR = 1e3
-"""More than any distance on the ability scale."""
+"""Larger than any distance on the ability scale."""
 
 
-def mfi(look: Look) -> Values:
+def mfi(context: Context) -> Values:
     """Fisher information at the estimate: ``I_i(theta)``, ``P'^2 / (P Q)`` of right/wrong items.
 
     References:
         Lord (1977), Applied Psychological Measurement 1, 95-100.
     """
-    return look.information
+    return context.information
 
 
-def mlwi(look: Look) -> Values:
+def mlwi(context: Context) -> Values:
     """Information weighted by the likelihood: ``sum_q L_q I_i(theta_q)``.
 
     References:
         Veerkamp & Berger (1997), Journal of Educational and Behavioral Statistics 22, 203-226.
     """
-    return look.pool.information @ look.likelihood
+    return context.pool.information @ context.likelihood
 
 
-def mpwi(look: Look) -> Values:
+def mpwi(context: Context) -> Values:
     """Information weighted by the posterior: ``sum_q w_q I_i(theta_q)``.
 
     References:
         van der Linden (1998), Psychometrika 63, 201-216, eq. 13.
     """
-    return look.pool.information @ look.posterior
+    return context.pool.information @ context.posterior
 
 
-def _divergence(look: Look, weights: Array) -> Values:
-    """Kullback-Leibler information of the estimate against all abilities, weighted."""
-    known = (look.p * look.log_p).sum(axis=1)
-    return known - (look.p * (look.pool.log_p @ weights)).sum(axis=1)
+def _divergence(context: Context, weights: Array) -> Values:
+    """Weighted Kullback-Leibler information of the estimate against all abilities."""
+    negative_entropy = (context.p * context.log_p).sum(axis=1)
+    return negative_entropy - (context.p * (context.pool.log_p @ weights)).sum(axis=1)
 
 
-def kl(look: Look) -> Values:
+def kl(context: Context) -> Values:
     """Kullback-Leibler information weighted by the likelihood.
 
     ``sum_q L_q sum_k P_k(theta) ln[P_k(theta) / P_k(theta_q)]`` with theta the estimate.
@@ -73,15 +73,15 @@ def kl(look: Look) -> Values:
         Chang & Ying (1996), Applied Psychological Measurement 20, 213-229; Barrada et al. (2010),
         the same 34, 438-452 (the weights).
     """
-    return _divergence(look, look.likelihood)
+    return _divergence(context, context.likelihood)
 
 
-def klp(look: Look) -> Values:
+def klp(context: Context) -> Values:
     """The same weighted by the posterior."""
-    return _divergence(look, look.posterior)
+    return _divergence(context, context.posterior)
 
 
-def kl_interval(look: Look) -> Values:
+def kl_interval(context: Context) -> Values:
     """Kullback-Leibler information over theta +- c / sqrt(n), with c = 3.
 
     The mean over the nodes within the interval; before the first answer over all nodes.
@@ -89,234 +89,233 @@ def kl_interval(look: Look) -> Values:
     References:
         Chang & Ying (1996), Applied Psychological Measurement 20, 213-229, eq. 12.
     """
-    half = 3.0 / jnp.sqrt(jnp.maximum(look.state.scored, 1e-12).astype(look.theta.dtype))
-    step = look.pool.nodes[1] - look.pool.nodes[0]
-    inside = jnp.abs(look.pool.nodes - look.theta) <= jnp.maximum(half, step)
-    return _divergence(look, inside / inside.sum())
+    half = 3.0 / jnp.sqrt(jnp.maximum(context.state.scored, 1e-12).astype(context.theta.dtype))
+    step = context.pool.nodes[1] - context.pool.nodes[0]
+    inside = jnp.abs(context.pool.nodes - context.theta) <= jnp.maximum(half, step)
+    return _divergence(context, inside / inside.sum())
 
 
-def _discrimination(look: Look, weights: Array) -> Values:
-    """Half the summed variances of the categories' probabilities, all nodes weighing the same."""
-    weights = weights * jnp.exp(-look.pool.log_weights)
+def _discrimination(context: Context, weights: Array) -> Values:
+    """Half the sum of the variances of the category probabilities, without trapezoid weights."""
+    weights = weights * jnp.exp(-context.pool.log_weights)
     weights = weights / weights.sum()
-    mean = look.pool.p @ weights
-    square = (look.pool.p**2) @ weights
+    mean = context.pool.p @ weights
+    square = (context.pool.p**2) @ weights
     return 0.5 * (square - mean**2).sum(axis=1)
 
 
-def gdi(look: Look) -> Values:
+def gdi(context: Context) -> Values:
     """Global discrimination: ``1/2 sum_k Var(P_k)`` under the likelihood.
 
-    A plain sum over the nodes, whose ends count in full here, as in catR.
-    For right/wrong items that is the variance of P (Kaplan et al.); the sum over categories is our
-    extension to more of them.
+    A plain sum over the nodes, with full weight at the ends, as in catR. For right/wrong items it
+    is the variance of P (Kaplan et al.); the sum over categories extends it to more categories.
 
     References:
         Kaplan, de la Torre & Barrada (2015), Applied Psychological Measurement 39, 167-188.
     """
-    return _discrimination(look, look.likelihood)
+    return _discrimination(context, context.likelihood)
 
 
-def gdip(look: Look) -> Values:
+def gdip(context: Context) -> Values:
     """The same under the posterior."""
-    return _discrimination(look, look.posterior)
+    return _discrimination(context, context.posterior)
 
 
-def _expected_information(look: Look, observed: bool) -> Values:
-    """Information of each item at the estimate that each of its answers would lead to."""
-    pool = look.pool
+def _expected_information(context: Context, observed: bool) -> Values:
+    """Expected information of each item at the estimate after each of its answers."""
+    pool = context.pool
     n_categories = pool.log_p.shape[1]
-    p = look.p
-    rule = as_part("method", look.config.method)
+    p = context.p
+    rule = as_part("method", context.config.method)
 
     def after(item: Array, answer: Array) -> Array:
         """Information at the estimate after this answer to this item."""
-        state, at = look.state, look.state.n
+        state, position = context.state, context.state.n
         state = state._replace(
-            items=state.items.at[at].set(item),
-            answers=state.answers.at[at].set(answer),
+            items=state.items.at[position].set(item),
+            answers=state.answers.at[position].set(answer),
             information=state.information + pool.information[item],
             warm=state.warm if pool.warm is None else state.warm + pool.warm[item],
         )
-        log_like = look.log_like + pool.log_p[item, answer]
-        then = Look(pool, look.config, state, log_like, look.theta, look.se)
-        theta = METHODS[rule.name](then, **rule.kwargs()).theta
-        one = jax.tree.map(lambda leaf: leaf[item], pool.model)
+        log_like = context.log_like + pool.log_p[item, answer]
+        context_after = Context(pool, context.config, state, log_like, context.theta, context.se)
+        theta = METHODS[rule.name](context_after, **rule.kwargs()).theta
+        single_item = jax.tree.map(lambda leaf: leaf[item], pool.model)
         if not observed:
-            return category_terms(one, theta)[2]
+            return category_terms(single_item, theta)[2]
 
         def slope(t: Array) -> Array:
-            return category_terms(one, t)[1][answer]
+            return category_terms(single_item, t)[1][answer]
 
         return -jax.jvp(slope, (theta,), (jnp.ones_like(theta),))[1]
 
-    def both(item: Array) -> Array:
+    def expected(item: Array) -> Array:
         answers = jnp.arange(n_categories, dtype=jnp.int32)
         value = jax.vmap(after, (None, 0))(item, answers)
         return (p[item] * jnp.where(p[item] > 0, value, 0)).sum()
 
-    return jax.lax.map(both, jnp.arange(pool.n_items, dtype=jnp.int32), batch_size=64)
+    return jax.lax.map(expected, jnp.arange(pool.n_items, dtype=jnp.int32), batch_size=64)
 
 
-def mei(look: Look) -> Values:
+def mei(context: Context) -> Values:
     """Expected observed information after the answer: ``sum_k P_k(theta) I_i(theta_k | k)``.
 
-    theta_k is the configured estimate after answer k, and the information the observed one,
+    theta_k is the configured estimate after answer k; the information is observed information,
     ``-(log P_k)''``.
 
     References:
         van der Linden (1998), Psychometrika 63, 201-216, eq. 16; van der Linden & Pashley (2000),
         in Computerized Adaptive Testing: Theory and Practice, section 1.3.2.
     """
-    return _expected_information(look, observed=True)
+    return _expected_information(context, observed=True)
 
 
-def mei_fisher(look: Look) -> Values:
+def mei_fisher(context: Context) -> Values:
     """The same with Fisher (expected) information."""
-    return _expected_information(look, observed=False)
+    return _expected_information(context, observed=False)
 
 
-def expected_variance(look: Look, plug_in: bool) -> Values:
-    """Expected posterior variance of ability after the answer to each item; of several the sum."""
-    pool = look.pool
+def expected_variance(context: Context, plug_in: bool) -> Values:
+    """Expected posterior variance (with several abilities, the sum) after answering each item."""
+    pool = context.pool
     if pool.dims > 1:
-        m0 = pool.p @ look.posterior
-        centred = look.posterior[:, None] * (pool.nodes - look.mean)
+        m0 = pool.p @ context.posterior
+        centred = context.posterior[:, None] * (pool.nodes - context.mean)
         m1 = (jnp.einsum("ikq,qd->ikd", pool.p, centred) ** 2).sum(axis=2)
-        told = jnp.where(m0 > 0, m1 / jnp.maximum(m0, TINY), 0).sum(axis=1)
-        return look.variance.sum() - told
-    weights = jnp.stack([look.posterior, look.posterior * (pool.nodes - look.mean)])
+        explained = jnp.where(m0 > 0, m1 / jnp.maximum(m0, TINY), 0).sum(axis=1)
+        return context.variance.sum() - explained
+    weights = jnp.stack([context.posterior, context.posterior * (pool.nodes - context.mean)])
     m0, m1 = jnp.einsum("ikq,wq->wik", pool.p, weights)
     if not plug_in:  # sum_k m_k Var_k = E[theta^2] - sum_k (E[theta P_k])^2 / m_k
-        return look.variance - jnp.where(m0 > 0, m1**2 / jnp.maximum(m0, TINY), 0).sum(axis=1)
-    m2 = pool.p @ (look.posterior * (pool.nodes - look.mean) ** 2)
-    each = m2 / jnp.maximum(m0, TINY) - (m1 / jnp.maximum(m0, TINY)) ** 2
-    return jnp.where(look.p > 0, look.p * each, 0).sum(axis=1)
+        return context.variance - jnp.where(m0 > 0, m1**2 / jnp.maximum(m0, TINY), 0).sum(axis=1)
+    m2 = pool.p @ (context.posterior * (pool.nodes - context.mean) ** 2)
+    variances = m2 / jnp.maximum(m0, TINY) - (m1 / jnp.maximum(m0, TINY)) ** 2
+    return jnp.where(context.p > 0, context.p * variances, 0).sum(axis=1)
 
 
-def mepv(look: Look) -> Values:
+def mepv(context: Context) -> Values:
     """Minus the expected posterior variance: ``-sum_k m_k Var(theta | x, k)``.
 
-    Of several abilities the sum of their variances.
+    With several abilities, the sum of their variances.
 
     References:
         van der Linden (1998), Psychometrika 63, 201-216, eq. 19 (the predictive m_k).
     """
-    return -expected_variance(look, plug_in=False)
+    return -expected_variance(context, plug_in=False)
 
 
-def mepv_plug_in(look: Look) -> Values:
-    """The same with ``P_k(theta)`` at the estimate in place of the predictive: catR's MEPV."""
-    return -expected_variance(look, plug_in=True)
+def mepv_plug_in(context: Context) -> Values:
+    """The same with ``P_k(theta)`` at the estimate instead of the predictive m_k: catR's MEPV."""
+    return -expected_variance(context, plug_in=True)
 
 
-def mutual_information(look: Look) -> Values:
+def mutual_information(context: Context) -> Values:
     """Mutual information of answer and ability: ``sum_k sum_q w_q P_k ln(P_k / m_k)``, in nats.
 
     References:
         Choi & Swartz (2009), Applied Psychological Measurement 33, 419-440 (Firestar);
         Weissman (2007), Educational and Psychological Measurement 67, 41-58.
     """
-    m = look.pool.p @ look.posterior
+    m = context.pool.p @ context.posterior
     log_m = jnp.log(jnp.where(m > 0, m, 1.0))
-    return -(m * log_m).sum(axis=1) - look.pool.entropy @ look.posterior
+    return -(m * log_m).sum(axis=1) - context.pool.entropy @ context.posterior
 
 
-def b_opt(look: Look) -> Values:
+def b_opt(context: Context) -> Values:
     """Minus the distance of difficulty from the estimate: ``-|b - theta|``.
 
-    b is the mean threshold of graded and partial credit items; nominal items, which have none, and
-    items of slope 0 count with the ability at which they inform most.
+    b is the mean threshold of graded and partial credit items; for nominal items, which have none,
+    and items of slope 0 it is the ability of greatest information.
 
     References:
         Urry (1970); Barrada (2010), Psicothema 22, 167-174.
     """
-    return -jnp.abs(look.pool.b - look.theta)
+    return -jnp.abs(context.pool.b - context.theta)
 
 
-def th_opt(look: Look) -> Values:
+def th_opt(context: Context) -> Values:
     """Minus the distance of the ability of greatest information: ``-|theta* - theta|``.
 
     References:
         Birnbaum (1968), in Lord & Novick, eq. 20.4.18; Li & Schafer (2005).
     """
-    return -jnp.abs(look.pool.best_theta - look.theta)
+    return -jnp.abs(context.pool.best_theta - context.theta)
 
 
-def a_stratified(look: Look) -> Values:
-    """Of the stratum of discrimination whose turn it is, the item of difficulty nearest to theta.
+def a_stratified(context: Context) -> Values:
+    """In the current stratum of discrimination, the item whose difficulty is nearest to theta.
 
-    The K strata rise in discrimination; the test is cut into K stages of equal length (of
-    ``max_items``), and stage s takes items of stratum s, or where it has none left of the
-    nearest one that has. (catR takes the strata in turn, one item each; catsim leaves theta out,
-    so that everyone gets the same items.)
+    The K strata increase in discrimination; the test (of ``max_items``) is divided into K stages of
+    equal length, and stage s takes items of stratum s, or, if none is left, of the nearest stratum
+    with items. (catR takes the strata in turn, one item each; catsim ignores theta, so that all
+    subjects get the same items.)
 
     References:
         Chang & Ying (1999), Applied Psychological Measurement 23, 211-222.
     """
-    k = look.config.n_strata
-    stage = (look.administered * k) // look.config.max_items
-    distance = jnp.minimum(jnp.abs(look.pool.b - look.theta), FAR)
-    return -distance - 2 * FAR * jnp.abs(look.pool.stratum - stage)
+    k = context.config.n_strata
+    stage = (context.n_administered * k) // context.config.max_items
+    distance = jnp.minimum(jnp.abs(context.pool.b - context.theta), FAR)
+    return -distance - 2 * FAR * jnp.abs(context.pool.stratum - stage)
 
 
-def _progress(look: Look) -> Array:
-    """How far the test is, from 0 at its first item to 1 at its last, at the given acceleration.
+def _progress(context: Context) -> Array:
+    """Progress of the test, from 0 at its first item to 1 at its last, with the acceleration t.
 
     ``sum_{f <= q} (f - 1)^t / sum_{f <= Q} (f - 1)^t`` for item q of Q = ``max_items``.
     """
-    steps = jnp.arange(look.config.max_items, dtype=look.theta.dtype)
-    powers = jnp.where(steps > 0, steps**look.config.acceleration, 0.0)
-    done = jnp.where(steps <= look.administered, powers, 0.0).sum()
-    return jnp.minimum(done / jnp.maximum(powers.sum(), 1.0), 1.0)
+    steps = jnp.arange(context.config.max_items, dtype=context.theta.dtype)
+    powers = jnp.where(steps > 0, steps**context.config.acceleration, 0.0)
+    progress = jnp.where(steps <= context.n_administered, powers, 0.0).sum()
+    return jnp.minimum(progress / jnp.maximum(powers.sum(), 1.0), 1.0)
 
 
-def progressive(look: Look) -> Values:
-    """Chance at first, information at last: ``(1 - W) R_i + W I_i(theta)``.
+def progressive(context: Context) -> Values:
+    """Random at the start, information at the end: ``(1 - W) R_i + W I_i(theta)``.
 
-    R is uniform between 0 and the greatest information of an open item; W rises from 0 to 1 with
+    R is uniform between 0 and the greatest information of an open item; W rises from 0 to 1 over
     the test (``acceleration`` t).
 
     References:
         Revuelta & Ponsoda (1998), Journal of Educational Measurement 35, 311-327; Barrada et al.
         (2008), British Journal of Mathematical and Statistical Psychology 61, 493-513.
     """
-    usable = jnp.where(look.open, look.information, 0.0)
-    w = _progress(look)
-    return (1 - w) * look.noise * usable.max() + w * look.information
+    usable = jnp.where(context.open, context.information, 0.0)
+    w = _progress(context)
+    return (1 - w) * context.noise * usable.max() + w * context.information
 
 
-def proportional(look: Look) -> Values:
-    """Drawn with probability proportional to ``I_i(theta)^H``, H rising from 0 with the test.
+def proportional(context: Context) -> Values:
+    """Drawn with probability proportional to ``I_i(theta)^H``, where H rises from 0 over the test.
 
-    ``H = Q W``, with W as in "progressive". Drawn by the greatest of ``H ln I_i + G_i`` with G
-    Gumbel noise, which is the value returned.
+    ``H = Q W``, with W as in "progressive". The value is ``H ln I_i + G_i`` with Gumbel noise G;
+    its maximum is the draw.
 
     References:
         Segall (2004); Barrada et al. (2008), British Journal of Mathematical and Statistical
         Psychology 61, 493-513.
     """
-    gumbel = -jnp.log(-jnp.log(jnp.clip(look.noise, 1e-9, 1 - 1e-7)))
-    power = look.config.max_items * _progress(look)
-    return power * jnp.log(jnp.maximum(look.information, 1e-30)) + gumbel
+    gumbel = -jnp.log(-jnp.log(jnp.clip(context.noise, 1e-9, 1 - 1e-7)))
+    power = context.config.max_items * _progress(context)
+    return power * jnp.log(jnp.maximum(context.information, 1e-30)) + gumbel
 
 
-def random(look: Look) -> Values:
-    """Any open item, all equally likely."""
-    return look.noise
+def random(context: Context) -> Values:
+    """A random open item, all equally likely."""
+    return context.noise
 
 
-def sequential(look: Look) -> Values:
+def sequential(context: Context) -> Values:
     """The items in the order of the bank."""
-    return -jnp.arange(look.pool.n_items, dtype=look.theta.dtype)
+    return -jnp.arange(context.pool.n_items, dtype=context.theta.dtype)
 
 
-def score_optimal(look: Look) -> Values:
+def score_optimal(context: Context) -> Values:
     """Expected reduction of the variance of the score on the whole bank.
 
-    The score is ``S = sum_j t_j x_j`` over all items (each x on 0 to 1). Given the answers so far
-    its unseen part has mean T(theta) and variance V(theta), sums over the unseen items; after
-    answer k to item i these lose the item's own terms, and the posterior moves:
+    The score is ``S = sum_j t_j x_j`` over all items (each x on 0 to 1). Given the answers so far,
+    the rest of it has mean T(theta) and variance V(theta), sums over the items not asked; after
+    answer k to item i these lose the terms of the item, and the posterior changes:
 
         value_i = Var(S | x) - sum_k m_k [Var_k(T - t_i E_i) + E_k(V - t_i^2 v_i)].
 
@@ -325,21 +324,21 @@ def score_optimal(look: Look) -> Values:
     References:
         The law of total variance; the target is that of Maia Polo et al. (2024), tinyBenchmarks.
     """
-    pool, w = look.pool, look.posterior
-    t = jnp.where(look.state.given, 0.0, pool.score_weights)
-    whole, spread = t @ pool.mean, t**2 @ pool.variance
-    whole = whole - w @ whole  # centred: only differences count
-    before = w @ whole**2 + w @ spread
-    own = pool.score_weights[:, None] * pool.mean
+    pool, w = context.pool, context.posterior
+    t = jnp.where(context.state.administered, 0.0, pool.score_weights)
+    expected, spread = t @ pool.mean, t**2 @ pool.variance
+    expected = expected - w @ expected  # centred: only differences matter
+    before = w @ expected**2 + w @ spread
+    item_mean = pool.score_weights[:, None] * pool.mean
     m0 = pool.p @ w
-    m1 = pool.p @ (w * whole) - (pool.p * own[:, None]) @ w
-    second = before - w @ spread - 2 * own @ (w * whole) + own**2 @ w
-    rest = w @ spread - (pool.score_weights**2)[:, None] * pool.variance @ w
+    m1 = pool.p @ (w * expected) - (pool.p * item_mean[:, None]) @ w
+    second = before - w @ spread - 2 * item_mean @ (w * expected) + item_mean**2 @ w
+    spread_after = w @ spread - (pool.score_weights**2)[:, None] * pool.variance @ w
     explained = jnp.where(m0 > 0, m1**2 / jnp.maximum(m0, TINY), 0).sum(axis=1)
-    return before - (second - explained + rest)
+    return before - (second - explained + spread_after)
 
 
-CRITERIA: dict[str, Callable[[Look], Values]] = {
+CRITERIA: dict[str, Callable[[Context], Values]] = {
     "mfi": mfi,
     "mlwi": mlwi,
     "mpwi": mpwi,
@@ -365,7 +364,7 @@ CRITERIA: dict[str, Callable[[Look], Values]] = {
     "t-optimal": t_optimal,
     "a-optimal": a_optimal,
 }
-"""Criteria by name; to add one, write a function of a `Look` and add a row."""
+"""Criteria by name; to add one, write a function of a `Context` and add a row."""
 
 NEEDS_PEAKS = frozenset({"thopt", "bopt", "a-stratified"})
-"""Criteria that go by where an item informs most (of nominal items, which have no difficulty)."""
+"""Criteria that use the ability of greatest information (some only of items without difficulty)."""

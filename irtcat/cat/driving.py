@@ -1,4 +1,4 @@
-"""`run`: a whole session driven by a function that answers, at once or in its own time."""
+"""`run` and `run_async`: a whole session driven by a function that answers."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ RESUME = ("same", "stored")
 def begin(
     bank: ItemBank, config: Config, store: Store | None, resume: str = "same", **settings: Any
 ) -> Session:
-    """A new session, or one of the store that is to go on."""
+    """A new session, or a session of the store to continue."""
     check_choice("resume", resume, RESUME)
     if store is None:
         settings["seed"] = settings.get("seed") or 0
@@ -46,7 +46,7 @@ def begin(
 def begun_in_memory(
     bank: ItemBank, config: Config, counts: Counts | ExposureParameters | None, **settings: Any
 ) -> Session:
-    """A session as a store begins its first one: finds what is wrong before a file is made."""
+    """A session as a store would begin its first one, to find errors before a file is created."""
     pool = prepare(bank, config)
     if counts is None and config.exposure.name in UPDATES:  # a store counts sessions itself
         counts = pool.counts
@@ -56,45 +56,49 @@ def begun_in_memory(
 def _check_same(
     session: Session, bank: ItemBank, config: Config, settings: Mapping[str, Any]
 ) -> None:
-    """Raise where a stored session was begun with something else than is now given."""
+    """Raise where a stored session was begun with arguments that differ from the current ones."""
     head, stored = session.head, session.config
     if bank_hash(bank) != head["bank"]:
-        raise _another("bank", session, "another")
+        raise _mismatch_error("bank", session, "another")
     if config != stored:
         names = [field.name for field in fields(config)]
-        other = [name for name in names if getattr(config, name) != getattr(stored, name)]
-        raise _another("config", session, f"another {', '.join(other)}")
+        changed = [name for name in names if getattr(config, name) != getattr(stored, name)]
+        raise _mismatch_error("config", session, f"another {', '.join(changed)}")
     prior, seed, subject = (settings.get(name) for name in ("prior", "seed", "subject"))
-    given = {
+    arguments = {
         "prior": None if prior is None else frozen_prior(bank, prior),
         "seed": seed,
         "subject": subject or None,
     }
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is not None and value != head[name]:
-            raise _another(name, session, f"{value!r}, begun with {head[name]!r}")
+            raise _mismatch_error(name, session, f"{value!r}, begun with {head[name]!r}")
 
 
-def _another(name: str, session: Session, got: str) -> InputError:
-    """The error for an argument that is not that of the stored session."""
+def _mismatch_error(name: str, session: Session, got: str) -> InputError:
+    """The error for an argument that differs from that of the stored session."""
     must = f"that with which session {session.id} was begun"
-    advice = 'Give another session_id, or pass resume="stored" to go on with what is stored.'
+    advice = 'Give another session_id, or pass resume="stored" to use what is stored.'
     return InputError(f"The `{name}` argument must be {must}. Got {got}. {advice}")
 
 
 def _question(session: Session) -> Any:
-    """What the function is given: an id, or in batches a list of them."""
+    """The argument of the function: an id, or in batches a list of ids."""
     return session.asked[0] if session.config.batch == 1 else session.asked
 
 
-def _take(session: Session, question: Any, told: Any) -> None:
-    """Take the answers to what was asked."""
+def _record_answers(session: Session, question: Any, response: Any) -> None:
+    """Record the answers to a question."""
     if isinstance(question, str):
-        session.answer(question, told)
+        session.answer(question, response)
         return
-    answers = list(told) if isinstance(told, Iterable) and not isinstance(told, str) else [told]
+    answers = (
+        list(response)
+        if isinstance(response, Iterable) and not isinstance(response, str)
+        else [response]
+    )
     if len(answers) != len(question):
-        raise argument_error("answer", f"a function that gives {len(question)} answers", answers)
+        raise argument_error("answer", f"a function that returns {len(question)} answers", answers)
     for item, value in zip(question, answers, strict=True):
         session.answer(item, value)
 
@@ -117,24 +121,24 @@ def run(
     Args:
         bank: calibrated items.
         config: the configuration.
-        answer: a function of an item's id that gives its answer; where ``config.batch`` is above 1
-            of a list of ids, that gives a list of answers. None is a skipped item.
-        store: where to keep the session; in memory by default.
-        session_id: its id; a session of the store that has begun is resumed.
+        answer: a function of an item's id that returns its answer; if ``config.batch`` is above 1,
+            a function of a list of ids that returns a list of answers. None is a skipped item.
+        store: store of the session; in memory by default.
+        session_id: its id; a session that exists in the store is resumed.
         seed: seed of its randomness.
         prior: mean and SD of the subject's prior, as for `Session.begin`.
-        subject: who is tested.
+        subject: id of the subject.
         counts: exposure so far, or the parameters of `calibrate_exposure`, as for
             `Session.begin` and `Store.begin`.
-        resume: "same" refuses to go on with a session of the store that was begun with another
-            bank or configuration, or with another seed, prior or subject where one is given;
-            "stored" goes on with the bank, configuration, seed, prior and subject that are stored.
+        resume: "same" raises an error if the stored session was begun with another bank or
+            configuration, or with another seed, prior or subject where one is given; "stored" uses
+            the stored bank, configuration, seed, prior and subject.
 
     Returns:
-        The session, over.
+        The finished session.
 
     Raises:
-        InputError: as `Session.answer` does, or for a session that was begun with something else.
+        InputError: as `Session.answer` does, or for a session that was begun with other arguments.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=1.5, b=[-1.0, 0.0, 1.0])
@@ -150,7 +154,7 @@ def run(
     )  # fmt: skip
     while not session.is_over:
         question = _question(session)
-        _take(session, question, answer(question))
+        _record_answers(session, question, answer(question))
     return session
 
 
@@ -160,7 +164,7 @@ async def run_async(
     answer: Callable[[Any], Awaitable[Any]],
     **settings: Any,
 ) -> Session:
-    """The same with an ``async`` function; many sessions may run in one event loop.
+    """Like `run`, with an ``async`` function; many sessions may run in one event loop.
 
     Args:
         bank: calibrated items.
@@ -169,11 +173,11 @@ async def run_async(
         **settings: as for `run`.
 
     Returns:
-        The session, over.
+        The finished session.
     """
     store = settings.pop("store", None)
     session = begin(bank, config, store, **settings)
     while not session.is_over:
         question = _question(session)
-        _take(session, question, await answer(question))
+        _record_answers(session, question, await answer(question))
     return session

@@ -17,7 +17,7 @@ from irtcat.cat._state import (
     EXPOSURE_RELAXED,
     NONE,
     CatState,
-    Look,
+    Context,
     lottery,
 )
 from irtcat.cat._vectors import check_width, prior_rows
@@ -33,18 +33,18 @@ from irtcat.cat.criteria import CRITERIA, expected_variance
 from irtcat.cat.estimators import estimate
 from irtcat.cat.exposure import CAN_FAIL, EXPOSURE
 from irtcat.cat.sampling import drawn, draws
-from irtcat.cat.starting import START, given_theta
+from irtcat.cat.starting import START, start_theta_of
 from irtcat.cat.stopping import leaves, stops
 
-__all__ = ["ask", "blank", "choose", "look_at", "open_values", "record", "start", "step"]
+__all__ = ["ask", "blank", "choose", "context_of", "open_values", "record", "start", "step"]
 
 BRANCHES = 16
-"""Outcomes of the items of a batch that are told apart while the next one is chosen."""
+"""Number of distinct outcomes of a batch that are tracked while its next item is chosen."""
 
 
-def look_at(pool: Pool, config: Config, state: CatState) -> Look:
-    """What the rules see of a session."""
-    return Look(pool, config, state, state.log_like, state.theta, state.se)
+def context_of(pool: Pool, config: Config, state: CatState) -> Context:
+    """The input of the rules for a session."""
+    return Context(pool, config, state, state.log_like, state.theta, state.se)
 
 
 def blank(
@@ -52,11 +52,11 @@ def blank(
 ) -> CatState:
     """A session before its first item is chosen."""
     dtype = pool.nodes.dtype
-    most = config.total_items
+    length = config.total_items
     zero = jnp.zeros_like(pool.log_weights)
-    shape = (most, *pool.nodes.shape[1:])
-    given = given_theta(config.start.kwargs())
-    theta = prior[0] if given is None else jnp.full_like(prior[0], given)
+    shape = (length, *pool.nodes.shape[1:])
+    start_theta = start_theta_of(config.start.kwargs())
+    theta = prior[0] if start_theta is None else jnp.full_like(prior[0], start_theta)
     infinite = jnp.asarray(jnp.inf, dtype)
     return CatState(
         log_like=zero,
@@ -64,9 +64,9 @@ def blank(
         warm=zero,
         prior=prior,
         open=allowed,
-        given=jnp.zeros(pool.n_items, bool),
-        items=jnp.full(most, NONE, jnp.int32),
-        answers=jnp.full(most, NONE, jnp.int32),
+        administered=jnp.zeros(pool.n_items, bool),
+        items=jnp.full(length, NONE, jnp.int32),
+        answers=jnp.full(length, NONE, jnp.int32),
         thetas=jnp.full(shape, jnp.nan, dtype),
         ses=jnp.full(shape, jnp.nan, dtype),
         n=jnp.asarray(0, jnp.int32),
@@ -78,256 +78,260 @@ def blank(
         seconds=jnp.asarray(0.0, dtype),
         stop=jnp.asarray(0, jnp.int32),
         seed=seed,
-        relaxed=jnp.zeros(most, jnp.int8) if tracks_rules(pool, config) else None,
+        relaxed=jnp.zeros(length, jnp.int8) if tracks_rules(pool, config) else None,
     )
 
 
 def _prior_sd(prior: Array) -> Array:
-    """SD of a Normal prior; of several abilities that of each."""
+    """SD of a Normal prior, for each ability."""
     return prior[1] if prior.ndim == 1 else jnp.sqrt(jnp.diagonal(jnp.linalg.inv(prior[1:])))
 
 
-def _at(where: Array, value: Array, into: Array) -> Array:
-    """An estimate put at its place among those after each answer."""
-    return jnp.where(where.reshape(-1, *[1] * (into.ndim - 1)), value, into)
+def _stored_at(here: Array, value: Array, estimates: Array) -> Array:
+    """Store an estimate at the position of the last answer."""
+    return jnp.where(here.reshape(-1, *[1] * (estimates.ndim - 1)), value, estimates)
 
 
 def record(
     pool: Pool, config: Config, state: CatState, responses: Int[Array, " batch"], seconds: Any = 0.0
 ) -> CatState:
-    """Take the answers to the items asked into the state, and estimate anew.
+    """Add the answers to the items asked to the state, and update the estimate.
 
-    An answer of `NONE` (-1) leaves the item out of the likelihood: it was skipped. Where no item
-    is asked, that is after the end, the state stays as it is.
+    An answer of `NONE` (-1) means that the item was skipped: it is left out of the likelihood.
+    After the end, when no item is asked, the state does not change.
     """
     steps = jnp.arange(config.total_items)
-    begun = state.asked[0] >= 0
+    active = state.asked[0] >= 0
     for j in range(config.batch):
         item, answer = state.asked[j], responses[j]
         asked = item >= 0
         at = jnp.maximum(item, 0)
         counts = asked & (answer >= 0) & ~pool.pretest[at]
-        own = pool.log_p[at, jnp.maximum(answer, 0)]
-        here = (steps == state.n) & asked
+        log_p = pool.log_p[at, jnp.maximum(answer, 0)]
+        current = (steps == state.n) & asked
         state = state._replace(
-            log_like=state.log_like + jnp.where(counts, own, 0),
+            log_like=state.log_like + jnp.where(counts, log_p, 0),
             information=state.information + jnp.where(counts, pool.information[at], 0),
             warm=state.warm
             if pool.warm is None
             else state.warm + jnp.where(counts, pool.warm[at], 0),
-            items=jnp.where(here, item, state.items),
-            answers=jnp.where(here, answer, state.answers),
+            items=jnp.where(current, item, state.items),
+            answers=jnp.where(current, answer, state.answers),
             n=state.n + asked.astype(state.n.dtype),
             scored=state.scored + counts.astype(state.scored.dtype),
         )
-    found = estimate(look_at(pool, config, state))
-    moved = begun & (state.scored > 0)
-    theta = jnp.where(moved, found.theta, state.theta)
-    se = jnp.where(moved, found.se, state.se)
-    last = (steps == state.n - 1) & begun
+    updated = estimate(context_of(pool, config, state))
+    moved = active & (state.scored > 0)
+    theta = jnp.where(moved, updated.theta, state.theta)
+    se = jnp.where(moved, updated.se, state.se)
+    last = (steps == state.n - 1) & active
     return state._replace(
         theta=theta,
         se=se,
-        thetas=_at(last, theta, state.thetas),
-        ses=_at(last, se, state.ses),
-        seconds=state.seconds + jnp.where(begun, jnp.asarray(seconds, state.seconds.dtype), 0),
+        thetas=_stored_at(last, theta, state.thetas),
+        ses=_stored_at(last, se, state.ses),
+        seconds=state.seconds + jnp.where(active, jnp.asarray(seconds, state.seconds.dtype), 0),
         asked=jnp.full(config.batch, NONE, jnp.int32),
     )
 
 
-def _slot(config: Config, place: Array) -> Array:
-    """Whether this place in the test is one for an item that is tried out."""
-    return (jnp.asarray(config.pretest_at, jnp.int32) == place + 1).any()
+def _is_pretest_position(config: Config, position: Array) -> Array:
+    """Whether this position in the test (from 0) is one for a pretest item."""
+    return (jnp.asarray(config.pretest_at, jnp.int32) == position + 1).any()
 
 
-def open_values(look: Look, values: Array) -> tuple[Array, dict[str, Array], Array]:
-    """The values with closed items at minus infinity, by the rules on content and start.
+def open_values(context: Context, values: Array) -> tuple[Array, dict[str, Array], Array]:
+    """Apply the content and start rules: closed items get the value minus infinity.
 
     Args:
-        look: the session.
+        context: the session.
         values: value of each item by the criterion.
 
     Returns:
-        The values, after each rule which items are still open, and whether the rules on content
-        could be kept.
+        The values, the items still open after each rule, and whether the content rules could be
+        satisfied.
     """
-    pool, config, state = look.pool, look.config, look.state
+    pool, config, state = context.pool, context.config, context.state
     stages: dict[str, Array] = {}
     values = jnp.where(jnp.isnan(values), -jnp.inf, jnp.maximum(values, -1e30))
-    tried, slot = values, jnp.asarray(False)
+    pretest_values, at_pretest = values, jnp.asarray(False)
 
     def note(name: str, values: Array) -> Array:
-        stages[name] = jnp.where(slot, tried, values) > -jnp.inf
+        stages[name] = jnp.where(at_pretest, pretest_values, values) > -jnp.inf
         return values
 
     if state.open is not None:
         values = jnp.where(state.open, values, -jnp.inf)
     values = note("not open to this subject", values)
-    values = note("asked before", jnp.where(state.given, -jnp.inf, values))
+    values = note("asked before", jnp.where(state.administered, -jnp.inf, values))
     if config.enemies:
-        values = note("enemy of an item given", without_enemies(look, values))
+        values = note("enemy of an item asked", without_enemies(context, values))
     scored = jnp.where(pool.pretest, -jnp.inf, values)
     if config.pretest_at:
-        tried = jnp.where(pool.pretest & (values > -jnp.inf), look.noise, -jnp.inf)
+        pretest_values = jnp.where(pool.pretest & (values > -jnp.inf), context.noise, -jnp.inf)
         if pool.plan is not None and config.enemies:
-            tried = jnp.where(triable(look, tried, scored), tried, -jnp.inf)
-        slot = _slot(config, state.given.sum()) & (tried > -jnp.inf).any()
-    values, held = note("pretest", scored), jnp.asarray(True)
+            pretest_values = jnp.where(
+                triable(context, pretest_values, scored), pretest_values, -jnp.inf
+            )
+        at_pretest = (
+            _is_pretest_position(config, state.administered.sum())
+            & (pretest_values > -jnp.inf).any()
+        )
+    values, satisfied = note("pretest", scored), jnp.asarray(True)
     names = {rule.name for rule in config.content}
-    going = jnp.asarray(False)
+    testlet_open = jnp.asarray(False)
     if "testlets" in names:
-        whole, going = whole_testlets(look, values)
-        held = whole.max() > -jnp.inf
-        values = note("content rule testlets", jnp.where(held, whole, values))
+        in_testlets, testlet_open = whole_testlets(context, values)
+        satisfied = in_testlets.max() > -jnp.inf
+        values = note("content rule testlets", jnp.where(satisfied, in_testlets, values))
     if pool.plan is not None:
-        kept, feasible = keeping_plan(look, values, best="shadow" in names)
-        values = note("content plan", jnp.where(going, values, kept))
-        held = held & (going | feasible)
+        in_plan, feasible = keeping_plan(context, values, best="shadow" in names)
+        values = note("content plan", jnp.where(testlet_open, values, in_plan))
+        satisfied = satisfied & (testlet_open | feasible)
     for rule in config.content:
-        values = CONTENT[rule.name](look, values, **rule.kwargs())
+        values = CONTENT[rule.name](context, values, **rule.kwargs())
         note(f"content rule {rule.name}", values)
     if config.sampled > 0:
-        values = jnp.where(~draws(config, state.given.sum()), values, drawn(look, values))
-    values = jnp.where(slot, tried, values)
-    values = START[config.start.name](look, values, **config.start.kwargs())
-    return values, stages, held | slot
+        values = jnp.where(~draws(config, state.administered.sum()), values, drawn(context, values))
+    values = jnp.where(at_pretest, pretest_values, values)
+    values = START[config.start.name](context, values, **config.start.kwargs())
+    return values, stages, satisfied | at_pretest
 
 
 def tracks_rules(pool: Pool, config: Config) -> bool:
-    """Whether some rule of a session may turn out infeasible on the way."""
+    """Whether a rule may become infeasible during a session."""
     testlets = any(rule.name == "testlets" for rule in config.content)
     return pool.plan is not None or testlets or config.exposure.name in CAN_FAIL
 
 
-def _next_item(look: Look, values: Array | None = None) -> tuple[Array, Array]:
-    """The next item by all rules, `NONE` where none is left; and which rules could not be kept."""
-    pool, config, state = look.pool, look.config, look.state
+def _next_item(context: Context, values: Array | None = None) -> tuple[Array, Array]:
+    """The next item by all rules (`NONE` if none is left), and the rules that were relaxed."""
+    pool, config, state = context.pool, context.config, context.state
     items, held = None, jnp.asarray(True)
     if pool.near is not None and state.open is None:
-        items, values = contending(look, pool.near)
+        items, values = contending(context, pool.near)
     else:
-        values = CRITERIA[config.criterion](look) if values is None else values
-        values, _, held = open_values(look, values)
+        values = CRITERIA[config.criterion](context) if values is None else values
+        values, _, held = open_values(context, values)
     values = jax.lax.optimization_barrier(values)  # computed once, not in every pass over it
-    item, exposed = EXPOSURE[config.exposure.name](look, values, **config.exposure.kwargs())
+    item, exposed = EXPOSURE[config.exposure.name](context, values, **config.exposure.kwargs())
     relaxed = jnp.where(held, 0, CONTENT_RELAXED) + jnp.where(exposed, 0, EXPOSURE_RELAXED)
     item = item.astype(jnp.int32) if items is None else items[item]
     n_first = pool.first.shape[0]
     if n_first:
-        place = state.given.sum()
-        first = pool.first[jnp.minimum(place, n_first - 1)]
-        here = (place < n_first) & look.open[first]
-        item, relaxed = jnp.where(here, first, item), jnp.where(here, 0, relaxed)
-        return jnp.where(here | (values.max() > -jnp.inf), item, NONE), relaxed
+        position = state.administered.sum()
+        first = pool.first[jnp.minimum(position, n_first - 1)]
+        is_first = (position < n_first) & context.open[first]
+        item, relaxed = jnp.where(is_first, first, item), jnp.where(is_first, 0, relaxed)
+        return jnp.where(is_first | (values.max() > -jnp.inf), item, NONE), relaxed
     return jnp.where(values.max() > -jnp.inf, item, NONE), relaxed
 
 
 def _split(mass: Array, pool: Pool, item: Array) -> Array:
-    """Outcomes after one more item: every branch by every answer, neighbours merged to as many.
+    """Outcomes after one more item: every branch by every answer, merged to as many branches.
 
-    Branches are joined in order of their posterior means (of several abilities, of the sum), so
-    that what is lost is little; merged outcomes are a mixture, as if one were told only that one of
-    them came about.
+    Neighbours in the order of the posterior means (with several abilities, of their sum) are
+    merged, so little is lost; merged outcomes are a mixture, as if only their union were observed.
     """
     n, q = mass.shape
     k = pool.p.shape[1]
-    every = (mass[:, None, :] * pool.p[item][None]).reshape(n * k, q)
-    total = every.sum(axis=1)
-    along = pool.nodes if pool.dims == 1 else pool.nodes.sum(axis=1)
-    mean = jnp.where(total > 0, every @ along / jnp.where(total > 0, total, 1), jnp.inf)
-    return every[jnp.argsort(mean)].reshape(n, k, q).sum(axis=1)
+    outcomes = (mass[:, None, :] * pool.p[item][None]).reshape(n * k, q)
+    total = outcomes.sum(axis=1)
+    order = pool.nodes if pool.dims == 1 else pool.nodes.sum(axis=1)
+    mean = jnp.where(total > 0, outcomes @ order / jnp.where(total > 0, total, 1), jnp.inf)
+    return outcomes[jnp.argsort(mean)].reshape(n, k, q).sum(axis=1)
 
 
-def _joint_values(look: Look, mass: Array, criterion: Any) -> Array:
-    """The criterion's values averaged over the outcomes of the items chosen so far."""
-    pool = look.pool
+def _joint_values(context: Context, mass: Array, criterion: Any) -> Array:
+    """The criterion averaged over the outcomes of the items chosen so far."""
+    pool = context.pool
     total = mass.sum(axis=1)
     share = mass / jnp.where(total > 0, total, 1)[:, None]
-    prior = jnp.log(jnp.maximum(look.posterior, 1e-30)) - look.log_like - pool.log_weights
+    prior = jnp.log(jnp.maximum(context.posterior, 1e-30)) - context.log_like - pool.log_weights
 
     def one(branch: Array) -> Array:
         mean = branch @ pool.nodes
         se = jnp.sqrt(jnp.maximum(branch @ (pool.nodes - mean) ** 2, 1e-12))
         log_like = jnp.log(jnp.maximum(branch, 1e-30)) - prior - pool.log_weights
-        return criterion(Look(pool, look.config, look.state, log_like, mean, se))
+        return criterion(Context(pool, context.config, context.state, log_like, mean, se))
 
     values = jax.vmap(one)(share)
     return jnp.where(total[:, None] > 0, values * total[:, None], 0).sum(axis=0)
 
 
-def _room(pool: Pool, config: Config, given: Array, n: Array) -> Array:
-    """Whether a session with these items given, ``n`` in all, has room for a further one."""
+def _room(pool: Pool, config: Config, administered: Array, n: Array) -> Array:
+    """Whether a session with these ``n`` items asked has room for another one."""
     if not config.pretest_at:
         return n < config.max_items
-    return (given & ~pool.pretest).sum() < config.max_items
+    return (administered & ~pool.pretest).sum() < config.max_items
 
 
 def choose(
     pool: Pool, config: Config, state: CatState
 ) -> tuple[Int[Array, " batch"], Array, Int[Array, " batch"]]:
-    """The next item, or the next batch jointly, and what the first is expected to bring.
+    """Choose the next item, or the next batch jointly.
 
-    The items of a batch are chosen one after the other, each for its expected value over the
-    answers to those before it. `NONE` where there is no item or no room for it.
+    The items of a batch are chosen one after the other by their expected value over the answers to
+    those before. `NONE` where there is no item or no room for it.
 
     Returns:
-        The items, the expected gain, and the rules that each could not keep.
+        The items, the expected gain of the first, and for each item the rules that were relaxed.
     """
-    look = look_at(pool, config, state)
-    item, relaxed = _next_item(look)
+    context = context_of(pool, config, state)
+    item, relaxed = _next_item(context)
     gain = state.gain
     if any(leaf.name == "pser" for leaf in leaves(config.stopping)):
-        after = expected_variance(look, plug_in=False)[jnp.maximum(item, 0)]
-        gain = jnp.sqrt(look.variance) - jnp.sqrt(jnp.maximum(after, 0))
+        after = expected_variance(context, plug_in=False)[jnp.maximum(item, 0)]
+        gain = jnp.sqrt(context.variance) - jnp.sqrt(jnp.maximum(after, 0))
         gain = jnp.where(item >= 0, gain, 0)
-    first = jnp.where(_room(pool, config, state.given, state.n), item, NONE)
+    first = jnp.where(_room(pool, config, state.administered, state.n), item, NONE)
     if config.batch == 1:
         return first[None], gain, relaxed[None]
     criterion = CRITERIA[config.criterion]
-    mass = jnp.zeros((BRANCHES, pool.nodes.shape[0]), pool.nodes.dtype).at[0].set(look.posterior)
+    mass = jnp.zeros((BRANCHES, pool.nodes.shape[0]), pool.nodes.dtype).at[0].set(context.posterior)
     Carry = tuple[Array, Array, Array]
 
     def add(carry: Carry, n: Array) -> tuple[Carry, tuple[Array, Array]]:
-        item, given, mass = carry
-        given = _marked(given, item)
+        item, administered, mass = carry
+        administered = _with_item(administered, item)
         mass = _split(mass, pool, jnp.maximum(item, 0))
-        then = look_at(pool, config, state._replace(given=given))
-        item, relaxed = _next_item(then, _joint_values(then, mass, criterion))
-        item = jnp.where(_room(pool, config, given, n), item, NONE)
-        return (item, given, mass), (item, relaxed)
+        context_after = context_of(pool, config, state._replace(administered=administered))
+        item, relaxed = _next_item(context_after, _joint_values(context_after, mass, criterion))
+        item = jnp.where(_room(pool, config, administered, n), item, NONE)
+        return (item, administered, mass), (item, relaxed)
 
     steps = state.n + jnp.arange(1, config.batch)
-    _, (rest, rest_relaxed) = jax.lax.scan(add, (first, state.given, mass), steps)
-    every = jnp.concatenate([relaxed[None], rest_relaxed])
-    return jnp.concatenate([first[None], rest]), gain, every
+    _, (rest, rest_relaxed) = jax.lax.scan(add, (first, state.administered, mass), steps)
+    codes = jnp.concatenate([relaxed[None], rest_relaxed])
+    return jnp.concatenate([first[None], rest]), gain, codes
 
 
-def _marked(given: Array, item: Array) -> Array:
-    """The items given, with one more; `NONE` marks nothing."""
-    return given.at[jnp.where(item >= 0, item, given.shape[0])].set(True, mode="drop")
+def _with_item(administered: Array, item: Array) -> Array:
+    """The items asked, with one more; `NONE` marks nothing."""
+    return administered.at[jnp.where(item >= 0, item, administered.shape[0])].set(True, mode="drop")
 
 
 def ask(state: CatState, items: Int[Array, " batch"], relaxed: Array | None = None) -> CatState:
-    """Ask these items, chosen where some rules (see `CatState.relaxed`) could not be kept."""
-    given, marks = state.given, state.relaxed
+    """Mark these items as asked, with the rules that were relaxed (see `CatState.relaxed`)."""
+    administered, marks = state.administered, state.relaxed
     for j in range(items.shape[0]):
-        given = _marked(given, items[j])
+        administered = _with_item(administered, items[j])
     if marks is not None and relaxed is not None:
         codes = jnp.where(items >= 0, relaxed, 0).astype(marks.dtype)
         positions = state.n + jnp.arange(items.shape[0])
         marks = marks.at[positions].set(codes, mode="drop")
-    return state._replace(asked=items, given=given, relaxed=marks)
+    return state._replace(asked=items, administered=administered, relaxed=marks)
 
 
 def _ended(pool: Pool, config: Config, state: CatState, items: Array) -> Array:
-    """Whether a rule, the greatest length or a lack of items ends the session, and which."""
-    over, rule = stops(look_at(pool, config, state), config.stopping)
+    """The reason that ends the session (rule, maximum length, no item left); 0 while it runs."""
+    over, rule = stops(context_of(pool, config, state), config.stopping)
     n_rules = len(leaves(config.stopping))
     over = over & (state.scored >= config.min_items)
     reason = jnp.where(over, rule, 0)
-    full = ~_room(pool, config, state.given, state.n) & (reason == 0)
-    empty = (items[0] < 0) & ~full & (reason == 0)
-    reason = jnp.where(full, n_rules + 1, jnp.where(empty, n_rules + 2, reason))
+    is_full = ~_room(pool, config, state.administered, state.n) & (reason == 0)
+    none_left = (items[0] < 0) & ~is_full & (reason == 0)
+    reason = jnp.where(is_full, n_rules + 1, jnp.where(none_left, n_rules + 2, reason))
     return jnp.where(state.stop > 0, state.stop, reason.astype(jnp.int32))
 
 
@@ -343,7 +347,7 @@ def _start(
 def _step(
     pool: Pool, config: Config, state: CatState, responses: Int[Array, " batch"], seconds: Any = 0.0
 ) -> CatState:
-    """Answers in, next items out; a session that is over stays as it is."""
+    """Record answers and choose the next items; a session that is over does not change."""
     was_over = state.stop > 0
     state = record(pool, config, state, responses, seconds)
     items, gain, relaxed = choose(pool, config, state)
@@ -357,12 +361,12 @@ step_compiled = functools.partial(jit, static_argnames=("config",))(_step)
 
 
 def seed_words(seed: int, stream: int = 0) -> np.ndarray:
-    """The two words that all randomness of one session comes from."""
+    """The two words that seed all randomness of one session."""
     return np.random.SeedSequence([seed, stream]).generate_state(2).astype(np.uint32)
 
 
 def lots(seed: int, n_items: int) -> np.ndarray:
-    """The numbers by which a lottery let items into the session of a seed (float64)."""
+    """The lottery numbers of all items in the session of a seed (float64)."""
     with precision("float64"):
         return np.asarray(lottery(jnp.asarray(seed_words(seed)), n_items, jnp.float64))
 
@@ -377,9 +381,9 @@ def start(
     """Begin a session: an empty state with the first item (or batch) asked.
 
     Args:
-        pool: what `prepare` made of the bank.
+        pool: the bank as returned by `prepare`.
         config: the same configuration.
-        prior: mean and SD of this subject's Normal prior, on the bank's scale; of several
+        prior: mean and SD of this subject's Normal prior, on the bank's scale; with several
             abilities the means, and the SDs or the covariance matrix.
         allowed: mask of the items that this subject may be asked; all by default.
         seed: seed of the session's randomness.
@@ -417,22 +421,22 @@ def start(
 def step(
     pool: Pool, config: Config, state: CatState, responses: Any, seconds: float = 0.0
 ) -> CatState:
-    """Take the answers to the items asked, and ask the next.
+    """Record the answers to the items asked, and choose the next items.
 
-    Pure: nothing is kept but in the state. Compiled once for a configuration and the shapes of a
-    bank; `jax.vmap` of it runs many sessions.
+    A pure function, compiled once for a configuration and the shapes of a bank; `jax.vmap` of it
+    runs many sessions.
 
     Args:
-        pool: what `prepare` made of the bank.
+        pool: the bank as returned by `prepare`.
         config: the same configuration.
         state: the session so far.
-        responses: category codes (from 0) of the answers to ``state.asked``, in order; -1 where
-            an item was skipped, which leaves it out of the likelihood.
+        responses: category codes (from 0) of the answers to ``state.asked``, in order; -1 where an
+            item was skipped (left out of the likelihood).
         seconds: time taken since the last answers.
 
     Returns:
-        The new state. Its ``stop`` is 0 while the session goes on, else 1 + the number of the
-        stopping rule that ended it (after them: the greatest length, no item left).
+        The new state. Its ``stop`` is 0 while the session is running, else 1 + the number of the
+        stopping rule that ended it (then: the maximum length, no item left).
     """
     with precision(str(pool.nodes.dtype)) as dtype:
         answers = jnp.asarray(np.broadcast_to(np.asarray(responses, np.int32), (config.batch,)))

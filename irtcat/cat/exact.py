@@ -18,7 +18,7 @@ from irtcat.bank import ItemBank, one_ability
 from irtcat.cat._pool import Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat.config import Config
-from irtcat.cat.engine import blank, look_at
+from irtcat.cat.engine import blank, context_of
 from irtcat.cat.estimators import estimate
 from irtcat.models import item_categories
 
@@ -44,7 +44,7 @@ def _estimates(pool: Pool, config: Config, prior: Array, answers: Array) -> Arra
             n=jnp.asarray(n, jnp.int32),
             scored=jnp.asarray(n, jnp.int32),
         )
-        return estimate(look_at(pool, config, state)).theta
+        return estimate(context_of(pool, config, state)).theta
 
     return jax.lax.map(one, answers, batch_size=256)
 
@@ -56,21 +56,21 @@ def exact_distribution(
     config: Config | None = None,
     prior: tuple[float, float] | None = None,
 ) -> pd.DataFrame:
-    """All values that the estimate from a short test can take, and how likely each is.
+    """All possible values of the estimate from a short test, with their probabilities.
 
-    Every pattern of answers is scored by the configured estimator; its probability at an ability
-    is the product of those of its answers.
+    The configured estimator scores every pattern of answers; the probability of a pattern at an
+    ability is the product of those of its answers.
 
     Args:
         bank: calibrated items.
         items: ids of the items of the test; at most 65,536 patterns (16 right/wrong items).
         theta: the ability.
-        config: its ``method``, ``prior``, ``constant``, ``theta_bounds`` and ``nodes`` count; by
-            default `Config()`.
+        config: only ``method``, ``prior``, ``constant``, ``theta_bounds`` and ``nodes`` are used;
+            by default `Config()`.
         prior: mean and SD of the prior; by default the bank's population.
 
     Returns:
-        One row a pattern: one column an item with the category codes from 0, ``theta`` (the
+        One row per pattern: one column per item with the category codes from 0, ``theta`` (the
         estimate) and ``probability``, which sums to 1.
 
     Raises:
@@ -87,24 +87,24 @@ def exact_distribution(
     """
     one_ability(bank, "exact errors")
     ids = list(items)
-    part = bank.subset(bank.positions(ids))
+    test = bank.subset(bank.positions(ids))
     if not ids or not np.isfinite(theta):
         raise argument_error("items and theta", "ids of items and a finite ability", (ids, theta))
-    config = _for(Config() if config is None else config, len(ids))
-    n_categories = item_categories(part.model)
+    config = _estimator_only(Config() if config is None else config, len(ids))
+    n_categories = item_categories(test.model)
     if np.prod(n_categories.astype(float)) > MOST_PATTERNS:
         raise argument_error("items", f"few enough for {MOST_PATTERNS} patterns", len(ids))
     patterns = np.stack(
         [axis.ravel() for axis in np.meshgrid(*map(np.arange, n_categories), indexing="ij")], axis=1
     ).astype(np.int32)
-    own = (bank.population_mean, bank.population_sd) if prior is None else prior
+    moments = (bank.population_mean, bank.population_sd) if prior is None else prior
     with precision("float64"):
-        pool = prepare(part, config)
-        found = _estimates(pool, config, jnp.asarray(own, float), jnp.asarray(patterns))
-    curves = _curves(part, theta)
-    chance = curves[np.arange(len(ids)), patterns].prod(axis=1)
+        pool = prepare(test, config)
+        estimates = _estimates(pool, config, jnp.asarray(moments, float), jnp.asarray(patterns))
+    curves = _curves(test, theta)
+    probability = curves[np.arange(len(ids)), patterns].prod(axis=1)
     table = pd.DataFrame(patterns, columns=pd.Index(ids, dtype=object))
-    return table.assign(theta=np.asarray(found), probability=chance)
+    return table.assign(theta=np.asarray(estimates), probability=probability)
 
 
 def _curves(bank: ItemBank, theta: float) -> FloatArray:
@@ -112,11 +112,11 @@ def _curves(bank: ItemBank, theta: float) -> FloatArray:
     return np.asarray(bank.category_probabilities([theta]))[:, 0]
 
 
-def _for(config: Config, length: int) -> Config:
-    """The same estimator for a test of this length, without rules of selection."""
-    kept = ("method", "prior", "constant", "constant_step", "theta_bounds", "nodes")
-    chosen: dict[str, Any] = {name: getattr(config, name) for name in kept}
-    return Config(**chosen, max_items=length)
+def _estimator_only(config: Config, length: int) -> Config:
+    """The same estimator for a test of this length, without selection rules."""
+    estimator_fields = ("method", "prior", "constant", "constant_step", "theta_bounds", "nodes")
+    fields: dict[str, Any] = {name: getattr(config, name) for name in estimator_fields}
+    return Config(**fields, max_items=length)
 
 
 def exact_error(
@@ -128,8 +128,8 @@ def exact_error(
 ) -> float:
     """The exact standard error of the estimate: its SD over all patterns at an ability.
 
-    The asymptotic error ``1 / sqrt(I)`` is off in short tests, where patterns all right or all
-    wrong, which end at the theta bounds, are likely.
+    The asymptotic error ``1 / sqrt(I)`` is inaccurate for short tests, where patterns all right or
+    all wrong, with estimates at the theta bounds, are likely.
 
     Args:
         bank: calibrated items.

@@ -1,9 +1,9 @@
 """Exposure rules: one table, each a function that chooses an item by the criterion's values.
 
-A rule is given a `Look`, the values of all items (minus infinity where an item may not be asked)
-and its own options, and gives the position of the item, and whether the rule could be kept: where
-it lets no open item through, the best of all is given. Rates are kept in `Pool.counts`; the
-lottery of a session is drawn once, so that an item that fails stays out for the whole session.
+A rule takes a `Context`, the values of all items (minus infinity where an item may not be asked)
+and its own options. It returns the position of the item, and whether the rule was satisfied: where
+no open item passes, the best of all is returned. Rates are stored in `Pool.counts`; the lottery of
+a session is drawn once, so an item that fails it is excluded for the whole session.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from jaxtyping import Array
 from irtcat._checks import argument_error, check_count
 from irtcat.cat._parts import Part
 from irtcat.cat._pool import Counts
-from irtcat.cat._state import Look
+from irtcat.cat._state import Context
 
 if TYPE_CHECKING:
     from irtcat.cat.config import Config
@@ -54,26 +54,26 @@ def check_rate(rate: float) -> None:
 
 
 def first_best(values: Array) -> Array:
-    """The place of the greatest value; of equal ones the first.
+    """Position of the greatest value; the first if several are equal.
 
-    In passes that the processor does several elements at a time, which argmax is not.
+    Uses vectorised passes; argmax is not vectorised on the CPU.
     """
     n = len(values)
-    places = jnp.arange(n, 0, -1).astype(values.dtype)
-    held = jax.lax.optimization_barrier(jnp.where(values == values.max(), places, 0))
-    return jnp.int32(n) - held.max().astype(jnp.int32)
+    ranks = jnp.arange(n, 0, -1).astype(values.dtype)
+    ranks_of_best = jax.lax.optimization_barrier(jnp.where(values == values.max(), ranks, 0))
+    return jnp.int32(n) - ranks_of_best.max().astype(jnp.int32)
 
 
 Choice = tuple[Array, Any]
-"""Position of an item, and whether the rule could be kept."""
+"""Position of an item, and whether the rule was satisfied."""
 
 
-def best(look: Look, values: Array) -> Choice:
-    """The item of the greatest value; of equal ones the first."""
+def best(context: Context, values: Array) -> Choice:
+    """The item of the greatest value; the first if several are equal."""
     return first_best(values), True
 
 
-def randomesque(look: Look, values: Array, *, k: int = 5) -> Choice:
+def randomesque(context: Context, values: Array, *, k: int = 5) -> Choice:
     """One of the ``k`` items of the greatest values, all equally likely.
 
     References:
@@ -81,106 +81,106 @@ def randomesque(look: Look, values: Array, *, k: int = 5) -> Choice:
     """
     check_count("k", k, 1, LARGEST_SET)
     usable = jnp.minimum((values > -jnp.inf).sum(), k)
-    # A number of its own, which no criterion has used.
-    wanted = (look.lot[0] * 7919 + look.noise[-1]) % 1.0
-    rank = jnp.minimum((wanted * usable).astype(jnp.int32), usable - 1)
+    # A random number that no criterion uses.
+    u = (context.lot[0] * 7919 + context.noise[-1]) % 1.0
+    rank = jnp.minimum((u * usable).astype(jnp.int32), usable - 1)
 
-    def remove(j: int, left: Array) -> Array:
-        top = first_best(left)
-        return jnp.where(j < rank, left.at[top].set(-jnp.inf), left)
+    def remove(j: int, remaining: Array) -> Array:
+        top = first_best(remaining)
+        return jnp.where(j < rank, remaining.at[top].set(-jnp.inf), remaining)
 
     return first_best(jax.lax.fori_loop(0, k - 1, remove, values)), True
 
 
-def _through(look: Look, values: Array, passed: Array) -> Choice:
-    """The best of the items let through; where there is none, the best of all."""
-    kept = jnp.where(passed, values, -jnp.inf)
-    held = kept.max() > -jnp.inf
-    return first_best(jnp.where(held, kept, values)), held
+def _through(context: Context, values: Array, passed: Array) -> Choice:
+    """The best of the items that passed; if none did, the best of all."""
+    open_values = jnp.where(passed, values, -jnp.inf)
+    satisfied = open_values.max() > -jnp.inf
+    return first_best(jnp.where(satisfied, open_values, values)), satisfied
 
 
-def sympson_hetter(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
+def sympson_hetter(context: Context, values: Array, *, rate: float = 0.2) -> Choice:
     """The best item that passes a lottery of its own probability K_i.
 
-    The K are found by simulation before the test is used (`irtcat.cat.calibrate_exposure`), so
-    that no item is administered to more than ``rate`` of the subjects; without them the rule is
-    refused.
+    The K are calibrated by simulation before the test is used (`irtcat.cat.calibrate_exposure`), so
+    that no item is administered to more than ``rate`` of the subjects; without them the rule raises
+    an error.
 
     References:
         Sympson & Hetter (1985), Proceedings of the 27th annual meeting of the Military Testing
         Association; Hetter & Sympson (1997).
     """
     check_rate(rate)
-    if look.pool.counts.limit is None:
+    if context.pool.counts.limit is None:
         raise argument_error(
             "counts", "the exposure parameters of the rule sympson-hetter", None, CALIBRATE
         )
-    return _through(look, values, look.lot < look.pool.counts.limit)
+    return _through(context, values, context.lot < context.pool.counts.limit)
 
 
-def restricted(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
+def restricted(context: Context, values: Array, *, rate: float = 0.2) -> Choice:
     """The best item whose rate of administration so far is below ``rate``.
 
     References:
         Revuelta & Ponsoda (1998), Journal of Educational Measurement 35, 311-327.
     """
     check_rate(rate)
-    return _through(look, values, eligible_items(look, Part("restricted", (("rate", rate),))))
+    return _through(context, values, eligible_items(context, Part("restricted", (("rate", rate),))))
 
 
-def eligibility(look: Look, values: Array, *, rate: float = 0.2) -> Choice:
+def eligibility(context: Context, values: Array, *, rate: float = 0.2) -> Choice:
     """The best item that is eligible in this session, with probability P(E).
 
-    After every session (or block of simulated sessions) ``P(E) <- min(1, rate P(E) / P(A))`` with
-    P(A) the rate of administration, all from counts.
+    After every session (or block of simulated sessions) ``P(E) <- min(1, rate P(E) / P(A))``, where
+    P(A) is the rate of administration; both are computed from counts.
 
     References:
         van der Linden & Veldkamp (2004), Journal of Educational and Behavioral Statistics 29,
         273-291, eq. 24.
     """
     check_rate(rate)
-    return _through(look, values, look.lot < look.pool.counts.limit)
+    return _through(context, values, context.lot < context.pool.counts.limit)
 
 
 def conditional_eligibility(
-    look: Look, values: Array, *, rate: float = 0.2, cuts: tuple[float, ...] = DEFAULT_CUTS
+    context: Context, values: Array, *, rate: float = 0.2, cuts: tuple[float, ...] = DEFAULT_CUTS
 ) -> Choice:
-    """The best item that is eligible at the present estimate, with probability P(E | cell).
+    """The best item that is eligible at the current estimate, with probability P(E | cell).
 
-    The ``cuts`` divide the ability scale into cells; each keeps its own probabilities, updated as
+    The ``cuts`` divide the ability scale into cells; each has its own probabilities, updated as
     those of "eligibility" from the sessions that visited it: those in which an item was chosen
-    while the estimate was in the cell. So in every cell an item is given to at most ``rate`` of
-    the sessions that visit it, and not only to that share of all.
+    while the estimate was in the cell. So in every cell an item is administered in at most ``rate``
+    of the sessions that visit it, not only in that share of all sessions.
 
     References:
         van der Linden & Veldkamp (2007), Journal of Educational and Behavioral Statistics 32,
         398-418.
     """
     check_rate(rate)
-    cell = cell_of(look.theta, cuts_of(cuts))
-    return _through(look, values, look.lot < look.pool.counts.limit[cell])
+    cell = cell_of(context.theta, cuts_of(cuts))
+    return _through(context, values, context.lot < context.pool.counts.limit[cell])
 
 
-def overlap(look: Look, values: Array, *, target: float = 0.15) -> Choice:
+def overlap(context: Context, values: Array, *, target: float = 0.15) -> Choice:
     """The best item that keeps this session's overlap with the earlier ones at ``target``.
 
-    The items that a session has in common with an earlier one are, in the mean over the earlier
-    ones, as many as the sum of its items' rates ``m_i / N``. An item passes when that sum with it
-    is at most ``target`` times the number of items; so the mean overlap of any two sessions (as
-    a share of their items) is at most ``target``. Rarer items earlier in the session leave room
-    for frequent ones. ``target`` cannot be below the length of the test over that of the bank.
+    The mean number of items that a session shares with an earlier one is the sum of the rates ``m_i
+    / N`` of its items. An item passes if that sum including the item is at most ``target`` times
+    the number of items; so the mean overlap of two sessions (as a share of their items) is at most
+    ``target``. Rare items earlier in the session leave room for frequent ones. ``target`` cannot be
+    below the length of the test divided by that of the bank.
 
     References:
         Chen, Ankenmann & Spray (2003), Journal of Educational Measurement 40, 129-145 (overlap from
-        the rates); the rule is ours, with the aim of Chen & Lei (2005), Applied Psychological
-        Measurement 29, 204-217.
+        the rates). The rule is specific to irtcat; its aim is that of Chen & Lei (2005), Applied
+        Psychological Measurement 29, 204-217.
     """
     check_rate(target)
-    counts, given = look.pool.counts, look.state.given
-    rates = counts.given / jnp.maximum(counts.sessions, 1)
-    so_far = jnp.where(given, rates, 0.0).sum()
-    room = target * (given.sum() + 1)
-    return _through(look, values, so_far + rates <= room)
+    counts, administered = context.pool.counts, context.state.administered
+    rates = counts.administered / jnp.maximum(counts.sessions, 1)
+    total = jnp.where(administered, rates, 0.0).sum()
+    limit = target * (administered.sum() + 1)
+    return _through(context, values, total + rates <= limit)
 
 
 EXPOSURE: dict[str, Callable[..., Choice]] = {
@@ -196,16 +196,16 @@ EXPOSURE: dict[str, Callable[..., Choice]] = {
 method is the criterion "progressive" with the rule "restricted"."""
 
 UPDATES = frozenset({"restricted", "eligibility", "conditional-eligibility", "overlap"})
-"""Rules that go by the counts of earlier sessions."""
+"""Rules that use the counts of earlier sessions."""
 
 CAN_FAIL = UPDATES | {"sympson-hetter"}
-"""Rules that may let no open item through."""
+"""Rules that may pass no open item."""
 
 
 def greatest_rate(rule: Part) -> float | None:
-    """The share that a rule allows over all sessions; None where it bounds none.
+    """The rate that a rule allows over all sessions; None where it sets no bound.
 
-    Of the sessions for each item, of "overlap" of the items for each two sessions.
+    A share of the sessions for each item; for "overlap" a share of the items of two sessions.
     """
     if rule.name not in CAN_FAIL or rule.name == "conditional-eligibility":
         return None
@@ -214,7 +214,7 @@ def greatest_rate(rule: Part) -> float | None:
 
 
 def check_exposure(config: "Config", n_items: int) -> None:
-    """Raise where no choice of items keeps the rates: they sum to the length of the sessions.
+    """Raise where no choice of items can satisfy the rates, which sum to the length of a session.
 
     Args:
         config: the configuration.
@@ -223,12 +223,14 @@ def check_exposure(config: "Config", n_items: int) -> None:
     rate = greatest_rate(config.exposure)
     least = config.least_length / n_items
     if rate is not None and 0 < rate < least - 1e-9:
-        must = f"of a rate of at least {least:.3g} ({config.least_length} of {n_items} items)"
+        must = (
+            f"a rule with a rate of at least {least:.3g} ({config.least_length} of {n_items} items)"
+        )
         raise argument_error("exposure", must, f"{config.exposure.name} {rate:g}")
 
 
 def cuts_of(cuts: Any) -> tuple[float, ...]:
-    """The abilities that part the cells of a conditional rule."""
+    """The abilities that separate the cells of a conditional rule."""
     try:
         values = tuple(float(cut) for cut in cuts)
     except (TypeError, ValueError):
@@ -240,78 +242,81 @@ def cuts_of(cuts: Any) -> tuple[float, ...]:
 
 
 def cell_of(theta: Any, cuts: tuple[float, ...]) -> Any:
-    """Number of the cell of abilities, from 0; an ability at a cut belongs to the upper cell."""
+    """Number of the ability cell, from 0; an ability at a cut belongs to the upper cell."""
     return sum((theta >= cut) * 1 for cut in cuts)
 
 
 def cuts_in(rule: Part) -> tuple[float, ...]:
-    """The cuts of a conditional rule; none of another."""
+    """The cuts of a conditional rule; empty for other rules."""
     conditional = rule.name == "conditional-eligibility"
     return cuts_of(rule.get("cuts", DEFAULT_CUTS)) if conditional else ()
 
 
 def blank_counts(rule: Part, n_items: int) -> Counts:
-    """The counts before the first session; of a conditional rule cells x items."""
+    """The counts before the first session; for a conditional rule cells x items."""
     n_cells = len(cuts_in(rule)) + 1
     shape = (n_cells, n_items) if n_cells > 1 else (n_items,)
     limit = None if rule.name == "sympson-hetter" else np.ones(shape)
     return Counts(limit, np.zeros(shape), np.zeros(shape), np.zeros(shape[:-1]))
 
 
-def eligible_items(look: Look, rule: Part) -> Array:
-    """Which items the counts of earlier sessions let into this one; by cells where they do."""
-    counts = look.pool.counts
+def eligible_items(context: Context, rule: Part) -> Array:
+    """Items eligible in this session by the counts of earlier ones; by cell if conditional."""
+    counts = context.pool.counts
     if rule.name == "restricted":
-        return counts.given < rule.get("rate", 0.2) * jnp.maximum(counts.sessions, 1)
+        return counts.administered < rule.get("rate", 0.2) * jnp.maximum(counts.sessions, 1)
     if rule.name == "overlap":
-        return jnp.ones(look.pool.n_items, bool)
-    return look.lot < counts.limit
+        return jnp.ones(context.pool.n_items, bool)
+    return context.lot < counts.limit
 
 
 def tally(rule: Part, n_items: int, items: Any, cells: Any, eligible: Any) -> tuple[Any, Any, Any]:
-    """What finished or begun sessions add to the counts.
+    """Counts of finished or running sessions, to add to the counts so far.
 
     Args:
         rule: the exposure rule.
         n_items: number of items.
-        items: positions of the items given, sessions x places, `NONE` for no item.
-        cells: cell of the estimate by which each was chosen; 0 where the rule has no cells.
+        items: positions of the items asked, sessions x steps; `NONE` for no item.
+        cells: cell of the estimate when each item was chosen; 0 where the rule has no cells.
         eligible: items eligible in each session, sessions x (cells x) items; None for all.
 
     Returns:
-        How often each item was given, how often it was eligible, and the number of sessions; of a
-        conditional rule each by cells, where a session counts that visited the cell.
+        How often each item was administered, how often it was eligible, and the number of sessions;
+        for a conditional rule by cell, counting the sessions that visited the cell.
     """
     n_cells = len(cuts_in(rule)) + 1
     real = items >= 0
-    given = np.bincount(cells[real] * n_items + items[real], minlength=n_cells * n_items)
+    administered = np.bincount(cells[real] * n_items + items[real], minlength=n_cells * n_items)
     if n_cells == 1:
-        may = len(items) if eligible is None else np.asarray(eligible).sum(axis=0)
-        return given, may, len(items)
+        eligible_counts = len(items) if eligible is None else np.asarray(eligible).sum(axis=0)
+        return administered, eligible_counts, len(items)
     visits = np.zeros((len(items), n_cells), bool)
     visits[np.nonzero(real)[0], cells[real]] = True
-    may = (np.asarray(eligible) & visits[:, :, None]).sum(axis=0)
-    return given.reshape(n_cells, n_items), may, visits.sum(axis=0)
+    eligible_counts = (np.asarray(eligible) & visits[:, :, None]).sum(axis=0)
+    return administered.reshape(n_cells, n_items), eligible_counts, visits.sum(axis=0)
 
 
-def updated(counts: Counts, rule: Part, given: Any, eligible: Any, sessions: Any) -> Counts:
+def updated(counts: Counts, rule: Part, administered: Any, eligible: Any, sessions: Any) -> Counts:
     """The counts after further sessions.
 
     Args:
         counts: those before.
         rule: the exposure rule.
-        given: number of the further sessions in which each item was administered.
+        administered: number of the further sessions in which each item was administered.
         eligible: number of them in which it was eligible.
-        sessions: how many they are.
+        sessions: number of further sessions.
 
     Returns:
-        The counts; for "eligibility" (conditional or not) with the new probabilities.
+        The counts; for "eligibility" (conditional or not) with updated probabilities.
     """
-    before = Counts(*(part if part is None else np.asarray(part, float) for part in counts))
+    before = Counts(*(count if count is None else np.asarray(count, float) for count in counts))
     new = Counts(
-        before.limit, before.given + given, before.eligible + eligible, before.sessions + sessions
+        before.limit,
+        before.administered + administered,
+        before.eligible + eligible,
+        before.sessions + sessions,
     )
     if not rule.name.endswith("eligibility"):
         return new
-    ratio = rule.get("rate", 0.2) * new.eligible / np.maximum(new.given, 1e-9)
-    return new._replace(limit=np.where(new.given > 0, np.minimum(ratio, 1.0), 1.0))
+    ratio = rule.get("rate", 0.2) * new.eligible / np.maximum(new.administered, 1e-9)
+    return new._replace(limit=np.where(new.administered > 0, np.minimum(ratio, 1.0), 1.0))

@@ -1,4 +1,4 @@
-"""`assemble`: fixed and parallel forms to an information target, by integer programming."""
+"""`assemble`: fixed and parallel forms for an information target, by integer programming."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from irtcat.information import fisher_information
 __all__ = ["Forms", "assemble"]
 
 REACH = 1.5
-"""Default targets lie this many SDs around the population's mean."""
+"""Distance of the default abilities from the population's mean, in SDs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +33,10 @@ class Forms:
 
     Attributes:
         item_ids: ids of each form's items, in the bank's order.
-        theta: abilities at which information was aimed at.
+        theta: abilities of the target.
         information: information of each form there, forms x abilities.
-        target: what was aimed at: given, or the greatest common level by the weights.
-        gap: how far the solution may be from the best, relative; 0 where it is proved best.
+        target: target information: the argument, or the greatest common level times the weights.
+        gap: relative bound on the distance to the optimum; 0 if the solution is proved optimal.
     """
 
     item_ids: tuple[np.ndarray, ...]
@@ -49,7 +49,7 @@ class Forms:
         return len(self.item_ids)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row an item and form, forms counted from 1."""
+        """One row per form and item; forms are numbered from 1."""
         rows = [(f + 1, item) for f, ids in enumerate(self.item_ids) for item in ids]
         return pd.DataFrame(rows, columns=["form", "item"])
 
@@ -70,34 +70,33 @@ def assemble(
 ) -> Forms:
     """Assemble forms of equal length that follow a target information curve.
 
-    Without a target the forms are as informative as they can be: the greatest y is found for which
-    every form has ``sum_i I_i(theta_k) >= w_k y`` at every theta_k (maximin). With one, the
-    smallest y for which every form is within y of it at every theta_k (minimax).
+    Without a target the information is maximised: the greatest y for which every form has ``sum_i
+    I_i(theta_k) >= w_k y`` at every theta_k (maximin). With a target, the smallest y for which
+    every form is within y of it at every theta_k (minimax).
 
     Args:
         bank: calibrated items of one ability.
         n_items: items of each form.
         forms: number of forms, parallel to each other.
-        theta: abilities aimed at; by default the population's mean and 1.5 SDs around it.
-        target: information wanted at each of them.
-        weights: how the information is to be shared out over them, without a target; equal by
-            default.
+        theta: abilities of the target; by default the population's mean and 1.5 SDs around it.
+        target: target information at each of them.
+        weights: relative information at each of them, without a target; equal by default.
         group: column of the bank's metadata with the content groups.
         bounds: group -> number of its items, or (fewest, most).
         enemies: sets of ids of which a form holds at most one.
-        reuse: number of forms that an item may be in.
-        seconds: longest that the solver may take.
+        reuse: maximum number of forms with the same item.
+        seconds: time limit of the solver.
 
     Returns:
         The forms.
 
     Raises:
-        InputError: where no forms keep to the rules, which it names, or none were found in time.
+        InputError: if no forms satisfy the rules (it names them), or none were found in time.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=1.0, b=np.linspace(-2, 2, 12))
-        >>> made = assemble(bank, 3, forms=2)
-        >>> [len(ids) for ids in made.item_ids], made.information.shape
+        >>> result = assemble(bank, 3, forms=2)
+        >>> [len(ids) for ids in result.item_ids], result.information.shape
         ([3, 3], (2, 3))
 
     References:
@@ -113,16 +112,18 @@ def assemble(
         "theta", [middle - REACH * sd, middle, middle + REACH * sd] if theta is None else theta
     )
     information = fisher_information(bank, points)
-    aim = None if target is None else _positive("target", target, len(points))
-    share = _positive("weights", np.ones(len(points)) if weights is None else weights, len(points))
+    target_values = None if target is None else _positive("target", target, len(points))
+    weight_values = _positive(
+        "weights", np.ones(len(points)) if weights is None else weights, len(points)
+    )
     rules, names = _rules(bank, n_items, group, bounds, enemies)
-    solved = _solve(information, rules, forms, reuse, aim, share, seconds)
-    if solved.x is None and solved.status != 1:  # 1: the time was up
+    solved = _solve(information, rules, forms, reuse, target_values, weight_values, seconds)
+    if solved.x is None and solved.status != 1:  # 1: time limit
         raise _conflict_error(rules, names, forms, enemies)
     if solved.x is None:
         raise InputError(f"No forms were found in {seconds:g} seconds. Give it more seconds.")
     x = solved.x[: forms * bank.n_items].reshape(forms, bank.n_items) > 0.5
-    level = share * solved.x[-1] if aim is None else aim
+    level = weight_values * solved.x[-1] if target_values is None else target_values
     return Forms(
         tuple(bank.item_ids[row] for row in x),
         points,
@@ -142,7 +143,7 @@ def _positive(name: str, value: Any, n: int) -> FloatArray:
 def _rules(
     bank: ItemBank, n_items: int, group: str | None, bounds: Any, enemies: Any
 ) -> tuple[Rules, list[str]]:
-    """What every form keeps to, and the names of its groups; those without bounds come last."""
+    """The rules of every form, and the names of its groups; items without bounds come last."""
     if (group is None) != (bounds is None):
         raise argument_error("bounds", "given together with group", bounds)
     limits: dict[str, tuple[float, float]] = {}
@@ -152,16 +153,16 @@ def _rules(
             have = shorten(list(bank.items.columns))
             raise argument_error("group", f"a column of the metadata (has {have})", group)
         values = bank.items[group].astype(str).to_numpy()
-        for name, given in dict(bounds).items():
-            fewest, most = np.broadcast_to(np.asarray(given, float), (2,)).tolist()
+        for name, bound in dict(bounds).items():
+            fewest, most = np.broadcast_to(np.asarray(bound, float), (2,)).tolist()
             if str(name) not in values:
-                raise argument_error("bounds", f"of groups in column {group!r}", name)
+                raise argument_error("bounds", f"a mapping with groups of column {group!r}", name)
             if not 0 <= fewest <= most:
                 must = "numbers of items from 0, the fewest first"
-                raise argument_error("bounds", must, {name: given})
+                raise argument_error("bounds", must, {name: bound})
             limits[str(name)] = fewest, most
-        places = {name: g for g, name in enumerate(limits)}
-        numbers = np.array([places.get(value, len(places)) for value in values])
+        numbers_of = {name: g for g, name in enumerate(limits)}
+        numbers = np.array([numbers_of.get(value, len(numbers_of)) for value in values])
     sets = np.zeros((bank.n_items, len(enemies)), bool)
     for column, ids in enumerate(enemies):
         sets[bank.positions(list(ids)), column] = True
@@ -170,23 +171,23 @@ def _rules(
 
 
 def _conflict_error(rules: Rules, names: list[str], forms: int, enemies: Any) -> InputError:
-    """The error that says which rules no forms keep."""
+    """The error that names the rules that no forms satisfy."""
     n = len(rules.group)
-    found = conflict(rules.constraints(np.arange(n)), np.zeros(0, int))
-    words = {
+    conflicting = conflict(rules.constraints(np.arange(n)), np.zeros(0, int))
+    describe = {
         "least": lambda g: f"at least {rules.low[g]:.0f} items of {names[g]!r}",
         "most": lambda g: f"at most {rules.high[g]:.0f} items of {names[g]!r}",
         "enemies": lambda s: f"the enemies {', '.join(map(str, list(enemies)[s]))}",
         "length": lambda _: f"the length of {rules.length} items",
     }
-    if found:
-        listed = "; ".join(words[kind](number) for kind, number in found)
+    if conflicting:
+        listed = "; ".join(describe[kind](number) for kind, number in conflicting)
         return InputError(
-            f"No forms were found, since no form keeps these rules together: {listed}. Change one "
-            "of them, or add items to the bank."
+            f"No forms were found, since no form satisfies all of these rules: {listed}. Change "
+            "one of them, or add items to the bank."
         )
     return InputError(
-        f"No forms were found: one form keeps the rules, but not {forms} from {n} items. Allow "
+        f"No forms were found: one form satisfies the rules, but not {forms} from {n} items. Allow "
         "reuse, or widen the bounds."
     )
 
@@ -200,32 +201,32 @@ def _solve(
     weights: FloatArray,
     seconds: float,
 ) -> Any:
-    """The integer programme: binaries by form and item, then y."""
+    """Solve the integer program: binary variables by form and item, then y."""
     n = len(information)
-    own = rules.constraints(np.arange(n))
-    nothing = csr_matrix((forms * len(own.low), 1))
-    made = [
+    constraints = rules.constraints(np.arange(n))
+    zero_column = csr_matrix((forms * len(constraints.low), 1))
+    linear = [
         LinearConstraint(
-            hstack([block_diag([own.matrix] * forms), nothing]),
-            np.tile(own.low, forms),
-            np.tile(own.high, forms),
+            hstack([block_diag([constraints.matrix] * forms), zero_column]),
+            np.tile(constraints.low, forms),
+            np.tile(constraints.high, forms),
         )
     ]
     if forms > 1:
-        each = hstack([csr_matrix(np.eye(n))] * forms + [csr_matrix((n, 1))])
-        made.append(LinearConstraint(each, 0, reuse))
+        uses = hstack([csr_matrix(np.eye(n))] * forms + [csr_matrix((n, 1))])
+        linear.append(LinearConstraint(uses, 0, reuse))
     curves = block_diag([csr_matrix(information.T)] * forms)
     if target is None:
-        drop = csr_matrix(np.tile(weights, forms)[:, None])
-        made.append(LinearConstraint(hstack([curves, -drop]), 0, np.inf))
+        weighted_level = csr_matrix(np.tile(weights, forms)[:, None])
+        linear.append(LinearConstraint(hstack([curves, -weighted_level]), 0, np.inf))
     else:
-        wanted = np.tile(target, forms)
-        one = csr_matrix(np.ones((len(wanted), 1)))
-        above = LinearConstraint(hstack([curves, one]), wanted, np.inf)
-        made += [above, LinearConstraint(hstack([curves, -one]), -np.inf, wanted)]
+        targets = np.tile(target, forms)
+        ones = csr_matrix(np.ones((len(targets), 1)))
+        above = LinearConstraint(hstack([curves, ones]), targets, np.inf)
+        linear += [above, LinearConstraint(hstack([curves, -ones]), -np.inf, targets)]
     cost = np.zeros(forms * n + 1)
     cost[-1] = -1.0 if target is None else 1.0
     limits = Bounds(np.zeros(forms * n + 1), np.append(np.ones(forms * n), np.inf))
-    whole = np.append(np.ones(forms * n), 0)
+    integrality = np.append(np.ones(forms * n), 0)
     options = {"time_limit": seconds, "mip_rel_gap": 1e-4}
-    return milp(cost, integrality=whole, bounds=limits, constraints=made, options=options)
+    return milp(cost, integrality=integrality, bounds=limits, constraints=linear, options=options)

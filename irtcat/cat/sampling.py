@@ -1,62 +1,62 @@
-"""Items that an adaptive test draws at random: when it draws, and by what chances."""
+"""Items that an adaptive test draws at random: at which positions, with which probabilities."""
 
 from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from irtcat.cat._state import DRAWS, Look, uniforms
+from irtcat.cat._state import DRAWS, Context, uniforms
 from irtcat.cat.config import Config
 
 __all__ = ["chances", "drawn", "draws", "with_floor"]
 
 FLOOR = 0.1
-"""Share of the chance that all open items have alike, however sure their answer seems."""
+"""Share of the probability that is spread evenly over the open items."""
 
 
-def draws(config: Config, place: Any) -> Any:
-    """Whether the item at this place (from 0) is drawn; such places are spread evenly.
+def draws(config: Config, position: Any) -> Any:
+    """Whether the item at this position (from 0) is drawn; such positions are spread evenly.
 
     Example:
-        >>> [bool(draws(Config(max_items=5, sampled=0.4), place)) for place in range(5)]
+        >>> [bool(draws(Config(max_items=5, sampled=0.4), position)) for position in range(5)]
         [False, False, True, False, True]
     """
-    # Whole numbers, so that .3 of 10 places are 3 in any floating-point width.
+    # Whole numbers, so that .3 of 10 positions is 3 in any floating-point precision.
     share = round(config.sampled * 10_000)
-    return (place + 1) * share // 10_000 > place * share // 10_000
+    return (position + 1) * share // 10_000 > position * share // 10_000
 
 
-def chances(look: Look, open_items: Array) -> Array:
-    """Chance of each open item to be drawn; they sum to 1.
+def chances(context: Context, open_items: Array) -> Array:
+    """Probability of each open item to be drawn; they sum to 1.
 
-    Nine tenths in proportion to ``t_j E[sd(x_j | theta)]``, the item's weight in the score times
-    the expected SD of its answer under the posterior (the allocation that leaves a sample's mean
-    least variance), one tenth alike.
+    Nine tenths are proportional to ``t_j E[sd(x_j | theta)]``, the item's weight in the score times
+    the expected SD of its answer under the posterior (the allocation of least variance of the
+    sample mean); one tenth is uniform.
 
     References:
         Neyman (1934), Journal of the Royal Statistical Society 97, 558-625; Kossen et al. (2021),
         Active Testing, ICML (answers of models, the chances by a model of them).
     """
-    spread = look.pool.score_weights * (jnp.sqrt(look.pool.variance) @ look.posterior)
+    spread = context.pool.score_weights * (jnp.sqrt(context.pool.variance) @ context.posterior)
     return with_floor(jnp.where(open_items, spread, 0.0), open_items)
 
 
 def with_floor(spread: Any, open_items: Any) -> Any:
-    """Nine tenths in proportion to ``spread``, one tenth alike, along the last axis."""
-    alike = open_items / jnp.maximum(open_items.sum(axis=-1, keepdims=True), 1)
+    """Nine tenths in proportion to ``spread``, one tenth uniform, along the last axis."""
+    uniform = open_items / jnp.maximum(open_items.sum(axis=-1, keepdims=True), 1)
     total = spread.sum(axis=-1, keepdims=True)
-    own = jnp.where(total > 0, spread / jnp.where(total > 0, total, 1.0), alike)
-    return (1 - FLOOR) * own + FLOOR * alike
+    proportional = jnp.where(total > 0, spread / jnp.where(total > 0, total, 1.0), uniform)
+    return (1 - FLOOR) * proportional + FLOOR * uniform
 
 
-def drawn(look: Look, values: Array) -> Array:
-    """Values of which the greatest is an item drawn by `chances`; closed items stay closed.
+def drawn(context: Context, values: Array) -> Array:
+    """Values whose maximum is an item drawn by `chances`; closed items stay closed.
 
     ``ln p_j + G_j`` with G Gumbel noise.
     """
     open_items = values > -jnp.inf
-    u = uniforms(look.state, DRAWS, look.state.given.sum(), (look.pool.n_items,))
+    u = uniforms(context.state, DRAWS, context.state.administered.sum(), (context.pool.n_items,))
     tiny = jnp.finfo(u.dtype).tiny
     gumbel = -jnp.log(jnp.maximum(-jnp.log(jnp.maximum(u, tiny)), tiny))
-    own = jnp.log(jnp.maximum(chances(look, open_items), tiny)) + gumbel
-    return jnp.where(open_items, own, -jnp.inf)
+    noisy = jnp.log(jnp.maximum(chances(context, open_items), tiny)) + gumbel
+    return jnp.where(open_items, noisy, -jnp.inf)

@@ -1,10 +1,10 @@
-"""Session: one live adaptive test, as a log of events from which its state follows.
+"""Session: one live adaptive test, stored as a log of events that determines its state.
 
-The log is all that is kept: "ask" events name the items asked, "answer" events the answers, a
-"stop" event the end; an "infeasible" event after an "ask" says which rules it could not keep. Every
-event has its time in UTC (``at``) and the seconds since the event before it (``elapsed``). The
-state is rebuilt from the log by the same `step` as everywhere. A session without a store lives in
-memory and travels as JSON; with one (`irtcat.cat.Store`) every event is on disk before `answer`
+Only the log is stored: "ask" events hold the items asked, "answer" events the answers, a "stop"
+event the end; an "infeasible" event after an "ask" names the rules that were relaxed. Every event
+has its time in UTC (``at``) and the seconds since the previous event (``elapsed``). The state is
+rebuilt from the log by the same `step` as in simulations. A session without a store is kept in
+memory and serialised as JSON; with one (`irtcat.cat.Store`) every event is on disk before `answer`
 returns.
 """
 
@@ -47,7 +47,7 @@ from irtcat.cat._report import numbered
 from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
 from irtcat.cat._vectors import plain_prior
 from irtcat.cat.config import Config
-from irtcat.cat.engine import look_at, start, step
+from irtcat.cat.engine import context_of, start, step
 from irtcat.cat.exposure import blank_counts, cell_of, cuts_in
 from irtcat.cat.stopping import CLASSIFIERS, classify, leaves, score_moments
 from irtcat.models import item_categories
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["Session", "bank_hash", "frozen_prior", "head_of", "utc_text"]
 
 FORMAT, VERSION = "irtcat-session", 2
-"""Version 1 had no time stamps; its sessions are in stores that older versions made."""
+"""Version 1 had no time stamps; stores of older versions hold such sessions."""
 
 RELAXED = {"content": CONTENT_RELAXED, "exposure": EXPOSURE_RELAXED}
 """Kinds of rules that an "infeasible" event names."""
@@ -67,7 +67,7 @@ RELAXED = {"content": CONTENT_RELAXED, "exposure": EXPOSURE_RELAXED}
 class Session:
     """A live adaptive test.
 
-    Made by `Session.begin` (in memory), `irtcat.cat.Store.begin` (on disk), `Session.from_json`
+    Created by `Session.begin` (in memory), `irtcat.cat.Store.begin` (on disk), `Session.from_json`
     or `irtcat.cat.Store.resume`.
 
     Attributes:
@@ -105,9 +105,11 @@ class Session:
         counts = head.get("counts")
         if counts is not None:
             with precision("float64"):
-                own = Counts(*(jnp.asarray(np.asarray(part, float)) for part in counts))
-            self._pool = self._pool._replace(counts=own)
-        self._place = {name: i for i, name in enumerate(bank.item_ids.tolist())}
+                frozen_counts = Counts(
+                    *(jnp.asarray(np.asarray(values, float)) for values in counts)
+                )
+            self._pool = self._pool._replace(counts=frozen_counts)
+        self._positions = {name: i for i, name in enumerate(bank.item_ids.tolist())}
         self._first_code = int(next(iter(bank.provenance.get("codes", ())), 0))
         self._categories = item_categories(bank.model)
         self.state = start(self._pool, config, tuple(head["prior"]), None, int(head["seed"]))
@@ -115,9 +117,9 @@ class Session:
         self._pending: dict[str, Event] = {}
         self._answered: dict[str, Any] = {}
         self._store: Store | None = None
-        self._digest = ""  # that of the last event in the store
+        self._digest = ""  # of the last event in the store
         self._clock = clock
-        self._ticks: dict[str, float] = {}  # monotonic clock at the time stamps made here
+        self._ticks: dict[str, float] = {}  # monotonic clock at the time stamps of this process
 
     @classmethod
     def begin(
@@ -138,27 +140,27 @@ class Session:
             bank: calibrated items.
             config: the configuration.
             seed: seed of the session's randomness.
-            prior: mean and SD of this subject's prior; by default the bank's population. Of several
-                abilities the means, and the SDs or the covariance matrix.
-            session_id: its id; not empty and without control characters, as ``subject``.
-            subject: who is tested; by default nobody in particular.
-            counts: exposure so far; of the rule "sympson-hetter" the parameters of
-                `calibrate_exposure`. Exposure rules that go by either are refused without.
-            pool: what `prepare` made of the bank, to spare the time where many sessions begin.
-            clock: gives the time in UTC and the seconds of a monotonic clock; for tests.
+            prior: mean and SD of this subject's prior; by default the bank's population. With
+                several abilities the means, and the SDs or the covariance matrix.
+            session_id: its id; not empty and without control characters (likewise ``subject``).
+            subject: id of the subject; empty by default.
+            counts: exposure so far; for the rule "sympson-hetter" the parameters of
+                `calibrate_exposure`. Required by exposure rules that use them.
+            pool: the bank as returned by `prepare`, to save time if many sessions begin.
+            clock: returns the time in UTC and the seconds of a monotonic clock; for tests.
 
         Returns:
-            The session, its first item asked.
+            The session, with its first item asked.
 
         Raises:
-            InputError: as `prepare` does, or for an id, seed, prior or counts that cannot be.
+            InputError: as `prepare` does, or for an invalid id, seed, prior or counts.
         """
         checked = session_counts(bank, config, counts)
         started = utc_text(clock()[0])
         head = head_of(bank, config, seed, prior, session_id, subject, checked, started)
         session = cls(bank, config, head, pool, clock)
         for event in session.first_events():
-            session._take(event)
+            session._apply(event)
         return session
 
     @property
@@ -175,7 +177,7 @@ class Session:
 
     @property
     def reason(self) -> str:
-        """Name of the stopping rule that ended it; empty while it goes on."""
+        """Name of the stopping rule that ended the session; empty while it is running."""
         return str(self.events[-1]["reason"]) if self.is_over else ""
 
     def __repr__(self) -> str:
@@ -183,32 +185,32 @@ class Session:
         return f"Session({self.id}, {len(self._answered)} answers, {state})"
 
     def answer(self, item: str, value: Any, seconds: float | None = None) -> list[str]:
-        """Give the answer to an item asked.
+        """Record the answer to an item asked.
 
         Args:
             item: its id.
-            value: the answer, in the codes of the bank (0 and 1 for right/wrong items); None where
-                the item was skipped.
-            seconds: time taken, which the rule "time" sums. By default it is measured: from
-                asking the items, or from the answer before in a batch, by the monotonic clock of
-                the process; where another process asked, the difference of the times in UTC.
+            value: the answer, in the codes of the bank (0 and 1 for right/wrong items); None if the
+                item was skipped.
+            seconds: time taken, which the rule "time" sums. By default it is measured from asking
+                the items, or from the previous answer in a batch, by the monotonic clock of the
+                process; if another process asked, it is the difference of the times in UTC.
 
         Returns:
             Ids of the items to be answered next; empty when the session is over. With a store,
             the answer is on disk when this returns.
 
         Raises:
-            InputError: for an item that was not asked, an answer that the item does not have, or
-                another answer than was given before. The same answer again changes nothing.
+            InputError: for an item that was not asked, an invalid answer, or an answer that differs
+                from the recorded one. Repeating the same answer changes nothing.
         """
         if self._store is not None:
             return self._store.answer(self, item, value, seconds)
         for event in self.events_of(item, value, seconds):
-            self._take(event)
+            self._apply(event)
         return self.asked
 
     def events_of(self, item: str, value: Any, seconds: float | None = None) -> list[Event]:
-        """The events that an answer brings about, checked but not yet taken into the session."""
+        """The events that follow from an answer, checked but not yet applied to the session."""
         item = str(item)
         code = self._code(item, value)
         if seconds is not None and not is_duration(seconds):
@@ -216,35 +218,35 @@ class Session:
         if item in self._answered:
             if self._answered[item] == code:
                 return []
-            before = f"which was answered with {self._shown(item)!r}"
-            got = f"{shorten(value)} for {brief(item)}, {before}"
+            earlier = f"which was answered with {self._bank_code(item)!r}"
+            got = f"{shorten(value)} for {brief(item)}, {earlier}"
             raise InputError(f"The `value` argument must be the answer given before. Got {got}.")
         if item not in self.asked:
             asked = shorten(self.asked) if self.asked else "none, since the session is over"
             raise argument_error("item", f"an item that was asked ({asked})", item)
-        time = self._stamp(self.events[-1].get("at"))
-        taken = time["elapsed"] if seconds is None else float(seconds)
-        made: list[Event] = [
-            {"kind": "answer", "item": item, "code": code, "seconds": taken, **time}
+        stamp = self._stamp(self.events[-1].get("at"))
+        duration = stamp["elapsed"] if seconds is None else float(seconds)
+        events: list[Event] = [
+            {"kind": "answer", "item": item, "code": code, "seconds": duration, **stamp}
         ]
         if self.asked == [item]:
-            follows = self._follows(self._stepped({**self._pending, item: made[0]}))
-            made += self._stamped(follows, time["at"])
-        return made
+            follows = self._events_after(self._state_after({**self._pending, item: events[0]}))
+            events += self._stamped(follows, stamp["at"])
+        return events
 
     def _stamp(self, last: str | None) -> Event:
-        """The time now, and the seconds since the time stamp of the event before."""
+        """The current time, and the seconds since the time stamp of the previous event."""
         now, ticks = self._clock()
         at, elapsed = utc_text(now), 0.0
         if last in self._ticks:
             elapsed = ticks - self._ticks[last]
-        elif last is not None:  # of another process
+        elif last is not None:  # stamped by another process
             elapsed = seconds_between(last, now)
         self._ticks[at] = ticks
         return {"at": at, "elapsed": round(max(elapsed, 0.0), 6)}
 
     def _stamped(self, events: list[Event], last: str | None) -> list[Event]:
-        """Events that follow one with this time stamp, with their own."""
+        """Add time stamps to events that follow an event with the time stamp ``last``."""
         out = []
         for event in events:
             out.append({**event, **self._stamp(last)})
@@ -252,14 +254,14 @@ class Session:
         return out
 
     def restart_timer(self) -> None:
-        """Measure the time of the next answer from now on, not from when its item was asked.
+        """Measure the time of the next answer from now, not from when its item was asked.
 
-        For a program that puts the question again after it was interrupted.
+        For a program that repeats the question after an interruption.
         """
         if "at" in self.events[-1]:
             self._ticks[self.events[-1]["at"]] = self._clock()[1]
 
-    def _stepped(self, answers: Mapping[str, Event]) -> CatState:
+    def _state_after(self, answers: Mapping[str, Event]) -> CatState:
         """The state once all items asked are answered."""
         ids = self._ids(self.state)
         codes = np.full(self.config.batch, NONE, np.int32)
@@ -267,17 +269,17 @@ class Session:
         seconds = sum(answers[item]["seconds"] for item in ids)
         return step(self._pool, self.config, self.state, codes, seconds)
 
-    def _follows(self, state: CatState) -> list[Event]:
-        """What comes after all items asked are answered; keeps the state for `_take`."""
+    def _events_after(self, state: CatState) -> list[Event]:
+        """Events after all items asked are answered; stores the state for `_apply`."""
         self._next = state
         if int(state.stop) > 0:
             return [{"kind": "stop", "reason": self._reasons()[int(state.stop) - 1]}]
         return self.asking(state)
 
     def asking(self, state: CatState) -> list[Event]:
-        """The event of asking the items of a state, and one more where rules could not be kept.
+        """The event of asking the items of a state, and an "infeasible" one if rules were relaxed.
 
-        The first holds the cell of a conditional rule.
+        With a conditional exposure rule the first holds the cell.
         """
         items = self._ids(state)
         event: Event = {"kind": "ask", "items": items}
@@ -296,8 +298,8 @@ class Session:
     def _reasons(self) -> list[str]:
         return [*(rule.name for rule in leaves(self.config.stopping)), "max_items", "no item left"]
 
-    def _take(self, event: Event) -> None:
-        """Take an event of the log into the state; asked items are those of the log."""
+    def _apply(self, event: Event) -> None:
+        """Apply an event of the log to the state; the items asked are those of the log."""
         if event["kind"] == "answer":
             self._pending[event["item"]] = event
             self._answered[event["item"]] = event["code"]
@@ -306,7 +308,7 @@ class Session:
         elif self.events:
             state = self.__dict__.pop("_next", None)
             if state is None:
-                state = self._stepped(self._pending)
+                state = self._state_after(self._pending)
             self._pending = {}
             self.state = self._as_logged(state, event)
         else:
@@ -314,49 +316,51 @@ class Session:
         self.events.append(event)
 
     def _as_logged(self, state: CatState, event: Event) -> CatState:
-        """The state with the items of the log asked, whatever the engine would ask today."""
+        """The state with the items of the log asked, even if the engine would choose other ones."""
         if event["kind"] == "stop" or self._ids(state) == event["items"]:
             return state
         with precision("float64"):
-            given = np.array(state.given)
-            given[[i for i in np.asarray(state.asked) if i >= 0]] = False
+            administered = np.array(state.administered)
+            administered[[i for i in np.asarray(state.asked) if i >= 0]] = False
             asked = np.full(self.config.batch, NONE, np.int32)
-            places = [self._place[item] for item in event["items"]]
-            asked[: len(places)] = places
-            given[places] = True
+            positions = [self._positions[item] for item in event["items"]]
+            asked[: len(positions)] = positions
+            administered[positions] = True
             stop = jnp.zeros_like(state.stop)
-            return state._replace(asked=jnp.asarray(asked), given=jnp.asarray(given), stop=stop)
+            return state._replace(
+                asked=jnp.asarray(asked), administered=jnp.asarray(administered), stop=stop
+            )
 
     def _ids(self, state: CatState) -> list[str]:
         return [str(self.bank.item_ids[i]) for i in np.asarray(state.asked) if i >= 0]
 
     def _code(self, item: str, value: Any) -> int:
         """An answer as a category from 0; -1 for none."""
-        if item not in self._place:
+        if item not in self._positions:
             raise argument_error("item", "an item of the bank", item)
         if value is None:
             return NONE
-        low, n = self._first_code, int(self._categories[self._place[item]])
+        low, n = self._first_code, int(self._categories[self._positions[item]])
         number = isinstance(value, (int, float, np.integer, np.floating, np.bool_))
         if not number or not low <= value < low + n or value != int(value):
             must = f"a whole number from {low} to {low + n - 1} for {brief(item)}"
             raise argument_error("value", must, value)
         return int(value) - low
 
-    def _shown(self, item: str) -> int | None:
+    def _bank_code(self, item: str) -> int | None:
         code = self._answered[item]
         return None if code == NONE else code + self._first_code
 
     def estimate(self) -> dict[str, Any]:
-        """What is known now.
+        """The current estimates.
 
         Returns:
-            ``theta`` and ``se``, of several abilities lists; ``n_items``; ``score`` and
-            ``score_sd``, the predicted mean score on the whole bank (0 to 1); and where a rule
-            classifies ``category`` (0 below the first cut; None while undecided).
+            ``theta`` and ``se`` (lists with several abilities); ``n_items``; ``score`` and
+            ``score_sd``, the predicted mean score on the whole bank (0 to 1); and with a
+            classification rule ``category`` (0 below the first cut; None while undecided).
         """
         with precision("float64"):
-            look = look_at(self._pool, self.config, self.state)
+            context = context_of(self._pool, self.config, self.state)
             score, variance = _predicted(self._pool, self.config, self.state)
             out: dict[str, Any] = {
                 "theta": np.asarray(self.state.theta, float).tolist(),
@@ -367,7 +371,7 @@ class Session:
             }
             for rule in leaves(self.config.stopping):
                 if rule.name in CLASSIFIERS:
-                    category = int(classify(look, rule.name, rule.kwargs()))
+                    category = int(classify(context, rule.name, rule.kwargs()))
                     out["category"] = None if category < 0 else category
         return out
 
@@ -377,14 +381,16 @@ class Session:
         return content_plan(self.bank, self.config) if self.config.targets else None
 
     def flags(self) -> list[str]:
-        """Sentences on rules not kept, rounded shares, and categories unused in calibration."""
+        """Warnings: relaxed rules, rounded shares, and categories unused in calibration."""
         plan = self.plan
         out = [] if plan is None or not plan.rounded.any() else [str(plan)]
         for name in RELAXED:
-            steps = [e for e in self.events if e["kind"] == "infeasible" and name in e["rules"]]
-            if steps:
-                asked = ", ".join(item for event in steps for item in event["items"])
-                out.append(f"The {name} rules could not be kept when asking {asked}.")
+            relaxed_events = [
+                e for e in self.events if e["kind"] == "infeasible" and name in e["rules"]
+            ]
+            if relaxed_events:
+                asked = ", ".join(item for event in relaxed_events for item in event["items"])
+                out.append(f"The {name} rules could not be satisfied when asking {asked}.")
         items, answers = np.asarray(self.state.items), np.asarray(self.state.answers)
         unused = items[in_unused_categories(self.bank, items, answers)]
         if len(unused):
@@ -393,29 +399,29 @@ class Session:
         return out
 
     def explain(self, n: int = 10) -> pd.DataFrame:
-        """Why the items now asked were chosen (see `irtcat.cat.explain`)."""
+        """Explain why the current items were chosen (see `irtcat.cat.explain`)."""
         return explain(self.bank, self._pool, self.config, self.state, n)
 
     def to_frame(self) -> pd.DataFrame:
-        """The answers so far, and theta and se after each (theta_1, ... of several)."""
+        """The answers so far, with theta (theta_1, ... for several abilities) and se after each."""
         n = int(self.state.n)
         ids = [str(self.bank.item_ids[i]) for i in np.asarray(self.state.items)[:n]]
         columns = {
-            "answer": [self._shown(item) for item in ids],
+            "answer": [self._bank_code(item) for item in ids],
             **numbered("theta", np.asarray(self.state.thetas, float)[:n]),
             **numbered("se", np.asarray(self.state.ses, float)[:n]),
         }
         return pd.DataFrame(columns, index=pd.Index(ids, dtype=object, name="item"))
 
     def to_json(self, key: Key = None) -> dict[str, Any]:
-        """The session as JSON: small, portable, and enough (with the bank) to go on anywhere.
+        """The session as a JSON document: small, portable, and with the bank enough to continue it.
 
         Args:
-            key: a secret. Its ``digest`` is then HMAC-SHA-256, which nobody can compute without
-                the key; else it is SHA-256, which finds accidents and edits by hand only.
+            key: a secret. With it ``digest`` is HMAC-SHA-256, which nobody can compute without the
+                key; otherwise it is SHA-256, which only detects accidents and manual edits.
 
         Returns:
-            What was frozen when it began, its ``events``, and the ``digest`` of all of it.
+            What was fixed at the start, the ``events``, and the ``digest`` of both.
         """
         document = json.loads(json.dumps({**self.head, "events": self.events}))
         return {**document, "digest": document_digest(document, as_key(key))}
@@ -429,18 +435,18 @@ class Session:
         key: Key = None,
         clock: Clock = system_clock,
     ) -> "Session":
-        """A session from what `to_json` gave; with `to_json` after it, state in, state out.
+        """A session from the output of `to_json`.
 
         Args:
-            bank: the bank it was begun on.
+            bank: the bank on which it was begun.
             document: the session.
-            pool: what `prepare` made of the bank, to spare the time.
-            key: the key that it was written with.
+            pool: the bank as returned by `prepare`, to save time.
+            key: the key with which it was written.
             clock: as for `begin`.
 
         Raises:
-            InputError: for another bank, no session, a document that was changed in any part or
-                written with another key, or a log that no test can have.
+            InputError: for another bank, a document that is no session, was changed or was written
+                with another key, or a log that is not consistent.
 
         Example:
             >>> bank = ItemBank.from_parameters(b=[-1.0, 0.0, 1.0])
@@ -461,27 +467,27 @@ class Session:
             raise InputError(f"The document holds no valid session. {error}") from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             got = f"{type(error).__name__}: {error}"
-            raise argument_error("document", "a session as to_json gives it", got) from None
-        session.take_events(document["events"])
+            raise argument_error("document", "a session as returned by to_json", got) from None
+        session.apply_events(document["events"])
         if not session.events:
             raise argument_error("document", "a session with its first item asked", "no event")
         return session
 
-    def take_events(self, events: Sequence[Event]) -> None:
-        """Take further events of the log into the session.
+    def apply_events(self, events: Sequence[Event]) -> None:
+        """Apply further events of the log to the session.
 
         Raises:
-            InputError: naming an event that cannot follow those before it.
+            InputError: for an event that cannot follow those before it.
         """
         for event in events:
             fault = field_fault(event, self.head["version"] > 1) or self._fault(event)
             if fault:
                 name = f"Event {len(self.events)} of session {shorten(self.id)}"
                 raise InputError(f"{name} {fault}. Got {shorten(event)}.")
-            self._take(dict(event))
+            self._apply(dict(event))
 
     def _fault(self, event: Event) -> str:
-        """Why an event cannot follow the log so far; empty where it can."""
+        """The reason why an event cannot follow the log so far; empty if it can."""
         kind, asked = event["kind"], self.asked if self.events else []
         if self.is_over:
             return "follows the end"
@@ -489,18 +495,18 @@ class Session:
             item, code = event["item"], event["code"]
             if item not in asked:
                 return "answers an item that is not asked"
-            valid = NONE <= code < int(self._categories[self._place[item]])
+            valid = NONE <= code < int(self._categories[self._positions[item]])
             return "" if valid else f"has an answer that {item} does not have"
         if kind == "infeasible":
-            before = self.events[-1] if self.events else {}
-            follows = before.get("kind") == "ask" and before["items"] == event["items"]
+            previous = self.events[-1] if self.events else {}
+            follows = previous.get("kind") == "ask" and previous["items"] == event["items"]
             return "" if follows else "does not follow the asking of its items"
         if asked:
             return f"comes before the answer to {asked[0]}"
         if kind == "stop":
             return self._stop_fault(event["reason"])
         items, cells = event["items"], len(cuts_in(self.config.exposure)) + 1
-        if set(items) - self._place.keys():
+        if set(items) - self._positions.keys():
             return "asks an item that is not in the bank"
         if len(set(items)) < len(items) or self._answered.keys() & set(items):
             return "asks an item twice"
@@ -512,12 +518,12 @@ class Session:
         return "" if valid else "has a cell that the exposure rule does not have"
 
     def _stop_fault(self, reason: str) -> str:
-        """Why a session cannot end now for this reason; only what is certain from the counts."""
+        """Why a session cannot end now for this reason (checked by counts); empty if it can."""
         if not self.events:
             return "ends before anything is asked"
         if reason not in self._reasons():
             return "ends by a rule that the configuration does not have"
-        state = self._stepped(self._pending)
+        state = self._state_after(self._pending)
         least, count = self.config.min_items, int(state.scored)
         if reason == "max_items":
             least, count = self.config.max_items, int(state.n)
@@ -534,31 +540,31 @@ class Session:
 
 @functools.partial(jit, static_argnames=("config",))
 def _predicted(pool: Pool, config: Config, state: CatState) -> tuple[Array, Array]:
-    return score_moments(look_at(pool, config, state))
+    return score_moments(context_of(pool, config, state))
 
 
 def utc_text(now: datetime) -> str:
-    """A time stamp of the log."""
+    """A time as a time stamp of the log."""
     return now.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:
-    """Raise unless a document is a session on this bank, as it was written."""
-    must = "a session as to_json gives it"
+    """Raise unless a document is an unchanged session on this bank."""
+    must = "a session as returned by to_json"
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise argument_error("document", must, type(document).__name__)
     version = document.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise argument_error("document", must, f"version {version!r}")
     if version > VERSION:
-        raise argument_error("document", f"of version {VERSION} or before", version)
+        raise argument_error("document", f"a session of version {VERSION} or earlier", version)
     for name in (*HEAD, "events", "digest"):
         if name not in document:
             raise argument_error("document", must, f"one without {name}")
     if not isinstance(document["events"], list):
-        raise argument_error("document", "with a list of events", document["events"])
+        raise argument_error("document", "a session with a list of events", document["events"])
     if bank_hash(bank) != document["bank"]:
-        raise argument_error("bank", "the bank the session was begun on", bank)
+        raise argument_error("bank", "the bank on which the session was begun", bank)
     try:
         right = document_digest(document, key)
     except (RecursionError, TypeError, ValueError) as error:
@@ -571,28 +577,28 @@ def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:
 
 
 def _check_head(bank: ItemBank, config: Config, head: Mapping[str, Any]) -> None:
-    """Raise unless what is frozen is what `head_of` makes of it."""
+    """Raise unless the head equals the one that `head_of` makes of its fields."""
     counts = head.get("counts")
-    again = head_of(bank, config, head["seed"], head["prior"], head["id"], head["subject"],
+    recomputed = head_of(bank, config, head["seed"], head["prior"], head["id"], head["subject"],
                     None if counts is None else Counts(*counts),
                     head.get("started"))  # fmt: skip
     for name in head.keys() - {"version", "config", "config_hash"}:
-        if name not in again or again[name] != head[name]:
-            raise argument_error("document", f"with a valid {name}", head[name])
+        if name not in recomputed or recomputed[name] != head[name]:
+            raise argument_error("document", f"a session with a valid {name}", head[name])
     started = {"kind": "stop", "reason": "", "at": head.get("started"), "elapsed": 0}
     if head["version"] > 1 and field_fault(started, dated=True):
-        raise argument_error("document", "with the time when it started", head.get("started"))
+        raise argument_error("document", "a session with a valid start time", head.get("started"))
 
 
 HEAD = ("format", "version", "id", "subject", "bank", "config", "config_hash", "seed", "prior")
-"""What is frozen of every session; from version 2 on also ``started``, and of some ``counts``."""
+"""Required fields of a head; from version 2 also ``started``, and for some rules ``counts``."""
 
 
 def head_of(
     bank: ItemBank, config: Config, seed: int, prior: Any, session_id: str, subject: str,
     counts: Counts | None, started: str | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """What is frozen when a session begins."""
+    """The head of a session: everything that is fixed when it begins."""
     check_count("seed", seed, 0)
     head: dict[str, Any] = {
         "format": FORMAT,
@@ -608,30 +614,30 @@ def head_of(
     if started is not None:
         head["started"] = started
     if counts is not None:
-        parts = [np.asarray(part, float) for part in counts]
+        arrays = [np.asarray(count, float) for count in counts]
         blank = blank_counts(config.exposure, bank.n_items)
-        # Without a limit: that of the rule sympson-hetter has no first value.
-        shapes = [np.shape(blank.given if part is None else part) for part in blank]
-        if [part.shape for part in parts] != shapes:
-            raise argument_error("counts", "of this bank's items and exposure rule", shapes)
-        if not all(np.isfinite(part).all() and (part >= 0).all() for part in parts):
-            raise argument_error("counts", "finite numbers, none negative", "others")
-        head["counts"] = [part.tolist() for part in parts]
+        # The limit of sympson-hetter has no initial value; it has the shape of the other counts.
+        shapes = [np.shape(blank.administered if count is None else count) for count in blank]
+        if [array.shape for array in arrays] != shapes:
+            raise argument_error("counts", "counts for the bank and the exposure rule", shapes)
+        if not all(np.isfinite(array).all() and (array >= 0).all() for array in arrays):
+            raise argument_error("counts", "finite and not negative", "other numbers")
+        head["counts"] = [array.tolist() for array in arrays]
     return head
 
 
 def frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
-    """Mean and SD of a prior; of several abilities the means and the covariance matrix."""
+    """Mean and SD of a prior; with several abilities the means and the covariance matrix."""
     dims = bank.model.dims
     if dims > 1:
-        given = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
-        return [part.tolist() for part in plain_prior(given, dims)]
+        raw_prior = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
+        return [moment.tolist() for moment in plain_prior(raw_prior, dims)]
     if prior is None:
         return [float(bank.population_mean), float(bank.population_sd)]
     try:
-        own = [float(part) for part in prior]
+        moments = [float(value) for value in prior]
     except (TypeError, ValueError):
-        own = []
-    if len(own) != 2 or not np.isfinite(own).all() or own[1] <= 0:
+        moments = []
+    if len(moments) != 2 or not np.isfinite(moments).all() or moments[1] <= 0:
         raise argument_error("prior", "(mean, SD), the SD above 0", prior)
-    return own
+    return moments

@@ -27,9 +27,9 @@ from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
 from irtcat.cat._vectors import check_width
 from irtcat.cat.config import Config
-from irtcat.cat.engine import _start, _step, look_at
+from irtcat.cat.engine import _start, _step, context_of
 from irtcat.cat.exposure import UPDATES, cell_of, cuts_in, eligible_items, tally, updated
-from irtcat.cat.starting import given_theta
+from irtcat.cat.starting import start_theta_of
 from irtcat.cat.stopping import score_moments
 from irtcat.models import take
 from irtcat.responses import Responses
@@ -37,23 +37,23 @@ from irtcat.responses import Responses
 __all__ = ["replay", "simulate"]
 
 BLOCK = 2000
-"""Subjects that are simulated at a time."""
+"""Maximum number of subjects that are simulated at a time."""
 
 SMALL_BLOCK = 50
-"""The same where an exposure rule goes by the counts so far."""
+"""The same where an exposure rule uses the counts so far."""
 
 AHEAD = 2
-"""Blocks that are worked on at a time."""
+"""Blocks that are computed at the same time."""
 
 BLOCK_BYTES = 2**28
 """Memory that one block's largest array may take."""
 
 Progress = Callable[[int, int], None]
-"""Called with the subjects done and the subjects in all."""
+"""Called with the number of subjects done and the total number."""
 
 
 class Sessions(NamedTuple):
-    """What is kept of simulated sessions, subjects first."""
+    """Results of simulated sessions, subjects first."""
 
     items: Any
     answers: Any
@@ -71,8 +71,8 @@ class Sessions(NamedTuple):
 def _answer(pool: Pool, config: Config, state: CatState, theta: Array) -> Array:
     """Answers to the items asked, drawn at the true ability.
 
-    The number that decides is the subject's own for each item, whenever it is asked: the same
-    subject gives the same answer to an item under any configuration.
+    The random number depends on the subject and the item only, not on the step: a subject gives the
+    same answer to an item under any configuration.
     """
 
     def one(item: Array) -> Array:
@@ -90,37 +90,45 @@ def _run(
     allowed: Array | None,
     seeds: Array,
     respond: Callable[[CatState, Any], Array],
-    facts: Array,
+    inputs: Array,
 ) -> tuple[Sessions, Array]:
-    """A block of sessions from start to end: what is kept, and the items eligible in each."""
+    """Run a block of sessions from start to end; return the results and the eligible items."""
     state = jax.vmap(lambda p, a, s: _start(pool, config, p, a, s))(priors, allowed, seeds)
 
     def going(state: CatState) -> Array:
         return (state.stop == 0).any()
 
     def advance(state: CatState) -> CatState:
-        def one(state: CatState, fact: Any) -> CatState:
-            answers = respond(state, fact)
+        def one(state: CatState, subject_input: Any) -> CatState:
+            answers = respond(state, subject_input)
             taken = pool.seconds[jnp.maximum(state.asked, 0)]
             seconds = jnp.where(state.asked >= 0, taken, 0).sum()
             return _step(pool, config, state, answers, seconds)
 
-        return jax.vmap(one)(state, facts)
+        return jax.vmap(one)(state, inputs)
 
     state = jax.lax.while_loop(going, advance, state)
-    score = jax.vmap(lambda s: score_moments(look_at(pool, config, s)))(state)
-    kept = Sessions(
-        state.items, state.answers, state.thetas, state.ses, state.n, state.stop,
-        state.theta, state.se, score[0], jnp.sqrt(jnp.maximum(score[1], 0)),
-        jnp.zeros_like(state.items, jnp.int8) if state.relaxed is None else state.relaxed,
-    )  # fmt: skip
+    score = jax.vmap(lambda s: score_moments(context_of(pool, config, s)))(state)
+    sessions = Sessions(
+        items=state.items,
+        answers=state.answers,
+        thetas=state.thetas,
+        ses=state.ses,
+        n=state.n,
+        stop=state.stop,
+        theta=state.theta,
+        se=state.se,
+        score=score[0],
+        score_sd=jnp.sqrt(jnp.maximum(score[1], 0)),
+        relaxed=(jnp.zeros_like(state.items, jnp.int8) if state.relaxed is None else state.relaxed),
+    )
     if config.exposure.name not in UPDATES:
-        return kept, jnp.zeros((0, pool.n_items), bool)
+        return sessions, jnp.zeros((0, pool.n_items), bool)
 
-    def may(state: CatState) -> Array:
-        return eligible_items(look_at(pool, config, state), config.exposure)
+    def eligible(state: CatState) -> Array:
+        return eligible_items(context_of(pool, config, state), config.exposure)
 
-    return kept, jax.vmap(may)(state)
+    return sessions, jax.vmap(eligible)(state)
 
 
 @functools.partial(jit, static_argnames=("config",))
@@ -145,7 +153,7 @@ def _replayed(
 
 @dataclass(frozen=True)
 class _Plan:
-    """How a simulation is cut into blocks."""
+    """How a simulation is divided into blocks."""
 
     n: int
     block: int
@@ -154,52 +162,55 @@ class _Plan:
 
     def run(
         self, pool: Pool, config: Config, priors: FloatArray, allowed: BoolArray | None,
-        facts: np.ndarray, seed: int,
+        inputs: np.ndarray, seed: int,
     ) -> tuple[Sessions, Counts]:  # fmt: skip
-        """All blocks, with the counts of exposure carried along; every block has the same shape."""
-        parts: list[Sessions] = []
+        """Run all blocks, all of the same shape, and update the counts of exposure."""
+        blocks: list[Sessions] = []
         words = np.random.SeedSequence(seed).generate_state(2 * self.n).reshape(-1, 2)
-        begins = range(0, self.n, self.block)
-        # Blocks that do not wait for each other's counts are worked on two at a time.
+        starts = range(0, self.n, self.block)
+        # Blocks that do not depend on each other's counts are computed two at a time.
         ahead = 1 if config.exposure.name in UPDATES else AHEAD
         running: deque[tuple[Sessions, Array]] = deque()
         sent = 0
-        for begin in begins:
-            while sent < len(begins) and len(running) < ahead:
-                rows = np.minimum(begins[sent] + np.arange(self.block), self.n - 1)
+        for begin in starts:
+            while sent < len(starts) and len(running) < ahead:
+                rows = np.minimum(starts[sent] + np.arange(self.block), self.n - 1)
                 mask = None if allowed is None else jnp.asarray(allowed[rows])
                 running.append(self.program(
                     pool, config, jnp.asarray(priors[rows], pool.nodes.dtype), mask,
-                    jnp.asarray(words[rows].astype(np.uint32)), jnp.asarray(facts[rows]),
+                    jnp.asarray(words[rows].astype(np.uint32)), jnp.asarray(inputs[rows]),
                 ))  # fmt: skip
                 sent += 1
-            kept, eligible = running.popleft()
-            real = int(min(self.block, self.n - begin))
-            part = Sessions(*(np.asarray(leaf)[:real] for leaf in kept))
-            parts.append(part)
-            may = np.asarray(eligible)[:real] if config.exposure.name in UPDATES else None
-            cells = _cells(pool, config, part, priors[begin : begin + real])
-            added = tally(config.exposure, pool.n_items, part.items, cells, may)
+            padded, eligible = running.popleft()
+            n_real = int(min(self.block, self.n - begin))
+            block_sessions = Sessions(*(np.asarray(leaf)[:n_real] for leaf in padded))
+            blocks.append(block_sessions)
+            eligible_here = (
+                np.asarray(eligible)[:n_real] if config.exposure.name in UPDATES else None
+            )
+            cells = _cells(pool, config, block_sessions, priors[begin : begin + n_real])
+            added = tally(config.exposure, pool.n_items, block_sessions.items, cells, eligible_here)
             counts = updated(pool.counts, config.exposure, *added)
             pool = pool._replace(
                 counts=Counts(*(jnp.asarray(leaf, pool.nodes.dtype) for leaf in counts))
             )
             if self.progress is not None:
-                self.progress(begin + real, self.n)
-        return Sessions(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True))), (
-            pool.counts
-        )
+                self.progress(begin + n_real, self.n)
+        sessions = Sessions(*(np.concatenate(leaves) for leaves in zip(*blocks, strict=True)))
+        return sessions, pool.counts
 
 
-def _cells(pool: Pool, config: Config, kept: Sessions, priors: FloatArray) -> IntArray:
-    """The cell of the estimate by which each item was chosen; 0 where the rule has no cells."""
+def _cells(pool: Pool, config: Config, sessions: Sessions, priors: FloatArray) -> IntArray:
+    """The cell of the estimate when each item was chosen; 0 where the rule has no cells."""
     cuts = cuts_in(config.exposure)
     if not cuts:
-        return np.zeros(kept.items.shape, int)
-    given = given_theta(config.start.kwargs())
-    first = np.clip(priors[:, 0] if given is None else given, pool.nodes[0], pool.nodes[-1])
-    before = np.concatenate([np.broadcast_to(first, len(priors))[:, None], kept.thetas], axis=1)
-    steps = np.arange(kept.items.shape[1]) // config.batch * config.batch
+        return np.zeros(sessions.items.shape, int)
+    start_theta = start_theta_of(config.start.kwargs())
+    first = np.clip(
+        priors[:, 0] if start_theta is None else start_theta, pool.nodes[0], pool.nodes[-1]
+    )
+    before = np.concatenate([np.broadcast_to(first, len(priors))[:, None], sessions.thetas], axis=1)
+    steps = np.arange(sessions.items.shape[1]) // config.batch * config.batch
     return np.asarray(cell_of(before[:, steps], cuts))
 
 
@@ -216,12 +227,12 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
 
 
 def _priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
-    """Mean and SD of each subject's prior; of several abilities mean and precision."""
+    """Mean and SD of each subject's prior; with several abilities mean and precision."""
     if bank.model.dims > 1:
         return vector_priors(bank, prior, n)
-    given = (bank.population_mean, bank.population_sd) if prior is None else prior
+    moments = (bank.population_mean, bank.population_sd) if prior is None else prior
     try:
-        out = np.broadcast_to(np.asarray(given, float), (n, 2))
+        out = np.broadcast_to(np.asarray(moments, float), (n, 2))
     except (TypeError, ValueError):
         out = np.full((1, 2), np.nan)
     if not np.isfinite(out).all() or (out[:, 1] <= 0).any():
@@ -241,27 +252,27 @@ def simulate(
     precision: str = "auto",
     progress: Progress | None = None,
 ) -> Report:
-    """Run adaptive sessions of subjects of known ability, and report how well they go.
+    """Simulate adaptive sessions for subjects of known ability.
 
-    The subjects are run in blocks, each by the same compiled step as a live session; memory is
-    that of one block and of the answers. A subject's answer to an item depends on the seed, the
-    subject and the item only: configurations compared under one seed see the same answers.
+    Sessions run in blocks with the same compiled step as a live session; memory is that of one
+    block and of the answers. An answer depends on the seed, the subject and the item only:
+    configurations compared under one seed get the same answers.
 
     Args:
         bank: calibrated items of one ability, or of two or three.
-        theta: the subjects' true abilities; of several subjects x abilities.
+        theta: true abilities of the subjects; with several abilities subjects x abilities.
         config: the configuration.
-        seed: seed of the answers and of all rules that draw.
-        prior: mean and SD of the prior, for all or for each; by default the bank's population. Of
-            several abilities the means (for all, or subjects x abilities), and the SDs or the
-            covariance matrix.
-        counts: exposure so far (an earlier report's ``counts``); of the rule "sympson-hetter" the
-            parameters of `calibrate_exposure`, without which it is refused.
+        seed: seed of the answers and of all random rules.
+        prior: mean and SD of the prior, for all subjects or for each; by default the bank's
+            population. With several abilities the means (for all, or subjects x abilities), and the
+            SDs or the covariance matrix.
+        counts: exposure so far (``counts`` of an earlier report); for the rule "sympson-hetter" the
+            parameters of `calibrate_exposure` (required).
         block: subjects at a time; by default 2,000 or what fits in 256 MB, and 50 where an
-            exposure rule goes by the counts so far (a rate then exceeds its maximum by at most
-            50 over the number of subjects).
+            exposure rule uses the counts so far (a rate then exceeds its maximum by at most 50 over
+            the number of subjects).
         precision: "float64", "float32", or "auto" (float32 from a million cells on).
-        progress: called with the subjects done and in all, after every block.
+        progress: called with the number of subjects done and the total, after every block.
 
     Returns:
         The report.
@@ -284,8 +295,8 @@ def simulate(
         priors = _priors(bank, prior, len(truth))
         if pool.dims > 1:
             check_width(pool.nodes, priors)
-        kept, after = plan.run(pool, config, priors, None, truth.astype(width), seed)
-    return _report(bank, config, pool, kept, after, truth, priors, None)
+        sessions, new_counts = plan.run(pool, config, priors, None, truth.astype(width), seed)
+    return _report(bank, config, pool, sessions, new_counts, truth, priors, None)
 
 
 def replay(
@@ -300,15 +311,15 @@ def replay(
     precision: str = "auto",
     progress: Progress | None = None,
 ) -> Report:
-    """Run adaptive sessions of real subjects, each answering as it once did.
+    """Simulate adaptive sessions of real subjects with their recorded answers.
 
-    An item that a subject did not answer is not asked of it.
+    A subject is not asked items that it did not answer.
 
     Args:
         bank: calibrated items of one ability, or of two or three.
-        responses: who answered what; its items must include the bank's.
+        responses: the recorded answers; the items must include those of the bank.
         config: the configuration.
-        seed: seed of the rules that draw.
+        seed: seed of the random rules.
         prior: as for `simulate`.
         counts: as for `simulate`.
         block: as for `simulate`.
@@ -316,8 +327,8 @@ def replay(
         progress: as for `simulate`.
 
     Returns:
-        The report, whose ``truth`` is the estimate from all answers (by `irtcat.score`) and whose
-        ``full_score`` is the mean over all answers.
+        The report; ``truth`` is the estimate from all answers (by `irtcat.score`) and
+        ``full_score`` the mean over all answers.
 
     Raises:
         InputError: as `prepare` and `irtcat.score` do.
@@ -343,59 +354,59 @@ def replay(
     plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, progress)
     with in_width(dtype):
         priors = _priors(bank, prior, len(values))
-        seen = None if matched.observed.all() else matched.observed
+        allowed = None if matched.observed.all() else matched.observed
         if pool.dims > 1:
             check_width(pool.nodes, priors)
-        kept, after = plan.run(pool, config, priors, seen, values, seed)
+        sessions, new_counts = plan.run(pool, config, priors, allowed, values, seed)
     truth = np.asarray(score(bank, matched).theta)
-    return _report(bank, config, pool, kept, after, truth, priors, matched)
+    return _report(bank, config, pool, sessions, new_counts, truth, priors, matched)
 
 
 def _with_counts(pool: Pool, counts: Counts | None) -> Pool:
-    """The pool with exposure so far, where it is known."""
+    """The pool with these counts of exposure, if there are any."""
     if counts is None:
         return pool
     with in_width(str(pool.nodes.dtype)) as width:
-        own = Counts(*(jnp.asarray(np.asarray(leaf), width) for leaf in counts))
-        return pool._replace(counts=own)
+        arrays = Counts(*(jnp.asarray(np.asarray(leaf), width) for leaf in counts))
+        return pool._replace(counts=arrays)
 
 
 def _report(
-    bank: ItemBank, config: Config, pool: Pool, kept: Sessions, counts: Counts,
+    bank: ItemBank, config: Config, pool: Pool, sessions: Sessions, counts: Counts,
     truth: FloatArray, priors: FloatArray, responses: Responses | None,
 ) -> Report:  # fmt: skip
     """The report of finished sessions."""
     top = np.maximum(np.asarray(pool.top), 1)
     full = None
     if responses is not None:
-        seen = responses.observed
-        share = np.where(seen, responses.values, 0) / top
+        observed = responses.observed
+        share = np.where(observed, responses.values, 0) / top
         with np.errstate(invalid="ignore"):
-            full = share.sum(axis=1) / seen.sum(axis=1)
+            full = share.sum(axis=1) / observed.sum(axis=1)
         ids = responses.subject_ids
     else:
         ids = np.array([f"s{i + 1}" for i in range(len(truth))])
-    items, answers = np.asarray(kept.items), np.asarray(kept.answers)
+    items, answers = np.asarray(sessions.items), np.asarray(sessions.answers)
     unused = in_unused_categories(bank, items, answers).sum(axis=1)
     return Report(
         subject_ids=ids,
         item_ids=bank.item_ids,
         config=config,
         truth=truth,
-        theta=np.asarray(kept.theta, float),
-        se=np.asarray(kept.se, float),
-        n_items=np.asarray(kept.n),
-        stop=np.asarray(kept.stop),
+        theta=np.asarray(sessions.theta, float),
+        se=np.asarray(sessions.se, float),
+        n_items=np.asarray(sessions.n),
+        stop=np.asarray(sessions.stop),
         items=items,
         answers=answers,
-        thetas=np.asarray(kept.thetas, float),
-        ses=np.asarray(kept.ses, float),
-        score=np.asarray(kept.score, float),
-        score_sd=np.asarray(kept.score_sd, float),
+        thetas=np.asarray(sessions.thetas, float),
+        ses=np.asarray(sessions.ses, float),
+        score=np.asarray(sessions.score, float),
+        score_sd=np.asarray(sessions.score_sd, float),
         full_score=full,
         priors=priors,
         counts=Counts(*(np.asarray(leaf) for leaf in counts)),
-        relaxed=np.asarray(kept.relaxed),
+        relaxed=np.asarray(sessions.relaxed),
         plan=content_plan(bank, config) if config.targets else None,
         unused=unused if unused.any() else None,
     )

@@ -1,6 +1,6 @@
-"""Stopping rules: one table, each a function that says whether a session is over.
+"""Stopping rules: one table of functions that decide whether a session is over.
 
-A rule is given a `Look` after the last answer and its own options. Rules combine with `any_of` and
+A rule takes a `Context` after the last answer and its own options. Rules combine with `any_of` and
 `all_of`; no rule acts before ``min_items`` answers, and every session ends when ``max_items`` are
 answered or no item is left.
 """
@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from irtcat._checks import argument_error, check_choice, check_count, check_interval, check_positive
 from irtcat.cat._parts import Part, as_part, part
-from irtcat.cat._state import Look
+from irtcat.cat._state import Context
 from irtcat.cat.estimators import answered_terms
 
 __all__ = [
@@ -35,30 +35,32 @@ __all__ = [
 ]
 
 
-def length(look: Look, *, at: int = 30) -> Array:
+def length(context: Context, *, at: int = 30) -> Array:
     """``at`` scored items are answered."""
     check_count("at", at)
-    return look.state.scored >= at
+    return context.state.scored >= at
 
 
-def se(look: Look, *, below: float | tuple[float, ...] = 0.3, of: str = "every") -> Array:
+def se(context: Context, *, below: float | tuple[float, ...] = 0.3, of: str = "every") -> Array:
     """The standard error is at most ``below``.
 
-    Of several abilities that of every one (``below`` may be a number for each), or with
-    ``of="mean"`` their mean.
+    With several abilities all of them (``below`` may be a number for each), or with ``of="mean"``
+    their mean.
     """
     check_choice("of", of, ("every", "mean"))
     limits = below if isinstance(below, tuple) else (below,)
     for limit in limits:
         check_positive("below", limit)
-    if len(limits) not in ((1, look.pool.dims) if of == "every" else (1,)):
+    if len(limits) not in ((1, context.pool.dims) if of == "every" else (1,)):
         raise argument_error("below", "one number, or with every SE one for each ability", below)
-    own = look.se.mean() if of == "mean" else look.se
-    return (own <= (jnp.asarray(below, own.dtype) if isinstance(below, tuple) else below)).all()
+    errors = context.se.mean() if of == "mean" else context.se
+    return (
+        errors <= (jnp.asarray(below, errors.dtype) if isinstance(below, tuple) else below)
+    ).all()
 
 
-def pser(look: Look, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03) -> Array:
-    """Predicted standard error reduction: the next item would bring too little.
+def pser(context: Context, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03) -> Array:
+    """Predicted standard error reduction: the next item would reduce it too little.
 
     The next item is predicted to reduce the posterior SD by less than ``hyper`` while this is at
     most ``se``, or by less than ``hypo`` while it is above.
@@ -68,14 +70,14 @@ def pser(look: Look, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03
     """
     for name, value in (("se", se), ("hypo", hypo), ("hyper", hyper)):
         check_positive(name, value)
-    return look.state.gain < jnp.where(jnp.sqrt(look.variance) <= se, hyper, hypo)
+    return context.state.gain < jnp.where(jnp.sqrt(context.variance) <= se, hyper, hypo)
 
 
-def information(look: Look, *, below: float = 0.1) -> Array:
+def information(context: Context, *, below: float = 0.1) -> Array:
     """No open item has information of ``below`` or more at the estimate."""
     check_positive("below", below)
-    usable = look.open & ~look.pool.pretest
-    return ~(usable & (look.information >= below)).any()
+    usable = context.open & ~context.pool.pretest
+    return ~(usable & (context.information >= below)).any()
 
 
 def _cuts(cuts: Any) -> tuple[float, ...]:
@@ -89,7 +91,7 @@ def _cuts(cuts: Any) -> tuple[float, ...]:
 
 
 def _ratio_decided(ratios: Array, alpha: float, beta: float) -> Array:
-    """Category above the cuts that are passed, or -1 while some cut is undecided."""
+    """Number of cuts passed, which is the category; -1 while some cut is undecided."""
     above = ratios >= jnp.log((1 - beta) / alpha)
     below = ratios <= jnp.log(beta / (1 - alpha))
     return jnp.where((above | below).all(), above.sum(), -1)
@@ -101,35 +103,35 @@ def _check_errors(delta: float, alpha: float, beta: float) -> None:
     check_interval("beta", beta)
 
 
-def sprt_ratios(look: Look, cuts: tuple[float, ...], delta: float) -> Array:
+def sprt_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array:
     """``ln L(c + delta) - ln L(c - delta)`` of every cut, on the exact curves."""
-    points = jnp.asarray([[c + delta, c - delta] for c in cuts], look.theta.dtype)
-    values = jax.vmap(jax.vmap(lambda t: answered_terms(look, t)[0]))(points)
+    points = jnp.asarray([[c + delta, c - delta] for c in cuts], context.theta.dtype)
+    values = jax.vmap(jax.vmap(lambda t: answered_terms(context, t)[0]))(points)
     return values[:, 0] - values[:, 1]
 
 
-def glr_ratios(look: Look, cuts: tuple[float, ...], delta: float) -> Array:
-    """The same with each side's likelihood at its greatest: generalised likelihood ratios.
+def glr_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array:
+    """The same with the maximum likelihood on each side: generalised likelihood ratios.
 
     The greatest likelihood at or above c + delta against that at or below c - delta, over the
     grid's nodes refined by parabolas and the two points themselves.
     """
-    edges = jnp.asarray([[c + delta, c - delta] for c in cuts], look.theta.dtype)
-    at_edges = jax.vmap(jax.vmap(lambda t: answered_terms(look, t)[0]))(edges)
-    nodes, ll = look.pool.nodes, look.log_like
+    edges = jnp.asarray([[c + delta, c - delta] for c in cuts], context.theta.dtype)
+    at_edges = jax.vmap(jax.vmap(lambda t: answered_terms(context, t)[0]))(edges)
+    nodes, ll = context.pool.nodes, context.log_like
     left, right = jnp.roll(ll, 1).at[0].set(ll[0]), jnp.roll(ll, -1).at[-1].set(ll[-1])
     bend = jnp.minimum(left - 2 * ll + right, -1e-30)
     move = jnp.clip(0.5 * (left - right) / bend, -0.5, 0.5)
     inner = (ll >= left) & (ll >= right)
     height = jnp.where(inner, ll + 0.25 * (right - left) * move, ll)
-    place = jnp.where(inner, nodes + move * (nodes[1] - nodes[0]), nodes)
-    up = jnp.where(place >= edges[:, :1], height, -jnp.inf).max(axis=1)
-    down = jnp.where(place <= edges[:, 1:], height, -jnp.inf).max(axis=1)
+    maximum = jnp.where(inner, nodes + move * (nodes[1] - nodes[0]), nodes)
+    up = jnp.where(maximum >= edges[:, :1], height, -jnp.inf).max(axis=1)
+    down = jnp.where(maximum <= edges[:, 1:], height, -jnp.inf).max(axis=1)
     return jnp.maximum(up, at_edges[:, 0]) - jnp.maximum(down, at_edges[:, 1])
 
 
 def sprt(
-    look: Look,
+    context: Context,
     *,
     cuts: float | tuple[float, ...] = 0.0,
     delta: float = 0.5,
@@ -147,11 +149,11 @@ def sprt(
         several cuts: Eggen & Straetmans (2000).
     """
     _check_errors(delta, alpha, beta)
-    return _ratio_decided(sprt_ratios(look, _cuts(cuts), delta), alpha, beta) >= 0
+    return _ratio_decided(sprt_ratios(context, _cuts(cuts), delta), alpha, beta) >= 0
 
 
 def glr(
-    look: Look,
+    context: Context,
     *,
     cuts: float | tuple[float, ...] = 0.0,
     delta: float = 0.5,
@@ -164,67 +166,69 @@ def glr(
         Bartroff, Finkelman & Lai (2008), Psychometrika 73, 473-486; Thompson (2009).
     """
     _check_errors(delta, alpha, beta)
-    return _ratio_decided(glr_ratios(look, _cuts(cuts), delta), alpha, beta) >= 0
+    return _ratio_decided(glr_ratios(context, _cuts(cuts), delta), alpha, beta) >= 0
 
 
-def ci(look: Look, *, cuts: float | tuple[float, ...] = 0.0, level: float = 0.95) -> Array:
+def ci(context: Context, *, cuts: float | tuple[float, ...] = 0.0, level: float = 0.95) -> Array:
     """The confidence interval ``theta +- z se`` holds no cut.
 
     References:
         Kingsbury & Weiss (1983), in New Horizons in Testing, 257-283.
     """
     check_interval("level", level)
-    return _interval_category(look, _cuts(cuts), level) >= 0
+    return _interval_category(context, _cuts(cuts), level) >= 0
 
 
-def _interval_category(look: Look, cuts: tuple[float, ...], level: float) -> Array:
-    half = ndtri(0.5 + level / 2) * look.se
-    points = jnp.asarray(cuts, look.theta.dtype)
-    above, below = look.theta - half > points, look.theta + half < points
+def _interval_category(context: Context, cuts: tuple[float, ...], level: float) -> Array:
+    half = ndtri(0.5 + level / 2) * context.se
+    points = jnp.asarray(cuts, context.theta.dtype)
+    above, below = context.theta - half > points, context.theta + half < points
     return jnp.where((above | below).all(), above.sum(), -1)
 
 
-def classify(look: Look, rule: str, options: dict[str, Any]) -> Array:
-    """The category (0 below the first cut, ...) that "sprt", "glr" or "ci" tell; -1: undecided."""
+def classify(context: Context, rule: str, options: dict[str, Any]) -> Array:
+    """The category by "sprt", "glr" or "ci" (0 below the first cut, ...); -1 while undecided."""
     cuts = _cuts(options.get("cuts", 0.0))
     if rule == "ci":
-        return _interval_category(look, cuts, options.get("level", 0.95))
-    ratios = {"sprt": sprt_ratios, "glr": glr_ratios}[rule](look, cuts, options.get("delta", 0.5))
+        return _interval_category(context, cuts, options.get("level", 0.95))
+    ratios = {"sprt": sprt_ratios, "glr": glr_ratios}[rule](
+        context, cuts, options.get("delta", 0.5)
+    )
     return _ratio_decided(ratios, options.get("alpha", 0.05), options.get("beta", 0.05))
 
 
-def score_moments(look: Look) -> tuple[Array, Array]:
+def score_moments(context: Context) -> tuple[Array, Array]:
     """Mean and variance of the score on the whole bank given the answers so far, on 0 to 1.
 
-    An item that was skipped is expected as those not asked are.
+    A skipped item is predicted like an item that was not asked.
     """
-    pool, state = look.pool, look.state
+    pool, state = context.pool, context.state
     answered = (state.items >= 0) & (state.answers >= 0)
     item = jnp.where(answered, state.items, 0)
     share = state.answers / jnp.maximum(pool.top[item], 1)
-    known = jnp.where(answered, pool.score_weights[item] * share, 0.0).sum()
-    place = jnp.where(answered, state.items, pool.n_items)
-    seen = jnp.zeros(pool.n_items + 1, bool).at[place].set(True)[:-1]
-    t = jnp.where(seen, 0.0, pool.score_weights)
+    observed = jnp.where(answered, pool.score_weights[item] * share, 0.0).sum()
+    position = jnp.where(answered, state.items, pool.n_items)
+    is_answered = jnp.zeros(pool.n_items + 1, bool).at[position].set(True)[:-1]
+    t = jnp.where(is_answered, 0.0, pool.score_weights)
     mean, spread = t @ pool.mean, t**2 @ pool.variance
-    centre = look.posterior @ mean
-    return known + centre, look.posterior @ ((mean - centre) ** 2 + spread)
+    centre = context.posterior @ mean
+    return observed + centre, context.posterior @ ((mean - centre) ** 2 + spread)
 
 
-def score_width(look: Look, *, below: float = 0.1, level: float = 0.95) -> Array:
+def score_width(context: Context, *, below: float = 0.1, level: float = 0.95) -> Array:
     """The interval of the predicted score on the whole bank is at most ``below`` wide.
 
     Normal, with the posterior predictive variance of the score; scores run from 0 to 1.
     """
     check_positive("below", below)
     check_interval("level", level)
-    return 2 * ndtri(0.5 + level / 2) * jnp.sqrt(score_moments(look)[1]) <= below
+    return 2 * ndtri(0.5 + level / 2) * jnp.sqrt(score_moments(context)[1]) <= below
 
 
-def time(look: Look, *, seconds: float = 3600.0) -> Array:
-    """``seconds`` have been taken, in live sessions by their clock (see `Session.answer`)."""
+def time(context: Context, *, seconds: float = 3600.0) -> Array:
+    """At least ``seconds`` have passed; live sessions measure time (see `Session.answer`)."""
     check_positive("seconds", seconds)
-    return look.state.seconds >= seconds
+    return context.state.seconds >= seconds
 
 
 STOPPING: dict[str, Callable[..., Array]] = {
@@ -245,7 +249,7 @@ COMBINATIONS = ("any-of", "all-of")
 
 
 def any_of(*rules: Any) -> Part:
-    """Stop when one of the rules says so.
+    """Stop when any of the rules is met.
 
     Example:
         >>> any_of(part("se", below=0.3), part("length", at=30)).name
@@ -255,24 +259,23 @@ def any_of(*rules: Any) -> Part:
 
 
 def all_of(*rules: Any) -> Part:
-    """Stop when all of the rules say so."""
+    """Stop when all of the rules are met."""
     return part("all-of", rules=tuple(as_part("stopping", rule) for rule in rules))
 
 
 def leaves(rule: Part) -> list[Part]:
     """The single rules of a combination, from left to right."""
     if rule.name in COMBINATIONS:
-        return [leaf for each in rule.get("rules") for leaf in leaves(each)]
+        return [leaf for member in rule.get("rules") for leaf in leaves(member)]
     return [rule]
 
 
 def length_within(rule: Part, otherwise: float) -> float:
-    """Scored items at which the length rules in a combination end a session.
+    """Number of scored items at which the length rules of a combination end a session.
 
     Args:
         rule: the combination.
-        otherwise: what the other rules count as: infinity where they never fire, 0 where they
-            fire at once.
+        otherwise: length for the other rules: infinity if they never fire, 0 if they fire at once.
 
     Example:
         >>> rule = any_of(part("se", below=0.3), part("length", at=30))
@@ -281,20 +284,20 @@ def length_within(rule: Part, otherwise: float) -> float:
     """
     if rule.name not in COMBINATIONS:
         return rule.get("at", 30) if rule.name == "length" else otherwise
-    inner = [length_within(each, otherwise) for each in rule.get("rules")]
+    inner = [length_within(member, otherwise) for member in rule.get("rules")]
     return min(inner) if rule.name == "any-of" else max(inner)
 
 
-def stops(look: Look, rule: Part) -> tuple[Array, Array]:
-    """Whether a rule says stop, and 1 + the number of the first single rule that does."""
-    fired = [STOPPING[leaf.name](look, **leaf.kwargs()) for leaf in leaves(rule)]
+def stops(context: Context, rule: Part) -> tuple[Array, Array]:
+    """Whether a rule is met, and 1 + the number of the first single rule that is."""
+    fired = [STOPPING[leaf.name](context, **leaf.kwargs()) for leaf in leaves(rule)]
     position = iter(range(len(fired)))
 
-    def holds(each: Part) -> Array:
-        if each.name not in COMBINATIONS:
+    def holds(member: Part) -> Array:
+        if member.name not in COMBINATIONS:
             return fired[next(position)]
-        parts = jnp.stack([holds(inner) for inner in each.get("rules")])
-        return parts.any() if each.name == "any-of" else parts.all()
+        met = jnp.stack([holds(submember) for submember in member.get("rules")])
+        return met.any() if member.name == "any-of" else met.all()
 
     over = holds(rule)
     return over, jnp.argmax(jnp.stack(fired)) + 1
@@ -306,29 +309,29 @@ ATOM = re.compile(
 
 
 def parse_stopping(text: str) -> Part:
-    """A stopping rule from words: conditions on n, se, score-width, information, seconds.
+    """Parse a stopping rule: conditions on n, se, score-width, information and seconds.
 
-    Of several abilities ``se`` is that of every one and ``mean-se`` their mean. ``and`` binds
-    before ``or``; no brackets.
+    With several abilities ``se`` is the SE of every one and ``mean-se`` their mean. ``and`` binds
+    before ``or``; brackets are not supported.
 
     Raises:
-        InputError: for text that is not of this kind.
+        InputError: for text that is not a rule.
 
     Example:
         >>> parse_stopping("se<0.3 or n>=30").get("rules")[1].kwargs()
         {'at': 30}
     """
-    made = []
+    alternatives = []
     for clause in re.split(r"\s+or\s+", text.strip()):
         rules = [_atom(condition, text) for condition in re.split(r"\s+and\s+", clause)]
-        made.append(rules[0] if len(rules) == 1 else all_of(*rules))
-    return made[0] if len(made) == 1 else any_of(*made)
+        alternatives.append(rules[0] if len(rules) == 1 else all_of(*rules))
+    return alternatives[0] if len(alternatives) == 1 else any_of(*alternatives)
 
 
 def _atom(condition: str, text: str) -> Part:
-    found = ATOM.fullmatch(condition)
+    match = ATOM.fullmatch(condition)
     upward = {"n", "seconds"}
-    name, sign, number = found.groups() if found else ("", "", "")
+    name, sign, number = match.groups() if match else ("", "", "")
     try:
         value = float(number)
     except ValueError:

@@ -1,11 +1,11 @@
-"""Store: sessions in one SQLite file, an append-only log of events for each.
+"""Store: sessions in one SQLite file, each an append-only log of events.
 
 Every change is one transaction in WAL mode with ``synchronous=FULL``: when `Session.answer`
-returns, the answer and what follows from it are on disk, and a process killed at any moment leaves
-the log whole. Each event carries the digest of itself and all before it, and each session a seal
-of its last event, so that a log that was changed, cut or damaged is found out. The bank and the
-configuration are kept with the sessions, by hash. Any number of processes may work on one store at
-once. A store whose file was removed or replaced acknowledges nothing.
+returns, the answer and the events that follow from it are on disk, and a process killed at any
+moment leaves a consistent log. Each event has a digest of itself and all events before it, and each
+session a seal of its last event, so that changes, truncation and damage are detected. The bank and
+the configuration are stored with the sessions, by hash. Any number of processes may use one store
+at once. A store whose file was removed or replaced acknowledges nothing.
 """
 
 import json
@@ -49,7 +49,7 @@ from irtcat.cat._store_file import (
     StoreError,
     as_bytes,
     statements,
-    told,
+    store_errors,
 )
 from irtcat.cat.config import Config
 from irtcat.cat.exposure import UPDATES
@@ -61,9 +61,9 @@ __all__ = ["Store", "StoreError"]
 class Store:
     """Live sessions in one SQLite file.
 
-    A change of a log, and events that are missing at its end, are refused. What is not found out:
-    a whole session that was deleted, and a file that was put back as it was at an earlier time.
-    Copy a store with its ``-wal`` file, or while no process has it open.
+    A changed log, or one with missing events at its end, raises an error. The store does not detect
+    that a whole session was deleted, or that an earlier copy of the file was restored. Copy a store
+    with its ``-wal`` file, or while no process has it open.
 
     Example:
         >>> folder = tempfile.mkdtemp()
@@ -83,18 +83,18 @@ class Store:
         key: Key = None,
         clock: Clock = system_clock,
     ):
-        """Open a store, or make one.
+        """Open a store, or create one.
 
         Args:
             path: the file.
-            create: whether to make it where there is none.
-            key: a secret that the digests of all logs are made with (HMAC-SHA-256), so that nobody
-                without it can change a log. It is set when the store is made, and needed ever
-                after. Without one the digests (SHA-256) find accidents and edits by hand.
-            clock: gives the time in UTC and the seconds of a monotonic clock; for tests.
+            create: create the file if it does not exist.
+            key: a secret key of the digests of all logs (HMAC-SHA-256), so that nobody without it
+                can change a log undetected. It is set when the store is created, and required from
+                then on. Without a key the digests (SHA-256) detect accidents and manual edits.
+            clock: returns the time in UTC and the seconds of a monotonic clock; for tests.
 
         Raises:
-            StoreError: when the file is missing, damaged, no store, made with another key, or
+            StoreError: if the file is missing, damaged, no store, created with another key, or
                 cannot be written.
         """
         try:
@@ -107,7 +107,7 @@ class Store:
         self._pools: dict[tuple[str, str], Pool] = {}
         self._banks: dict[str, ItemBank] = {}
         self._files = OpenFiles(self.path)
-        with told(self.path):
+        with store_errors(self.path):
             self._db = sqlite3.connect(target, timeout=WAIT, isolation_level=None)
         try:
             self._open(create)
@@ -116,8 +116,8 @@ class Store:
             raise
 
     def _open(self, create: bool) -> None:
-        """Look at the file before anything is changed in it, then make what is missing."""
-        with told(self.path):
+        """Check the file before anything is changed in it, then create missing tables."""
+        with store_errors(self.path):
             names = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
             if names:
                 self._check_kind(names)
@@ -127,10 +127,10 @@ class Store:
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA foreign_keys=ON")
         self._make()
-        self._files.note()
+        self._files.record()
 
     def _make(self) -> None:
-        """The tables, where there are none; what a store of an older version lacks."""
+        """Create the tables of a new store, or upgrade a store of an older version."""
         with self._writing():
             names = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
             if not names:
@@ -143,31 +143,31 @@ class Store:
             self._upgrade()
 
     def _key_mark(self) -> str:
-        """What the file says of the key: nothing where there is none."""
+        """Digest that identifies the key in the file; empty without a key."""
         return "" if self._key is None else seal_of(FORMAT, self._key)
 
     def _check_kind(self, names: set[str]) -> int:
-        """The version of the store; raises where the file is something else."""
-        found: tuple[Any, ...] | None = None
+        """The version of the store; raises an error for another kind of file."""
+        meta: tuple[Any, ...] | None = None
         if {"meta", "sessions", "events"} <= names:
             columns = [row[1] for row in self._db.execute("PRAGMA table_info(meta)")]
             if columns in (["format", "version"], ["format", "version", "key"]):
-                found = self._db.execute("SELECT * FROM meta").fetchone()
-        if found is None or found[0] != FORMAT or not isinstance(found[1], int):
+                meta = self._db.execute("SELECT * FROM meta").fetchone()
+        if meta is None or meta[0] != FORMAT or not isinstance(meta[1], int):
             raise StoreError(f"{self.path}: this is a database of something else. Name another.")
-        if found[1] > VERSION:
-            raise StoreError(f"{self.path}: made by a newer irtcat (version {found[1]}). Update.")
-        mark = found[2] if len(found) > 2 else ""
+        if meta[1] > VERSION:
+            raise StoreError(f"{self.path}: made by a newer irtcat (version {meta[1]}). Update.")
+        mark = meta[2] if len(meta) > 2 else ""
         if not is_digest(mark, self._key_mark()):
-            what = "made with another key" if mark and self._key else "made with a key"
+            fault = "made with another key" if mark and self._key else "made with a key"
             advice = "Give that key (in commands --key-file or IRTCAT_STORE_KEY)."
             if not mark:
-                what, advice = "made without a key", "Open it without one."
-            raise StoreError(f"{self.path}: {what}. {advice}")
-        return found[1]
+                fault, advice = "made without a key", "Open it without one."
+            raise StoreError(f"{self.path}: {fault}. {advice}")
+        return meta[1]
 
     def _upgrade(self) -> None:
-        """Bring a store of an earlier version to this one; its logs stay as they are."""
+        """Upgrade a store of an earlier version; its logs do not change."""
         with self._writing():
             version = self._db.execute("SELECT version FROM meta").fetchone()[0]
             if version == VERSION:
@@ -177,7 +177,7 @@ class Store:
                     self._db.execute(statement)
                 for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
                     last = self._last(name)
-                    if last is not None:  # a session without events is damaged: `resume` says so
+                    if last is not None:  # a session without events is damaged: `resume` reports it
                         self._seal(name, last[1])
             if version < 2:
                 for statement in statements(EXPOSURE_TABLES):
@@ -188,7 +188,7 @@ class Store:
             self._db.execute("UPDATE meta SET version = ?", (VERSION,))
 
     def _tally(self) -> Tally:
-        """The counts of exposure by the logs."""
+        """The counts of exposure according to the logs."""
         tally = Tally()
         for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
             head, events = self._head(name), self._events(name)[0]
@@ -197,33 +197,32 @@ class Store:
         return tally
 
     def check(self) -> None:
-        """Read the whole file and every log's digests.
+        """Verify the whole file and the digests of every log.
 
         Raises:
-            StoreError: naming what is damaged.
+            StoreError: if something is damaged; it names it.
         """
         with self._using():
-            found = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if found != "ok":
-                raise StoreError(f"{self.path}: damaged ({found}). Restore a copy.")
-        with self._writing():  # nothing is added meanwhile
+            integrity = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if integrity != "ok":
+                raise StoreError(f"{self.path}: damaged ({integrity}). Restore a copy.")
+        with self._writing():  # so that nothing is added meanwhile
             if not self._tally().equals(self._db):
                 raise StoreError(
-                    f"{self.path}: the counts of exposure are not those of the logs. "
-                    "Restore a copy."
+                    f"{self.path}: the counts of exposure do not match the logs. Restore a copy."
                 )
 
     @contextmanager
     def _using(self) -> Iterator[None]:
-        """Errors as sentences, and at both ends the file of the path is the one that is open."""
-        with told(self.path):
+        """Readable errors, and a check before and after that the path is still the open file."""
+        with store_errors(self.path):
             self._files.check()
             yield
             self._files.check()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction: all of it on disk in the file of the path, or nothing acknowledged."""
+        """One transaction: all of it on disk in the file at the path, or nothing acknowledged."""
         with self._using():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -246,25 +245,25 @@ class Store:
         counts: Counts | ExposureParameters | None = None,
         pool: Pool | None = None,
     ) -> Session:
-        """Begin a session and write it down.
+        """Begin a session and store it.
 
         Args:
-            bank: calibrated items; kept in the store, once.
+            bank: calibrated items; stored once.
             config: the configuration.
             session_id: its id, not empty and without control characters; a random one by default.
             seed: seed of its randomness; drawn by default.
             prior: mean and SD of this subject's prior, as for `Session.begin`.
-            subject: who is tested.
-            counts: exposure so far, or the parameters of `calibrate_exposure`; by default, where
-                the exposure rule goes by earlier sessions, those of the store's sessions with the
+            subject: id of the subject.
+            counts: exposure so far, or the parameters of `calibrate_exposure`; by default, if the
+                exposure rule uses earlier sessions, the counts of the store's sessions with the
                 same bank and configuration.
-            pool: what `prepare` made of the bank, to spare the time.
+            pool: the bank as returned by `prepare`, to save time.
 
         Returns:
-            The session, its first item asked.
+            The session, with its first item asked.
 
         Raises:
-            StoreError: when it cannot be written.
+            StoreError: if it cannot be written.
             InputError: for an id that is taken, and as `Session.begin` does.
         """
         drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
@@ -283,8 +282,8 @@ class Store:
         with self._writing():
             if session.id in self:
                 raise argument_error("session_id", "one that is not taken", session.id)
-            known = self._db.execute("SELECT 1 FROM banks WHERE hash = ?", (digest,)).fetchone()
-            if not known:
+            stored = self._db.execute("SELECT 1 FROM banks WHERE hash = ?", (digest,)).fetchone()
+            if not stored:
                 self._db.execute("INSERT INTO banks VALUES (?, ?)", (digest, as_bytes(bank)))
             self._db.execute(
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
@@ -292,25 +291,25 @@ class Store:
             )
             last = self._append(session, 0, first_digest(head, self._key), first)
         for event in first:
-            session._take(event)
+            session._apply(event)
         session._store, session._digest = self, last
         return session
 
     def __contains__(self, session_id: object) -> bool:
         """Whether a session with this id has begun."""
-        with told(self.path):
+        with store_errors(self.path):
             row = (str(session_id).encode("utf-8", "replace").decode(),)
             return bool(self._db.execute("SELECT 1 FROM sessions WHERE id = ?", row).fetchone())
 
     def resume(self, session_id: str) -> Session:
-        """A session as it was left: the same items asked, the same state.
+        """Load a session in its last state, with the same items asked.
 
         Raises:
-            StoreError: for a damaged log or bank, or a log that no test can have.
+            StoreError: for a damaged log or bank, or an inconsistent log.
             InputError: for an unknown id.
         """
         if session_id not in self:
-            raise argument_error("session_id", "of a session in the store", session_id)
+            raise argument_error("session_id", "the id of a session in the store", session_id)
         name = str(session_id)
         with self._using():
             events, last = self._events(name)
@@ -319,14 +318,14 @@ class Store:
             bank, config = self._bank(digest), Config.from_json(head["config"])
             pool = self._pool_of(bank, config, digest)
             session = Session(bank, config, head, pool, self._clock)
-        self._take(session, events, last)
+        self._apply(session, events, last)
         session._store = self
         return session
 
-    def _take(self, session: Session, events: list[Event], last: str) -> None:
-        """Take events of the file into a session."""
+    def _apply(self, session: Session, events: list[Event], last: str) -> None:
+        """Apply events of the file to a session."""
         try:
-            session.take_events(events)
+            session.apply_events(events)
         except InputError as error:
             raise StoreError(f"{self.path}: {error}") from None
         session._digest = last
@@ -334,36 +333,36 @@ class Store:
     def answer(
         self, session: Session, item: str, value: Any, seconds: float | None = None
     ) -> list[str]:
-        """Take an answer: checked, written, acknowledged (see `Session.answer`)."""
-        made_here = False
+        """Check, write and acknowledge an answer (see `Session.answer`)."""
+        written = False
         try:
             with self._using():
-                news, last = self._events(session.id, len(session.events), session._digest)
-            self._take(session, news, last)  # what other processes did comes first
-            made = session.events_of(item, value, seconds)
-            if made:
+                new_events, last = self._events(session.id, len(session.events), session._digest)
+            self._apply(session, new_events, last)  # first apply events of other processes
+            own_events = session.events_of(item, value, seconds)
+            if own_events:
                 with self._writing():
                     number, last = self._last(session.id) or (-1, "")
-                    made_here = number + 1 == len(session.events)
-                    if made_here:
-                        last = self._append(session, number + 1, last, made)
+                    written = number + 1 == len(session.events)
+                    if written:
+                        last = self._append(session, number + 1, last, own_events)
         except BaseException:
             session.__dict__.pop("_next", None)
             raise
-        if not made:
+        if not own_events:
             return session.asked
-        if not made_here:  # another process was quicker: look again
+        if not written:  # another process was faster: read again
             session.__dict__.pop("_next", None)
             return self.answer(session, item, value, seconds)
-        for event in made:
-            session._take(event)
+        for event in own_events:
+            session._apply(event)
         session._digest = last
         return session.asked
 
     def sessions(self) -> pd.DataFrame:
-        """All sessions: subject, start, number of answers, whether and why over.
+        """All sessions: subject, start, number of answers, and the reason of the end (if over).
 
-        As the file says; `resume` and `check` verify the digests.
+        Read without verification; `resume` and `check` verify the digests.
         """
         query = """
             SELECT s.id, s.head, s.started,
@@ -410,18 +409,18 @@ class Store:
     def _bank(self, digest: str) -> ItemBank:
         """A bank of the store, checked against its hash."""
         if digest not in self._banks:
-            with told(self.path):
+            with store_errors(self.path):
                 row = self._db.execute("SELECT file FROM banks WHERE hash = ?", (digest,))
-                found = row.fetchone()
+                blob = row.fetchone()
             damaged = StoreError(f"{self.path}: the bank {digest[:12]} is damaged. Restore a copy.")
-            if found is None or not isinstance(found[0], bytes):
+            if blob is None or not isinstance(blob[0], bytes):
                 raise damaged
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "bank.npz"
-                path.write_bytes(found[0])
+                path.write_bytes(blob[0])
                 try:
                     bank = ItemBank.load(path)
-                except Exception:  # whatever a reader makes of such bytes
+                except Exception:  # damaged bytes may raise any error
                     raise damaged from None
             if bank_hash(bank) != digest:
                 raise damaged
@@ -429,9 +428,9 @@ class Store:
         return self._banks[digest]
 
     def _head(self, name: str) -> dict[str, Any]:
-        """What is frozen of a session; the columns beside it must say the same.
+        """The head of a session, checked against the other columns of its row.
 
-        The digests are of the head alone.
+        The digests cover only the head.
         """
         text, *columns = self._db.execute(
             "SELECT head, id, bank, started FROM sessions WHERE id = ?", (name,)
@@ -449,12 +448,12 @@ class Store:
         ).fetchone()
 
     def _events(self, name: str, after: int = 0, last: str = "") -> tuple[list[Event], str]:
-        """The events of a session from a number on, their digests checked, and the last digest.
+        """The events of a session from a number on, with verified digests, and the last digest.
 
         Args:
             name: the session's id.
-            after: how many are known.
-            last: digest of the last of these.
+            after: number of known events.
+            last: digest of the last known event.
         """
         first = max(after - 1, 0)
         rows = self._db.execute(
@@ -466,13 +465,13 @@ class Store:
             head = self._db.execute("SELECT head FROM sessions WHERE id = ?", (name,)).fetchone()
             last = first_digest(json.loads(head[0]), self._key)
         out: list[Event] = []
-        for place, (number, text, digest, _) in enumerate(rows, first):
-            right = last if place < after else digest_after(last, text, self._key)
-            if number != place or not is_digest(digest, right):
-                what = f"event {place} of session {brief(name)}"
-                raise StoreError(f"{self.path}: {what} is damaged or missing. Restore a copy.")
+        for position, (number, text, digest, _) in enumerate(rows, first):
+            expected = last if position < after else digest_after(last, text, self._key)
+            if number != position or not is_digest(digest, expected):
+                event = f"event {position} of session {brief(name)}"
+                raise StoreError(f"{self.path}: {event} is damaged or missing. Restore a copy.")
             last = digest
-            if place >= after:
+            if position >= after:
                 out.append(json.loads(text))
         if not rows or not is_digest(rows[-1][3], seal_of(last, self._key)):
             raise StoreError(
@@ -481,12 +480,12 @@ class Store:
         return out, last
 
     def _seal(self, name: str, last: str) -> None:
-        """Write down where a session's log ends, by the digest of its last event."""
+        """Store the end of a session's log, as a seal of the digest of its last event."""
         row = (name, seal_of(last, self._key))
         self._db.execute("INSERT OR REPLACE INTO seals VALUES (?, ?)", row)
 
     def _append(self, session: Session, number: int, last: str, events: list[Event]) -> str:
-        """Add events to a log, and to the counts of exposure; gives the last digest."""
+        """Add events to a log and to the counts of exposure; return the last digest."""
         tally, before = Tally(), list(session.events)
         for event in events:
             text = json.dumps(event, sort_keys=True)

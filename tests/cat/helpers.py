@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from irtcat.cat import Config, Look, engine
+from irtcat.cat import Config, Context, engine
 
 METHODS = {"ML": "ml", "WL": "wle", "BM": "map", "EAP": "eap"}
 PRIORS = {"norm": "normal", "unif": "uniform", "Jeffreys": "jeffreys"}
@@ -40,7 +40,9 @@ def state_after(pool, config, items, answers, prior):
         log_like=over(log_like),
         information=over(pool.information[items]),
         warm=blank.warm if pool.warm is None else over(pool.warm[items]),
-        given=blank.given.at[jnp.where(here, items, pool.n_items)].set(True, mode="drop"),
+        administered=blank.administered.at[jnp.where(here, items, pool.n_items)].set(
+            True, mode="drop"
+        ),
         items=items,
         answers=answers,
         n=here.sum(dtype=jnp.int32),
@@ -48,9 +50,9 @@ def state_after(pool, config, items, answers, prior):
     )
 
 
-def look_with(pool, config, state, theta):
+def context_with(pool, config, state, theta):
     """What rules see, at a given ability."""
-    return Look(pool, config, state, state.log_like, theta, state.se)
+    return Context(pool, config, state, state.log_like, theta, state.se)
 
 
 def padded(values, n, filler=-1):

@@ -55,12 +55,12 @@ def test_the_best_is_among_them(dtype):
         @jax.jit
         @jax.vmap
         def both(theta, lots):
-            at = ref.look_with(pool, config, blank, theta)
+            at = ref.context_with(pool, config, blank, theta)
             # The items given are the best ones but some, as those of a session are.
             order = jnp.argsort(-at.information)
             given = jnp.zeros(N, bool).at[order[: LENGTH + 4]].set(lots)
-            look = ref.look_with(pool, config, blank._replace(given=given), theta)
-            items, values = contending(look, pool.near)
+            context = ref.context_with(pool, config, blank._replace(administered=given), theta)
+            items, values = contending(context, pool.near)
             return items[first_best(values)], first_best(jnp.where(given, -1.0, at.information))
 
         lots = np.argsort(RNG.uniform(size=(n, LENGTH + 4)), axis=1) < LENGTH - 1

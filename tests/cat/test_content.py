@@ -100,7 +100,7 @@ def test_what_can_never_be_asked_is_refused():
     shared = {"max_items": 5, "pretest": "new"}
     with pytest.raises(InputError, match="at most 2 positions"):
         prepare(bank, Config(**shared, pretest_at=(1, 2, 3)))
-    with pytest.raises(InputError, match="an item to be tried out at position 1"):
+    with pytest.raises(InputError, match="a pretest item at position 1"):
         prepare(bank, Config(**shared, pretest_at=(1,), first=("i1",)))
     with pytest.raises(InputError, match="a scored item at position 1"):
         prepare(bank, Config(**shared, first=("i20",)))
@@ -367,7 +367,9 @@ def test_a_subject_who_has_not_answered_enough_is_flagged(tmp_path):
     report = replay(bank, Responses.from_array(x, item_ids=bank.item_ids), config)
     assert counts_by_group(bank, report.items, GROUPS[:2]).tolist() == [[3, 3], [2, 4], [3, 3]]
     assert (report.relaxed > 0).any(axis=1).tolist() == [False, True, False]
-    assert report.flags() == ["The content rules could not be kept at 6 steps of 1 of 3 sessions."]
+    assert report.flags() == [
+        "The content rules could not be satisfied at 6 steps of 1 of 3 sessions."
+    ]
 
 
 def test_an_infeasible_step_is_an_event(tmp_path):
@@ -392,7 +394,9 @@ def test_an_infeasible_step_is_an_event(tmp_path):
     assert [event["kind"] for event in again.events[-2:]] == ["ask", "infeasible"]
     assert again.events[-1]["rules"] == ["content"]
     assert again.asked[0] in {"i5", "i6", "i7", "i8"}
-    assert again.flags() == [f"The content rules could not be kept when asking {again.asked[0]}."]
+    assert again.flags() == [
+        f"The content rules could not be satisfied when asking {again.asked[0]}."
+    ]
     last = Session.from_json(bank, again.to_json())
     assert last.events == again.events
     assert last.asked == again.asked

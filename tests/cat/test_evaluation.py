@@ -7,7 +7,7 @@ from scipy.stats import norm
 from irtcat import InputError, ItemBank, Responses, predict
 from irtcat._precision import precision
 from irtcat.cat import Config, prepare, replay, start, step
-from irtcat.cat.engine import look_at
+from irtcat.cat.engine import context_of
 from irtcat.cat.sampling import FLOOR, chances, draws
 from irtcat.prediction.curves import Case
 
@@ -34,7 +34,7 @@ def test_chances_are_neymans():
     pool = prepare(BANK, config)
     state = start(pool, config)
     with precision("float64"):
-        got = np.asarray(chances(look_at(pool, config, state), np.arange(60) > 9))
+        got = np.asarray(chances(context_of(pool, config, state), np.arange(60) > 9))
     nodes = np.asarray(pool.nodes)
     weight = np.exp(-0.5 * nodes**2)
     p = BANK.probability(nodes)
@@ -47,7 +47,7 @@ def test_chances_are_neymans():
     items = replay(BANK, many, config, seed=8).items[:, 0]
     rate = np.bincount(items, minlength=60) / 4000
     with precision("float64"):
-        chance = np.asarray(chances(look_at(pool, config, state), np.ones(60, bool)))
+        chance = np.asarray(chances(context_of(pool, config, state), np.ones(60, bool)))
     z = (rate - chance) / np.sqrt(chance * (1 - chance) / 4000)
     assert np.abs(z).max() < 4
     assert 0.6 < (z**2).mean() < 1.5
@@ -124,7 +124,7 @@ def test_chances_are_those_of_the_session(report):
         item = report.items[row, 1]
         open_items = np.arange(60) != report.items[row, 0]
         with precision("float64"):
-            told = np.asarray(chances(look_at(pool, CONFIG, before), open_items))
+            told = np.asarray(chances(context_of(pool, CONFIG, before), open_items))
         assert chance[row, item] == pytest.approx(told[item], rel=1e-6)
 
 

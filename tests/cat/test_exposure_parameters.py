@@ -117,16 +117,16 @@ def test_faults_of_a_file(parameters, tmp_path):
 def test_rules_by_earlier_sessions_need_them(rule):
     """Alone in memory such a rule would let everything through."""
     config = Config(max_items=6, exposure=rule)
-    with pytest.raises(InputError, match=f"rule {rule} goes by earlier sessions"):
+    with pytest.raises(InputError, match=f"rule {rule} uses earlier sessions"):
         Session.begin(BANK, config)
-    with pytest.raises(InputError, match="goes by earlier sessions"):
+    with pytest.raises(InputError, match="uses earlier sessions"):
         run(BANK, config, lambda item: 1)
     first = Session.begin(BANK, config, counts=prepare(BANK, config).counts)
     often = prepare(BANK, config).counts
     given = np.zeros(60)
     given[BANK.positions(first.asked)] = 100.0
     limit = np.where(given > 0, 0.0, 1.0)
-    often = often._replace(given=given, sessions=np.asarray(100.0), limit=limit)
+    often = often._replace(administered=given, sessions=np.asarray(100.0), limit=limit)
     assert Session.begin(BANK, config, counts=often).asked != first.asked
     with pytest.raises(InputError, match="Counts of sessions with this bank"):
         Session.begin(BANK.subset(np.arange(50)), config, counts=often)
@@ -144,7 +144,7 @@ def test_steps_that_no_exposure_rule_lets_through_are_flagged():
     counts = prepare(BANK, config).counts._replace(limit=np.zeros(60))
     report = simulate(BANK, np.zeros(4), config, counts=counts, block=4)
     assert report.flags()[0] == (
-        "The exposure rules could not be kept at 32 steps of 4 of 4 sessions."
+        "The exposure rules could not be satisfied at 32 steps of 4 of 4 sessions."
     )
     session = Session.begin(BANK, config, counts=counts)
     last = session.events[-1]

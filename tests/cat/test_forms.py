@@ -52,14 +52,14 @@ def test_rules_that_no_form_keeps_are_named():
     bounds = {"x": (3, 9), "y": (3, 9)}
     with pytest.raises(InputError, match=r"length of 5 items; at least 3 .*'x'; at least 3 .*'y'"):
         assemble(BANK, 5, group="topic", bounds=bounds)
-    with pytest.raises(InputError, match=r"of groups in column 'topic'\. Got 'z'"):
+    with pytest.raises(InputError, match=r"groups of column 'topic'\. Got 'z'"):
         assemble(BANK, 5, group="topic", bounds={"z": (0, 3)})
     with pytest.raises(InputError, match="fewest first"):
         assemble(BANK, 5, group="topic", bounds={"x": (3, 2)})
     topic = {"group": "topic", "bounds": {"x": 7}}
     with pytest.raises(InputError, match="at least 7 items of 'x'; the enemies i1, i3"):
         assemble(BANK, 8, **topic, enemies=[["i1", "i3"], ["i2", "i4"]])
-    with pytest.raises(InputError, match="one form keeps the rules, but not 2 from 14 items"):
+    with pytest.raises(InputError, match="one form satisfies the rules, but not 2 from 14 items"):
         assemble(BANK, 8, forms=2)
 
 

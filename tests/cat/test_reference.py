@@ -33,7 +33,7 @@ def compiled_estimates(configs):
             out = []
             for config in configs:
                 state = ref.state_after(pool, config, items, answers, prior)
-                out.append(METHODS[config.method](engine.look_at(pool, config, state)))
+                out.append(METHODS[config.method](engine.context_of(pool, config, state)))
             return out
 
         return jax.vmap(one)(items, answers)
@@ -74,13 +74,15 @@ def compiled_values(config, names):
     @jit
     def all_of_them(pool, items, answers, theta):
         state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
-        look = ref.look_with(pool, config, state, theta)
+        context = ref.context_with(pool, config, state, theta)
         likelihood = jnp.exp(state.log_like + pool.log_weights)
         density = jnp.exp(-0.5 * pool.nodes**2) / jnp.sqrt(2 * jnp.pi)
         scales = {name: likelihood.sum() for name in ("MLWI", "KL")}
         scales |= {name: likelihood @ density for name in ("MPWI", "KLP")}
         scales |= dict.fromkeys(("bOpt", "thOpt", "MEPV"), -1.0)
-        return {name: CRITERIA[ref.CRITERIA[name]](look) * scales.get(name, 1.0) for name in names}
+        return {
+            name: CRITERIA[ref.CRITERIA[name]](context) * scales.get(name, 1.0) for name in names
+        }
 
     return all_of_them
 

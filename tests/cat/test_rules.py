@@ -68,9 +68,9 @@ def test_classification(rules, bank30):
         def one(items, answers, cuts, theta, se):
             prior = jnp.asarray([0.0, 1.0])
             state = ref.state_after(pool, config, items, answers, prior)
-            look = replace(ref.look_with(pool, config, state, theta), se=se)
-            sprt, glr = (f(look, cuts, 0.5) for f in (sprt_ratios, glr_ratios))
-            return sprt, glr, engine.look_at(pool, config, state).mean
+            context = replace(ref.context_with(pool, config, state, theta), se=se)
+            sprt, glr = (f(context, cuts, 0.5) for f in (sprt_ratios, glr_ratios))
+            return sprt, glr, engine.context_of(pool, config, state).mean
 
         return one
 
@@ -90,8 +90,8 @@ def test_classification(rules, bank30):
             category = sum(r >= limits[0] for r in np.asarray(ratios)) + 1 if decided else None
             assert category == expected
         blank = engine.blank(pool, config, jnp.asarray([0.0, 1.0]), None, jnp.zeros(2, "uint32"))
-        look = replace(ref.look_with(pool, config, blank, theta), se=se)
-        level = int(classify(look, "ci", {"cuts": tuple(cuts.tolist()), "level": 0.95}))
+        context = replace(ref.context_with(pool, config, blank, theta), se=se)
+        level = int(classify(context, "ci", {"cuts": tuple(cuts.tolist()), "level": 0.95}))
         assert level == (-1 if case["ci95"] is None else case["ci95"] - 1)
         assert abs(float(mean) - float(theta)) < 5e-3  # catIrt integrates adaptively
     assert max(worst) < 0.15
@@ -103,10 +103,12 @@ def test_classify_reads_the_ratios(bank30):
     state = ref.state_after(
         pool, config, np.arange(30, dtype=np.int32), np.ones(30, np.int32), jnp.asarray([0.0, 1.0])
     )
-    look = replace(engine.look_at(pool, config, state), theta=jnp.asarray(2.0), se=jnp.asarray(0.3))
+    context = replace(
+        engine.context_of(pool, config, state), theta=jnp.asarray(2.0), se=jnp.asarray(0.3)
+    )
     for rule in ("sprt", "glr", "ci"):
-        assert int(classify(look, rule, {"cuts": (-1.0, 0.5)})) == 2
-    assert int(classify(look, "ci", {"cuts": (0.5, 1.9)})) == -1
+        assert int(classify(context, rule, {"cuts": (-1.0, 0.5)})) == 2
+    assert int(classify(context, "ci", {"cuts": (0.5, 1.9)})) == -1
 
 
 def test_stopping_like_catr(rules, bank30):
@@ -130,7 +132,7 @@ def test_stopping_like_catr(rules, bank30):
             theta=jnp.asarray(float(case["th"])), se=jnp.asarray(case["se"]),
             scored=jnp.asarray(case["N"]),
         )  # fmt: skip
-        over, which = stops(engine.look_at(pool, config, state), rule)
+        over, which = stops(engine.context_of(pool, config, state), rule)
         assert bool(over) == case["decision"]
         if over:
             assert names[int(which) - 1] == case["rule_fired"]
@@ -142,16 +144,18 @@ def test_rules_combine(bank30):
     state = engine.blank(
         pool, config, jnp.asarray([0.0, 1.0]), jnp.ones(30, bool), jnp.zeros(2, "uint32")
     )._replace(se=jnp.asarray(0.2), scored=jnp.asarray(5))
-    look = engine.look_at(pool, config, state)
+    context = engine.context_of(pool, config, state)
     short, precise = part("length", at=10), part("se", below=0.3)
-    assert [bool(stops(look, r)[0]) for r in (any_of(short, precise), all_of(short, precise))] == [
+    assert [
+        bool(stops(context, r)[0]) for r in (any_of(short, precise), all_of(short, precise))
+    ] == [
         True,
         False,
     ]
-    assert int(stops(look, any_of(short, precise))[1]) == 2
+    assert int(stops(context, any_of(short, precise))[1]) == 2
     nested = parse_stopping("se<0.3 and n>=5 or n>=30")
     assert nested == any_of(all_of(precise, part("length", at=5)), part("length", at=30))
-    assert bool(stops(look, nested)[0])
+    assert bool(stops(context, nested)[0])
     for text in ("se>0.3", "n<=3", "theta<1", "", "seconds>=1e", "n>=1.5", "n>=1e999", "se<.."):
         with pytest.raises(InputError, match="conditions such as"):
             parse_stopping(text)
@@ -173,10 +177,10 @@ def test_kingsbury_zara(rules, bank30, reference):
         given = np.array(case["out"]) - 1
         state = engine.blank(
             pool, config, jnp.asarray([0.0, 1.0]), jnp.ones(30, bool), jnp.zeros(2, "uint32")
-        )._replace(given=jnp.zeros(30, bool).at[given].set(True))
+        )._replace(administered=jnp.zeros(30, bool).at[given].set(True))
         values = np.array(fisher_information(bank, case["theta"])[:, 0])
         values[given] = -np.inf
-        kept = kingsbury_zara(engine.look_at(pool, config, state), jnp.asarray(values))
+        kept = kingsbury_zara(engine.context_of(pool, config, state), jnp.asarray(values))
         assert int(jnp.argmax(kept)) + 1 == case["item"]
 
 
@@ -196,7 +200,7 @@ def test_constant_patterns(rules, bank30):
 
         def after(pool, items, answers, theta, config=config):
             state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
-            return estimate(ref.look_with(pool, config, state, theta)).theta
+            return estimate(ref.context_with(pool, config, state, theta)).theta
 
         if config not in programs:
             programs[config] = prepare(bank30(), config), jit(after)
@@ -293,7 +297,7 @@ def estimates_of_both(config):
         def one(items, answers):
             state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 3.0]))
             both = (config, replace(config, method="map"))
-            return [estimate(engine.look_at(pool, c, state)).theta for c in both]
+            return [estimate(engine.context_of(pool, c, state)).theta for c in both]
 
         return jax.vmap(one)(items, answers)
 
@@ -317,7 +321,7 @@ def test_every_criterion_values_every_item(model):
     @jit
     def values(pool, items, answers):
         state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
-        return {name: f(engine.look_at(pool, config, state)) for name, f in CRITERIA.items()}
+        return {name: f(engine.context_of(pool, config, state)) for name, f in CRITERIA.items()}
 
     items = np.array([3, 0, *[-1] * 7], np.int32)
     found = values(pool, items, np.array([1, 0, *[-1] * 7], np.int32))
@@ -376,7 +380,7 @@ def test_robust_estimates(rules, bank30):
 
             def after(pool, items, answers, config=config):
                 state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
-                return estimate(engine.look_at(pool, config, state))
+                return estimate(engine.context_of(pool, config, state))
 
             programs[config] = prepare(bank30(case["D"]), config), jit(after)
         pool, program = programs[config]
@@ -448,9 +452,9 @@ def test_kullback_leibler_between_two_points(rules, bank30):
         ({"targets": 5, "group": "g"}, "targets"), ({"targets": [True], "group": "g"}, "targets"),
         ({"targets": [["a", 0.1, 0.2, 0.3]], "group": "g"}, "one share for each group"),
         ({"targets": [["a", True]], "group": "g"}, "one share for each group"),
-        ({"targets": [[["a"], 0.5]], "group": "g"}, "groups that are named"),
+        ({"targets": [[["a"], 0.5]], "group": "g"}, "names of groups"),
         ({"enemies": 0.5}, "enemies"), ({"enemies": [1]}, "enemies"),
-        ({"enemies": [["a", ["b"]]]}, "each a text"), ({"first": 3}, "first"),
+        ({"enemies": [["a", ["b"]]]}, "as text, not empty"), ({"first": 3}, "first"),
         ({"first": {"q1": 1}}, "first"), ({"first": "q1"}, "first"), ({"first": [""]}, "first"),
         ({"pretest_at": [[1]], "pretest": "p"}, "pretest_at"), ({"group": 5}, "group"),
         ({"seconds": ["s"]}, "seconds"), ({"strata": []}, "strata"),
@@ -466,7 +470,7 @@ def test_kullback_leibler_between_two_points(rules, bank30):
         ({"stopping": {"name": "ci", "cuts": "1"}}, "cuts a finite number or finite numbers"),
         ({"start": {"name": "random", "theta": "0"}}, "theta a finite number or None"),
         ({"method": {"name": "robust", "weight": 2}}, "weight a text"),
-        ("deep", "rules in few levels"),
+        ("deep", "few levels of nested rules"),
     ],
 )  # fmt: skip
 def test_a_document_that_is_no_configuration_is_refused(document, said):

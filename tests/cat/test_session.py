@@ -47,7 +47,7 @@ def test_the_log_is_the_session():
         assert again.answer(item, right(item), 2.0) == session.answer(item, right(item), 2.0)
     assert (session.reason, len(session.to_frame())) == ("length", 6)
     assert session.head["subject"] == "anna"
-    with pytest.raises(InputError, match="the bank the session was begun on"):
+    with pytest.raises(InputError, match="the bank on which the session was begun"):
         Session.from_json(BANK.subset(np.arange(19)), session.to_json())
     changed = session.to_json()
     changed["config"]["max_items"] = 9
@@ -132,7 +132,7 @@ def test_why_this_item():
     forced.answer(best[0], 1)
     told = forced.explain(20)
     assert told.loc[best[0], "excluded_by"] == "asked before"
-    assert told.loc[best[1], "excluded_by"] == "enemy of an item given"
+    assert told.loc[best[1], "excluded_by"] == "enemy of an item asked"
 
 
 def test_the_store_keeps_and_resumes(tmp_path):
@@ -326,7 +326,7 @@ def from_logs(store, config):
         asks = [e for e in session.events if e["kind"] == "ask"]
         for event in asks:
             for item in event["items"]:
-                given[event.get("cell", 0), session._place[item]] += 1
+                given[event.get("cell", 0), session._positions[item]] += 1
         limit = np.atleast_2d(session.head["counts"][0])
         for cell in {event.get("cell", 0) for event in asks}:
             sessions[cell] += 1
@@ -348,11 +348,11 @@ def test_counts_of_exposure_are_those_of_the_logs(tmp_path, rule):
         for mine, logged in zip(told[1:], from_logs(store, config), strict=True):
             np.testing.assert_array_equal(np.reshape(mine, logged.shape), logged)
         store.check()
-        assert told.given.sum() > 35
+        assert told.administered.sum() > 35
         if "eligibility" in rule.name:
             assert (told.limit < 1).any()
         store._db.execute("UPDATE exposure SET given = given + 1")
-        with pytest.raises(StoreError, match="not those of the logs"):
+        with pytest.raises(StoreError, match="do not match the logs"):
             store.check()
 
 

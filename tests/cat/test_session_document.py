@@ -166,7 +166,7 @@ def test_logs_that_no_test_can_have():
         (("events", 1, "at"), "yesterday", "no valid at"),
         (("events", 1, "at"), "2026-01-01T00:00:00+02:00", "no valid at"),
         (("events", 1, "note"), "x", "an unknown field .note."),
-        (("started",), "yesterday", "the time when it started"),
+        (("started",), "yesterday", "a valid start time"),
         (("prior",), [0.0, -1.0], "the SD above 0"),
         (("prior",), 1.0, "the SD above 0"),
         (("prior",), [0.0, 1.0, 2.0], "the SD above 0"),
@@ -175,8 +175,8 @@ def test_logs_that_no_test_can_have():
         (("config",), {"max_items": "x"}, "max_items"),
         (("config",), 5, "config"),
         (("config", "enemies"), 5, "a list of sets of ids"),
-        (("counts",), [1, 2], "a session as to_json gives it"),
-        (("counts",), [[1], [0], [0], 0], "of this bank's items"),
+        (("counts",), [1, 2], "a session as returned by to_json"),
+        (("counts",), [[1], [0], [0], 0], "counts for the bank"),
     ):
         with pytest.raises(InputError, match=says):
             load(sealed(changed(document, path, value)))

@@ -206,9 +206,9 @@ def test_score_optimal_is_the_law_of_total_variance():
     pool = prepare(bank, config)
     state = step(pool, config, start(pool, config), [1])
     given = int(state.items[0])
-    state = state._replace(given=np.arange(8) == given)  # the next item is not chosen yet
+    state = state._replace(administered=np.arange(8) == given)  # the next item is not chosen yet
     with precision("float64"):
-        value = CRITERIA["score-optimal"](engine.look_at(pool, config, state))
+        value = CRITERIA["score-optimal"](engine.context_of(pool, config, state))
     nodes = np.asarray(pool.nodes)
     p = bank.probability(nodes)
     w = np.exp(-0.5 * nodes**2) * p[given]
@@ -315,11 +315,11 @@ def test_conditional_eligibility_holds_in_every_cell():
             rates.append(given.max() / here.any(axis=1).sum())
         worst[rule.name] = rates
         if rule.name == "conditional-eligibility":
-            assert report.counts.given.sum() == report.items.size
+            assert report.counts.administered.sum() == report.items.size
             for cell, (low, high) in enumerate(((-9, -0.6), (-0.6, 0.6), (0.6, 9))):
                 here = (before >= low) & (before < high)
                 assert report.counts.sessions[cell] == here.any(axis=1).sum()
                 counted = np.bincount(report.items[here], minlength=N_ITEMS)
-                assert (report.counts.given[cell] == counted).all()
+                assert (report.counts.administered[cell] == counted).all()
     assert max(worst["conditional-eligibility"]) < 0.46
     assert max(worst["eligibility"]) > 0.5

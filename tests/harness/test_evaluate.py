@@ -17,7 +17,7 @@ import irtcat
 from irtcat import InputError
 from irtcat._precision import precision
 from irtcat.cat import Config, Session
-from irtcat.cat.engine import look_at, step_compiled
+from irtcat.cat.engine import context_of, step_compiled
 from irtcat.cat.sampling import chances
 from irtcat.harness import Answer, Calls, Command, Item, evaluate
 from irtcat.harness._items import read_items
@@ -109,13 +109,13 @@ def test_chances_within_a_batch_are_those_before_it(bank):
     wanted = {}
     while not session.is_over:
         asked, n = session.asked, int(session.state.n)
-        free = ~np.asarray(session.state.given)
+        free = ~np.asarray(session.state.administered)
         free[[place[each] for each in asked]] = True
         for k, each in enumerate(asked):
             if (n + k) % 2 == 1:  # half of the places, evenly
                 with precision("float64"):
-                    look = look_at(session._pool, RULES, session.state)
-                    wanted[each] = float(np.asarray(chances(look, free))[place[each]])
+                    context = context_of(session._pool, RULES, session.state)
+                    wanted[each] = float(np.asarray(chances(context, free))[place[each]])
             free[place[each]] = False
         for each in asked:
             session.answer(each, int(is_right(ABILITY, int(each[5:]), "new")))

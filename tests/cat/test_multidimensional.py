@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, Responses, score
-from irtcat.cat.several import next_several, simulate_several
+from irtcat.cat.multidimensional import next_multidimensional, simulate_multidimensional
 
 RNG = np.random.default_rng(6)
 SLOPES = RNG.uniform(0, 1.8, (24, 2)) * (RNG.random((24, 2)) < 0.75)
@@ -24,7 +24,7 @@ def test_belief_and_values():
     known = score(BANK, Responses.from_array(x, item_ids=BANK.item_ids), "map")
     at = BANK.positions(list(answers))
     for criterion in ("d-optimal", "t-optimal", "a-optimal"):
-        belief, table = next_several(BANK, answers, criterion, n=20)
+        belief, table = next_multidimensional(BANK, answers, criterion, n=20)
         assert belief.theta == pytest.approx(known.theta[0], abs=1e-6)
         every = information(belief.theta)
         precision = np.linalg.inv(BANK.correlations) + every[at].sum(axis=0)
@@ -43,8 +43,8 @@ def test_belief_and_values():
 
 def test_simulated():
     theta = RNG.multivariate_normal([0, 0], BANK.correlations, 300)
-    chosen = simulate_several(BANK, theta, "d-optimal", n_items=8, seed=1)
-    blind = simulate_several(BANK, theta, "random", n_items=8, seed=1)
+    chosen = simulate_multidimensional(BANK, theta, "d-optimal", n_items=8, seed=1)
+    blind = simulate_multidimensional(BANK, theta, "random", n_items=8, seed=1)
     assert all(len(set(row)) == 8 for row in chosen.items.tolist())
     assert (chosen.rmse() < blind.rmse()).all()
     assert chosen.rmse() == pytest.approx(np.sqrt((chosen.se**2).mean(axis=0)), rel=0.15)
@@ -52,6 +52,6 @@ def test_simulated():
 
 def test_refused():
     with pytest.raises(InputError, match="several abilities"):
-        simulate_several(ItemBank.from_parameters(b=[0.0, 1.0]), [[0.0, 0.0]])
+        simulate_multidimensional(ItemBank.from_parameters(b=[0.0, 1.0]), [[0.0, 0.0]])
     with pytest.raises(InputError, match="ids of the bank"):
-        next_several(BANK, {"i99": 1})
+        next_multidimensional(BANK, {"i99": 1})

@@ -16,7 +16,7 @@ from irtcat.cat import (
     all_of,
     calibrate_exposure,
     exact_error,
-    next_several,
+    next_multidimensional,
     part,
     prepare,
     replay,
@@ -25,7 +25,7 @@ from irtcat.cat import (
     step,
 )
 from irtcat.cat.criteria import CRITERIA
-from irtcat.cat.engine import look_at
+from irtcat.cat.engine import context_of
 
 RNG = np.random.default_rng(6)
 SLOPES = RNG.uniform(0, 1.8, (24, 2)) * (RNG.random((24, 2)) < 0.75)
@@ -115,7 +115,7 @@ def test_expected_variances_by_brute_force():
     state = start(pool, config, (0.0, CORRELATIONS))
     state = step(pool, config, state, 1)
     with precision("float64"):
-        value = np.asarray(CRITERIA["mepv"](look_at(pool, config, state)))
+        value = np.asarray(CRITERIA["mepv"](context_of(pool, config, state)))
     first = int(state.items[0])
     p = p_right(FINE)
     weight = fine_posterior([first], [1])
@@ -135,7 +135,7 @@ def test_an_answer_lowers_the_expected_determinant():
 
     def root(state):
         with precision("float64"):
-            weight = np.asarray(look_at(pool, PLAIN, state).posterior)
+            weight = np.asarray(context_of(pool, PLAIN, state).posterior)
         away = nodes - weight @ nodes
         return np.sqrt(np.linalg.det(away.T @ (weight[:, None] * away))), weight
 
@@ -154,7 +154,7 @@ def test_modes_are_those_of_scoring():
     answered = report.responses(BANK.simulate(TRUTH, seed=1))
     assert report.theta == pytest.approx(np.asarray(score(BANK, answered, "map").theta), abs=1e-5)
     items = dict(zip(BANK.item_ids[report.items[0]], report.answers[0].tolist(), strict=True))
-    belief, _ = next_several(BANK, items)
+    belief, _ = next_multidimensional(BANK, items)
     assert report.theta[0] == pytest.approx(belief.theta, abs=1e-6)
     assert report.se[0] == pytest.approx(np.sqrt(np.diag(np.linalg.inv(belief.precision))))
 
@@ -338,8 +338,8 @@ def test_one_ability_is_ordered_as_by_information():
     pool = prepare(bank, config)
     names = ("mfi", "d-optimal", "t-optimal", "a-optimal")
     with precision("float64"):
-        look = look_at(pool, config, step(pool, config, start(pool, config), 1))
-        orders = [np.argsort(CRITERIA[name](look)).tolist() for name in names]
+        context = context_of(pool, config, step(pool, config, start(pool, config), 1))
+        orders = [np.argsort(CRITERIA[name](context)).tolist() for name in names]
     assert orders == [orders[0]] * 4
 
 

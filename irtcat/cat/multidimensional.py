@@ -1,12 +1,12 @@
-"""Adaptive testing of several abilities at once: a Normal belief, and D-, T- and A-optimal items.
+"""Multidimensional adaptive testing: a Normal posterior, and D-, T- and A-optimal items.
 
-Without a grid, for any number of abilities. Tests of two or three abilities have all rules of
-`irtcat.cat.Config` (stopping, content, exposure), live sessions and stores: give such a bank to
-`irtcat.cat.simulate`, `Session` or `Store`.
+It uses no grid, so the number of abilities is not limited. For two or three abilities,
+`irtcat.cat.simulate`, `Session` and `Store` support all rules of `irtcat.cat.Config` (stopping,
+content, exposure), live sessions and stores.
 
-The belief after the answers is the mode of the posterior and, as its precision, that of the prior
-plus the Fisher information of the items answered, at the mode (Laplace's method with expected
-information). Pure functions of arrays: the same step runs one session and, mapped, many.
+The posterior is approximated by its mode and a precision: that of the prior plus the Fisher
+information of the items answered, at the mode (Laplace's method with expected information). All
+steps are pure functions of arrays, for one session or, mapped, many.
 """
 
 import functools
@@ -37,23 +37,29 @@ from irtcat.cat._vectors import (
 )
 from irtcat.models import CategoricalModel, ItemModel, take
 
-__all__ = ["SEVERAL", "Belief", "SeveralReport", "next_several", "simulate_several"]
+__all__ = [
+    "MULTIDIMENSIONAL",
+    "Belief",
+    "MultidimensionalReport",
+    "next_multidimensional",
+    "simulate_multidimensional",
+]
 
 BLOCK = 500
 
 
 def random(belief: Belief, information: Matrices) -> Values:
-    """No preference: chance decides."""
+    """All items have the same value: the choice is random."""
     return jnp.zeros(information.shape[0], information.dtype)
 
 
-SEVERAL: dict[str, Callable[[Belief, Matrices], Values]] = {
+MULTIDIMENSIONAL: dict[str, Callable[[Belief, Matrices], Values]] = {
     "d-optimal": d_value,
     "t-optimal": t_value,
     "a-optimal": a_value,
     "random": random,
 }
-"""Criteria for several abilities by name; to add one, write a function and add a row."""
+"""Multidimensional criteria by name; to add one, write a function and add a row."""
 
 
 def _prior(bank: ItemBank) -> FloatArray:
@@ -64,70 +70,70 @@ def _prior(bank: ItemBank) -> FloatArray:
 
 def _check(bank: ItemBank, criterion: str) -> None:
     if bank.model.dims < 2 or not isinstance(bank.model, CategoricalModel):
-        raise argument_error("bank", "of several abilities", bank)
-    check_choice("criterion", criterion, SEVERAL)
+        raise argument_error("bank", "a bank of several abilities", bank)
+    check_choice("criterion", criterion, MULTIDIMENSIONAL)
 
 
 @functools.partial(jit, static_argnames=("criterion",))
-def _told(
+def _posterior_and_values(
     model: ItemModel, items: Array, answers: Array, prior: Array, criterion: str
 ) -> tuple[Belief, Array]:
     zero = jnp.zeros(prior.shape[0], prior.dtype)
     belief = laplace(model, items, answers, Belief(zero, prior), zero)
-    return belief, SEVERAL[criterion](belief, information_matrices(model, belief.theta))
+    return belief, MULTIDIMENSIONAL[criterion](belief, information_matrices(model, belief.theta))
 
 
-def next_several(
+def next_multidimensional(
     bank: ItemBank,
     answers: Mapping[str, int],
     criterion: str = "d-optimal",
     n: int = 5,
     most: int = 60,
 ) -> tuple[Belief, pd.DataFrame]:
-    """The belief after some answers, and the items most worth asking next.
+    """The posterior after some answers, and the best items to ask next.
 
-    Stateless: the answers are all there is to keep.
+    Stateless: only the answers need to be stored.
 
     Args:
         bank: calibrated items of several abilities.
-        answers: item id -> category code from 0, as given so far.
-        criterion: a name of `SEVERAL`.
+        answers: item id -> category code from 0, of all answers so far.
+        criterion: a name of `MULTIDIMENSIONAL`.
         n: number of candidates to list.
-        most: room for answers (the program is compiled once for it).
+        most: maximum number of answers (the program is compiled once for it).
 
     Returns:
-        The belief, and the ``n`` best items not yet answered with their ``value``, best first.
+        The posterior, and the ``n`` best items not yet answered with their ``value``, best first.
 
     Raises:
         InputError: for a bank of one ability, an unknown item or criterion, or too many answers.
 
     Example:
         >>> bank = ItemBank.from_slopes([[1.5, 0.0], [0.0, 1.5], [1.0, 1.0]], [0.0, 0.0, 0.0])
-        >>> belief, table = next_several(bank, {"i3": 1})
+        >>> belief, table = next_multidimensional(bank, {"i3": 1})
         >>> belief.theta.round(2).tolist(), table.index.tolist()
         ([0.34, 0.34], ['i1', 'i2'])
     """
     _check(bank, criterion)
     check_count("n", n)
-    at = bank.positions(list(answers))
-    if len(at) > most:
-        raise argument_error("most", f"at least {len(at)}, the number of answers", most)
+    positions = bank.positions(list(answers))
+    if len(positions) > most:
+        raise argument_error("most", f"at least {len(positions)}, the number of answers", most)
     items, codes = np.full(most, NONE, np.int32), np.full(most, NONE, np.int32)
-    items[: len(at)], codes[: len(at)] = at, list(answers.values())
+    items[: len(positions)], codes[: len(positions)] = positions, list(answers.values())
     with precision("float64"):
-        belief, value = _told(
+        belief, value = _posterior_and_values(
             bank.model, jnp.asarray(items), jnp.asarray(codes), jnp.asarray(_prior(bank)), criterion
         )
-    worth = np.array(value)
-    worth[at] = -np.inf
-    order = np.argsort(-worth, kind="stable")[: min(n, bank.n_items - len(at))]
+    values = np.array(value)
+    values[positions] = -np.inf
+    order = np.argsort(-values, kind="stable")[: min(n, bank.n_items - len(positions))]
     index = pd.Index(bank.item_ids[order], dtype=object, name="item")
     known = Belief(np.asarray(belief.theta), np.asarray(belief.precision))  # type: ignore[arg-type]
-    return known, pd.DataFrame({"value": worth[order]}, index=index)
+    return known, pd.DataFrame({"value": values[order]}, index=index)
 
 
-class SeveralReport(NamedTuple):
-    """What came of simulated sessions of several abilities, subjects first.
+class MultidimensionalReport(NamedTuple):
+    """Results of simulated multidimensional sessions, subjects first.
 
     Attributes:
         truth: true abilities, subjects x dims.
@@ -155,15 +161,15 @@ def _sessions(
     def one(truth: Array, seed: Array) -> tuple[Array, Array, Array]:
         key = jax.random.wrap_key_data(seed)
         noise = jax.random.uniform(jax.random.fold_in(key, 0), (n_items,), prior.dtype)
-        luck = jax.random.uniform(jax.random.fold_in(key, 1), (n_items,), prior.dtype)
+        uniform = jax.random.uniform(jax.random.fold_in(key, 1), (n_items,), prior.dtype)
 
         def advance(carry: Any, j: Array) -> tuple[Any, None]:
             items, answers, used, belief = carry
-            value = SEVERAL[criterion](belief, information_matrices(model, belief.theta))
+            value = MULTIDIMENSIONAL[criterion](belief, information_matrices(model, belief.theta))
             value = jnp.where(used, -jnp.inf, value + 1e-9 * noise)
             item = jnp.argmax(value).astype(jnp.int32)
             log_p = take(model, item).log_probs(truth)  # type: ignore[attr-defined]
-            answer = (luck[item] > jnp.cumsum(jnp.exp(log_p))[:-1]).sum().astype(jnp.int32)
+            answer = (uniform[item] > jnp.cumsum(jnp.exp(log_p))[:-1]).sum().astype(jnp.int32)
             items = items.at[j].set(item)  # noqa: PD008
             answers = answers.at[j].set(answer)  # noqa: PD008
             used = used.at[item].set(True)  # noqa: PD008
@@ -179,18 +185,18 @@ def _sessions(
     return jax.vmap(one)(theta, keys)
 
 
-def simulate_several(
+def simulate_multidimensional(
     bank: ItemBank, theta: Any, criterion: str = "d-optimal", n_items: int = 30, seed: int = 0
-) -> SeveralReport:
-    """Run adaptive sessions of fixed length for subjects of several known abilities.
+) -> MultidimensionalReport:
+    """Simulate adaptive sessions of fixed length for subjects of known abilities.
 
-    For any number of abilities, by the mode of the posterior. `irtcat.cat.simulate` has stopping,
-    content and exposure rules, for two or three.
+    For any number of abilities, with the mode of the posterior as the estimate.
+    `irtcat.cat.simulate` supports stopping, content and exposure rules for two or three abilities.
 
     Args:
         bank: calibrated items of several abilities.
         theta: true abilities, subjects x dims.
-        criterion: a name of `SEVERAL`.
+        criterion: a name of `MULTIDIMENSIONAL`.
         n_items: items of each session.
         seed: seed of the answers.
 
@@ -202,7 +208,7 @@ def simulate_several(
 
     Example:
         >>> bank = ItemBank.from_slopes(np.tile([[1.5, 0.0], [0.0, 1.5]], (10, 1)))
-        >>> simulate_several(bank, np.zeros((5, 2)), n_items=6).items.shape
+        >>> simulate_multidimensional(bank, np.zeros((5, 2)), n_items=6).items.shape
         (5, 6)
     """
     _check(bank, criterion)
@@ -211,7 +217,7 @@ def simulate_several(
     points = ability_points(theta, bank.model.dims)
     words = np.random.SeedSequence(seed).generate_state(2 * len(points)).reshape(-1, 2)
     size = min(BLOCK, len(points))
-    parts = []
+    blocks = []
     with precision("float64"):
         prior = jnp.asarray(_prior(bank))
         for begin in range(0, len(points), size):
@@ -219,6 +225,6 @@ def simulate_several(
             keys = jnp.asarray(words[rows].astype(np.uint32))
             out = _sessions(bank.model, prior, jnp.asarray(points[rows]), keys, criterion, n_items)
             real = min(size, len(points) - begin)
-            parts.append([np.asarray(part)[:real] for part in out])
-    estimate, se, items = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return SeveralReport(points, estimate, se, items)
+            blocks.append([np.asarray(leaf)[:real] for leaf in out])
+    estimate, se, items = (np.concatenate(leaves) for leaves in zip(*blocks, strict=True))
+    return MultidimensionalReport(points, estimate, se, items)
