@@ -1,7 +1,7 @@
 """irtcat: item response theory that makes evaluation cheap and honest.
 
-Everything public is reached from here; modules load when first used, so that importing the
-package (and the command line's ``--help``) is quick.
+The public interface is imported from here; modules load on first use, so that importing the
+package (and the command line's ``--help``) is fast.
 
     import irtcat
     r = irtcat.read_responses("responses.csv")

@@ -1,4 +1,4 @@
-"""Every message about user input: what must be, what was got, what to do."""
+"""Checks of user input, and their messages: what is required, what was received, what to do."""
 
 import sys
 import unicodedata
@@ -26,7 +26,7 @@ __all__ = [
     "is_number",
     "is_unicode",
     "one_line",
-    "settle_duplicates",
+    "resolve_duplicates",
     "shorten",
     "visible",
 ]
@@ -36,16 +36,18 @@ class InputError(ValueError):
     """Input that cannot be used; the message is one sentence that says what to do."""
 
     def __init__(self, message: str = ""):
-        super().__init__(visible(message))  # it may hold ids, and goes to terminals and logs
+        super().__init__(
+            visible(message)
+        )  # ids in it could carry escape sequences to a terminal or log
 
 
 def argument_error(name: str, must: str, got: Any, advice: str = "") -> InputError:
-    """Build the error for a bad argument in the house's wording.
+    """Build the error for an invalid argument in the standard wording.
 
     Args:
         name: the argument's name as the caller typed it.
         must: what it must be, to follow "must be".
-        got: what was given (shortened when long).
+        got: the value received (shortened if long).
         advice: an optional further sentence.
 
     Returns:
@@ -60,10 +62,10 @@ def argument_error(name: str, must: str, got: Any, advice: str = "") -> InputErr
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""Text that a terminal shows and does not obey: control characters become escapes.
+    r"""Escape control characters, so that a terminal prints the text instead of obeying it.
 
-    These are ANSI escapes and all other control characters, line breaks, marks of the direction of
-    writing and other invisible characters.
+    Escaped are ANSI sequences and all other control characters, line breaks, marks of writing
+    direction and other invisible characters.
 
     Args:
         text: the text.
@@ -75,20 +77,20 @@ def visible(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(repr(c)[1:-1] if c not in keep and category(c) in HIDDEN else c for c in text)
+    return "".join(repr(c)[1:-1] if c not in keep and category(c) in INVISIBLE else c for c in text)
 
 
-HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Categories of characters that are not shown."""
+INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode categories of invisible characters."""
 
 
 def one_line(error: BaseException) -> str:
-    """What another library says, which may take several lines."""
+    """The message of another library's error on one line."""
     return " ".join(str(error).split())
 
 
 def brief(value: Any, most: int = 80) -> str:
-    """An id as it stands in a sentence: without quotes, visible, in at most ``most`` characters.
+    """Format an id for a message: no quotes, control characters escaped, ``most`` characters.
 
     Example:
         >>> brief("quiz/7"), brief("abc" * 40, most=12)
@@ -99,7 +101,7 @@ def brief(value: Any, most: int = 80) -> str:
 
 
 def shorten(value: Any, most: int = 80) -> str:
-    """Show a value in at most ``most`` characters, of a list each of its first five.
+    """Format a value in at most ``most`` characters; a list by its first five elements.
 
     Example:
         >>> shorten("abc" * 40, most=12)
@@ -126,7 +128,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
 
 
 def finite_vector(name: str, value: Any) -> np.ndarray:
-    """Make a vector of finite numbers of a number or a sequence, or raise.
+    """Convert a number or a sequence to a vector of finite numbers, or raise.
 
     Example:
         >>> finite_vector("theta", 1)
@@ -142,7 +144,7 @@ def finite_vector(name: str, value: Any) -> np.ndarray:
 
 
 def ability_points(theta: Any, dims: int) -> np.ndarray:
-    """Abilities as a vector where there is one, as a matrix (subjects x dims) where several.
+    """Convert theta to a vector for one dimension, to a matrix (subjects x dims) for more.
 
     Example:
         >>> ability_points(1, 1)
@@ -152,7 +154,7 @@ def ability_points(theta: Any, dims: int) -> np.ndarray:
     """
     if dims == 1:
         return finite_vector("theta", theta)
-    must = f"a subjects x {dims} matrix of finite numbers, an ability a column"
+    must = f"a subjects x {dims} matrix of finite numbers, one column per dimension"
     try:
         points = np.atleast_2d(np.asarray(theta, float))
     except (TypeError, ValueError):
@@ -164,14 +166,14 @@ def ability_points(theta: Any, dims: int) -> np.ndarray:
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> None:
     """Raise unless ``value`` is a whole number in [least, most]."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):
         limits = f"of at least {least}" if most is None else f"between {least} and {most}"
         raise argument_error(name, f"a whole number {limits}", value)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number, and no truth value.
+    """Whether a value is a finite number and not a bool.
 
     Example:
         >>> [is_number(value) for value in (1, 0.5, True, float("nan"), "1", 10**400)]
@@ -195,13 +197,13 @@ def check_positive(name: str, value: Any) -> None:
 
 
 class ResponseError(InputError):
-    """A response that cannot be used, with its place, so that a reader can name the file line.
+    """An invalid response and its position, so that a file reader can name the line.
 
     Attributes:
-        must: what the matrix must be made of.
-        got: what was found.
-        row: position of the offending subject, or None where the whole matrix is meant.
-        column: position of the offending item, or None.
+        must: what the matrix must contain.
+        got: the value received.
+        row: index of the invalid subject, or None if the error is about the whole matrix.
+        column: index of the invalid item, or None.
         advice: an optional further sentence.
     """
 
@@ -212,23 +214,23 @@ class ResponseError(InputError):
         row: int | None = None,
         column: int | None = None,
         advice: str = "",
-        place: str = "",
+        location: str = "",
     ):
         self.must, self.got, self.row, self.column, self.advice = must, got, row, column, advice
-        if not place and row is not None and column is not None:
-            place = f"row {row + 1}, column {column + 1}"
-        where = f" at {place}" if place else ""
+        if not location and row is not None and column is not None:
+            location = f"row {row + 1}, column {column + 1}"
+        where = f" at {location}" if location else ""
         super().__init__(
             f"The `X` argument must be a matrix of {must}. Got {got}{where}. {advice}".rstrip()
         )
 
 
 def check_id(name: str, value: Any) -> str:
-    r"""Return an id that names one thing (a session, its subject) as text, or raise.
+    r"""Return a single id (of a session or its subject) as text, or raise.
 
     Raises:
         InputError: it is empty, NaN, or has control characters, line separators or lone surrogates,
-            which files, terminals and databases do not keep as they are.
+            which files, terminals and databases may change.
 
     Example:
         >>> check_id("session_id", 7)
@@ -243,14 +245,14 @@ def check_id(name: str, value: Any) -> str:
     return text
 
 
-def check_ids(name: str, ids: Any, n: int, what: str) -> np.ndarray:
-    """Return ``n`` ids as text, or raise naming the id that is empty, NaN or out of place.
+def check_ids(name: str, ids: Any, n: int, kind: str) -> np.ndarray:
+    """Return ``n`` ids as text, or raise naming an id that is empty or NaN.
 
     Args:
         name: the argument's name.
         ids: the ids, one per subject or item; numbers become text.
-        n: how many there must be.
-        what: "subject" or "item", for the message.
+        n: the required number.
+        kind: "subject" or "item", for the message.
 
     Returns:
         A one-dimensional object array of str.
@@ -263,9 +265,9 @@ def check_ids(name: str, ids: Any, n: int, what: str) -> np.ndarray:
         ['7', '007']
     """
     if isinstance(ids, (str, bytes)) or not hasattr(ids, "__len__") or np.ndim(ids) > 1:
-        raise argument_error(name, f"a list of one id per {what}", ids)
+        raise argument_error(name, f"a list of one id per {kind}", ids)
     if len(ids) != n:
-        raise argument_error(name, f"{n} ids, one per {what}", f"{len(ids)} ids")
+        raise argument_error(name, f"{n} ids, one per {kind}", f"{len(ids)} ids")
     text = np.empty(n, dtype=object)
     for position, value in enumerate(ids):
         text[position] = _id_text(value)
@@ -276,7 +278,7 @@ def check_ids(name: str, ids: Any, n: int, what: str) -> np.ndarray:
 
 
 def is_unicode(array: np.ndarray) -> bool:
-    r"""Whether an array of text can be written: numpy takes any number for a character.
+    r"""Whether an array of text is valid Unicode: numpy accepts any number as a character.
 
     Example:
         >>> is_unicode(np.array(["é", "a"])), is_unicode(np.array(["\ud800"]))
@@ -289,29 +291,29 @@ def is_unicode(array: np.ndarray) -> bool:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether a text can be written to a file: it holds no half of a character."""
+    """Whether a text can be encoded as UTF-8: it has no lone surrogate."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _id_text(value: Any) -> str:
-    """Show an id as text; an absent one (None, NaN, NA, NaT) as empty text."""
+    """Convert an id to text, and a missing one (None, NaN, NA, NaT) to empty text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
     text = str(value)
-    absent = not isinstance(value, str) and text.lower() in ("none", "nan", "<na>", "nat")
-    return "" if absent else text
+    missing = not isinstance(value, str) and text.lower() in ("none", "nan", "<na>", "nat")
+    return "" if missing else text
 
 
-def settle_duplicates(
+def resolve_duplicates(
     name: str, ids: np.ndarray, duplicates: str
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Make ids unique: refuse, keep the first of each, or rename the later ones to ``id#2``.
+    """Make ids unique: raise, keep the first of each, or rename the later ones to ``id#2``.
 
     Returns:
         The unique ids, and the positions to keep (None: all).
 
     Example:
-        >>> ids, keep = settle_duplicates("item_ids", np.array(["a", "b", "a"]), "suffix")
+        >>> ids, keep = resolve_duplicates("item_ids", np.array(["a", "b", "a"]), "suffix")
         >>> ids.tolist()
         ['a', 'b', 'a#2']
     """
@@ -332,7 +334,7 @@ def settle_duplicates(
 
 
 def check_unique(name: str, ids: np.ndarray) -> np.ndarray:
-    """The ids, none of which may repeat.
+    """Return the ids, or raise naming those that repeat.
 
     Example:
         >>> check_unique("item_ids", np.array(["a", "b"])).tolist()
@@ -346,15 +348,15 @@ def check_unique(name: str, ids: np.ndarray) -> np.ndarray:
     return ids
 
 
-def _with_suffixes(ids: np.ndarray, taken: set[str]) -> np.ndarray:
+def _with_suffixes(ids: np.ndarray, used_ids: set[str]) -> np.ndarray:
     """Rename the second, third, … occurrence of an id to the next free ``id#2``, ``id#3``, …."""
     renamed = np.array(ids, dtype=object)
-    seen: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
     for position, value in enumerate(ids.tolist()):
-        seen[value] += 1
-        if seen[value] > 1:
-            while f"{value}#{seen[value]}" in taken:
-                seen[value] += 1
-            renamed[position] = f"{value}#{seen[value]}"
-            taken.add(renamed[position])
+        occurrences[value] += 1
+        if occurrences[value] > 1:
+            while f"{value}#{occurrences[value]}" in used_ids:
+                occurrences[value] += 1
+            renamed[position] = f"{value}#{occurrences[value]}"
+            used_ids.add(renamed[position])
     return renamed

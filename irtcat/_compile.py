@@ -1,8 +1,8 @@
-"""`jax.jit` with compiler settings for programs that run for less time than they compile.
+"""`jax.jit` with compiler settings for programs that take longer to compile than to run.
 
-On the CPU XLA's newer way of generating code for fusions about doubles the time to compile this
-package's programs and does not make them run faster (5000 x 200 2PL: 1.0 s against .57 s for one
-EM iteration, which runs in 20 ms either way; measured with jaxlib 0.10.2).
+On the CPU, XLA's fusion emitters about double the compile time of this package's programs and do
+not make them faster (5000 x 200 2PL: 1.0 s against .57 s for one EM iteration, which runs in 20 ms
+either way; measured with jaxlib 0.10.2).
 """
 
 import functools
@@ -19,7 +19,7 @@ QUICK = {"xla_cpu_use_fusion_emitters": False}
 
 
 def jit(function: Callable[..., T], **settings: Any) -> Callable[..., T]:
-    """`jax.jit` of the function; within another compiled function, plainly a part of it.
+    """`jax.jit` with these settings; inside another compiled function, plain `jax.jit`.
 
     Args:
         function: what to compile.
@@ -33,25 +33,25 @@ def jit(function: Callable[..., T], **settings: Any) -> Callable[..., T]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> T:
-        # XLA takes options with a whole program only.
+        # XLA accepts options for a whole program only, not for a traced part of one.
         traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
-        if traced or not _takes_options():
+        if traced or not _accepts_options():
             return plain(*args, **kwargs)
         try:
             return quick(*args, **kwargs)
         except jax.errors.JaxRuntimeError as error:
             if "No such compile option" not in str(error):
                 raise
-        _lacking.append(jax.__version__)
+        _unsupported.append(jax.__version__)
         return plain(*args, **kwargs)
 
     call._cache_size = lambda: plain._cache_size() + quick._cache_size()  # type: ignore[attr-defined]
     return call
 
 
-_lacking: list[str] = []
-"""The version of JAX, once it has turned out not to know the options."""
+_unsupported: list[str] = []
+"""The version of JAX, once it has rejected the options."""
 
 
-def _takes_options() -> bool:
-    return not _lacking and jax.default_backend() == "cpu"
+def _accepts_options() -> bool:
+    return not _unsupported and jax.default_backend() == "cpu"

@@ -1,13 +1,13 @@
-"""Tables as CSV that no spreadsheet runs, and back.
+"""Reading and writing CSV tables whose cells no spreadsheet runs as formulas.
 
-Spreadsheets take a cell of text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break
-for a formula and run it, also where it is quoted. A table with such a cell is written with an
-apostrophe before each of them, and before each text that begins with an apostrophe. Its last
-column, ``csv_escape``, says so: it holds the apostrophe in every row. So is a table with control
-characters, which irtcat's readers take for damage elsewhere. All other tables are written as they
-are, and so are numbers.
+Spreadsheets run a text cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break as a
+formula, even if it is quoted. In a table with such a cell an apostrophe is written before each of
+them, and before each text that begins with an apostrophe. An extra last column, ``csv_escape``,
+marks the table: it holds the apostrophe in every row. A table with control characters is escaped
+too, because irtcat's readers treat them as damage elsewhere. All other tables, and numbers, are
+written unchanged.
 
-`read_csv` undoes it exactly. In pandas: ``frame["item"].str.removeprefix("'")``.
+`read_csv` undoes the escaping exactly. In pandas: ``frame["item"].str.removeprefix("'")``.
 """
 
 import csv
@@ -27,7 +27,7 @@ __all__ = ["MARK", "csv_bytes", "csv_escape", "is_marked", "read_csv", "unescape
 
 ESCAPE = "'"
 MARK = "csv_escape"
-# With the wide forms, which some spreadsheets take for the narrow ones.
+# With the full-width forms, which some spreadsheets read as the ASCII ones.
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -37,13 +37,13 @@ _escaping = ContextVar("escaping", default=True)
 
 @contextmanager
 def csv_escape(on: bool) -> Iterator[None]:
-    """Whether the CSV files written in this context are made safe for spreadsheets.
+    """Switch the escaping of formulas in CSV files on or off in this context.
 
-    Cells of text that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break get an
-    apostrophe before them, by default. A table with such a cell has a last column ``csv_escape``.
+    By default an apostrophe is written before text cells that begin with ``=``, ``+``, ``-``,
+    ``@``, a tab or a line break. A table with such a cell gets a last column ``csv_escape``.
 
     Args:
-        on: False writes every cell as it is.
+        on: False writes every cell unchanged.
 
     Example:
         >>> with csv_escape(False):
@@ -59,13 +59,13 @@ def csv_escape(on: bool) -> Iterator[None]:
 
 
 def write_csv(frame: pd.DataFrame, path: Any, separator: str = ",") -> Path:
-    """Write a table in full precision, whole or not at all; a named index becomes a column.
+    """Write a table atomically in full precision; a named index becomes a column.
 
     Returns:
         The path.
 
     Raises:
-        InputError: when the file cannot be written.
+        InputError: if the file cannot be written.
     """
     data = csv_bytes(frame, separator)
     with replacing(path) as file:
@@ -85,8 +85,8 @@ def csv_bytes(frame: pd.DataFrame, separator: str = ",") -> bytes:
     table = frame.reset_index() if frame.index.names[0] is not None else frame
     texts = _texts(table)
     if _escaping.get() and any(t.startswith(FORMULAS) or CONTROL.search(t) for t in texts):
-        table = _each_text(table, _escaped).assign(**{MARK: ESCAPE})
-    # The csv module of Python 3.11 does not quote a carriage return, which ends a line.
+        table = _map_text(table, _escaped).assign(**{MARK: ESCAPE})
+    # Python 3.11's csv module does not quote a carriage return, which readers take as a line end.
     quoted = any("\r" in text for text in texts)
     text = table.to_csv(
         index=False, sep=separator, lineterminator="\n",
@@ -96,7 +96,7 @@ def csv_bytes(frame: pd.DataFrame, separator: str = ",") -> bytes:
 
 
 def read_csv(source: Any, **options: Any) -> pd.DataFrame:
-    """`pandas.read_csv` of what `write_csv` or anything else has written.
+    """`pandas.read_csv`, which also undoes the escaping of `write_csv`.
 
     Example:
         >>> import io
@@ -107,16 +107,16 @@ def read_csv(source: Any, **options: Any) -> pd.DataFrame:
     frame = pd.read_csv(source, **options)
     if not is_marked(list(frame.columns)):
         return frame
-    return _each_text(frame.iloc[:, :-1], unescape)
+    return _map_text(frame.iloc[:, :-1], unescape)
 
 
 def is_marked(header: list[str] | tuple[str, ...]) -> bool:
-    """Whether the header of a table says that its cells are escaped."""
+    """Whether a header marks its table as escaped."""
     return len(header) > 1 and header[-1] == MARK
 
 
 def unescape(text: str) -> str:
-    """The text of a cell of a table that is escaped."""
+    """The original text of a cell of an escaped table."""
     return text.removeprefix(ESCAPE)
 
 
@@ -133,16 +133,16 @@ def _texts(table: pd.DataFrame) -> set[str]:
     """Every text of the table, column names too."""
     columns = (table.iloc[:, i].tolist() for i in _text_columns(table))
     values = chain(table.columns, *columns)
-    return {each for each in values if isinstance(each, str)}
+    return {value for value in values if isinstance(value, str)}
 
 
-def _each_text(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
-    """The table with every text changed, column names too."""
+def _map_text(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """Apply a function to every text of a table, column names too."""
 
     def changed(value: Any) -> Any:
         return change(value) if isinstance(value, str) else value
 
     columns = {i: table.iloc[:, i].map(changed) for i in _text_columns(table)}
-    parts = [columns.get(i, table.iloc[:, i]) for i in range(table.shape[1])]
-    out = pd.concat(parts, axis=1) if parts else table
+    columns_out = [columns.get(i, table.iloc[:, i]) for i in range(table.shape[1])]
+    out = pd.concat(columns_out, axis=1) if columns_out else table
     return out.set_axis([changed(name) for name in table.columns], axis=1)

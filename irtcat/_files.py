@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Writing files atomically: completely or not at all."""
 
 import hashlib
 import os
@@ -21,27 +21,27 @@ except ImportError:  # Windows has no such locks
 __all__ = ["PARTIAL", "check_target", "lock", "replacing"]
 
 PARTIAL = ".irtcat-"
-"""How the names of temporary files begin."""
+"""Prefix of the names of temporary files."""
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:
-    """The file that ``path`` stands for, symbolic links followed, or a sentence why not.
+    """Return the file that ``path`` refers to, with symbolic links resolved, if it can be written.
 
-    Called before long work, so that an hour is not spent on what cannot be saved.
+    Called before a long computation, so that its result can be saved afterwards.
 
     Raises:
-        InputError: when the name cannot be one of a file, the folder does not exist, something else
-            than a file is there, or the file there is read-only or another user's.
+        InputError: the name is not valid for a file, the folder does not exist, the path is not a
+            regular file, or the file is read-only or belongs to another user.
 
     Example:
         >>> check_target("no-such-folder/items.csv")
         Traceback (most recent call last):
         irtcat._checks.InputError: no-such-folder/items.csv: the folder no-such-folder does not ...
     """
-    status_of(path)  # a sentence where the name cannot be one of a file
+    status_of(path)  # raises if the name is not valid for a file
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
-        raise InputError(f"{path}: the folder {Path(path).parent} does not exist. Make it first.")
+        raise InputError(f"{path}: the folder {Path(path).parent} does not exist. Create it first.")
     if target.is_dir():
         raise InputError(f"{path}: this is a folder. Give the name of a file in it.")
     if not target.exists():
@@ -49,7 +49,7 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     if not target.is_file():
         raise InputError(f"{path}: this is not a regular file. Give the name of another file.")
     status = target.stat()
-    # The mode says so also to root, who may write to every file.
+    # The mode as well as the access: root may write to every file.
     if not (status.st_mode & 0o222 and os.access(target, os.W_OK)):
         raise InputError(f"{path}: this file is read-only. Give the name of another file.")
     if not _may_own(status):
@@ -67,7 +67,7 @@ def _may_own(status: os.stat_result) -> bool:
 
 
 def lock(file: IO[bytes]) -> bool:
-    """Lock an open file until it is closed or the process ends; False where another one has it."""
+    """Lock an open file until it is closed or the process ends; False if another process has it."""
     if fcntl is None:
         return True
     try:
@@ -81,14 +81,14 @@ def lock(file: IO[bytes]) -> bool:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing that takes the place of ``path`` once it is whole.
+    """Open a temporary file for writing that replaces ``path`` once it is complete.
 
-    A file that is replaced keeps its mode and owner. The new file is on the disk before it has the
-    name (``fsync``), and so is the name before this returns. What killed processes left behind
-    while they wrote the same file is removed.
+    A replaced file keeps its mode and owner. The new file is on disk before it gets its name
+    (``fsync``), and the name is on disk before this returns. Temporary files that killed processes
+    left for the same path are removed.
 
     Raises:
-        InputError: when it cannot be written; what was at ``path`` is then still there.
+        InputError: it cannot be written; ``path`` is then unchanged.
 
     Example:
         >>> import tempfile
@@ -99,18 +99,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         'item,weight'
     """
     target = check_target(path)
-    # Not the name itself, which may be as long as the system allows.
+    # A hash, because the name itself may already be as long as the system allows.
     name = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
     partial = target.with_name(f"{PARTIAL}{name}-{uuid4().hex}.tmp")
     try:
         with _open_locked(partial) as file:
-            _remove_left_over(target.parent, f"{PARTIAL}{name}-*.tmp")
+            _remove_abandoned(target.parent, f"{PARTIAL}{name}-*.tmp")
             if target.exists():
-                _keep_attributes(target, partial)
+                _copy_attributes(target, partial)
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if fcntl is not None:  # under the lock; Windows cannot rename an open file
+            if fcntl is not None:  # while locked; Windows cannot rename an open file
                 os.replace(partial, target)
         if fcntl is None:
             os.replace(partial, target)
@@ -122,42 +122,42 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def _open_locked(partial: Path) -> IO[bytes]:
-    """A new file, locked, so that other processes see that it is in use."""
+    """Create a file and lock it, so that other processes see that it is in use."""
     while True:
         file = partial.open("xb")
         if lock(file) and os.fstat(file.fileno()).st_nlink:
             return file
-        file.close()  # another process has removed it before it was locked
+        file.close()  # another process removed it before it was locked
         partial.unlink(missing_ok=True)
 
 
-def _keep_attributes(target: Path, partial: Path) -> None:
-    """Give the new file the owner, the group, the mode and the access list of the old one."""
+def _copy_attributes(target: Path, partial: Path) -> None:
+    """Copy the owner, group, mode and access list of the old file to the new one."""
     old, new = target.stat(), partial.stat()
     if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
         os.chown(partial, old.st_uid, old.st_gid)
     shutil.copystat(target, partial)  # after chown, which clears special bits of the mode
 
 
-def _remove_left_over(folder: Path, pattern: str) -> None:
-    """Remove temporary files whose process has ended: nobody holds their lock any more."""
+def _remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove temporary files that no process has locked any more."""
     if fcntl is None:
         return
-    for left in folder.glob(pattern):
+    for abandoned in folder.glob(pattern):
         with suppress(OSError):
-            if stat.S_ISREG(left.lstat().st_mode):
-                with left.open("rb") as file:
+            if stat.S_ISREG(abandoned.lstat().st_mode):
+                with abandoned.open("rb") as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    left.unlink()
+                    abandoned.unlink()
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the system can."""
+    """Write a folder's entries to disk, where the system supports it."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # some network file systems cannot
+        with suppress(OSError):  # not supported by some network file systems
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

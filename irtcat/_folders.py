@@ -1,4 +1,4 @@
-"""Folders of results: a manifest lists the files that irtcat wrote, and no other is touched."""
+"""Output folders: a manifest lists the files that irtcat wrote; no other file is changed."""
 
 import json
 import os
@@ -19,68 +19,69 @@ FORMAT, VERSION = "irtcat-folder", 1
 
 
 class OutputFolder:
-    """A folder of results with the manifest of what irtcat wrote there.
+    """A folder of results with a manifest of the files that irtcat wrote.
 
-    A file is in the manifest before it is written. A file that is there, but not in the manifest,
-    is somebody else's: it is neither replaced nor removed.
+    A file is entered in the manifest before it is written. Existing files that are not in the
+    manifest are neither replaced nor removed.
 
     Attributes:
         path: the folder.
         kind: the command that writes to it.
-        about: what the results are of; None in a folder without a manifest.
+        about: a description of the run; None in a folder without a manifest.
         files: names of the files and folders that irtcat wrote.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str):
-        """Look at the folder; nothing is written.
+        """Inspect the folder; nothing is written.
 
         Args:
             path: the folder; it need not exist.
-            kind: the command that writes to it; a folder of another one is refused.
+            kind: the command that writes to it; the folder of another command is refused.
 
         Raises:
-            InputError: when something else than a folder is there, it cannot be written to, or its
-                manifest cannot be used.
+            InputError: the path is not a folder, the folder cannot be written to, or its manifest
+                is invalid.
         """
-        status_of(path)  # a sentence where the name cannot be one of a folder
+        status_of(path)  # raises if the name is not valid for a folder
         self.path, self.kind = Path(path), kind
         self.about: dict[str, Any] | None = None
         self.files: list[str] = []
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{path}: this is a file. Give the name of a folder.")
-        above = next(each for each in (self.path, *self.path.absolute().parents) if each.exists())
-        if not os.access(above, os.W_OK):
+        folders = (self.path, *self.path.absolute().parents)
+        existing = next(folder for folder in folders if folder.exists())
+        if not os.access(existing, os.W_OK):
             raise InputError(f"{path}: this folder cannot be written to. Give another one.")
         if os.path.lexists(self.path / MANIFEST):
             self._read(self.path / MANIFEST)
 
     def _read(self, path: Path) -> None:
-        """Take the manifest, which may have come from anywhere."""
+        """Read the manifest, whose content is not trusted."""
         try:
-            found = read_json(path)
-            kind, about, files = found["kind"], found["about"], found["files"]
-            good = found["format"] == FORMAT and found["version"] == VERSION
-            good = good and isinstance(about, dict) and all(map(_is_plain_name, files))
+            document = read_json(path)
+            kind, about, files = document["kind"], document["about"], document["files"]
+            valid = document["format"] == FORMAT and document["version"] == VERSION
+            valid = valid and isinstance(about, dict) and all(map(_is_plain_name, files))
         except (InputError, TypeError, LookupError):
-            good = False
-        if not good or path.is_symlink():
+            valid = False
+        if not valid or path.is_symlink():
             raise InputError(f"{path}: not a manifest of irtcat. Give another folder.")
         if kind != self.kind:
-            has = f"holds the results of irtcat {shorten(kind)}, not of {self.kind}"
-            raise InputError(f"{self.path}: {has}. Give another folder.")
+            mismatch = f"holds the results of irtcat {shorten(kind)}, not of {self.kind}"
+            raise InputError(f"{self.path}: {mismatch}. Give another folder.")
         self.about, self.files = about, list(files)
 
     def others(self) -> list[str]:
-        """Names in the folder that are not irtcat's."""
-        own = {MANIFEST, LOCK, *self.files}
-        there = os.listdir(self.path) if self.path.is_dir() else []
-        return sorted(each for each in there if each not in own and not each.startswith(PARTIAL))
+        """Names in the folder that irtcat did not write."""
+        managed = {MANIFEST, LOCK, *self.files}
+        names = set(os.listdir(self.path) if self.path.is_dir() else ())
+        return sorted(name for name in names - managed if not name.startswith(PARTIAL))
 
     def make(self, about: Mapping[str, Any] | None = None) -> None:
-        """Make the folder and write the manifest.
+        """Create the folder and write the manifest.
 
         Raises:
-            InputError: when it cannot be made or written.
+            InputError: it cannot be created or written.
         """
         self.about = dict(about or {})
         self._make_path()
@@ -90,14 +91,16 @@ class OutputFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be made ({error.strerror or error}).") from None
+            raise InputError(
+                f"{self.path}: cannot be created ({error.strerror or error})."
+            ) from None
 
     def _write(self) -> None:
         document = {"format": FORMAT, "version": VERSION, "kind": self.kind, "about": self.about}
         write_json(self.path / MANIFEST, {**document, "files": self.files})
 
     def check(self, names: Iterable[str]) -> None:
-        """Raise where a file of this name would replace one that irtcat did not write.
+        """Raise if a file of one of these names would replace one that irtcat did not write.
 
         Raises:
             InputError: naming the file.
@@ -105,39 +108,39 @@ class OutputFolder:
         for name in names:
             path = self.path / name
             if path.is_symlink() or (name not in self.files and os.path.lexists(path)):
-                what = "a link" if path.is_symlink() else "not a file that irtcat wrote"
-                raise InputError(f"{path}: this is {what}. Move it, or give another folder.")
+                kind = "a link" if path.is_symlink() else "not a file that irtcat wrote"
+                raise InputError(f"{path}: this is {kind}. Move it, or give another folder.")
             if self.path.is_dir() and not path.is_dir():
                 check_target(path)
 
     @contextmanager
     def writing(self, names: Iterable[str]) -> Iterator[dict[str, IO[bytes]]]:
-        """Open files of these names, which all take their names once all are written.
+        """Open files of these names; they appear under these names once all are written.
 
-        Where anything goes wrong before, none does, and folders made for them are gone again.
+        On an error none appears, and folders created for them are removed.
 
         Raises:
-            InputError: as `check` does, or when they cannot be written.
+            InputError: as `check` does, or if they cannot be written.
         """
-        wanted = list(names)
-        self.check(wanted)
-        new = [each for each in (self.path, *self.path.parents) if not each.exists()]
+        names = list(names)
+        self.check(names)
+        new = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         try:
             self._make_path()
             with ExitStack() as stack:
-                yield {each: stack.enter_context(replacing(self.path / each)) for each in wanted}
-                self.add(wanted)
+                yield {name: stack.enter_context(replacing(self.path / name)) for name in names}
+                self.add(names)
         finally:
-            for each in new:
-                with suppress(OSError):  # it holds something
-                    each.rmdir()
+            for folder in new:
+                with suppress(OSError):  # not empty
+                    folder.rmdir()
 
     def file(self, name: str, *beside: str) -> Path:
-        """The path of a file to write, entered in the manifest first.
+        """Enter a file in the manifest and return its path for writing.
 
         Args:
             name: its name.
-            beside: names of further files that come with it.
+            beside: names of further files that belong to it.
 
         Raises:
             InputError: as `check` does.
@@ -151,9 +154,9 @@ class OutputFolder:
         Raises:
             InputError: as `check` does.
         """
-        wanted = list(names)
-        self.check(wanted)
-        new = [name for name in wanted if name not in self.files]
+        names = list(names)
+        self.check(names)
+        new = [name for name in names if name not in self.files]
         self.files += new
         if self.about is None:
             self.make()
@@ -161,18 +164,18 @@ class OutputFolder:
             self._write()
 
     def folder(self, name: str) -> Path:
-        """The path of a folder of this run: the one of the manifest, or a new one.
+        """The path of a folder of this run: the one in the manifest, or a new one.
 
-        Where a folder of the name is there already and not in the manifest, a number is added.
+        If a folder of this name exists that is not in the manifest, a number is appended.
         """
-        known = [each for each in self.files if each == name or each.startswith(f"{name}-")]
+        known = [file for file in self.files if file == name or file.startswith(f"{name}-")]
         if known:
             return self.file(known[0])
-        tried = (name if n == 1 else f"{name}-{n}" for n in count(1))
-        return self.file(next(each for each in tried if not os.path.lexists(self.path / each)))
+        candidates = (name if n == 1 else f"{name}-{n}" for n in count(1))
+        return self.file(next(c for c in candidates if not os.path.lexists(self.path / c)))
 
     def clear(self) -> None:
-        """Remove the files of the manifest; folders stay where they are, and are not used again."""
+        """Remove the files in the manifest; folders remain, but are not used again."""
         for name in self.files:
             path = self.path / name
             if path.is_symlink() or path.is_file():
@@ -181,12 +184,12 @@ class OutputFolder:
 
 
 def _is_plain_name(name: Any) -> bool:
-    """Whether it names a file in the folder itself, and none of irtcat's own."""
+    """Whether this names a file directly in the folder, other than the manifest and the lock."""
     plain = isinstance(name, str) and bool(name) and "\0" not in name and "\\" not in name
     return plain and os.path.basename(name) == name and name not in (".", "..", MANIFEST, LOCK)
 
 
 def write_json(path: str | os.PathLike[str], document: Any) -> None:
-    """A document in a file, whole or not at all; what is not finite must be null already."""
+    """Write a JSON document atomically; non-finite numbers must already be null."""
     with replacing(path) as file:
         file.write((json.dumps(document, indent=1, allow_nan=False) + "\n").encode("utf-8"))

@@ -1,4 +1,4 @@
-"""From whatever a caller holds to a checked matrix: int8 categories or float32 fractions."""
+"""Conversion of array-likes to a checked matrix of int8 categories or float32 fractions."""
 
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
@@ -23,9 +23,9 @@ __all__ = [
 
 
 def row_blocks(shape: tuple[int, ...], cells: int = 4_000_000) -> Iterator[slice]:
-    """Cut the rows of a matrix into slices of about ``cells`` cells.
+    """Split the rows of a matrix into slices of about ``cells`` cells.
 
-    Temporary masks and casts then stay small beside a matrix of 172 million responses.
+    Temporary masks and casts of a slice are small compared with 172 million responses.
 
     Example:
         >>> list(row_blocks((5, 10), cells=20))
@@ -53,7 +53,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: type) -> np.ndarray:
 
 
 def observed(values: np.ndarray) -> np.ndarray:
-    """Where there is a response."""
+    """Mask of the responses that are not missing."""
     return ~np.isnan(values) if values.dtype.kind == "f" else values != -1
 
 
@@ -61,7 +61,7 @@ def check_codes(codes: Any) -> tuple[int, ...] | None:
     """Declared codes as a tuple; None stays None.
 
     Raises:
-        InputError: they are not two to 127 consecutive whole numbers from 0 or more.
+        InputError: they are not two to 127 consecutive whole numbers of 0 or more.
 
     Example:
         >>> check_codes(range(1, 4))
@@ -84,18 +84,18 @@ def check_codes(codes: Any) -> tuple[int, ...] | None:
 def encode_responses(
     X: np.ndarray, codes: tuple[int, ...] | None = None
 ) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Turn a numeric matrix into category codes or fractions, whatever it is checked.
+    """Check a numeric matrix and convert it to category codes or fractions.
 
     Args:
         X: subjects x items of bool, integers (-1 = missing) or floats (NaN = missing).
-        codes: the codes a response can have; those found where None.
+        codes: the codes a response can have; None infers them from X.
 
     Returns:
-        A fresh matrix, int8 codes 0..K-1 with -1 = missing or float32 fractions with
+        A new matrix, int8 codes 0..K-1 with -1 = missing or float32 fractions with
         NaN = missing, and the original code of each category.
 
     Raises:
-        ResponseError: a value is infinite, negative or too large, or the codes have a hole.
+        ResponseError: a value is infinite, negative or too large, or a code in between is absent.
 
     Example:
         >>> values, codes = encode_responses(np.array([[1, 3], [2, -1]]))
@@ -103,22 +103,22 @@ def encode_responses(
         ([[0, 2], [1, -1]], (1, 2, 3))
     """
     if codes is not None:
-        return _declared(X.astype(np.int8) if X.dtype.kind == "b" else X, codes)
+        return _encode_declared(X.astype(np.int8) if X.dtype.kind == "b" else X, codes)
     if X.dtype.kind == "b":
         return X.astype(np.int8), (0, 1)
-    low, high, whole = _float_range(X) if X.dtype.kind == "f" else _integer_range(X)
-    if not whole:
+    low, high, all_whole = _float_range(X) if X.dtype.kind == "f" else _integer_range(X)
+    if not all_whole:
         if high > 1:
-            _refuse(X, lambda block: block > 1, "fractions within [0, 1], or of whole codes alone")
-        return _fractions(X), (0, 1)
+            _refuse(X, lambda block: block > 1, "fractions within [0, 1], or of integer codes only")
+        return _encode_fractions(X), (0, 1)
     if high - low + 1 > 127:
         got = f"codes from {low:g} to {high:g}"
         raise ResponseError("consecutive codes of at most 127 categories", got)
-    return _codes(X, int(low), int(high))
+    return _encode_codes(X, int(low), int(high))
 
 
 def _refuse(X: np.ndarray, test: Callable[[Any], Any], must: str, advice: str = "") -> None:
-    """Raise naming the first cell that passes ``test``, if there is one."""
+    """Raise naming the first cell for which ``test`` is true, if any."""
     for rows in row_blocks(X.shape):
         bad = test(X[rows])
         if bad.any():
@@ -127,17 +127,17 @@ def _refuse(X: np.ndarray, test: Callable[[Any], Any], must: str, advice: str = 
             raise ResponseError(must, f"{X[row, column]:g}", row, int(column), advice)
 
 
-def _nothing() -> ResponseError:
+def _all_missing() -> ResponseError:
     return ResponseError("responses, at least one of them observed", "only missing ones")
 
 
 def _integer_range(X: np.ndarray) -> tuple[int, int, bool]:
-    """Lowest and highest observed code of an integer matrix."""
+    """Lowest and highest observed code of an integer matrix, and True: all are whole numbers."""
     low, high = int(X.min()), int(X.max())
     if low < -1:
         _refuse(X, lambda block: block < -1, "integer codes of 0 or more, with -1 for missing")
     if high == -1:
-        raise _nothing()
+        raise _all_missing()
     if low == -1:
         blocks = (X[rows] for rows in row_blocks(X.shape))
         low = min(int(np.min(block, initial=high, where=block >= 0)) for block in blocks)
@@ -146,28 +146,28 @@ def _integer_range(X: np.ndarray) -> tuple[int, int, bool]:
 
 def _float_range(X: np.ndarray) -> tuple[float, float, bool]:
     """Lowest and highest observed value, and whether all values are whole numbers."""
-    low, high, whole = np.inf, -np.inf, True
+    low, high, all_whole = np.inf, -np.inf, True
     for rows in row_blocks(X.shape):
         block = X[rows]
         low = min(low, float(np.fmin.reduce(block, axis=None, initial=np.inf)))
         high = max(high, float(np.fmax.reduce(block, axis=None, initial=-np.inf)))
-        whole = whole and not bool(((block != np.rint(block)) & ~np.isnan(block)).any())
+        all_whole = all_whole and not bool(((block != np.rint(block)) & ~np.isnan(block)).any())
     _refuse_infinite(X, low, high)
     if low < 0:
         advice = "Mark a missing response by NaN (in a file: an empty cell)."
         _refuse(X, lambda block: block < 0, "responses of 0 or more", advice)
-    return low, high, whole
+    return low, high, all_whole
 
 
 def _refuse_infinite(X: np.ndarray, low: float, high: float) -> None:
-    """Raise where a value is infinite, or where there is none at all."""
+    """Raise if a value is infinite, or if all are missing."""
     if not (np.isfinite(low) and np.isfinite(high)):
         _refuse(X, np.isinf, "finite responses")
-        raise _nothing()
+        raise _all_missing()
 
 
-def _fractions(X: np.ndarray) -> np.ndarray:
-    """Copy to float32 with one zero and one NaN, so that equal rows are equal bytes."""
+def _encode_fractions(X: np.ndarray) -> np.ndarray:
+    """Copy to float32 with a single zero and NaN, so that equal rows have equal bytes."""
     values = aligned_empty(X.shape, np.float32)
     values[...] = X
     for rows in row_blocks(X.shape):
@@ -176,46 +176,46 @@ def _fractions(X: np.ndarray) -> np.ndarray:
     return values
 
 
-def _declared(X: np.ndarray, codes: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
+def _encode_declared(X: np.ndarray, codes: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
     """Copy responses in declared codes; refuse any other value."""
     must = f"among the codes {codes[0]} to {codes[-1]}"
-    empty = codes[0]
+    filler = codes[0]
 
     def bad(block: np.ndarray) -> Any:
         missing = np.isnan(block) if X.dtype.kind == "f" else block == -1
-        block = np.where(missing, empty, block)
+        block = np.where(missing, filler, block)
         return (block != np.rint(block)) | (block < codes[0]) | (block > codes[-1])
 
     _refuse(X, bad, must)
     if not any(observed(X[rows]).any() for rows in row_blocks(X.shape)):
-        raise _nothing()
-    return _codes(X, codes[0], codes[-1], declared=True)
+        raise _all_missing()
+    return _encode_codes(X, codes[0], codes[-1], declared=True)
 
 
-def _codes(
+def _encode_codes(
     X: np.ndarray, low: int, high: int, declared: bool = False
 ) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Copy whole-numbered responses to int8 categories counted from the lowest code."""
+    """Copy integer responses to int8 categories counted from the lowest code."""
     if high <= 1:
-        low, high = 0, 1  # right/wrong, also where everyone is right
+        low, high = 0, 1  # right/wrong, even if everyone is right
     elif low == high:
         raise ResponseError("at least two different codes", f"only the code {low}")
     values = aligned_empty(X.shape, np.int8)
-    unseen = set(range(low, high + 1)) if high > 1 and not declared else set()
+    absent = set(range(low, high + 1)) if high > 1 and not declared else set()
     for rows in row_blocks(X.shape):
         block = X[rows]
         missing = np.isnan(block) if X.dtype.kind == "f" else block == -1
         shifted = np.where(missing, low, block) - block.dtype.type(low)
         values[rows] = shifted.astype(np.int8)
-        unseen -= {code for code in unseen if ((shifted == code - low) & ~missing).any()}
+        absent -= {code for code in absent if ((shifted == code - low) & ~missing).any()}
         values[rows][missing] = -1
-    if unseen:
-        found = [str(code) for code in range(low, high + 1) if code not in unseen]
-        got = f"the codes {', '.join(found)} (no {shorten(sorted(unseen))})"
+    if absent:
+        present = [str(code) for code in range(low, high + 1) if code not in absent]
+        got = f"the codes {', '.join(present)} (no {shorten(sorted(absent))})"
         raise ResponseError(
             "consecutive integer codes",
             got,
-            advice="Recode them without holes, or declare all with codes=.",
+            advice="Recode them as consecutive numbers, or declare all with codes=.",
         )
     return values, tuple(range(low, high + 1))
 
@@ -223,10 +223,10 @@ def _codes(
 def as_matrix(X: Any) -> tuple[np.ndarray, Any, Any]:
     """Return a two-dimensional array and, for a data frame, its row and column names.
 
-    The array is the caller's own where possible: it is read, never written.
+    The array may share memory with X and must not be written to.
 
     Raises:
-        InputError: X has no two dimensions, or is empty.
+        InputError: X does not have two dimensions, or is empty.
 
     Example:
         >>> as_matrix([[1, 0], [0, 1]])[0].shape
@@ -251,21 +251,21 @@ def as_matrix(X: Any) -> tuple[np.ndarray, Any, Any]:
 
 
 def _plain_array(X: Any) -> np.ndarray:
-    """Make an array of an array-like; lists that hold text keep it cell by cell."""
+    """Convert an array-like to an array; lists that contain text become object arrays."""
     try:
         matrix = np.asarray(X)
-        # numpy would turn every number beside a text into text and so blame the wrong cell
+        # numpy would convert numbers next to text to text, and the error would name a wrong cell
         text_in_list = matrix.dtype.kind in "US" and not isinstance(X, np.ndarray)
         return np.asarray(X, dtype=object) if text_in_list else matrix
     except (ValueError, TypeError):
         lengths = [len(row) if hasattr(row, "__len__") else 0 for row in X]
-        odd = next((i for i, n in enumerate(lengths) if n != lengths[0]), 0)
-        got = f"{lengths[odd]} in row {odd + 1} but {lengths[0]} in row 1"
+        row = next((i for i, n in enumerate(lengths) if n != lengths[0]), 0)
+        got = f"{lengths[row]} in row {row + 1} but {lengths[0]} in row 1"
         raise InputError(f"The `X` argument must be rows of equal length. Got {got}.") from None
 
 
 def _frame_array(frame: pd.DataFrame) -> np.ndarray:
-    """One array from a frame: its own block where the types agree, else a common type."""
+    """Convert a frame to an array, without a copy if all columns have one dtype."""
     kinds = {dtype.kind if isinstance(dtype, np.dtype) else "?" for dtype in frame.dtypes}
     if len(kinds) == 1 and kinds <= set("biuf"):
         return frame.to_numpy()
@@ -277,10 +277,10 @@ def _frame_array(frame: pd.DataFrame) -> np.ndarray:
 
 
 def as_numbers(matrix: np.ndarray) -> np.ndarray:
-    """Return the matrix itself if its type is a number's; convert objects cell by cell.
+    """Return a numeric matrix unchanged; convert objects cell by cell.
 
     Raises:
-        ResponseError: a cell is neither a number, a truth value nor missing.
+        ResponseError: a cell is not a number, a truth value or missing.
 
     Example:
         >>> as_numbers(np.array([[1, None], [True, 0]], dtype=object)).tolist()
@@ -291,18 +291,18 @@ def as_numbers(matrix: np.ndarray) -> np.ndarray:
     if matrix.dtype.kind not in "OUS":
         raise ResponseError("real numbers", f"the type {matrix.dtype}")
     numbers = np.empty(matrix.shape, dtype=np.float64)
-    for place, value in np.ndenumerate(matrix):
+    for index, value in np.ndenumerate(matrix):
         try:
-            numbers[place] = _number(value)
+            numbers[index] = _number(value)
         except TypeError:
             must = "numbers, true/false or missing values"
             got = shorten(str(value)) if isinstance(value, str) else f"a {type(value).__name__}"
-            raise ResponseError(must, got, *place) from None
+            raise ResponseError(must, got, *index) from None
     return numbers
 
 
 def _number(value: Any) -> float:
-    """A number from a cell of an object array; NaN from an absent one."""
+    """The number in a cell of an object array; NaN if it is missing."""
     if value is None or value is pd.NA or value is pd.NaT:
         return np.nan
     if isinstance(value, (Real, np.bool_)):
@@ -310,65 +310,66 @@ def _number(value: Any) -> float:
     raise TypeError
 
 
-def choose_ids(name: str, given: Any, found: Any, n: int, what: str) -> np.ndarray:
-    """Ids as text: the given ones, else those of the frame, else s1, s2, … or i1, i2, …."""
-    ids = found if given is None else given
+def choose_ids(name: str, ids: Any, labels: Any, n: int, kind: str) -> np.ndarray:
+    """Ids as text: ``ids``, else the frame's labels, else s1, s2, … or i1, i2, …."""
     if ids is None:
-        ids = [f"{what[0]}{position}" for position in range(1, n + 1)]
-    return check_ids(name, ids, n, what)
+        ids = labels
+    if ids is None:
+        ids = [f"{kind[0]}{position}" for position in range(1, n + 1)]
+    return check_ids(name, ids, n, kind)
 
 
-def positions(name: str, chosen: Any, ids: np.ndarray) -> np.ndarray | None:
-    """Turn ids, integer positions, a slice or a mask into positions; None stays None.
+def positions(name: str, selection: Any, ids: np.ndarray) -> np.ndarray | None:
+    """Convert ids, integer positions, a slice or a mask to positions; None stays None.
 
     Raises:
-        InputError: an id is unknown, a position out of range, something repeats, or nothing
-            is chosen.
+        InputError: an id is unknown, a position is out of range or repeated, or the selection is
+            empty.
 
     Example:
         >>> positions("items", ["b", "a"], np.array(["a", "b", "c"])).tolist()
         [1, 0]
     """
-    if chosen is None:
+    if selection is None:
         return None
-    if isinstance(chosen, slice):
-        chosen = np.arange(len(ids))[chosen]
-    if isinstance(chosen, (str, int, np.integer)):
-        chosen = [chosen]
-    if not isinstance(chosen, Iterable):
-        raise argument_error(name, "ids, positions, a slice or a mask", chosen)
-    wanted = np.asarray(chosen if isinstance(chosen, np.ndarray) else list(chosen))
-    if wanted.dtype.kind == "b":
-        if wanted.shape != ids.shape:
-            raise argument_error(name, f"a mask of length {len(ids)}", f"shape {wanted.shape}")
-        wanted = np.flatnonzero(wanted)
-    elif wanted.dtype.kind in "iu" and wanted.ndim == 1:
-        wanted = _in_range(name, wanted, len(ids))
-    elif wanted.size:
-        wanted = _looked_up(name, wanted, ids)
-    if not wanted.size:
-        raise argument_error(name, "a choice of at least one", "none")
-    unique, counts = np.unique(wanted, return_counts=True)
-    if len(unique) < len(wanted):
+    if isinstance(selection, slice):
+        selection = np.arange(len(ids))[selection]
+    if isinstance(selection, (str, int, np.integer)):
+        selection = [selection]
+    if not isinstance(selection, Iterable):
+        raise argument_error(name, "ids, positions, a slice or a mask", selection)
+    indices = np.asarray(selection if isinstance(selection, np.ndarray) else list(selection))
+    if indices.dtype.kind == "b":
+        if indices.shape != ids.shape:
+            raise argument_error(name, f"a mask of length {len(ids)}", f"shape {indices.shape}")
+        indices = np.flatnonzero(indices)
+    elif indices.dtype.kind in "iu" and indices.ndim == 1:
+        indices = _in_range(name, indices, len(ids))
+    elif indices.size:
+        indices = _id_positions(name, indices, ids)
+    if not indices.size:
+        raise argument_error(name, "a selection of at least one", "none")
+    unique, counts = np.unique(indices, return_counts=True)
+    if len(unique) < len(indices):
         got = f"repeats of {shorten(ids[unique[counts > 1]])}"
-        raise InputError(f"The `{name}` argument must choose each one once. Got {got}.")
-    return wanted
+        raise InputError(f"The `{name}` argument must select each one once. Got {got}.")
+    return indices
 
 
-def _in_range(name: str, wanted: np.ndarray, n: int) -> np.ndarray:
-    """Positions counted from the start; raise where one is out of range."""
-    outside = (wanted < -n) | (wanted >= n)
+def _in_range(name: str, indices: np.ndarray, n: int) -> np.ndarray:
+    """Make positions nonnegative; raise if one is out of range."""
+    outside = (indices < -n) | (indices >= n)
     if outside.any():
-        raise argument_error(name, f"positions between {-n} and {n - 1}", wanted[outside])
-    return np.where(wanted < 0, wanted + n, wanted).astype(np.intp)
+        raise argument_error(name, f"positions between {-n} and {n - 1}", indices[outside])
+    return np.where(indices < 0, indices + n, indices).astype(np.intp)
 
 
-def _looked_up(name: str, wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Positions of ids; raise naming those that are unknown."""
-    where = {value: position for position, value in enumerate(ids.tolist())}
-    asked = [str(value) for value in wanted.ravel().tolist()]
-    unknown = [value for value in asked if value not in where]
+def _id_positions(name: str, selection: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """The positions of ids; raise naming unknown ids."""
+    index = {value: position for position, value in enumerate(ids.tolist())}
+    requested = [str(value) for value in selection.ravel().tolist()]
+    unknown = [value for value in requested if value not in index]
     if unknown:
         must = f"among the {len(ids)} ids, such as {brief(ids[0])}"
         raise argument_error(name, must, unknown)
-    return np.array([where[value] for value in asked], dtype=np.intp)
+    return np.array([index[value] for value in requested], dtype=np.intp)

@@ -1,4 +1,4 @@
-"""Tables about subjects and items: brought into order, written as JSON and read back."""
+"""Metadata tables of subjects and items: align with the ids, convert to JSON and back."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ __all__ = ["align_metadata", "frame_from_plain", "frame_to_plain"]
 
 
 def align_metadata(name: str, frame: pd.DataFrame | None, ids: np.ndarray) -> pd.DataFrame:
-    """Bring metadata into the order of the ids; rows about others are left out.
+    """Reorder metadata to match the ids; rows of other ids are dropped.
 
     Raises:
         InputError: the index lacks an id or repeats one, or two columns share a name.
@@ -27,10 +27,10 @@ def align_metadata(name: str, frame: pd.DataFrame | None, ids: np.ndarray) -> pd
         raise argument_error(name, "a pandas DataFrame with the ids as its index", frame)
     index = pd.Index([str(value) for value in frame.index], dtype=object)
     columns = pd.Index([str(column) for column in frame.columns], dtype=object)
-    for found, what in ((index, "index"), (columns, "columns")):
-        if not found.is_unique:
-            got = f"repeats of {shorten(found[found.duplicated()].unique().tolist())}"
-            raise InputError(f"The `{name}` argument must have unique {what}. Got {got}.")
+    for labels, axis in ((index, "index"), (columns, "columns")):
+        if not labels.is_unique:
+            got = f"repeats of {shorten(labels[labels.duplicated()].unique().tolist())}"
+            raise InputError(f"The `{name}` argument must have unique {axis}. Got {got}.")
     rows = index.get_indexer(pd.Index(ids, dtype=object))
     if (rows < 0).any():
         got = f"no row for {shorten(ids[rows < 0])}"
@@ -40,14 +40,14 @@ def align_metadata(name: str, frame: pd.DataFrame | None, ids: np.ndarray) -> pd
 
 
 def frame_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
-    """Columns as JSON can hold them, each with its type; `frame_from_plain` reads them back.
+    """Convert columns to JSON types, each with its dtype; `frame_from_plain` reverses it.
 
     Raises:
-        InputError: a column holds something other than text, numbers, truth values and dates.
+        InputError: a column has cells other than text, numbers, truth values and dates.
     """
     columns: dict[str, Any] = {}
     for name, column in frame.items():
-        cells = [None if _is_absent(cell) else cell for cell in column.tolist()]
+        cells = [None if _is_missing(cell) else cell for cell in column.tolist()]
         if column.dtype.kind == "M":
             cells = [None if cell is None else cell.isoformat() for cell in cells]
         if any(not isinstance(cell, (str, int, float, bool, type(None))) for cell in cells):
@@ -57,7 +57,7 @@ def frame_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
     return columns
 
 
-def _is_absent(cell: Any) -> bool:
+def _is_missing(cell: Any) -> bool:
     """Whether a cell is None, NaN, NA or NaT."""
     return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
 
@@ -72,7 +72,7 @@ def frame_from_plain(columns: dict[str, Any], ids: np.ndarray, name: str) -> pd.
         {'a': 7, 'b': 3}
 
     Raises:
-        ValueError: or a kindred error, where the columns are not of this form.
+        ValueError: or KeyError, TypeError, ... if the columns are not of this form.
     """
     index = pd.Index(ids, dtype=object, name=name)
     series = {column: _column(content, index) for column, content in columns.items()}
@@ -82,15 +82,15 @@ def frame_from_plain(columns: dict[str, Any], ids: np.ndarray, name: str) -> pd.
 
 
 def _column(content: dict[str, Any], index: pd.Index) -> pd.Series:
-    """A column as it was; ValueError for what `frame_to_plain` does not write."""
+    """Rebuild a column; ValueError for anything that `frame_to_plain` does not write."""
     cells, kind = content["cells"], content["type"]
     plain = (str, int, float, bool, type(None))
     if not isinstance(cells, list) or not all(isinstance(cell, plain) for cell in cells):
         raise ValueError("cells")
     if kind in ("object", "str", "string"):
-        kind = None  # the name of the text type differs between pandas versions: let pandas choose
+        kind = None  # the name of the text dtype depends on the pandas version: let pandas infer it
     else:
-        found = pd.api.types.pandas_dtype(kind)
-        if isinstance(found, np.dtype) and found.kind in "SUVOc":  # such as S1000000000
+        dtype = pd.api.types.pandas_dtype(kind)
+        if isinstance(dtype, np.dtype) and dtype.kind in "SUVOc":  # S1000000000 would fill memory
             raise ValueError("type")
     return pd.Series(cells, index=index, dtype=kind)

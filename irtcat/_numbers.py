@@ -1,4 +1,4 @@
-"""Numbers in text: ASCII digits alone, whatever Python's own ``float`` and ``int`` accept."""
+"""Parsing numbers from ASCII digits only, which is stricter than ``float`` and ``int``."""
 
 import re
 
@@ -9,10 +9,10 @@ WHOLE = re.compile(r"[-+]?[0-9]{1,18}")  # more digits than any count or seed ha
 
 
 def number_in(text: str) -> float | None:
-    """The number that a text is, blanks around it ignored; None where it is something else.
+    """Parse a number, ignoring blanks around it; None if the text is not a number.
 
-    Python also reads "1_0", "infinity", "\uff11" (a full-width digit) and control characters around
-    a number. None of these is meant as a number in a data file or an option.
+    Python also accepts "1_0", "infinity", "\uff11" (a full-width digit) and control characters
+    around a number. None of these is meant as a number in a data file or an option.
 
     Example:
         >>> [number_in(text) for text in (" 1 ", "-.5e1", "1_0", "\uff11", "inf", "0x10", "")]
@@ -23,7 +23,7 @@ def number_in(text: str) -> float | None:
 
 
 def whole_number_in(text: str) -> int | None:
-    """The whole number that a text is; None where it is something else.
+    """Parse a whole number; None if the text is not one.
 
     Example:
         >>> [whole_number_in(text) for text in ("12", "-1", "1.0", "1_0", "\u0663")]

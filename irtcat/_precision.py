@@ -1,4 +1,4 @@
-"""Which floating-point width a computation uses, chosen locally and never by a global flag."""
+"""The floating-point precision of a computation, set locally and never by a global flag."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from irtcat._checks import check_choice
 __all__ = ["LARGE", "choose_precision", "precision"]
 
 LARGE = 2**20
-"""Matrices with more cells than this are computed in float32 unless told otherwise."""
+"""Matrices with more cells than this use float32 unless ``precision`` says otherwise."""
 
 
 def choose_precision(name: str, n_cells: int) -> str:
-    """Resolve ``"auto"``: float64 for small data, float32 for large data or an accelerator.
+    """Resolve ``"auto"``: float64 for small data on a CPU, else float32.
 
     Args:
         name: "auto", "float32" or "float64".
@@ -33,6 +33,6 @@ def choose_precision(name: str, n_cells: int) -> str:
 
 @contextlib.contextmanager
 def precision(name: str) -> Iterator[np.dtype]:
-    """Run the body with 64-bit types on or off, and put the setting back afterwards."""
+    """Switch 64-bit types on or off within the context."""
     with jax.enable_x64(name == "float64"):
         yield np.dtype(name)

@@ -1,4 +1,4 @@
-"""A progress line for long work."""
+"""Progress of long computations."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 __all__ = ["Progress", "progress"]
 
 Progress = Callable[[int, int | None, str], None]
-"""Called with steps done, steps in all (None: unknown) and what is going on."""
+"""Called with the steps done, the total number (None: unknown) and the current step."""
 
 
 @contextmanager
 def progress(text: str) -> Iterator[Progress | None]:
-    """A progress line on stderr, where that is a terminal; else None."""
+    """Show a progress line on stderr if that is a terminal; else yield None."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -34,7 +34,7 @@ def progress(text: str) -> Iterator[Progress | None]:
     with bar:
         task = bar.add_task(text, total=None)
 
-        def report(done: int, total: int | None, what: str) -> None:
-            bar.update(task, completed=done, total=total, description=visible(what))
+        def report(done: int, total: int | None, description: str) -> None:
+            bar.update(task, completed=done, total=total, description=visible(description))
 
         yield report

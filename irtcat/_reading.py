@@ -1,4 +1,4 @@
-"""Reading files that anyone may have written: regular, of bounded size, and strict as JSON."""
+"""Reading untrusted files: regular files of bounded size, and strict JSON."""
 
 import json
 import os
@@ -30,26 +30,26 @@ __all__ = [
 ]
 
 MOST_BYTES = 2**28
-"""The default of every ``max_bytes``: how far a file may expand in memory (256 MiB).
+"""The default of every ``max_bytes``: the size to which a file may expand in memory (256 MiB).
 
-A matrix of 200 million responses of one byte fits. What a file takes on disk may be read in any
-case (see `allowed_bytes`): only what is packed, sparse or endless is limited."""
+A matrix of 200 million responses of one byte fits. A file may always be read up to its size on disk
+(see `allowed_bytes`): the limit applies to compressed, sparse and endless files only."""
 
 MOST_LINE = 2**26
-"""The longest line of a file of JSON lines, in bytes."""
+"""Maximum length of a line in a file of JSON lines, in bytes."""
 
-FIRST_DATA = 2.0
-"""Seconds to wait for a process that writes to a named pipe to open it."""
+PIPE_TIMEOUT = 2.0
+"""Seconds to wait until a process opens a named pipe for writing."""
 
 LIST_BYTES, VALUE_BYTES = 64, 32
-"""About what Python needs for an empty list or object, and for a number or a short text."""
+"""Approximate memory of an empty list or object, and of a number or a short text, in Python."""
 
 
 def check_path(path: Any) -> Path:
-    """The path of something that exists.
+    """Return a path that exists.
 
     Raises:
-        InputError: there is nothing, or the name cannot be one of a file.
+        InputError: it does not exist, or the name is not valid for a file.
     """
     if status_of(path) is None:
         raise InputError(f"{path}: there is no such file or folder.")
@@ -57,10 +57,10 @@ def check_path(path: Any) -> Path:
 
 
 def status_of(path: Any) -> os.stat_result | None:
-    """What the system says about a path; None where there is nothing.
+    """The status of a path; None if it does not exist.
 
     Raises:
-        InputError: the name cannot be one of a file.
+        InputError: the name is not valid for a file.
     """
     if not isinstance(path, (str, os.PathLike)) or not str(path).strip():
         raise InputError(f"The `path` argument must be the path of a file. Got {shorten(path)}.")
@@ -70,12 +70,12 @@ def status_of(path: Any) -> os.stat_result | None:
         return None
     except OSError as error:  # such as a name that is too long, or a folder without access
         raise InputError(f"{shorten_path(path)}: {_reason(error)}.") from None
-    except ValueError:  # a NUL character, or half a character
+    except ValueError:  # a NUL character or a lone surrogate
         raise InputError(f"The `path` argument must be a file name. Got {shorten(path)}.") from None
 
 
 def shorten_path(path: Any) -> str:
-    """A path in a message, its middle left out where it is too long."""
+    """A path for a message; the middle of a long one is omitted."""
     text = str(path)
     return text if len(text) <= 200 else f"{text[:80]} ... {text[-80:]}"
 
@@ -85,10 +85,10 @@ def _reason(error: OSError) -> str:
 
 
 def check_regular(path: Any) -> Path:
-    """The path of a regular file.
+    """Return the path of a regular file.
 
     Raises:
-        InputError: there is none, or something that cannot be read from any position.
+        InputError: it does not exist, or is a folder, a pipe or a device.
     """
     file = check_path(path)
     if file.is_dir():
@@ -100,10 +100,10 @@ def check_regular(path: Any) -> Path:
 
 @contextmanager
 def opened(path: Any) -> Iterator[IO[bytes]]:
-    """A regular file, open for reading.
+    """Open a regular file for reading.
 
     Raises:
-        InputError: when it cannot be opened.
+        InputError: it cannot be opened.
     """
     file = check_regular(path)
     try:
@@ -115,20 +115,20 @@ def opened(path: Any) -> Iterator[IO[bytes]]:
 
 
 def allowed_bytes(file: IO[bytes], max_bytes: int = MOST_BYTES) -> int:
-    """How much of a file may be read: ``max_bytes``, or what it takes on disk where that is more.
+    """How many bytes of a file may be read: the larger of ``max_bytes`` and its size on disk.
 
-    The size of a sparse file is not what it takes on disk.
+    A sparse file is smaller on disk than its length.
     """
-    about = os.fstat(file.fileno())
-    on_disk = getattr(about, "st_blocks", about.st_size) * 512
-    return max(max_bytes, min(about.st_size, on_disk))
+    status = os.fstat(file.fileno())
+    on_disk = getattr(status, "st_blocks", status.st_size) * 512
+    return max(max_bytes, min(status.st_size, on_disk))
 
 
 def numbered_lines(path: Any) -> Iterator[tuple[int, bytes, bool]]:
-    """Lines that are not blank, with their numbers, and whether each is ended by a line break.
+    """Yield number, bytes and whether it ends in a line break of each line that is not blank.
 
     Raises:
-        InputError: when the file cannot be opened, or naming a line longer than `MOST_LINE`.
+        InputError: the file cannot be opened, or a line is longer than `MOST_LINE`.
     """
     with opened(path) as file:
         for number in count(1):
@@ -142,18 +142,18 @@ def numbered_lines(path: Any) -> Iterator[tuple[int, bytes, bool]]:
                 yield number, raw, raw.endswith(b"\n")
 
 
-def too_large(what: str, most: int) -> InputError:
-    """The error for a file, or a member of one, that is larger than the limit."""
+def too_large(label: str, most: int) -> InputError:
+    """The error for a file or archive member that is larger than the limit."""
     advice = "If you trust the file, raise max_bytes= (irtcat --max-bytes N COMMAND)"
     size = f"{most / 2**20:,.0f} MiB" if most >= 2**20 else f"{most:,} bytes"
-    return InputError(f"{what}: expected at most {size}. {advice}.")
+    return InputError(f"{label}: expected at most {size}. {advice}.")
 
 
 def read_bytes(path: Any, max_bytes: int = MOST_BYTES) -> bytes:
-    """Everything in a file, or in a pipe.
+    """Read a file or a pipe to its end.
 
     Raises:
-        InputError: when it cannot be read, or is larger than allowed.
+        InputError: it cannot be read, or is larger than allowed.
     """
     file = check_path(path)
     if not file.is_file():
@@ -169,9 +169,9 @@ def read_bytes(path: Any, max_bytes: int = MOST_BYTES) -> bytes:
 
 
 def _pipe_blocks(path: Path, max_bytes: int) -> Iterator[bytes]:
-    """What a pipe or a device gives, up to the limit.
+    """Yield the data of a pipe or a device, up to the limit.
 
-    A named pipe that no process has opened for writing is not waited for longer than `FIRST_DATA`.
+    Waits at most `PIPE_TIMEOUT` for a process to open a named pipe for writing.
     """
     if path.is_dir():
         raise InputError(f"{path}: this is a folder. Give the name of a file.")
@@ -179,15 +179,15 @@ def _pipe_blocks(path: Path, max_bytes: int) -> Iterator[bytes]:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise InputError(f"{path}: {_reason(error)}.") from None
-    size, until = 0, time.monotonic() + FIRST_DATA
+    size, deadline = 0, time.monotonic() + PIPE_TIMEOUT
     try:
         while True:
             try:
                 block = os.read(handle, 2**16)
-            except BlockingIOError:  # a process has it open, and has not written yet
+            except BlockingIOError:  # a process has it open but has not written yet
                 select.select([handle], [], [])
                 continue
-            if not block and not size and time.monotonic() < until:
+            if not block and not size and time.monotonic() < deadline:
                 time.sleep(0.02)
                 continue
             if not block:
@@ -204,7 +204,7 @@ def _pipe_blocks(path: Path, max_bytes: int) -> Iterator[bytes]:
 
 @contextmanager
 def seekable_copy(path: Path, max_bytes: int = MOST_BYTES) -> Iterator[Path]:
-    """The path itself; of a pipe or a device that of a copy of what it gives.
+    """Yield the path itself, or for a pipe or device the path of a temporary copy of its data.
 
     Errors about the copy name the pipe.
     """
@@ -225,7 +225,7 @@ def seekable_copy(path: Path, max_bytes: int = MOST_BYTES) -> Iterator[Path]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a path is of a pipe, a socket or a device."""
+    """Whether a path is a pipe, a socket or a device."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -234,11 +234,11 @@ def _is_stream(path: Path) -> bool:
 
 
 class _RepeatedError(ValueError):
-    """A name that comes twice in one JSON object, with different values."""
+    """A JSON object has the same name twice, with different values."""
 
 
-def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; JSON's own reader keeps the last of two values without a word."""
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object from pairs; `json` itself would silently keep the last of two values."""
     record = dict(pairs)
     if len(record) < len(pairs):
         first: dict[str, Any] = {}
@@ -249,26 +249,26 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_json(data: bytes, where: str, max_bytes: int | None = None) -> Any:
-    """A JSON document; NaN and infinities are read as Python writes them.
+    """Parse a JSON document; NaN and infinities are accepted as Python writes them.
 
     Args:
         data: the text in UTF-8.
-        where: the file, and the part of it, for messages.
-        max_bytes: the most memory that the document may take, about; by default as much as
-            usual documents of this length need, and at least `MOST_BYTES`.
+        where: the file, and the position in it, for messages.
+        max_bytes: approximate limit on the document's memory; by default what usual documents of
+            this length need, and at least `MOST_BYTES`.
 
     Raises:
-        InputError: naming the file, and the line where there are several.
+        InputError: naming the file, and the line if there is more than one.
     """
     most = max(MOST_BYTES, 12 * len(data)) if max_bytes is None else max_bytes
-    if len(data) * VALUE_BYTES > most:  # else it cannot be: the next line reads everything
+    if len(data) * VALUE_BYTES > most:  # otherwise it fits, and counting is unnecessary
         lists = data.count(b"[") + data.count(b"{")
         needed = len(data) + LIST_BYTES * lists + VALUE_BYTES * data.count(b",")
         if needed > most:
             raise too_large(f"{where}: the JSON document", most)
     try:
-        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_each_name_once)
-        return _whole_characters(document) if b"\\ud" in data.lower() else document
+        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_names)
+        return _replace_surrogates(document) if b"\\ud" in data.lower() else document
     except UnicodeDecodeError:
         raise InputError(f"{where}: expected UTF-8 text.") from None
     except json.JSONDecodeError as error:
@@ -281,24 +281,24 @@ def parse_json(data: bytes, where: str, max_bytes: int | None = None) -> Any:
         raise InputError(f"{where}: expected JSON of usual numbers and depth.") from None
 
 
-def _whole_characters(value: Any) -> Any:
-    """The document with "?" for halves of characters, which cut-off model output can end in."""
+def _replace_surrogates(value: Any) -> Any:
+    """Replace lone surrogates, in which truncated model output can end, by "?"."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
-        return [_whole_characters(each) for each in value]
+        return [_replace_surrogates(element) for element in value]
     if isinstance(value, dict):
-        return {_whole_characters(name): _whole_characters(v) for name, v in value.items()}
+        return {_replace_surrogates(name): _replace_surrogates(v) for name, v in value.items()}
     return value
 
 
 def read_json(path: Any, max_bytes: int = MOST_BYTES) -> Any:
-    """A file that is one JSON document of at most ``max_bytes``, whatever it takes on disk.
+    """Read a JSON file of at most ``max_bytes``, whatever its size on disk.
 
-    As Python's lists and texts a document takes several times its length.
+    Parsed into Python objects, a document takes several times its length.
 
     Raises:
-        InputError: when it cannot be read, is too large, or is no JSON.
+        InputError: it cannot be read, is too large, or is not JSON.
     """
     if check_path(path).stat().st_size > max_bytes:
         raise too_large(str(path), max_bytes)

@@ -1,4 +1,4 @@
-"""The difficulty filters in one table, shared by selection (which items to run) and training."""
+"""The difficulty filters, shared by item selection and training."""
 
 from typing import NamedTuple
 
@@ -10,13 +10,13 @@ __all__ = ["RULES", "Rule"]
 
 
 class Rule(NamedTuple):
-    """A filter: which number of an item is held against tau, and which side is kept.
+    """A filter: the statistic of an item that is compared with tau, and the side to keep.
 
     Attributes:
         statistic: "b", the difficulty; "size", its absolute value; or "pc", the share of right
             answers.
         below: whether values below tau are kept (else those above).
-        keeps: what stays, in words.
+        keeps: a description of the selected items.
     """
 
     statistic: str
@@ -24,17 +24,17 @@ class Rule(NamedTuple):
     keeps: str
 
     def statistic_of(self, value: FloatArray) -> FloatArray:
-        """The number held against tau, of the difficulties or the shares right."""
+        """The statistic to compare with tau, from difficulties or shares right."""
         return np.abs(value) if self.statistic == "size" else value
 
     def passes(self, statistic: FloatArray, tau: float | FloatArray) -> BoolArray:
-        """Whether items are on the kept side of tau; those without a value are not."""
+        """Whether items pass; those without a value (NaN) do not."""
         with np.errstate(invalid="ignore"):
-            kept: BoolArray = statistic < tau if self.below else statistic > tau
-        return kept
+            passed: BoolArray = statistic < tau if self.below else statistic > tau
+        return passed
 
     def cost(self, statistic: FloatArray) -> FloatArray:
-        """The number by which items are kept, the lowest first."""
+        """The sort key for selecting items, lowest first."""
         return statistic if self.below else -statistic
 
 
@@ -48,5 +48,5 @@ RULES: dict[str, Rule] = {
 }
 """The filters of "Data set filtering" (Lalor et al. 2024) by name.
 
-pc is the share of the crowd that is right: high for easy items where b is low, so that ``pcub``
-keeps hard items and ``ub`` easy ones."""
+pc is the share of the crowd that is right: high for easy items, whose b is low, so that ``pcub``
+selects hard items and ``ub`` easy ones."""

@@ -1,4 +1,4 @@
-"""Which subjects a split of responses holds out."""
+"""Selection of the subjects that `Responses.split` holds out."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def held_out_subjects(responses: Any, share: float, seed: int, by: str | None) -
     elif by == "ability":
         chosen = np.argsort(-_proportions(responses), kind="stable")[:n]
     else:
-        chosen = _whole_groups(responses, by, responses.n_subjects * share, rng)
+        chosen = _complete_groups(responses, by, responses.n_subjects * share, rng)
     held_out = np.zeros(responses.n_subjects, dtype=bool)
     held_out[chosen] = True
     return held_out
@@ -36,28 +36,35 @@ def _proportions(responses: Any) -> np.ndarray:
     means = np.full(responses.n_subjects, -1.0)
     top = 1 if responses.is_fractional else responses.n_categories - 1
     for rows in row_blocks(responses.shape):
-        seen = observed(responses.values[rows])
-        total = responses.values[rows].sum(axis=1, where=seen, dtype=np.float64)
-        np.divide(total, top * seen.sum(axis=1), out=means[rows], where=seen.any(axis=1))
+        observed_cells = observed(responses.values[rows])
+        total = responses.values[rows].sum(axis=1, where=observed_cells, dtype=np.float64)
+        np.divide(
+            total,
+            top * observed_cells.sum(axis=1),
+            out=means[rows],
+            where=observed_cells.any(axis=1),
+        )
     return means
 
 
-def _whole_groups(responses: Any, by: str, target: float, rng: np.random.Generator) -> np.ndarray:
-    """Rows of whole groups, taken in random order while that brings the count nearer."""
+def _complete_groups(
+    responses: Any, by: str, target: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Rows of complete groups, added in random order while that brings the count nearer."""
     if not isinstance(by, str) or by not in responses.subjects.columns:
         options = ", ".join(["None", "'ability'", *map(repr, responses.subjects.columns)])
         raise argument_error("by", f"one of {options}", by)
     groups = pd.factorize(responses.subjects[by])[0].astype(np.intp)
-    alone = groups < 0
-    groups[alone] = groups.max(initial=-1) + 1 + np.arange(alone.sum())
+    ungrouped = groups < 0
+    groups[ungrouped] = groups.max(initial=-1) + 1 + np.arange(ungrouped.sum())
     sizes = np.bincount(groups)
     if len(sizes) < 2:
         raise argument_error("by", "a column with at least two groups", by)
-    taken: list[int] = []
+    selected: list[int] = []
     count = 0
     for group in rng.permutation(len(sizes)):
         nearer = abs(count + sizes[group] - target) < abs(count - target)
         if nearer and count + sizes[group] < responses.n_subjects:
-            taken.append(int(group))
+            selected.append(int(group))
             count += int(sizes[group])
-    return np.flatnonzero(np.isin(groups, taken or [int(np.argmin(sizes))]))
+    return np.flatnonzero(np.isin(groups, selected or [int(np.argmin(sizes))]))

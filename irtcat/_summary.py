@@ -1,4 +1,4 @@
-"""What deserves a look before a fit: counts, shares and flags of a response matrix."""
+"""Summary of a response matrix before a fit: counts, shares and warnings."""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ __all__ = ["Flag", "ResponsesSummary", "find_flags", "find_repeats"]
 
 @dataclass(frozen=True)
 class Flag:
-    """Something about the responses that deserves a look.
+    """A possible problem in the responses.
 
     Attributes:
         name: "constant items", "subjects all right", "subjects all wrong", "repeated rows",
             "items without a response" or "subjects without a response".
-        ids: the items or subjects it is about.
+        ids: the items or subjects concerned.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Flag:
 
     @property
     def count(self) -> int:
-        """How many items or subjects it is about."""
+        """Number of items or subjects concerned."""
         return len(self.ids)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class ResponsesSummary:
         n_missing: missing responses.
         share_missing: 0 to 1.
         mean: of the observed responses in original codes; NaN without any.
-        flags: what deserves a look; empty when nothing does.
+        flags: possible problems; empty if there are none.
     """
 
     n_subjects: int
@@ -66,7 +66,7 @@ class ResponsesSummary:
     flags: tuple[Flag, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per quantity or flag: its value or count, and the ids it names."""
+        """Return one row per quantity or flag: its value or count, and its ids."""
         names = ("n_subjects", "n_items", "n_categories", "n_responses", "n_missing")
         rows = [(name, float(getattr(self, name)), "") for name in (*names, "share_missing")]
         rows.append(("mean", self.mean, ""))
@@ -85,11 +85,15 @@ class ResponsesSummary:
 def find_flags(
     values: np.ndarray, subjects: np.ndarray, items: np.ndarray, top: int
 ) -> Iterator[Flag]:
-    """Yield the flags that apply, each with its ids; ``top`` is the highest response."""
+    """Yield the flags that apply; ``top`` is the highest possible response."""
     item_low, item_high = _extremes(values, axis=0)
     low, high = _extremes(values, axis=1)
     table = [
-        ("constant items", items, (item_low == item_high) & (len(values) > 1)),  # of one: all
+        (
+            "constant items",
+            items,
+            (item_low == item_high) & (len(values) > 1),
+        ),  # of one subject all are
         ("subjects all right", subjects, low == top),
         ("subjects all wrong", subjects, high == 0),
         ("repeated rows", subjects, find_repeats(values)),
@@ -102,24 +106,24 @@ def find_flags(
 
 
 def _extremes(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest observed value along an axis; lowest above highest where none is."""
+    """Lowest and highest observed value along an axis; lowest > highest if all are missing."""
     if values.dtype.kind == "f":
         low = np.fmin.reduce(values, axis=axis, initial=np.inf)
         return low, np.fmax.reduce(values, axis=axis, initial=-np.inf)
-    # read as unsigned bytes a missing -1 is 255, above every code: no mask is needed
+    # As an unsigned byte a missing -1 is 255, above every code, so the minimum needs no mask.
     return values.view(np.uint8).min(axis=axis).astype(np.int16), values.max(axis=axis)
 
 
 def find_repeats(values: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
-    """Which rows equal an earlier row; rows are compared by a 128-bit digest.
+    """Mask of the rows that equal an earlier row; rows are compared by a 128-bit digest.
 
-    Where there are ``trials`` they must be equal as well.
+    The ``trials``, if any, must be equal too.
     """
-    seen: set[bytes] = set()
+    digests: set[bytes] = set()
     repeated = np.zeros(len(values), dtype=bool)
     for position, row in enumerate(values):
         content = row.tobytes() + (b"" if trials is None else trials[position].tobytes())
         digest = hashlib.blake2b(content, digest_size=16).digest()
-        repeated[position] = digest in seen
-        seen.add(digest)
+        repeated[position] = digest in digests
+        digests.add(digest)
     return repeated

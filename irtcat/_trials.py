@@ -1,4 +1,4 @@
-"""Numbers of trials: checking them, and checking that fractions are k right of n."""
+"""Numbers of trials: check them, and that each fraction is k right of n trials."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,24 +9,24 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, brief
 from irtcat._matrix import aligned_empty, row_blocks
 
-__all__ = ["MOST_TRIALS", "count_shares", "settle_trials", "spread_trials"]
+__all__ = ["MOST_TRIALS", "check_trials", "count_shares", "spread_trials"]
 
 MOST_TRIALS = 2**15 - 1
 NEAR = 0.01
-"""How far from a whole number a fraction times its trials may be (fractions get rounded)."""
+"""Largest distance of fraction x trials from a whole number (fractions in files are rounded)."""
 
 
 def spread_trials(trials: Any, subject_ids: np.ndarray, item_ids: np.ndarray) -> np.ndarray:
-    """Numbers of trials as a matrix of subjects x items (without copies where one serves many).
+    """Broadcast numbers of trials to a matrix of subjects x items, without copying.
 
     Args:
         trials: one whole number from 0 to 32767, one per item (a Series or mapping by item id, or a
-            list in the items' order), or a matrix (a frame by ids); NaN stands for 0.
+            list in the items' order), or a matrix (a frame by ids); NaN means 0.
         subject_ids: ids of the rows.
         item_ids: ids of the columns.
 
     Raises:
-        InputError: the shape or a number does not fit, or an id has none.
+        InputError: the shape or a number is invalid, or an id has no number.
 
     Example:
         >>> rows, columns = np.array(["s1", "s2"]), np.array(["x", "y"])
@@ -57,20 +57,20 @@ def spread_trials(trials: Any, subject_ids: np.ndarray, item_ids: np.ndarray) ->
 
 
 def _by_id(table: Any, ids: np.ndarray) -> Any:
-    """The rows of these ids, in their order."""
+    """The rows of the ids, in the order of the ids."""
     unknown = [name for name in ids.tolist() if name not in table.index]
     if unknown:
         raise argument_error("trials", "given for every subject and item", f"none for {unknown[0]}")
     if not table.index.is_unique:
         repeated = table.index[table.index.duplicated()][0]
-        raise argument_error("trials", "given once for every id", f"{repeated} again")
+        raise argument_error("trials", "given once for every id", f"{repeated} twice")
     return table.loc[ids]
 
 
-def settle_trials(
+def check_trials(
     values: np.ndarray, trials: np.ndarray, subject_ids: np.ndarray, item_ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shares k / n in float32 with NaN where missing, and n with 0 there.
+    """Return shares k / n in float32, NaN where missing, and n, 0 where missing.
 
     Args:
         values: int8 right/wrong codes (-1 missing) or float32 fractions (NaN missing).
@@ -79,7 +79,7 @@ def settle_trials(
         item_ids: ids of the columns.
 
     Raises:
-        InputError: naming the cell whose fraction is no k / n.
+        InputError: naming the cell whose fraction is not k / n.
     """
     shares = aligned_empty(values.shape, np.float32)
     for rows in row_blocks(values.shape):
@@ -90,12 +90,12 @@ def settle_trials(
         wrong = np.abs(block * n - k) > NEAR
         wrong |= (n == 0) & ~np.isnan(block)
         if wrong.any():
-            row, column = (int(place) for place in np.argwhere(wrong)[0])
+            row, column = map(int, np.argwhere(wrong)[0])
             raise InputError(
                 f"The `trials` argument must make every response k right of n trials. Got "
                 f"{block[row, column]:.6g} of {n[row, column]} trials at row "
                 f"{row + rows.start + 1} (subject {brief(subject_ids[row + rows.start])}), column "
-                f"{column + 1} (item {brief(item_ids[column])}). For scores that count no trials "
+                f"{column + 1} (item {brief(item_ids[column])}). For scores that are not counts "
                 "use the beta model."
             )
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -110,16 +110,16 @@ def count_shares(k: np.ndarray, trials: np.ndarray, subjects: np.ndarray, items:
     """Shares k / n of counts, NaN where k is missing or n is 0.
 
     Raises:
-        InputError: naming the cell whose k is no whole number from 0 to n.
+        InputError: naming the cell whose k is not a whole number from 0 to n.
     """
     k = k.astype(np.float64)
-    seen = ~np.isnan(k) & ~((k == -1) & (trials == 0)) & ~((k == 0) & (trials == 0))
-    wrong = seen & ((k < 0) | (k > trials) | (k != np.rint(k)))
+    observed = ~np.isnan(k) & ~((k == -1) & (trials == 0)) & ~((k == 0) & (trials == 0))
+    wrong = observed & ((k < 0) | (k > trials) | (k != np.rint(k)))
     if wrong.any():
-        row, column = (int(place) for place in np.argwhere(wrong)[0])
+        row, column = map(int, np.argwhere(wrong)[0])
         raise InputError(
             f"The `k` argument must be whole numbers from 0 to n. Got {k[row, column]:g} of "
             f"{trials[row, column]} at row {row + 1} (subject {brief(subjects[row])}), "
             f"column {column + 1} (item {brief(items[column])})."
         )
-    return np.divide(k, trials, out=np.full(k.shape, np.nan), where=seen & (trials > 0))
+    return np.divide(k, trials, out=np.full(k.shape, np.nan), where=observed & (trials > 0))

@@ -1,7 +1,7 @@
-"""Names for the arrays that travel through the package.
+"""Type aliases of arrays.
 
-Shapes are written with jaxtyping: ``Float[Array, "items nodes"]``. In annotations
-*subjects*, *items*, *nodes*, *categories* and *params* always mean what they say.
+Shapes are written with jaxtyping: ``Float[Array, "items nodes"]``. The axis names *subjects*,
+*items*, *nodes*, *categories* and *params* have the same meaning everywhere.
 """
 
 from collections.abc import Sequence

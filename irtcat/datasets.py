@@ -1,4 +1,4 @@
-"""Small real data shipped with the package, loaded by name."""
+"""Small real datasets shipped with the package, loaded by name."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ BOCK_LIEBERMAN = "Bock & Lieberman (1970), Psychometrika 35, 179-197"
 def load(name: str) -> Responses:
     """Load a dataset by name.
 
-    The file is read anew at each call: the responses are the caller's own.
+    The file is read at each call: every caller gets separate responses.
 
     Args:
         name: one of the names that `available` lists.
@@ -99,7 +99,7 @@ def _read_archive(file: IO[bytes]) -> Responses:
 
 @dataclass(frozen=True)
 class _Dataset:
-    """One shipped file; the counts are written down so that listing reads nothing."""
+    """One shipped file; the counts are stored here so that listing reads no file."""
 
     subjects: int
     items: int
@@ -111,28 +111,28 @@ class _Dataset:
 
 DATASETS = {
     "lsat6": _Dataset(
-        1000,
-        5,
-        "five items of section 6 of the Law School Admission Test",
-        BOCK_LIEBERMAN,
-        "lsat6.csv",
-        _read_patterns,
+        subjects=1000,
+        items=5,
+        about="five items of section 6 of the Law School Admission Test",
+        source=BOCK_LIEBERMAN,
+        file="lsat6.csv",
+        read=_read_patterns,
     ),
     "lsat7": _Dataset(
-        1000,
-        5,
-        "five items of section 7 of the Law School Admission Test",
-        BOCK_LIEBERMAN,
-        "lsat7.csv",
-        _read_patterns,
+        subjects=1000,
+        items=5,
+        about="five items of section 7 of the Law School Admission Test",
+        source=BOCK_LIEBERMAN,
+        file="lsat7.csv",
+        read=_read_patterns,
     ),
     "digits_crowd": _Dataset(
-        412,
-        898,
-        "classifiers of 13 families on held-out images of handwritten digits",
-        "made by experiments/digits_crowd from the digits of E. Alpaydin & C. Kaynak (UCI), "
+        subjects=412,
+        items=898,
+        about="classifiers of 13 families on held-out images of handwritten digits",
+        source="made by experiments/digits_crowd from the digits of E. Alpaydin & C. Kaynak (UCI), "
         "as shipped with scikit-learn",
-        "digits_crowd.npz",
-        _read_archive,
+        file="digits_crowd.npz",
+        read=_read_archive,
     ),
 }

@@ -1,8 +1,8 @@
 """The demo: from real responses to a bank, a few items and a ranking, in one call.
 
 A quarter of the classifiers in ``digits_crowd`` is held out, the images are calibrated on the
-rest, k images are chosen by several strategies, and the held-out classifiers' full scores and
-ranks are told from their answers to those k alone.
+rest, k images are selected by several strategies, and the held-out classifiers' full scores and
+ranks are predicted from their answers to those k only.
 """
 
 import os
@@ -35,13 +35,13 @@ ITEMS_DRAWN = 5
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """What the demo found.
+    """Results of the demo.
 
     Attributes:
-        responses: all of them, held-out subjects included.
+        responses: all responses, held-out subjects included.
         fit: the calibration on the subjects that were not held out (first seed).
-        leaderboard: how well the subsets kept the ranking of the held-out subjects.
-        files: what was written, by name.
+        leaderboard: how well the subsets preserve the ranking of the held-out subjects.
+        files: the files written, by name.
     """
 
     responses: Responses
@@ -55,11 +55,11 @@ class Demo:
         Means over the seeds; ``irt_kendall`` is the tau-b of the estimator "irt", and so on.
         """
         summary = self.leaderboard.summary()[list(METRICS)]
-        parts = [
+        tables = [
             summary.xs(name, level="estimator").add_prefix(f"{name}_")
             for name in summary.index.get_level_values("estimator").unique()
         ]
-        return pd.concat(parts, axis=1).reset_index()
+        return pd.concat(tables, axis=1).reset_index()
 
 
 def run(
@@ -71,26 +71,26 @@ def run(
     seeds: Sequence[int] = SEEDS,
     progress: Progress | None = None,
 ) -> Demo:
-    """Run the main job on real data and write what comes of it.
+    """Run the main workflow on real data and write the results.
 
     Args:
-        out: folder to write to; made if it is not there. Its manifest.json lists the files: those
-            of an earlier demo are replaced, and no other is.
+        out: folder to write to; created if necessary. Its manifest.json lists the files: those
+            of an earlier demo are replaced, and no others.
         responses: who answered what; by default the shipped ``digits_crowd``.
-        strategies: how items are chosen.
-        n_items: how many are chosen.
-        seeds: of the hold-out and of the random strategies; the bank is of the first.
+        strategies: how items are selected.
+        n_items: how many are selected.
+        seeds: of the hold-out and of the random strategies; the bank uses the first.
         progress: called as ``progress(done, total, text)``.
 
     Returns:
         The results and the files: ``manifest``, ``bank`` (bank.npz) and ``items`` (its table),
-        ``leaderboard`` (long table), ``summary``, ``held_out`` (score and rank of each subject
-        held out, predicted from k items by default, beside the full ones), and the figures
+        ``leaderboard`` (long table), ``summary``, ``held_out`` (score and rank of each held-out
+        subject, predicted from k items by default, next to the full ones), and the figures
         ``rank_correlation``, ``information`` and ``item_curves``.
 
     Raises:
-        InputError: when the folder cannot be made or written or has a file of these names that is
-            not a demo's, or matplotlib is not installed.
+        InputError: the folder cannot be created or written, has a file of these names that no demo
+            wrote, or matplotlib is not installed.
     """
     folder = OutputFolder(out, "demo")
     names = {
@@ -104,7 +104,7 @@ def run(
         "information": "information.png",
         "item_curves": "item_curves.png",
     }
-    files = {name: folder.path / file for name, file in names.items()}
+    paths = {name: folder.path / file for name, file in names.items()}
     written = [file for file in names.values() if file != MANIFEST]
     folder.check(written)
     plot.check_figures()
@@ -122,27 +122,29 @@ def run(
     )
     calibration, held_out = leaderboard.split_subjects(data, "random", seeds[0], SHARE)
     fitted = fit(calibration, "2pl")
-    demo = Demo(data, fitted, board, files)
+    demo = Demo(data, fitted, board, paths)
     folder.add(written)
-    fitted.bank.save(files["bank"])
-    write_csv(fitted.bank.to_frame(), files["items"])
-    write_csv(board.to_frame(), files["leaderboard"])
-    write_csv(demo.to_frame(), files["summary"])
-    write_csv(_closer_look(fitted, held_out, sorted(n_items)[len(n_items) // 4]), files["held_out"])
-    drawn = select(
+    fitted.bank.save(paths["bank"])
+    write_csv(fitted.bank.to_frame(), paths["items"])
+    write_csv(board.to_frame(), paths["leaderboard"])
+    write_csv(demo.to_frame(), paths["summary"])
+    write_csv(
+        _held_out_table(fitted, held_out, sorted(n_items)[len(n_items) // 4]), paths["held_out"]
+    )
+    plotted_items = select(
         fitted.bank, min(ITEMS_DRAWN, data.n_items), strategy="stratified", calibration=calibration
     )
-    plot.save(plot.rank_correlation(board.summary()), files["rank_correlation"])
-    plot.save(plot.information_curve(fitted.bank), files["information"])
-    plot.save(plot.item_curves(fitted.bank, drawn.item_ids), files["item_curves"])
+    plot.save(plot.rank_correlation(board.summary()), paths["rank_correlation"])
+    plot.save(plot.information_curve(fitted.bank), paths["information"])
+    plot.save(plot.item_curves(fitted.bank, plotted_items.item_ids), paths["item_curves"])
     return demo
 
 
-def _closer_look(fitted: Fit, held_out: Responses, k: int) -> pd.DataFrame:
-    """Score and rank of each held-out subject told from k items, beside the full ones."""
+def _held_out_table(fitted: Fit, held_out: Responses, k: int) -> pd.DataFrame:
+    """Score and rank of each held-out subject, predicted from k items and from all."""
     calibration = fitted.responses
     subset = select(fitted.bank, k, calibration=calibration)
-    told = predict(calibration, subset, held_out).to_frame()
+    prediction = predict(calibration, subset, held_out).to_frame()
     score, others = full_scores(held_out), full_scores(calibration)
     rank = 1 + (others > score[:, None]).sum(axis=1)
-    return told.assign(full_score=score, full_rank=rank, n_items=k)
+    return prediction.assign(full_score=score, full_rank=rank, n_items=k)

@@ -1,4 +1,4 @@
-"""Responses: who answered what; build, validate, subset, split, summarise, save."""
+"""The `Responses` class: who answered what; build, validate, subset, split, summarise, save."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import ResponseError, argument_error, settle_duplicates
+from irtcat._checks import ResponseError, argument_error, resolve_duplicates
 from irtcat._files import check_target, replacing
 from irtcat._matrix import (
     as_matrix,
@@ -24,14 +24,14 @@ from irtcat._matrix import (
 from irtcat._metadata import align_metadata, frame_to_plain
 from irtcat._split import held_out_subjects
 from irtcat._summary import Flag, ResponsesSummary, find_flags, find_repeats
-from irtcat._trials import count_shares, settle_trials, spread_trials
+from irtcat._trials import check_trials, count_shares, spread_trials
 
 __all__ = ["Flag", "Responses", "ResponsesSummary"]
 
 
 @dataclass(frozen=True, eq=False)
 class Responses:
-    """Who answered what: a matrix of responses with ids and metadata on both sides.
+    """Who answered what: a matrix of responses with ids and metadata of subjects and items.
 
     Build one with `Responses.from_array` or `irtcat.io.read_responses`; they validate.
 
@@ -44,8 +44,8 @@ class Responses:
         codes: the original code of each category 0..K-1, such as (1, 2, 3, 4).
         subjects: metadata of the subjects, indexed by subject id; may have no columns.
         items: metadata of the items, indexed by item id; may have no columns.
-        trials: subjects x items, read-only int16: how many trials each fraction is a share of (0
-            where missing); None where responses count no trials.
+        trials: subjects x items, read-only int16: the number of trials of each fraction (0 where
+            missing); None if the responses are not shares of trials.
 
     Example:
         >>> import numpy as np
@@ -67,18 +67,18 @@ class Responses:
     trials: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Check that the parts fit together and lock the arrays."""
+        """Check that the shapes match and make the arrays read-only."""
         shape = (len(self.subject_ids), len(self.item_ids))
         if self.values.shape != shape or (len(self.subjects), len(self.items)) != shape:
-            raise argument_error("values", f"of shape {shape}, as the ids say", self.values.shape)
+            raise argument_error("values", f"of shape {shape}, to match the ids", self.values.shape)
         if len(self.codes) != self.n_categories:
             raise argument_error("codes", f"{self.n_categories} codes", self.codes)
         if self.trials is not None and self.trials.shape != shape:
-            raise argument_error("trials", f"of shape {shape}, as the ids say", self.trials.shape)
+            raise argument_error("trials", f"of shape {shape}, to match the ids", self.trials.shape)
         for name in ("values", "subject_ids", "item_ids", "trials"):
             if getattr(self, name) is None:
                 continue
-            view = getattr(self, name).view()  # a view, so that the caller's own array stays open
+            view = getattr(self, name).view()  # a view: the caller's array stays writable
             view.flags.writeable = False
             object.__setattr__(self, name, view)
 
@@ -102,8 +102,8 @@ class Responses:
 
         Args:
             X: subjects x items. Right/wrong (0/1, true/false), fractions in [0, 1] or
-                consecutive integer codes with one map for the whole matrix. Missing is NaN,
-                and -1 in integer arrays. A frame's index and columns are the ids. Never changed.
+                consecutive integer codes, the same for all items. Missing is NaN,
+                and -1 in integer arrays. A frame's index and columns are the ids. Not modified.
             subject_ids: one id per row; by default the frame's index, or s1, s2, ….
             item_ids: one id per column; by default the frame's columns, or i1, i2, ….
             subjects: metadata with the subject ids as its index, in any order.
@@ -111,15 +111,15 @@ class Responses:
             duplicates: what to do with repeated ids: "refuse", "first" (keep the first)
                 or "suffix" (rename the later ones to "id#2", "id#3", …).
             codes: all codes that a response can have, such as (1, 2, 3, 4): consecutive whole
-                numbers from 0 or more. Needed where not each of them occurs in the matrix; by
-                default the codes found, which must then be without holes.
-            trials: how many trials each fraction is a share of (see `with_trials`).
+                numbers of 0 or more. Required if some of them do not occur in the matrix; by
+                default the codes that occur, which must then be consecutive.
+            trials: the number of trials of each fraction (see `with_trials`).
 
         Returns:
-            The responses; `values` is a fresh array.
+            The responses; `values` is a new array.
 
         Raises:
-            InputError: naming the cell, row, column or id that cannot be used.
+            InputError: naming the invalid cell, row, column or id.
 
         Example:
             >>> r = Responses.from_array([[1, 4], [2, 3]], item_ids=["a", "b"])
@@ -129,25 +129,33 @@ class Responses:
         matrix, row_names, column_names = as_matrix(X)
         rows = choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
         columns = choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
-        about_rows = align_metadata("subjects", subjects, rows)
-        about_columns = align_metadata("items", items, columns)
+        subject_metadata = align_metadata("subjects", subjects, rows)
+        item_metadata = align_metadata("items", items, columns)
         try:
             values, codes = encode_responses(as_numbers(matrix), check_codes(codes))
         except ResponseError as error:
-            raise _placed(error, rows, columns) from None
-        spread = None if trials is None else spread_trials(trials, rows, columns)
-        rows, kept = settle_duplicates("subject_ids", rows, duplicates)
-        if kept is not None:
-            values, about_rows = values[kept], about_rows.iloc[kept]
-            spread = None if spread is None else spread[kept]
-        columns, kept = settle_duplicates("item_ids", columns, duplicates)
-        if kept is not None:
-            values, about_columns = values[:, kept].copy(), about_columns.iloc[kept]
-            spread = None if spread is None else spread[:, kept]
-        about_rows.index = pd.Index(rows, dtype=object, name="subject")
-        about_columns.index = pd.Index(columns, dtype=object, name="item")
-        made = cls(values, rows, columns, len(codes), codes, about_rows, about_columns)
-        return made if spread is None else made.with_trials(spread)
+            raise _with_ids(error, rows, columns) from None
+        trial_matrix = None if trials is None else spread_trials(trials, rows, columns)
+        rows, keep = resolve_duplicates("subject_ids", rows, duplicates)
+        if keep is not None:
+            values, subject_metadata = values[keep], subject_metadata.iloc[keep]
+            trial_matrix = None if trial_matrix is None else trial_matrix[keep]
+        columns, keep = resolve_duplicates("item_ids", columns, duplicates)
+        if keep is not None:
+            values, item_metadata = values[:, keep].copy(), item_metadata.iloc[keep]
+            trial_matrix = None if trial_matrix is None else trial_matrix[:, keep]
+        subject_metadata.index = pd.Index(rows, dtype=object, name="subject")
+        item_metadata.index = pd.Index(columns, dtype=object, name="item")
+        responses = cls(
+            values=values,
+            subject_ids=rows,
+            item_ids=columns,
+            n_categories=len(codes),
+            codes=codes,
+            subjects=subject_metadata,
+            items=item_metadata,
+        )
+        return responses if trial_matrix is None else responses.with_trials(trial_matrix)
 
     @classmethod
     def from_counts(cls, k: Any, n: Any, **options: Any) -> "Responses":
@@ -155,12 +163,12 @@ class Responses:
 
         Args:
             k: subjects x items, whole numbers from 0 to n; NaN (-1 in integer arrays) is missing.
-            n: trials: one number, one per item (a Series by item id, or a list) or a matrix;
-                0 is missing.
+            n: number of trials: one number, one per item (a Series by item id, or a list) or a
+                matrix; 0 is missing.
             options: ids, metadata and ``duplicates``, as for `from_array`.
 
         Raises:
-            InputError: naming the cell that is no count.
+            InputError: naming the cell that is not a count.
 
         Example:
             >>> r = Responses.from_counts([[3, 5], [0, 4]], n=5)
@@ -170,9 +178,9 @@ class Responses:
             [[0.6, 1.0], [0.0, 0.8]]
         """
         matrix, row_names, column_names = as_matrix(k)
-        given = [options.get(name) for name in ("subject_ids", "item_ids")]
-        rows = choose_ids("subject_ids", given[0], row_names, matrix.shape[0], "subject")
-        columns = choose_ids("item_ids", given[1], column_names, matrix.shape[1], "item")
+        subject_ids, item_ids = options.get("subject_ids"), options.get("item_ids")
+        rows = choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
+        columns = choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
         counts = as_numbers(matrix)
         if counts.dtype.kind == "i":
             counts = np.where(counts == -1, np.nan, counts)
@@ -183,14 +191,14 @@ class Responses:
         return cls.from_array(shares, **options, trials=trials)
 
     def with_trials(self, trials: Any) -> "Responses":
-        """The same responses as shares of numbers of trials, for the binomial model.
+        """The same responses as shares of trials, for the binomial model.
 
         Args:
             trials: one whole number, one per item (a Series or mapping by item id, or a list in the
                 items' order), or a subjects x items matrix.
 
         Raises:
-            InputError: naming the response that is not k / n, or numbers that do not fit.
+            InputError: a response is not k / n, or the trials do not match the ids.
 
         Example:
             >>> Responses.from_array([[0.5, 1.0], [0.75, 0.0]]).with_trials(4).trials.tolist()
@@ -198,23 +206,23 @@ class Responses:
         """
         if self.n_categories != 2:
             raise argument_error("trials", "given for fractions or right/wrong answers", self.kind)
-        spread = spread_trials(trials, self.subject_ids, self.item_ids)
-        values, spread = settle_trials(self.values, spread, self.subject_ids, self.item_ids)
-        return replace(self, values=values, trials=spread)
+        n = spread_trials(trials, self.subject_ids, self.item_ids)
+        values, n = check_trials(self.values, n, self.subject_ids, self.item_ids)
+        return replace(self, values=values, trials=n)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Subjects and items."""
+        """Number of subjects and number of items."""
         return self.n_subjects, self.n_items
 
     @property
     def n_subjects(self) -> int:
-        """How many subjects (rows)."""
+        """Number of subjects (rows)."""
         return int(self.values.shape[0])
 
     @property
     def n_items(self) -> int:
-        """How many items (columns)."""
+        """Number of items (columns)."""
         return int(self.values.shape[1])
 
     @property
@@ -229,7 +237,7 @@ class Responses:
 
     @property
     def kind(self) -> str:
-        """What the responses are, in words."""
+        """A description of the responses, such as "right/wrong" or "4 categories"."""
         if self.trials is not None:
             return f"shares of up to {self.trials.max()} trials"
         if self.is_fractional:
@@ -243,12 +251,12 @@ class Responses:
 
     @property
     def observed(self) -> np.ndarray:
-        """Subjects x items: whether there is a response (computed anew at each call)."""
+        """Subjects x items: whether there is a response (recomputed at each access)."""
         return observed(self.values)
 
     @property
     def n_missing(self) -> int:
-        """How many responses are missing."""
+        """Number of missing responses."""
         blocks = (observed(self.values[rows]) for rows in row_blocks(self.shape))
         return self.values.size - sum(int(np.count_nonzero(block)) for block in blocks)
 
@@ -265,7 +273,7 @@ class Responses:
         return values
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a wide frame in the original codes, NaN where missing, ids on both sides.
+        """Return a wide frame in the original codes, NaN where missing, labelled by the ids.
 
         Example:
             >>> Responses.from_array([[1, 4], [2, 3]]).to_frame()
@@ -286,9 +294,9 @@ class Responses:
         )
 
     def subset(self, subjects: Any = None, items: Any = None) -> "Responses":
-        """Choose subjects and items, in the order asked.
+        """Select subjects and items, in the order of the arguments.
 
-        The codes and the number of categories stay those of the whole matrix.
+        The codes and the number of categories remain those of the full matrix.
 
         Args:
             subjects: ids, integer positions (negative ones count from the end), a slice or a
@@ -296,7 +304,7 @@ class Responses:
             items: the same for items.
 
         Raises:
-            InputError: an id is unknown, a position is out of range, or something repeats.
+            InputError: an id is unknown, or a position is out of range or repeated.
 
         Example:
             >>> r = Responses.from_array([[1, 0, 1], [0, 0, 1]])
@@ -312,36 +320,36 @@ class Responses:
             trials = trials if rows is None else trials[rows]
             trials = trials if columns is None else trials[:, columns]
         return Responses(
-            np.ascontiguousarray(values),
-            self.subject_ids if rows is None else self.subject_ids[rows],
-            self.item_ids if columns is None else self.item_ids[columns],
-            self.n_categories,
-            self.codes,
-            self.subjects if rows is None else self.subjects.iloc[rows],
-            self.items if columns is None else self.items.iloc[columns],
-            trials,
+            values=np.ascontiguousarray(values),
+            subject_ids=self.subject_ids if rows is None else self.subject_ids[rows],
+            item_ids=self.item_ids if columns is None else self.item_ids[columns],
+            n_categories=self.n_categories,
+            codes=self.codes,
+            subjects=self.subjects if rows is None else self.subjects.iloc[rows],
+            items=self.items if columns is None else self.items.iloc[columns],
+            trials=trials,
         )
 
     def split(
         self, share: float = 0.25, seed: int = 0, by: str | None = None
     ) -> tuple["Responses", "Responses"]:
-        """Split the subjects into a calibration part and a held-out part.
+        """Split the subjects into a calibration set and a held-out set.
 
-        A random hold-out is optimistic where subjects are relatives (models of one family):
-        hold out by ability or by group as well. Both parts keep the order of the rows.
+        A random hold-out is optimistic if subjects are related (models of one family):
+        hold out by ability or by group as well. Both sets keep the order of the rows.
 
         Args:
             share: the share held out, strictly between 0 and 1 (rounded down to subjects).
             seed: of the random order; unused with by="ability".
             by: None for a random split; "ability" to hold out the top by proportion correct;
-                or a column of `subjects`, whose groups are held out whole, in random order,
+                or a column of `subjects`, of which complete groups are held out, in random order,
                 until about `share` is reached (a subject without a value is its own group).
 
         Returns:
-            The calibration part and the held-out part.
+            The calibration set and the held-out set.
 
         Raises:
-            InputError: a part would be empty or the column is unknown.
+            InputError: a set would be empty or the column is unknown.
 
         Example:
             >>> r = Responses.from_array([[0, 0], [1, 0], [1, 1], [0, 1]])
@@ -353,7 +361,7 @@ class Responses:
         return self.subset(subjects=~held_out), self.subset(subjects=held_out)
 
     def without_duplicate_subjects(self) -> "Responses":
-        """Drop subjects whose row equals an earlier one in every cell, gaps included.
+        """Drop subjects whose row equals an earlier one in every cell, including missing ones.
 
         Example:
             >>> r = Responses.from_array([[1, 0], [1, 0], [0, 0]])
@@ -363,7 +371,7 @@ class Responses:
         return self.subset(subjects=~find_repeats(self.values, self.trials))
 
     def summary(self) -> "ResponsesSummary":
-        """Count, average and flag what deserves a look before a fit.
+        """Summarise the responses before a fit: counts, mean and possible problems.
 
         Example:
             >>> print(Responses.from_array([[1, 0], [1, 0], [1, 1]]).summary())
@@ -395,15 +403,15 @@ class Responses:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one ``.npz`` file, at once or not at all, without pickle.
+        """Write everything to one ``.npz`` file, atomically and without pickle.
 
         Args:
-            path: ends in ``.npz``; an existing file is replaced only when the new one is whole.
+            path: ends in ``.npz``; an existing file is replaced only when the new one is complete.
                 Read it back with `irtcat.io.read_responses`.
 
         Raises:
             InputError: the path does not end in ``.npz``, its folder does not exist, or the
-                metadata hold something other than text, numbers, truth values and dates.
+                metadata contain something other than text, numbers, truth values and dates.
         """
         check_target(path)
         target = Path(path)
@@ -423,10 +431,10 @@ class Responses:
             np.savez_compressed(file, **arrays)
 
 
-def _placed(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> ResponseError:
-    """Name the subject and the item of the offending cell."""
+def _with_ids(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> ResponseError:
+    """Add the subject and the item of the invalid cell to the message."""
     if error.row is None or error.column is None:
         return error
     subject, item = rows[error.row], columns[error.column]
-    place = f"row {error.row + 1} (subject {subject}), column {error.column + 1} (item {item})"
-    return ResponseError(error.must, error.got, error.row, error.column, error.advice, place)
+    location = f"row {error.row + 1} (subject {subject}), column {error.column + 1} (item {item})"
+    return ResponseError(error.must, error.got, error.row, error.column, error.advice, location)

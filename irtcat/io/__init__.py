@@ -1,4 +1,4 @@
-"""Response files and harness logs: one module per format; `read_responses` detects which."""
+"""Response files and harness logs: one module per format; `read_responses` detects the format."""
 
 import os
 import warnings
@@ -45,7 +45,7 @@ FORMATS: dict[str, Reader] = {
 
 _EXTENSIONS = {
     ".csv": "csv",
-    ".tsv": "csv",  # one reader: the separator is told by extension and header
+    ".tsv": "csv",  # the same reader, which detects the separator by extension and header
     ".tab": "csv",
     ".txt": "csv",
     ".npz": "npz",
@@ -91,32 +91,32 @@ def read_responses(
     ``.npz``. Ids are kept as text exactly as in the file, in order of first appearance.
 
     Logs of lm-evaluation-harness, Inspect AI, HELM, lighteval and Every Eval Ever, one file or a
-    folder of them, are read as by `irtcat.io.read_logs`, which has options and a report; what was
-    skipped and which metric was taken of several is said in a warning.
+    folder of them, are read as by `irtcat.io.read_logs`, which has options and a report; a warning
+    lists skipped files and which of several metrics was selected.
 
     A pipe (``/dev/stdin``, a named pipe) is read to its end, once.
 
     Args:
         path: the file, or a folder of logs.
         format: None to detect it; or "csv", "tsv", "npz", "parquet", "pyirt", "lm-eval",
-            "inspect", "every-eval-ever", "helm", "lighteval"; or "wide" or "long" where only the
-            layout of a table is in doubt.
-        subject: header of the subject column of a long table; the usual synonyms (subject_id,
-            model, user, …) are found where only one is there.
+            "inspect", "every-eval-ever", "helm", "lighteval"; or "wide" or "long" to set only the
+            layout of a table.
+        subject: header of the subject column of a long table; a usual synonym (subject_id,
+            model, user, …) is detected if there is only one.
         item: header of the item column (item_id, question, problem, …).
         response: header of the response column (score, correct, value, …).
         duplicates: what to do with repeated ids: "refuse", "first" (keep the first) or "suffix"
-            (rename the later ones to "id#2"). In a long table "first" also settles pairs that
-            come twice and disagree.
+            (rename the later ones to "id#2"). In a long table "first" also resolves pairs that
+            occur twice with different responses.
         max_bytes: how many bytes a file may have unpacked (256 MiB by default), so that no
-            archive, sparse file or endless pipe fills the memory. As much as the file takes on
-            disk is read in any case.
+            archive, sparse file or endless pipe fills the memory. A file may always be read up to
+            its size on disk.
 
     Returns:
         The responses, validated.
 
     Raises:
-        InputError: naming the file and the line, column or id at fault.
+        InputError: naming the file and the invalid line, column or id.
 
     Example:
         >>> import tempfile
@@ -144,7 +144,7 @@ def read_responses(
 
 
 def _is_log(path: Path) -> bool:
-    """Whether this is a log of a harness, or a folder, which can only be one of logs."""
+    """Whether this is a log of a harness, or a folder, which can contain only logs."""
     try:
         return path.is_dir() or log_format(path) in (*LOG_FORMATS, "results")
     except OSError as error:
@@ -152,23 +152,23 @@ def _is_log(path: Path) -> bool:
 
 
 def _from_logs(path: Path, format: str, max_bytes: int) -> Responses:
-    """Responses out of logs, with a warning about what was skipped or chosen."""
+    """Read responses from logs and warn about skipped files and automatic choices."""
     logs = read_logs(path, format, max_bytes=max_bytes)
     skipped = logs.report.skipped
-    told = []
+    messages = []
     if skipped:
-        told.append(f"{len(skipped)} log files were skipped, such as {skipped[0].reason}")
+        messages.append(f"{len(skipped)} log files were skipped, such as {skipped[0].reason}")
     if chosen := [choice for choice in logs.report.choices if choice.others]:
         more = f" and {len(chosen) - 1} more choices" if len(chosen) > 1 else ""
-        told.append(f"Of several possibilities one was taken: {chosen[0]}{more}.")
-    if told:
-        told.append("irtcat.io.read_logs reports all and lets you choose.")
-        warnings.warn(f"{path}: {' '.join(told)}", UserWarning, stacklevel=3)
+        messages.append(f"Of several possibilities one was selected: {chosen[0]}{more}.")
+    if messages:
+        messages.append("irtcat.io.read_logs reports all and lets you choose.")
+        warnings.warn(f"{path}: {' '.join(messages)}", UserWarning, stacklevel=3)
     return logs.responses
 
 
 def _detect(file: Path) -> str:
-    """The format by extension, corrected by the first bytes; raise for what is never read."""
+    """Detect the format by extension and first bytes; raise for refused formats."""
     extension = file.suffix.lower()
     if extension in _REFUSED:
         raise InputError(f"{file}: {_REFUSED[extension]}.")

@@ -1,4 +1,4 @@
-"""Cells of a file: text to numbers, and blocks of numbers kept small."""
+"""Cells of a file: parse text as numbers, and store blocks of numbers compactly."""
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -26,7 +26,7 @@ MISSING = ["", *_any_case("na"), *_any_case("nan"), *_any_case("null")]
 
 
 def is_missing_text(text: str) -> bool:
-    """Whether a cell stands for a missing value: empty, NA, NaN or null in any case.
+    """Whether a cell is a missing value: empty, NA, NaN or null in any case.
 
     Example:
         >>> [is_missing_text(text) for text in ("", " na ", "Null", "0")]
@@ -36,7 +36,7 @@ def is_missing_text(text: str) -> bool:
 
 
 def cell_number(cell: Any) -> float | None:
-    """Return the number in a cell, NaN for a missing one, None where it cannot be read.
+    """Return the number in a cell, NaN if it is missing, None if it is not a number.
 
     Example:
         >>> [cell_number(cell) for cell in ("1", " TRUE ", "0.25", "na", "yes", "1_0", "\uff11")]
@@ -56,44 +56,44 @@ def cell_number(cell: Any) -> float | None:
 
 
 def block_numbers(block: pd.DataFrame, report: Report) -> np.ndarray:
-    """Return a block of parsed columns as numbers, float64 with NaN = missing.
+    """Convert a block of parsed columns to float64, with NaN = missing.
 
     Args:
         block: columns of numbers, truth values or (where pandas could not read a number) text.
-        report: called with the row and column of the first cell that is no number; raises.
+        report: called with the row and column of the first cell that is not a number; raises.
     """
     plain = [pd.api.types.is_numeric_dtype(dtype) for dtype in block.dtypes]
     if all(plain):
         return block.to_numpy(dtype=np.float64, na_value=np.nan)
     numbers = np.empty(block.shape, dtype=np.float64)
     numbers[:, plain] = block.loc[:, plain].to_numpy(dtype=np.float64, na_value=np.nan)
-    bad: list[tuple[int, int]] = []
+    invalid: list[tuple[int, int]] = []
     for column in np.flatnonzero(~np.array(plain)).tolist():
-        read = _column_numbers(block.iloc[:, column])
-        if isinstance(read, int):
-            bad.append((read, column))
+        values = _column_numbers(block.iloc[:, column])
+        if isinstance(values, int):
+            invalid.append((values, column))
         else:
-            numbers[:, column] = read
-    if bad:
-        report(*min(bad), EXPECTED)
+            numbers[:, column] = values
+    if invalid:
+        report(*min(invalid), EXPECTED)
     return numbers
 
 
 def _column_numbers(column: pd.Series) -> np.ndarray | int:
-    """Numbers of a column of text, or the position of the first cell that is none."""
+    """Numbers of a text column, or the position of the first cell that is not a number."""
     try:
         codes, texts = pd.factorize(column.to_numpy(dtype=object))
-    except TypeError:  # lists and the like cannot be told apart by value
+    except TypeError:  # unhashable cells, such as lists
         codes, texts = np.arange(len(column)), column.to_numpy(dtype=object)
-    found = [cell_number(text) for text in texts]
-    unread = [position for position, number in enumerate(found) if number is None]
-    if unread:
-        return int(np.argmax(np.isin(codes, unread)))
-    return np.array([*found, np.nan], dtype=np.float64)[codes]  # code -1, missing, is the last
+    numbers = [cell_number(text) for text in texts]
+    invalid = [position for position, number in enumerate(numbers) if number is None]
+    if invalid:
+        return int(np.argmax(np.isin(codes, invalid)))
+    return np.array([*numbers, np.nan], dtype=np.float64)[codes]  # code -1, missing, is the last
 
 
 def compact(numbers: np.ndarray) -> np.ndarray:
-    """Keep numbers in one byte each where they are small codes (-1 = missing), else as floats.
+    """Store numbers as int8 if they are small codes (-1 = missing), else as floats.
 
     Example:
         >>> compact(np.array([1.0, np.nan, 3.0]))
@@ -107,13 +107,13 @@ def compact(numbers: np.ndarray) -> np.ndarray:
 
 
 def stack(blocks: Iterable[np.ndarray]) -> np.ndarray:
-    """Put compacted blocks on top of each other, as bytes if all are."""
-    parts = list(blocks)
-    if any(part.dtype.kind == "f" for part in parts):
-        parts = [
-            part
-            if part.dtype.kind == "f"
-            else np.where(part == -1, np.nan, part.astype(np.float64))
-            for part in parts
+    """Concatenate compacted blocks of rows; the result is int8 if all of them are."""
+    arrays = list(blocks)
+    if any(block.dtype.kind == "f" for block in arrays):
+        arrays = [
+            block
+            if block.dtype.kind == "f"
+            else np.where(block == -1, np.nan, block.astype(np.float64))
+            for block in arrays
         ]
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]

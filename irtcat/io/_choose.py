@@ -1,4 +1,4 @@
-"""Which of a task's metrics, filters or scorers is taken: as asked, or by rule and said."""
+"""Selection of a task's metric and filter or scorer: as requested, or by a rule and reported."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from irtcat.io._logs import Column, Run
 
 __all__ = [
     "Choice",
-    "Wanted",
-    "Wish",
+    "Preference",
+    "Preferences",
     "choose_columns",
     "group_name",
     "list_columns",
@@ -28,20 +28,20 @@ FIRST = (
     "pass@1",
     "mc1",
 )
-"""Metrics of right or wrong that are taken before others."""
+"""Metrics of right or wrong, which are preferred to others."""
 
-Wish = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
+Preference = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice that was made among several.
+    """A choice among several options.
 
     Attributes:
-        task: the task it is about, and the format of its logs.
+        task: the task, and the format of its logs.
         what: "metric" (with its filter or scorer) or "runs".
-        taken: what was taken.
-        others: what else there was.
+        taken: the selected option.
+        others: the other options.
     """
 
     task: str
@@ -55,116 +55,120 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the caller asked for: names, in order of preference, for all tasks or by task."""
+class Preferences:
+    """The names requested by the caller, in order of preference, for all tasks or by task."""
 
-    metric: Wish = None
-    filter: Wish = None
-    scorer: Wish = None
+    metric: Preference = None
+    filter: Preference = None
+    scorer: Preference = None
 
     def check(self, tasks: Iterable[str]) -> None:
-        """Refuse a mapping that names a task which is not there."""
+        """Raise if a mapping names a task that is not in the logs."""
         known = set(tasks)
-        for what in ("metric", "filter", "scorer"):
-            wish = getattr(self, what)
-            for task in wish if isinstance(wish, Mapping) else ():
+        for argument in ("metric", "filter", "scorer"):
+            preference = getattr(self, argument)
+            for task in preference if isinstance(preference, Mapping) else ():
                 if task not in known:
                     must = f"a mapping of tasks in the logs ({shorten(sorted(known))}) to names"
-                    raise argument_error(what, must, task)
+                    raise argument_error(argument, must, task)
 
-    def names(self, what: str, task: str) -> tuple[str, ...]:
-        """The names asked for in this task; none where the caller left it open."""
-        wish = getattr(self, what)
-        if isinstance(wish, Mapping):
-            wish = wish.get(task)
-        if wish is None:
+    def names(self, argument: str, task: str) -> tuple[str, ...]:
+        """The names requested for a task; empty if the caller requested none."""
+        preference = getattr(self, argument)
+        if isinstance(preference, Mapping):
+            preference = preference.get(task)
+        if preference is None:
             return ()
-        names = (wish,) if isinstance(wish, str) else tuple(wish)
+        names = (preference,) if isinstance(preference, str) else tuple(preference)
         if not names or not all(isinstance(name, str) and name for name in names):
-            raise argument_error(what, "a name, several, or a mapping of task to names", wish)
+            must = "a name, several names, or a mapping of task to names"
+            raise argument_error(argument, must, preference)
         return names
 
 
 def show_column(column: Column, format: str) -> str:
-    """A column in words."""
-    part, metric = column
+    """Format a column for a message."""
+    source, metric = column
     if format == "inspect":
-        return f"{part}.{metric}" if metric else part
-    return f"{metric} (filter {part})" if part else metric
+        return f"{source}.{metric}" if metric else source
+    return f"{metric} (filter {source})" if source else metric
 
 
-def choose_columns(runs: list[Run], wanted: Wanted) -> tuple[dict[str, Column], list[Choice]]:
-    """One column per task and format, the same in all of its runs; and what there was to choose.
+def choose_columns(
+    runs: list[Run], preferences: Preferences
+) -> tuple[dict[str, Column], list[Choice]]:
+    """Choose one column per task and format, the same in all of its runs.
 
-    Keys are "task of format".
+    Returns:
+        The columns by `group_name`, and the choices that were made.
 
     Raises:
-        InputError: what was asked for is not there, or nothing can be used.
+        InputError: a requested name does not exist, or no column can be used.
     """
-    taken: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     choices = []
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(group_name(run), []).append(run)
-    wanted.check(run.task for run in runs)
+    preferences.check(run.task for run in runs)
     for name, group in groups.items():
         counts: dict[Column, int] = {}
         for run in group:
             for column in run.columns:
                 counts[column] = counts.get(column, 0) + 1
-        column = _choose(group, counts, wanted)
-        taken[name] = column
-        shown = [show_column(each, group[0].format) for each in counts]
-        mine = show_column(column, group[0].format)
-        others = tuple(each for each in shown if each != mine)
-        choices.append(Choice(name, "metric", mine, others))
-    return taken, choices
+        column = _choose(group, counts, preferences)
+        columns[name] = column
+        labels = [show_column(option, group[0].format) for option in counts]
+        selected = show_column(column, group[0].format)
+        others = tuple(label for label in labels if label != selected)
+        choices.append(Choice(name, "metric", selected, others))
+    return columns, choices
 
 
 def group_name(run: Run) -> str:
-    """The runs of which one column is chosen: those of a task in logs of one format."""
+    """The key of the runs that share one column: task and log format."""
     return f"{run.task} ({run.format})"
 
 
 def list_columns(columns: Iterable[Column], format: str) -> str:
-    """Columns in words, all of them up to a dozen."""
-    shown = [show_column(each, format) for each in columns]
-    more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
-    return ", ".join(shown[:12]) + more
+    """Format up to twelve columns for a message."""
+    labels = [show_column(column, format) for column in columns]
+    more = f" and {len(labels) - 12} more" if len(labels) > 12 else ""
+    return ", ".join(labels[:12]) + more
 
 
-def _choose(group: list[Run], counts: dict[Column, int], wanted: Wanted) -> Column:
-    """The column of a task: as asked, else the one most runs have, by name, by order."""
+def _choose(group: list[Run], counts: dict[Column, int], preferences: Preferences) -> Column:
+    """The column of a task: as requested, else by number of runs, name and order."""
     task, format = group[0].task, group[0].format
-    what = "scorer" if format == "inspect" else "filter"
-    left = list(counts)
-    for place, kind in ((0, what), (1, "metric")):
-        names = wanted.names(kind, task)
-        there = list(dict.fromkeys(column[place] for column in left if column[place]))
-        if not names or not there:
+    source = "scorer" if format == "inspect" else "filter"
+    candidates = list(counts)
+    for index, argument in ((0, source), (1, "metric")):
+        names = preferences.names(argument, task)
+        available = list(dict.fromkeys(c[index] for c in candidates if c[index]))
+        if not names or not available:
             continue
-        found = next((name for name in names if name in there), None)
-        if found is None and kind == "filter" and len(there) == 1:
-            continue  # of one filter there is nothing to choose
-        if found is None:
-            must = f"The `{kind}` argument must be in the logs of task {task}"
+        selected = next((name for name in names if name in available), None)
+        if selected is None and argument == "filter" and len(available) == 1:
+            continue  # a single filter leaves no choice
+        if selected is None:
+            must = f"The `{argument}` argument must be in the logs of task {task}"
             advice = "Name one for each task, or several in order of preference."
-            have = f"{must}, which have {list_columns(counts, format)}. Got {shorten(names)}."
-            raise InputError(f"{have} {advice}")
-        left = [column for column in left if column[place] == found]
+            message = f"{must}, which have {list_columns(counts, format)}. Got {shorten(names)}."
+            raise InputError(f"{message} {advice}")
+        candidates = [column for column in candidates if column[index] == selected]
     lower = set().union(*(run.lower_is_better for run in group))
-    good = [column for column in left if column[1] not in lower]
-    if not good:
-        got = list_columns(left, format)
-        raise InputError(f"Task {task}: less is better in all that its logs have ({got}).")
-    known = [column for column in good if column[1] in FIRST or column[1] == ""]
-    sound = [c for c in good if not any(c in r.columns and r.columns[c].flaw for r in group)]
-    good = known or sound or good
+    usable = [column for column in candidates if column[1] not in lower]
+    if not usable:
+        got = list_columns(candidates, format)
+        raise InputError(f"Task {task}: lower is better for all metrics in its logs ({got}).")
+    known = [column for column in usable if column[1] in FIRST or column[1] == ""]
+    valid = [c for c in usable if not any(c in r.columns and r.columns[c].flaw for r in group)]
+    usable = known or valid or usable
 
     def rank(column: Column) -> tuple[int, int, bool, int]:
         by_name = FIRST.index(column[1]) if column[1] in FIRST else len(FIRST)
         values = [run.columns[column].values for run in group if column in run.columns]
         graded = any(bool(((v > 0) & (v < 1)).any()) for v in values)
-        return -counts[column], by_name, graded, left.index(column)
+        return -counts[column], by_name, graded, candidates.index(column)
 
-    return min(good, key=rank)
+    return min(usable, key=rank)

@@ -1,4 +1,4 @@
-"""Results files of lighteval: who was run, how, and what came out in total."""
+"""Results files of lighteval: model, settings and totals of a run."""
 
 import os
 import re
@@ -24,13 +24,13 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Totals:
-    """What a results file says of the run that wrote the details files.
+    """The content of the results file of a run, which also wrote the details files.
 
     Attributes:
         file: its path.
         model: the model's name.
         tasks: the tasks that were run, as "name|shots".
-        document: everything in it.
+        document: the full JSON document.
     """
 
     file: str
@@ -54,65 +54,65 @@ class Totals:
         return cls(str(path), model, tasks, document)
 
     def total(self, task: str, metric: str) -> Any:
-        """The task's total by a metric; None where there is none."""
-        found = self.document["results"].get(task)
-        return found.get(metric) if isinstance(found, dict) else None
+        """The task's total of a metric, or None."""
+        totals = self.document["results"].get(task)
+        return totals.get(metric) if isinstance(totals, dict) else None
 
     def settings(self, task: str) -> dict[str, Any]:
-        """Settings of the run that bear on the scores."""
-        general, own = self.document["config_general"], self._config(task)
+        """Settings of the run that affect the scores."""
+        general, config = self.document["config_general"], self._config(task)
         model = general.get("model_config")
         model = model if isinstance(model, dict) else {}
         generation = model.get("generation_parameters")
         generation = generation if isinstance(generation, dict) else {}
         pairs = [(name, model.get(name)) for name in SETTINGS]
-        given = {name: value for name, value in generation.items() if value is not None}
-        pairs.append(("generation_parameters", given))
+        parameters = {name: value for name, value in generation.items() if value is not None}
+        pairs.append(("generation_parameters", parameters))
         pairs.append(("max_samples", general.get("max_samples")))
-        pairs += [(name, own.get(name)) for name in ("num_fewshots", "hf_repo", "hf_revision")]
-        pairs.append(("task_version", own.get("version")))
+        pairs += [(name, config.get(name)) for name in ("num_fewshots", "hf_repo", "hf_revision")]
+        pairs.append(("task_version", config.get("version")))
         return show_settings(pairs)
 
     def splits(self, task: str) -> int:
-        """Of how many splits the documents are (each counts its documents from 0)."""
-        found = self._config(task).get("evaluation_splits")
-        return len(found) if isinstance(found, list) else 1
+        """Number of splits of the documents (each split numbers its documents from 0)."""
+        splits = self._config(task).get("evaluation_splits")
+        return len(splits) if isinstance(splits, list) else 1
 
     def averaged(self, task: str) -> set[str]:
-        """Metrics whose total is the mean of the documents' values."""
+        """Metrics whose total is the mean over the documents."""
         return {name for name, how, _ in self._metrics(task) if how == "mean"}
 
     def lower(self, task: str) -> set[str]:
-        """Metrics of which less is better."""
+        """Metrics for which lower is better."""
         return {name for name, _, up in self._metrics(task) if up is False}
 
     def _config(self, task: str) -> dict[str, Any]:
-        found = self.document.get("config_tasks", {}).get(task)
-        return found if isinstance(found, dict) else {}
+        config = self.document.get("config_tasks", {}).get(task)
+        return config if isinstance(config, dict) else {}
 
     def _metrics(self, task: str) -> Iterator[tuple[str, Any, Any]]:
-        """Name, way of putting together, and whether more is better; groups one by one."""
-        listed = self._config(task).get("metrics")
-        for each in listed if isinstance(listed, list) else []:
-            if not isinstance(each, dict):
+        """Yield name, aggregation and whether higher is better, for each metric of a group."""
+        metrics = self._config(task).get("metrics")
+        for metric in metrics if isinstance(metrics, list) else []:
+            if not isinstance(metric, dict):
                 continue
-            names, how, up = (each.get(key) for key in
+            names, how, up = (metric.get(key) for key in
                               ("metric_name", "corpus_level_fn", "higher_is_better"))  # fmt: skip
             for name in names if isinstance(names, list) else [names]:
-                own = [v.get(name) if isinstance(v, dict) else v for v in (how, up)]
-                yield str(name), own[0], own[1]
+                values = [v.get(name) if isinstance(v, dict) else v for v in (how, up)]
+                yield str(name), values[0], values[1]
 
 
 def find_totals(details: Path, others: Iterable[Path] = ()) -> Path | None:
-    """The results file of the same run as a details file, which has the same time stamp.
+    """Find the results file of the same run as a details file, by their time stamp.
 
-    It is looked for where lighteval puts it (``results/MODEL`` beside ``details/MODEL``; on the
-    Hub, the folder above), then among the other files given, the nearest first.
+    It is searched where lighteval writes it (``results/MODEL`` beside ``details/MODEL``; on the
+    Hub, the folder above), then among ``others``, the nearest first.
     """
-    found = DETAILS.fullmatch(details.name)
-    if found is None:
+    match = DETAILS.fullmatch(details.name)
+    if match is None:
         return None
-    name = f"results_{found['stamp']}.json"
+    name = f"results_{match['stamp']}.json"
     model = _model_folder(details)
     folders = [details.parent, model]
     folders += [
@@ -124,22 +124,22 @@ def find_totals(details: Path, others: Iterable[Path] = ()) -> Path | None:
         if (folder / name).is_file():
             return folder / name
     named = [other for other in others if other.name == name]
-    return max(named, key=lambda other: len(_shared(other, details)), default=None)
+    return max(named, key=lambda other: len(_common_folder(other, details)), default=None)
 
 
-def _shared(one: Path, other: Path) -> str:
-    """The folder above both."""
+def _common_folder(one: Path, other: Path) -> str:
+    """The deepest folder that contains both."""
     return os.path.commonpath([one.absolute(), other.absolute()])
 
 
 def _model_folder(details: Path) -> Path:
-    """The folder of the model, which has one named by the time stamp for each run."""
+    """The folder of the model, which has a subfolder named by the time stamp for each run."""
     folder = details.absolute().parent
     return folder.parent if re.fullmatch(STAMP, folder.name) else folder
 
 
 def model_by_folder(details: Path) -> str:
-    """The model's name by the folders above a details file.
+    """The model's name, from the folders above a details file.
 
     Example:
         >>> stamp = "2026-11-22T09-17-04.056740"
@@ -147,5 +147,5 @@ def model_by_folder(details: Path) -> str:
         'org/model'
     """
     folder = _model_folder(details)
-    above = next((each for each in folder.parents if each.name == "details"), folder.parent)
-    return folder.relative_to(above).as_posix()
+    root = next((parent for parent in folder.parents if parent.name == "details"), folder.parent)
+    return folder.relative_to(root).as_posix()

@@ -1,4 +1,4 @@
-"""Results files of lm-evaluation-harness: who was run, how, and what came out in total."""
+"""Results files of lm-evaluation-harness: model, settings and totals of a run."""
 
 import re
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Results:
-    """What a results file says of the run that wrote the samples files.
+    """The content of the results file of a run, which also wrote the samples files.
 
     Attributes:
         file: its path.
-        model: the model's name as given, not as the folder spells it.
-        name_source: "log"; "made up" by the harness (all models without a name get the same), or
-            that of the folder, where the file has none.
-        document: everything in it.
+        model: the model's name as passed to the harness, not as the folder spells it.
+        name_source: "log"; or "made up": by the harness (all models without a name get the same),
+            or the name of the folder if the file has none.
+        document: the full JSON document.
     """
 
     file: str
@@ -38,33 +38,33 @@ class Results:
     def read(cls, path: Path) -> "Results":
         """Read and check a results file."""
         document = as_object(read_json(path), str(path), "the results")
-        for name in ("results", "configs", "n-samples", "config", "higher_is_better", "versions"):
-            as_object(document.get(name, {}), str(path), name)
+        for key in ("results", "configs", "n-samples", "config", "higher_is_better", "versions"):
+            as_object(document.get(key, {}), str(path), key)
         if "results" not in document:
             raise InputError(f"{path}: expected the key results. Got {shorten(list(document))}.")
         config = document.get("config", {})
-        named = document.get("model_name")
-        if named is None or named == "":
-            named = _name_of(config)
+        name = document.get("model_name")
+        if name is None or name == "":
+            name = _model_in_arguments(config)
         model = as_text(
-            path.parent.resolve().name if named is None else named, str(path), "model_name"
+            path.parent.resolve().name if name is None else name, str(path), "model_name"
         )
         random_name = not config.get("model_args") and re.fullmatch(r"[a-z0-9]{8}", model)
-        source = "made up" if random_name or named is None else "log"
+        source = "made up" if random_name or name is None else "log"
         return cls(str(path), model, source, document)
 
     def of(self, section: str, task: str) -> dict[str, Any]:
-        """The task's part of a section; empty where there is none."""
-        found = self.document.get(section, {}).get(task, {})
-        return found if isinstance(found, dict) else {}
+        """The task's entry in a section, or an empty dict."""
+        entry = self.document.get(section, {}).get(task, {})
+        return entry if isinstance(entry, dict) else {}
 
     def settings(self, task: str) -> dict[str, Any]:
-        """Settings of the run that bear on the scores."""
+        """Settings of the run that affect the scores."""
         config = self.document.get("config", {})
-        own = ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
+        keys = ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
         shots, versions = (self.document.get(name) for name in ("n-shot", "versions"))
         pairs = [(name, config.get(name)) for name in SETTINGS]
-        pairs += [(name, self.document.get(name)) for name in own]
+        pairs += [(name, self.document.get(name)) for name in keys]
         pairs.append(("num_fewshot", shots.get(task) if isinstance(shots, dict) else None))
         pairs.append(("task_version", versions.get(task) if isinstance(versions, dict) else None))
         return show_settings(pairs)
@@ -75,33 +75,33 @@ class Results:
         return list(dict.fromkeys(n[1] for n in names if n[0] in metrics))
 
     def sizes(self, task: str) -> tuple[int | None, bool]:
-        """How many documents were run, and whether that number can be relied on."""
-        found = self.of("results", task).get("sample_len")
-        if isinstance(found, int):
-            return found, True
-        found = self.of("n-samples", task).get("effective")
-        return (found, False) if isinstance(found, int) else (None, False)
+        """The number of documents that were run, and whether that number is reliable."""
+        n = self.of("results", task).get("sample_len")
+        if isinstance(n, int):
+            return n, True
+        n = self.of("n-samples", task).get("effective")
+        return (n, False) if isinstance(n, int) else (None, False)
 
     def averaged(self, task: str) -> set[str]:
-        """Metrics whose total is the mean of the samples' values."""
-        listed = self.of("configs", task).get("metric_list")
-        listed = listed if isinstance(listed, list) else []
+        """Metrics whose total is the mean over the samples."""
+        metrics = self.of("configs", task).get("metric_list")
+        metrics = metrics if isinstance(metrics, list) else []
         return {
-            str(each.get("metric"))
-            for each in listed
-            if isinstance(each, dict) and each.get("aggregation") == "mean"
+            str(metric.get("metric"))
+            for metric in metrics
+            if isinstance(metric, dict) and metric.get("aggregation") == "mean"
         }
 
     def lower(self, task: str) -> set[str]:
-        """Metrics of which less is better."""
+        """Metrics for which lower is better."""
         return {name for name, up in self.of("higher_is_better", task).items() if up is False}
 
 
-def _name_of(config: dict[str, Any]) -> str | None:
-    """The model in the arguments, for results files that do not name it."""
+def _model_in_arguments(config: dict[str, Any]) -> str | None:
+    """The model in the command-line arguments, for results files that do not name it."""
     arguments = config.get("model_args")
     if isinstance(arguments, str):
-        arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
+        arguments = dict(pair.split("=", 1) for pair in arguments.split(",") if "=" in pair)
     if not isinstance(arguments, dict):
         return None
     names = ("peft", "delta", "pretrained", "model", "path", "engine")

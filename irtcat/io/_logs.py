@@ -1,4 +1,4 @@
-"""What the readers of harness logs share: bounded reading, runs, and the items they are about."""
+"""Shared by the readers of harness logs: runs, items, and parsing of values."""
 
 import json
 from collections.abc import Iterable
@@ -20,20 +20,20 @@ __all__ = [
     "Run",
     "as_object",
     "as_text",
+    "iso_date",
     "score_number",
     "show_settings",
-    "when",
 ]
 
 Column = tuple[str, str]
 """A filter or scorer, and a metric; either may be empty."""
 
 MOST_TEXT = 4000
-"""Texts of items are kept up to this many characters."""
+"""Texts of items are truncated to this many characters."""
 
 
 class CutError(InputError):
-    """A log of a run that did not end, or of which only the beginning is there."""
+    """A truncated log, or the log of a run that did not end."""
 
 
 @dataclass
@@ -41,9 +41,9 @@ class Answers:
     """The values of one metric in one run.
 
     Attributes:
-        items: positions in `Items`, one per value; an item comes as often as it was tried.
-        values: the scores, NaN where there is none.
-        flaw: why they cannot be used, with file and line; empty where they can.
+        items: positions in `Items`, one per value; an item occurs once per trial.
+        values: the scores, NaN where missing.
+        flaw: why they are invalid, with file and line; empty if they are valid.
     """
 
     items: np.ndarray
@@ -56,8 +56,8 @@ class Run:
     """One model's answers to one task in one file.
 
     Attributes:
-        name_source: where the model's name comes from: "log"; "made up", where every model
-            without a name gets the same; or "folder", where no log says it.
+        name_source: where the model's name comes from: "log"; "made up", if every model
+            without a name gets the same; or "folder", if no log contains it.
     """
 
     file: str
@@ -78,7 +78,7 @@ class Run:
 
 @dataclass(slots=True)
 class About:
-    """What is known of an item."""
+    """Metadata of an item."""
 
     task: str
     key: str
@@ -92,54 +92,54 @@ class About:
 
 
 class Items:
-    """The items of all runs, each once, in order of first appearance."""
+    """The items of all runs without repeats, in order of first appearance."""
 
     def __init__(self) -> None:
         self.all: list[About] = []
-        self._where: dict[tuple[str, str], int] = {}
+        self._positions: dict[tuple[str, str], int] = {}
 
     def find(self, task: str, key: str) -> About | None:
-        """The item of this key, if it has been seen."""
-        place = self._where.get((task, key))
-        return None if place is None else self.all[place]
+        """The item with this key, or None."""
+        position = self._positions.get((task, key))
+        return None if position is None else self.all[position]
 
-    def place(self, about: About) -> int:
-        """Position of the item; what is known better now is kept."""
-        where = self._where.setdefault((about.task, about.key), len(self.all))
-        if where == len(self.all):
+    def add(self, about: About) -> int:
+        """Add an item, or complete the metadata of the existing one; returns its position."""
+        position = self._positions.setdefault((about.task, about.key), len(self.all))
+        if position == len(self.all):
             self.all.append(about)
-            return where
-        known = self.all[where]
+            return position
+        known = self.all[position]
         if about.trust > known.trust:
             known.sample, known.trust = about.sample, about.trust
         if known.text is None:
             known.text, known.target = about.text, about.target
         elif about.text is not None and about.text != known.text and not known.hash:
-            known.differs = True  # equal hashes are of equal documents, however they are shown
-        return where
+            known.differs = True  # with a hash, the documents are equal although the texts differ
+        return position
 
 
 class Rows:
-    """The values of a file as they are read, before it is known that the file is whole."""
+    """Collects the values of a file while it is read."""
 
     def __init__(self) -> None:
         self._cells: dict[Column, tuple[list[int], list[float]]] = {}
         self._flaws: dict[Column, str] = {}
 
-    def add(self, column: Column, item: int, value: Any, place: str) -> None:
-        """Add a value; one that is no score between 0 and 1 is a flaw of its column."""
+    def add(self, column: Column, item: int, value: Any, location: str) -> None:
+        """Add a value; one that is not a score from 0 to 1 makes its column invalid."""
         items, values = self._cells.setdefault(column, ([], []))
         number = score_number(value)
         if number is None or not (number != number or 0.0 <= number <= 1.0):
             name = column[1] or column[0]
             must = f"expected {name} to be a score from 0 to 1. Got {shorten(value)}."
-            self._flaws.setdefault(column, f"{place}: {must}")
+            self._flaws.setdefault(column, f"{location}: {must}")
             number = np.nan
         items.append(item)
         values.append(number)
 
     def columns(self) -> dict[Column, Answers]:
-        """Everything as arrays."""
+        """The collected values as arrays."""
         return {
             column: Answers(
                 np.array(items, np.int32), np.array(values), self._flaws.get(column, "")
@@ -149,7 +149,7 @@ class Rows:
 
 
 def score_number(value: Any) -> float | None:
-    """The number that a score is, NaN for none, None where it is something else.
+    """Convert a score to a number; NaN if it is missing, None if it is not a number.
 
     Example:
         >>> [score_number(v) for v in (True, "1.0", "False", None, [1, 2])]
@@ -170,55 +170,55 @@ def score_number(value: Any) -> float | None:
         return None
 
 
-def as_object(value: Any, place: str, what: str) -> dict[str, Any]:
-    """The value if it is a JSON object, else an error."""
+def as_object(value: Any, location: str, key: str) -> dict[str, Any]:
+    """Return the value if it is a JSON object, else raise."""
     if not isinstance(value, dict):
-        raise InputError(f"{place}: expected {what} to be an object. Got {shorten(value)}.")
+        raise InputError(f"{location}: expected {key} to be an object. Got {shorten(value)}.")
     return value
 
 
-def as_text(value: Any, place: str, what: str) -> str:
-    """The value as an id or name that is not empty, else an error."""
-    named = isinstance(value, (str, int)) and not isinstance(value, bool)
-    if not named or not str(value).strip() or "\0" in str(value):
-        raise InputError(f"{place}: expected {what} to be a name. Got {shorten(value)}.")
+def as_text(value: Any, location: str, key: str) -> str:
+    """Return an id or name that is not empty as text, else raise."""
+    is_name = isinstance(value, (str, int)) and not isinstance(value, bool)
+    if not is_name or not str(value).strip() or "\0" in str(value):
+        raise InputError(f"{location}: expected {key} to be a name. Got {shorten(value)}.")
     return str(value)
 
 
 def clip(value: Any) -> str | None:
-    """A text of at most `MOST_TEXT` characters; what is no text becomes JSON."""
+    """Truncate a text to `MOST_TEXT` characters; other values are converted to JSON."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 2] + " …"
 
 
-def when(value: Any) -> str:
-    """A date as ISO text in UTC, of seconds since 1970 or of ISO text; empty where it is neither.
+def iso_date(value: Any) -> str:
+    """Convert seconds since 1970 or ISO text to ISO text in UTC; empty for anything else.
 
     Example:
-        >>> when(0.5), when("1970-01-01T01:00:00+01:00"), when("soon")
+        >>> iso_date(0.5), iso_date("1970-01-01T01:00:00+01:00"), iso_date("soon")
         ('1970-01-01T00:00:00.500000', '1970-01-01T00:00:00', '')
     """
     if isinstance(value, bool):
         return ""
     try:
         if isinstance(value, str) and number_in(value) is None:
-            found = datetime.fromisoformat(value)
-            found = found.astimezone(UTC) if found.tzinfo else found
+            date = datetime.fromisoformat(value)
+            date = date.astimezone(UTC) if date.tzinfo else date
         else:
-            found = datetime.fromtimestamp(float(value), UTC)
+            date = datetime.fromtimestamp(float(value), UTC)
     except (TypeError, ValueError, OverflowError, OSError):
         return ""
-    return found.replace(tzinfo=None).isoformat()
+    return date.replace(tzinfo=None).isoformat()
 
 
 def show_settings(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Settings that are set, each a number or a short text."""
-    kept: dict[str, Any] = {}
+    """Settings that are not empty, as numbers or short texts."""
+    settings: dict[str, Any] = {}
     for name, value in pairs:
         if value is None or value == {} or value == [] or value == "":
             continue
         plain = isinstance(value, (bool, int, float)) and abs(value) < 2**53
-        kept[name] = value if plain else str(clip(value))[:300]
-    return kept
+        settings[name] = value if plain else str(clip(value))[:300]
+    return settings

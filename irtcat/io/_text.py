@@ -1,4 +1,4 @@
-"""Text of tables: checked once, whoever reads the table, before pandas parses it."""
+"""Checks of the text of a table before pandas parses it."""
 
 import csv
 import io
@@ -19,26 +19,26 @@ from irtcat.io._cells import MISSING
 __all__ = ["check_widths", "column_numbers", "load_text", "read_table", "records"]
 
 CONTROLS = [bytes([code]) for code in (*range(9), 11, 12, *range(14, 32), 127)]
-"""Control characters, but for tab and line breaks. Some readers count them as blank."""
+"""Control characters except tab and line breaks. Some readers treat them as blanks."""
 
 MARKED = re.compile(rb"[^\r\n]*[,\t;]\"?" + MARK.encode() + rb"\"?\r?\n")
-"""The header of a table whose texts are exactly what they were written from."""
+"""The header of a table that `irtcat._csv.write_csv` marked as escaped."""
 
 CONTROLS_ABOVE = re.compile("[\x80-\x9f]")
 
 
 def load_text(path: Path, max_bytes: int = MOST_BYTES, must: str = "a header and rows") -> bytes:
-    """The bytes of a file, known to be UTF-8 text with line feeds and without control characters.
+    """Read UTF-8 text without control characters; line ends become line feeds.
 
-    Tables of `irtcat._csv.write_csv` that are marked may have control characters in their texts.
+    Tables that `irtcat._csv.write_csv` marked may have control characters in their texts.
 
     Args:
         path: the file.
         max_bytes: refuse larger files.
-        must: what is expected, for the message about an empty file.
+        must: the expected content, for the message about an empty file.
 
     Raises:
-        InputError: naming the line at fault.
+        InputError: naming the invalid line.
     """
     data = read_bytes(path, max_bytes)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -47,8 +47,8 @@ def load_text(path: Path, max_bytes: int = MOST_BYTES, must: str = "a header and
     if not data.strip():
         raise InputError(f"{path}: expected {must}. Got an empty file.")
     marked = MARKED.match(data) is not None
-    found = [data.find(control) for control in (CONTROLS[:1] if marked else CONTROLS)]
-    if first := [position for position in found if position >= 0]:
+    matches = [data.find(control) for control in (CONTROLS[:1] if marked else CONTROLS)]
+    if first := [position for position in matches if position >= 0]:
         _refuse_control(path, data, min(first), data[min(first)])
     if not data.isascii():
         try:
@@ -72,34 +72,34 @@ def _refuse_control(path: Path, data: bytes, at: int, code: int) -> None:
 
 
 def records(path: Path, data: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Each record that is not blank, with the line it begins on."""
+    """Yield each record that is not blank, with the number of its first line."""
     text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
     last = ""
 
     def lines() -> Iterator[str]:
         nonlocal last
-        for each in text:
-            last = each
-            yield each
+        for line_text in text:
+            last = line_text
+            yield line_text
 
     reader = csv.reader(lines(), delimiter=separator, strict=True)
     line = 1
     try:
         for record in reader:
-            if last.strip(" \r\n"):  # not the record: pandas counts a line of two quotes
+            if last.strip(" \r\n"):  # tests the line: for pandas a line of two quotes is a record
                 yield line, record
             line = reader.line_num + 1
     except csv.Error as error:
-        message = "the quotes of a cell do not match. Close them, or double those within."
+        message = "the quotes of a cell do not match. Close them, or double those inside."
         if "field larger" in str(error):
             message = "a cell is longer than 131,072 characters. Is a quote open?"
         raise InputError(f"{path}, line {line}: {message}") from None
 
 
 def check_widths(path: Path, data: bytes, separator: str, width: int) -> None:
-    """Raise at the first line with more or fewer cells than the header (pandas pads it)."""
-    lone = data.count(b"\r") - data.count(b"\r\n")  # ends a line for pandas
-    if b'"' not in data and not lone:  # counting separators is enough, and quicker than parsing
+    """Raise at the first line with more or fewer cells than the header (pandas would pad it)."""
+    lone_returns = data.count(b"\r") - data.count(b"\r\n")  # line ends for pandas
+    if b'"' not in data and not lone_returns:  # counting separators is faster than parsing
         mark = separator.encode()
         widths = {line.count(mark) + 1 for line in io.BytesIO(data) if line.strip(b" \r\n")}
         if widths == {width}:
@@ -111,15 +111,15 @@ def check_widths(path: Path, data: bytes, separator: str, width: int) -> None:
 
 
 def read_table(path: Any, text: Any = None, **options: Any) -> pd.DataFrame:
-    """A CSV table with a header of unique names, as `pandas.read_csv` parses it.
+    """Read a CSV table with a header of unique names by `pandas.read_csv`.
 
     Args:
         path: the file.
-        text: columns (positions or names) to be kept as text, empty cells as "".
+        text: columns (positions or names) to read as text, empty cells as "".
         options: more options of `pandas.read_csv`.
 
     Raises:
-        InputError: naming the line at fault.
+        InputError: naming the invalid line.
     """
     file = Path(path)
     data = load_text(file)
@@ -127,30 +127,30 @@ def read_table(path: Any, text: Any = None, **options: Any) -> pd.DataFrame:
     check_widths(file, data, ",", len(header))
     marked = is_marked(header)
     names = [unescape(name) for name in header[:-1]] if marked else header
-    twice = [name for position, name in enumerate(names) if name in names[:position]]
-    if twice:
-        raise InputError(f"{path}, line 1: the column {shorten(twice[0])} is there twice.")
-    kept = [i for i, name in enumerate(names) if text is not None and (i in text or name in text)]
-    columns = [*kept, len(header) - 1] if marked else kept
+    repeated = [name for position, name in enumerate(names) if name in names[:position]]
+    if repeated:
+        raise InputError(f"{path}, line 1: the column {shorten(repeated[0])} occurs twice.")
+    as_is = [i for i, name in enumerate(names) if text is not None and (i in text or name in text)]
+    columns = [*as_is, len(header) - 1] if marked else as_is
     missing: Any = {"na_values": MISSING, "keep_default_na": False}  # not "None" or "N/A"
     as_text: Any = {"usecols": columns, "dtype": str, "keep_default_na": False}
     try:
         table = read_csv(io.BytesIO(data), index_col=False, low_memory=False, **missing | options)
-        if kept:  # parsed again, for the marks of missing values are the same for all columns
-            again = read_csv(io.BytesIO(data), index_col=False, **as_text)
-            table[list(again.columns)] = again
+        if as_is:  # a second pass: keep_default_na applies to all columns at once
+            texts = read_csv(io.BytesIO(data), index_col=False, **as_text)
+            table[list(texts.columns)] = texts
         return table
     except (ValueError, OverflowError, pd.errors.ParserError):
-        raise InputError(f"{path}: the table cannot be read. Export it anew as CSV.") from None
+        raise InputError(f"{path}: the table cannot be read. Export it again as CSV.") from None
 
 
 def column_numbers(column: pd.Series) -> np.ndarray:
-    """A parsed column as numbers; NaN where there is none, infinite where there is something else.
+    """Convert a parsed column to numbers: NaN if missing, infinite if it is not a number.
 
-    The caller refuses infinite numbers, and names the cell.
+    The caller rejects infinite numbers and names the cell.
     """
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
-    found = [number_in(str(cell)) for cell in column.where(column.notna(), "nan")]
-    absent = column.isna() | (column.astype(str).str.strip(" ") == "")
-    return np.where(absent, np.nan, [np.inf if number is None else number for number in found])
+    numbers = [number_in(str(cell)) for cell in column.where(column.notna(), "nan")]
+    missing = column.isna() | (column.astype(str).str.strip(" ") == "")
+    return np.where(missing, np.nan, [np.inf if number is None else number for number in numbers])

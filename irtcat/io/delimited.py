@@ -19,7 +19,7 @@ from irtcat.responses import Responses
 
 __all__ = ["read_delimited"]
 
-# parsed at once; pandas' cost per column and block is what many columns make felt
+# Parsed at once. At least 1,000 rows: pandas has a cost per column and block.
 BLOCK_CELLS, BLOCK_ROWS = 4_000_000, 1_000
 
 
@@ -34,15 +34,15 @@ def read_delimited(
     Args:
         path: the file, UTF-8 with or without a byte order mark.
         options: column names, layout and what to do with repeated ids.
-        separator: between the columns; by default the one of the file's extension, else the
-            one of comma, tab and semicolon that cuts the header into most columns.
-        max_bytes: the most that is read of a pipe or of a sparse file.
+        separator: between the columns; by default that of the file's extension, else the
+            one of comma, tab and semicolon that splits the header into most columns.
+        max_bytes: the number of bytes to read at most from a pipe or a sparse file.
 
     Returns:
-        The responses; ids are kept exactly as in the file.
+        The responses; ids are exactly as in the file.
 
     Raises:
-        InputError: naming the line and column that cannot be used.
+        InputError: naming the invalid line and column.
 
     Example:
         >>> import tempfile
@@ -69,7 +69,7 @@ def read_delimited(
     except InputError:
         raise
     except (ValueError, OverflowError, pd.errors.ParserError):
-        raise InputError(f"{path}: the table cannot be read. Export it anew as CSV.") from None
+        raise InputError(f"{path}: the table cannot be read. Export it again as CSV.") from None
 
 
 def _separator(path: Path, data: bytes) -> str:
@@ -79,13 +79,13 @@ def _separator(path: Path, data: bytes) -> str:
     for separator in (usual, *(other for other in ",\t;" if other != usual)):
         try:
             widths[separator] = len(next(records(path, data, separator))[1])
-        except (InputError, StopIteration):  # quotes make no sense with the wrong separator
+        except (InputError, StopIteration):  # with the wrong separator quotes may not match
             widths[separator] = 0
     return usual if widths[usual] > 1 else max(widths, key=lambda separator: widths[separator])
 
 
 def _unescaped(path: Path, data: bytes, separator: str) -> bytes:
-    """The table as it was before `irtcat._csv.write_csv` made it safe for spreadsheets."""
+    """Undo the escaping of `irtcat._csv.write_csv`, if the table is marked."""
     if not is_marked(next(records(path, data, separator), (1, []))[1]):
         return data
     text = io.StringIO()
@@ -96,10 +96,10 @@ def _unescaped(path: Path, data: bytes, separator: str) -> bytes:
 
 
 def _table(path: Path, data: bytes, separator: str) -> Table:
-    """The header, and a way back from a cell to its line and text."""
+    """The header, and a function from a cell to its line and text."""
 
     def cell(row: int, column: int) -> tuple[str, str]:
-        # the file is read again: only a message about a mistake needs it
+        # Parses the file again, which is acceptable for an error message.
         line, record = next(islice(records(path, data, separator), row + 1, None))
         return f"line {line}", record[column]
 
@@ -109,8 +109,8 @@ def _table(path: Path, data: bytes, separator: str) -> Table:
     return Table(str(path), tuple(header[1]), cell)
 
 
-def _parse(data: bytes, separator: str, **more: Any) -> Any:
-    """Read with pandas' C parser; ids stay text and only our words mean missing."""
+def _parse(data: bytes, separator: str, **options: Any) -> Any:
+    """Read with pandas' C parser; ids remain text, and only `MISSING` is missing."""
     return pd.read_csv(
         io.BytesIO(data),
         sep=separator,
@@ -119,12 +119,12 @@ def _parse(data: bytes, separator: str, **more: Any) -> Any:
         na_values=MISSING,
         keep_default_na=False,
         low_memory=False,
-        **more,
+        **options,
     )
 
 
 def _wide_blocks(data: bytes, separator: str, width: int) -> Iterator[pd.DataFrame]:
-    """Blocks of rows, so that memory stays near the size of the data."""
+    """Yield blocks of rows, so that memory stays close to the size of the data."""
     size = max(BLOCK_ROWS, BLOCK_CELLS // width)
     with _parse(data, separator, names=range(width), dtype={0: object}, chunksize=size) as blocks:
         yield from blocks

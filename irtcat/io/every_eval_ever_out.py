@@ -1,4 +1,4 @@
-"""Writing responses as Every Eval Ever: a file about each evaluation and one of its samples."""
+"""Writing responses as Every Eval Ever: one file per evaluation and one of its samples."""
 
 import hashlib
 import json
@@ -32,21 +32,21 @@ def write_every_eval_ever(
 ) -> list[Path]:
     """Write responses in the format Every Eval Ever, version 0.3.0.
 
-    For each subject and task ``FOLDER/task/developer/model/ID.json`` (who, what, the mean score)
-    and ``ID_samples.jsonl`` (a row per response). `irtcat.io.read_logs` reads them back. What
-    models answered is not in `Responses`: ``output.raw`` is empty.
+    For each subject and task ``FOLDER/task/developer/model/ID.json`` (model, task, mean score)
+    and ``ID_samples.jsonl`` (a row per response). `irtcat.io.read_logs` reads them back.
+    `Responses` does not contain the models' answers: ``output.raw`` is empty.
 
     Args:
         responses: right/wrong or fractions; tasks, texts, targets, hashes and sample ids are
-            taken from the items' metadata where they are there (as `read_logs` puts them).
-        folder: made if need be.
+            taken from the items' metadata if present (as `read_logs` stores them).
+        folder: created if necessary.
         task: name of the task of items without the metadata "task".
         metric: name of the score.
         organization: who ran the evaluation.
         timestamp: seconds since 1970 written as the time of retrieval; now by default.
 
     Returns:
-        The files written, the one about the evaluation before that of its samples.
+        The files written, each evaluation's file before that of its samples.
 
     Raises:
         InputError: the responses are neither right/wrong nor fractions, or cannot be written.
@@ -70,47 +70,47 @@ def write_every_eval_ever(
     written: list[Path] = []
     for row, subject in enumerate(responses.subject_ids.tolist()):
         for name in dict.fromkeys(tasks):
-            seen = ~np.isnan(values[row]) & np.array([each == name for each in tasks])
-            if seen.any():
-                written += _write(responses, row, np.flatnonzero(seen), root, {
+            mask = ~np.isnan(values[row]) & np.array([task == name for task in tasks])
+            if mask.any():
+                written += _write(responses, row, np.flatnonzero(mask), root, {
                     "task": name, "metric": metric, "model": subject, "now": f"{now:.6f}",
                     "organization": organization, "values": values[row],
                 })  # fmt: skip
     return written
 
 
-def _column(frame: pd.DataFrame, name: str, otherwise: Any) -> list[Any]:
-    """A column of metadata, with something in place of what is missing."""
+def _column(frame: pd.DataFrame, name: str, default: Any) -> list[Any]:
+    """A column of metadata, with a default for missing values."""
     if name not in frame:
-        return [otherwise] * len(frame)
-    return [otherwise if pd.isna(value) else value for value in frame[name].tolist()]
+        return [default] * len(frame)
+    return [default if pd.isna(value) else value for value in frame[name].tolist()]
 
 
 def _safe(name: str) -> str:
-    """A name as that of a folder."""
+    """Convert a name to a valid folder name."""
     return re.sub(r'[\\/:*?"<>|\s]+', "_", name).strip(".") or "_"
 
 
 def _write(
-    responses: Responses, row: int, places: np.ndarray, root: Path, about: dict[str, Any]
+    responses: Responses, row: int, columns: np.ndarray, root: Path, about: dict[str, Any]
 ) -> list[Path]:
-    """The two files of one subject and task."""
+    """Write the two files of one subject and task."""
     model, task = about["model"], about["task"]
     developer = model.split("/", 1)[0] if "/" in model else "unknown"
     evaluation = f"{task}/{model}/{about['now']}"
     name = str(uuid.UUID(bytes=hashlib.sha256(evaluation.encode()).digest()[:16], version=4))
-    rows = _rows(responses, places, evaluation, about)
-    text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in rows).encode()
-    here = root / _safe(task) / _safe(developer) / _safe(model.removeprefix(f"{developer}/"))
+    rows = _rows(responses, columns, evaluation, about)
+    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in rows).encode()
+    target = root / _safe(task) / _safe(developer) / _safe(model.removeprefix(f"{developer}/"))
     try:
-        here.mkdir(parents=True, exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{here}: cannot be made ({error.strerror or error}).") from None
-    files = [here / f"{name}.json", here / f"{name}_samples.jsonl"]
+        raise InputError(f"{target}: cannot be created ({error.strerror or error}).") from None
+    files = [target / f"{name}.json", target / f"{name}_samples.jsonl"]
     document = _document(evaluation, developer, responses, row, about)
     document["evaluation_results"][0]["score_details"] = {
-        "score": float(np.mean(about["values"][places])),
-        "uncertainty": {"num_samples": len(places)},
+        "score": float(np.mean(about["values"][columns])),
+        "uncertainty": {"num_samples": len(columns)},
     }
     document["detailed_evaluation_results"] = {
         "format": "jsonl",
@@ -129,7 +129,7 @@ def _write(
 def _document(
     evaluation: str, developer: str, responses: Responses, row: int, about: dict[str, Any]
 ) -> dict[str, Any]:
-    """What is said of the evaluation."""
+    """The JSON document about the evaluation."""
     harness, version = (
         str(_column(responses.subjects, name, "unknown")[row]) for name in ("harness", "version")
     )
@@ -176,21 +176,21 @@ def _document(
 
 
 def _rows(
-    responses: Responses, places: np.ndarray, evaluation: str, about: dict[str, Any]
+    responses: Responses, columns: np.ndarray, evaluation: str, about: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """A row per response."""
+    """The rows of the samples file, one per response."""
     items = responses.items
     texts, targets = _column(items, "text", ""), _column(items, "target", None)
     samples, hashes = _column(items, "sample", None), _column(items, "hash", None)
     out = []
-    for place in places.tolist():
-        score = float(about["values"][place])
-        item = str(responses.item_ids[place]).removeprefix(f"{about['task']}/")
-        reference = [] if targets[place] is None else [str(targets[place])]
-        known = "".join([str(texts[place]), *reference]) or item
-        metadata = {"irtcat_item": str(responses.item_ids[place])}
-        if hashes[place] is not None:
-            metadata["doc_hash"] = str(hashes[place])
+    for column in columns.tolist():
+        score = float(about["values"][column])
+        item = str(responses.item_ids[column]).removeprefix(f"{about['task']}/")
+        reference = [] if targets[column] is None else [str(targets[column])]
+        known = "".join([str(texts[column]), *reference]) or item
+        metadata = {"irtcat_item": str(responses.item_ids[column])}
+        if hashes[column] is not None:
+            metadata["doc_hash"] = str(hashes[column])
         out.append(
             {
                 "schema_version": SCHEMA,
@@ -198,10 +198,10 @@ def _rows(
                 "model_id": about["model"],
                 "evaluation_name": about["task"],
                 "evaluation_result_id": about["metric"],
-                "sample_id": item if samples[place] is None else str(samples[place]),
+                "sample_id": item if samples[column] is None else str(samples[column]),
                 "sample_hash": hashlib.sha256(known.encode("utf-8", "replace")).hexdigest(),
                 "interaction_type": "single_turn",
-                "input": {"raw": str(texts[place]), "reference": reference},
+                "input": {"raw": str(texts[column]), "reference": reference},
                 "output": {"raw": []},
                 "answer_attribution": [],
                 "evaluation": {"score": score, "is_correct": score == 1.0},

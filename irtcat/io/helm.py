@@ -1,4 +1,4 @@
-"""Run folders of HELM: the statistics of each instance, with the run's own files beside them."""
+"""Run folders of HELM: the statistics of each instance, and the run's other files."""
 
 import re
 from pathlib import Path
@@ -28,21 +28,22 @@ BESIDE = (SPEC, "scenario.json", "scenario_state.json", "stats.json", "instances
           "display_predictions.json", "display_requests.json")  # fmt: skip
 SETTINGS = ("method", "instructions", "max_train_instances", "num_train_trials", "temperature")
 NEAR = 1e-9
+"""Largest accepted difference of a mean from HELM's own (rounding of long sums)."""
 
 
 def read_helm(path: Path, items: Items, max_bytes: int = MOST_BYTES) -> Run:
-    """Read the ``per_instance_stats.json`` of a run folder; perturbed instances are left out.
+    """Read the ``per_instance_stats.json`` of a run folder; perturbed instances are skipped.
 
-    The metrics are those that the run's ``run_spec.json`` names, by split ("test", "valid": the
+    The metrics are those named in the run's ``run_spec.json``, by split ("test", "valid": the
     filter). Several train trials of an instance are repeated trials of an item.
 
     Args:
         path: the file.
-        items: the items of all runs, added to.
+        items: the items of all runs, which are added to.
         max_bytes: how many bytes each file of the run may have.
 
     Raises:
-        InputError: naming the file and the instance at fault.
+        InputError: naming the file and the invalid instance.
     """
     spec_file = path.with_name(SPEC)
     if not spec_file.is_file():
@@ -52,7 +53,7 @@ def read_helm(path: Path, items: Items, max_bytes: int = MOST_BYTES) -> Run:
     model = as_text(adapter.get("model"), str(spec_file), "adapter_spec.model")
     name = as_text(spec.get("name"), str(spec_file), "name")
     task = re.sub(r"(?<=[:,])model=[^,]*,?", "", name).rstrip(":,")
-    run = Run(str(path), "helm", task, model, session=str(path.parent))
+    run = Run(file=str(path), format="helm", task=task, model=model, session=str(path.parent))
     run.settings = show_settings((key, adapter.get(key)) for key in SETTINGS)
     metrics = _metrics(spec)
     texts = _texts(path.with_name("scenario_state.json"), max_bytes)
@@ -60,12 +61,12 @@ def read_helm(path: Path, items: Items, max_bytes: int = MOST_BYTES) -> Run:
     instances = read_json(path, max_bytes)
     if not isinstance(instances, list) or not instances:
         raise InputError(f"{path}: expected a list of instances. Got {shorten(instances)}.")
-    seen: set[tuple[str, int]] = set()
+    trials: set[tuple[str, int]] = set()
     for number, instance in enumerate(instances, start=1):
-        place = f"{path}, instance {number}"
-        instance = as_object(instance, place, "an instance")
+        location = f"{path}, instance {number}"
+        instance = as_object(instance, location, "an instance")
         if instance.get("perturbation") is None:
-            _add(run, rows, instance, place, items, metrics, texts, seen)
+            _add(run, rows, instance, location, items, metrics, texts, trials)
     run.columns = rows.columns()
     if not run.columns:
         raise InputError(f"{path}: expected one of the metrics {shorten(sorted(metrics))}.")
@@ -74,20 +75,19 @@ def read_helm(path: Path, items: Items, max_bytes: int = MOST_BYTES) -> Run:
 
 
 def _metrics(spec: dict[str, Any]) -> set[str]:
-    """The metrics of single instances that the run asks for; empty where it names none."""
-    found: set[str] = set()
+    """The metrics of single instances that the run requests; empty if it names none."""
+    metrics: set[str] = set()
     specs = spec.get("metric_specs")
-    for each in specs if isinstance(specs, list) else []:
-        arguments = each.get("args") if isinstance(each, dict) else None
+    for metric in specs if isinstance(specs, list) else []:
+        arguments = metric.get("args") if isinstance(metric, dict) else None
         names = arguments.get("names") if isinstance(arguments, dict) else None
-        found |= (
-            {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
-        )
-    return found
+        if isinstance(names, list):
+            metrics |= {name for name in names if isinstance(name, str)}
+    return metrics
 
 
 def _texts(path: Path, max_bytes: int) -> dict[str, tuple[str | None, str | None]]:
-    """Text and right answer of each instance; nothing where the run did not keep them."""
+    """Text and correct answer of each instance; empty if the run did not store them."""
     try:
         states = read_json(path, max_bytes)["request_states"]
         out = {}
@@ -105,38 +105,48 @@ def _add(
     run: Run,
     rows: Rows,
     instance: dict[str, Any],
-    place: str,
+    location: str,
     items: Items,
     metrics: set[str],
     texts: dict[str, tuple[str | None, str | None]],
-    seen: set[tuple[str, int]],
+    trials: set[tuple[str, int]],
 ) -> None:
-    """The statistics of one instance in one train trial."""
-    sample = as_text(instance.get("instance_id"), place, "instance_id")
+    """Add the statistics of one instance in one train trial."""
+    sample = as_text(instance.get("instance_id"), location, "instance_id")
     trial = instance.get("train_trial_index", 0)
-    if not isinstance(trial, int) or (sample, trial) in seen:
+    if not isinstance(trial, int) or (sample, trial) in trials:
         raise InputError(
-            f"{place}: instance {shorten(sample)} comes twice in train trial {shorten(trial)}."
+            f"{location}: instance {shorten(sample)} occurs twice in train trial {shorten(trial)}."
         )
-    seen.add((sample, trial))
+    trials.add((sample, trial))
     stats = instance.get("stats")
     if not isinstance(stats, list):
-        raise InputError(f"{place}: expected stats to be a list. Got {shorten(stats)}.")
-    item = items.place(About(run.task, sample, "helm", "", sample, 2, *texts.get(sample, ())))
+        raise InputError(f"{location}: expected stats to be a list. Got {shorten(stats)}.")
+    text, target = texts.get(sample, (None, None))
+    about = About(
+        task=run.task,
+        key=sample,
+        format="helm",
+        sample=sample,
+        trust=2,
+        text=text,
+        target=target,
+    )
+    item = items.add(about)
     for stat in stats:
-        stat = as_object(stat, place, "a statistic")
-        label = as_object(stat.get("name"), place, "the name of a statistic")
-        metric = as_text(label.get("name"), place, "the name of a statistic")
+        stat = as_object(stat, location, "a statistic")
+        label = as_object(stat.get("name"), location, "the name of a statistic")
+        metric = as_text(label.get("name"), location, "the name of a statistic")
         if label.get("perturbation") is not None or (metrics and metric not in metrics):
             continue
         if "mean" not in stat and stat.get("count") != 0:
-            raise InputError(f"{place}: the statistic {shorten(metric)} has no mean.")
+            raise InputError(f"{location}: the statistic {shorten(metric)} has no mean.")
         if "mean" in stat:
-            rows.add((str(label.get("split") or ""), metric), item, stat.get("mean"), place)
+            rows.add((str(label.get("split") or ""), metric), item, stat.get("mean"), location)
 
 
 def _compare(run: Run, path: Path, max_bytes: int) -> None:
-    """Refuse instances that do not give the run's own means."""
+    """Raise if the instances do not reproduce the run's own means."""
     if not path.is_file():
         return
     stats = read_json(path, max_bytes)
@@ -150,5 +160,5 @@ def _compare(run: Run, path: Path, max_bytes: int) -> None:
             continue
         mean = float(np.mean(answers.values))
         if not np.isnan(mean) and abs(mean - total) > NEAR:
-            said = f"a mean {label['name']} of {total:.6g}, as {path} says"
-            raise InputError(f"{run.file}: expected {said}. Got {mean:.6g}.")
+            expected = f"a mean {label['name']} of {total:.6g}, as stated in {path}"
+            raise InputError(f"{run.file}: expected {expected}. Got {mean:.6g}.")

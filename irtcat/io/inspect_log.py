@@ -19,35 +19,36 @@ from irtcat.io._logs import (
     as_object,
     as_text,
     clip,
+    iso_date,
     score_number,
     show_settings,
-    when,
 )
 
 __all__ = ["read_inspect"]
 
 ZSTD = 93
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0}
-"""What Inspect itself makes of these values (partial credit a half, no answer wrong)."""
+"""Inspect's own conversion of these values (partial credit .5, no answer wrong)."""
 
 NO_MODEL = ("none", "none/none")
-"""What Inspect calls the model of a task that asks none by itself, such as an agent's."""
+"""Inspect's names for the model of a task that does not call one itself, such as an agent's."""
 
 NEAR = 1e-9
+"""Largest accepted difference of a mean from Inspect's own (rounding of long sums)."""
 
 JSON_SHARE = 4
-"""What is unpacked may be this part of the limit: text, its characters and what is parsed of it
-are in memory together."""
+"""Unpacked data may take 1/4 of the limit: the bytes, the decoded text and the parsed document
+are in memory at the same time."""
 
 JOURNAL = re.compile(r"_journal/summaries/(\d+)\.json")
 
 
 class _Log(NamedTuple):
-    """The header and the samples of a log, each with where it stands."""
+    """The header and the samples of a log, and their location for messages."""
 
     header: dict[str, Any]
     samples: list[Any]
-    place: str
+    location: str
 
 
 def read_inspect(path: Path, items: Items, keep: bool = False, max_bytes: int = MOST_BYTES) -> Run:
@@ -56,30 +57,29 @@ def read_inspect(path: Path, items: Items, keep: bool = False, max_bytes: int = 
     Args:
         path: a ``.eval`` archive (its header and summaries are read, not the transcripts) or a
             ``.json`` log.
-        items: the items of all runs, added to.
-        keep: take the samples that were scored of a run that failed, was cancelled or has not
-            ended.
-        max_bytes: how many bytes a ``.json`` log may have; of an archive the members that are
-            read may have a quarter of them, unpacked.
+        items: the items of all runs, which are added to.
+        keep: read the scored samples of a run that failed, was cancelled or has not ended.
+        max_bytes: how many bytes a ``.json`` log may have; the members read from an archive may
+            have a quarter of them, unpacked.
 
     Raises:
-        InputError: naming the file, the member of the archive and the sample at fault.
+        InputError: naming the file, the member of the archive and the invalid sample.
     """
     log = (_from_json if path.suffix.lower() == ".json" else _from_archive)(path, max_bytes)
-    place, header = log.place, log.header
-    about = as_object(header.get("eval"), f"{place}", "eval")
+    location, header = log.location, log.header
+    about = as_object(header.get("eval"), f"{location}", "eval")
     status = header.get("status", "started")
     if status not in ("success", "started", "cancelled", "error"):
-        raise InputError(f"{place}: expected a known status. Got {shorten(status)}.")
+        raise InputError(f"{location}: expected a known status. Got {shorten(status)}.")
     run = Run(
-        str(path),
-        "inspect",
-        as_text(about.get("task"), place, "eval.task"),
-        as_text(about.get("model"), place, "eval.model"),
-        when(about.get("created")),
-        str(about.get("run_id") or about.get("eval_id") or path),
-        _version(about),
-        _settings(header, about),
+        file=str(path),
+        format="inspect",
+        task=as_text(about.get("task"), location, "eval.task"),
+        model=as_text(about.get("model"), location, "eval.model"),
+        date=iso_date(about.get("created")),
+        session=str(about.get("run_id") or about.get("eval_id") or path),
+        version=_version(about),
+        settings=_settings(header, about),
     )
     if run.model in NO_MODEL:
         run.name_source = "made up"
@@ -102,7 +102,7 @@ def read_inspect(path: Path, items: Items, keep: bool = False, max_bytes: int = 
 
 
 def _reason(header: dict[str, Any]) -> str:
-    """What the log says of its failure."""
+    """The error message in the log, in parentheses; empty if there is none."""
     error = header.get("error")
     message = error.get("message") if isinstance(error, dict) else None
     return f" ({shorten(message)})" if isinstance(message, str) and message.strip() else ""
@@ -114,15 +114,15 @@ def _version(about: dict[str, Any]) -> str:
 
 
 def _settings(header: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the run that bear on the scores."""
+    """Settings of the run that affect the scores."""
     config, dataset = (
-        found if isinstance(found := about.get(name), dict) else {}
+        section if isinstance(section := about.get(name), dict) else {}
         for name in ("config", "dataset")
     )
     plan = header.get("plan")
     steps = plan.get("steps") if isinstance(plan, dict) else None
     steps = steps if isinstance(steps, list) else []
-    steps = [each.get("solver") for each in steps if isinstance(each, dict)]
+    steps = [step.get("solver") for step in steps if isinstance(step, dict)]
     pairs = [(n, about.get(n)) for n in ("task_version", "task_args", "model_args")]
     pairs += [("generate_config", about.get("model_generate_config"))]
     pairs += [(name, config.get(name)) for name in ("limit", "epochs", "epochs_reducer")]
@@ -131,7 +131,7 @@ def _settings(header: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_json(path: Path, max_bytes: int) -> _Log:
-    """A log that is one JSON document."""
+    """Read a log that is one JSON document."""
     document = as_object(read_json(path, max_bytes), str(path), "the log")
     samples = document.get("samples", [])
     if not isinstance(samples, list):
@@ -140,16 +140,16 @@ def _from_json(path: Path, max_bytes: int) -> _Log:
 
 
 def _from_archive(path: Path, max_bytes: int) -> _Log:
-    """A log that is an archive; of a run that has not ended, what its journal has."""
+    """Read a log that is an archive; for a run that has not ended, its journal."""
     most = max_bytes // JSON_SHARE
     opener: Any = zipfile
     try:
         with zipfile.ZipFile(path) as archive:
-            packed = any(each.compress_type == ZSTD for each in archive.infolist())
-        if packed and not hasattr(zipfile, "ZIP_ZSTANDARD"):
+            needs_zstd = any(info.compress_type == ZSTD for info in archive.infolist())
+        if needs_zstd and not hasattr(zipfile, "ZIP_ZSTANDARD"):
             opener = _zstd(path)
         with opener.ZipFile(path) as archive:
-            names = {each.filename: each for each in archive.infolist()}
+            names = {info.filename: info for info in archive.infolist()}
             unpacker = Unpacker(archive, str(path), most)
             if "header.json" in names:
                 header = _member(unpacker, names["header.json"])
@@ -158,140 +158,148 @@ def _from_archive(path: Path, max_bytes: int) -> _Log:
                     raise InputError(f"{path}: expected the member summaries.json in the archive.")
             elif "_journal/start.json" in names:
                 header = _member(unpacker, names["_journal/start.json"])
-                found = sorted((int(m[1]), n) for n in names if (m := JOURNAL.fullmatch(n)))
-                lists = [_member(unpacker, names[name]) for _, name in found]
+                journal = sorted((int(m[1]), n) for n in names if (m := JOURNAL.fullmatch(n)))
+                lists = [_member(unpacker, names[name]) for _, name in journal]
             else:
                 raise InputError(f"{path}: expected the member header.json in the archive.")
     except InputError:
         raise
     except zipfile.BadZipFile:
-        cut = "the archive is damaged or cut off; Inspect may still be writing it"
-        raise CutError(f"{path}: {cut}.") from None
+        reason = "the archive is damaged or truncated; Inspect may still be writing it"
+        raise CutError(f"{path}: {reason}.") from None
     except OSError as error:
-        if error.errno:  # the file itself cannot be opened: said by the caller
+        if error.errno:  # the file itself cannot be opened, which the caller reports
             raise
         raise CutError(f"{path}: the archive is damaged.") from None
-    except Exception as error:  # zlib, zstd and both zipfiles have many ways to say it
+    except Exception as error:  # zlib, zstd and both zipfiles raise many types
         name = type(error).__name__
         raise CutError(f"{path}: the archive is damaged ({name}).") from None
-    place = f"{path}, member header.json"
-    header = as_object(header, place, "the header")
-    if any(not isinstance(each, list) for each in lists):
+    location = f"{path}, member header.json"
+    header = as_object(header, location, "the header")
+    if any(not isinstance(samples, list) for samples in lists):
         raise InputError(f"{path}, member summaries.json: expected a list of samples.")
-    return _Log(header, [sample for each in lists for sample in each], f"{path}, summaries")
+    return _Log(header, [sample for samples in lists for sample in samples], f"{path}, summaries")
 
 
 def _zstd(path: Path) -> Any:
-    """A zipfile module that unpacks Zstandard members."""
+    """Import a zipfile module that unpacks Zstandard members."""
     try:
         from backports.zstd import zipfile as with_zstd
     except ImportError:
         advice = "Install it: pip install 'irtcat[inspect]'."
-        what = "reading .eval logs needs backports.zstd on Python before 3.14"
-        raise MissingExtraError(f"{path}: {what}. {advice}") from None
+        requirement = "reading .eval logs needs backports.zstd on Python before 3.14"
+        raise MissingExtraError(f"{path}: {requirement}. {advice}") from None
     return with_zstd
 
 
 class MissingExtraError(InputError):
-    """A package that is needed is not installed: no file of this kind can be read."""
+    """A required package is not installed: no file of this format can be read."""
 
 
 def _member(unpacker: Unpacker, info: Any) -> Any:
-    """A member of the archive as JSON."""
-    place = f"{unpacker.name}, member {info.filename}"
+    """Parse a member of the archive as JSON."""
+    location = f"{unpacker.name}, member {info.filename}"
     try:
         data = unpacker.read(info)
     except InputError:
         raise
-    except Exception as error:  # bad sums, bad frames, passwords, unknown methods
+    except Exception as error:  # wrong checksums or frames, passwords, unknown methods
         name = type(error).__name__
-        raise CutError(f"{place}: cannot be unpacked ({name}).") from None
-    return parse_json(data, place, unpacker.most * JSON_SHARE)
+        raise CutError(f"{location}: cannot be unpacked ({name}).") from None
+    return parse_json(data, location, unpacker.most * JSON_SHARE)
 
 
 def _rows(run: Run, log: _Log, items: Items) -> Rows:
-    """The scores of all samples; of a sample that was tried again, those of the last try."""
+    """The scores of all samples; of a sample that was retried, those of the last attempt."""
     last: dict[tuple[str, int], tuple[dict[str, Any], str]] = {}
     for number, sample in enumerate(log.samples, start=1):
-        place = f"{log.place}, sample {number}"
-        sample = as_object(sample, place, "a sample")
-        name = as_text(sample.get("id"), place, "id")
+        location = f"{log.location}, sample {number}"
+        sample = as_object(sample, location, "a sample")
+        name = as_text(sample.get("id"), location, "id")
         epoch = sample.get("epoch", 1)
         if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 1:
-            raise InputError(f"{place}: expected epoch to be a number from 1. Got {epoch!r}.")
-        last[name, epoch] = (sample, place)
+            raise InputError(f"{location}: expected epoch to be a number from 1. Got {epoch!r}.")
+        last[name, epoch] = (sample, location)
     rows = Rows()
-    for (name, _), (sample, place) in last.items():
+    for (name, _), (sample, location) in last.items():
         scores = sample.get("scores")
         if scores is None or scores == {}:  # it failed, or was never scored
             run.unscored += 1
             continue
-        about = About(run.task, name, "inspect", "", name, 2, _text(sample.get("input")))
-        about.target = clip(sample.get("target"))
-        item = items.place(about)
-        for scorer, score in as_object(scores, place, "scores").items():
-            if "value" not in as_object(score, place, f"the score {scorer}"):
-                raise InputError(f"{place}: the score {scorer} has no value.")
-            value = score["value"]
-            for part, single in _parts(value):
-                rows.add((scorer, part), item, single, place)
+        about = About(
+            task=run.task,
+            key=name,
+            format="inspect",
+            sample=name,
+            trust=2,
+            text=_text(sample.get("input")),
+            target=clip(sample.get("target")),
+        )
+        item = items.add(about)
+        for scorer, score in as_object(scores, location, "scores").items():
+            if "value" not in as_object(score, location, f"the score {scorer}"):
+                raise InputError(f"{location}: the score {scorer} has no value.")
+            for metric, value in _named_values(score["value"]):
+                rows.add((scorer, metric), item, value, location)
     return rows
 
 
-def _parts(value: Any) -> list[tuple[str, Any]]:
-    """A value as parts by name (one without a name, unless it is a dict), as numbers."""
+def _named_values(value: Any) -> list[tuple[str, Any]]:
+    """Split a score into named numbers: the entries of a dict, else one without a name."""
     if isinstance(value, dict):
-        return [(str(name), _number(each)) for name, each in value.items()]
+        return [(str(name), _number(entry)) for name, entry in value.items()]
     return [("", _number(value))]
 
 
 def _number(value: Any) -> Any:
-    """Inspect's letters as numbers."""
+    """Convert Inspect's letters to numbers."""
     if isinstance(value, str):
         return LETTERS.get(value, LETTERS.get(value.lower(), value))
     return value
 
 
-def _text(given: Any) -> str | None:
-    """The text of a sample's input: itself, or what the user says in a list of messages."""
-    if isinstance(given, list):
-        said = [each.get("content") for each in given if isinstance(each, dict)]
-        return clip("\n".join(part for part in said if isinstance(part, str)) or given)
-    return clip(given)
+def _text(value: Any) -> str | None:
+    """The text of a sample's input: itself, or the contents of a list of messages."""
+    if isinstance(value, list):
+        contents = [message.get("content") for message in value if isinstance(message, dict)]
+        return clip("\n".join(text for text in contents if isinstance(text, str)) or value)
+    return clip(value)
 
 
 def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:
-    """A sentence where the samples do not give what the log's own results say; else empty."""
+    """Compare the samples with the log's own results; a sentence if some lack, else ""."""
     results = header.get("results")
     if not isinstance(results, dict):
         return ""
     done = results.get("completed_samples")
     if isinstance(done, int) and done > len(log.samples):
-        return f"{run.file}: expected {done} samples, as the results say. Got {len(log.samples)}."
+        return f"{run.file}: expected {done} samples, as the results state. Got {len(log.samples)}."
     scores = results.get("scores")
     for score in scores if isinstance(scores, list) else []:
         if not isinstance(score, dict) or score.get("reducer") not in (None, "mean"):
             continue
         answers = run.columns.get((str(score.get("name")), ""))
         metrics = score.get("metrics")
-        found = metrics.get("accuracy") or metrics.get("mean") if isinstance(metrics, dict) else 0
-        total = score_number(found.get("value")) if isinstance(found, dict) else None
-        whole = score.get("unscored_samples") in (None, 0) and not run.unscored
-        if answers is None or total is None or np.isnan(total) or answers.flaw or not whole:
+        mean = metrics.get("accuracy") or metrics.get("mean") if isinstance(metrics, dict) else 0
+        total = score_number(mean.get("value")) if isinstance(mean, dict) else None
+        complete = score.get("unscored_samples") in (None, 0) and not run.unscored
+        if answers is None or total is None or np.isnan(total) or answers.flaw or not complete:
             continue
         per_item = _means(answers)
         if abs(per_item - total) <= NEAR:
             continue
-        said = f"{run.file}: expected a mean {score.get('name')} of {total:.6g}, as the results say"
+        message = (
+            f"{run.file}: expected a mean {score.get('name')} of {total:.6g}, as the results state"
+        )
         if np.isin(answers.values, (0.0, 1.0)).all():
-            raise InputError(f"{said}. Got {per_item:.6g}.")
-        why = "the task may value answers of partial credit in a way of its own"
-        run.notes = (*run.notes, f"{said}. Got {per_item:.6g}: {why}.")
+            raise InputError(f"{message}. Got {per_item:.6g}.")
+        reason = "the task may convert partial credit to numbers in another way"
+        run.notes = (*run.notes, f"{message}. Got {per_item:.6g}: {reason}.")
     return ""
 
 
 def _means(answers: Any) -> float:
     """The mean over items of the mean over trials."""
-    _, where = np.unique(answers.items, return_inverse=True)
-    counts = np.bincount(where)
-    return float(np.mean(np.bincount(where, answers.values) / counts))
+    _, codes = np.unique(answers.items, return_inverse=True)
+    counts = np.bincount(codes)
+    return float(np.mean(np.bincount(codes, answers.values) / counts))

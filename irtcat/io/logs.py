@@ -1,7 +1,6 @@
-"""Logs of evaluation harnesses: one file or a whole tree, to responses and a report."""
+"""Read logs of evaluation harnesses, one file or a folder tree, to responses and a report."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
+from irtcat._progress import Progress
 from irtcat._reading import MOST_BYTES, check_path
 from irtcat.io._assemble import RUNS, assemble
-from irtcat.io._choose import Wanted, Wish, group_name, show_column
-from irtcat.io._find import LOG_FORMATS, Found, find_logs
+from irtcat.io._choose import Preference, Preferences, group_name, show_column
+from irtcat.io._find import LOG_FORMATS, LogFile, find_logs
 from irtcat.io._lighteval_results import DETAILS, Totals
 from irtcat.io._lm_eval_results import Results
 from irtcat.io._logs import CutError, Items, Run
@@ -29,13 +29,13 @@ __all__ = ["INCOMPLETE", "Logs", "read_logs"]
 
 INCOMPLETE = ("skip", "keep", "refuse")
 
-Progress = Callable[[int, int | None, str], None]
+
 Kind = TypeVar("Kind", Results, Totals)
 
 
 @dataclass(frozen=True, eq=False)
 class Logs:
-    """Responses out of logs, with the report of how.
+    """Responses from logs, with a report of the import.
 
     Attributes:
         responses: subjects are models, items are documents or samples ("task/key").
@@ -54,9 +54,9 @@ def read_logs(
     format: str = "auto",
     *,
     tasks: Any = None,
-    metric: Wish = None,
-    filter: Wish = None,
-    scorer: Wish = None,
+    metric: Preference = None,
+    filter: Preference = None,
+    scorer: Preference = None,
     runs: str = "latest",
     incomplete: str = "skip",
     progress: Progress | None = None,
@@ -67,41 +67,41 @@ def read_logs(
     Formats: lm-evaluation-harness samples files (0.4.3 and later; with the results files beside
     them), Inspect AI's ``.eval`` and ``.json``, Every Eval Ever's JSON lines, HELM's run folders,
     and lighteval's details (0.11 and later, run with ``--save-details``; needs pyarrow). A tree
-    may hold several tasks, filters, runs, models and formats. Files are read one after another
-    and only their scores kept. Where a log carries the harness's own totals, its scores must give
-    them.
+    may contain several tasks, filters, runs, models and formats. Files are read one after another,
+    and only their scores are stored. If a log contains the harness's totals, its scores must
+    reproduce them.
 
     Args:
         path: a log file, or a folder of them at any depth.
         format: "auto", or one of "lm-eval", "inspect", "every-eval-ever", "helm", "lighteval" to
             read only those.
         tasks: names of the tasks to read (lighteval's as "name|shots"); all by default.
-        metric: the metric to take: a name, several in order of preference, or {task: name}. By
-            default right or wrong (exact_match, acc, …) before others, of those the one most
-            runs have; the report says which was taken and lists the others.
-        filter: lm-eval's filter (HELM's split), in the same way, where a task has several.
-        scorer: Inspect's scorer, in the same way; ``metric`` then names a part of a score that
+        metric: the metric to read: a name, several in order of preference, or {task: name}. By
+            default right or wrong (exact_match, acc, …) before others, and of those the one that
+            most runs have; the report lists the selected metric and the others.
+        filter: lm-eval's filter (HELM's split), in the same way, if a task has several.
+        scorer: Inspect's scorer, in the same way; ``metric`` then names an entry of a score that
             has several.
-        runs: of a model that was run more than once on a task: "latest" (for each item the
+        runs: for a model that was run more than once on a task: "latest" (for each item the
             latest answer), "mean" (all answers, as repeated trials) or "separate" (subjects
             "model@date"). Models that lm-eval gave one made-up name are always separate.
-        incomplete: logs of runs that failed, were cancelled or have not ended, and files that
-            are cut off: "skip" and report, "keep" what is there, or "refuse" with an error
+        incomplete: logs of runs that failed, were cancelled or have not ended, and truncated
+            files: "skip" and report, "keep" the complete part, or "refuse" with an error
             (which also refuses every damaged file).
-        progress: called with files done, files in all and the current file.
-        max_bytes: how many bytes of a file are parsed as one document (256 MiB by default; of
-            what an archive holds, a quarter of that).
+        progress: called with files done, number of files and the current file.
+        max_bytes: how many bytes of a file are parsed as one document (256 MiB by default; for
+            the members of an archive, a quarter of that).
 
     Returns:
         The responses and the report. Repeated trials (Inspect's epochs, the n answers of
-        lighteval's avg@n) of right or wrong are shares of numbers of trials. Metadata: of
+        lighteval's avg@n) of right or wrong are shares of trials. Metadata: of
         subjects model, date, harness, version, runs, settings (JSON by task); of items task,
-        format, sample (the harness's own number or id; None where it cannot be relied on), hash,
+        format, sample (the harness's number or id; None if it is not reliable), hash,
         text, target.
 
     Raises:
-        InputError: no file can be read, one alone is damaged, or what was asked for is not there;
-            naming file and line.
+        InputError: no file can be read, the only file is damaged, or a requested task or metric
+            does not exist; naming file and line.
 
     Example:
         >>> import json, tempfile
@@ -119,48 +119,48 @@ def read_logs(
     check_choice("format", format, ("auto", *LOG_FORMATS))
     check_choice("runs", runs, RUNS)
     check_choice("incomplete", incomplete, INCOMPLETE)
-    wanted = Wanted(metric, filter, scorer)
+    preferences = Preferences(metric, filter, scorer)
     check_count("max_bytes", max_bytes)
     root = check_path(path)
     names = _task_names(tasks)
-    found, skipped, no_logs, notes = find_logs(root, format)
-    cut = [each for each in skipped if each.incomplete]
-    if cut and incomplete == "refuse":
-        raise InputError(cut[0].reason)
+    logs, skipped, no_logs, notes = find_logs(root, format)
+    incomplete_logs = [log for log in skipped if log.incomplete]
+    if incomplete_logs and incomplete == "refuse":
+        raise InputError(incomplete_logs[0].reason)
     items = Items()
-    read: list[Run] = []
-    unread: set[str] = set()
+    all_runs: list[Run] = []
+    unread_tasks: set[str] = set()
     reader = _Reader(items, incomplete == "keep", notes, max_bytes)
-    for done, each in enumerate(found):
+    for done, log in enumerate(logs):
         if progress is not None:
-            progress(done, len(found), each.path.name)
-        if names and each.kind == "lm-eval" and split_name(each.path)[0] not in names:
-            unread.add(split_name(each.path)[0])
+            progress(done, len(logs), log.path.name)
+        if names and log.kind == "lm-eval" and split_name(log.path)[0] not in names:
+            unread_tasks.add(split_name(log.path)[0])
             continue
         try:
-            got = reader.read(each)
-            unread |= {run.task for run in got if names and run.task not in names}
-            read += [run for run in got if not names or run.task in names]
+            log_runs = reader.read(log)
+            unread_tasks |= {run.task for run in log_runs if names and run.task not in names}
+            all_runs += [run for run in log_runs if not names or run.task in names]
         except MissingExtraError:
             raise
         except OSError as error:
-            reason = f"{each.path}: cannot be opened ({error.strerror or error})."
-            skipped.append(Skipped(str(each.path), reason))
+            reason = f"{log.path}: cannot be opened ({error.strerror or error})."
+            skipped.append(Skipped(str(log.path), reason))
         except InputError as error:
             if incomplete == "refuse" or root.is_file():
                 raise
-            skipped.append(Skipped(str(each.path), str(error), isinstance(error, CutError)))
+            skipped.append(Skipped(str(log.path), str(error), isinstance(error, CutError)))
     if progress is not None:
-        progress(len(found), len(found), "matrix")
-    read = _without_copies(read, skipped)
-    if not read:
-        raise InputError(_nothing(root, names, skipped, unread, notes))
+        progress(len(logs), len(logs), "matrix")
+    all_runs = _without_copies(all_runs, skipped)
+    if not all_runs:
+        raise InputError(_failure(root, names, skipped, unread_tasks, notes))
     notes += reader.unpaired() + (reader.undetailed(names) if root.is_dir() else [])
-    return _finish(read, items, wanted, runs, skipped, notes, no_logs, root)
+    return _finish(all_runs, items, preferences, runs, skipped, notes, no_logs, root)
 
 
 def _task_names(tasks: Any) -> set[str]:
-    """The tasks asked for; none where all are."""
+    """The requested tasks; empty for all."""
     if tasks is None:
         return set()
     names = {tasks} if isinstance(tasks, str) else set(tasks)
@@ -169,16 +169,18 @@ def _task_names(tasks: Any) -> set[str]:
     return names
 
 
-def _nothing(
-    root: Path, names: set[str], skipped: list[Skipped], unread: set[str], notes: list[str]
+def _failure(
+    root: Path, names: set[str], skipped: list[Skipped], unread_tasks: set[str], notes: list[str]
 ) -> str:
-    """Why there is nothing to make a matrix of."""
-    reasons = " ".join(each.reason for each in skipped[:3])
+    """The message if no log can be used."""
+    reasons = " ".join(file.reason for file in skipped[:3])
     more = f" {len(skipped) - 3} more files were skipped." if len(skipped) > 3 else ""
-    if names and unread:
-        have = shorten(sorted(unread))
-        told = f"{root}: no log is of the tasks {', '.join(sorted(names))}. There are {have}."
-        return f"{told} Skipped: {reasons}{more}" if skipped else told
+    if names and unread_tasks:
+        requested = ", ".join(sorted(names))
+        message = (
+            f"{root}: no log is of the tasks {requested}. Got {shorten(sorted(unread_tasks))}."
+        )
+        return f"{message} Skipped: {reasons}{more}" if skipped else message
     if skipped:
         return f"{root}: no log can be used. {reasons}{more}"
     advice = " ".join(notes) or "Run lm-eval with --log_samples, or give Inspect's log folder."
@@ -189,29 +191,29 @@ def _nothing(
 
 
 def _finish(
-    read: list[Run],
+    runs: list[Run],
     items: Items,
-    wanted: Wanted,
+    preferences: Preferences,
     how: str,
     skipped: list[Skipped],
     notes: list[str],
     no_logs: list[str],
     root: Path,
 ) -> Logs:
-    """Responses and report of what was read."""
-    responses, told = assemble(read, items, wanted, how)
-    unused = [Skipped(run.file, reason) for run, reason in told["skipped"]]
+    """Assemble the responses and the report."""
+    responses, assembly = assemble(runs, items, preferences, how)
+    unused = [Skipped(run.file, reason) for run, reason in assembly["skipped"]]
     if unused and root.is_file():
         raise InputError(unused[0].reason)
     rows = []
-    for run, answers in told["used"]:
+    for run, answers in assembly["used"]:
         rows.append(
             {
                 "file": run.file,
                 "format": run.format,
                 "model": run.model,
                 "task": run.task,
-                "metric": show_column(told["taken"][group_name(run)], run.format),
+                "metric": show_column(assembly["columns"][group_name(run)], run.format),
                 "date": run.date or None,
                 "version": run.version or None,
                 "responses": int((~np.isnan(answers.values)).sum()),
@@ -220,18 +222,18 @@ def _finish(
                 "incomplete": run.cut or None,
             }
         )
-    notes = [*dict.fromkeys([*notes, *told["notes"]])]
+    notes = [*dict.fromkeys([*notes, *assembly["notes"]])]
     frame = pd.DataFrame(rows)
     return Logs(
         responses,
         ImportReport(
-            frame, (*skipped, *unused), tuple(told["choices"]), tuple(notes), tuple(no_logs)
+            frame, (*skipped, *unused), tuple(assembly["choices"]), tuple(notes), tuple(no_logs)
         ),
     )
 
 
 class _Reader:
-    """Reads one file after another; remembers the results file that the last ones share."""
+    """Reads one file after another; keeps the last results file, which several files may share."""
 
     def __init__(self, items: Items, keep: bool, notes: list[str], max_bytes: int) -> None:
         self.items, self.keep, self.notes, self.max_bytes = items, keep, notes, max_bytes
@@ -239,39 +241,39 @@ class _Reader:
         self._without: dict[str, list[str]] = {"samples": [], "details": []}
         self._undetailed: dict[str, set[str]] = {}
 
-    def read(self, found: Found) -> list[Run]:
-        """The runs in a file."""
-        if found.kind == "inspect":
-            return [read_inspect(found.path, self.items, self.keep, self.max_bytes)]
-        if found.kind == "helm":
-            return [read_helm(found.path, self.items, self.max_bytes)]
-        if found.kind == "every-eval-ever":
-            return read_every_eval_ever(found.path, self.items, self.keep)
-        if found.kind == "lighteval":
-            return [self._details(found)]
-        results = self._results(found.path, find_results(found.path), Results)
-        run = read_samples(found.path, results, self.items, self.keep)
+    def read(self, log: LogFile) -> list[Run]:
+        """Read the runs in a file."""
+        if log.kind == "inspect":
+            return [read_inspect(log.path, self.items, self.keep, self.max_bytes)]
+        if log.kind == "helm":
+            return [read_helm(log.path, self.items, self.max_bytes)]
+        if log.kind == "every-eval-ever":
+            return read_every_eval_ever(log.path, self.items, self.keep)
+        if log.kind == "lighteval":
+            return [self._details(log)]
+        results = self._results(log.path, find_results(log.path), Results)
+        run = read_samples(log.path, results, self.items, self.keep)
         if results is None:
             if run.cut and not self.keep:
                 raise CutError(run.cut)
-            self._without["samples"].append(str(found.path))
+            self._without["samples"].append(str(log.path))
         return [run]
 
-    def _details(self, found: Found) -> Run:
-        """The run in a details file of lighteval."""
-        totals = self._results(found.path, found.totals, Totals)
+    def _details(self, log: LogFile) -> Run:
+        """Read a details file of lighteval."""
+        totals = self._results(log.path, log.totals, Totals)
         if totals is None:
-            self._without["details"].append(str(found.path))
-            return read_details(found.path, None, self.items)
-        left = self._undetailed.setdefault(totals.file, set(totals.tasks))
-        if named := DETAILS.fullmatch(found.path.name):
-            left.discard(named["task"])  # there, even if it cannot be read
-        run = read_details(found.path, totals, self.items)
-        left.discard(run.task)
+            self._without["details"].append(str(log.path))
+            return read_details(log.path, None, self.items)
+        remaining = self._undetailed.setdefault(totals.file, set(totals.tasks))
+        if match := DETAILS.fullmatch(log.path.name):
+            remaining.discard(match["task"])  # it exists, even if it cannot be read
+        run = read_details(log.path, totals, self.items)
+        remaining.discard(run.task)
         return run
 
     def _results(self, log: Path, path: Path | None, kind: type[Kind]) -> Kind | None:
-        """What the results file of a log says; None where there is none."""
+        """Read the results file of a log, if there is one."""
         if path is None:
             return None
         if self._last[0] != path:
@@ -284,17 +286,19 @@ class _Reader:
         return self._last[1]
 
     def unpaired(self) -> list[str]:
-        """Notes where files have no results file."""
+        """Notes about files without a results file."""
         notes = []
-        for parts, files in self._without.items():
+        for kind, files in self._without.items():
             if files:
-                what = f"{parts} file has" if len(files) == 1 else f"{parts} files have"
-                advice = "their models are named after their folders, and nothing could be compared"
-                notes.append(f"{len(files)} {what} no results file ({files[0]} first): {advice}.")
+                subject = f"{kind} file has" if len(files) == 1 else f"{kind} files have"
+                effect = "their models are named after their folders, and totals were not compared"
+                notes.append(
+                    f"{len(files)} {subject} no results file ({files[0]} first): {effect}."
+                )
         return notes
 
     def undetailed(self, names: set[str]) -> list[str]:
-        """Notes where lighteval's results have totals of tasks without details."""
+        """Notes about lighteval's results with totals of tasks without details."""
         notes = []
         for file, tasks in self._undetailed.items():
             lacking = sorted(tasks & names if names else tasks)
@@ -304,25 +308,25 @@ class _Reader:
 
 
 def _without_copies(runs: list[Run], skipped: list[Skipped]) -> list[Run]:
-    """Runs, each once: a log that was copied or converted within Inspect counts once."""
-    seen: dict[tuple[str, ...], Run] = {}
+    """Remove repeated runs: a log that was copied or converted by Inspect counts once."""
+    unique: dict[tuple[str, ...], Run] = {}
     for run in runs:
         if not run.session:
-            seen[run.file, run.task] = run
+            unique[run.file, run.task] = run
             continue
         session = Path(run.session).name if run.format == "lm-eval" else run.session
         key: tuple[str, ...] = (run.format, session, run.task, run.model, run.date)
-        if key in seen and _alike(seen[key], run):
-            reason = f"{run.file}: a copy of {seen[key].file}."
+        if key in unique and _same_answers(unique[key], run):
+            reason = f"{run.file}: a copy of {unique[key].file}."
             skipped.append(Skipped(run.file, reason))
             continue
-        while key in seen:
+        while key in unique:
             key = (*key, run.file)
-        seen[key] = run
-    return list(seen.values())
+        unique[key] = run
+    return list(unique.values())
 
 
-def _alike(one: Run, other: Run) -> bool:
+def _same_answers(one: Run, other: Run) -> bool:
     """Whether two runs have the same answers."""
     return one.columns.keys() == other.columns.keys() and all(
         np.array_equal(one.columns[c].items, other.columns[c].items)

@@ -1,4 +1,4 @@
-"""NumPy archives: ``X``, ``subjects``, ``items``, and what `Responses.save` adds."""
+"""NumPy archives: ``X``, ``subjects``, ``items``, and the arrays that `Responses.save` adds."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,13 +16,13 @@ from irtcat.responses import Responses
 __all__ = ["read_npz"]
 
 SAVED = {"codes", "metadata", "trials"}
-"""Arrays that `Responses.save` adds; without the first two X does not hold the original codes."""
+"""Arrays that `Responses.save` adds; it stores the codes separately, as X has categories 0..K-1."""
 
 
 def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES) -> Responses:
     """Read ``X`` (subjects x items; -1 or NaN = missing), ``subjects`` and ``items``.
 
-    A file of `Responses.save` gives back its metadata and original codes as well. Arrays of
+    For a file of `Responses.save`, also the metadata and the original codes. Arrays of
     Python objects are refused: they are pickles, and pickles run code.
 
     Args:
@@ -31,7 +31,7 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
         max_bytes: how many bytes the arrays may have, unpacked.
 
     Raises:
-        InputError: naming what is damaged, missing, too large or of the wrong shape.
+        InputError: naming the array that is damaged, missing, too large or of the wrong shape.
 
     Example:
         >>> import tempfile
@@ -53,25 +53,25 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
         if not {"codes", "metadata"} <= arrays.keys():
             raise _damaged(path)
         return _saved(path, arrays, *ids)
-    for key, found in zip(("subjects", "items"), ids, strict=True):
-        repeated = [value for value, count in Counter(found.tolist()).items() if count > 1]
+    for key, values in zip(("subjects", "items"), ids, strict=True):
+        repeated = [value for value, count in Counter(values.tolist()).items() if count > 1]
         if repeated and duplicates == "refuse":
             advice = 'Pass duplicates="first" to keep the first, or "suffix" to rename.'
             got = f"Got repeats of {shorten(repeated)}"
             raise InputError(f"{path}: expected {key} to be unique. {got}. {advice}")
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
-        place = (
+        position = (
             f"row {row + 1} ({brief(ids[0][row])}), column {column + 1} ({brief(ids[1][column])})"
         )
-        text = f"{path}, {place}: expected {expected}. Got {X[row, column]:g}. {advice}"
+        text = f"{path}, {position}: expected {expected}. Got {X[row, column]:g}. {advice}"
         raise InputError(text.rstrip())
 
     return to_responses(str(path), X, ids[0], ids[1], duplicates, fail)
 
 
 def _load(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
-    """The arrays of responses in the archive; whatever else is in it is not unpacked."""
+    """Read the arrays of responses; other members of the archive are not unpacked."""
     with array_file(path, lambda _: _damaged(path), max_bytes) as archive:
         for key in ("X", "subjects", "items"):
             if key not in archive.names:
@@ -81,33 +81,35 @@ def _load(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
 
 
 def _damaged(path: Path) -> InputError:
-    return InputError(f"{path}: the archive is damaged. Write it anew.")
+    return InputError(f"{path}: the archive is damaged. Write it again.")
 
 
 def _ids(path: Path, arrays: dict[str, np.ndarray], key: str, n: int) -> np.ndarray:
-    """Ids as text, as many as the matrix has rows or columns."""
+    """Ids as text, checked against the number of rows or columns."""
     ids = arrays[key]
     if ids.shape != (n,):
-        raise InputError(f"{path}: expected {n} {key}, as X says. Got shape {ids.shape}.")
+        raise InputError(f"{path}: expected {n} {key}, to match X. Got shape {ids.shape}.")
     if ids.dtype.kind not in "USiu":
         raise InputError(f"{path}: expected {key} to be text. Got the type {ids.dtype}.")
     if ids.dtype.kind == "S":
         ids = np.char.decode(ids, "utf-8", "replace")
     text = np.array([str(value) for value in ids.tolist()], dtype=object)
-    bad = [n for n, value in enumerate(text, 1) if not value.strip() or "\0" in value]
-    if bad:
-        raise InputError(f"{path}: expected {key}, none empty or with a zero byte. See {bad[0]}.")
+    invalid = [n for n, value in enumerate(text, 1) if not value.strip() or "\0" in value]
+    if invalid:
+        raise InputError(
+            f"{path}: expected {key}, none empty or with a zero byte. See {invalid[0]}."
+        )
     return text
 
 
 def _saved(
     path: Path, arrays: dict[str, np.ndarray], subjects: np.ndarray, items: np.ndarray
 ) -> Responses:
-    """What `Responses.save` wrote, checked: anyone may have edited it since."""
-    X, found = arrays["X"], arrays["metadata"]
-    if found.shape != () or found.dtype.kind != "U":
-        raise InputError(f"{path}: the metadata are damaged. Save the responses anew.")
-    text = str(found).encode("utf-8", "replace")
+    """Read a file of `Responses.save`, checked as untrusted input."""
+    X, document = arrays["X"], arrays["metadata"]
+    if document.shape != () or document.dtype.kind != "U":
+        raise InputError(f"{path}: the metadata are damaged. Save the responses again.")
+    text = str(document).encode("utf-8", "replace")
     metadata: Any = parse_json(text, f"{path}, metadata", MOST_BYTES)
     try:
         tables = (
@@ -115,23 +117,34 @@ def _saved(
             frame_from_plain(metadata["items"], items, "item"),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        raise InputError(f"{path}: the metadata are damaged. Save the responses anew.") from None
+        raise InputError(f"{path}: the metadata are damaged. Save the responses again.") from None
     codes = _codes(path, arrays["codes"])
     if X.dtype == np.int8:
-        sound = int(X.min()) >= -1 and int(X.max()) < len(codes)
+        valid = int(X.min()) >= -1 and int(X.max()) < len(codes)
     else:
         low, high = np.fmin.reduce(X, axis=None), np.fmax.reduce(X, axis=None)
-        sound = X.dtype == np.float32 and bool(low >= 0 and high <= 1) and codes == (0, 1)
+        valid = X.dtype == np.float32 and bool(low >= 0 and high <= 1) and codes == (0, 1)
     trials = arrays.get("trials")
     if trials is not None:
-        fits = trials.shape == X.shape and trials.dtype == np.int16 and X.dtype == np.float32
-        sound = sound and fits and bool(((trials > 0) == ~np.isnan(X)).all())
-        sound = sound and int(trials.min()) >= 0
-        sound = sound and bool((np.abs(np.nan_to_num(X) * trials % 1 - 0.5) > 0.49).all())
+        trials_valid = (
+            trials.shape == X.shape and trials.dtype == np.int16 and X.dtype == np.float32
+        )
+        valid = valid and trials_valid and bool(((trials > 0) == ~np.isnan(X)).all())
+        valid = valid and int(trials.min()) >= 0
+        valid = valid and bool((np.abs(np.nan_to_num(X) * trials % 1 - 0.5) > 0.49).all())
     unique = len(set(subjects)) == len(subjects) and len(set(items)) == len(items)
-    if not (sound and unique):
-        raise InputError(f"{path}: X, codes and ids do not fit together. Save the responses anew.")
-    return Responses(X, subjects, items, len(codes), codes, *tables, trials)
+    if not (valid and unique):
+        raise InputError(f"{path}: X, codes and ids are inconsistent. Save the responses again.")
+    return Responses(
+        values=X,
+        subject_ids=subjects,
+        item_ids=items,
+        n_categories=len(codes),
+        codes=codes,
+        subjects=tables[0],
+        items=tables[1],
+        trials=trials,
+    )
 
 
 def _codes(path: Path, codes: np.ndarray) -> tuple[int, ...]:
@@ -141,5 +154,5 @@ def _codes(path: Path, codes: np.ndarray) -> tuple[int, ...]:
         raise InputError(f"{path}: expected codes to be 2 to 127 whole numbers. Got {got}.")
     numbers = tuple(codes.tolist())
     if numbers != tuple(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] < 0:
-        raise InputError(f"{path}: X, codes and ids do not fit together. Save the responses anew.")
+        raise InputError(f"{path}: X, codes and ids are inconsistent. Save the responses again.")
     return numbers

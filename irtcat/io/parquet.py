@@ -32,11 +32,11 @@ def read_parquet(
     Args:
         path: the file. A named index that pandas stored counts as the first column.
         options: column names, layout and what to do with repeated ids.
-        max_bytes: how much memory the table may take; what the file takes on disk is allowed in
-            any case.
+        max_bytes: how much memory the table may take; the size of the file on disk is always
+            allowed.
 
     Raises:
-        InputError: pyarrow is not installed, or naming the row and column at fault.
+        InputError: pyarrow is not installed, or naming the invalid row and column.
 
     Example:
         >>> import tempfile
@@ -46,33 +46,33 @@ def read_parquet(
         [[1], [-1]]
     """
     options = options or Options()
-    found = _Columns(path, open_parquet(path))
-    table = Table(str(path), found.header, found.cell)
+    source = _Columns(path, open_parquet(path))
+    table = Table(str(path), source.header, source.cell)
     columns = find_long_columns(table, options)
     if columns is not None:
-        found.check(columns, LONG_ROW * found.rows, max_bytes)
-        block = pd.concat(list(found.blocks(columns)), ignore_index=True)
+        source.check(columns, LONG_ROW * source.rows, max_bytes)
+        block = pd.concat(list(source.blocks(columns)), ignore_index=True)
         return read_long(table, block, columns, options)
-    every = range(len(found.header))
-    width = 8 if any(found.is_float(column) for column in every[1:]) else 1
-    found.check(every, (len(every) * width + WIDE_ROW) * found.rows, max_bytes)
-    return read_wide(table, found.blocks(every), options)
+    all_columns = range(len(source.header))
+    width = 8 if any(source.is_float(column) for column in all_columns[1:]) else 1
+    source.check(all_columns, (len(all_columns) * width + WIDE_ROW) * source.rows, max_bytes)
+    return read_wide(table, source.blocks(all_columns), options)
 
 
 LONG_ROW, WIDE_ROW = 24, 64
-"""Bytes of memory that a row of a long table takes, and that an id of a wide one does."""
+"""Bytes of memory of a row of a long table, and of an id in a wide table."""
 
 BLOCK_CELLS = 2**22
-"""Cells in memory at once before they are made codes of one byte."""
+"""Cells in memory at once before they are converted to codes of one byte."""
 
 INDEX = "__index_level_"
-"""What the column of an index without a name is called that pandas stored."""
+"""Prefix of the column name that pandas gives to an index without a name."""
 
 
 def open_parquet(path: Path) -> Any:
-    """A Parquet file, open; texts stay in the dictionaries in which they are stored.
+    """Open a Parquet file; text columns are read as dictionaries.
 
-    One text that is stored once for a million rows would else take a million times its length.
+    Otherwise a text that is stored once for a million rows would take a million times its length.
 
     Raises:
         InputError: pyarrow is not installed, or the file cannot be read.
@@ -82,17 +82,17 @@ def open_parquet(path: Path) -> Any:
     except ImportError:
         advice = "Install it: pip install 'irtcat[parquet]'."
         raise InputError(f"{path}: reading Parquet needs pyarrow. {advice}") from None
-    with opened(path):  # says why it cannot be opened
+    with opened(path):  # raises with the reason if it cannot be opened
         pass
     with reading_parquet(path):
         schema = parquet.ParquetFile(path).schema_arrow
-        texts = [each.name for each in schema if is_text(each.type)]
+        texts = [field.name for field in schema if is_text(field.type)]
         return parquet.ParquetFile(path, read_dictionary=texts)
 
 
 @contextmanager
 def reading_parquet(path: Path) -> Iterator[None]:
-    """What pyarrow raises about a damaged file, as one sentence."""
+    """Convert pyarrow's errors about a damaged file to one sentence."""
     import pyarrow as pa
 
     try:
@@ -100,11 +100,11 @@ def reading_parquet(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, OverflowError):
-        raise InputError(f"{path}: the Parquet file is damaged. Write it anew.") from None
+        raise InputError(f"{path}: the Parquet file is damaged. Write it again.") from None
 
 
 def is_text(kind: Any) -> bool:
-    """Whether a column's type is that of text, in a dictionary or not."""
+    """Whether a column type is text, dictionary-encoded or not."""
     import pyarrow as pa
 
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -114,48 +114,48 @@ def is_text(kind: Any) -> bool:
 def parquet_batches(
     path: Path, file: Any, rows: int, names: list[str] | None = None
 ) -> Iterator[Any]:
-    """Some columns (all by default), so many rows at a time.
+    """Yield columns (all by default) in batches of rows.
 
     Raises:
-        InputError: for a damaged file, also where it has fewer rows than it says.
+        InputError: the file is damaged, or has fewer rows than its metadata declare.
     """
-    left = file.metadata.num_rows
+    remaining = file.metadata.num_rows
     with reading_parquet(path):
         for batch in file.iter_batches(rows, columns=names):
-            left -= batch.num_rows
+            remaining -= batch.num_rows
             yield batch
-    if left:
-        raise InputError(f"{path}: the Parquet file is damaged. Write it anew.")
+    if remaining:
+        raise InputError(f"{path}: the Parquet file is damaged. Write it again.")
 
 
 def unpacked_bytes(meta: Any, groups: Iterable[int], names: Container[str], most: int) -> int:
-    """The size of some columns of row groups, unpacked, by the file's own account.
+    """The unpacked size of columns of row groups, according to the file's metadata.
 
-    Where all columns together have at most ``most`` bytes, their size: pyarrow ends the process
-    when it is asked about a column whose description is damaged.
+    If all columns together have at most ``most`` bytes, this is their total size: pyarrow ends the
+    process when a column with damaged metadata is accessed.
 
     Args:
         meta: the file's metadata.
         groups: numbers of the row groups.
-        names: paths of columns; that of a nested one stands for all of its parts.
-        most: the limit that the caller compares the size with.
+        names: paths of columns; the path of a nested one includes all columns below it.
+        most: the limit with which the caller compares the size.
     """
-    found = [meta.row_group(group) for group in groups]
-    sizes = [group.total_byte_size for group in found]
+    row_groups = [meta.row_group(group) for group in groups]
+    sizes = [group.total_byte_size for group in row_groups]
     if min(sizes, default=0) >= 0 and sum(sizes) <= most:
         return sum(sizes)
-    columns = [group.column(j) for group in found for j in range(group.num_columns)]
+    columns = [group.column(j) for group in row_groups for j in range(group.num_columns)]
     return sum(c.total_uncompressed_size for c in columns if _is_named(c.path_in_schema, names))
 
 
 def _is_named(path: str, names: Container[str]) -> bool:
-    """Whether a column, or one that it is a part of, is among those named."""
-    parts = path.split(".")
-    return any(".".join(parts[: k + 1]) in names for k in range(len(parts)))
+    """Whether a column, or one that contains it, is among the names."""
+    fields = path.split(".")
+    return any(".".join(fields[: k + 1]) in names for k in range(len(fields)))
 
 
 class _Columns:
-    """The columns of a Parquet file; an index that pandas stored comes first."""
+    """The columns of a Parquet file; an index stored by pandas comes first."""
 
     def __init__(self, path: Path, file: Any):
         self.path, self.file, self.rows = path, file, int(file.metadata.num_rows)
@@ -164,46 +164,46 @@ class _Columns:
         index = [name for name in (about or {}).get("index_columns", []) if isinstance(name, str)]
         index = [name for name in index if name in schema.names]
         self._names = [*index, *(name for name in schema.names if name not in index)]
-        self._types = [schema.field(name).type for name in self._names if self._once(name)]
+        self._types = [schema.field(name).type for name in self._names if self._is_unique(name)]
         self.header = tuple("subject" if n.startswith(INDEX) else n for n in self._names)
         if not self.rows or not self._names:
             raise InputError(f"{path}: expected a table with rows and columns. Got an empty one.")
 
-    def _once(self, name: str) -> bool:
-        """Refuse a name that is there twice: the columns could not be told apart."""
+    def _is_unique(self, name: str) -> bool:
+        """Raise if a name occurs twice, because its columns cannot be distinguished."""
         if self._names.count(name) > 1:
-            raise InputError(f"{self.path}: the column {name!r} is there twice. Rename one.")
+            raise InputError(f"{self.path}: the column {name!r} occurs twice. Rename one.")
         return True
 
     def is_float(self, column: int) -> bool:
-        """Whether a column is of fractions."""
+        """Whether a column is of floating-point numbers."""
         import pyarrow as pa
 
         return bool(pa.types.is_floating(self._types[column]))
 
     def check(self, columns: Iterable[int], needed: int, max_bytes: int) -> None:
-        """Refuse columns of other things than ids and numbers, and tables that are too large."""
+        """Raise for columns that are not text or numbers, and for tables that are too large."""
         import pyarrow as pa
 
         types = pa.types
-        plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal,
+        accepted = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal,
                  types.is_null, is_text)  # fmt: skip
         for column in columns:
             kind = self._types[column]
             kind = kind.value_type if types.is_dictionary(kind) else kind
-            if not any(test(kind) for test in plain):
+            if not any(test(kind) for test in accepted):
                 where = f"{self.path}, column {column + 1} ({shorten(self.header[column])})"
                 raise InputError(f"{where}: expected text, numbers or true/false. Got {kind}.")
         with opened(self.path) as stream:
             most = allowed_bytes(stream, max_bytes)
-        meta, wanted = self.file.metadata, {self._names[column] for column in columns}
+        meta, names = self.file.metadata, {self._names[column] for column in columns}
         with reading_parquet(self.path):
-            packed = unpacked_bytes(meta, range(meta.num_row_groups), wanted, most)
+            packed = unpacked_bytes(meta, range(meta.num_row_groups), names, most)
         if max(needed, packed) > most:
             raise too_large(f"{self.path}: the table", most)
 
     def blocks(self, columns: Iterable[int]) -> Iterator[pd.DataFrame]:
-        """Blocks of rows."""
+        """Yield blocks of rows."""
         names = [self._names[column] for column in columns]
         rows = max(1, BLOCK_CELLS // len(names))
         for batch in parquet_batches(self.path, self.file, rows, names):
@@ -211,7 +211,7 @@ class _Columns:
                 yield _frame(batch.select(names))
 
     def cell(self, row: int, column: int) -> tuple[str, str]:
-        """The place and the text of a cell; the file is read again, for a message only."""
+        """The position and text of a cell for a message; this reads the file again."""
         if row < 0:
             return "column names", self.header[column]
         start = 0
@@ -220,11 +220,11 @@ class _Columns:
                 value: Any = block.iloc[row - start, 0]
                 return f"row {row + 1}", "" if pd.isna(value) else str(value)
             start += len(block)
-        raise InputError(f"{self.path}: the Parquet file is damaged. Write it anew.")
+        raise InputError(f"{self.path}: the Parquet file is damaged. Write it again.")
 
 
 def _frame(batch: Any) -> pd.DataFrame:
-    """A batch as a frame, its columns numbered; equal texts are one object."""
+    """Convert a batch to a frame with numbered columns; equal texts share one object."""
     texts = [j for j, column in enumerate(batch.columns) if is_text(column.type)]
     others = [j for j in range(batch.num_columns) if j not in set(texts)]
     frame = batch.select(others).to_pandas(ignore_metadata=True).set_axis(others, axis=1)
@@ -234,7 +234,7 @@ def _frame(batch: Any) -> pd.DataFrame:
 
 
 def text_objects(column: Any) -> np.ndarray:
-    """A column of text as Python's objects, each text once; a missing one is None."""
+    """Convert a text column to Python objects; equal texts share one, missing ones are None."""
     import pyarrow as pa
 
     column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
@@ -243,7 +243,7 @@ def text_objects(column: Any) -> np.ndarray:
 
 
 def _has_pandas(schema: Any) -> bool:
-    """Whether what pandas noted about the table can be read."""
+    """Whether the table has readable pandas metadata."""
     try:
         return isinstance(schema.pandas_metadata, dict)
     except (ValueError, RecursionError):

@@ -25,7 +25,7 @@ def read_pyirt(path: Path, duplicates: str = "refuse") -> Responses:
         duplicates: what to do with repeated subjects: "refuse", "first" or "suffix".
 
     Raises:
-        InputError: naming the line, and the item where one is at fault.
+        InputError: naming the invalid line and, if there is one, the item.
 
     Example:
         >>> import tempfile
@@ -48,15 +48,15 @@ def read_pyirt(path: Path, duplicates: str = "refuse") -> Responses:
     items = list(dict.fromkeys(item for answer in answers for item in answer))
     if not items:
         raise InputError(f"{path}: expected responses. Got none in any line.")
-    where = {item: column for column, item in enumerate(items)}
+    columns = {item: column for column, item in enumerate(items)}
     matrix = np.full((len(subjects), len(items)), np.nan)
     for row, answer in enumerate(answers):
-        matrix[row, [where[item] for item in answer]] = list(answer.values())
+        matrix[row, [columns[item] for item in answer]] = list(answer.values())
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
-        place = f"{path}, line {lines[row]}, item {shorten(items[column])}"
+        location = f"{path}, line {lines[row]}, item {shorten(items[column])}"
         got = f"{matrix[row, column]:g}"
-        raise InputError(f"{place}: expected {expected}. Got {got}. {advice}".rstrip())
+        raise InputError(f"{location}: expected {expected}. Got {got}. {advice}".rstrip())
 
     ids = np.array(subjects, dtype=object), np.array(items, dtype=object)
     return to_responses(str(path), compact(matrix), *ids, duplicates, fail)
@@ -75,8 +75,8 @@ def _subject(path: Path, line: int, record: Any) -> str:
         message = f"expected an object with subject_id and responses. Got {got}."
         raise InputError(f"{path}, line {line}: {message}")
     subject = record["subject_id"]
-    named = isinstance(subject, (str, int)) and not isinstance(subject, bool)
-    if not named or not str(subject).strip():
+    is_name = isinstance(subject, (str, int)) and not isinstance(subject, bool)
+    if not is_name or not str(subject).strip():
         raise InputError(f"{path}, line {line}: expected a subject_id. Got {shorten(subject)}.")
     return str(subject)
 
@@ -91,8 +91,8 @@ def _answers(path: Path, line: int, record: dict[str, Any]) -> dict[str, float]:
         if not item.strip():
             raise InputError(f"{path}, line {line}: expected an item id. Got an empty one.")
         if value is not None and not isinstance(value, (int, float)):
-            place = f"{path}, line {line}, item {shorten(item)}"
-            raise InputError(f"{place}: expected a number or null. Got {shorten(value)}.")
+            location = f"{path}, line {line}, item {shorten(item)}"
+            raise InputError(f"{location}: expected a number or null. Got {shorten(value)}.")
     try:
         return {item: np.nan if v is None else float(v) for item, v in answers.items()}
     except OverflowError:
@@ -101,10 +101,10 @@ def _answers(path: Path, line: int, record: dict[str, Any]) -> dict[str, float]:
 
 def _check_unique(path: Path, subjects: list[str], lines: list[int]) -> None:
     """Raise naming a subject that has two lines."""
-    seen: dict[str, int] = {}
+    first_lines: dict[str, int] = {}
     for subject, line in zip(subjects, lines, strict=True):
-        if subject in seen:
-            what = f"the subject id {shorten(subject)} stands in line {seen[subject]}"
+        if subject in first_lines:
+            repeat = f"the subject id {shorten(subject)} is in line {first_lines[subject]} too"
             advice = 'Pass duplicates="first" or duplicates="suffix".'
-            raise InputError(f"{path}, line {line}: {what} too. {advice}")
-        seen[subject] = line
+            raise InputError(f"{path}, line {line}: {repeat}. {advice}")
+        first_lines[subject] = line

@@ -1,4 +1,4 @@
-"""Responses that are too many for memory: read, or made, a block of rows at a time."""
+"""Responses that do not fit in memory: read or generated in blocks of rows."""
 
 import mmap
 import os
@@ -20,13 +20,13 @@ from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_pa
 __all__ = ["ResponseSource", "as_source", "chunks", "open_source"]
 
 READ_BYTES = 2**25
-"""About how much is read from a file at once."""
+"""Approximate number of bytes read from a file at once."""
 
 
 class NumberedIds(Sequence[str]):
-    """The ids s1, s2, ... of n subjects (or i1, i2, ... of items), made when they are asked for.
+    """The ids s1, s2, ... of n subjects (or i1, i2, ... of items), generated on access.
 
-    A text takes 60 bytes and more: a hundred times what a subject's answer to an item takes.
+    A Python string takes at least 60 bytes, far more than the one byte of a response.
 
     Example:
         >>> ids = NumberedIds("s", 10**9)
@@ -47,8 +47,8 @@ class NumberedIds(Sequence[str]):
         return f"{self._letter}{self._numbers[index]}"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        whole: np.ndarray = self[:]
-        return whole if dtype is None else whole.astype(dtype)
+        ids: np.ndarray = self[:]
+        return ids if dtype is None else ids.astype(dtype)
 
     def tolist(self) -> list[str]:
         """All ids."""
@@ -59,20 +59,21 @@ class NumberedIds(Sequence[str]):
 class ResponseSource:
     """Responses of which only a block of rows is in memory at a time.
 
-    `irtcat.fit` and `irtcat.score` take it in place of `Responses` and go over it in passes.
+    `irtcat.fit` and `irtcat.score` accept it instead of `Responses` and read it in passes.
 
     Attributes:
         n_subjects: number of rows.
         n_items: number of columns.
-        blocks: called once a pass; yields int8 matrices of any number of rows, in the same order
-            each time, that add up to all subjects: codes 0..n_categories - 1, and -1 for missing.
+        blocks: called once per pass; yields int8 matrices of any number of rows, in the same order
+            each time, which together contain all subjects: codes 0..n_categories - 1, and -1 for
+            missing.
         item_ids: unique ids as text; i1, i2, ... by default.
         subject_ids: unique ids as text; s1, s2, ... by default, which take no memory.
         n_categories: number of categories; 2 for right/wrong.
 
     Example:
         >>> def blocks():
-        ...     for seed in range(3):  # drawn anew in every pass, always the same
+        ...     for seed in range(3):  # the same draws in every pass
         ...         yield np.random.default_rng(seed).integers(0, 2, (50, 8)).astype(np.int8)
         >>> ResponseSource(150, 8, blocks)
         ResponseSource(150 subjects x 8 items)
@@ -86,7 +87,7 @@ class ResponseSource:
     n_categories: int = 2
 
     def __post_init__(self) -> None:
-        """Check the sizes and make the ids."""
+        """Check the sizes and the ids."""
         check_count("n_subjects", self.n_subjects)
         check_count("n_items", self.n_items)
         check_count("n_categories", self.n_categories, least=2, most=127)
@@ -109,7 +110,7 @@ class ResponseSource:
 
     @property
     def items(self) -> pd.DataFrame:
-        """Metadata of the items: none."""
+        """Metadata of the items: a frame without columns."""
         return pd.DataFrame(index=pd.Index(np.asarray(self.item_ids), dtype=object, name="item"))
 
 
@@ -125,17 +126,17 @@ def open_source(
     Args:
         path: a ``.npy`` matrix of integers or truth values, subjects x items (-1 = missing; 0, 1
             or codes 0..n_categories - 1), or a Parquet table of one row per subject, whose first
-            column holds the subject ids if it is text, every other column an item.
+            column contains the subject ids if it is text; every other column is an item.
         item_ids: ids of the items; by default the columns of a table, or i1, i2, ....
         subject_ids: ids of the subjects; by default the table's, or s1, s2, ....
         n_categories: number of categories; 2 for right/wrong.
 
     Returns:
-        The source; rows are read in every pass and checked in the first.
+        The source; its rows are read and checked in every pass.
 
     Raises:
-        InputError: when the file is not such a matrix or table, or not of the size that its header
-            says.
+        InputError: the file is not such a matrix or table, or does not have the size that its
+            header declares.
 
     Example:
         >>> import tempfile
@@ -145,67 +146,68 @@ def open_source(
         ResponseSource(1000 subjects x 20 items)
     """
     file = check_regular(path)
-    more = {"item_ids": item_ids, "subject_ids": subject_ids, "n_categories": n_categories}
+    options = {"item_ids": item_ids, "subject_ids": subject_ids, "n_categories": n_categories}
     if file.suffix.lower() == ".npy":
-        return _array_source(map_npy(file), str(path), more)
+        return _array_source(map_npy(file), str(path), options)
     if file.suffix.lower() in (".parquet", ".pq"):
-        return _parquet_source(file, more)
+        return _parquet_source(file, options)
     raise argument_error("path", "a .npy or .parquet file", str(path))
 
 
-def as_source(given: Any) -> ResponseSource | None:
-    """What `irtcat.fit` was given as a source; None if it is none.
+def as_source(responses: Any) -> ResponseSource | None:
+    """Convert the ``responses`` argument of `irtcat.fit` to a source; None if it is not one.
 
-    A path, a memory-mapped array, or any object with n_subjects, n_items and ``blocks()``.
+    A source is a path, a memory-mapped array, or an object with n_subjects, n_items and
+    ``blocks()``.
     """
-    if isinstance(given, ResponseSource):
-        return given
-    if isinstance(given, (str, os.PathLike)):
-        return open_source(given)
-    if isinstance(given, np.memmap):
-        return _array_source(given, "array", {})
-    if all(hasattr(given, name) for name in ("n_subjects", "n_items", "blocks")):
+    if isinstance(responses, ResponseSource):
+        return responses
+    if isinstance(responses, (str, os.PathLike)):
+        return open_source(responses)
+    if isinstance(responses, np.memmap):
+        return _array_source(responses, "array", {})
+    if all(hasattr(responses, name) for name in ("n_subjects", "n_items", "blocks")):
         names = ("item_ids", "subject_ids", "n_categories")
-        more = {name: getattr(given, name) for name in names if hasattr(given, name)}
-        return ResponseSource(given.n_subjects, given.n_items, given.blocks, **more)
+        options = {name: getattr(responses, name) for name in names if hasattr(responses, name)}
+        return ResponseSource(responses.n_subjects, responses.n_items, responses.blocks, **options)
     return None
 
 
-def _array_source(matrix: np.ndarray, name: str, more: dict[str, Any]) -> ResponseSource:
-    """The rows of a mapped matrix, read rather than mapped, so that they do not stay resident."""
+def _array_source(matrix: np.ndarray, name: str, options: dict[str, Any]) -> ResponseSource:
+    """The rows of a mapped matrix, read instead of mapped, so that they do not stay in memory."""
     if matrix.ndim != 2 or 0 in matrix.shape or matrix.dtype.kind not in "biu":
         got = f"{matrix.dtype} of shape {matrix.shape}"
         must = "a matrix of integers or truth values, subjects x items"
         raise InputError(f"{name}: the array must be {must}. Got {got}.")
     n, width = matrix.shape[0], matrix.shape[1] * matrix.dtype.itemsize
     step = max(1, READ_BYTES // width)
-    whole = isinstance(getattr(matrix, "base", None), mmap.mmap) and matrix.flags.c_contiguous
+    can_read = isinstance(getattr(matrix, "base", None), mmap.mmap) and matrix.flags.c_contiguous
 
     def blocks() -> Iterator[np.ndarray]:
         for start in range(0, n, step):
             count = min(step, n - start)
-            if whole and isinstance(matrix, np.memmap) and matrix.filename is not None:
-                at = matrix.offset + start * width
+            if can_read and isinstance(matrix, np.memmap) and matrix.filename is not None:
+                offset = matrix.offset + start * width
                 flat = np.fromfile(
-                    matrix.filename, matrix.dtype, count * matrix.shape[1], offset=at
+                    matrix.filename, matrix.dtype, count * matrix.shape[1], offset=offset
                 )
                 yield _codes(flat.reshape(count, -1))
             else:
                 yield _codes(np.asarray(matrix[start : start + count]))
 
-    return ResponseSource(n, matrix.shape[1], blocks, **more)
+    return ResponseSource(n, matrix.shape[1], blocks, **options)
 
 
 def _codes(block: np.ndarray) -> np.ndarray:
-    """Integers as int8; what does not fit becomes -2, which is refused with its place."""
+    """Convert integers to int8; a value out of range becomes -2, which `_check_block` rejects."""
     if block.dtype in (np.int8, np.bool_):
         return block.view(np.int8) if block.dtype == np.int8 else block.astype(np.int8)
     fits = (block <= 126) & (block >= -1) if block.dtype.kind == "i" else block <= 126
     return np.where(fits, block, -2).astype(np.int8)
 
 
-def _parquet_source(path: Path, more: dict[str, Any]) -> ResponseSource:
-    """The rows of a wide table, some of a row group at a time."""
+def _parquet_source(path: Path, options: dict[str, Any]) -> ResponseSource:
+    """The rows of a wide table, in batches of a row group."""
     file = open_parquet(path)
     import pyarrow as pa
 
@@ -213,18 +215,18 @@ def _parquet_source(path: Path, more: dict[str, Any]) -> ResponseSource:
     names = list(schema.names)
     if not names:
         raise InputError(f"{path}: expected a table with rows and columns. Got an empty one.")
-    text = is_text(schema.types[0])
-    items = names[1:] if text else names
-    for name, kind in zip(names[int(text) :], schema.types[int(text) :], strict=True):
+    has_ids = is_text(schema.types[0])
+    items = names[1:] if has_ids else names
+    for name, kind in zip(names[int(has_ids) :], schema.types[int(has_ids) :], strict=True):
         if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
             raise InputError(f"{path}: column {name} must be of integers. Got {kind}.")
     n = file.metadata.num_rows
     if not n or not items:
         raise InputError(f"{path}: expected a table with rows and columns. Got an empty one.")
-    if text and more["subject_ids"] is None:
-        more["subject_ids"] = _text_column(path, file, names[0])
-    if more["item_ids"] is None:
-        more["item_ids"] = items
+    if has_ids and options["subject_ids"] is None:
+        options["subject_ids"] = _text_column(path, file, names[0])
+    if options["item_ids"] is None:
+        options["item_ids"] = items
     step = max(1, READ_BYTES // (8 * len(items)))
 
     def blocks() -> Iterator[np.ndarray]:
@@ -241,23 +243,23 @@ def _parquet_source(path: Path, more: dict[str, Any]) -> ResponseSource:
                 out[:, j] = _codes(values.to_numpy(zero_copy_only=False))
             yield out
 
-    return ResponseSource(n, len(items), blocks, **more)
+    return ResponseSource(n, len(items), blocks, **options)
 
 
 def _text_column(path: Path, file: Any, name: str) -> np.ndarray:
-    """A column of text; a missing one is None."""
+    """Read a text column; missing texts are None."""
     with reading_parquet(path):
         batches = parquet_batches(path, file, READ_BYTES // 64, [name])
         return np.concatenate([text_objects(batch.column(0)) for batch in batches])
 
 
 def chunks(source: ResponseSource, rows: int) -> Iterator[np.ndarray]:
-    """One pass in chunks of exactly ``rows`` rows, the last filled up with -1.
+    """One pass in chunks of exactly ``rows`` rows, the last padded with -1.
 
-    The next chunk is made in a thread of its own while the caller works on this one.
+    A thread prepares the next chunk while the caller uses the current one.
 
     Raises:
-        InputError: when the blocks are not what the source said.
+        InputError: the blocks do not match the description of the source.
     """
     pending = _equal_chunks(source, rows)
     with ThreadPoolExecutor(1) as pool:
@@ -268,40 +270,40 @@ def chunks(source: ResponseSource, rows: int) -> Iterator[np.ndarray]:
 
 
 def _equal_chunks(source: ResponseSource, rows: int) -> Iterator[np.ndarray]:
-    """The blocks cut and joined to chunks of equal size."""
-    seen = filled = 0
+    """Split and join the blocks to chunks of equal size."""
+    n_read = filled = 0
     buffer = aligned_empty((rows, source.n_items), np.int8)
     for block in source.blocks():
-        _check_block(source, block, seen)
-        seen += len(block)
+        _check_block(source, block, n_read)
+        n_read += len(block)
         while len(block):
-            part = block[: rows - filled]
-            buffer[filled : filled + len(part)] = part
-            filled, block = filled + len(part), block[len(part) :]
+            rows_to_copy = block[: rows - filled]
+            buffer[filled : filled + len(rows_to_copy)] = rows_to_copy
+            filled, block = filled + len(rows_to_copy), block[len(rows_to_copy) :]
             if filled == rows:
                 yield buffer
                 buffer, filled = aligned_empty((rows, source.n_items), np.int8), 0
-    if seen != source.n_subjects:
-        raise argument_error("blocks", f"{source.n_subjects} rows in all", seen)
+    if n_read != source.n_subjects:
+        raise argument_error("blocks", f"{source.n_subjects} rows in total", n_read)
     if filled:
         buffer[filled:] = -1
         yield buffer
 
 
-def _check_block(source: ResponseSource, block: Any, seen: int) -> None:
-    """Refuse a block that is not a piece of the matrix."""
+def _check_block(source: ResponseSource, block: Any, start: int) -> None:
+    """Raise if a block is not a valid slice of the matrix."""
     shape, dtype = getattr(block, "shape", None), getattr(block, "dtype", None)
     if shape is None or len(shape) != 2 or shape[1] != source.n_items or dtype != np.int8:
         must = f"int8 matrices of {source.n_items} columns"
         raise argument_error("blocks", must, f"{dtype} of shape {shape}")
-    if seen + len(block) > source.n_subjects:
-        raise argument_error("blocks", f"{source.n_subjects} rows in all", seen + len(block))
+    if start + len(block) > source.n_subjects:
+        raise argument_error("blocks", f"{source.n_subjects} rows in total", start + len(block))
     if len(block) and (block.min() < -1 or block.max() >= source.n_categories):
         bad = (block < -1) | (block >= source.n_categories)
         row, column = np.argwhere(bad)[0]
         raise InputError(
             f"The `blocks` argument must be codes 0 to {source.n_categories - 1}, or -1 for "
-            f"missing. Got another in row {seen + row + 1} "
-            f"({brief(source.subject_ids[seen + row])}), "
+            f"missing. Got another in row {start + row + 1} "
+            f"({brief(source.subject_ids[start + row])}), "
             f"column {column + 1} ({brief(source.item_ids[column])})."
         )

@@ -62,5 +62,5 @@ def test_what_cannot_be_written(tmp_path):
     with pytest.raises(InputError, match="`responses` argument must be right/wrong or fractions"):
         write_every_eval_ever(Responses.from_array([[1, 2, 3]]), tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be created"):
         write_every_eval_ever(Responses.from_array([[1, 0]]), tmp_path / "file")

@@ -212,8 +212,8 @@ def test_wishes(real):
     for wish, text in (
         ({"metric": "f2"}, r"`metric` argument must be in the logs of task tiny_both\|0.*acc, em"),
         ({"tasks": GEN, "metric": "acc"}, r"which have em, f1, .*pass@k"),
-        ({"tasks": "tiny_gen"}, r"no log is of the tasks tiny_gen\. There are .*tiny_gen\|0"),
-        ({"tasks": MC, "metric": "ppl"}, r"less is better in all"),
+        ({"tasks": "tiny_gen"}, r"no log is of the tasks tiny_gen\. Got .*tiny_gen\|0"),
+        ({"tasks": MC, "metric": "ppl"}, r"lower is better for all"),
         ({"tasks": MC, "metric": "loglikelihood_f1"}, r"row 1: expected loglikelihood_f1 to be a "),
     ):
         with pytest.raises(InputError, match=text):
@@ -277,7 +277,7 @@ def test_the_layout_of_the_hub(copy, tmp_path):
 def test_cut_and_damaged_files(copy):
     file = details_of(copy)
     data = file.read_bytes()
-    for size, text in ((-10, "the file is cut off"), (6, "expected a Parquet file")):
+    for size, text in ((-10, "the file is truncated"), (6, "expected a Parquet file")):
         file.write_bytes(data[:size])
         with pytest.raises(InputError, match=text):
             read_logs(file)
@@ -313,8 +313,8 @@ def set_doc(rows, row=0, **parts):
     ("change", "text"),
     [
         (lambda rows: set_metric(rows, 1), r"expected a mean em of 0\.333333, as .* Got 0\.416667"),
-        (lambda rows: rows[1:], r"expected a mean .* says\. Got"),
-        (lambda rows: rows + rows[:1], r"row 13: document \d+ comes twice"),
+        (lambda rows: rows[1:], r"expected a mean .* as stated in .*\. Got"),
+        (lambda rows: rows + rows[:1], r"row 13: document \d+ occurs twice"),
         (lambda rows: set_doc(rows, id=None), r"row 1: expected doc\.id to be a name"),
         (lambda rows: set_doc(rows, task_name="x|0"), r"expected rows of one task"),
         (lambda rows: [{"doc": row["doc"]} for row in rows], r"expected the columns doc and metr"),
@@ -375,9 +375,9 @@ def test_mixed_with_lm_eval(real, logs, tmp_path):
 
 
 def test_read_responses_and_the_command(real, tmp_path):
-    with pytest.warns(UserWarning, match="Of several possibilities one was taken"):
+    with pytest.warns(UserWarning, match="Of several possibilities one was selected"):
         assert read_responses(real).shape == (4, 65)
-    with pytest.warns(UserWarning, match="one was taken"):
+    with pytest.warns(UserWarning, match="one was selected"):
         assert read_responses(details_of(real)).shape == (1, 12)
     out = tmp_path / "out.npz"
     told = CliRunner().invoke(

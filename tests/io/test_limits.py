@@ -162,12 +162,12 @@ def test_a_source_of_many_rows_opens_at_once(tmp_path):
     for size in (-1, 1):
         with path.open("r+b") as file:
             file.truncate(len(start) + 10**10 + size)
-        with pytest.raises(InputError, match="not of the size that its header says"):
+        with pytest.raises(InputError, match="does not have the size that its header declares"):
             open_source(path)
 
 
 def test_pipes_are_read_once_or_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("irtcat._reading.FIRST_DATA", 0.2)
+    monkeypatch.setattr("irtcat._reading.PIPE_TIMEOUT", 0.2)
     os.mkfifo(tmp_path / "p")
 
     def write(text):
@@ -248,7 +248,7 @@ def test_tables_of_commands_are_as_strict(tmp_path):
     path = tmp_path / "t.csv"
     for text, words in (
         ("item,a\nq1,1,2\n", "line 2: expected 2 cells. Got 3"),
-        ("item,a,a\nq1,1,2\n", "the column 'a' is there twice"),
+        ("item,a,a\nq1,1,2\n", "the column 'a' occurs twice"),
         ("item,a\nq1,\uff11\n", "a of item 'q1' is not a number. Got '\uff11'"),
         ("item,a\nq1,inf\n", "not a number. Got inf"),
         ("item,a\nq1,None\n", "a of item 'q1' is not a number. Got 'None'"),

@@ -127,7 +127,7 @@ LM_EVAL = [
     ("half is lost", lambda data: b"".join(data.splitlines(True)[:30]), "60 documents.*Got 30"),
     ("a line says otherwise", lambda data: data + json.dumps(
         {**json.loads(data.splitlines()[0]), "acc": 1.0}).encode() + b"\n",
-        "line 61: document 0 stands in line 1 with other scores"),
+        "line 61: document 0 is in line 1 with other scores"),
     ("nothing to know a document by", lambda data: line(3, "doc_hash")(line(3, "doc")(
         line(3, "doc_id")(data))), "line 3: expected doc_hash, doc or doc_id"),
 ]  # fmt: skip
@@ -228,7 +228,7 @@ HELM = [
     ("stat is a number", whole(2, "stats", value=[1]), "instance 3: expected a statistic"),
     ("no name", whole(2, "stats", value=[{"mean": 1}]), "instance 3: expected the name"),
     ("instance twice", lambda data: json.dumps(json.loads(data) + json.loads(data)[:1]).encode(),
-     "comes twice in train trial 0"),
+     "occurs twice in train trial 0"),
     ("an instance is lost", whole(2), None),
 ]  # fmt: skip
 

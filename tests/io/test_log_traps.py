@@ -71,7 +71,7 @@ def test_unsorted_and_repeated_samples_are_found_by_their_hashes(real, tmp_path)
         got = table.loc[f"org/{name}"].dropna()
         assert got.index.tolist() == [f"tiny_mc/{lines[r]['doc_hash'][:16]}" for r in rows]
         assert got.tolist() == [lines[row]["acc"] for row in rows]
-        assert any(name in note and "out of order" in note for note in read.report.notes)
+        assert any(name in note and "not in order" in note for note in read.report.notes)
     assert read.responses.items["sample"].tolist() == [str(i) for i in range(60)]
     alone = read_logs(tmp_path / "unsorted").responses
     assert alone.items["sample"].isna().all()  # the numbers cannot be relied on
@@ -80,7 +80,7 @@ def test_unsorted_and_repeated_samples_are_found_by_their_hashes(real, tmp_path)
 def test_numbers_out_of_order_without_hashes_are_refused(real, tmp_path):
     lines = without(real[0]["tiny_mc"], "doc", "doc_hash")
     path = write_run(tmp_path / "m", [lines[30], lines[5]])
-    with pytest.raises(InputError, match=rf"{path.name}.*out of order.*no hashes"):
+    with pytest.raises(InputError, match=rf"{path.name}.*not in order.*no hashes"):
         read_logs(tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_without_documents_the_numbers_lead_to_the_same_items(real, tmp_path):
     read = read_logs(tmp_path)
     assert read.responses.shape == (2, 60)
     assert not read.responses.has_missing
-    assert "60 documents without a hash were found by their numbers." in read.report.notes
+    assert "60 documents without a hash were identified by their numbers." in read.report.notes
 
 
 def test_filters_of_old_logs_are_named_by_the_results(real, tmp_path):
@@ -130,7 +130,7 @@ def test_filters_of_old_logs_are_named_by_the_results(real, tmp_path):
         expected = [line["exact_match"] for line in lines if line["filter"] == name]
         assert read.responses.to_numpy()[0].tolist() == expected
     (path.parent / f"results_{STAMP}.json").unlink()
-    with pytest.raises(InputError, match=rf"{path.name}, line 61: document 0 comes again"):
+    with pytest.raises(InputError, match=rf"{path.name}, line 61: document 0 occurs again"):
         read_logs(tmp_path)
 
 
@@ -257,7 +257,7 @@ def test_lines_that_come_twice(real, tmp_path):
     path = write_run(tmp_path / "m", [*lines, lines[4]])
     assert read_logs(path).responses.n_items == 60
     write_run(tmp_path / "m", [*lines, {**lines[4], "acc": 1.0 - lines[4]["acc"]}])
-    with pytest.raises(InputError, match="line 61: document 4 stands in line 5 with other scores"):
+    with pytest.raises(InputError, match="line 61: document 4 is in line 5 with other scores"):
         read_logs(path)
 
 
@@ -307,7 +307,7 @@ def test_metrics_that_are_no_scores_are_passed_over_or_refused(real, tmp_path):
         read_logs(path, metric="bleu")
     down = {**results, "higher_is_better": {"tiny_mc": {"mcc": False}}}
     write_run(tmp_path / "m", [{**line, "metrics": ["mcc"]} for line in more], down)
-    with pytest.raises(InputError, match="less is better"):
+    with pytest.raises(InputError, match="lower is better"):
         read_logs(path)
 
 
@@ -375,7 +375,7 @@ def test_partial_credit_of_another_value_is_noted(tmp_path):
     samples = [sample("a", "P"), sample("b", "C")]
     read = read_logs(write_json(tmp_path, inspect_log(samples, total=0.5)))
     assert read.responses.to_numpy()[0].tolist() == [0.5, 1]
-    assert any("in a way of its own" in note for note in read.report.notes)
+    assert any("partial credit to numbers in another way" in note for note in read.report.notes)
 
 
 def test_partial_credit_that_adds_up_is_no_right_answer(tmp_path):
@@ -487,7 +487,7 @@ def test_another_text_under_the_same_id_is_noted(tmp_path):
         log["eval"] = {**log["eval"], "model": model, "run_id": model}
         write_json(tmp_path, log, f"{model}.json")
     notes = read_logs(tmp_path).report.notes
-    assert any("1 items, quiz/1 first, have another text" in note for note in notes)
+    assert any("1 items, quiz/1 first, have a different text" in note for note in notes)
 
 
 # --- Every Eval Ever -------------------------------------------------------------------------
@@ -519,7 +519,7 @@ def test_hashes_that_begin_alike_are_of_different_items(real, tmp_path):
     assert read.responses.n_items == len(lines)
     assert f"tiny_mc/{'ab' * 8}{0:048x}" in read.responses.item_ids
     assert f"tiny_mc/{'ab' * 8}{0:048x}#2" in read.responses.item_ids
-    assert any("hashes that begin alike" in note for note in read.report.notes)
+    assert any("hashes with the same first characters" in note for note in read.report.notes)
     frame = read.responses.to_frame().iloc[0]
     assert frame[f"tiny_mc/{'ab' * 8}{3:048x}"] == 1
     assert frame[f"tiny_mc/{'ab' * 8}{0:048x}#2"] == 0
@@ -536,7 +536,7 @@ def test_runs_whose_logs_name_no_model_are_kept_apart(real, tmp_path, results):
         write_run(tmp_path / "out", rows, document, stamp=stamp)
     read = read_logs(tmp_path)
     assert read.responses.n_subjects == 4
-    assert any("4 runs" in note and "kept apart" in note for note in read.report.notes)
+    assert any("4 runs" in note and "separate subjects" in note for note in read.report.notes)
 
 
 def test_inspect_runs_without_a_model_are_kept_apart(tmp_path):

@@ -233,7 +233,7 @@ def test_every_shared_log(shared):
 
 
 def test_read_responses_takes_logs_and_says_what_it_took(logs):
-    with pytest.warns(UserWarning, match="one was taken: tiny_gen .* 1 more"):
+    with pytest.warns(UserWarning, match="one was selected: tiny_gen .* 1 more"):
         found = read_responses(logs / "lm_eval")
     assert found.shape == (6, 120)
     file = next((logs / "lm_eval").rglob("samples_tiny_mc*.jsonl"))
@@ -246,7 +246,7 @@ def test_wrong_wishes_are_sentences(logs):
     for wish, text in (
         ({"metric": "f1"}, r"`metric` argument must be in the logs of task tiny_gen.*exact_match"),
         ({"filter": "loose"}, r"`filter` argument.*flexible-extract"),
-        ({"tasks": "mmlu"}, r"no log is of the tasks mmlu\. There are tiny"),
+        ({"tasks": "mmlu"}, r"no log is of the tasks mmlu\. Got tiny"),
         ({"runs": "first"}, "`runs` argument must be one of latest, mean, separate"),
         ({"incomplete": "x"}, "`incomplete` argument"),
         ({"tasks": []}, "`tasks` argument must be names of tasks"),
@@ -294,7 +294,7 @@ def test_pickles_are_refused_with_advice(tmp_path, logs):
 
 @needs_zstd
 def test_every_file_of_a_mixed_tree_is_told(logs, tmp_path, monkeypatch):
-    """Logs of four formats, those of runs cut off, and files that are no logs at all."""
+    """Logs of four formats, those of runs cut off, and files that are not logs at all."""
     tree = tmp_path / "tree"
     shutil.copytree(logs, tree)
     known = {str(path) for path in tree.rglob("*") if path.is_file()}
@@ -337,11 +337,11 @@ def test_every_file_of_a_mixed_tree_is_told(logs, tmp_path, monkeypatch):
     table = report.to_frame()
     assert len(table) == len(report.runs) + len(gone) + len(report.no_logs)
     assert table["responses"].dtype == "Int64"
-    text = "no logs: .DS_Store, .gitignore, README.md, a.png, half.json and 4 more"
+    text = "not logs: .DS_Store, .gitignore, README.md, a.png, half.json and 4 more"
     assert text in str(report)
     assert report.to_dict()["others"] == len(report.to_dict()["no_logs"]) == 9
     helm = read_logs(tree, "helm").report
-    assert "of other formats than helm were not asked for: 13 of lm-eval" in helm.notes[0]
+    assert "of other formats than helm were ignored: 13 of lm-eval" in helm.notes[0]
     with pytest.raises(InputError, match="has not ended, or failed"):
         read_logs(tree, incomplete="refuse")
     with pytest.raises(InputError, match=r"Got none\. Logs of other formats.*12 of lm-eval"):

@@ -81,8 +81,8 @@ def test_any_object_with_blocks():
 
 
 BAD = {
-    "too many": (lambda: iter([X, X[:1]]), "103 rows in all. Got 104"),
-    "too few": (lambda: iter([X[:50]]), "103 rows in all. Got 50"),
+    "too many": (lambda: iter([X, X[:1]]), "103 rows in total. Got 104"),
+    "too few": (lambda: iter([X[:50]]), "103 rows in total. Got 50"),
     "columns": (lambda: iter([X[:, :3]]), "of 7 columns"),
     "type": (lambda: iter([X.astype(float)]), "int8 matrices"),
     "no arrays": (lambda: iter(["abc"]), "int8 matrices"),
