@@ -3,15 +3,15 @@
 | question | functions |
 |---|---|
 | is a labelling right? | `accuracy`, `conditioned_accuracies`, `balanced_accuracy`, `joint_table` |
-| what does it tell, in bits? | `entropy`, `conditional_entropy`, `mutual_information` |
+| how informative is it, in bits? | `entropy`, `conditional_entropy`, `mutual_information` |
 | all of that at once | `label_agreement` |
 | do two raters agree beyond chance? | `cohen_kappa`, `cohen_kappa_test` |
-| do many? | `fleiss_kappa`, `fleiss_kappa_test`, `krippendorff_alpha`, `majority_labels` |
-| is confidence well placed? | `confidence_weighted_score`, `confidence_weights` |
+| do many raters? | `fleiss_kappa`, `fleiss_kappa_test`, `krippendorff_alpha`, `majority_labels` |
+| does confidence predict accuracy? | `confidence_weighted_score`, `confidence_weights` |
 | is a ranking right? | `average_precision`, `top_overlap` |
 | are scores in the same order? | `kendall_tau_b`, `spearman`, `pearson`, `pairwise_accuracy` |
-| is that chance? | `correlation_test`, `correlation_matrix`, `holm`, `benjamini_hochberg` |
-| how sure is any of it? | `bootstrap_interval` |
+| is it significant? | `correlation_test`, `correlation_matrix`, `holm`, `benjamini_hochberg` |
+| how uncertain is a measure? | `bootstrap_interval` |
 """
 
 from irtcat.agreement._corrections import benjamini_hochberg, holm

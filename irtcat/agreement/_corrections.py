@@ -1,4 +1,4 @@
-"""P-values of many tests at once: Holm's and Benjamini and Hochberg's adjustments."""
+"""Multiple testing: Holm's and Benjamini and Hochberg's adjusted p-values."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ __all__ = ["CORRECTIONS", "adjust", "benjamini_hochberg", "holm"]
 def holm(p: Any) -> FloatArray:
     """Holm's step-down p-values, which bound the chance of any false rejection.
 
-    With the m p-values in rising order, ``adjusted_(i) = max over j <= i of min(1, (m + 1 - j)
+    With the m p-values in increasing order, ``adjusted_(i) = max over j <= i of min(1, (m + 1 - j)
     p_(j))``. Valid whatever the dependence between the tests.
 
     Args:
-        p: p-values in [0, 1], of any shape; NaN where there was no test, which is kept and not
-            counted in m.
+        p: p-values in [0, 1], of any shape; NaN where there was no test (NaN stays and does not
+            count in m).
 
     Returns:
         Adjusted p-values in the same shape.
@@ -35,18 +35,18 @@ def holm(p: Any) -> FloatArray:
     """
     values, order = _tests(p)
     steps = np.arange(len(order), 0, -1) * values.ravel()[order]
-    return _placed(values, order, np.maximum.accumulate(steps))
+    return _scattered(values, order, np.maximum.accumulate(steps))
 
 
 def benjamini_hochberg(p: Any) -> FloatArray:
     """Benjamini and Hochberg's p-values, which bound the share of false rejections.
 
-    With the m p-values in rising order, ``adjusted_(i) = min over j >= i of min(1, m p_(j) / j)``.
-    Valid for tests that are independent or positively dependent.
+    With the m p-values in increasing order, ``adjusted_(i) = min over j >= i of
+    min(1, m p_(j) / j)``. Valid for tests that are independent or positively dependent.
 
     Args:
-        p: p-values in [0, 1], of any shape; NaN where there was no test, which is kept and not
-            counted in m.
+        p: p-values in [0, 1], of any shape; NaN where there was no test (NaN stays and does not
+            count in m).
 
     Returns:
         Adjusted p-values in the same shape.
@@ -63,17 +63,17 @@ def benjamini_hochberg(p: Any) -> FloatArray:
     """
     values, order = _tests(p)
     steps = values.ravel()[order] * (len(order) / np.arange(1, len(order) + 1))
-    return _placed(values, order, np.minimum.accumulate(steps[::-1])[::-1])
+    return _scattered(values, order, np.minimum.accumulate(steps[::-1])[::-1])
 
 
 def adjust(p: Any, correction: str) -> FloatArray:
-    """P-values adjusted as ``correction`` names it: one of `CORRECTIONS`."""
+    """P-values adjusted by ``correction``, one of `CORRECTIONS`."""
     check_choice("correction", correction, CORRECTIONS)
     return CORRECTIONS[correction](p)
 
 
 def _unadjusted(p: Any) -> FloatArray:
-    """The p-values as they are, checked."""
+    """The checked p-values, unchanged."""
     return _tests(p)[0]
 
 
@@ -81,13 +81,13 @@ CORRECTIONS = {
     "none": _unadjusted,
     "holm": holm,
     "benjamini-hochberg": benjamini_hochberg,
-    "bh": benjamini_hochberg,  # the same, for short
+    "bh": benjamini_hochberg,
 }
-"""Corrections by name, wherever p-values of many tests are adjusted."""
+"""Corrections by name, wherever p-values are adjusted for multiple testing."""
 
 
 def _tests(p: Any) -> tuple[FloatArray, np.ndarray]:
-    """The p-values, checked, and the flat positions of those that are not NaN, in rising order."""
+    """The checked p-values, and flat positions of those that are not NaN, in increasing order."""
     try:
         values = np.array(p, dtype=np.float64)
     except (TypeError, ValueError):
@@ -100,8 +100,8 @@ def _tests(p: Any) -> tuple[FloatArray, np.ndarray]:
     return values, order[: np.count_nonzero(~np.isnan(flat))]
 
 
-def _placed(values: FloatArray, order: np.ndarray, adjusted: FloatArray) -> FloatArray:
-    """The adjusted p-values at their places, NaN elsewhere."""
+def _scattered(values: FloatArray, order: np.ndarray, adjusted: FloatArray) -> FloatArray:
+    """The adjusted p-values at their original positions, NaN elsewhere."""
     out = np.full(values.size, np.nan)
     out[order] = np.minimum(adjusted, 1.0)
     return out.reshape(values.shape)

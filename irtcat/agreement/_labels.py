@@ -1,4 +1,4 @@
-"""Label lists, joint tables and ratings as users give them: checked, coded, counted."""
+"""Label lists, joint tables and ratings from users: checked, coded, counted."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from irtcat.agreement._lists import weight_vector
 __all__ = [
     "Joint",
     "code_labels",
-    "has_spoken_order",
+    "has_natural_order",
     "is_table",
     "label_list",
     "read_counts",
@@ -28,7 +28,7 @@ class Joint(NamedTuple):
         p: probabilities, rows by the first labelling, columns by the second; they sum to 1.
         rows: labels of the rows, in order.
         columns: labels of the columns.
-        n: number of observations; None where it is not known (probabilities, weights).
+        n: number of observations; None if unknown (probabilities, weights).
     """
 
     p: FloatArray
@@ -55,10 +55,10 @@ def read_joint(
         raise argument_error(names[1], must, f"{len(lists[1])} labels")
     codes, order = code_labels(np.concatenate(lists), labels, names, n)
     if (codes < 0).any():
-        at = int((codes < 0).argmax())
+        index = int((codes < 0).argmax())
         advice = "Leave out the pairs without a label first."
-        got = f"none at position {at % n + 1}"
-        raise argument_error(names[at // n], "a label everywhere", got, advice)
+        got = f"none at position {index % n + 1}"
+        raise argument_error(names[index // n], "a label everywhere", got, advice)
     k = len(order)
     mass = np.bincount(codes[:n] * k + codes[n:], weight_vector(weights, n), minlength=k * k)
     p = mass.reshape(k, k) / mass.sum()
@@ -78,46 +78,46 @@ def is_table(values: Any) -> bool:
 def code_labels(
     values: np.ndarray, labels: Any, names: tuple[str, ...], n: int
 ) -> tuple[IntArray, list[Any]]:
-    """Code of each value (-1 where there is none), and the labels in order.
+    """Code of each value (-1 where it is missing), and the labels in order.
 
-    The order is that of ``labels``; else sorted; else, where labels cannot be compared, that of
+    The order is that of ``labels``; else sorted; else, if labels cannot be compared, that of
     their first occurrence.
     """
     try:
-        codes, found = pd.factorize(values)  # None, NaN, NA and NaT become -1
+        codes, uniques = pd.factorize(values)  # None, NaN, NA and NaT become -1
     except TypeError:
-        raise argument_error(names[0], "labels that can be hashed", values) from None
-    seen = list(found)
+        raise argument_error(names[0], "hashable labels", values) from None
+    observed = list(uniques)
     if labels is None:
-        _refuse_lookalikes(seen, names[0])
-        order = _sorted(seen)
+        _check_types(observed, names[0])
+        order = _sorted(observed)
     else:
-        order = _stated_labels(labels)
-    place = {label: i for i, label in enumerate(order)}
-    for position, label in enumerate(seen):
-        if label not in place:
-            at = int((codes == position).argmax())
+        order = _distinct_labels(labels)
+    position = {label: i for i, label in enumerate(order)}
+    for code, label in enumerate(observed):
+        if label not in position:
+            index = int((codes == code).argmax())
             advice = f"The labels are {shorten([repr(x) for x in order])}."
-            must = "made of labels that the `labels` argument names"
-            got = f"{label!r} at position {at % n + 1}"
-            raise argument_error(names[at // n], must, got, advice)
-    lookup = np.array([place[label] for label in seen] + [-1], dtype=np.intp)
+            must = "made of labels in the `labels` argument"
+            got = f"{label!r} at position {index % n + 1}"
+            raise argument_error(names[index // n], must, got, advice)
+    lookup = np.array([position[label] for label in observed] + [-1], dtype=np.intp)
     return lookup[codes], order
 
 
-def has_spoken_order(labels: list[Any]) -> bool:
-    """Whether the labels are numbers, so that they have an order without being told."""
+def has_natural_order(labels: list[Any]) -> bool:
+    """Whether the labels are numbers, so that their order need not be stated."""
     return all(isinstance(label, (int, float, np.number)) for label in labels)
 
 
 def read_counts(ratings: Any, counts: Any, labels: Any) -> tuple[FloatArray, list[Any], list[Any]]:
-    """Units x categories: how many raters gave the unit each label; the labels; the units' ids.
+    """Units x labels: how many raters gave the unit each label; the labels; the units' ids.
 
     Ratings are a row per unit and a column per rater, or one list of labels per unit; None and NaN
-    are no rating.
+    are missing ratings.
     """
     if (ratings is None) == (counts is None):
-        raise InputError("Give either `ratings` or `counts`, not both and not neither.")
+        raise InputError("Pass exactly one of `ratings` and `counts`.")
     if counts is not None:
         return _check_counts(counts, labels)
     units = list(ratings.index) if isinstance(ratings, pd.DataFrame) else None
@@ -130,10 +130,10 @@ def read_counts(ratings: Any, counts: Any, labels: Any) -> tuple[FloatArray, lis
     unit = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     codes, order = code_labels(np.concatenate(rows), labels, ("ratings",), max(len(unit), 1))
     if not order or (codes < 0).all():
-        raise argument_error("ratings", "a table with a rating in it", "none")
+        raise argument_error("ratings", "a table with at least one rating", "none")
     k = len(order)
-    given = codes >= 0
-    table = np.bincount(unit[given] * k + codes[given], minlength=len(rows) * k)
+    rated = codes >= 0
+    table = np.bincount(unit[rated] * k + codes[rated], minlength=len(rows) * k)
     units = list(range(len(rows))) if units is None else units
     return table.reshape(len(rows), k).astype(np.float64), order, units
 
@@ -145,7 +145,7 @@ def _row_of_ratings(row: Any, must: str) -> np.ndarray:
 
 
 def _check_counts(counts: Any, labels: Any) -> tuple[FloatArray, list[Any], list[Any]]:
-    """Counts as given, checked, with the labels of their columns and the ids of their rows."""
+    """Checked counts, with the labels of their columns and the ids of their rows."""
     table = _matrix("counts", counts)
     if (table != np.round(table)).any():
         raise argument_error("counts", "whole numbers", table[table != np.round(table)][0])
@@ -154,7 +154,7 @@ def _check_counts(counts: Any, labels: Any) -> tuple[FloatArray, list[Any], list
     else:
         units, order = _names(range(len(table))), _names(range(table.shape[1]))
     if labels is not None:
-        order = _stated_labels(labels)
+        order = _distinct_labels(labels)
         if len(order) != table.shape[1]:
             must = f"{table.shape[1]} labels, one per column of counts"
             raise argument_error("labels", must, f"{len(order)}")
@@ -168,9 +168,9 @@ def _read_table(
 ) -> Joint:
     """A joint table of counts or probabilities."""
     if weights is not None:
-        raise argument_error("weights", "left out beside a joint table", "weights")
+        raise argument_error("weights", "left out with a joint table", "weights")
     if not is_table(table):
-        must = f"a joint table where `{names[1]}` is left out"
+        must = f"a joint table if `{names[1]}` is left out"
         raise argument_error(names[0], must, table)
     values = _matrix(names[0], table)
     if isinstance(table, pd.DataFrame):
@@ -178,7 +178,7 @@ def _read_table(
         if len({*rows}) < len(rows) or len({*columns}) < len(columns):
             raise argument_error(names[0], "a table of distinct labels", "repeated ones")
         if labels is not None:
-            rows = columns = _stated_labels(labels)
+            rows = columns = _distinct_labels(labels)
             if {*table.index} != {*rows} or {*table.columns} != {*rows}:
                 raise argument_error("labels", "the labels of the table", rows)
         elif {*rows} == {*columns}:
@@ -187,20 +187,20 @@ def _read_table(
     else:
         rows, columns = (_names(range(k)) for k in values.shape)
         if labels is not None:
-            rows = columns = _stated_labels(labels)
+            rows = columns = _distinct_labels(labels)
             if values.shape != (len(rows), len(rows)):
                 must = f"labels of a table of shape {values.shape}"
                 raise argument_error("labels", must, f"{len(rows)} labels")
     if square and rows != columns:
-        got = f"shape {values.shape}" if values.shape[0] != values.shape[1] else "others"
+        got = f"shape {values.shape}" if values.shape[0] != values.shape[1] else "different labels"
         raise argument_error(names[0], "a table with the same labels in rows and columns", got)
-    whole = bool((values == np.round(values)).all())
+    are_counts = bool((values == np.round(values)).all())
     total = values.sum()
-    return Joint(values / total, rows, columns, float(total) if whole else None)
+    return Joint(values / total, rows, columns, float(total) if are_counts else None)
 
 
 def _matrix(name: str, values: Any) -> FloatArray:
-    """A non-empty matrix of finite numbers of at least 0 that are not all 0."""
+    """A non-empty matrix of finite numbers of at least 0, not all 0."""
     must = "a table of numbers of at least 0"
     try:
         table = np.array(values, dtype=np.float64)
@@ -230,7 +230,7 @@ def label_list(name: str, values: Any) -> np.ndarray:
     return np.fromiter(values, dtype=object, count=len(values))
 
 
-def _stated_labels(labels: Any) -> list[Any]:
+def _distinct_labels(labels: Any) -> list[Any]:
     """The ``labels`` argument as a list of distinct labels."""
     must = "a list of distinct labels"
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
@@ -245,11 +245,11 @@ def _stated_labels(labels: Any) -> list[Any]:
     return order
 
 
-def _refuse_lookalikes(labels: list[Any], name: str) -> None:
-    """Raise where two labels are written alike, as 1 and "1": they would never agree."""
-    spoken: dict[str, Any] = {}
+def _check_types(labels: list[Any], name: str) -> None:
+    """Raise if two labels print alike, as 1 and "1" do: they would never agree."""
+    printed: dict[str, Any] = {}
     for label in labels:
-        other = spoken.setdefault(str(label), label)
+        other = printed.setdefault(str(label), label)
         if other is not label:
             must = "labels of one type"
             raise argument_error(name, must, f"both {other!r} and {label!r}")

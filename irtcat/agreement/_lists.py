@@ -1,4 +1,4 @@
-"""Lists of numbers as users give them: checked vectors, pairs of them, weights."""
+"""Lists of numbers from users: checked vectors, pairs of vectors, weights."""
 
 from typing import Any
 
@@ -30,24 +30,25 @@ def number_vector(name: str, values: Any) -> FloatArray:
         raise argument_error(name, "one list of numbers", f"an array of shape {vector.shape}")
     bad = ~np.isfinite(vector)
     if bad.any():
-        at = int(bad.argmax())
+        index = int(bad.argmax())
         advice = "Leave out the pairs without a value first."
-        raise argument_error(name, "finite numbers", f"{vector[at]} at position {at + 1}", advice)
+        got = f"{vector[index]} at position {index + 1}"
+        raise argument_error(name, "finite numbers", got, advice)
     return vector
 
 
 def weight_vector(weights: Any, n: int) -> FloatArray:
-    """Weights of n observations that sum to 1; equal ones for None."""
+    """Weights of n observations that sum to 1; equal weights for None."""
     if weights is None:
         return np.full(n, 1.0 / n)
     vector = number_vector("weights", weights)
     if len(vector) != n:
         raise argument_error("weights", f"{n} numbers, one per observation", f"{len(vector)}")
     if (vector < 0).any():
-        at = int((vector < 0).argmax())
-        raise argument_error("weights", "at least 0", f"{vector[at]} at position {at + 1}")
+        index = int((vector < 0).argmax())
+        raise argument_error("weights", "at least 0", f"{vector[index]} at position {index + 1}")
     if not vector.any():
-        raise argument_error("weights", "above 0 somewhere", "only zeros")
+        raise argument_error("weights", "above 0 for some observation", "only zeros")
     vector = vector / vector.max()  # so that the sum of huge weights does not overflow
     return vector / vector.sum()
 

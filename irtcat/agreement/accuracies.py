@@ -16,21 +16,21 @@ SIDES = ("gold", "system")
 def joint_table(gold: Any, system: Any = None, *, labels: Any = None, weights: Any = None) -> Any:
     """Joint distribution of two labellings: P(G = g, L = l).
 
-    The sum of ``P(X = x_i)`` over the observations that have label g by one and l by the other.
+    The sum of ``P(X = x_i)`` over the observations with gold label g and system label l.
 
     Args:
-        gold: labels of the observations (anything that can be hashed), or a joint table (counts
-            or probabilities, gold labels in rows) where ``system`` is left out.
-        system: as many labels by the other.
-        labels: the labels in the order wanted; by default those that occur, sorted.
+        gold: labels of the observations (any hashable values), or a joint table (counts or
+            probabilities, gold labels in rows) with ``system`` left out.
+        system: labels by the system, as many as in ``gold``.
+        labels: the labels in order; by default those that occur, sorted.
         weights: ``P(X = x_i)`` of the observations up to a factor, at least 0; equal by default.
 
     Returns:
         Gold labels in rows, system labels in columns; the cells sum to 1.
 
     Raises:
-        InputError: for lists that are empty, of different length or without a label somewhere,
-            labels not among ``labels``, or unusable weights.
+        InputError: for lists that are empty, of different length or with a missing label, labels
+            not in ``labels``, or invalid weights.
 
     Example:
         >>> joint_table(["E", "E", "C", "U"], ["E", "C", "C", "C"], labels=["E", "U", "C"])
@@ -61,7 +61,7 @@ def accuracy(gold: Any, system: Any = None, *, labels: Any = None, weights: Any 
         From 0 to 1.
 
     Raises:
-        InputError: as `joint_table`; and for a table with other labels in rows than in columns.
+        InputError: as `joint_table`; and for a table with different labels in rows and columns.
 
     Example:
         >>> round(accuracy([[0.20, 0.25, 0.05], [0.09, 0.18, 0.09], [0.01, 0.07, 0.06]]), 4)
@@ -87,15 +87,15 @@ def conditioned_accuracies(
     Args:
         gold: labels, or a joint table with ``system`` left out, as in `joint_table`.
         system: as many labels.
-        given: ``"gold"`` or ``"system"``: whose label is known.
+        given: ``"gold"`` or ``"system"``: whose label is conditioned on.
         labels: the labels in order.
         weights: of the observations.
 
     Returns:
-        From 0 to 1 by label; NaN for a label that ``given`` never gives.
+        From 0 to 1 by label; NaN for a label that ``given`` never uses.
 
     Raises:
-        InputError: as `accuracy`, and for another ``given``.
+        InputError: as `accuracy`, and for an unknown ``given``.
 
     Example:
         >>> table = [[0.20, 0.25, 0.05], [0.09, 0.18, 0.09], [0.01, 0.07, 0.06]]
@@ -125,13 +125,13 @@ def balanced_accuracy(
     labels: Any = None,
     weights: Any = None,
 ) -> float:
-    """Mean of the `conditioned_accuracies`, all labels that occur counting alike.
+    """Mean of the `conditioned_accuracies`: all labels that occur have the same weight.
 
     Args:
         gold: labels, or a joint table with ``system`` left out, as in `joint_table`.
         system: as many labels.
-        given: ``"gold"`` or ``"system"``: whose label is known.
-        labels: the labels in order; one that ``given`` never gives is left out of the mean.
+        given: ``"gold"`` or ``"system"``: whose label is conditioned on.
+        labels: the labels in order; one that ``given`` never uses is left out of the mean.
         weights: of the observations.
 
     Returns:
@@ -148,4 +148,4 @@ def balanced_accuracy(
         Bergmair (2009), TextInfer workshop, section 2.1, A'_3.
     """
     shares = conditioned_accuracies(gold, system, given=given, labels=labels, weights=weights)
-    return float(shares.mean())  # of those that are not NaN
+    return float(shares.mean())  # skips NaN

@@ -1,4 +1,4 @@
-"""Confidence: weights from its ranks, the confidence-weighted score, average precision."""
+"""Confidence: weights from ranks, the confidence-weighted score, average precision."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ def confidence_weights(confidence: Any, scheme: str = "linear") -> FloatArray:
 
     With rank 1 for the most confident of N answers, ``P(X = x_i)`` is ``(N + 1 - rank) / (N (N +
     1) / 2)`` (linear) or ``sum of 1 / r for r from rank to N, over N`` (harmonic). Answers with the
-    same confidence share the mean weight of their ranks. A system can rank its answers, and not
-    put all of the weight on one. Under harmonic weights `accuracy` is the
+    same confidence share the mean weight of their ranks. A system can rank its answers but cannot
+    put all the weight on one. Under harmonic weights `accuracy` is the
     `confidence_weighted_score`.
 
     Args:
@@ -27,11 +27,11 @@ def confidence_weights(confidence: Any, scheme: str = "linear") -> FloatArray:
 
     Returns:
         Weights above 0 that sum to 1, to be passed as ``weights`` to `accuracy`, `cohen_kappa`,
-        `entropy`, `mutual_information` and others. Confidence weights that a system tells itself
-        are passed to these directly.
+        `entropy`, `mutual_information` and others. Confidence weights reported by the system
+        itself are passed to these directly.
 
     Raises:
-        InputError: for an empty list or a value not finite, or another scheme.
+        InputError: for an empty list, a value that is not finite, or an unknown scheme.
 
     Example:
         >>> weights = confidence_weights([0.9, 0.2, 0.6])
@@ -59,8 +59,8 @@ def confidence_weighted_score(
 ) -> float:
     """Mean over i of the accuracy on the i answers of highest confidence.
 
-    ``(1 / N) sum_i (right among the first i) / i``: being right counts more where the system is
-    confident. Over answers of the same confidence it is the mean of all their orders.
+    ``(1 / N) sum_i (right among the first i) / i``: a correct answer counts more where the system
+    is confident. Ties in confidence: the mean over all orders of the tied answers.
 
     Args:
         gold: labels.
@@ -72,7 +72,7 @@ def confidence_weighted_score(
         From 0 to 1.
 
     Raises:
-        InputError: as `accuracy`, and for unusable confidences.
+        InputError: as `accuracy`, and for invalid confidences.
 
     Example:
         >>> round(confidence_weighted_score(["E", "C", "U"], ["E", "C", "C"], [0.9, 0.8, 0.1]), 4)
@@ -89,25 +89,26 @@ def confidence_weighted_score(
 def average_precision(
     gold: Any, confidence: Any, positive: Any = 1, cutoffs: str = "positives"
 ) -> float:
-    """Mean precision of the cut-offs of a ranking by confidence that the label is positive.
+    """Mean precision at the cut-offs of a ranking by confidence that the label is positive.
 
     The precision at rank r is the share of positives among the first r. Its mean is over the ranks
     of the positives, as in information retrieval, so that 1 is a perfect ranking; or over all
-    ranks (Bergmair's definition). Over equal confidences it is the mean of all their orders.
+    ranks (Bergmair's definition). Ties in confidence: the mean over all orders of the tied
+    observations.
 
     Args:
         gold: labels.
         confidence: a finite number per observation that its label is ``positive``, not that an
             answer is right.
-        positive: the label that is to be ranked first.
+        positive: the label that should rank first.
         cutoffs: ``"positives"`` or ``"all"``.
 
     Returns:
         From 0 to 1.
 
     Raises:
-        InputError: where no label is positive; lists are empty, of different length or with a
-            value not finite.
+        InputError: if no label is positive; for lists that are empty, of different length or with
+            a value that is not finite.
 
     Example:
         >>> round(average_precision(["E", "C", "E"], [0.9, 0.8, 0.1], positive="E"), 4)
@@ -128,19 +129,19 @@ def average_precision(
         raise argument_error("confidence", must, f"{len(vector)} numbers")
     codes, order = code_labels(values, None, ("gold",), len(values))
     if (codes < 0).any():
-        at = int((codes < 0).argmax())
-        raise argument_error("gold", "a label everywhere", f"none at position {at + 1}")
+        index = int((codes < 0).argmax())
+        raise argument_error("gold", "a label everywhere", f"none at position {index + 1}")
     if positive not in order:
         raise argument_error("positive", "a label that occurs in gold", repr(positive))
     return _mean_precision(vector, codes == order.index(positive), cutoffs)
 
 
 def _mean_precision(confidence: FloatArray, positive: np.ndarray, cutoffs: str) -> float:
-    """Block by block of equal confidences, the mean of all orders within each.
+    """Sum over blocks of equal confidence of the mean over all orders within the block.
 
-    With m before the block, C of them positive, and c of the block's t positive: the i-th place of
-    the block is positive with probability c / t, with C + (i - 1) (c - 1) / (t - 1) + 1 positives
-    up to it where it is, and C + i c / t on the whole.
+    With m before the block, C of them positive, and c of the block's t positive: rank i within
+    the block is positive with probability c / t, with an expected C + (i - 1) (c - 1) / (t - 1) + 1
+    positives up to it if it is, and C + i c / t unconditionally.
     """
     levels, block = np.unique(-confidence, return_inverse=True)
     size = np.bincount(block, minlength=len(levels))
@@ -149,10 +150,10 @@ def _mean_precision(confidence: FloatArray, positive: np.ndarray, cutoffs: str) 
     hits_before = np.repeat(hits.cumsum() - hits, size)
     t, c = np.repeat(size, size), np.repeat(hits, size)
     rank = np.arange(1, len(confidence) + 1)
-    place = rank - before
+    within = rank - before
     if cutoffs == "all":
-        return float(((hits_before + place * c / t) / rank).mean())
-    others = (place - 1) * np.divide(c - 1, t - 1, out=np.zeros(len(t)), where=t > 1)
+        return float(((hits_before + within * c / t) / rank).mean())
+    others = (within - 1) * np.divide(c - 1, t - 1, out=np.zeros(len(t)), where=t > 1)
     return float((c / t * (hits_before + 1 + others) / rank).sum() / hits.sum())
 
 

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MOST_ENUMERATED = 8
-"""Up to so many pairs, p-values of rank correlations count all orders (8! = 40,320)."""
+"""Up to this many pairs, p-values of rank correlations enumerate all orders (8! = 40,320)."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Correlation:
 
     Attributes:
         value: the correlation.
-        p_value: two-sided, of no association.
+        p_value: two-sided, of the hypothesis of no association.
         lower: lower end of the bootstrap interval.
         upper: upper end.
         level: probability of the interval.
         n: number of pairs.
         method: ``"kendall"``, ``"spearman"`` or ``"pearson"``.
         resamples: bootstrap resamples in which the correlation is defined.
-        undefined: resamples left out because one of the lists is constant in them.
+        undefined: resamples left out because a list is constant in them.
     """
 
     value: float
@@ -54,7 +54,7 @@ class Correlation:
     undefined: int
 
     def to_frame(self) -> pd.DataFrame:
-        """One row with all of it."""
+        """One row with all attributes."""
         return pd.DataFrame([asdict(self)])
 
 
@@ -69,11 +69,11 @@ def kendall_tau_b(x: Any, y: Any) -> float:
         y: as many.
 
     Returns:
-        From -1 (reversed) over 0 to 1 (the same order); NaN when ``x`` or ``y`` is constant, since
-        there is then no order to agree with.
+        From -1 (reversed) to 1 (the same order); NaN when ``x`` or ``y`` is constant, since a
+        constant has no order.
 
     Raises:
-        InputError: for lists of different length, fewer than 2 pairs, or a value not finite.
+        InputError: for lists of different length, fewer than 2 pairs, or a non-finite value.
 
     Example:
         >>> round(kendall_tau_b([1, 2, 3, 4], [1, 2, 4, 3]), 6)
@@ -84,7 +84,7 @@ def kendall_tau_b(x: Any, y: Any) -> float:
     References:
         Kendall (1945), Biometrika 33, 239-251; Knight (1966), JASA 61, 436-439 (algorithm).
     """
-    from scipy.stats import kendalltau  # here, because scipy.stats is slow to import
+    from scipy.stats import kendalltau  # scipy.stats is slow to import
 
     first, second = number_pairs(x, y)
     if is_constant(first) or is_constant(second):
@@ -93,7 +93,7 @@ def kendall_tau_b(x: Any, y: Any) -> float:
 
 
 def spearman(x: Any, y: Any) -> float:
-    """Spearman's rank correlation: Pearson's correlation of the ranks, ties sharing the mean rank.
+    """Spearman's rank correlation: Pearson's correlation of the ranks, mean ranks for ties.
 
     Args:
         x: at least 2 finite numbers.
@@ -103,7 +103,7 @@ def spearman(x: Any, y: Any) -> float:
         From -1 to 1; NaN when ``x`` or ``y`` is constant.
 
     Raises:
-        InputError: for lists of different length, fewer than 2 pairs, or a value not finite.
+        InputError: for lists of different length, fewer than 2 pairs, or a non-finite value.
 
     Example:
         >>> round(spearman([1, 2, 3, 4], [1, 2, 4, 3]), 6)
@@ -129,7 +129,7 @@ def pearson(x: Any, y: Any) -> float:
         From -1 to 1; NaN when ``x`` or ``y`` is constant.
 
     Raises:
-        InputError: for lists of different length, fewer than 2 pairs, or a value not finite.
+        InputError: for lists of different length, fewer than 2 pairs, or a non-finite value.
 
     Example:
         >>> round(pearson([1, 2, 3], [2, 4, 7]), 6)
@@ -150,10 +150,10 @@ def correlation_test(
     """A correlation with a p-value and a bootstrap interval over pairs.
 
     Pearson's p-value is that of ``t = r sqrt((n - 2) / (1 - r^2))`` with n - 2 degrees of freedom,
-    exact for Normal data. Kendall's and Spearman's count all n! orders up to 8 pairs (ties
-    included). Beyond, Kendall's is exact without ties up to 33 pairs and Normal with the variance
-    for ties after that; Spearman's is that of t. The interval has the percentiles of resamples of
-    the pairs.
+    exact for Normal data. Kendall's and Spearman's enumerate all n! orders up to 8 pairs
+    (ties included). Above 8, Kendall's is exact without ties up to 33 pairs and Normal with the
+    variance for ties after that; Spearman's is that of t. The interval is the percentile interval
+    of resampled pairs.
 
     Args:
         x: at least 3 finite numbers.
@@ -161,18 +161,18 @@ def correlation_test(
         method: ``"kendall"`` (tau-b), ``"spearman"`` or ``"pearson"``.
         level: probability of the interval.
         resamples: number of resamples, at least 2.
-        seed: of the resamples.
+        seed: random seed of the resamples.
 
     Returns:
         The correlation, its p-value and interval.
 
     Raises:
         InputError: for lists of different length, fewer than 3 pairs, a value not finite, or a
-            list that is constant.
+            constant list.
 
     Example:
-        >>> found = correlation_test([1, 2, 3, 4, 5, 6], [1, 3, 2, 4, 6, 5], resamples=200)
-        >>> round(found.value, 4), round(found.p_value, 4)
+        >>> result = correlation_test([1, 2, 3, 4, 5, 6], [1, 3, 2, 4, 6, 5], resamples=200)
+        >>> round(result.value, 4), round(result.p_value, 4)
         (0.7333, 0.0556)
 
     References:
@@ -186,19 +186,19 @@ def correlation_test(
     for name, values in (("x", first), ("y", second)):
         if is_constant(values):
             raise argument_error(name, "numbers that differ", f"{values[0]:g} throughout")
-    found = bootstrap_interval(
+    bootstrap = bootstrap_interval(
         CORRELATIONS[method], first, second, level=level, resamples=resamples, seed=seed
     )
     return Correlation(
-        value=found.value,
+        value=bootstrap.value,
         p_value=p_value(method, first, second),
-        lower=found.lower,
-        upper=found.upper,
+        lower=bootstrap.lower,
+        upper=bootstrap.upper,
         level=level,
         n=len(first),
         method=method,
-        resamples=found.resamples,
-        undefined=found.undefined,
+        resamples=bootstrap.resamples,
+        undefined=bootstrap.undefined,
     )
 
 
@@ -207,11 +207,11 @@ CORRELATIONS: dict[str, Callable[[Any, Any], float]] = {
     "spearman": spearman,
     "pearson": pearson,
 }
-"""Correlations by the name that ``method`` takes."""
+"""Correlations by ``method``."""
 
 
 def p_value(method: str, x: FloatArray, y: FloatArray) -> float:
-    """Two-sided p-value of no association of two checked lists that are not constant."""
+    """Two-sided p-value of no association between two checked lists that are not constant."""
     from scipy.stats import kendalltau, rankdata
     from scipy.stats import t as student
 
@@ -230,29 +230,29 @@ def p_value(method: str, x: FloatArray, y: FloatArray) -> float:
 
 @functools.cache
 def _orders(n: int) -> np.ndarray:
-    """All orders of n things, a row each; kept for the next pair of columns."""
+    """All permutations of range(n), one per row; cached for the next pair of columns."""
     return np.array(list(itertools.permutations(range(n))))
 
 
 def _exact_share(x: FloatArray, y: FloatArray) -> float:
-    """Share of the orders of y whose covariance with x is as far from 0 as the one seen."""
+    """Share of the orders of y whose covariance with x is at least as far from 0 as observed."""
     sums = y[_orders(len(y))] @ x
-    return float((np.abs(sums) >= abs(x @ y) - 1e-9).mean())
+    return float((np.abs(sums) >= abs(x @ y) - 1e-9).mean())  # equal sums differ by rounding
 
 
 def _exact_kendall(x: FloatArray, y: FloatArray) -> float:
-    """Share of the orders of y with as many more concordant or discordant pairs as seen."""
+    """Share of the orders of y whose |C - D| (concordant, discordant) is at least the observed."""
     upper = np.triu_indices(len(x), 1)
     signs = np.sign(x[upper[0]] - x[upper[1]])
     values = y[_orders(len(y))]
     sums = np.sign(values[:, upper[0]] - values[:, upper[1]]) @ signs
-    seen = np.sign(y[upper[0]] - y[upper[1]]) @ signs
-    return float((np.abs(sums) >= abs(seen)).mean())
+    observed = np.sign(y[upper[0]] - y[upper[1]]) @ signs
+    return float((np.abs(sums) >= abs(observed)).mean())
 
 
 def _correlation(x: FloatArray, y: FloatArray) -> float:
     """Cosine of the centred vectors; NaN when one of them is constant."""
-    if is_constant(x) or is_constant(y):  # before centring, which may leave rounding noise
+    if is_constant(x) or is_constant(y):  # centring may leave rounding noise
         return float("nan")
     x, y = x - x.mean(), y - y.mean()
     x, y = x / np.abs(x).max(), y / np.abs(y).max()  # so that no square underflows

@@ -1,4 +1,4 @@
-"""Information in bits: H(G), H(G | L), I(G; L), and all measures of a labelling side by side."""
+"""Information in bits: H(G), H(G | L), I(G; L), and all measures of a labelling in one table."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -22,17 +22,17 @@ __all__ = [
 ]
 
 NORMALISERS = ("gold", "system", "joint", "min", "max", "arithmetic", "geometric")
-"""What mutual information can be divided by: H(G), H(L), H(G, L), or a mean of the first two."""
+"""Denominators of mutual information: H(G), H(L), H(G, L), or a mean of the first two."""
 
 
 def entropy(gold: Any, system: Any = None, *, labels: Any = None, weights: Any = None) -> float:
     """Entropy of the gold labels in bits, ``H(G) = - sum_g P(G = g) log2 P(G = g)``.
 
-    How hard the labels are to guess for one who knows their distribution.
+    How hard the labels are to guess if only their distribution is known.
 
     Args:
-        gold: labels (anything that can be hashed), or a joint table with gold labels in rows.
-        system: not needed; given, it is checked and its labels join the table.
+        gold: labels (any hashable values), or a joint table with gold labels in rows.
+        system: optional; if passed, it is checked and its labels join the table.
         labels: the labels in order.
         weights: ``P(X = x_i)`` of the observations up to a factor; equal by default.
 
@@ -60,7 +60,7 @@ def entropy(gold: Any, system: Any = None, *, labels: Any = None, weights: Any =
 def conditional_entropies(
     gold: Any, system: Any = None, *, labels: Any = None, weights: Any = None
 ) -> pd.Series:
-    """Entropy of the gold labels in bits where the system says l, ``H(G | L = l)``, for each l.
+    """Entropy of the gold labels in bits given each system label l, ``H(G | L = l)``.
 
     Args:
         gold: labels, or a joint table with ``system`` left out, as in `joint_table`.
@@ -69,7 +69,7 @@ def conditional_entropies(
         weights: of the observations.
 
     Returns:
-        Bits by the system's label; NaN for a label that the system never gives.
+        Bits by the system's label; NaN for a label that the system never uses.
 
     Raises:
         InputError: as `joint_table`.
@@ -98,23 +98,23 @@ def conditional_entropy(
     labels: Any = None,
     weights: Any = None,
 ) -> float:
-    """Entropy of the gold labels in bits once the system's label is known, ``H(G | L)``.
+    """Entropy of the gold labels in bits given the system's label, ``H(G | L)``.
 
-    ``H(G | L) = sum_l P(L = l) H(G | L = l)``: H(G) for a system that always says the same, or
-    answers at random; 0 for one whose label tells the gold label.
+    ``H(G | L) = sum_l P(L = l) H(G | L = l)``: H(G) for a system that always gives the same
+    label, or answers at random; 0 for one whose label determines the gold label.
 
     Args:
         gold: labels, or a joint table with ``system`` left out, as in `joint_table`.
         system: as many labels.
-        given: one label l, for ``H(G | L = l)`` alone.
+        given: one label l, for ``H(G | L = l)`` only.
         labels: the labels in order.
         weights: of the observations.
 
     Returns:
-        From 0 to H(G); ``H(G | L = l)`` may lie above it.
+        From 0 to H(G); ``H(G | L = l)`` may exceed H(G).
 
     Raises:
-        InputError: as `joint_table`; and where the system never gives the label ``given``.
+        InputError: as `joint_table`; and if the system never uses the label ``given``.
 
     Example:
         >>> joint = [[0.20, 0.25, 0.05], [0.09, 0.18, 0.09], [0.01, 0.07, 0.06]]
@@ -143,12 +143,12 @@ def mutual_information(
     labels: Any = None,
     weights: Any = None,
 ) -> float:
-    """Bits that the system's label tells about the gold label, ``I(G; L) = H(G) - H(G | L)``.
+    """Bits of the gold label that the system's label predicts, ``I(G; L) = H(G) - H(G | L)``.
 
     Computed as ``sum P(g, l) log2 (P(g, l) / (P(g) P(l)))``. Symmetric; 0 for a system that always
-    says the same or answers at random whatever the distribution of labels, and it never rises
-    when labels are merged. Names of labels do not matter: a system that confuses two labels
-    throughout has full information. In a sample of n observations of independent labels it is on
+    gives the same label or answers at random, whatever the distribution of labels; it never
+    increases when labels are merged. Names of labels do not matter: a system that always swaps
+    two labels has full information. In a sample of n observations of independent labels it is on
     average about ``(r - 1) (c - 1) / (2 n ln 2)`` above 0 (r gold and c system labels).
 
     Args:
@@ -156,7 +156,7 @@ def mutual_information(
             use different labels.
         system: as many labels.
         normalise: None for bits; else one of `NORMALISERS`: divided by H(G) (``"gold"``, the share
-            of the uncertainty that is taken away), H(L) (``"system"``), H(G, L) (``"joint"``), or
+            of the uncertainty that is removed), H(L) (``"system"``), H(G, L) (``"joint"``), or
             the ``"min"``, ``"max"``, ``"arithmetic"`` or ``"geometric"`` mean of H(G) and H(L).
         labels: the labels in order.
         weights: of the observations; with `confidence_weights` the confidence-weighted variant.
@@ -165,11 +165,11 @@ def mutual_information(
         From 0 to the smaller of H(G) and H(L); from 0 to 1 where normalised.
 
     Raises:
-        InputError: as `joint_table`; and where what is divided by is 0, because a labelling has
-            one label only.
+        InputError: as `joint_table`; and if the denominator is 0, because a labelling has only
+            one label.
 
     Example:
-        Merging the system's U into E raises accuracy and kappa, and loses information:
+        Merging the system's U into E increases accuracy and kappa, and loses information:
 
         >>> joint = [[0.20, 0.25, 0.05], [0.09, 0.18, 0.09], [0.01, 0.07, 0.06]]
         >>> merged = [[0.45, 0, 0.05], [0.27, 0, 0.09], [0.08, 0, 0.06]]
@@ -189,22 +189,22 @@ def mutual_information(
     if normalise is None:
         return bits
     check_choice("normalise", normalise, NORMALISERS)
-    scale = _scale(joint, normalise)
-    if scale <= 0:
+    denominator = _denominator(joint, normalise)
+    if denominator <= 0:
         raise InputError(
             f"Mutual information cannot be divided by {normalise!r}, which is 0: "
             "a labelling has one label only."
         )
-    return float(np.clip(bits / scale, 0.0, 1.0))
+    return float(np.clip(bits / denominator, 0.0, 1.0))
 
 
 def label_agreement(
     gold: Any, system: Any = None, *, labels: Any = None, weights: Any = None
 ) -> pd.Series:
-    """All that is to be reported of a labelling: accuracy, kappa and information side by side.
+    """All measures of a labelling: accuracy, kappa and information.
 
-    With confidence weights, H(G) says how easy the system made the task for itself, and I(G; L)
-    what it then achieved.
+    With confidence weights, H(G) measures how easy the system made the task for itself, and
+    I(G; L) what it then achieved.
 
     Args:
         gold: labels, or a joint table with ``system`` left out, as in `joint_table`.
@@ -216,7 +216,7 @@ def label_agreement(
         accuracy, balanced_accuracy, kappa, gold_entropy, conditional_entropy, mutual_information.
 
     Raises:
-        InputError: as `accuracy`; and as `cohen_kappa` where all labels are the same.
+        InputError: as `accuracy`; and as `cohen_kappa` if all labels are the same.
 
     Example:
         >>> joint = [[0.20, 0.25, 0.05], [0.09, 0.18, 0.09], [0.01, 0.07, 0.06]]
@@ -246,22 +246,22 @@ def label_agreement(
 
 def _bits(p: FloatArray) -> float:
     """Entropy of probabilities that sum to 1."""
-    some = p[p > 0]
-    if len(some) < 2:  # whatever rounding left of the 1
+    positive = p[p > 0]
+    if len(positive) < 2:  # a single probability may differ from 1 by rounding
         return 0.0
-    return max(float(-(some * np.log2(some)).sum()), 0.0)
+    return max(float(-(positive * np.log2(positive)).sum()), 0.0)
 
 
 def _shared_bits(joint: Joint) -> float:
-    """Mutual information term by term, so that small values keep their digits."""
+    """Mutual information as a sum of terms, which keeps the digits of small values."""
     row, column = np.nonzero(joint.p)
     p = joint.p[row, column]
     rows, columns = joint.p.sum(axis=1)[row], joint.p.sum(axis=0)[column]
     return max(float((p * (np.log2(p) - np.log2(rows) - np.log2(columns))).sum()), 0.0)
 
 
-def _scale(joint: Joint, normalise: str) -> float:
-    """What `mutual_information` is divided by."""
+def _denominator(joint: Joint, normalise: str) -> float:
+    """The denominator of `mutual_information`."""
     gold, system = _bits(joint.p.sum(axis=1)), _bits(joint.p.sum(axis=0))
     return {
         "gold": gold,

@@ -7,7 +7,7 @@ import numpy as np
 
 from irtcat._checks import InputError, argument_error, check_choice
 from irtcat._types import FloatArray
-from irtcat.agreement._labels import has_spoken_order, read_counts
+from irtcat.agreement._labels import has_natural_order, read_counts
 
 __all__ = ["MEASUREMENTS", "krippendorff_alpha"]
 
@@ -15,28 +15,28 @@ __all__ = ["MEASUREMENTS", "krippendorff_alpha"]
 def krippendorff_alpha(
     ratings: Any = None, measurement: str = "nominal", *, counts: Any = None, labels: Any = None
 ) -> float:
-    """Krippendorff's alpha: 1 less the disagreement observed over that expected by chance.
+    """Krippendorff's alpha: 1 - observed disagreement / disagreement expected by chance.
 
     Each unit with m >= 2 ratings pairs all of them, each pair with weight 1 / (m - 1): the
     coincidences ``o_ck``, with margins n_c and total n. ``alpha = 1 - (n - 1) sum o_ck d_ck / sum
     n_c n_k d_ck`` with the squared distance d of two values: 1 for different ones (nominal);
     ``(sum of n_g for g from c to k, less (n_c + n_k) / 2)^2`` (ordinal); ``(c - k)^2`` (interval);
-    ``((c - k) / (c + k))^2`` (ratio). Units with one rating count nowhere.
+    ``((c - k) / (c + k))^2`` (ratio). Units with one rating are ignored.
 
     Args:
-        ratings: a row of labels per unit, with a column per rater; None and NaN are no rating; or
-            one list of labels per unit, of any lengths. (Other programs want raters in rows.)
+        ratings: a row of labels per unit, with a column per rater; None and NaN are missing; or
+            one list of labels per unit, of any lengths. (Other programs have raters in rows.)
         measurement: ``"nominal"``, ``"ordinal"``, ``"interval"`` or ``"ratio"``.
-        counts: in place of ratings: units x labels, how many raters gave the label.
+        counts: instead of ratings: units x labels, how many raters gave the label.
         labels: the labels in order; by default those that occur, sorted. Labels that are not
             numbers must be put in order here for ``"ordinal"``; interval and ratio need numbers.
 
     Returns:
-        1 for perfect agreement, 0 for that of chance, possibly below.
+        1 for perfect agreement, 0 for chance agreement, possibly negative.
 
     Raises:
-        InputError: where no unit has two ratings; all pairable ratings are the same (0 / 0);
-            labels are not what the level needs (ratio: at least 0).
+        InputError: if no unit has two ratings; all pairable ratings are the same (0 / 0); or
+            labels are not valid for the measurement (ratio: at least 0).
 
     Example:
         Twelve units, one to four ratings each, from the first reference:
@@ -55,14 +55,14 @@ def krippendorff_alpha(
         Krippendorff (2011), Computing Krippendorff's Alpha-Reliability; Hayes & Krippendorff
         (2007), Communication Methods and Measures 1, 77-89.
     """
-    check_choice("level", measurement, MEASUREMENTS)
+    check_choice("measurement", measurement, MEASUREMENTS)
     table, order, _ = read_counts(ratings, counts, labels)
     values = _values(order, measurement, stated=labels is not None or counts is not None)
     size = table.sum(axis=1)
     table = table[size >= 2]
     if len(table) == 0:
-        must = "a table with a unit that has two ratings"
-        raise argument_error("ratings", must, "one rating per unit at most")
+        must = "a table with two ratings of some unit"
+        raise argument_error("ratings", must, "at most one rating per unit")
     share = table / (table.sum(axis=1) - 1)[:, None]
     coincidences = table.T @ share - np.diag(share.sum(axis=0))
     margin = coincidences.sum(axis=1)
@@ -74,9 +74,9 @@ def krippendorff_alpha(
 
 
 def _values(order: list[Any], measurement: str, stated: bool) -> FloatArray:
-    """The labels as numbers where the level needs them; an order that is not told is refused."""
+    """The labels as numbers if the measurement needs them; requires an order if it needs one."""
     if measurement in ("interval", "ratio"):
-        if not has_spoken_order(order):
+        if not has_natural_order(order):
             raise argument_error("ratings", f'numbers for measurement="{measurement}"', order)
         values = np.array(order, dtype=np.float64)
         if not np.isfinite(values).all():
@@ -84,8 +84,8 @@ def _values(order: list[Any], measurement: str, stated: bool) -> FloatArray:
         if measurement == "ratio" and (values < 0).any():
             raise argument_error("ratings", 'at least 0 for measurement="ratio"', values.min())
         return values
-    if measurement == "ordinal" and not (stated or has_spoken_order(order)):
-        must = 'given in order for measurement="ordinal", since the labels are no numbers'
+    if measurement == "ordinal" and not (stated or has_natural_order(order)):
+        must = 'given in order for measurement="ordinal", since the labels are not numbers'
         raise argument_error("labels", must, None)
     return np.arange(len(order), dtype=np.float64)
 
@@ -106,8 +106,9 @@ def _interval(values: FloatArray, margin: FloatArray) -> FloatArray:
 
 def _ratio(values: FloatArray, margin: FloatArray) -> FloatArray:
     total = values[:, None] + values
-    gap = values[:, None] - values
-    return np.divide(gap, total, out=np.zeros_like(gap), where=total > 0) ** 2
+    difference = values[:, None] - values
+    zeros = np.zeros_like(difference)
+    return np.divide(difference, total, out=zeros, where=total > 0) ** 2
 
 
 MEASUREMENTS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {

@@ -1,4 +1,4 @@
-"""Which label most raters give, and how often most of them agree."""
+"""Majority labels, and how often a majority of raters agrees."""
 
 from fractions import Fraction
 from typing import Any
@@ -15,21 +15,21 @@ SUPERMAJORITY = Fraction(2, 3)
 
 
 def majority_labels(ratings: Any = None, *, counts: Any = None, labels: Any = None) -> pd.DataFrame:
-    """The label that most raters give to each unit, and how large a share they are.
+    """The label that most raters give to each unit, and their share.
 
     Args:
-        ratings: a row of labels per unit, with a column per rater; None and NaN are no rating; or
+        ratings: a row of labels per unit, with a column per rater; None and NaN are missing; or
             one list of labels per unit, of any lengths.
-        counts: in place of ratings: units x labels, how many raters gave the label.
+        counts: instead of ratings: units x labels, how many raters gave the label.
         labels: the labels in order.
 
     Returns:
-        A row per unit: label (the first in order of those that tie; None where nobody rated),
-        votes, share (NaN where nobody rated), n_ratings, tied, majority (share above 1/2),
+        A row per unit: label (the first in order of tied labels; None without ratings), votes,
+        share (NaN without ratings), n_ratings, tied, majority (share above 1/2),
         supermajority (share of at least 2/3).
 
     Raises:
-        InputError: for unusable ratings.
+        InputError: for invalid ratings.
 
     Example:
         >>> majority_labels([["a", "a", "b"], ["a", "b"], ["c", "c", "c"]])
@@ -42,7 +42,7 @@ def majority_labels(ratings: Any = None, *, counts: Any = None, labels: Any = No
     n, votes = table.sum(axis=1), table.max(axis=1)
     share = np.full(len(n), np.nan)
     np.divide(votes, n, out=share, where=n > 0)
-    best = [order[j] if some else None for j, some in zip(table.argmax(axis=1), n > 0, strict=True)]
+    best = [order[j] if size else None for j, size in zip(table.argmax(axis=1), n, strict=True)]
     label = np.empty(len(best), dtype=object)
     for i, value in enumerate(best):  # one by one, so that a tuple stays one label
         label[i] = value
@@ -53,7 +53,7 @@ def majority_labels(ratings: Any = None, *, counts: Any = None, labels: Any = No
             "share": share,
             "n_ratings": n.astype(int),
             "tied": ((table == votes[:, None]).sum(axis=1) > 1) & (n > 0),
-            # Whole numbers are compared, so that 2 of 3 is two thirds.
+            # Compares whole numbers, so that 2 of 3 is exactly two thirds.
             "majority": 2 * votes > n,
             "supermajority": (SUPERMAJORITY.denominator * votes >= SUPERMAJORITY.numerator * n)
             & (n > 0),
@@ -68,20 +68,20 @@ def majority_share(
     counts: Any = None,
     labels: Any = None,
 ) -> float:
-    """Share of the units on which more than half of the raters agree, or a stated share of them.
+    """Share of the units on which more than half of the raters, or ``at_least`` of them, agree.
 
     Args:
         ratings: as in `majority_labels`.
         at_least: None for more than 1/2; else the share of the raters, in (0, 1], that must give
             the same label: ``2/3`` is a supermajority.
-        counts: in place of ratings.
+        counts: instead of ratings.
         labels: the labels in order.
 
     Returns:
         From 0 to 1, among the units with a rating.
 
     Raises:
-        InputError: for unusable ratings or ``at_least`` out of range.
+        InputError: for invalid ratings or ``at_least`` out of range.
 
     Example:
         >>> ratings = [["a", "a", "b"], ["a", "b", "c"], ["c", "c", "c"]]
@@ -100,4 +100,5 @@ def majority_share(
     n, votes = n[n > 0], votes[n > 0]
     if at_least is None:
         return float((2 * votes > n).mean())
+    # The tolerance keeps a share such as 2 / 3, rounded to a float, from missing 2 of 3.
     return float((votes >= float(at_least) * n * (1 - 1e-12)).mean())

@@ -16,7 +16,8 @@ from irtcat.agreement.correlations import CORRELATIONS, p_value
 
 __all__ = ["CorrelationMatrix", "correlation_matrix"]
 
-LEAST = 3
+MIN_ROWS = 3
+"""Two rows always correlate perfectly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +26,9 @@ class CorrelationMatrix:
 
     Attributes:
         values: correlations, 1 on the diagonal.
-        p_values: two-sided p-values as they are, NaN on the diagonal.
-        adjusted: the same for many tests at once.
-        n: pairs of values that each correlation rests on.
+        p_values: unadjusted two-sided p-values, NaN on the diagonal.
+        adjusted: p-values adjusted for multiple testing.
+        n: number of pairs of values of each correlation.
         method: ``"kendall"``, ``"spearman"`` or ``"pearson"``.
         correction: how p-values were adjusted.
         alpha: adjusted p-values below it are significant.
@@ -51,10 +52,10 @@ class CorrelationMatrix:
         """A row per pair: first, second, correlation, p_value, adjusted, significant, n."""
         names = list(self.values.columns)
         first, second = np.triu_indices(len(names), 1)
-        parts = {"correlation": self.values, "p_value": self.p_values, "adjusted": self.adjusted}
-        parts |= {"significant": self.significant, "n": self.n}
-        ends = {"first": [names[i] for i in first], "second": [names[j] for j in second]}
-        return pd.DataFrame(ends | {k: v.to_numpy()[first, second] for k, v in parts.items()})
+        columns = {"correlation": self.values, "p_value": self.p_values, "adjusted": self.adjusted}
+        columns |= {"significant": self.significant, "n": self.n}
+        pairs = {"first": [names[i] for i in first], "second": [names[j] for j in second]}
+        return pd.DataFrame(pairs | {k: v.to_numpy()[first, second] for k, v in columns.items()})
 
 
 def correlation_matrix(
@@ -71,31 +72,31 @@ def correlation_matrix(
 
     Args:
         data: rows are subjects and columns scores: a frame, a matrix, or a dict of lists; NaN is
-            no value.
+            missing.
         method: ``"kendall"`` (tau-b), ``"spearman"`` or ``"pearson"``; p-values as in
             `correlation_test`.
         correction: of the p-values of all pairs: ``"holm"``, ``"benjamini-hochberg"``
             (or ``"bh"``, for short) or ``"none"``.
         alpha: level of significance.
-        names: of the columns, in place of the frame's.
+        names: of the columns, instead of the frame's.
 
     Returns:
         Correlations, p-values and numbers of rows.
 
     Raises:
-        InputError: for fewer than 2 columns; naming the columns where one is constant, or the two
+        InputError: for fewer than 2 columns; and, naming the columns, if one is constant or two
             have fewer than 3 rows in common.
 
     Example:
         >>> scores = {"ability": [1, 2, 3, 4, 5], "accuracy": [2, 4, 5, 7, 9]}
         >>> scores["speed"] = [3, 1, 2, 5, 4]
-        >>> found = correlation_matrix(scores, correction="none")
-        >>> found.values.round(2)
+        >>> result = correlation_matrix(scores, correction="none")
+        >>> result.values.round(2)
                   ability  accuracy  speed
         ability      1.00      0.99   0.60
         accuracy     0.99      1.00   0.59
         speed        0.60      0.59   1.00
-        >>> found.significant.loc["ability"].tolist()
+        >>> result.significant.loc["ability"].tolist()
         [True, True, False]
 
     References:
@@ -113,7 +114,7 @@ def correlation_matrix(
         values[i, j] = values[j, i] = CORRELATIONS[method](x, y)
         p[i, j] = p_value(method, x, y)
         n[i, j] = n[j, i] = len(x)
-    adjusted = adjust(p, correction)  # of the upper triangle: each test once
+    adjusted = adjust(p, correction)  # upper triangle only: each test once
     index = pd.Index(labels, tupleize_cols=False)
     lower = np.tril_indices(k, -1)
     for matrix in (p, adjusted):
@@ -130,7 +131,7 @@ def correlation_matrix(
 
 
 def _columns(data: Any, names: Any) -> tuple[FloatArray, list[Hashable]]:
-    """The table as a matrix of float64, NaN where there is no value, and the columns' names."""
+    """The table as a matrix of float64, NaN where a value is missing, and the columns' names."""
     must = "a table of numbers with at least 2 columns"
     try:
         frame = data if isinstance(data, pd.DataFrame) else pd.DataFrame(data)
@@ -141,15 +142,15 @@ def _columns(data: Any, names: Any) -> tuple[FloatArray, list[Hashable]]:
         raise argument_error("data", must, f"a table of shape {matrix.shape}")
     labels = list(frame.columns) if names is None else list(names)
     if len(labels) != matrix.shape[1] or len(set(labels)) < len(labels):
-        where = "data" if names is None else "names"
+        argument = "data" if names is None else "names"
         got = f"{len(labels)}, {len(set(labels))} of them distinct"
-        raise argument_error(where, f"{matrix.shape[1]} columns with distinct names", got)
+        raise argument_error(argument, f"{matrix.shape[1]} columns with distinct names", got)
     for name, values in zip(labels, matrix.T, strict=True):
-        some = values[~np.isnan(values)]
-        if np.isinf(some).any():
+        present = values[~np.isnan(values)]
+        if np.isinf(present).any():
             raise argument_error("data", "finite numbers", f"an infinite one in column {name!r}")
-        if len(some) and is_constant(some):
-            got = f"{some[0]:g} throughout in column {name!r}"
+        if len(present) and is_constant(present):
+            got = f"{present[0]:g} throughout in column {name!r}"
             raise argument_error("data", "columns that vary", got)
     return matrix, labels
 
@@ -157,12 +158,12 @@ def _columns(data: Any, names: Any) -> tuple[FloatArray, list[Hashable]]:
 def _common(
     columns: FloatArray, labels: list[Hashable], i: int, j: int
 ) -> tuple[FloatArray, FloatArray]:
-    """The values of two columns in the rows where both have one."""
+    """The values of two columns in the rows where neither is missing."""
     both = ~np.isnan(columns[:, [i, j]]).any(axis=1)
     x, y = columns[both, i], columns[both, j]
     pair = f"in columns {labels[i]!r} and {labels[j]!r}"
-    if len(x) < LEAST:
-        raise argument_error("data", f"{LEAST} or more rows with both values", f"{len(x)} {pair}")
+    if len(x) < MIN_ROWS:
+        raise argument_error("data", f"{MIN_ROWS} or more rows with values", f"{len(x)} {pair}")
     if is_constant(x) or is_constant(y):
         must = "columns that vary over the rows they have in common"
         raise argument_error("data", must, f"a constant one {pair}")

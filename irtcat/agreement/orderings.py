@@ -1,4 +1,4 @@
-"""How well one list of scores keeps the order of another, and how far apart the two are."""
+"""How well one list of scores preserves the order of another, and how far the two differ."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def mean_absolute_error(x: Any, y: Any) -> float:
         At least 0, never NaN.
 
     Raises:
-        InputError: for lists of different length, fewer than 2 pairs, or a value not finite.
+        InputError: for lists of different length, fewer than 2 pairs, or a non-finite value.
 
     Example:
         >>> mean_absolute_error([1, 2, 3], [1, 4, 4])
@@ -48,7 +48,7 @@ def root_mean_squared_error(x: Any, y: Any) -> float:
         At least the mean absolute error, never NaN.
 
     Raises:
-        InputError: for lists of different length, fewer than 2 pairs, or a value not finite.
+        InputError: for lists of different length, fewer than 2 pairs, or a non-finite value.
 
     Example:
         >>> root_mean_squared_error([0, 0], [3, 4])
@@ -59,22 +59,22 @@ def root_mean_squared_error(x: Any, y: Any) -> float:
 
 
 def pairwise_accuracy(x: Any, y: Any, low: float = 0.0, high: float = float("inf")) -> float:
-    """Share of pairs that ``x`` orders as ``y`` does, among those ``y`` sets some way apart.
+    """Share of pairs that ``x`` orders as ``y`` does, among pairs at some distance in ``y``.
 
-    The mean, over pairs i, j with ``low <= |y_i - y_j| < high`` and ``y_i != y_j``, of 1 where
-    ``x`` has the same order, 1/2 where it ties, 0 where it has the other.
+    The mean, over pairs i, j with ``low <= |y_i - y_j| < high`` and ``y_i != y_j``, of 1 if
+    ``x`` has the same order, 1/2 if it ties, 0 if it has the opposite order.
 
     Args:
         x: at least 2 finite numbers, such as predicted scores.
         y: as many, such as full scores.
         low: smallest distance in ``y`` that counts.
-        high: distances in ``y`` from here on do not count.
+        high: distances in ``y`` must be below it.
 
     Returns:
-        From 0 to 1, 1/2 for guessing; NaN when there is no such pair.
+        From 0 to 1, 1/2 for guessing; NaN if there is no such pair.
 
     Raises:
-        InputError: for lists of different length, fewer than 2 pairs, or a value not finite.
+        InputError: for lists of different length, fewer than 2 pairs, or a non-finite value.
 
     Example:
         >>> pairwise_accuracy([1, 1, 3], [1, 2, 3])
@@ -85,10 +85,10 @@ def pairwise_accuracy(x: Any, y: Any, low: float = 0.0, high: float = float("inf
     first, second = number_pairs(x, y)
     total = right = 0.0
     for row in range(len(first) - 1):  # a row at a time, so that memory stays O(n)
-        gap = second[row + 1 :] - second[row]
-        far = np.abs(gap)
-        counts = (far >= low) & (far < high) & (far > 0)
-        agrees = np.sign(first[row + 1 :] - first[row]) * np.sign(gap)
+        difference = second[row + 1 :] - second[row]
+        distance = np.abs(difference)
+        counts = (distance >= low) & (distance < high) & (distance > 0)
+        agrees = np.sign(first[row + 1 :] - first[row]) * np.sign(difference)
         total += np.count_nonzero(counts)
         right += float((0.5 + 0.5 * agrees[counts]).sum())
     return float(right / total) if total else float("nan")
@@ -97,20 +97,20 @@ def pairwise_accuracy(x: Any, y: Any, low: float = 0.0, high: float = float("inf
 def top_overlap(x: Any, y: Any, n: int) -> float:
     """Share of the n best by ``y`` that are among the n best by ``x``.
 
-    Values that tie at the n-th place share the places that are left: of three that tie for the last
-    one each has a third of it. The overlap is ``sum_i min(place_i(x), place_i(y)) / n``.
+    Values that tie at rank n share the remaining ranks: of three that tie for the last rank, each
+    has a third of it. The overlap is ``sum_i min(share_i(x), share_i(y)) / n``.
 
     Args:
         x: at least 2 finite numbers, greater is better.
         y: as many.
-        n: how many are the best, from 1 to all.
+        n: number of best values, from 1 to all.
 
     Returns:
         From 0 to 1.
 
     Raises:
-        InputError: for lists of different length, fewer than 2 pairs, a value not finite, or n
-            out of range.
+        InputError: for lists of different length, fewer than 2 pairs, a value that is not
+            finite, or n out of range.
 
     Example:
         >>> top_overlap([1, 2, 3, 4], [1, 4, 2, 3], 2)
@@ -118,11 +118,11 @@ def top_overlap(x: Any, y: Any, n: int) -> float:
     """
     first, second = number_pairs(x, y)
     check_count("n", n, 1, len(first))
-    return float(np.minimum(_places(first, n), _places(second, n)).sum() / n)
+    return float(np.minimum(_top_shares(first, n), _top_shares(second, n)).sum() / n)
 
 
-def _places(values: FloatArray, n: int) -> FloatArray:
-    """Share of one of the n top places that each value has."""
+def _top_shares(values: FloatArray, n: int) -> FloatArray:
+    """Share of one of the n top ranks that each value has."""
     above = len(values) - np.searchsorted(np.sort(values), values, side="right")
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
     return np.clip((n - above) / size[group], 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Refitting with fewer and fewer items without compiling for every number of them."""
+"""Refitting with fewer and fewer items without recompiling for each number of items."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,44 +11,45 @@ from irtcat.fitting import Fit, fit
 from irtcat.models import Design, ItemModel, ThreePL, TwoPL, mixture, unpack
 from irtcat.responses import Responses
 
-__all__ = ["Calibrator", "as_own_models", "as_three_pl", "one_model"]
+__all__ = ["Calibrator", "as_mixture", "as_three_pl", "one_model"]
 
 LOG_2 = float(np.log(2.0))
-FINELY = 1e-6
-"""Standard errors that the last step of the final calibration may be long."""
-ROUGHLY = 0.01
+FINAL_TOLERANCE = 1e-6
+"""Length of the last step of the final calibration, in standard errors."""
+COMPARISON_TOLERANCE = 0.01
+"""The same, for the comparison with two dimensions."""
 NO_GUESSING = -30.0
-"""Logit of an asymptote that is none."""
+"""Logit of a lower asymptote that is 0 to rounding."""
 
 
 class Calibrator:
-    """Fits of any of a table's items, for right/wrong ones always in the same shape.
+    """Fits of subsets of a table's items; for right/wrong items always in the same shape.
 
-    An item that does not take part has its slope and intercept fixed at 0: whatever was answered,
-    it multiplies the likelihood by 1/2 an answer, tells nothing of abilities, and is taken off the
-    log-likelihood again. An item without guessing is a 3PL item with c fixed at 0. So the same
-    compiled program serves all rounds (and all scales, once they are filled up to one width), and
-    log-likelihoods of nested models differ by nothing but their parameters.
+    A left-out item has its slope and intercept fixed at 0: each answer multiplies the likelihood
+    by 1/2, carries no information about ability, and is removed from the log-likelihood
+    afterwards. An item without guessing is a 3PL item with c fixed at 0. So one compiled program
+    serves all rounds (and all scales, if they are padded to one width), and log-likelihoods of
+    nested models differ only by their parameters.
 
     Args:
-        responses: right/wrong, or in categories (which take the graded model, compiled anew).
-        width: fill up to so many items.
+        responses: right/wrong, or in categories (graded model, recompiled in every round).
+        width: pad to this number of items.
     """
 
     def __init__(self, responses: Responses, width: int | None = None):
         self.responses = responses
         self.item_ids = [str(name) for name in responses.item_ids]
         self.right_wrong = responses.n_categories == 2 and responses.trials is None
-        self._filled = responses
-        spare = 0 if width is None or not self.right_wrong else width - responses.n_items
-        if spare > 0:
+        self._padded = responses
+        n_padding = 0 if width is None or not self.right_wrong else width - responses.n_items
+        if n_padding > 0:
             values = np.asarray(responses.values)
-            extra = np.zeros((responses.n_subjects, spare), values.dtype)
-            extra[::2] = 1  # never constant; its parameters are fixed all the same
-            names = self.item_ids + [f"(filler {number})" for number in range(spare)]
+            extra = np.zeros((responses.n_subjects, n_padding), values.dtype)
+            extra[::2] = 1  # not constant; the parameters are fixed anyway
+            names = self.item_ids + [f"(filler {number})" for number in range(n_padding)]
             X = np.hstack([values, extra])
             X = X if responses.is_fractional else np.where(X < 0, -1, X)
-            self._filled = Responses.from_array(X, responses.subject_ids, names)
+            self._padded = Responses.from_array(X, responses.subject_ids, names)
 
     def fit(
         self,
@@ -57,20 +58,22 @@ class Calibrator:
         errors: str = "none",
         tolerance: float | None = None,
     ) -> tuple[Fit, float]:
-        """The calibration of the kept items, and its log-likelihood without the others'."""
+        """The calibration of the kept items, and its log-likelihood without the other items."""
         if not self.right_wrong:
-            found = fit(
+            result = fit(
                 self.responses.subset(items=np.flatnonzero(kept)), "graded",
                 standard_errors=errors, tolerance=tolerance,
             )  # fmt: skip
-            return found, found.log_likelihood
+            return result, result.log_likelihood
         return self._three_pl(kept, guessing, {"c": None}, errors, tolerance)
 
     def three_pl(self) -> Fit:
-        """The 3PL of all items under its default prior of c, roughly."""
-        everything = np.ones(self.responses.n_items, bool)
-        found, log_likelihood = self._three_pl(everything, everything, {}, "none", ROUGHLY)
-        return replace(found, log_likelihood=log_likelihood)
+        """The 3PL of all items with the default prior of c, at a coarse tolerance."""
+        all_items = np.ones(self.responses.n_items, bool)
+        result, log_likelihood = self._three_pl(
+            all_items, all_items, {}, "none", COMPARISON_TOLERANCE
+        )
+        return replace(result, log_likelihood=log_likelihood)
 
     def _three_pl(
         self,
@@ -81,77 +84,79 @@ class Calibrator:
         tolerance: float | None,
     ) -> tuple[Fit, float]:
         """See `fit`."""
-        names = [str(name) for name in self._filled.item_ids]
-        out = np.ones(len(names), bool)
-        out[: len(kept)] = ~kept
-        sharp = np.ones(len(names), bool)
-        sharp[: len(kept)] = ~(kept & guessing)
-        zero: dict[str, Any] = {"c": {names[j]: 0.0 for j in np.flatnonzero(sharp)}}
-        if out.any():
-            idle = {names[j]: 0.0 for j in np.flatnonzero(out)}
-            zero |= {"slope": idle, "intercept": idle}
-        found = fit(
-            self._filled, "3pl", fixed=zero, priors=priors, standard_errors=errors,
+        names = [str(name) for name in self._padded.item_ids]
+        left_out = np.ones(len(names), bool)
+        left_out[: len(kept)] = ~kept
+        without_c = np.ones(len(names), bool)
+        without_c[: len(kept)] = ~(kept & guessing)
+        fixed: dict[str, Any] = {"c": {names[j]: 0.0 for j in np.flatnonzero(without_c)}}
+        if left_out.any():
+            zeros = {names[j]: 0.0 for j in np.flatnonzero(left_out)}
+            fixed |= {"slope": zeros, "intercept": zeros}
+        result = fit(
+            self._padded, "3pl", fixed=fixed, priors=priors, standard_errors=errors,
             precision="float64", tolerance=tolerance,
         )  # fmt: skip
-        idle_answers = self._filled.observed[:, out].sum()
-        return found, found.log_likelihood + LOG_2 * float(idle_answers)
+        n_answers = self._padded.observed[:, left_out].sum()
+        return result, result.log_likelihood + LOG_2 * float(n_answers)
 
-    def beside(self, bank: ItemBank, names: list[str]) -> ItemBank:
-        """Items without guessing, calibrated on the scale of a bank of others of the table.
+    def on_scale(self, bank: ItemBank, names: list[str]) -> ItemBank:
+        """Items without guessing, calibrated on the scale of a bank of other items of the table.
 
-        The bank's items keep their parameters, and its population is that of the subjects.
+        The bank's items keep their parameters, and the subjects have the bank's population.
         """
         if not self.right_wrong:
             data = self.responses.subset(items=[*bank.item_ids.astype(str), *names])
             return fit(data, "graded", anchors=bank, standard_errors="none").bank.subset(names)
-        known = as_three_pl(bank)
-        others = set(self._filled.item_ids.astype(str)) - set(bank.item_ids.astype(str))
-        idle = dict.fromkeys(sorted(others - set(names)), 0.0)
-        zero = {"c": dict.fromkeys(sorted(others), 0.0)}
-        zero |= {"slope": idle, "intercept": idle} if idle else {}
-        options: dict[str, Any] = {"anchors": known, "fixed": zero}
-        if (bank.population_mean, bank.population_sd) == (0.0, 1.0):  # as in the rounds
-            frame = known.to_frame()
-            own = frame["c"].to_dict(), frame["a"].to_dict(), (-frame["a"] * frame["b"]).to_dict()
-            parts = zip(("c", "slope", "intercept"), own, strict=True)
-            options = {"fixed": {name: {**zero.get(name, {}), **part} for name, part in parts}}
-        found = fit(
-            self._filled, "3pl", priors={"c": None}, standard_errors="none", precision="float64",
+        anchors = as_three_pl(bank)
+        others = set(self._padded.item_ids.astype(str)) - set(bank.item_ids.astype(str))
+        zeros = dict.fromkeys(sorted(others - set(names)), 0.0)
+        fixed = {"c": dict.fromkeys(sorted(others), 0.0)}
+        fixed |= {"slope": zeros, "intercept": zeros} if zeros else {}
+        options: dict[str, Any] = {"anchors": anchors, "fixed": fixed}
+        # The population of the rounds: fixed parameters reuse their compiled program.
+        if (bank.population_mean, bank.population_sd) == (0.0, 1.0):
+            frame = anchors.to_frame()
+            known = {"c": frame["c"], "slope": frame["a"], "intercept": -frame["a"] * frame["b"]}
+            options = {
+                "fixed": {name: fixed.get(name, {}) | v.to_dict() for name, v in known.items()}
+            }
+        items = fit(
+            self._padded, "3pl", priors={"c": None}, standard_errors="none", precision="float64",
             **options,
         ).bank.subset(names)  # fmt: skip
-        params = np.asarray(found.parameters(), float)
-        return replace(found, model=TwoPL(params[:, 0], params[:, 1]))
+        params = np.asarray(items.parameters(), float)
+        return replace(items, model=TwoPL(params[:, 0], params[:, 1]))
 
     def bank(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
-        """The kept items, calibrated, without standard errors; whether the fit converged.
+        """The calibrated kept items, without standard errors; whether the fit converged.
 
-        As items of their own models: what counts as estimated in tests of fit are their parameters.
+        As 2PL and 3PL items, since tests of fit count the parameters of the model as estimated.
         """
-        found, _ = self.fit(kept, guessing)
-        bank = found.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)])
-        return (as_own_models(bank, guessing[kept]) if self.right_wrong else bank), found.converged
+        result, _ = self.fit(kept, guessing)
+        bank = result.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)])
+        return (as_mixture(bank, guessing[kept]) if self.right_wrong else bank), result.converged
 
     def final(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
         """The kept items as `one_model` calibrates them; whether the fit converged.
 
-        By the program that served the rounds; where some items are sparse, plainly: the say of
-        their priors hangs on the other items.
+        Uses the program of the rounds, unless items are sparse: the effect of their priors depends
+        on the other items.
         """
         data = self.responses.subset(items=np.flatnonzero(kept))
         if self.right_wrong:
-            found, log_likelihood = self.fit(kept, guessing, "auto", FINELY)
-            if found.n_sparse == 0:
-                bank = found.bank.subset(data.item_ids.astype(str).tolist())
-                own = {"log_likelihood": log_likelihood, "codes": list(data.codes)}
-                bank = replace(bank, items=data.items, provenance={**bank.provenance, **own})
-                return as_own_models(bank, guessing[kept]), found.converged
-        plain = one_model(data, guessing[kept])
-        return plain.bank, plain.converged
+            result, log_likelihood = self.fit(kept, guessing, "auto", FINAL_TOLERANCE)
+            if result.n_sparse == 0:
+                bank = result.bank.subset(data.item_ids.astype(str).tolist())
+                updates = {"log_likelihood": log_likelihood, "codes": list(data.codes)}
+                bank = replace(bank, items=data.items, provenance={**bank.provenance, **updates})
+                return as_mixture(bank, guessing[kept]), result.converged
+        result = one_model(data, guessing[kept])
+        return result.bank, result.converged
 
 
-def as_own_models(bank: ItemBank, guessing: BoolArray) -> ItemBank:
-    """Items of the 3PL some of which have c = 0, held: as ones of the 2PL, the 3PL or both."""
+def as_mixture(bank: ItemBank, guessing: BoolArray) -> ItemBank:
+    """3PL items, some with c fixed at 0, as items of the 2PL, the 3PL or both."""
     if guessing.all():
         return bank
     params, size = bank.parameters().copy(), 2 + int(guessing.any())
@@ -172,7 +177,7 @@ def as_own_models(bank: ItemBank, guessing: BoolArray) -> ItemBank:
 
 
 def as_three_pl(bank: ItemBank) -> ItemBank:
-    """Items of the 2PL, the 3PL or both, all as 3PL ones, without the errors of the estimates."""
+    """Items of the 2PL, the 3PL or both, all as 3PL items, without standard errors."""
     frame = bank.to_frame()
     a, b = (frame[name].to_numpy(float) for name in ("a", "b"))
     c = frame["c"].fillna(0).to_numpy(float) if "c" in frame else np.zeros(len(a))
@@ -182,7 +187,7 @@ def as_three_pl(bank: ItemBank) -> ItemBank:
 
 
 def one_model(responses: Responses, guessing: BoolArray) -> Fit:
-    """The final calibration: 2PL, 3PL or both; graded where answers are in categories."""
+    """The final calibration: 2PL, 3PL or both; graded if answers are in categories."""
     if responses.n_categories != 2:
         return fit(responses, "graded")
     if not guessing.any():

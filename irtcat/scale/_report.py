@@ -11,7 +11,7 @@ __all__ = ["report"]
 
 
 def report(scales: "Scales") -> str:
-    """What was done and what came of it, in the order it happened."""
+    """The decisions and results, in the order of the pipeline."""
     lines = ["# Evaluation scales", ""]
     items = sum(len(scale.items) for scale in scales.scales.values())
     kept = sum(len(scale.retained) for scale in scales.scales.values())
@@ -19,52 +19,52 @@ def report(scales: "Scales") -> str:
         f"{kept} of {items} items were retained, on the answers of {scales.n_subjects} subjects.",
         "",
     ]
-    lines += [*_before(scales), _factor_text(scales), ""]
+    lines += [*_unused_items(scales), _factor_text(scales), ""]
     table = scales.to_frame().reset_index()
     columns = ["scale", "items", "retained", "with_guessing", "a_min", "a_max", "b_min", "b_max"]
     columns += [c for c in ("reliability_marginal", "rmsea") if c in table]
     lines += [*markdown(table[[c for c in columns if c in table]]), ""]
     for scale in scales.scales.values():
-        lines += _one(scales, scale)
+        lines += _scale_section(scales, scale)
     rules = ", ".join(f"{name} = {value}" for name, value in vars(scales.rules).items())
     lines += ["## Thresholds", "", rules, ""]
     return "\n".join(lines)
 
 
-def _before(scales: "Scales") -> list[str]:
-    """Items that came into no scale."""
-    own = scales.decisions[
+def _unused_items(scales: "Scales") -> list[str]:
+    """Items left out of all scales."""
+    dropped = scales.decisions[
         (scales.decisions["scale"] == "") & (scales.decisions["action"] == "drop")
     ]
-    if not len(own):
+    if not len(dropped):
         return []
-    shown = own[["item", "statistic", "criterion"]]
-    return [f"{len(own)} more items were left out before:", "", *markdown(shown), ""]
+    shown = dropped[["item", "statistic", "criterion"]]
+    return [f"{len(dropped)} more items were left out before:", "", *markdown(shown), ""]
 
 
 def _factor_text(scales: "Scales") -> str:
-    how = {
-        "groups": "The items were split by the groups given.",
-        "factors": "The items were split by the factor on which they load most.",
-        "one": "All items make one scale.",
+    method = {
+        "groups": "The items were split by the groups.",
+        "factors": "The items were split by the factor with the highest loading.",
+        "one": "All items form one scale.",
     }[scales.split]
     if scales.n_factors is None:
-        return how
+        return method
     plural = "factor" if scales.n_factors == 1 else "factors"
     if scales.eigenvalues is None:
-        return f"{scales.n_factors} {plural} asked for, without parallel analysis. {how}"
-    return f"Parallel analysis of the correlations finds {scales.n_factors} {plural}. {how}"
+        return f"{scales.n_factors} {plural} requested, without parallel analysis. {method}"
+    return f"Parallel analysis of the correlations finds {scales.n_factors} {plural}. {method}"
 
 
-def _one(scales: "Scales", scale: "Scale") -> list[str]:
+def _scale_section(scales: "Scales", scale: "Scale") -> list[str]:
     lines = [f"## {scale.name}", "", f"Status: {scale.status}.", ""]
     if scale.factors is not None:
-        lines += ["One ability or two (3PL):", ""]
+        lines += ["One or two dimensions (3PL):", ""]
         shown = scale.factors.reset_index()
         wanted = ["n_factors", "log_likelihood", "n_parameters", "aic", "bic", "x2", "df", "p"]
         lines += [*markdown(shown[[c for c in wanted if c in shown]]), ""]
-    own = scales.decisions[scales.decisions["scale"] == scale.name]
-    dropped = own[own["action"] == "drop"]
+    decisions = scales.decisions[scales.decisions["scale"] == scale.name]
+    dropped = decisions[decisions["action"] == "drop"]
     if len(dropped):
         lines += [f"Dropped in {scale.n_rounds} rounds:", ""]
         lines += [*markdown(dropped.drop(columns=["scale", "action"])), ""]
@@ -88,11 +88,11 @@ def _one(scales: "Scales", scale: "Scale") -> list[str]:
     ]
     lines += [*markdown(kept[[c for c in wanted if c in kept]]), ""]
     if scale.fit is not None:
-        lines += [f"Fit of the whole: {scale.fit}.", ""]
-    told = ", ".join(f"{name} {value:.3f}" for name, value in scale.reliability.items())
+        lines += [f"Overall fit: {scale.fit}.", ""]
+    values = ", ".join(f"{name} {value:.3f}" for name, value in scale.reliability.items())
     best = scale.information.sort_values("information").iloc[-1]
     lines += [
-        f"Reliability: {told}. Most information at ability {best['theta']:.2f} "
+        f"Reliability: {values}. Most information at ability {best['theta']:.2f} "
         f"(standard error {best['se']:.2f}).",
         "",
     ]
@@ -100,7 +100,7 @@ def _one(scales: "Scales", scale: "Scale") -> list[str]:
 
 
 def markdown(table: pd.DataFrame) -> list[str]:
-    """A table's lines; numbers to three decimals, nothing where there is no number."""
+    """The lines of a Markdown table; numbers to three decimals, NaN as an empty cell."""
 
     def text(value: object) -> str:
         if isinstance(value, float):

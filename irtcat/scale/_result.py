@@ -1,4 +1,4 @@
-"""What the pipeline returns: scales, each with its bank and the evidence for it."""
+"""The results of the pipeline: scales, each with its bank and tables."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,32 +21,32 @@ from irtcat.scoring import Ability, score
 __all__ = ["Scale", "Scales", "file_name", "file_names"]
 
 
-MOST_LETTERS = 60
+MAX_NAME = 60
+"""Characters of a scale's name in file names; file systems limit their length."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """One evaluation scale: the items that were kept, calibrated, and why the others were not.
+    """One evaluation scale: the calibrated retained items, and why the others were removed.
 
     Attributes:
         name: of the factor or group.
-        bank: the calibrated items; None where no scale could be made.
-        status: "ok", or why there is no scale, or what is to be said of it.
-        items: one row per item of the part: status (retained or removed), round and reason of
-            removal, n, proportion_correct (in categories: mean category over the
-            highest), model, the parameters on the final scale (of removed items by calibrating
-            them on it), communality, flags (of the calibration), s_x2, df, p,
-            p_holm.
-        factors: one- and two-factor models compared; None where that was skipped.
+        bank: the calibrated items; None without a scale.
+        status: "ok", or why there is no scale, or remarks.
+        items: one row per item of the subscale: status (retained or removed), round and reason of
+            removal, n, proportion_correct (in categories: mean category / highest category),
+            model, the parameters on the final scale (removed items are calibrated on it),
+            communality, flags (of the calibration), s_x2, df, p, p_holm.
+        factors: comparison of one and two dimensions; None if skipped.
         guessing: test of c = 0 of each item.
-        fit: M2 (or C2) of the final calibration; None where it cannot be had.
+        fit: M2 (or C2) of the final calibration; None if it cannot be computed.
         reliability: marginal, empirical, alpha and omega.
         information: theta, information and se of the whole scale.
         curves: item, theta, n, observed, lower, upper, expected, of retained and removed items.
         abilities: one row per subject: theta, se, lower, upper, percentile, number_correct (of
             items in categories points instead: the sum of the categories, counted from 0), n
             (answers).
-        n_rounds: calibrations it took.
+        n_rounds: number of calibrations.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Scale:
 
     @property
     def retained(self) -> list[str]:
-        """Ids of the items that make up the scale."""
+        """Ids of the items of the scale."""
         return self.items.index[self.items["status"] == "retained"].astype(str).tolist()
 
     @property
@@ -73,10 +73,10 @@ class Scale:
         return self.items.index[self.items["status"] == "removed"].astype(str).tolist()
 
     def score(self, responses: Responses, method: str = "eap", **options: Any) -> Ability:
-        """Ability, standard error and percentile of takers (items beyond the scale are ignored).
+        """Ability, standard error and percentile of subjects (items not in the scale are ignored).
 
         Raises:
-            InputError: where there is no scale, or no item of it in the responses.
+            InputError: without a scale, or without its items in the responses.
         """
         if self.bank is None:
             raise argument_error("scale", "one with items", f"{self.name!r}: {self.status}")
@@ -89,15 +89,15 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """The scales of a table, and every decision on the way to them.
+    """The scales of a table, and all decisions of the pipeline.
 
     Attributes:
         scales: by name, in the order of the table.
         decisions: one row per decision: scale, round, item, statistic, value, df, p, criterion,
             action (drop, keep c, flag, refuse, assign, note).
-        eigenvalues: of the parallel analysis; None where it was not run.
-        loadings: rotated loadings, where items were split by factors.
-        n_factors: how many factors were found or asked for; None where there were too few items.
+        eigenvalues: of the parallel analysis; None if it was not run.
+        loadings: rotated loadings, if items were split by factors.
+        n_factors: number of factors, estimated or requested; None with too few items.
         split: "groups", "factors" or "one".
         rules: the thresholds.
         n_subjects: subjects with an answer.
@@ -117,34 +117,34 @@ class Scales:
         return self.scales[name]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per scale: items offered and retained, rounds, reliability, fit, ranges."""
+        """One row per scale: number of items, retained items, rounds, reliability, fit, ranges."""
         rows = [_summary(scale) for scale in self.scales.values()]
         return pd.DataFrame(rows).set_index("scale")
 
     def items(self) -> pd.DataFrame:
         """All items of all scales, see `Scale.items`."""
-        parts = [scale.items.assign(scale=name) for name, scale in self.scales.items()]
-        table = pd.concat(parts)
+        tables = [scale.items.assign(scale=name) for name, scale in self.scales.items()]
+        table = pd.concat(tables)
         return table[["scale", *[c for c in table.columns if c != "scale"]]]
 
     def report(self) -> str:
-        """What was done and what came of it, as Markdown."""
+        """The decisions and results, as Markdown."""
         return report(self)
 
     def save(self, folder: Any) -> list[Path]:
-        """Write banks, tables and the report into a folder that exists or can be made.
+        """Write banks, tables and the report into a folder, which is created if necessary.
 
-        Its manifest.json lists them: files of an earlier `save` are replaced, and no other is.
+        Its manifest.json lists them: only files of an earlier `save` are replaced.
 
         Returns:
             The files: manifest.json, report.md, decisions.csv, items.csv, scales.csv, and for each
             scale NAME its bank NAME.npz, NAME_information.csv, NAME_curves.csv,
-            NAME_abilities.csv and NAME_guessing.csv, where NAME is as `file_names` makes it of the
-            scale's name.
+            NAME_abilities.csv and NAME_guessing.csv, where NAME is the result of `file_names` for
+            the scale's name.
 
         Raises:
-            InputError: when the folder cannot be made or written, or has a file of these names
-                that is not of scales.
+            InputError: if the folder cannot be created or written, or has a file of these names
+                that `save` did not write.
         """
         tables: dict[str, pd.DataFrame] = {
             "decisions": self.decisions,
@@ -159,11 +159,11 @@ class Scales:
         stems = file_names(self.scales)
         for name, scale in self.scales.items():
             stem = stems[name]
-            for what in ("information", "curves", "abilities", "guessing"):
-                table = getattr(scale, what)
+            for attribute in ("information", "curves", "abilities", "guessing"):
+                table = getattr(scale, attribute)
                 if len(table):
                     named = table.index.name is not None
-                    tables[f"{stem}_{what}"] = table.reset_index() if named else table
+                    tables[f"{stem}_{attribute}"] = table.reset_index() if named else table
             if scale.bank is not None:
                 banks[stem] = scale.bank
         out = OutputFolder(folder, "scale")
@@ -178,21 +178,21 @@ class Scales:
         return [out.path / name for name in (MANIFEST, *names, "report.md")]
 
     def __repr__(self) -> str:
-        parts = ", ".join(
+        counts = ", ".join(
             f"{name}: {len(scale.retained)} of {len(scale.items)}"
             for name, scale in self.scales.items()
         )
-        return f"Scales({parts})"
+        return f"Scales({counts})"
 
 
 def file_name(name: str) -> str:
-    """A scale's name as the beginning of file names."""
-    kept = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
-    return kept.strip("_")[:MOST_LETTERS] or "scale"
+    """The beginning of file names for a scale's name."""
+    stem = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
+    return stem.strip("_")[:MAX_NAME] or "scale"
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """The beginnings of file names of several scales, all different also in capitals alone.
+    """The beginnings of file names of several scales, unique also if case is ignored.
 
     Example:
         >>> file_names(["a/b", "a_b", "A b"])
@@ -211,28 +211,28 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
     return out
 
 
-def _guessed(scale: Scale) -> int:
-    """How many retained items have a lower asymptote."""
+def _n_guessing(scale: Scale) -> int:
+    """Number of retained items with a lower asymptote."""
     if scale.bank is None or "c" not in scale.items:
         return 0
     return int((scale.items.loc[scale.retained, "c"] > 0).sum())
 
 
 def _summary(scale: Scale) -> dict[str, Any]:
-    """A scale in one row."""
+    """The row of a scale."""
     row: dict[str, Any] = {
         "scale": scale.name,
         "status": scale.status,
         "items": len(scale.items),
         "retained": len(scale.retained),
-        "with_guessing": _guessed(scale),
+        "with_guessing": _n_guessing(scale),
         "rounds": scale.n_rounds,
     }
     kept = scale.items[scale.items["status"] == "retained"]
     for name in ("a", "b"):
-        known = name in kept and len(kept) > 0
-        row[f"{name}_min"] = float(kept[name].min()) if known else float("nan")
-        row[f"{name}_max"] = float(kept[name].max()) if known else float("nan")
+        available = name in kept and len(kept) > 0
+        row[f"{name}_min"] = float(kept[name].min()) if available else float("nan")
+        row[f"{name}_max"] = float(kept[name].max()) if available else float("nan")
     row |= {f"reliability_{k}": float(v) for k, v in scale.reliability.items()}
     if scale.fit is not None:
         row |= {"m2": scale.fit.statistic, "m2_df": scale.fit.df, "m2_p": scale.fit.p}

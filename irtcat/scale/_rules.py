@@ -1,4 +1,4 @@
-"""The thresholds of the scale pipeline, and the record of what was decided by them."""
+"""The thresholds of the scale pipeline, and the record of decisions."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -21,7 +21,7 @@ COLUMNS = ["scale", "round", "item", "statistic", "value", "df", "p", "criterion
 
 @dataclass(frozen=True)
 class Rules:
-    """Every threshold of `build`; see there."""
+    """The thresholds of `build`; see there."""
 
     alpha_guessing: float = 0.05
     alpha_fit: float = 0.05
@@ -66,10 +66,10 @@ class Record:
         criterion: str,
         action: str,
     ) -> None:
-        """Write down a decision."""
+        """Record a decision."""
         numbers = (float(value), float(df), float(p))
         self._rows.append((scale, round_, item, statistic, *numbers, criterion, action))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per decision, in the order they were taken."""
+        """One row per decision, in order."""
         return pd.DataFrame(self._rows, columns=COLUMNS)

@@ -1,4 +1,4 @@
-"""IRT for those who train models: crowds, filters, curricula, training dynamics, wrong labels.
+"""IRT for model training: crowds, filters, curricula, training dynamics, wrong labels.
 
     from irtcat import fit
     from irtcat.training import crowd, filters
@@ -7,8 +7,8 @@
     easy = filters.apply(bank, "ub", keep=0.25)
     classifier.fit(X[easy.indices], y[easy.indices])
 
-Modules load when first used: `crowd`, `filters`, `curriculum`, `dynamics`, and `labels`, which is
-that of `irtcat.diagnose`.
+Modules load on first use: `crowd`, `filters`, `curriculum`, `dynamics`, and `labels`, which is
+`irtcat.diagnose.labels`.
 """
 
 import importlib
@@ -16,13 +16,13 @@ from typing import Any
 
 __all__ = ["crowd", "curriculum", "dynamics", "filters", "labels"]
 
-_HOME = {"labels": "irtcat.diagnose.labels"}
+_MODULES = {"labels": "irtcat.diagnose.labels"}
 
 
 def __getattr__(name: str) -> Any:
     """Load a module on first use."""
     if name in __all__:
-        return importlib.import_module(_HOME.get(name, f"irtcat.training.{name}"))
+        return importlib.import_module(_MODULES.get(name, f"irtcat.training.{name}"))
     raise AttributeError(f"module 'irtcat.training' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""Who trains on what: each member's subset, wrong labels and seed, all known beforehand."""
+"""The design of a crowd: each member's subset, wrong labels and seed, drawn before training."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,11 +18,11 @@ class Member(NamedTuple):
     """One member of a crowd.
 
     Attributes:
-        number: from 0; all that is drawn for it depends on this and the crowd's seed alone.
-        learner: which of the learners it is.
-        size: how many items it is trained on.
+        number: from 0; all random draws of the member depend only on it and the crowd's seed.
+        learner: index of its learner.
+        size: number of training items.
         noise: share of their labels that are replaced.
-        seed: for the learner's own draws.
+        seed: random seed of the learner.
     """
 
     number: int
@@ -33,12 +33,12 @@ class Member(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What a member is trained on.
+    """The training set of a member.
 
     Attributes:
-        member: who.
+        member: the member.
         train: positions of its items, in random order.
-        labels: numbers of the labels it is given, some of them wrong.
+        labels: codes of its training labels, some of them wrong.
     """
 
     member: Member
@@ -49,7 +49,7 @@ class Assignment(NamedTuple):
 def draw_members(
     n_members: int, n_items: int, size: Any, noise: Any, seed: int, n_learners: int
 ) -> list[Member]:
-    """Sizes, noise and seeds; the learners take turns."""
+    """Sizes, noise and seeds; members cycle through the learners."""
     draw_size = _size_sampler(size, n_items)
     draw_noise = _noise_sampler(noise)
     members = []
@@ -57,13 +57,13 @@ def draw_members(
         sequence = np.random.SeedSequence([seed, number])
         rng = np.random.default_rng(sequence)
         size_, noise_ = draw_size(rng), draw_noise(rng)
-        own = int(sequence.generate_state(1, np.uint32)[0] >> 1)
-        members.append(Member(number, number % n_learners, size_, noise_, own))
+        member_seed = int(sequence.generate_state(1, np.uint32)[0] >> 1)
+        members.append(Member(number, number % n_learners, size_, noise_, member_seed))
     return members
 
 
 def _size_sampler(size: Any, n: int) -> Callable[[np.random.Generator], int]:
-    """Draws a size: of a range on the log scale, since it is ratios of sizes that matter."""
+    """Draws a size; a range is sampled on the log scale, since ratios of sizes matter."""
 
     def count(value: Any) -> float:
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 1 <= value <= n:
@@ -87,41 +87,41 @@ def _noise_sampler(noise: Any) -> Callable[[np.random.Generator], float]:
 
 
 def _sampler(
-    name: str, given: Any, read: Callable[[Any], float], must: str, log: bool
+    name: str, option: Any, read: Callable[[Any], float], must: str, log: bool
 ) -> Callable[[np.random.Generator], float]:
-    """Draws one number: the one given, one between two, or one of a list."""
-    if isinstance(given, tuple):
-        if len(given) != 2 or (low := read(given[0])) > (high := read(given[1])):
-            raise argument_error(name, must, given)
+    """Draws one number: a constant, a number between two, or one of a list."""
+    if isinstance(option, tuple):
+        if len(option) != 2 or (low := read(option[0])) > (high := read(option[1])):
+            raise argument_error(name, must, option)
         if log:
             return lambda rng: float(np.exp(rng.uniform(np.log(low), np.log(high))))
         return lambda rng: float(rng.uniform(low, high))
-    if isinstance(given, (list, np.ndarray)):
-        choices = [read(value) for value in given]
+    if isinstance(option, (list, np.ndarray)):
+        choices = [read(value) for value in option]
         if not choices:
-            raise argument_error(name, must, given)
+            raise argument_error(name, must, option)
         return lambda rng: choices[int(rng.integers(len(choices)))]
-    value = read(given)
+    value = read(option)
     return lambda rng: value
 
 
 def check_graders(members: Sequence[Member], n_items: int, least: int) -> None:
-    """Raise where items would be left out by fewer than ``least`` members.
+    """Raise if items would be left out by fewer than ``least`` members.
 
-    The sets left out take turns through all items, so that each item is left out equally often.
+    The left-out sets cycle through all items, so that each item is left out equally often.
     """
     left_out = sum(n_items - member.size for member in members)
     if left_out // n_items >= least:
         return
-    most = left_out / n_items
+    graders = left_out / n_items
     mean = sum(member.size for member in members) / len(members)
-    needed = "smaller subsets"
+    advice = "smaller subsets"
     if mean < n_items:
-        needed = f"about {int(np.ceil(least * n_items / (n_items - mean)))} members, {needed}"
+        advice = f"about {int(np.ceil(least * n_items / (n_items - mean)))} members, {advice}"
     raise InputError(
         f"The `min_graders` argument must be reachable: {len(members)} members trained on "
-        f"{mean:.0f} of {n_items} items leave each item to {most:.1f} of them. Got {least}. "
-        f"Take {needed}, or min_graders=0 for in-sample answers."
+        f"{mean:.0f} of {n_items} items leave each item to {graders:.1f} of them. Got {least}. "
+        f"Use {advice}, or min_graders=0 for in-sample answers."
     )
 
 
@@ -130,57 +130,58 @@ def assignments(
 ) -> Iterator[Assignment]:
     """Each member's items and labels, in order.
 
-    The items that members are *not* trained on are dealt out from shuffled packs of all items, one
-    pack after the other: after any number of members the counts of how often each item was left
-    out differ by at most one. A share ``noise`` of the subset's labels (rounded) is replaced, each
-    by another label, all equally likely. A learner of one class learns nothing: a subset of one
-    class takes in one item of another, and of labels that noise makes alike one keeps its own.
+    The items that members are *not* trained on are taken from successive random permutations of
+    all items: after any number of members the counts of how often each item was left out differ by
+    at most one. A share ``noise`` of the subset's labels (rounded) is replaced, each by another
+    label, all equally likely. A learner cannot learn from one class: a subset of one class gets
+    one item of another class, and if noise makes all labels equal, one keeps its own label.
     """
     n = len(labels)
-    pack = np.random.default_rng([seed, 0, 1])
-    order, at = pack.permutation(n), 0
-    taken_in = np.zeros(n, np.int64)
+    shuffler = np.random.default_rng([seed, 0, 1])
+    order, position = shuffler.permutation(n), 0
+    n_swaps = np.zeros(n, np.int64)
     for member in members:
-        need = n - member.size
-        held = order[at : at + need]
-        at += len(held)
-        if len(held) < need:
-            order = pack.permutation(n)
-            # What this member leaves out already goes to the end of the new pack.
-            twice = np.zeros(n, bool)
-            twice[held] = True
-            order = np.concatenate([order[~twice[order]], order[twice[order]]])
-            at = need - len(held)
-            held = np.concatenate([held, order[:at]])
+        n_held_out = n - member.size
+        held_out = order[position : position + n_held_out]
+        position += len(held_out)
+        if len(held_out) < n_held_out:
+            order = shuffler.permutation(n)
+            # Items that this member already leaves out go to the end of the new permutation.
+            is_held_out = np.zeros(n, bool)
+            is_held_out[held_out] = True
+            order = np.concatenate([order[~is_held_out[order]], order[is_held_out[order]]])
+            position = n_held_out - len(held_out)
+            held_out = np.concatenate([held_out, order[:position]])
         trained = np.ones(n, bool)
-        trained[held] = False
+        trained[held_out] = False
         rng = np.random.default_rng([seed, member.number, 2])
         train = rng.permutation(np.flatnonzero(trained))
-        _take_in(train, held, labels, taken_in)
+        _add_class(train, held_out, labels, n_swaps)
         yield Assignment(member, train, _noisy(labels[train], member.noise, n_classes, rng))
 
 
-def _take_in(train: IntArray, held: IntArray, labels: IntArray, taken_in: IntArray) -> None:
-    """Put an item of another class in place of the last one of a subset that has but one class.
+def _add_class(train: IntArray, held_out: IntArray, labels: IntArray, n_swaps: IntArray) -> None:
+    """Replace the last item of a subset with only one class by an item of another class.
 
-    It is the one that was so taken in least often, so that rare classes are left to members, too.
-    The only item of all other classes stays where it is: in every subset, nobody would grade it.
+    The new item is the one added least often so far, so that items of rare classes also keep
+    graders. A single item of all other classes is not added: it would be in every such subset and
+    have no graders.
     """
-    mine = labels[train[0]]
-    if len(train) < 2 or (labels[train] != mine).any():
+    label = labels[train[0]]
+    if len(train) < 2 or (labels[train] != label).any():
         return
-    others = held[labels[held] != mine]
+    others = held_out[labels[held_out] != label]
     if len(others) > 1:
-        train[-1] = others[np.argmin(taken_in[others])]
-        taken_in[train[-1]] += 1
+        train[-1] = others[np.argmin(n_swaps[others])]
+        n_swaps[train[-1]] += 1
 
 
 def _noisy(labels: IntArray, noise: float, n_classes: int, rng: np.random.Generator) -> IntArray:
-    """Labels of which a share is replaced by others."""
+    """The labels with a share of them replaced by others."""
     flipped = rng.choice(len(labels), int(np.floor(noise * len(labels) + 0.5)), replace=False)
     noisy = labels.copy()
     noisy[flipped] = (labels[flipped] + rng.integers(1, n_classes, len(flipped))) % n_classes
-    own = np.flatnonzero(labels != noisy[0])
-    if len(noisy) > 1 and len(own) and (noisy == noisy[0]).all():
-        noisy[own[0]] = labels[own[0]]
+    others = np.flatnonzero(labels != noisy[0])
+    if len(noisy) > 1 and len(others) and (noisy == noisy[0]).all():
+        noisy[others[0]] = labels[others[0]]
     return noisy

@@ -1,4 +1,4 @@
-"""Writing what a filter keeps: ids, or the rows of a data file, read as a stream."""
+"""Writing the kept items of a filter: ids, or rows of a data file, which is streamed."""
 
 import csv
 from collections.abc import Iterator
@@ -29,22 +29,22 @@ FORMATS = {
     ".txt": "ids",
 }
 
-LONGEST = 1 << 30
-"""Characters that a field of a CSV file may have; the csv module itself stops at 131,072."""
+MAX_FIELD = 1 << 30
+"""Limit on the characters of a CSV field; the csv module's default is 131,072."""
 
 BATCH = 1 << 16
-"""Rows of a Parquet file in memory at once."""
+"""Rows of a Parquet file in memory at a time."""
 
 
 class RowsWritten(NamedTuple):
-    """What was done with a data file's rows.
+    """Counts of the rows of a data file.
 
     Attributes:
         read: rows of the file.
         written: rows kept.
-        unknown: rows whose id is none of the items'; left out.
-        absent: kept items of which the file has no row.
-        repeated: rows with an item's id that an earlier row has; kept or left out like that one.
+        unknown: rows whose id is not that of an item; left out.
+        absent: kept items without a row in the file.
+        repeated: rows with the same id as an earlier row; kept or left out like that row.
     """
 
     read: int
@@ -55,7 +55,7 @@ class RowsWritten(NamedTuple):
 
 
 def write_ids(kept: pd.DataFrame, path: Path) -> Path:
-    """The kept items in the format of the file's extension.
+    """Write the kept items in the format of the file's extension.
 
     Raises:
         InputError: for another extension.
@@ -98,7 +98,7 @@ def write_rows(
     try:
         with _long_fields(), source.open("rb") as data, replacing(path) as out:
             rows[kind](data, out, match)
-            return match.settled()
+            return match.counts()
     except UnicodeDecodeError:
         raise InputError(f"{source}: this is not UTF-8 text.") from None
     except csv.Error as error:
@@ -107,54 +107,56 @@ def write_rows(
 
 @contextmanager
 def _long_fields() -> Iterator[None]:
-    """Texts in CSV may be long within."""
-    usual = csv.field_size_limit(LONGEST)
+    """Allow long texts in CSV fields."""
+    previous = csv.field_size_limit(MAX_FIELD)
     try:
         yield
     finally:
-        csv.field_size_limit(usual)
+        csv.field_size_limit(previous)
 
 
 class _Match:
-    """Which rows stay, and the count of them."""
+    """Which rows are kept, and their counts."""
 
     def __init__(self, ids: pd.Index, kept: BoolArray, key: str | None, source: Path):
         self.key, self.kept, self.source, self.n = key, kept, source, len(ids)
         text = ids.astype(str)
         if key is not None and not text.is_unique:
-            twice = text[text.duplicated()][0]
-            raise argument_error("key", "None for items whose ids repeat as text", twice)
-        self.at = dict(zip(text, range(len(ids)), strict=True)) if key is not None else {}
-        self.seen = np.zeros(len(ids), bool)
+            repeated = text[text.duplicated()][0]
+            raise argument_error("key", "None for items whose ids repeat as text", repeated)
+        self.position = dict(zip(text, range(len(ids)), strict=True)) if key is not None else {}
+        self.matched = np.zeros(len(ids), bool)
         self.read = self.written = self.unknown = self.repeated = 0
 
     def keeps(self, value: Any) -> bool:
-        """Whether the next row stays; ``value`` is its id."""
-        at = self.at.get(str(value)) if self.key is not None else self.read
+        """Whether the next row is kept; ``value`` is its id."""
+        position = self.position.get(str(value)) if self.key is not None else self.read
         self.read += 1
-        if at is None:
+        if position is None:
             self.unknown += 1
             return False
-        if at >= self.n:
-            return False  # one row too many: told at the end
-        self.repeated += bool(self.seen[at])
-        self.seen[at] = True
-        stays = bool(self.kept[at])
-        self.written += stays
-        return stays
+        if position >= self.n:
+            return False  # too many rows: `counts` raises an error
+        self.repeated += bool(self.matched[position])
+        self.matched[position] = True
+        keep = bool(self.kept[position])
+        self.written += keep
+        return keep
 
-    def settled(self) -> RowsWritten:
-        """The counts; an error where the file is of other items."""
+    def counts(self) -> RowsWritten:
+        """The counts; raises an error if the file has other items."""
         if self.key is None and self.read != self.n:
             raise InputError(
-                f"{self.source}: has {self.read} rows, and there are {self.n} items. Rows go by "
-                "their place; name the column with the items' ids (key=, --key) to match by id."
+                f"{self.source}: has {self.read} rows, and there are {self.n} items. Rows match by "
+                "position; name the column with the items' ids (key=, --key) to match by id."
             )
         if self.read == self.unknown:
-            what = f"no row has the id of an item in {shorten(self.key)}"
-            first = shorten(next(iter(self.at), ""))
-            raise InputError(f"{self.source}: {what}. The first item is {first}.")
-        absent = int((self.kept & ~self.seen).sum())
+            first = shorten(next(iter(self.position), ""))
+            raise InputError(
+                f"{self.source}: no row has the id of an item in {shorten(self.key)}. "
+                f"The first item is {first}."
+            )
+        absent = int((self.kept & ~self.matched).sum())
         return RowsWritten(self.read, self.written, self.unknown, absent, self.repeated)
 
 
@@ -163,20 +165,20 @@ def _format(path: Path, choices: Any) -> str:
     kind = FORMATS.get(path.suffix.lower(), "")
     names = list(choices)
     if kind not in names:
-        extensions = ", ".join(each for each, name in FORMATS.items() if name in names)
+        extensions = ", ".join(suffix for suffix, name in FORMATS.items() if name in names)
         raise argument_error("path", f"a file ending in one of {extensions}", path.name)
     return kind
 
 
-def _lines(data: IO[bytes], into: list[str]) -> Iterator[str]:
-    """The lines of a file, each noted as it is read: a record of CSV may take several."""
+def _lines(data: IO[bytes], raw: list[str]) -> Iterator[str]:
+    """The lines of a file, also appended to ``raw``: a CSV record may have several lines."""
     for number, line in enumerate(data):
-        into.append(line.decode("utf-8"))
-        yield into[-1] if number else into[-1].removeprefix("\ufeff")
+        raw.append(line.decode("utf-8"))
+        yield raw[-1] if number else raw[-1].removeprefix("\ufeff")
 
 
 def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
-    """Records as they stand, the header first."""
+    """Copy records unchanged, the header first."""
     raw: list[str] = []
     delimiter = "," if FORMATS[match.source.suffix.lower()] == "csv" else "\t"
     reader = csv.reader(_lines(data, raw), delimiter=delimiter, strict=True)
@@ -187,7 +189,7 @@ def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     column = _column([unescape(name) for name in header] if escaped else header, match)
     _copy(raw, out)
     for record in reader:
-        if record:  # else a blank line
+        if record:  # an empty record is a blank line
             if column is not None and column >= len(record):
                 raise InputError(
                     f"{match.source}, record {match.read + 1}: has no column {shorten(match.key)}."
@@ -199,7 +201,7 @@ def _csv_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
 
 
 def _copy(raw: list[str], out: IO[bytes]) -> None:
-    """Write the lines of a record; the file's last one may lack its end."""
+    """Write the lines of a record; the last line of a file may lack its newline."""
     text = "".join(raw)
     out.write((text if text.endswith("\n") else text + "\n").encode("utf-8"))
     raw.clear()
@@ -217,7 +219,7 @@ def _column(names: list[str], match: _Match) -> int | None:
 
 
 def _json_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
-    """Lines as they stand; they are parsed only where ids are looked for."""
+    """Copy lines unchanged; they are parsed only to match ids."""
     for number, line, ended in numbered_lines(match.source):
         value: Any = None
         if match.key is not None:
@@ -232,7 +234,7 @@ def _json_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
 
 
 def _parquet_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
-    """Batches of rows, with the schema of the file."""
+    """Copy batches of rows with the schema of the file."""
     parquet = _pyarrow()
     with reading_parquet(match.source):
         file = parquet.ParquetFile(data)
@@ -240,14 +242,14 @@ def _parquet_rows(data: IO[bytes], out: IO[bytes], match: _Match) -> None:
     with parquet.ParquetWriter(out, file.schema_arrow) as writer:
         for batch in parquet_batches(match.source, file, BATCH):
             with reading_parquet(match.source):
-                batch.validate(full=True)  # such as text that is not UTF-8
+                batch.validate(full=True)  # finds text that is not UTF-8, for example
             ids = [None] * len(batch) if column is None else batch.column(column).to_pylist()
             mask = np.fromiter((match.keeps(value) for value in ids), bool, len(batch))
             writer.write_batch(batch.filter(mask) if not mask.all() else batch)
 
 
 def _pyarrow() -> Any:
-    """Its Parquet module, or a sentence that names the extra."""
+    """The Parquet module, or an error that names the extra."""
     try:
         import pyarrow.parquet
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a filter is applied to, and how many of each class it keeps."""
+"""The items of a filter, and how many of each class it keeps."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +14,7 @@ from irtcat.responses import Responses
 from irtcat.selection._request import item_values, read_groups
 from irtcat.selection._task import share_right
 
-__all__ = ["Items", "bounds_of", "in_order", "quotas_of", "read_classes", "read_items"]
+__all__ = ["Items", "bounds_of", "lowest_cost", "quotas_of", "read_classes", "read_items"]
 
 SHARE_COLUMNS = ("pc", "proportion_correct", "share")
 ALL = "all"
@@ -22,12 +22,12 @@ ALL = "all"
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Items with the number that the rule looks at (NaN: none) and their classes.
+    """Items with the value that the rule compares (NaN: missing) and their classes.
 
     Attributes:
-        ids: the items, unique.
+        ids: unique ids of the items.
         value: |b|, b or pc.
-        codes: number of each item's class.
+        codes: code of each item's class.
         classes: names of the classes.
     """
 
@@ -38,10 +38,10 @@ class Items:
 
 
 def read_items(items: Any, rule: Rule | None, name: str) -> Items:
-    """The items with the rule's number.
+    """The items with the rule's value.
 
     Raises:
-        InputError: where they do not have it, or an id repeats.
+        InputError: if they do not have it, or an id repeats.
     """
     ids: Any
     if isinstance(items, ItemBank):
@@ -76,7 +76,7 @@ def _of_bank(bank: ItemBank, rule: Rule, name: str) -> FloatArray:
         if "proportion_correct" not in bank.statistics:
             raise argument_error(
                 "items", "a bank that records proportions correct", "one without",
-                "Give the responses instead.",
+                "Pass the responses instead.",
             )  # fmt: skip
         return bank.statistics["proportion_correct"].to_numpy(float)
     frame = bank.to_frame()
@@ -96,9 +96,9 @@ def _of_responses(responses: Responses, rule: Rule, name: str) -> FloatArray:
 
 def _of_frame(frame: pd.DataFrame, rule: Rule, name: str) -> FloatArray:
     wanted = SHARE_COLUMNS if rule.statistic == "pc" else ("b",)
-    if len(twice := frame.columns[frame.columns.duplicated()].intersection(list(wanted))):
-        raise argument_error("items", "a table whose columns differ", f"{twice[0]} twice")
-    column = next((each for each in wanted if each in frame.columns), None)
+    if len(repeated := frame.columns[frame.columns.duplicated()].intersection(list(wanted))):
+        raise argument_error("items", "a table with distinct columns", f"{repeated[0]} twice")
+    column = next((label for label in wanted if label in frame.columns), None)
     if column is None:
         have = ", ".join(map(str, frame.columns)) or "none"
         must = f"a table with a column {' or '.join(wanted)} for the filter {name}"
@@ -111,27 +111,27 @@ def _of_frame(frame: pd.DataFrame, rule: Rule, name: str) -> FloatArray:
 
 
 def _check_values(value: FloatArray, rule: Rule, ids: pd.Index) -> None:
-    """Raise for infinite values and for shares that are none."""
+    """Raise for infinite difficulties and for shares outside [0, 1]."""
     bad, must = np.isinf(value), "finite difficulties"
     if rule.statistic == "pc":
         bad, must = (value < 0) | (value > 1), "shares right from 0 to 1"
     if bad.any():
-        at = int(np.argmax(bad))
-        raise argument_error("items", must, f"{value[at]:g} for item {ids[at]!r}")
+        first = int(np.argmax(bad))
+        raise argument_error("items", must, f"{value[first]:g} for item {ids[first]!r}")
 
 
-def read_classes(items: Items, given: Any, balanced_by: Any) -> Items:
-    """The items with their classes, where the filter is to be balanced."""
+def read_classes(items: Items, source: Any, balanced_by: Any) -> Items:
+    """The items with their classes, if the filter is balanced."""
     if balanced_by is None:
         return items
-    if isinstance(balanced_by, str) and isinstance(given, pd.DataFrame):
-        if balanced_by not in given.columns:
-            have = shorten(list(given.columns))
+    if isinstance(balanced_by, str) and isinstance(source, pd.DataFrame):
+        if balanced_by not in source.columns:
+            have = shorten(list(source.columns))
             raise argument_error("balanced_by", f"a column of the table ({have})", balanced_by)
-        values = given[balanced_by].to_numpy()
+        values = source[balanced_by].to_numpy()
     else:
-        bank = given if isinstance(given, ItemBank) else None
-        responses = given if isinstance(given, Responses) else None
+        bank = source if isinstance(source, ItemBank) else None
+        responses = source if isinstance(source, Responses) else None
         ids = items.ids.to_numpy() if bank is None else bank.item_ids
         values = item_values("balanced_by", balanced_by, ids, bank, responses)
     codes, classes = read_groups(values)
@@ -139,61 +139,62 @@ def read_classes(items: Items, given: Any, balanced_by: Any) -> Items:
 
 
 def quotas_of(items: Items, pool: BoolArray, n: int) -> IntArray:
-    """Places for each class: as equal as their sizes allow, the first classes one more."""
-    room = np.bincount(items.codes[pool], minlength=len(items.classes))
-    quotas = np.zeros(len(room), int)
-    left = n
-    while left:
-        open_ = np.flatnonzero(quotas < room)
-        each, more = divmod(left, len(open_))
-        wanted = each + (np.arange(len(open_)) < more)
-        given = np.minimum(wanted, (room - quotas)[open_])
-        quotas[open_] += given
-        left -= int(given.sum())
+    """Number of items per class: as equal as class sizes allow, the first classes one more."""
+    sizes = np.bincount(items.codes[pool], minlength=len(items.classes))
+    quotas = np.zeros(len(sizes), int)
+    remaining = n
+    while remaining:
+        unfilled = np.flatnonzero(quotas < sizes)
+        quotient, remainder = divmod(remaining, len(unfilled))
+        wanted = quotient + (np.arange(len(unfilled)) < remainder)
+        added = np.minimum(wanted, (sizes - quotas)[unfilled])
+        quotas[unfilled] += added
+        remaining -= int(added.sum())
     return quotas
 
 
-def _places(items: Items) -> list[IntArray]:
-    """Positions of each class's items, ascending; in one pass, since classes may be thousands."""
+def _class_positions(items: Items) -> list[IntArray]:
+    """Positions of each class's items, ascending; in one pass, as there may be many classes."""
     order = np.argsort(items.codes, kind="stable")
     ends = np.cumsum(np.bincount(items.codes, minlength=len(items.classes)))
     return np.split(order, ends[:-1])
 
 
-def in_order(items: Items, pool: BoolArray, cost: FloatArray, quotas: IntArray) -> IntArray:
-    """Positions of the cheapest items of each class, of equal ones the earlier."""
+def lowest_cost(items: Items, pool: BoolArray, cost: FloatArray, quotas: IntArray) -> IntArray:
+    """Positions of the items of lowest cost of each class; ties go to the earlier item."""
     chosen = []
-    for at, quota in zip(_places(items), quotas, strict=True):
-        at = at[pool[at]]
-        if quota == len(at):
-            chosen.append(at)
+    for positions, quota in zip(_class_positions(items), quotas, strict=True):
+        positions = positions[pool[positions]]
+        if quota == len(positions):
+            chosen.append(positions)
             continue
-        # Only those up to the last one's cost need sorting.
-        last = np.partition(cost[at], max(quota - 1, 0))[max(quota - 1, 0)]
-        at = at[cost[at] <= last]
-        chosen.append(at[np.argsort(cost[at], kind="stable")[:quota]])
+        # Only items up to the highest chosen cost need sorting.
+        highest = np.partition(cost[positions], max(quota - 1, 0))[max(quota - 1, 0)]
+        positions = positions[cost[positions] <= highest]
+        chosen.append(positions[np.argsort(cost[positions], kind="stable")[:quota]])
     return np.concatenate(chosen)
 
 
 def bounds_of(
     items: Items, usable: BoolArray, chosen: IntArray, rule: Rule | None, tau: float | None
 ) -> pd.DataFrame:
-    """How far each class was taken: the first value left out is the threshold that would do it."""
+    """The bound of each class: the first value left out is the equivalent threshold."""
     kept = np.zeros(len(usable), bool)
     kept[chosen] = True
     rows = []
-    for name, at in zip(items.classes, _places(items), strict=True):
-        at = at[usable[at]]
-        stays = kept[at]
-        row = {"class": name, "n": len(at), "kept": int(stays.sum())}
-        rows.append(row | _bound(items.value[at[stays]], items.value[at[~stays]], rule, tau))
+    for name, positions in zip(items.classes, _class_positions(items), strict=True):
+        positions = positions[usable[positions]]
+        is_kept = kept[positions]
+        row = {"class": name, "n": len(positions), "kept": int(is_kept.sum())}
+        inside, outside = items.value[positions[is_kept]], items.value[positions[~is_kept]]
+        rows.append(row | _bound(inside, outside, rule, tau))
     return pd.DataFrame(rows).set_index("class")
 
 
 def _bound(
     inside: FloatArray, outside: FloatArray, rule: Rule | None, tau: float | None
 ) -> dict[str, Any]:
-    """Threshold of one class, and how many left out are equal to the last one kept."""
+    """Threshold of one class, and how many items left out tie with the last one kept."""
     if rule is None:
         return {"tau": np.nan, "tied": 0}
     farthest = rule.cost(inside).max(initial=-np.inf)

@@ -1,4 +1,4 @@
-"""Training one member: an estimator or a function, on a subset, answering for all items."""
+"""Training one member (an estimator or a function) on a subset, to predict all items."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ __all__ = [
     "NONE",
     "OTHER",
     "Answers",
-    "Lesson",
+    "Setup",
     "encode",
     "gold_of",
     "is_estimator",
@@ -24,21 +24,22 @@ __all__ = [
 ]
 
 NONE, OTHER = -1, -2
-"""Codes of a prediction that is missing, and of one that is no label of the data."""
+"""Codes of a missing prediction, and of one that is not a label of the data."""
 
 TOLERANCE = 1e-5
-"""Probabilities in float16 or float32 may lie so far outside of [0, 1]."""
+"""Rounding in float16 or float32 may put probabilities this far outside [0, 1]."""
 
 
-class Lesson(NamedTuple):
+class Setup(NamedTuple):
     """What all members share.
 
     Attributes:
         learners: estimators or functions.
         X: the inputs of all items.
-        labels: number of each item's label.
-        classes: the labels, sorted.
-        probabilities: "none", "gold" (of the items' labels) or "all" (of every class) are kept.
+        labels: code of each item's label.
+        classes: the sorted labels.
+        probabilities: which are kept: "none", "gold" (of the items' labels) or "all" (of every
+            class).
     """
 
     learners: Sequence[Any]
@@ -49,26 +50,26 @@ class Lesson(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What a member says of all items.
+    """A member's predictions of all items.
 
     Attributes:
-        predictions: numbers of labels, `NONE` or `OTHER`.
-        gold: probability of each item's own label; None where none is known.
-        every: probability of each class, items x classes; None where not asked for.
+        predictions: codes of labels, `NONE` or `OTHER`.
+        gold: probability of each item's label; None if unknown.
+        probabilities: of each class, items x classes; None if not kept.
     """
 
     predictions: IntArray
     gold: FloatArray | None
-    every: FloatArray | None
+    probabilities: FloatArray | None
 
 
 def is_estimator(learner: Any) -> bool:
-    """Whether it has fit and predict, as scikit-learn's have."""
+    """Whether it has fit and predict methods, as in scikit-learn."""
     return hasattr(learner, "fit") and hasattr(learner, "predict")
 
 
 def name_of(learner: Any) -> str:
-    """The class or the function, with an estimator's settings."""
+    """The class with the estimator's settings, or the function."""
     if is_estimator(learner):
         settings = learner.get_params() if hasattr(learner, "get_params") else vars(learner)
         simple = {key: value for key, value in sorted(settings.items()) if _plain(value)}
@@ -81,113 +82,113 @@ def name_of(learner: Any) -> str:
 
 
 def _plain(value: Any) -> bool:
-    """Whether it is written the same in every process: no objects, which have addresses."""
+    """Whether its repr is the same in every process; that of an object may have its address."""
     if isinstance(value, Mapping):
-        return all(_plain(each) for pair in value.items() for each in pair)
+        return all(_plain(item) for pair in value.items() for item in pair)
     if isinstance(value, (list, tuple)):
         return all(map(_plain, value))
     return isinstance(value, (str, int, float, bool, type(None), np.generic))
 
 
-def take(X: Any, at: IntArray) -> Any:
-    """Rows of an array, a sparse matrix, a frame or a list."""
+def take(X: Any, indices: IntArray) -> Any:
+    """Rows of an array, a sparse matrix, a frame or a list, or of a mapping of these."""
     if hasattr(X, "iloc"):
-        return X.iloc[at]
+        return X.iloc[indices]
     if isinstance(X, Mapping):
-        return {name: take(part, at) for name, part in X.items()}
+        return {name: take(values, indices) for name, values in X.items()}
     if hasattr(X, "shape"):
-        return X[at]
-    return [X[i] for i in at]
+        return X[indices]
+    return [X[i] for i in indices]
 
 
-def train(lesson: Lesson, task: Assignment) -> Answers:
-    """Train one member and ask it for all items.
+def train(setup: Setup, task: Assignment) -> Answers:
+    """Train one member and predict all items.
 
     Raises:
-        InputError: when the learner fails or its answers cannot be used, saying whose.
+        InputError: if the learner fails or its predictions are invalid; names the member.
     """
     member = task.member
-    learner = lesson.learners[member.learner]
-    chosen, labels = take(lesson.X, task.train), lesson.classes[task.labels]
+    learner = setup.learners[member.learner]
+    X, labels = take(setup.X, task.train), setup.classes[task.labels]
     try:
-        if not is_estimator(learner):
-            answers = _read(learner(chosen, labels, lesson.X, member.seed), lesson)
-        else:
-            answers = _estimate(_seeded(learner, member.seed), chosen, labels, lesson)
+        if is_estimator(learner):
+            return _estimator_answers(_seeded(learner, member.seed), X, labels, setup)
+        return _function_answers(learner(X, labels, setup.X, member.seed), setup)
     except Exception as error:
-        told = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         if (task.labels == task.labels[0]).all():
-            told += f" All that it was trained on is of class {labels[0]}: take larger subsets."
+            reason += f" All its training labels are of class {labels[0]}: use larger subsets."
         raise InputError(
             f"Member {member.number + 1} of the crowd ({name_of(learner)}, {member.size} items, "
-            f"noise {member.noise:.3g}) failed: {told}"
+            f"noise {member.noise:.3g}) failed: {reason}"
         ) from error
-    return answers
 
 
 def _seeded(learner: Any, seed: int) -> Any:
-    """A copy, with the seed wherever the estimator (or a part of it) has a ``random_state``."""
+    """A copy, with the seed set as every ``random_state`` of the estimator and its components."""
     learner = copy.deepcopy(learner)
     if hasattr(learner, "get_params"):
-        named = [name for name in learner.get_params() if name.endswith("random_state")]
-        learner.set_params(**dict.fromkeys(named, seed))
+        names = [name for name in learner.get_params() if name.endswith("random_state")]
+        learner.set_params(**dict.fromkeys(names, seed))
     return learner
 
 
-def _estimate(learner: Any, X: Any, labels: np.ndarray, lesson: Lesson) -> Answers:
+def _estimator_answers(learner: Any, X: Any, labels: np.ndarray, setup: Setup) -> Answers:
     learner.fit(X, labels)
-    predictions = encode(learner.predict(lesson.X), lesson.classes, len(lesson.labels))
-    if lesson.probabilities == "none" or not hasattr(learner, "predict_proba"):
+    predictions = encode(learner.predict(setup.X), setup.classes, len(setup.labels))
+    if setup.probabilities == "none" or not hasattr(learner, "predict_proba"):
         return Answers(predictions, None, None)
-    # A subset may lack a class: its columns are those of the classes it has.
-    columns = encode(learner.classes_, lesson.classes, len(learner.classes_))
+    # A subset may lack a class: the columns are its classes.
+    columns = encode(learner.classes_, setup.classes, len(learner.classes_))
     if (columns < 0).any():
-        strange = np.asarray(learner.classes_)[columns < 0]
-        raise argument_error("fit_predict", "an estimator whose classes_ are labels", strange)
-    told = np.asarray(learner.predict_proba(lesson.X))
-    every = np.zeros((len(lesson.labels), len(lesson.classes)), np.float32)
-    every[:, columns] = _checked(told, (len(every), len(columns)), "an estimator")
-    return _kept(predictions, every, lesson)
+        unknown = np.asarray(learner.classes_)[columns < 0]
+        raise argument_error("fit_predict", "an estimator whose classes_ are labels", unknown)
+    output = np.asarray(learner.predict_proba(setup.X))
+    probabilities = np.zeros((len(setup.labels), len(setup.classes)), np.float32)
+    shape = len(probabilities), len(columns)
+    probabilities[:, columns] = _checked(output, shape, "an estimator that returns")
+    return _answers(predictions, probabilities, setup)
 
 
-def _read(told: Any, lesson: Lesson) -> Answers:
-    """What a function returned: labels, or probabilities items x classes."""
-    n = len(lesson.labels)
-    array = np.asarray(told)
+def _function_answers(output: Any, setup: Setup) -> Answers:
+    """The answers from a function's output: labels, or probabilities items x classes."""
+    n = len(setup.labels)
+    array = np.asarray(output)
     if array.ndim == 1:
-        return Answers(encode(array, lesson.classes, n), None, None)
-    every = _checked(array, (n, len(lesson.classes)), f"a function that gives {n} labels or")
-    return _kept(every.argmax(axis=1).astype(np.int32), every, lesson)
+        return Answers(encode(array, setup.classes, n), None, None)
+    must = f"a function that returns {n} labels or"
+    probabilities = _checked(array, (n, len(setup.classes)), must)
+    return _answers(probabilities.argmax(axis=1).astype(np.int32), probabilities, setup)
 
 
-def _checked(told: np.ndarray, shape: tuple[int, int], who: str) -> FloatArray:
-    """Probabilities, if that is what they are."""
-    must = f"{who} {'' if who.endswith('or') else 'that gives '}{shape[0]} x {shape[1]}"
-    if told.shape != shape:
-        raise argument_error("fit_predict", f"{must} probabilities", f"shape {told.shape}")
-    every = told.astype(np.float32)
-    inside = (every >= -TOLERANCE) & (every <= 1 + TOLERANCE)
-    if not inside.all():
-        strange = every[~inside].flat[0]
-        raise argument_error("fit_predict", f"{must} probabilities from 0 to 1", strange)
-    return every
+def _checked(output: np.ndarray, shape: tuple[int, int], must: str) -> FloatArray:
+    """Probabilities of the shape, checked."""
+    must = f"{must} {shape[0]} x {shape[1]} probabilities"
+    if output.shape != shape:
+        raise argument_error("fit_predict", must, f"shape {output.shape}")
+    probabilities = output.astype(np.float32)
+    valid = (probabilities >= -TOLERANCE) & (probabilities <= 1 + TOLERANCE)
+    if not valid.all():
+        first = probabilities[~valid].flat[0]
+        raise argument_error("fit_predict", f"{must} from 0 to 1", first)
+    return probabilities
 
 
-def _kept(predictions: IntArray, every: FloatArray, lesson: Lesson) -> Answers:
-    """The answers with the probabilities that are to be kept."""
-    if lesson.probabilities == "none":
+def _answers(predictions: IntArray, probabilities: FloatArray, setup: Setup) -> Answers:
+    """The answers with the probabilities that the setup keeps."""
+    if setup.probabilities == "none":
         return Answers(predictions, None, None)
-    gold = gold_of(every, lesson.labels)
-    return Answers(predictions, gold, every if lesson.probabilities == "all" else None)
+    gold = gold_of(probabilities, setup.labels)
+    return Answers(predictions, gold, probabilities if setup.probabilities == "all" else None)
 
 
-def gold_of(every: FloatArray, labels: IntArray) -> FloatArray:
-    """Probability of each item's own label, of those of all classes."""
-    return np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
+def gold_of(probabilities: FloatArray, labels: IntArray) -> FloatArray:
+    """Probability of each item's label, from items x classes."""
+    return np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0]
 
 
 def encode(predicted: Any, classes: np.ndarray, n: int) -> IntArray:
-    """Numbers of labels; what is missing and what is no label have codes of their own.
+    """Codes of labels; `NONE` for missing predictions, `OTHER` for unknown labels.
 
     Example:
         >>> encode(["cat", "cow", None], np.array(["cat", "dog"]), 3).tolist()
@@ -195,25 +196,25 @@ def encode(predicted: Any, classes: np.ndarray, n: int) -> IntArray:
     """
     values = np.asarray(predicted)
     if values.shape != (n,):
-        raise argument_error("predictions", f"{n} labels, one an item", f"shape {values.shape}")
+        raise argument_error("predictions", f"{n} labels, one per item", f"shape {values.shape}")
     if values.dtype.kind not in "biufUSO":
         raise argument_error("predictions", "labels that are numbers or text", values.dtype)
     if values.dtype.kind == "O" or values.dtype.kind != classes.dtype.kind:
-        number = {label: code for code, label in enumerate(classes.tolist())}
-        absent = np.asarray(pd.isna(values))
-        found = [number.get(value, OTHER) for value in values.tolist()]
-        _check_kind(values[~absent], found, classes)
-        return np.where(absent, NONE, found).astype(np.int32)
-    at = np.clip(np.searchsorted(classes, values), 0, len(classes) - 1)
-    codes = np.where(classes[at] == values, at, OTHER)
+        code_of = {label: code for code, label in enumerate(classes.tolist())}
+        missing = np.asarray(pd.isna(values))
+        codes = np.array([code_of.get(value, OTHER) for value in values.tolist()])
+        _check_kind(values[~missing], codes, classes)
+        return np.where(missing, NONE, codes).astype(np.int32)
+    nearest = np.clip(np.searchsorted(classes, values), 0, len(classes) - 1)
+    codes = np.where(classes[nearest] == values, nearest, OTHER)
     if values.dtype.kind == "f":
         codes = np.where(np.isnan(values), NONE, codes)
     return codes.astype(np.int32)
 
 
-def _check_kind(told: np.ndarray, codes: Any, classes: np.ndarray) -> None:
-    """Raise where text is told and the labels are numbers, or the other way round."""
-    if len(told) and np.max(codes) < 0:
-        first, label = told.tolist()[0], classes.tolist()[0]
+def _check_kind(predictions: np.ndarray, codes: IntArray, classes: np.ndarray) -> None:
+    """Raise if predictions are text and labels numbers, or vice versa."""
+    if len(predictions) and np.max(codes) < 0:
+        first, label = predictions.tolist()[0], classes.tolist()[0]
         if isinstance(first, str) != isinstance(label, str):
             raise argument_error("predictions", f"labels such as {label!r}", repr(first))

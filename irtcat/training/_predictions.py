@@ -1,4 +1,4 @@
-"""Predictions made elsewhere: arrays, or files with one member each."""
+"""External predictions: arrays, or files with one member each."""
 
 import os
 from collections.abc import Sequence
@@ -14,37 +14,39 @@ from irtcat._types import FloatArray, IntArray
 from irtcat.io._text import column_numbers, read_table
 from irtcat.training._learners import NONE, TOLERANCE, encode, gold_of
 
-__all__ = ["Told", "read_predictions"]
+__all__ = ["Predictions", "read_predictions"]
 
 
-class Told(NamedTuple):
-    """What the members say.
+class Predictions(NamedTuple):
+    """The members' predictions.
 
     Attributes:
         names: ids of the members.
-        predictions: members x items, numbers of labels.
+        predictions: members x items, codes of labels.
         trained: members x items, whether the member was trained on the item.
         gold: members x items, probability of each item's label, or None.
-        every: members x items x classes, or None.
+        probabilities: members x items x classes, or None.
     """
 
     names: np.ndarray
     predictions: IntArray
     trained: np.ndarray
     gold: FloatArray | None
-    every: FloatArray | None
+    probabilities: FloatArray | None
 
 
-def read_predictions(given: Any, labels: IntArray, classes: np.ndarray, ids: np.ndarray) -> Told:
-    """Members' predictions of an array or of files.
+def read_predictions(
+    source: Any, labels: IntArray, classes: np.ndarray, ids: np.ndarray
+) -> Predictions:
+    """Members' predictions from an array or from files.
 
     Raises:
         InputError: see `irtcat.training.crowd.from_predictions`.
     """
-    files = given if isinstance(given, (list, tuple)) else []
-    if files and all(isinstance(each, (str, os.PathLike)) for each in files):
-        return _of_files([Path(each) for each in files], labels, classes, ids)
-    array = np.asarray(given if isinstance(given, np.ndarray) else _objects(given))
+    files = source if isinstance(source, (list, tuple)) else []
+    if files and all(isinstance(file, (str, os.PathLike)) for file in files):
+        return _from_files([Path(file) for file in files], labels, classes, ids)
+    array = np.asarray(source if isinstance(source, np.ndarray) else _objects(source))
     n = len(labels)
     if array.ndim not in (2, 3) or array.shape[1] != n or not len(array):
         raise argument_error("predictions", f"members x {n} items", f"shape {array.shape}")
@@ -52,45 +54,46 @@ def read_predictions(given: Any, labels: IntArray, classes: np.ndarray, ids: np.
     trained = np.zeros(array.shape[:2], bool)
     if array.ndim == 2:
         codes = np.stack([encode(row, classes, n) for row in array])
-        return Told(names, codes, trained, None, None)
-    every, codes = _probabilities(array, classes)
-    gold = np.stack([gold_of(each, labels) for each in every])
-    return Told(names, codes, trained, gold, every)
+        return Predictions(names, codes, trained, None, None)
+    probabilities, codes = _probabilities(array, classes)
+    gold = np.stack([gold_of(member, labels) for member in probabilities])
+    return Predictions(names, codes, trained, gold, probabilities)
 
 
-def _objects(given: Any) -> np.ndarray:
-    """Nested lists without numpy's turning numbers beside text into text."""
+def _objects(rows: Any) -> np.ndarray:
+    """Nested lists as an array; as objects if NumPy would convert numbers to text."""
     try:
-        array = np.asarray(given)
-        return np.asarray(given, dtype=object) if array.dtype.kind in "USO" else array
+        array = np.asarray(rows)
+        return np.asarray(rows, dtype=object) if array.dtype.kind in "USO" else array
     except ValueError:
-        raise argument_error("predictions", "rows of equal length", "others") from None
+        raise argument_error(
+            "predictions", "rows of equal length", "rows of different lengths"
+        ) from None
 
 
 def _probabilities(array: np.ndarray, classes: np.ndarray) -> tuple[FloatArray, IntArray]:
-    """Probabilities (... x classes) and the likeliest labels; rows with NaN are missing."""
+    """Probabilities (... x classes) and likeliest labels; rows with NaN are missing."""
     if array.shape[-1] != len(classes):
         raise argument_error("predictions", f"of {len(classes)} classes", f"{array.shape[-1]}")
     if array.dtype.kind not in "biufO":
         raise argument_error("predictions", "probabilities from 0 to 1", array.dtype)
     try:
-        every = array.astype(np.float32)
+        probabilities = array.astype(np.float32)
     except (TypeError, ValueError):
-        raise argument_error("predictions", "probabilities from 0 to 1", "other things") from None
-    absent = np.isnan(every).any(axis=-1)
-    bad = ((every < -TOLERANCE) | (every > 1 + TOLERANCE)).any()
-    if bad:
-        got = f"{np.nanmin(every):g} to {np.nanmax(every):g}"
+        raise argument_error("predictions", "probabilities from 0 to 1", "other values") from None
+    missing = np.isnan(probabilities).any(axis=-1)
+    if ((probabilities < -TOLERANCE) | (probabilities > 1 + TOLERANCE)).any():
+        got = f"{np.nanmin(probabilities):g} to {np.nanmax(probabilities):g}"
         raise argument_error("predictions", "probabilities from 0 to 1", got)
-    every[absent] = np.nan
-    codes = np.where(absent, NONE, np.nan_to_num(every).argmax(axis=-1))
-    return every, codes.astype(np.int32)
+    probabilities[missing] = np.nan
+    codes = np.where(missing, NONE, np.nan_to_num(probabilities).argmax(axis=-1))
+    return probabilities, codes.astype(np.int32)
 
 
-def _of_files(
+def _from_files(
     paths: Sequence[Path], labels: IntArray, classes: np.ndarray, ids: np.ndarray
-) -> Told:
-    """One member a file."""
+) -> Predictions:
+    """Predictions from files with one member each."""
     names = np.array([path.stem for path in paths], dtype=object)
     check_unique("predictions", names)
     n, shape = len(labels), (len(paths), len(labels))
@@ -103,8 +106,8 @@ def _of_files(
                 if array.ndim == 1:
                     codes[row] = encode(array, classes, n)
                 elif array.ndim == 2 and len(array) == n:
-                    every, codes[row] = _probabilities(array, classes)
-                    gold[row] = gold_of(every, labels)
+                    probabilities, codes[row] = _probabilities(array, classes)
+                    gold[row] = gold_of(probabilities, labels)
                 else:
                     raise argument_error("predictions", f"of {n} items", f"shape {array.shape}")
             elif path.suffix.lower() == ".csv":
@@ -114,13 +117,13 @@ def _of_files(
         except InputError as error:
             text = str(error)
             raise InputError(text if str(path) in text else f"{path}: {text}") from None
-    return Told(names, codes, trained, None if np.isnan(gold).all() else gold, None)
+    return Predictions(names, codes, trained, None if np.isnan(gold).all() else gold, None)
 
 
 def _table(
     path: Path, classes: np.ndarray, ids: np.ndarray
 ) -> tuple[IntArray, FloatArray, np.ndarray]:
-    """Predictions, probabilities and who was trained on, of a CSV table; absent items missing."""
+    """Predictions, probabilities and training items from a CSV table; absent items are missing."""
     frame = read_table(path, text=("item", "prediction"))
     if not {"item", "prediction"} <= set(frame):
         raise argument_error("predictions", "a table with item and prediction", list(frame))
@@ -128,26 +131,27 @@ def _table(
         raise argument_error("predictions", "a table with rows", "a header alone")
     if frame["item"].duplicated().any():
         raise argument_error("predictions", "one row per item", frame["item"].mode()[0])
-    at = pd.Index(ids).get_indexer(pd.Index(frame["item"]))
-    if (at < 0).any():
-        raise argument_error("predictions", "of the items", frame.loc[at < 0, "item"].iloc[0])
+    indices = pd.Index(ids).get_indexer(pd.Index(frame["item"]))
+    if (indices < 0).any():
+        unknown = frame.loc[indices < 0, "item"].iloc[0]
+        raise argument_error("predictions", "of the items", unknown)
     codes = np.full(len(ids), NONE, np.int32)
     text = frame["prediction"].to_numpy(object)
-    told = encode(text, classes.astype(str), len(text))
-    codes[at] = np.where(text == "", NONE, told)
+    predicted = encode(text, classes.astype(str), len(text))
+    codes[indices] = np.where(text == "", NONE, predicted)
     gold, trained = np.full(len(ids), np.nan, np.float32), np.zeros(len(ids), bool)
     if "probability" in frame:
-        gold[at] = _column(frame, "probability", "probabilities from 0 to 1, or empty")
+        gold[indices] = _column(frame, "probability", "probabilities from 0 to 1, or empty")
     if "trained" in frame:
-        known = _column(frame, "trained", "trained 0 or 1, or empty")
-        if not np.isin(known, (0, 1))[~np.isnan(known)].all():
-            raise argument_error("predictions", "trained 0 or 1, or empty", "others")
-        trained[at] = known == 1
+        values = _column(frame, "trained", "trained 0 or 1, or empty")
+        if not np.isin(values, (0, 1))[~np.isnan(values)].all():
+            raise argument_error("predictions", "trained 0 or 1, or empty", "other values")
+        trained[indices] = values == 1
     return codes, gold, trained
 
 
 def _column(frame: pd.DataFrame, name: str, must: str) -> FloatArray:
-    """Numbers from 0 to 1 of a column; NaN where it is empty."""
+    """Numbers from 0 to 1 of a column; NaN for empty cells."""
     text = frame[name].astype(str).replace({"True": "1", "False": "0", "nan": ""})
     numbers = column_numbers(text)
     bad = (numbers < 0) | (numbers > 1)

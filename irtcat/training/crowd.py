@@ -1,7 +1,7 @@
-"""Artificial crowds: many models trained on parts of the data, whose answers tell difficulties.
+"""Artificial crowds: many models trained on subsets of the data, to calibrate difficulties.
 
-Humans are dear; a crowd of models trained on random subsets with some wrong labels gives response
-patterns for all of a training set (Lalor, Wu & Yu 2019).
+Human responses are expensive; a crowd of models trained on random subsets with some wrong labels
+gives response patterns for a whole training set (Lalor, Wu & Yu 2019).
 """
 
 import os
@@ -16,13 +16,13 @@ import pandas as pd
 from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._matrix import row_blocks
 from irtcat._metadata import align_metadata
-from irtcat._progress import progress as shown
+from irtcat._progress import progress as progress_bar
 from irtcat._types import FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.training._crowd_data import read_data, read_item_ids, read_labels, read_learners
-from irtcat.training._crowd_store import Store, digest, in_words
+from irtcat.training._crowd_store import Store, as_text, digest
 from irtcat.training._design import Member, assignments, check_graders, draw_members
-from irtcat.training._learners import NONE, Answers, Lesson, name_of
+from irtcat.training._learners import NONE, Answers, Setup, name_of
 from irtcat.training._pool import train_all
 from irtcat.training._predictions import read_predictions
 
@@ -30,7 +30,8 @@ __all__ = ["Crowd", "build", "from_predictions"]
 
 Progress = Callable[[int, int, str], Any]
 
-FEW = 5
+FEW_GRADERS = 5
+"""Items with fewer graders are flagged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,15 +41,16 @@ class Crowd:
     Attributes:
         item_ids: the items.
         classes: the labels that occur, sorted.
-        labels: number of each item's label in ``classes``.
-        predictions: members x items, numbers of labels; -1 missing, -2 a label not in ``classes``.
-        trained_on: members x ceil(items / 8), bits of the items that each was trained on
-            (``numpy.packbits``).
+        labels: index in ``classes`` of each item's label.
+        predictions: members x items, indices in ``classes``; -1 missing, -2 a label not in
+            ``classes``.
+        trained_on: members x ceil(items / 8), bit mask (``numpy.packbits``) of the items that a
+            member was trained on.
         members: one row per member: learner, size, noise, seed; accuracy (out of sample) and
-            accuracy_trained (on the items it was trained on), against the labels as given, noise
-            not counted; NaN where there are no such items.
-        gold: members x items, probability of each item's own label; None where none were given.
-        probabilities: members x items x classes; None where not kept.
+            accuracy_trained (on the items it was trained on), against the labels without noise;
+            NaN if there are no such items.
+        gold: members x items, probability of each item's label; None without probabilities.
+        probabilities: members x items x classes; None if not kept.
     """
 
     item_ids: np.ndarray
@@ -68,25 +70,25 @@ class Crowd:
         return np.unpackbits(self.trained_on, axis=1, count=len(self.item_ids)).astype(bool)
 
     def responses(self, in_sample: bool = False) -> Responses:
-        """Who is right about what: a response is 1 where the prediction is the item's label.
+        """Responses: 1 where the prediction is the item's label, else 0.
 
         Args:
-            in_sample: whether the items that a member was trained on count, too; else they are
-                missing for it, since it may know them by heart.
+            in_sample: whether to include the items that a member was trained on; by default they
+                are missing for it, since it may have memorised them.
 
         Returns:
             Members x items, with the members' table and the items' (label, graded, flags) as
             metadata.
 
         Raises:
-            InputError: where no member has an answer.
+            InputError: if no member has an answer.
         """
         values = np.empty(self.predictions.shape, np.int8)
         n_items = len(self.item_ids)
         for rows in row_blocks(values.shape):
-            told = self.predictions[rows]
-            values[rows] = told == self.labels
-            values[rows][told == NONE] = -1
+            predictions = self.predictions[rows]
+            values[rows] = predictions == self.labels
+            values[rows][predictions == NONE] = -1
             if not in_sample:
                 trained = np.unpackbits(self.trained_on[rows], axis=1, count=n_items)
                 values[rows][trained.astype(bool)] = -1
@@ -94,7 +96,7 @@ class Crowd:
             raise argument_error("crowd", "one with predictions", "none")
         if (values == -1).all():
             raise argument_error(
-                "in_sample", "True where every member was trained on all items", in_sample
+                "in_sample", "True if every member was trained on all items", in_sample
             )
         items = self._items((values != -1).sum(axis=0))
         return Responses.from_array(values, self.members.index, self.item_ids, self.members, items)
@@ -102,7 +104,7 @@ class Crowd:
     def confidences(self, in_sample: bool = False) -> FloatArray:
         """Probability of each item's label, members x items; NaN where missing or in sample.
 
-        `irtcat.training.dynamics.from_probabilities` takes them as it takes epochs.
+        `irtcat.training.dynamics.from_probabilities` accepts them as epochs.
 
         Raises:
             InputError: for a crowd without probabilities.
@@ -112,7 +114,7 @@ class Crowd:
         return self.gold.copy() if in_sample else np.where(self.in_sample(), np.nan, self.gold)
 
     def items(self) -> pd.DataFrame:
-        """One row per item: label, graded (how many members answered out of sample), flags."""
+        """One row per item: label, graded (members that answered out of sample), flags."""
         graded = ((self.predictions != NONE) & ~self.in_sample()).sum(axis=0)
         return self._items(graded)
 
@@ -121,7 +123,9 @@ class Crowd:
         return self.members.copy()
 
     def _items(self, graded: IntArray) -> pd.DataFrame:
-        flags = np.where(graded < FEW, f"graded by fewer than {FEW}", "").astype(object)
+        flags = np.where(graded < FEW_GRADERS, f"graded by fewer than {FEW_GRADERS}", "").astype(
+            object
+        )
         flags[graded == 0] = "graded by nobody"
         index = pd.Index(self.item_ids, dtype=object, name="item")
         columns = {"label": self.classes[self.labels], "graded": graded, "flags": flags}
@@ -143,49 +147,50 @@ def build(
     folder: str | os.PathLike[str] | None = None,
     progress: Progress | bool = False,
 ) -> Crowd:
-    """Train members on random subsets with some wrong labels, and let each answer for all items.
+    """Train members on random subsets with some wrong labels, and predict all items with each.
 
-    Which items a member is trained on is random and balanced: the items left out are dealt from
-    shuffled packs, so that over the crowd all items are left out equally often (give or take one).
-    A subset of two items or more shows its learner two classes at least, since most can learn
-    nothing else: where it would be of one class, an item of another takes the place of one of its
-    own (so that items of a rare class are left out less often than others), and where noise would
-    make all labels alike, one of them is not replaced. All that is drawn for a member depends on
-    ``seed`` and its number alone: results are the same for any number of workers, and a larger
-    crowd begins with the members of a smaller one.
+    Subsets are random and balanced: the items left out are taken from successive random
+    permutations, so that over the crowd all items are left out equally often (plus or minus one).
+    A subset of two or more items has at least two classes, since most learners require it: in a
+    subset of one class, an item of another class replaces one of its items (so that items of a
+    rare class are left out less often than others), and if noise would make all labels equal, one
+    of them is not replaced. All random draws of a member depend only on ``seed`` and its number:
+    results are the same for any number of workers, and a larger crowd begins with the members of a
+    smaller one.
 
     Args:
         fit_predict: an estimator with ``fit(X, y)`` and ``predict(X)`` (a copy is trained; its
-            ``random_state`` is set), a function ``(X_train, y_train, X, seed)`` that gives labels
-            or probabilities (items x sorted labels) for all of X, or a list or mapping of such, of
-            which the members take turns. None may change X, which all members share.
-        data: the inputs X (array, sparse matrix, frame, list, or a mapping of such) and one label
-            per item; none missing, at least two different.
-        n_members: how many.
-        size: how many items each is trained on: a whole number; a share (a float up to 1.0); a
-            pair (low, high) of either, drawn evenly on the log scale; or a list to draw from.
-            Subsets of one item are of one class, and not every learner takes them.
+            ``random_state`` is set), a function ``(X_train, y_train, X, seed)`` that returns
+            labels or probabilities (items x sorted labels) for all of X, or a list or mapping of
+            these, through which the members cycle. None may change X, which all members share.
+        data: the inputs X (array, sparse matrix, frame, list, or a mapping of these) and one label
+            per item; none missing, at least two classes.
+        n_members: number of members.
+        size: number of training items of each: a whole number; a share (a float up to 1.0); a
+            pair (low, high) of either, drawn uniformly on the log scale; or a list to draw from.
+            Subsets of one item have one class, which not every learner accepts.
         label_noise: share of a subset's labels that are replaced by others, below 1: a number, a
             pair to draw between, or a list to draw from.
-        seed: seed of subsets, noise and the members' own seeds.
+        seed: seed of subsets, noise and the members' seeds.
         item_ids: ids of the items; i1, i2, … by default.
-        probabilities: what is kept of the probabilities, if learners give any: "gold" (of each
-            item's own label), "all" (every class; members x items x classes of memory) or "none".
-        min_graders: how many members each item must be left to at least; checked before training,
-            items that take others' places not counted.
-        workers: processes; 1 trains in this one. With several, ``fit_predict`` must be of a module
-            and the calling script needs ``if __name__ == "__main__":``; each process computes on
-            one thread.
-        folder: keeps each finished member in a file there; the same call goes on from them after
+        probabilities: which probabilities to keep, if learners give any: "gold" (of each item's
+            label), "all" (every class; members x items x classes of memory) or "none".
+        min_graders: minimum number of members that must leave out each item; checked before
+            training, without the items that replace others.
+        workers: number of processes; 1 trains in the current one. With several, ``fit_predict``
+            must be importable and the calling script needs ``if __name__ == "__main__":``; each
+            process computes on one thread.
+        folder: saves each finished member in a file there; the same call resumes from them after
             an interruption, also with more members. The code of a function is not compared.
-        progress: True for a line on the terminal, or called as ``progress(done, total, text)``.
+        progress: True for a progress line on the terminal, or called as ``progress(done, total,
+            text)``.
 
     Returns:
-        The crowd; its `responses` are what is fitted.
+        The crowd; pass its `responses` to `irtcat.fit`.
 
     Raises:
-        InputError: for bad arguments, a folder of another crowd, or a learner that fails (what was
-            finished by then stays in the folder).
+        InputError: for invalid arguments, a folder of another crowd, or a learner that fails
+            (finished members stay in the folder).
 
     Example:
         >>> def nearest_mean(X_train, y_train, X, seed):
@@ -215,22 +220,22 @@ def build(
         raise argument_error("progress", "True, False or a function", progress)
     store = None
     if folder is not None:
-        about = {
+        settings = {
             "data": digest(X, classes[labels], ids.tolist()),
             "learners": [
-                of if name == of else f"{name}: {of}"
-                for name, of in zip(names, map(name_of, learners), strict=True)
+                full_name if name == full_name else f"{name}: {full_name}"
+                for name, full_name in zip(names, map(name_of, learners), strict=True)
             ],
-            "size": in_words(size), "label_noise": in_words(label_noise), "seed": int(seed),
+            "size": as_text(size), "label_noise": as_text(label_noise), "seed": int(seed),
             "probabilities": probabilities,
         }  # fmt: skip
-        store = Store(folder, about)
-    lesson = Lesson(learners, X, labels, classes, probabilities)
-    tell: Progress | None = progress if callable(progress) else None
-    if progress and tell is None:
-        with shown("Training the crowd") as line:
-            return _gather(lesson, members, ids, names, seed, workers, store, line)
-    return _gather(lesson, members, ids, names, seed, workers, store, tell)
+        store = Store(folder, settings)
+    setup = Setup(learners, X, labels, classes, probabilities)
+    if progress and not callable(progress):
+        with progress_bar("Training the crowd") as line:
+            return _train_members(setup, members, ids, names, seed, workers, store, line)
+    report = progress if callable(progress) else None
+    return _train_members(setup, members, ids, names, seed, workers, store, report)
 
 
 def from_predictions(
@@ -241,21 +246,22 @@ def from_predictions(
     item_ids: Any = None,
     members: pd.DataFrame | None = None,
 ) -> Crowd:
-    """A crowd whose predictions were made elsewhere.
+    """A crowd from external predictions.
 
     Args:
         predictions: members x items of labels (None or NaN: missing); members x items x classes of
-            probabilities in the order of the sorted labels; or paths of files, one a member, whose
-            names are the members' ids: ``.npy`` with such a row, or ``.csv`` with columns item and
-            prediction and, where known, probability (of the item's own label) and trained (0/1).
+            probabilities in the order of the sorted labels; or paths of files, one per member,
+            whose names are the members' ids: ``.npy`` with such a row, or ``.csv`` with columns
+            item and prediction and, optionally, probability (of the item's label) and trained
+            (0/1).
         labels: one label per item.
-        trained_on: members x items, true where the member was trained on the item; by default on
-            none (or as the files say).
+        trained_on: members x items, true where the member was trained on the item; by default
+            none (or the column of the files).
         item_ids: ids of the items; i1, i2, … by default.
         members: metadata of the members, indexed by id (m1, m2, …, or the files' names).
 
     Raises:
-        InputError: naming the file, the item or the shape that does not fit.
+        InputError: names the invalid file, item or shape.
 
     Example:
         >>> crowd = from_predictions([["cat", "dog"], ["dog", None]], ["cat", "dog"])
@@ -264,30 +270,36 @@ def from_predictions(
     """
     codes, classes = read_labels(labels)
     ids = read_item_ids(item_ids, len(codes))
-    told = read_predictions(predictions, codes, classes, ids)
-    trained = told.trained
+    read = read_predictions(predictions, codes, classes, ids)
+    trained = read.trained
     if trained_on is not None:
         trained = np.asarray(trained_on)
-        if trained.shape != told.predictions.shape or not np.isin(trained, (0, 1)).all():
-            must = f"a mask of {' x '.join(map(str, told.predictions.shape))} (members x items)"
+        if trained.shape != read.predictions.shape or not np.isin(trained, (0, 1)).all():
+            must = f"a mask of {' x '.join(map(str, read.predictions.shape))} (members x items)"
             raise argument_error("trained_on", must, f"shape {trained.shape}")
     trained = trained.astype(bool)
-    table = align_metadata("members", members, told.names)
-    scores = _accuracies(told.predictions, trained, codes)
+    table = align_metadata("members", members, read.names)
+    scores = _accuracies(read.predictions, trained, codes)
     table = (
         table.assign(size=trained.sum(axis=1), **scores)
         if trained.any()
         else table.assign(accuracy=scores["accuracy"])
     )
-    table.index = pd.Index(told.names, dtype=object, name="subject")
+    table.index = pd.Index(read.names, dtype=object, name="subject")
     return Crowd(
-        ids, classes, codes, told.predictions, np.packbits(trained, axis=1), table,
-        told.gold, told.every,
-    )  # fmt: skip
+        item_ids=ids,
+        classes=classes,
+        labels=codes,
+        predictions=read.predictions,
+        trained_on=np.packbits(trained, axis=1),
+        members=table,
+        gold=read.gold,
+        probabilities=read.probabilities,
+    )
 
 
-def _gather(
-    lesson: Lesson,
+def _train_members(
+    setup: Setup,
     members: Sequence[Member],
     ids: np.ndarray,
     names: Sequence[str],
@@ -296,43 +308,43 @@ def _gather(
     store: Store | None,
     progress: Any,
 ) -> Crowd:
-    """Train those who are not on file, and put all together."""
-    n, n_items = len(members), len(lesson.labels)
+    """Train the members that are not in the store, and build the crowd."""
+    n, n_items = len(members), len(setup.labels)
     trained = np.zeros((n, (n_items + 7) // 8), np.uint8)
     answers: dict[int, Answers] = {}
 
-    def to_do() -> Any:
-        for task in assignments(members, lesson.labels, len(lesson.classes), seed):
+    def remaining_tasks() -> Any:
+        for task in assignments(members, setup.labels, len(setup.classes), seed):
             number = task.member.number
-            mine = np.zeros(n_items, bool)
-            mine[task.train] = True
-            trained[number] = np.packbits(mine)
+            mask = np.zeros(n_items, bool)
+            mask[task.train] = True
+            trained[number] = np.packbits(mask)
             if store is not None and store.has(number):
                 answers[number] = store.load(number, n_items)
             else:
                 yield task
 
-    with closing(train_all(lesson, to_do(), workers)) as finished:
-        for number, each in finished:
-            answers[number] = each
+    with closing(train_all(setup, remaining_tasks(), workers)) as finished:
+        for number, member_answers in finished:
+            answers[number] = member_answers
             if store is not None:
-                store.save(number, each)
+                store.save(number, member_answers)
             if progress is not None:
                 progress(len(answers), n, f"Member {len(answers)} of {n}")
-    return _crowd(lesson, members, ids, names, trained, [answers[i] for i in range(n)])
+    return _crowd(setup, members, ids, names, trained, [answers[i] for i in range(n)])
 
 
 def _crowd(
-    lesson: Lesson,
+    setup: Setup,
     members: Sequence[Member],
     ids: np.ndarray,
     names: Sequence[str],
     trained: np.ndarray,
     answers: Sequence[Answers],
 ) -> Crowd:
-    """The record, its members' accuracies counted."""
-    kind = np.int16 if len(lesson.classes) < 2**15 else np.int32
-    predictions = np.stack([each.predictions.astype(kind) for each in answers])
+    """The crowd from its members' answers, with their accuracies."""
+    dtype = np.int16 if len(setup.classes) < 2**15 else np.int32
+    predictions = np.stack([member.predictions.astype(dtype) for member in answers])
     index = pd.Index([f"m{member.number + 1}" for member in members], dtype=object, name="subject")
     in_sample = np.unpackbits(trained, axis=1, count=len(ids)).astype(bool)
     columns: dict[str, Any] = {
@@ -340,38 +352,43 @@ def _crowd(
         "size": [member.size for member in members],
         "noise": [member.noise for member in members],
         "seed": [member.seed for member in members],
-        **_accuracies(predictions, in_sample, lesson.labels),
+        **_accuracies(predictions, in_sample, setup.labels),
     }
+    probabilities = [member.probabilities for member in answers]
     return Crowd(
-        ids, lesson.classes, lesson.labels, predictions, trained,
-        pd.DataFrame(columns, index=index),
-        _stacked([each.gold for each in answers], len(ids)),
-        _stacked([each.every for each in answers], len(ids), len(lesson.classes)),
-    )  # fmt: skip
+        item_ids=ids,
+        classes=setup.classes,
+        labels=setup.labels,
+        predictions=predictions,
+        trained_on=trained,
+        members=pd.DataFrame(columns, index=index),
+        gold=_stacked([member.gold for member in answers], len(ids)),
+        probabilities=_stacked(probabilities, len(ids), len(setup.classes)),
+    )
 
 
-def _stacked(parts: list[Any], *shape: int) -> FloatArray | None:
-    """Members' probabilities in one array, NaN for members that give none; None where none does."""
-    if all(part is None for part in parts):
+def _stacked(arrays: list[Any], *shape: int) -> FloatArray | None:
+    """Members' probabilities in one array, NaN for members without any; None if all are without."""
+    if all(array is None for array in arrays):
         return None
-    out = np.full((len(parts), *shape), np.nan, np.float32)
-    for row, part in zip(out, parts, strict=True):
-        if part is not None:
-            row[...] = part
+    out = np.full((len(arrays), *shape), np.nan, np.float32)
+    for row, array in zip(out, arrays, strict=True):
+        if array is not None:
+            row[...] = array
     return out
 
 
 def _accuracies(
     predictions: IntArray, in_sample: np.ndarray, labels: IntArray
 ) -> dict[str, FloatArray]:
-    """Share right of each member on items it was not, and was, trained on."""
-    right, answered = predictions == labels, predictions != NONE
+    """Accuracy of each member on the items it was not, and was, trained on."""
+    correct, answered = predictions == labels, predictions != NONE
 
-    def share(of: np.ndarray) -> FloatArray:
-        n = of.sum(axis=1)
-        return np.where(n > 0, (right & of).sum(axis=1) / np.maximum(n, 1), np.nan)
+    def accuracy(mask: np.ndarray) -> FloatArray:
+        n = mask.sum(axis=1)
+        return np.where(n > 0, (correct & mask).sum(axis=1) / np.maximum(n, 1), np.nan)
 
     return {
-        "accuracy": share(answered & ~in_sample),
-        "accuracy_trained": share(answered & in_sample),
+        "accuracy": accuracy(answered & ~in_sample),
+        "accuracy_trained": accuracy(answered & in_sample),
     }

@@ -1,17 +1,18 @@
-"""Difficulty filters: which training examples to keep, by difficulty or by the crowd's share right.
+"""Difficulty filters: which training examples to keep, by difficulty or proportion correct.
 
-| rule | keeps | which are |
+| rule | keeps | selects |
 |---|---|---|
-| avi | abs(b) < tau | of middling difficulty |
+| avi | abs(b) < tau | medium difficulty |
 | ub | b < tau | easy |
-| pcub | pc < tau | hard: few of the crowd are right |
-| avo | abs(b) > tau | at both ends |
+| pcub | pc < tau | hard: low proportion correct |
+| avo | abs(b) > tau | both extremes |
 | lb | b > tau | hard |
 | pclb | pc > tau | easy |
-| random | a sample | any: the control |
+| random | a sample | any (the control) |
 
-b is the difficulty of a bank, pc the share of the crowd that is right. As on the tutorial's slide
-"upper bound" and "lower bound" speak of the number, so that ``ub`` and ``pcub`` keep opposite ends.
+b is the difficulty in a bank, pc the proportion of the crowd that is correct. As on the tutorial's
+slide, "upper bound" and "lower bound" refer to the number, so that ``ub`` and ``pcub`` keep
+opposite ends.
 """
 
 import os
@@ -31,7 +32,7 @@ from irtcat.training._filter_files import RowsWritten, write_ids, write_rows
 from irtcat.training._filter_parts import (
     Items,
     bounds_of,
-    in_order,
+    lowest_cost,
     quotas_of,
     read_classes,
     read_items,
@@ -47,14 +48,14 @@ class Filtered:
     """The examples that a filter keeps.
 
     Attributes:
-        rule: how they were chosen.
-        tau: the threshold given or found; NaN for a random sample, and where several classes have
-            each their own (see ``bounds``).
-        indices: positions of the kept ones, ascending.
-        table: one row per item in the order given: value (|b|, b or pc), kept, class where the
-            filter was balanced, and flags ("no value": never kept).
-        bounds: one row per class ("all" where the filter was not balanced): n with a value, kept,
-            tau, and tied, how many left out have the value of the last one kept.
+        rule: name of the rule.
+        tau: the threshold passed or computed; NaN for a random sample, and if each class has its
+            own (see ``bounds``).
+        indices: positions of the kept items, ascending.
+        table: one row per item in input order: value (|b|, b or pc), kept, class if the filter
+            was balanced, and flags ("no value": never kept).
+        bounds: one row per class ("all" if the filter was not balanced): n with a value, kept,
+            tau, and tied, the number left out with the value of the last item kept.
         seed: seed of a random sample.
 
     Example:
@@ -92,7 +93,7 @@ class Filtered:
         return self.table.copy()
 
     def control(self, seed: int = 0) -> "Filtered":
-        """A random sample as large, of each class as many, from the items that have a value.
+        """A random sample of the same size, also per class, from the items with a value.
 
         Example:
             >>> bank = ItemBank.from_parameters(b=[-2.0, -0.1, 0.3, 1.8])
@@ -107,10 +108,12 @@ class Filtered:
             codes = pd.Index(names).get_indexer(pd.Index(classes))
         pool = (self.table["flags"] == "").to_numpy()
         items = Items(self.table.index, self.table["value"].to_numpy(), codes, names)
-        return _drawn(items, pool, self.bounds["kept"].to_numpy(int), seed, classes is not None)
+        return _random_sample(
+            items, pool, self.bounds["kept"].to_numpy(int), seed, classes is not None
+        )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the kept items' ids with their values: CSV, JSONL or Parquet; .txt has ids alone.
+        """Write the kept items' ids with their values: CSV, JSONL or Parquet; .txt has only ids.
 
         Raises:
             InputError: for another extension, or a file that cannot be written.
@@ -124,24 +127,23 @@ class Filtered:
         path: str | os.PathLike[str],
         key: str | None = None,
     ) -> RowsWritten:
-        """Write the kept rows of a data file (CSV, TSV, JSONL or Parquet) as they are there.
+        """Write the kept rows of a data file (CSV, TSV, JSONL or Parquet) unchanged.
 
-        The file is read as a stream. CSV and JSONL records are copied byte for byte. An item may
-        have several rows: all of them are written, or none.
+        The file is streamed. CSV and JSONL records are copied byte for byte. If an item has
+        several rows, all of them are written, or none.
 
         Args:
             source: the data file.
-            path: where to, in the same format.
-            key: column (JSONL: field) with the items' ids; None where row k is item k of the
+            path: the output file, in the same format.
+            key: column (JSONL: field) with the items' ids; None if row k is item k of the
                 table.
 
         Returns:
-            How many rows were read and written, how many did not match, and how many have an id
-            that an earlier row has.
+            The numbers of rows read, written, without a matching item, and with a repeated id.
 
         Raises:
-            InputError: for another format, a key that is not there or never matches, or, without a
-                key, another number of rows than items.
+            InputError: for another format, a key that is missing or never matches, or, without a
+                key, a number of rows other than the number of items.
         """
         kept = self.table["kept"].to_numpy()
         return write_rows(self.table.index, kept, Path(source), Path(path), key)
@@ -156,32 +158,32 @@ def apply(
     balanced_by: Any = None,
     seed: int = 0,
 ) -> Filtered:
-    """Keep the items on one side of a threshold, given or found.
+    """Keep the items on one side of a threshold, which is passed or computed.
 
-    With ``keep`` the items are taken in order of the rule's number (``avi``: the smallest |b|
-    first); of equal numbers the item that comes earlier. Balanced filters take equal numbers of
-    each class: with ``keep`` as equal as the classes' sizes allow, the first classes by name one
-    more where it does not divide; with ``tau`` as many as the class with the fewest on the kept
-    side, those farthest from tau.
+    With ``keep`` the items are taken in order of the rule's value (``avi``: the smallest |b|
+    first); ties go to the earlier item. Balanced filters take equal numbers of each class: with
+    ``keep`` as equal as class sizes allow, the first classes by name one more if it does not
+    divide; with ``tau`` as many as the class with the fewest on the kept side, those farthest from
+    tau.
 
     Args:
         items: a bank; a table indexed by item (or with a column ``item``) with columns ``b`` or
-            ``pc`` (or ``proportion_correct``, ``share``); or responses, whose shares right are pc.
-            pc is a share, from 0 to 1. NaN: no value; the item is flagged and never kept.
+            ``pc`` (or ``proportion_correct``, ``share``); or responses, whose proportions correct
+            are pc. pc is from 0 to 1. NaN: no value; the item is flagged and never kept.
         rule: one of `RULES`, or "random".
         tau: the threshold; the comparison is strict.
-        keep: instead of tau, how many: a whole number from 1, or a share (a float above 0, up to
-            1.0) of the items that have a value, rounded, at least one.
+        keep: instead of tau, the number to keep: a whole number from 1, or a share (a float above
+            0, up to 1.0) of the items with a value, rounded, at least one.
         balanced_by: each item's class: a column of the table or of the bank's metadata, a Series
-            or mapping by id, or a list in the items' order. Items without one are a class, too.
+            or mapping by id, or a list in the items' order. Items without a class form one.
         seed: seed of "random".
 
     Returns:
-        The kept items; their ``indices`` index the training data where that is in the items' order.
+        The kept items; ``indices`` index the training data if it has the order of the items.
 
     Raises:
-        InputError: for both or none of tau and keep, a number out of range, values that the rule
-            needs and the items do not have, or a threshold that leaves no item of a class.
+        InputError: for both or neither of tau and keep, a number out of range, items without the
+            values that the rule needs, or a threshold that leaves no item of a class.
 
     Example:
         >>> bank = ItemBank.from_parameters(b=[-2.0, -0.1, 0.3, 1.8], item_ids=list("wxyz"))
@@ -199,39 +201,39 @@ def apply(
     check_choice("rule", rule, (*RULES, RANDOM))
     check_count("seed", seed, 0)
     _check_amount(rule, tau, keep)
-    found = read_classes(read_items(items, RULES.get(rule), rule), items, balanced_by)
+    candidates = read_classes(read_items(items, RULES.get(rule), rule), items, balanced_by)
     balanced = balanced_by is not None
     if rule == RANDOM:
-        pool = np.ones(len(found.ids), bool)
-        quotas = quotas_of(found, pool, _number(keep, len(pool)))
-        return _drawn(found, pool, quotas, seed, balanced)
-    how = RULES[rule]
-    usable = np.isfinite(found.value)
+        pool = np.ones(len(candidates.ids), bool)
+        quotas = quotas_of(candidates, pool, _n_kept(keep, len(pool)))
+        return _random_sample(candidates, pool, quotas, seed, balanced)
+    row = RULES[rule]
+    usable = np.isfinite(candidates.value)
     if not usable.any():
         raise argument_error(
-            "items", f"items with a value of {'pc' if how.statistic == 'pc' else 'b'}", "none"
+            "items", f"items with a value of {'pc' if row.statistic == 'pc' else 'b'}", "none"
         )
     if tau is None:
         pool = usable
-        quotas = quotas_of(found, pool, _number(keep, int(usable.sum())))
+        quotas = quotas_of(candidates, pool, _n_kept(keep, int(usable.sum())))
     else:
-        pool = how.passes(found.value, tau)
-        quotas = _on_the_side(found, usable, pool, tau, balanced)
-    chosen = in_order(found, pool, how.cost(found.value), quotas)
-    bounds = bounds_of(found, usable, chosen, how, tau)
-    one = float(bounds["tau"].iloc[0]) if tau is None and not balanced else np.nan
-    return _finish(
-        rule, one if tau is None else float(tau), found, chosen, usable, bounds, seed, balanced
-    )
+        pool = row.passes(candidates.value, tau)
+        quotas = _quotas_at(tau, candidates, usable, pool, balanced)
+    chosen = lowest_cost(candidates, pool, row.cost(candidates.value), quotas)
+    bounds = bounds_of(candidates, usable, chosen, row, tau)
+    threshold = np.nan if tau is None else float(tau)
+    if tau is None and not balanced:
+        threshold = float(bounds["tau"].iloc[0])
+    return _filtered(rule, threshold, candidates, chosen, usable, bounds, seed, balanced)
 
 
 def _check_amount(rule: str, tau: Any, keep: Any) -> None:
-    """Raise unless exactly one of tau and keep is given, and makes sense."""
+    """Raise unless exactly one of tau and keep is passed, and valid."""
     if rule == RANDOM and tau is not None:
-        raise argument_error("tau", "None for a random sample", tau, "Give keep instead.")
+        raise argument_error("tau", "None for a random sample", tau, "Pass keep instead.")
     if (tau is None) == (keep is None):
         raise InputError(
-            "Give either the `tau` argument or the `keep` argument. "
+            "Pass either the `tau` argument or the `keep` argument. "
             f"Got {'neither' if tau is None else 'both'}."
         )
     if tau is not None:
@@ -242,8 +244,8 @@ def _check_amount(rule: str, tau: Any, keep: Any) -> None:
             raise argument_error("tau", "a share from 0 to 1", tau)
 
 
-def _number(keep: Any, n: int) -> int:
-    """How many to keep of n."""
+def _n_kept(keep: Any, n: int) -> int:
+    """Number of items to keep of n."""
     if isinstance(keep, (int, np.integer)):
         check_count("keep", keep, 1, n)
         return int(keep)
@@ -252,32 +254,34 @@ def _number(keep: Any, n: int) -> int:
     return max(1, int(np.floor(keep * n + 0.5)))
 
 
-def _on_the_side(
-    items: Items, usable: BoolArray, pool: BoolArray, tau: float, balanced: bool
+def _quotas_at(
+    tau: float, items: Items, usable: BoolArray, pool: BoolArray, balanced: bool
 ) -> IntArray:
-    """How many of each class are kept of those on the kept side of tau."""
+    """Number of items of each class to keep, of those on the kept side of tau."""
     passing = np.bincount(items.codes[pool], minlength=len(items.classes))
     present = np.bincount(items.codes[usable], minlength=len(items.classes)) > 0
     if (passing[present] == 0).any():
         empty = items.classes[int(np.flatnonzero(present & (passing == 0))[0])]
         values = items.value[usable & (items.codes == items.classes.index(empty))]
-        of = f" of class {empty!r}" if balanced else ""
+        of_class = f" of class {empty!r}" if balanced else ""
         raise argument_error(
-            "tau", f"a threshold that leaves an item{of}",
+            "tau", f"a threshold that leaves an item{of_class}",
             f"{tau:g}, and the values are from {values.min():.4g} to {values.max():.4g}",
         )  # fmt: skip
     return np.where(present, passing[present].min(), 0) if balanced else passing
 
 
-def _drawn(items: Items, pool: BoolArray, quotas: IntArray, seed: int, balanced: bool) -> Filtered:
-    """A random sample of the pool, so many of each class."""
-    luck: FloatArray = np.random.default_rng(seed).random(len(pool))
-    chosen = in_order(items, pool, luck, quotas)
+def _random_sample(
+    items: Items, pool: BoolArray, quotas: IntArray, seed: int, balanced: bool
+) -> Filtered:
+    """A random sample of the pool with the quota of each class."""
+    cost: FloatArray = np.random.default_rng(seed).random(len(pool))
+    chosen = lowest_cost(items, pool, cost, quotas)
     bounds = bounds_of(items, pool, chosen, None, None)
-    return _finish(RANDOM, np.nan, items, chosen, pool, bounds, seed, balanced)
+    return _filtered(RANDOM, np.nan, items, chosen, pool, bounds, seed, balanced)
 
 
-def _finish(
+def _filtered(
     rule: str,
     tau: float,
     items: Items,
@@ -287,7 +291,7 @@ def _finish(
     seed: int,
     balanced: bool,
 ) -> Filtered:
-    """The record of a choice."""
+    """The record of the chosen items."""
     kept = np.zeros(len(items.ids), bool)
     kept[chosen] = True
     table = pd.DataFrame({"value": items.value, "kept": kept}, index=items.ids)
@@ -296,4 +300,4 @@ def _finish(
     table["flags"] = np.where(usable, "", "no value").astype(object)
     indices = np.sort(chosen)
     indices.flags.writeable = False
-    return Filtered(rule, tau, indices, table, bounds, int(seed))
+    return Filtered(rule=rule, tau=tau, indices=indices, table=table, bounds=bounds, seed=int(seed))

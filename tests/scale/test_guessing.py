@@ -40,16 +40,16 @@ def test_value_and_gradient_are_those_of_the_likelihood(calibrator):
     frame = found.bank.to_frame()
     params = np.column_stack([frame["a"], -frame["a"] * frame["b"], np.zeros(8)])
     none, some = np.zeros(8, bool), np.array(C) > 0
-    near = Likelihood(x, params, none)
-    assert near.base == pytest.approx(found.log_likelihood, abs=1e-6)
+    likelihood = Likelihood(x, params, none)
+    assert likelihood.base == pytest.approx(found.log_likelihood, abs=1e-6)
     params[some, 2] = 0.2
-    _, slopes = near.gradient(params, some)
+    _, slopes = likelihood.gradient(params, some)
     for item, column in [(0, 0), (3, 1), (2, 0), (2, 2), (4, 2)]:
         ends = []
         for step in (1e-5, -1e-5):
             moved = params.copy()
             moved[item, column] += step
-            ends.append(near.value(moved, some))
+            ends.append(likelihood.value(moved, some))
         assert slopes[item, column] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-4)
 
 
@@ -59,9 +59,9 @@ def test_narrow_posteriors_get_finer_nodes():
     bank = ItemBank.from_parameters(a=np.full(120, 3.0), b=b)
     responses = bank.simulate(rng.normal(size=300), seed=1)
     params = np.column_stack([np.full(120, 3.0), -3 * b, np.zeros(120)])
-    near = Likelihood(np.asarray(responses.values), params, np.zeros(120, bool))
-    assert np.diff(near.nodes)[0] < 0.1
-    spacing = np.diff(near.nodes)[0] / 2
-    once = near.base
-    near._lay(spacing)
-    assert near.value(params, np.zeros(120, bool)) == pytest.approx(once, abs=1e-5)
+    likelihood = Likelihood(np.asarray(responses.values), params, np.zeros(120, bool))
+    assert np.diff(likelihood.nodes)[0] < 0.1
+    spacing = np.diff(likelihood.nodes)[0] / 2
+    once = likelihood.base
+    likelihood._set_nodes(spacing)
+    assert likelihood.value(params, np.zeros(120, bool)) == pytest.approx(once, abs=1e-5)

@@ -29,7 +29,7 @@ def test_labels_that_cannot_be_used(responses):
     twice = pd.Series(["a"] * 9, index=[IDS[0], *IDS])
     for wrong, text in (
         (twice, "several for 'NA'"), (5, "Got 5"), ([["a"]] * 10, "one label"),
-        ({"all": "x"}, "everyone answers alike"), ([" "] * 10, "an item has one"),
+        ({"all": "x"}, "all subjects answer alike"), ([" "] * 10, "an item has one"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=text):
             scale.build(responses, wrong, **QUICK)
@@ -66,7 +66,7 @@ def test_report_tells_what_was_left_out_and_asked_for(found):
     assert "2 more items were left out before" in text
     assert "| all | answers | answered alike by all |" in text
     assert "| coin | group | none given |" in text
-    assert "1 factor asked for, without parallel analysis" in text
+    assert "1 factor requested, without parallel analysis" in text
     assert "| two lines |" in text
 
 
@@ -92,7 +92,7 @@ def test_removed_items_beside_any_bank(responses, which):
     """As if calibrated with the bank's items as anchors."""
     model = {"2pl": IDS[:3], "3pl": IDS[3:8]} if which == "both" else which
     bank = fit(responses.subset(items=IDS), model, standard_errors="none").bank
-    own = Calibrator(responses, 12).beside(bank, ["coin"]).to_frame()
+    own = Calibrator(responses, 12).on_scale(bank, ["coin"]).to_frame()
     assert own.index.tolist() == ["coin"]
     data = responses.subset(items=[*IDS, "coin"])
     options = {"anchors": bank} if which == "2pl" else {"anchors": as_three_pl(bank)}

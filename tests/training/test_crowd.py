@@ -128,7 +128,7 @@ def test_one_class_where_there_is_no_other():
                 raise ValueError("needs two classes.")
             super().fit(X, y)
 
-    with pytest.raises(InputError, match=r"needs two classes. All .* of class 0: take larger"):
+    with pytest.raises(InputError, match=r"needs two classes. All .* of class 0: use larger"):
         crowd.build(Choosy(), (X, labels), 20, size=10)
     crowd.build(Choosy(), (X, np.repeat([0, 1], [N - 2, 2])), 20, size=10, min_graders=10)
 
@@ -304,7 +304,7 @@ def test_every_item_is_graded_or_it_is_refused():
     assert set(items["flags"]) == {"graded by nobody", "graded by fewer than 5"}
     assert (items["graded"] == 0).sum() == N - 48
     whole = crowd.build(nearest, (X, Y), 2, size=1.0, min_graders=0)
-    with pytest.raises(InputError, match="True where every member"):
+    with pytest.raises(InputError, match="True if every member"):
         whole.responses()
     assert whole.responses(in_sample=True).n_missing == 0
     assert whole.members["accuracy"].isna().all()

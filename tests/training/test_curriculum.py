@@ -201,7 +201,7 @@ def test_state_of_another_is_refused():
     without = {key: value for key, value in state.items() if key != "theta"}
     for broken in (3, without, {**state, "se": None}, {**state, "rows": 3}):
         other = AbilityMatched(B)
-        with pytest.raises(InputError, match="what `state_dict` gave"):
+        with pytest.raises(InputError, match="a result of `state_dict`"):
             other.restore(broken)
         assert other.state_dict() == state
     with pytest.raises(InputError, match="version 1"):

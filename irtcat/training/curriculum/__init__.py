@@ -1,4 +1,4 @@
-"""Which examples to train on in each epoch: by the learner's ability, or by a schedule."""
+"""Curricula: which examples to train on in each epoch, by the learner's ability or a schedule."""
 
 from irtcat.training.curriculum._base import Curriculum
 from irtcat.training.curriculum._examples import ORDERS

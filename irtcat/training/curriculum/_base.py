@@ -1,4 +1,4 @@
-"""What all curricula share: epochs, shuffling, the history, and resuming."""
+"""The base class of curricula: epochs, shuffling, history, and resuming."""
 
 import abc
 import hashlib
@@ -19,13 +19,13 @@ Row = dict[str, float | int]
 
 
 class Curriculum(abc.ABC):
-    """An iterator over epochs, each an array of the examples' positions; see its classes.
+    """An iterator over epochs, each an array of positions of examples; see the subclasses.
 
     Attributes:
-        epoch: how many epochs have been given.
+        epoch: number of epochs so far.
     """
 
-    _common = ("n", "share", "seen")
+    _common_columns = ("n", "share", "seen")
 
     def __init__(
         self, examples: Examples, settings: str, epochs: int | None, shuffle: bool, seed: int
@@ -40,55 +40,55 @@ class Curriculum(abc.ABC):
 
     @abc.abstractmethod
     def _choose(self) -> tuple[IntArray, Row]:
-        """Positions of the coming epoch in order, and what the history says of it."""
+        """Positions of the next epoch in order, and its row of the history."""
 
     @abc.abstractmethod
     def update(self, correct: Any, indices: Any) -> None:
-        """Take the learner's answers; see the class."""
+        """Record the learner's answers; see the class."""
 
     @abc.abstractmethod
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Take over the class's own part of the state, once it is known to fit."""
+        """Restore the class-specific entries of a valid state."""
 
     @property
     @abc.abstractmethod
     def probe(self) -> IntArray:
-        """Positions of the examples whose answers `update` wants before the coming epoch."""
+        """Positions of the examples to answer before the next epoch, for `update`."""
 
     @property
     def epoch(self) -> int:
-        """How many epochs have been given."""
+        """Number of epochs so far."""
         return len(self._rows)
 
     @property
     def n_items(self) -> int:
-        """How many examples there are."""
+        """Number of examples."""
         return len(self._examples.b)
 
     @property
     def items(self) -> pd.DataFrame:
         """The examples: a, b, and flag ("no difficulty" for those that come last), by id."""
-        part = self._examples
-        flag = np.where(part.known, "", "no difficulty")
-        index = pd.Index(part.ids, dtype=object, name="item")
-        return pd.DataFrame({"a": part.a, "b": part.b, "flag": flag}, index=index)
+        examples = self._examples
+        flag = np.where(examples.known, "", "no difficulty")
+        index = pd.Index(examples.ids, dtype=object, name="item")
+        return pd.DataFrame({"a": examples.a, "b": examples.b, "flag": flag}, index=index)
 
     @property
     def history(self) -> pd.DataFrame:
         """A row per epoch; see the class for the columns."""
-        table = pd.DataFrame(self._rows, columns=[*self._own_columns(), *self._common])
+        table = pd.DataFrame(self._rows, columns=[*self._history_columns(), *self._common_columns])
         return table.set_axis(pd.RangeIndex(1, len(table) + 1, name="epoch"))
 
     @abc.abstractmethod
-    def _own_columns(self) -> tuple[str, ...]:
-        """The history's columns that only this class has."""
+    def _history_columns(self) -> tuple[str, ...]:
+        """The class-specific columns of the history."""
 
     def next(self) -> IntArray:
-        """The positions of the examples of the coming epoch.
+        """The positions of the examples of the next epoch.
 
         Returns:
-            Positions from 0, without repeats; in random order, or with ``shuffle=False`` in the
-            curriculum's.
+            Positions from 0, without repeats; in random order, or with ``shuffle=False`` in that of
+            the curriculum.
 
         Raises:
             StopIteration: after ``epochs`` epochs.
@@ -98,7 +98,7 @@ class Curriculum(abc.ABC):
         chosen, row = self._choose()
         seen = len(chosen) + (self._rows[-1]["seen"] if self._rows else 0)
         common = {"n": len(chosen), "share": len(chosen) / self.n_items, "seen": seen}
-        # Each epoch has a generator of its own, so that a resumed training shuffles alike.
+        # One generator per epoch, so that resumed training shuffles in the same way.
         rng = np.random.default_rng([self._seed, self.epoch])
         self._rows.append({**row, **common})
         return rng.permutation(chosen) if self._shuffle else chosen
@@ -110,16 +110,16 @@ class Curriculum(abc.ABC):
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """All that `restore` needs, as JSON can hold it; small, whatever the number of examples."""
+        """The state for `restore`, JSON-serialisable; small for any number of examples."""
         rows = [dict(row) for row in self._rows]
         return {"version": VERSION, "settings": self._settings, "rows": rows, **self._state()}
 
     @abc.abstractmethod
     def _state(self) -> dict[str, Any]:
-        """The class's own part of the state."""
+        """The class-specific entries of the state."""
 
     def restore(self, state: Mapping[str, Any]) -> Self:
-        """Go on where another curriculum of the same examples and settings stopped.
+        """Resume where another curriculum of the same examples and settings stopped.
 
         Args:
             state: its `state_dict`.
@@ -131,27 +131,27 @@ class Curriculum(abc.ABC):
             InputError: for the state of a curriculum of other examples or settings.
         """
         if not isinstance(state, Mapping) or "settings" not in state or "rows" not in state:
-            raise argument_error("state", "what `state_dict` gave", type(state).__name__)
+            raise argument_error("state", "a result of `state_dict`", type(state).__name__)
         if state.get("version") != VERSION:
             raise argument_error("state", f"of version {VERSION}", state.get("version"))
         if state["settings"] != self._settings:
             raise InputError(
                 "The `state` argument must be of a curriculum of the same class, examples and "
-                "settings. Got that of another."
+                "settings. Got one of another."
             )
         try:
             rows = [dict(row) for row in state["rows"]]
             self._restore(state)
         except (KeyError, TypeError, ValueError):
-            raise argument_error("state", "what `state_dict` gave", "one with parts lost") from None
+            raise argument_error("state", "a result of `state_dict`", "an incomplete one") from None
         self._rows = rows
         return self
 
 
 def _digest(examples: Examples, settings: str) -> str:
-    """A short text that only the same examples and settings have."""
-    code = hashlib.sha256(settings.encode())
-    code.update("\0".join(examples.ids.astype(str)).encode())
-    for part in (examples.a, examples.b, examples.known):
-        code.update(np.ascontiguousarray(part).tobytes())
-    return code.hexdigest()[:32]
+    """Fingerprint of examples and settings."""
+    hasher = hashlib.sha256(settings.encode())
+    hasher.update("\0".join(examples.ids.astype(str)).encode())
+    for values in (examples.a, examples.b, examples.known):
+        hasher.update(np.ascontiguousarray(values).tobytes())
+    return hasher.hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""The training examples as a curriculum sees them: ids, difficulties, slopes, and an order."""
+"""The training examples of a curriculum: ids, difficulties, slopes, and an order."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from irtcat.bank import ItemBank
 __all__ = ["MODELS", "ORDERS", "Examples", "examples_of", "ordered"]
 
 MODELS = ("rasch", "1pl", "2pl")
-"""Item models in which the log-posterior of an ability has one mode."""
+"""Item models whose log-posterior of ability has a single mode."""
 
 ORDERS = ("easiest", "hardest", "middle-out")
 
@@ -23,9 +23,9 @@ class Examples(NamedTuple):
 
     Attributes:
         ids: one per example.
-        a: discriminations; 1 where the source has none.
-        b: difficulties; NaN where ``known`` is False and the source has none.
-        known: whether the example has a difficulty that can be used.
+        a: discriminations; 1 if the source has none.
+        b: difficulties; NaN if ``known`` is False and the source has none.
+        known: whether the example has a usable difficulty.
         population: mean and SD of the ability in the calibration population.
     """
 
@@ -41,11 +41,11 @@ def examples_of(items: Any, missing: str, *, sloped: bool) -> Examples:
 
     Args:
         items: the source.
-        missing: "refuse" or "last": what becomes of examples without a usable difficulty.
-        sloped: whether slopes are used, so that one of 0 or below is not usable.
+        missing: "refuse" or "last": the treatment of examples without a usable difficulty.
+        sloped: whether slopes are used and must be above 0.
 
     Raises:
-        InputError: for another source, another item model, or (refuse) naming such examples.
+        InputError: for another source or item model, or (refuse) for such examples, by name.
     """
     check_choice("missing", missing, ("refuse", "last"))
     ids, a, b, population = _columns(items, sloped)
@@ -111,7 +111,7 @@ def _unique(index: Any) -> np.ndarray:
 
 
 def ordered(difficulty: FloatArray, known: BoolArray, order: str, middle: float) -> IntArray:
-    """Positions of all examples in the order; those without a difficulty come last.
+    """Positions of all examples in the order; examples without a difficulty come last.
 
     Example:
         >>> ordered(np.array([2.0, -1.0, 0.5]), np.array([True] * 3), "middle-out", 0.0).tolist()

@@ -10,14 +10,15 @@ from irtcat._types import FloatArray
 
 __all__ = ["map_ability"]
 
-STEPS = 500
-SETTLED = 1e-8
-"""A Newton step is the last if its square times the largest slope is less: it leaves half of that.
-Of slopes above 1 their square, so that the standard error is right to 1 part in 10,000, too."""
+MAX_STEPS = 500
+"""More than the bracket needs to close."""
+TOLERANCE = 1e-8
+"""Newton stops if the squared step times the largest slope is below it: the error is then half of
+that. Slopes above 1 enter squared, so that the standard error also has a relative error of 1e-4."""
 ONE_THREAD = 10_000
-"""Shorter vectors no BLAS shares out among threads."""
-FAR = 300.0
-"""Exponents up to which odds may be scaled instead of computed anew."""
+"""BLAS uses one thread for vectors shorter than this."""
+MAX_EXPONENT = 300.0
+"""Largest exponent for which odds are scaled instead of recomputed: exp(709) overflows."""
 
 
 def map_ability(
@@ -30,26 +31,26 @@ def map_ability(
     """The posterior mode of one learner's ability on Rasch, 1PL or 2PL items.
 
     The log-posterior ``sum [x eta - log(1 + exp eta)] - (theta - mean)^2 / (2 sd^2)`` with
-    ``eta = a (theta - b)`` is strictly concave, so that the root of its slope
+    ``eta = a (theta - b)`` is strictly concave, so that the root of its derivative
 
         g(theta) = sum a (x - p) - (theta - mean) / sd^2
 
     is the mode. Since |sum a (x - p)| is at most sum |a|, the root lies within sd^2 sum |a| of the
-    mean. Newton steps are kept inside that bracket, which every step narrows;
-    it is halved where they do not become shorter. Nothing is compiled:
-    a thousand items take some tens of microseconds. `irtcat.score` with ``method="map"`` gives
-    the same for many subjects and all models, within its bounds.
+    mean. Newton steps stay inside that bracket, which every step narrows; it is halved if the
+    steps do not become shorter. Nothing is compiled: a thousand items take some tens of
+    microseconds. `irtcat.score` with ``method="map"`` gives the same estimates for many subjects
+    and all models, within its bounds.
 
     Args:
-        correct: 1 (right) or 0 of each item answered; booleans will do. Not checked here.
-        a: discriminations, one or one each; finite.
+        correct: 1 (right) or 0 for each item answered, or booleans. Not checked.
+        a: discriminations, one number or one per item; finite.
         b: difficulties; finite.
         prior: mean and SD of the Normal prior; the SD above 0.
-        start: where to begin; by default at the prior mean.
+        start: starting value; by default the prior mean.
 
     Returns:
-        The mode and its standard error, ``1 / sqrt(sum a^2 p (1 - p) + 1 / sd^2)``. Without any
-        item these are the prior's mean and SD.
+        The mode and its standard error, ``1 / sqrt(sum a^2 p (1 - p) + 1 / sd^2)``. Without
+        items these are the prior's mean and SD.
 
     Example:
         >>> theta, se = map_ability([1, 1, 0], 1.0, np.array([-1.0, 0.0, 1.0]))
@@ -62,31 +63,31 @@ def map_ability(
     """
     mean, sd = prior
     weight = 1.0 / sd**2
-    alike = np.ndim(a) == 0
-    slopes: Any = a if alike else np.asarray(a, float)
-    right, reach, steepest = _totals(slopes, np.asarray(correct), len(b))
-    bend = steepest * max(steepest, 1.0)
-    low, high = mean - reach / weight, mean + reach / weight
+    equal_slopes = np.ndim(a) == 0
+    slopes: Any = a if equal_slopes else np.asarray(a, float)
+    right, total_slope, largest_slope = _totals(slopes, np.asarray(correct), len(b))
+    scale = largest_slope * max(largest_slope, 1.0)
+    low, high = mean - total_slope / weight, mean + total_slope / weight
     theta = mean if start is None else min(max(start, low), high)
     step = np.inf
     with np.errstate(over="ignore"):
         curve = _curve(slopes, b, theta)
-        for _ in range(STEPS):
-            part = curve(theta)
+        for _ in range(MAX_STEPS):
+            a_p = curve(theta)
             # Sums of a p and of a^2 p (1 - p).
-            expected = float(part.sum())
-            slope = right - expected - weight * (theta - mean)
-            squares = slopes * expected if alike else _dot(slopes, part)
-            information = squares - _dot(part, part) + weight
-            low, high = (theta, high) if slope > 0 else (low, theta)
-            new = theta + slope / information
-            if bend * (new - theta) ** 2 < SETTLED:
+            expected = float(a_p.sum())
+            gradient = right - expected - weight * (theta - mean)
+            squares = slopes * expected if equal_slopes else _dot(slopes, a_p)
+            information = squares - _dot(a_p, a_p) + weight
+            low, high = (theta, high) if gradient > 0 else (low, theta)
+            new = theta + gradient / information
+            if scale * (new - theta) ** 2 < TOLERANCE:
                 return new, information**-0.5
-            # Steps that do not become shorter could go to and fro for ever.
+            # Steps that do not become shorter could oscillate forever.
             if not low < new < high or abs(new - theta) > 0.5 * step:
                 new = 0.5 * (low + high)
             step, theta = abs(new - theta), new
-    raise AssertionError("a bracket that is halved cannot be open after so many steps")
+    raise AssertionError("the bracket cannot be open after so many halvings")
 
 
 def _totals(a: Any, correct: np.ndarray, n: int) -> tuple[float, float, float]:
@@ -97,37 +98,37 @@ def _totals(a: Any, correct: np.ndarray, n: int) -> tuple[float, float, float]:
     return _dot(a, correct.astype(float)), float(size.sum()), float(size.max(initial=0.0))
 
 
-def _dot(one: FloatArray, two: FloatArray) -> float:
-    """Their product in this thread: a BLAS's own wait long where a learner keeps the cores busy."""
-    if len(one) < ONE_THREAD:
-        return float(one @ two)
-    return float(np.einsum("i,i->", one, two))
+def _dot(x: FloatArray, y: FloatArray) -> float:
+    """Inner product in this thread: BLAS threads wait long when a learner keeps the cores busy."""
+    if len(x) < ONE_THREAD:
+        return float(x @ y)
+    return float(np.einsum("i,i->", x, y))
 
 
 def _curve(a: Any, b: FloatArray, theta: float) -> Callable[[float], FloatArray]:
-    """The function that gives each item's a p at an ability, always in the same array.
+    """The function that computes each item's a p at an ability, in one reused array.
 
-    Of items with one slope the odds at one ability are those at another times a number.
+    For items with equal slopes the odds at one ability are those at another times a constant.
     """
-    part = np.empty_like(b, dtype=float)
+    out = np.empty_like(b, dtype=float)
 
-    def anew(at: float) -> FloatArray:
-        np.subtract(b, at, out=part)
-        np.multiply(a, part, out=part)
-        np.exp(part, out=part)
-        np.add(part, 1.0, out=part)
-        return np.divide(a, part, out=part)
+    def compute(ability: float) -> FloatArray:
+        np.subtract(b, ability, out=out)
+        np.multiply(a, out, out=out)
+        np.exp(out, out=out)
+        np.add(out, 1.0, out=out)
+        return np.divide(a, out, out=out)
 
     if np.ndim(a) > 0:
-        return anew
+        return compute
     odds = np.exp(a * (b - theta))
 
-    def scaled(at: float) -> FloatArray:
-        power = a * (theta - at)
-        if abs(power) > FAR:
-            return anew(at)
-        np.multiply(odds, exp(power), out=part)
-        np.add(part, 1.0, out=part)
-        return np.divide(a, part, out=part)
+    def scaled(ability: float) -> FloatArray:
+        exponent = a * (theta - ability)
+        if abs(exponent) > MAX_EXPONENT:
+            return compute(ability)
+        np.multiply(odds, exp(exponent), out=out)
+        np.add(out, 1.0, out=out)
+        return np.divide(a, out, out=out)
 
     return scaled

@@ -13,7 +13,7 @@ from irtcat.training.curriculum._examples import examples_of, ordered
 __all__ = ["SCHEDULES", "Competency"]
 
 SCHEDULES = {"linear": 1.0, "root": 2.0}
-"""The power p of each schedule by name."""
+"""The power p of each schedule."""
 
 
 class Competency(Curriculum):
@@ -23,31 +23,31 @@ class Competency(Curriculum):
 
         c(t) = min(1, (t (1 - c0^p) / T + c0^p)^(1 / p)),
 
-    p = 1 for "linear" and p = 2 for "root": from c0 to everything in T epochs, whatever the learner
-    has learnt. The epoch's examples are the first floor(c(t) n) of the order. A baseline: the
-    learner is not asked. For a schedule by training steps, take a step as an epoch and draw the
-    step's batch from its examples.
+    p = 1 for "linear" and p = 2 for "root": from c0 to all data in T epochs, independent of the
+    learner. The epoch's examples are the first floor(c(t) n) of the order. This is a baseline: it
+    ignores the learner's answers. For a schedule by training steps, treat a step as an epoch and
+    draw the step's batch from its examples.
 
     The history has, per epoch, competence (c), n (examples), share (of all), seen (examples so
     far).
 
     Args:
         items: an `ItemBank`; a table with a column b, indexed by id; or difficulties (vector,
-            Series or mapping by id). Any measure of difficulty will do, the larger the harder.
-        epochs_to_all: T, above 0: epochs until all examples are used.
+            Series or mapping by id). Any measure of difficulty works; larger is harder.
+        epochs_to_all: T, above 0: number of epochs until all examples are used.
         start: c0, above 0 and at most 1: the share of the first epoch.
         schedule: "linear", "root", or the power p (at least 1).
         order: "easiest" or "hardest" first, or "middle-out": by the distance from the mean of the
-            bank's population (0 where there is no bank).
-        min_length: an epoch has at least so many examples.
-        missing: "refuse" raises for examples of which the difficulty is NaN, by id; with "last"
-            they come after all others, and `items` flags them.
-        epochs: iteration ends after so many; by default never.
-        shuffle: whether an epoch's positions come in random order.
+            bank's population (0 without a bank).
+        min_length: minimum number of examples of an epoch.
+        missing: "refuse" raises for examples whose difficulty is NaN, by id; with "last" they
+            come after all others, and `items` flags them.
+        epochs: number of epochs; unlimited by default.
+        shuffle: whether an epoch's positions are in random order.
         seed: seed of that order.
 
     Raises:
-        InputError: for a number out of range, an unknown name, or unusable difficulties.
+        InputError: for a number out of range, an unknown name, or invalid difficulties.
 
     Example:
         >>> c = Competency([0.3, -1.2, 2.0, 0.9], epochs_to_all=3, start=0.25, shuffle=False)
@@ -87,10 +87,11 @@ class Competency(Curriculum):
                 raise argument_error(name, must, value)
         examples = examples_of(items, missing, sloped=False)
         check_count("min_length", min_length, 1, len(examples.b))
-        self._power, self._start, self._time = float(power), float(start), float(epochs_to_all)
+        self._power, self._start = float(power), float(start)
+        self._epochs_to_all = float(epochs_to_all)
         self._order = ordered(examples.b, examples.known, order, examples.population[0])
-        self._least = int(min_length)
-        settings = f"{self._power} {self._start} {self._time} {order} {min_length}"
+        self._min_length = int(min_length)
+        settings = f"{self._power} {self._start} {self._epochs_to_all} {order} {min_length}"
         super().__init__(examples, settings, epochs, shuffle, seed)
 
     def competence(self, t: float) -> float:
@@ -102,27 +103,27 @@ class Competency(Curriculum):
             0.5074
         """
         first = self._start**self._power
-        return float(min(1.0, (t * (1 - first) / self._time + first) ** (1 / self._power)))
+        return float(min(1.0, (t * (1 - first) / self._epochs_to_all + first) ** (1 / self._power)))
 
     @property
     def probe(self) -> IntArray:
-        """Nothing: the schedule asks for no answers."""
+        """Empty: the schedule needs no answers."""
         return np.zeros(0, int)
 
     def update(self, correct: Any = (), indices: Any = ()) -> None:
-        """Nothing: answers do not change the schedule. So one loop can drive any curriculum."""
+        """No effect: answers do not change the schedule. Lets one loop drive any curriculum."""
 
     def _choose(self) -> tuple[IntArray, Row]:
         share = self.competence(self.epoch)
-        # A product such as 0.3 * 10 must not lose an example to the last bit.
-        n = max(self._least, int(np.floor(share * self.n_items + 1e-9)))
+        # Rounding of a product such as 0.3 * 10 must not lose an example.
+        n = max(self._min_length, int(np.floor(share * self.n_items + 1e-9)))
         return self._order[:n].copy(), {"competence": share}
 
-    def _own_columns(self) -> tuple[str, ...]:
+    def _history_columns(self) -> tuple[str, ...]:
         return ("competence",)
 
     def _state(self) -> dict[str, Any]:
         return {}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """There is nothing but the number of epochs."""
+        """Nothing: the state is the number of epochs."""

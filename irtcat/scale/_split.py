@@ -1,4 +1,4 @@
-"""Which items go into which scale: by the factors that were found, or by groups that are given."""
+"""Splitting items into scales: by factors, or by groups."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -17,33 +17,33 @@ ALL = "all"
 
 
 class Split(NamedTuple):
-    """The parts of the table that become scales.
+    """The subscales of the table.
 
     Attributes:
-        parts: name of the scale -> positions of its items.
-        n_factors: how many factors the parallel analysis found or were asked for; None where
-            there are too few items to look for any.
+        items_by_scale: name of the scale -> positions of its items.
+        n_factors: the number of factors, from parallel analysis or the argument; None with too few
+            items for the analysis.
         analysis: the parallel analysis, or None.
-        loadings: rotated loadings, where there are several factors; or None.
-        how: "factors", "groups" or "one".
+        loadings: rotated loadings of several factors, or None.
+        method: "factors", "groups" or "one".
     """
 
-    parts: dict[str, np.ndarray]
+    items_by_scale: dict[str, np.ndarray]
     n_factors: int | None
     analysis: ParallelAnalysis | None
     loadings: pd.DataFrame | None
-    how: str
+    method: str
 
 
 def item_labels(responses: Responses, groups: Any) -> np.ndarray:
-    """The group of each item, as text; None (of NaN and blank labels) stands for no group.
+    """The group of each item, as text; None (for NaN and blank labels) means no group.
 
     Args:
-        responses: with the items' metadata, where ``groups`` names a column of it.
-        groups: a column, a mapping or Series by item id, or one label an item.
+        responses: with the items' metadata, if ``groups`` names a column of it.
+        groups: a column, a mapping or Series by item id, or one label per item.
 
     Raises:
-        InputError: for an unknown column, labels that do not fit the items, or no label at all.
+        InputError: for an unknown column, labels that do not match the items, or no labels.
     """
     ids = [str(name) for name in responses.item_ids]
     if isinstance(groups, str):
@@ -56,8 +56,8 @@ def item_labels(responses: Responses, groups: Any) -> np.ndarray:
         table = dict(pairs)
         if len(table) < len(pairs):
             names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise argument_error("groups", "one label for each item", f"several for {twice!r}")
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise argument_error("groups", "one label for each item", f"several for {repeated!r}")
         unknown = [name for name in table if name not in set(ids)]
         if unknown:
             raise argument_error("groups", "a mapping of items of the responses", unknown[0])
@@ -89,43 +89,43 @@ def split_items(
     seed: int,
     record: Record,
 ) -> Split:
-    """The parts, by given groups or by the factor on which an item loads most."""
+    """The subscales, by groups or by the factor with an item's highest loading."""
     analysis = None
-    found = n_factors
     if n_factors is None and len(usable) > 2:
         analysis = parallel_analysis(responses.subset(items=usable), seed=seed)
-        found = analysis.n_factors
+        n_factors = analysis.n_factors
         first = float(analysis.to_frame()["eigenvalue"].iloc[0])
         record.add(
-            "", 0, "", "factors by parallel analysis", found, np.nan, np.nan,
+            "", 0, "", "factors by parallel analysis", n_factors, np.nan, np.nan,
             f"eigenvalues above the 95th percentile of shuffled data (largest {first:.2f})", "note",
         )  # fmt: skip
     if groups is not None:
         labels = item_labels(responses, groups)
-        parts = {
+        items_by_scale = {
             str(label): usable[labels[usable] == label]
             for label in dict.fromkeys(labels[usable])
             if label is not None
         }
-        if not parts:
-            must = "such that an item that not everyone answers alike has one"
+        if not items_by_scale:
+            must = "such that an item that not all subjects answer alike has one"
             raise argument_error("groups", must, "none")
         for item in usable[[labels[j] is None for j in usable]]:
             name = str(responses.item_ids[item])
             record.add("", 0, name, "group", np.nan, np.nan, np.nan, "none given", "drop")
-        return Split(parts, found, analysis, None, "groups")
-    if found is None or found <= 1:
-        return Split({ALL: usable}, found, analysis, None, "one")
-    table = factors(responses.subset(items=usable), found, rotation).loadings
+        return Split(items_by_scale, n_factors, analysis, None, "groups")
+    if n_factors is None or n_factors <= 1:
+        return Split({ALL: usable}, n_factors, analysis, None, "one")
+    table = factors(responses.subset(items=usable), n_factors, rotation).loadings
     names = [column for column in table.columns if column.startswith("F")]
     strongest = table[names].abs().to_numpy().argmax(axis=1)
-    at = pd.Index([str(name) for name in responses.item_ids]).get_indexer(table.index.astype(str))
-    parts = {name: at[strongest == number] for number, name in enumerate(names)}
+    ids = pd.Index([str(name) for name in responses.item_ids])
+    positions = ids.get_indexer(table.index.astype(str))
+    items_by_scale = {name: positions[strongest == j] for j, name in enumerate(names)}
     for item, number in zip(table.index, strongest, strict=True):
         value = float(table.loc[item, names[number]])
         record.add(
             names[number], 0, str(item), "loading", value, np.nan, np.nan,
-            f"largest of {found} ({rotation})", "assign",
+            f"largest of {n_factors} ({rotation})", "assign",
         )  # fmt: skip
-    return Split({name: part for name, part in parts.items() if len(part)}, found, analysis, table,
-                 "factors")  # fmt: skip
+    items_by_scale = {name: items for name, items in items_by_scale.items() if len(items)}
+    return Split(items_by_scale, n_factors, analysis, table, "factors")
