@@ -30,6 +30,11 @@ RowT = TypeVar("RowT", bound=Row)
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
+def is_row(value: Any) -> bool:
+    """Whether a value looks like a row of some table."""
+    return hasattr(value, "name") and hasattr(value, "cells")
+
+
 class Registry(Mapping[str, RowT]):
     """Rows by name, in the order in which they were added.
 
@@ -90,7 +95,8 @@ class Registry(Mapping[str, RowT]):
             try:
                 loaded = point.load()
                 for row in loaded if isinstance(loaded, tuple) else (loaded,):
-                    self.add(row)
+                    if isinstance(row, self.kind) or not is_row(row):  # else of another table
+                        self.add(row)
             except InputError as error:
                 warnings.warn(f"{self.group}: {point.value} is left out. {error}", stacklevel=2)
             except Exception as error:  # whatever a foreign package raises when it is imported

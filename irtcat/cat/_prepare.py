@@ -36,7 +36,7 @@ from irtcat.cat._prepare_several import (
     tabulate_multidimensional,
 )
 from irtcat.cat.config import MOST_NODES, Config
-from irtcat.cat.criteria import NEEDS_PEAKS
+from irtcat.cat.criteria import CRITERIA
 from irtcat.cat.exposure import blank_counts, check_exposure
 from irtcat.information import fisher_information
 from irtcat.models import CategoricalModel, in_precision, item_categories, steepest_slope
@@ -142,7 +142,7 @@ def _tabulated(bank: ItemBank, config: Config, top: Any) -> tuple[FloatArray, Fl
     """The grid of one ability, the logarithms of its weights, and the curves on it."""
     low, high = theta_bounds_of(bank, config)
     nodes = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
-    peaks = config.criterion in NEEDS_PEAKS
+    peaks = CRITERIA[config.criterion].needs_peaks
     curves = tabulate(bank.model, jnp.asarray(nodes), top, peaks=peaks, warm=_needs_warm(config))
     return nodes, np.log(trapezoid(nodes)), curves
 

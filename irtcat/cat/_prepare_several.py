@@ -1,6 +1,5 @@
 """Preparation of multidimensional banks: supported rules, the grid, and the curves on it."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -16,7 +15,8 @@ from irtcat.cat._parts import as_part
 from irtcat.cat._pool import Curves, curves_of, trapezoid
 from irtcat.cat._vectors import COARSEST, information_matrices, prior_rows
 from irtcat.cat.config import Config
-from irtcat.cat.stopping import leaves
+from irtcat.cat.criteria import CRITERIA
+from irtcat.cat.stopping import STOPPING, leaves
 from irtcat.information import fisher_information
 from irtcat.models import ItemModel
 
@@ -39,19 +39,14 @@ REACH = 4.0
 """Default theta bounds, in SDs of the population."""
 
 SUITED: dict[str, tuple[str, ...]] = {
-    "criterion": (
-        "d-optimal", "t-optimal", "a-optimal", "mepv", "mutual-information", "mpwi",
-        "progressive", "proportional", "random", "sequential", "score-optimal",
-    ),
     "method": ("eap", "map"),
     "prior": ("normal",),
     "start": ("criterion", "random"),
     "exposure": (
         "none", "randomesque", "sympson-hetter", "restricted", "eligibility", "overlap",
     ),
-    "stopping": ("length", "se", "information", "score-width", "time"),
 }  # fmt: skip
-"""The rules that are defined for several abilities."""
+"""The rules that are defined for several abilities; rows of `CRITERIA` and `STOPPING` say it."""
 
 
 def check_rules(bank: ItemBank, config: Config) -> None:
@@ -60,15 +55,15 @@ def check_rules(bank: ItemBank, config: Config) -> None:
     if dims > MOST_DIMS:
         advice = "Use simulate_multidimensional and next_multidimensional, which need no grid."
         raise argument_error("bank", f"a bank of at most {MOST_DIMS} abilities", dims, advice)
-    names: dict[str, Iterable[Any]] = {
-        "stopping": (leaf.name for leaf in leaves(config.stopping)),
-        **{name: [as_part(name, getattr(config, name)).name] for name in SUITED
-           if name != "stopping"},
-    }  # fmt: skip
-    for name, suited in SUITED.items():
-        for rule in names[name]:
-            if rule not in suited:
-                must = f"one of {', '.join(suited)} for a bank of {dims} abilities"
+    suited = SUITED | {
+        name: tuple(rule for rule, row in table.items() if row.multidimensional)
+        for name, table in (("criterion", CRITERIA), ("stopping", STOPPING))
+    }
+    for name, rules in suited.items():
+        parts = leaves(config.stopping) if name == "stopping" else [getattr(config, name)]
+        for rule in (as_part(name, value).name for value in parts):
+            if rule not in rules:
+                must = f"one of {', '.join(rules)} for a bank of {dims} abilities"
                 raise argument_error(name, must, rule)
 
 

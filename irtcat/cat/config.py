@@ -323,7 +323,9 @@ def _checked_rule(
     """A part with a name of the table and with options that its function accepts."""
     rule = as_part(argument, value)
     check_choice(argument, rule.name, table)
-    parameters = dict(list(inspect.signature(table[rule.name]).parameters.items())[skip:])
+    row = table[rule.name]
+    signature = inspect.signature(getattr(row, "function", row))
+    parameters = dict(list(signature.parameters.items())[skip:])
     unknown = sorted(set(rule.kwargs()) - set(parameters))
     if unknown:
         options = ", ".join(parameters) or "no options"

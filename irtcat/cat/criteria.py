@@ -11,19 +11,19 @@ likelihood and the posterior as probabilities of the nodes, ``P_k`` the probabil
 ``m_k = sum_q w_q P_k(theta_q)`` its predictive probability.
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from irtcat._registry import Registry
 from irtcat.cat._parts import as_part
 from irtcat.cat._pool import category_terms
+from irtcat.cat._rows import GROUP, Criterion
 from irtcat.cat._state import Context
 from irtcat.cat.estimators import METHODS
 from irtcat.cat.optimal import a_optimal, d_optimal, t_optimal
 
-__all__ = ["CRITERIA", "NEEDS_PEAKS", "expected_variance"]
+__all__ = ["CRITERIA", "expected_variance"]
 
 Values = Float[Array, " items"]
 TINY = 1e-300
@@ -338,33 +338,35 @@ def score_optimal(context: Context) -> Values:
     return before - (second - explained + spread_after)
 
 
-CRITERIA: dict[str, Callable[[Context], Values]] = {
-    "mfi": mfi,
-    "mlwi": mlwi,
-    "mpwi": mpwi,
-    "kl": kl,
-    "klp": klp,
-    "kl-interval": kl_interval,
-    "gdi": gdi,
-    "gdip": gdip,
-    "mei": mei,
-    "mei-fisher": mei_fisher,
-    "mepv": mepv,
-    "mepv-plug-in": mepv_plug_in,
-    "mutual-information": mutual_information,
-    "bopt": b_opt,
-    "thopt": th_opt,
-    "a-stratified": a_stratified,
-    "progressive": progressive,
-    "proportional": proportional,
-    "random": random,
-    "sequential": sequential,
-    "score-optimal": score_optimal,
-    "d-optimal": d_optimal,
-    "t-optimal": t_optimal,
-    "a-optimal": a_optimal,
-}
+CRITERIA: Registry[Criterion] = Registry(
+    GROUP,
+    Criterion,
+    ("criterion", "value of an item", "several abilities"),
+    [
+        Criterion("mfi", mfi),
+        Criterion("mlwi", mlwi),
+        Criterion("mpwi", mpwi, multidimensional=True),
+        Criterion("kl", kl),
+        Criterion("klp", klp),
+        Criterion("kl-interval", kl_interval),
+        Criterion("gdi", gdi),
+        Criterion("gdip", gdip),
+        Criterion("mei", mei),
+        Criterion("mei-fisher", mei_fisher),
+        Criterion("mepv", mepv, multidimensional=True),
+        Criterion("mepv-plug-in", mepv_plug_in),
+        Criterion("mutual-information", mutual_information, multidimensional=True),
+        Criterion("bopt", b_opt, needs_peaks=True),
+        Criterion("thopt", th_opt, needs_peaks=True),
+        Criterion("a-stratified", a_stratified, needs_peaks=True),
+        Criterion("progressive", progressive, multidimensional=True),
+        Criterion("proportional", proportional, multidimensional=True),
+        Criterion("random", random, multidimensional=True),
+        Criterion("sequential", sequential, multidimensional=True),
+        Criterion("score-optimal", score_optimal, multidimensional=True),
+        Criterion("d-optimal", d_optimal, multidimensional=True),
+        Criterion("t-optimal", t_optimal, multidimensional=True),
+        Criterion("a-optimal", a_optimal, multidimensional=True),
+    ],
+)
 """Criteria by name; to add one, write a function of a `Context` and add a row."""
-
-NEEDS_PEAKS = frozenset({"thopt", "bopt", "a-stratified"})
-"""Criteria that use the ability of greatest information (some only of items without difficulty)."""

@@ -49,7 +49,7 @@ from irtcat.cat._vectors import plain_prior
 from irtcat.cat.config import Config
 from irtcat.cat.engine import context_of, start, step
 from irtcat.cat.exposure import blank_counts, cell_of, cuts_in
-from irtcat.cat.stopping import CLASSIFIERS, classify, leaves, score_moments
+from irtcat.cat.stopping import STOPPING, leaves, score_moments
 from irtcat.models import item_categories
 
 if TYPE_CHECKING:
@@ -370,8 +370,8 @@ class Session:
                 "score_sd": float(np.sqrt(max(float(variance), 0.0))),
             }
             for rule in leaves(self.config.stopping):
-                if rule.name in CLASSIFIERS:
-                    category = int(classify(context, rule.name, rule.kwargs()))
+                if STOPPING[rule.name].classifies:
+                    category = int(STOPPING[rule.name].function(context, **rule.kwargs()))
                     out["category"] = None if category < 0 else category
         return out
 

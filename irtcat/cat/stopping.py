@@ -7,7 +7,7 @@ answered or no item is left.
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,9 @@ from jaxtyping import Array
 from scipy.special import ndtri
 
 from irtcat._checks import argument_error, check_choice, check_count, check_interval, check_positive
+from irtcat._registry import Registry
 from irtcat.cat._parts import Part, as_part, part
+from irtcat.cat._rows import GROUP, StoppingRule, Word
 from irtcat.cat._state import Context
 from irtcat.cat.estimators import answered_terms
 
@@ -26,7 +28,6 @@ __all__ = [
     "STOPPING",
     "all_of",
     "any_of",
-    "classify",
     "leaves",
     "length_within",
     "parse_stopping",
@@ -138,7 +139,7 @@ def sprt(
     alpha: float = 0.05,
     beta: float = 0.05,
 ) -> Array:
-    """Wald's sequential probability ratio test against every cut.
+    """The category by Wald's sequential probability ratio test against every cut.
 
     A cut c is decided when ``ln L(c + delta) - ln L(c - delta)`` is at least
     ``ln((1 - beta) / alpha)`` (above) or at most ``ln(beta / (1 - alpha))`` (below); the session
@@ -149,7 +150,7 @@ def sprt(
         several cuts: Eggen & Straetmans (2000).
     """
     _check_errors(delta, alpha, beta)
-    return _ratio_decided(sprt_ratios(context, _cuts(cuts), delta), alpha, beta) >= 0
+    return _ratio_decided(sprt_ratios(context, _cuts(cuts), delta), alpha, beta)
 
 
 def glr(
@@ -160,41 +161,26 @@ def glr(
     alpha: float = 0.05,
     beta: float = 0.05,
 ) -> Array:
-    """The generalised likelihood ratio against every cut, with the limits of "sprt".
+    """The category by generalised likelihood ratios against every cut, with the limits of "sprt".
 
     References:
         Bartroff, Finkelman & Lai (2008), Psychometrika 73, 473-486; Thompson (2009).
     """
     _check_errors(delta, alpha, beta)
-    return _ratio_decided(glr_ratios(context, _cuts(cuts), delta), alpha, beta) >= 0
+    return _ratio_decided(glr_ratios(context, _cuts(cuts), delta), alpha, beta)
 
 
 def ci(context: Context, *, cuts: float | tuple[float, ...] = 0.0, level: float = 0.95) -> Array:
-    """The confidence interval ``theta +- z se`` holds no cut.
+    """The category once the confidence interval ``theta +- z se`` holds no cut.
 
     References:
         Kingsbury & Weiss (1983), in New Horizons in Testing, 257-283.
     """
     check_interval("level", level)
-    return _interval_category(context, _cuts(cuts), level) >= 0
-
-
-def _interval_category(context: Context, cuts: tuple[float, ...], level: float) -> Array:
     half = ndtri(0.5 + level / 2) * context.se
-    points = jnp.asarray(cuts, context.theta.dtype)
+    points = jnp.asarray(_cuts(cuts), context.theta.dtype)
     above, below = context.theta - half > points, context.theta + half < points
     return jnp.where((above | below).all(), above.sum(), -1)
-
-
-def classify(context: Context, rule: str, options: dict[str, Any]) -> Array:
-    """The category by "sprt", "glr" or "ci" (0 below the first cut, ...); -1 while undecided."""
-    cuts = _cuts(options.get("cuts", 0.0))
-    if rule == "ci":
-        return _interval_category(context, cuts, options.get("level", 0.95))
-    ratios = {"sprt": sprt_ratios, "glr": glr_ratios}[rule](
-        context, cuts, options.get("delta", 0.5)
-    )
-    return _ratio_decided(ratios, options.get("alpha", 0.05), options.get("beta", 0.05))
 
 
 def score_moments(context: Context) -> tuple[Array, Array]:
@@ -231,20 +217,26 @@ def time(context: Context, *, seconds: float = 3600.0) -> Array:
     return context.state.seconds >= seconds
 
 
-STOPPING: dict[str, Callable[..., Array]] = {
-    "length": length,
-    "se": se,
-    "pser": pser,
-    "information": information,
-    "sprt": sprt,
-    "glr": glr,
-    "ci": ci,
-    "score-width": score_width,
-    "time": time,
-}
+STOPPING: Registry[StoppingRule] = Registry(
+    GROUP,
+    StoppingRule,
+    ("stopping rule", "a session is over when", "in words"),
+    [
+        StoppingRule("length", length, True, (Word("n", "at", rises=True, is_whole=True),)),
+        StoppingRule(
+            "se", se, True, (Word("se", "below"), Word("mean-se", "below", fixed=(("of", "mean"),)))
+        ),
+        StoppingRule("pser", pser),
+        StoppingRule("information", information, True, (Word("information", "below"),)),
+        StoppingRule("sprt", sprt, classifies=True),
+        StoppingRule("glr", glr, classifies=True),
+        StoppingRule("ci", ci, classifies=True),
+        StoppingRule("score-width", score_width, True, (Word("score-width", "below"),)),
+        StoppingRule("time", time, True, (Word("seconds", "seconds", rises=True),)),
+    ],
+)
 """Stopping rules by name; to add one, write a function and add a row."""
 
-CLASSIFIERS = ("sprt", "glr", "ci")
 COMBINATIONS = ("any-of", "all-of")
 
 
@@ -303,13 +295,13 @@ def stops(context: Context, rule: Part) -> tuple[Array, Array]:
     return over, jnp.argmax(jnp.stack(fired)) + 1
 
 
-ATOM = re.compile(
-    r"\s*(n|se|mean-se|seconds|score-width|information)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*"
-)
+CONDITION = re.compile(r"\s*([\w-]+?)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
 
 
 def parse_stopping(text: str) -> Part:
     """Parse a stopping rule: conditions on n, se, score-width, information and seconds.
+
+    The words are those of the rows of `STOPPING`.
 
     With several abilities ``se`` is the SE of every one and ``mean-se`` their mean. ``and`` binds
     before ``or``; brackets are not supported.
@@ -329,21 +321,17 @@ def parse_stopping(text: str) -> Part:
 
 
 def _atom(condition: str, text: str) -> Part:
-    match = ATOM.fullmatch(condition)
-    upward = {"n", "seconds"}
+    words = {word.name: (rule, word) for rule in STOPPING.values() for word in rule.words}
+    match = CONDITION.fullmatch(condition)
     name, sign, number = match.groups() if match else ("", "", "")
     try:
         value = float(number)
     except ValueError:
         value = np.nan
-    whole = name != "n" or value % 1 == 0
-    if not np.isfinite(value) or not whole or (name in upward) != (sign[0] == ">"):
-        must = 'conditions such as "se<0.3 or n>=30", of n, se, score-width, information, seconds'
-        raise argument_error("stopping", must, text)
-    if name == "n":
-        return part("length", at=int(value))
-    if name == "seconds":
-        return part("time", seconds=value)
-    if name == "mean-se":
-        return part("se", below=value, of="mean")
-    return part(name, below=value)
+    if name in words and np.isfinite(value):
+        rule, word = words[name]
+        if word.rises == (sign[0] == ">") and not (word.is_whole and value % 1):
+            option = int(value) if word.is_whole else value
+            return part(rule.name, **{word.option: option}, **dict(word.fixed))
+    must = f'conditions such as "se<0.3 or n>=30", of {", ".join(words)}'
+    raise argument_error("stopping", must, text)

@@ -32,7 +32,7 @@ from irtcat.cat._prepare import strata_of
 from irtcat.cat.assembly import Rules, best_form
 from irtcat.cat.content import kingsbury_zara
 from irtcat.cat.estimators import estimate
-from irtcat.cat.stopping import classify, glr_ratios, parse_stopping, sprt_ratios, stops
+from irtcat.cat.stopping import glr_ratios, parse_stopping, sprt_ratios, stops
 from irtcat.information import fisher_information
 
 from . import helpers as ref
@@ -91,7 +91,7 @@ def test_classification(rules, bank30):
             assert category == expected
         blank = engine.blank(pool, config, jnp.asarray([0.0, 1.0]), None, jnp.zeros(2, "uint32"))
         context = replace(ref.context_with(pool, config, blank, theta), se=se)
-        level = int(classify(context, "ci", {"cuts": tuple(cuts.tolist()), "level": 0.95}))
+        level = int(STOPPING["ci"].function(context, cuts=tuple(cuts.tolist()), level=0.95))
         assert level == (-1 if case["ci95"] is None else case["ci95"] - 1)
         assert abs(float(mean) - float(theta)) < 5e-3  # catIrt integrates adaptively
     assert max(worst) < 0.15
@@ -107,8 +107,8 @@ def test_classify_reads_the_ratios(bank30):
         engine.context_of(pool, config, state), theta=jnp.asarray(2.0), se=jnp.asarray(0.3)
     )
     for rule in ("sprt", "glr", "ci"):
-        assert int(classify(context, rule, {"cuts": (-1.0, 0.5)})) == 2
-    assert int(classify(context, "ci", {"cuts": (0.5, 1.9)})) == -1
+        assert int(STOPPING[rule].function(context, cuts=(-1.0, 0.5))) == 2
+    assert int(STOPPING["ci"].function(context, cuts=(0.5, 1.9))) == -1
 
 
 def test_stopping_like_catr(rules, bank30):
