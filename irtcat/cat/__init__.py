@@ -7,6 +7,7 @@ from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._report import Report
+from irtcat.cat._rows import Criterion, StoppingRule, Word
 from irtcat.cat._state import CatState, Context
 from irtcat.cat.calibration import calibrate_exposure
 from irtcat.cat.config import Config
@@ -26,7 +27,7 @@ from irtcat.cat.multidimensional import (
 from irtcat.cat.session import Session
 from irtcat.cat.simulation import replay, simulate
 from irtcat.cat.starting import START
-from irtcat.cat.stopping import STOPPING, all_of, any_of
+from irtcat.cat.stopping import STOPPING, all_of, any_of, parse_stopping
 from irtcat.cat.store import Store, StoreError
 
 __all__ = [
@@ -43,14 +44,17 @@ __all__ = [
     "ContentPlan",
     "Context",
     "Counts",
+    "Criterion",
     "ExposureParameters",
     "Forms",
     "Part",
     "Pool",
     "Report",
     "Session",
+    "StoppingRule",
     "Store",
     "StoreError",
+    "Word",
     "all_of",
     "any_of",
     "assemble",
@@ -60,6 +64,7 @@ __all__ = [
     "exact_error",
     "explain",
     "next_multidimensional",
+    "parse_stopping",
     "part",
     "prepare",
     "replay",
