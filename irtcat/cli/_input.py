@@ -65,11 +65,11 @@ Trials = Annotated[
 class Reading(NamedTuple):
     """Options for reading response files."""
 
-    format: str | None
-    subject: str
-    item: str
-    response: str
-    duplicates: str
+    format: str | None = None
+    subject: str = "subject"
+    item: str = "item"
+    response: str = "response"
+    duplicates: str = "refuse"
     trials: int | None = None
 
 
@@ -250,7 +250,7 @@ def item_sources(responses: str | None, bank: str | None, items: Path | None) ->
         frame = read_table(items, "items")
         return frame.set_index(frame.columns[0])
     if responses is not None:
-        return read(responses, Reading(None, "subject", "item", "response", "refuse"))
+        return read(responses, Reading())
     return None if bank is None else read_bank(bank)
 
 

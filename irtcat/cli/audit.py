@@ -60,7 +60,12 @@ def command(
         check_target(out)
     known_ids = None if known is None else arguments.read_lines(known)
     use_compilation_cache()
-    data = arguments.read(responses, arguments.Reading(format, subject, item, response, duplicates))
+    data = arguments.read(
+        responses,
+        arguments.Reading(
+            format=format, subject=subject, item=item, response=response, duplicates=duplicates
+        ),
+    )
     if known_ids is not None:
         # Raises for unknown ids before the fit.
         labels.recall_at(data.item_ids, known_ids, 1)

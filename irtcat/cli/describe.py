@@ -34,7 +34,9 @@ def command(
         use_compilation_cache()
         _describe_bank(arguments.read_bank(source), as_json)
         return
-    options = arguments.Reading(format, subject, item, response, duplicates)
+    options = arguments.Reading(
+        format=format, subject=subject, item=item, response=response, duplicates=duplicates
+    )
     _describe_responses(arguments.read(source, options), as_json)
 
 

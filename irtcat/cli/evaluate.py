@@ -118,7 +118,7 @@ def command(
     use_compilation_cache()
     loaded = arguments.read_bank(bank)
     rules = _rules(loaded.n_items, config, criterion, stop, max_items, min_items, batch)
-    reading = arguments.Reading(None, "subject", "item", "response", "refuse")
+    reading = arguments.Reading()
     known = None if responses is None else arguments.read(responses, reading)
     table = None if items is None else arguments.item_sources(None, None, items)
     item_costs: Any = costs

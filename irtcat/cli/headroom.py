@@ -53,7 +53,14 @@ def command(
     if figure is not None:
         plot.check_figure_path(figure)
     use_compilation_cache()
-    options = arguments.Reading(format, subject, item, response, duplicates, trials)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
     loaded = arguments.read_bank(bank)
     data = None if responses is None else arguments.read(responses, options)
     labels: str | list[object] | None = groups

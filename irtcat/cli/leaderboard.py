@@ -97,7 +97,14 @@ def command(
     if figure is not None:
         plot.check_figure_path(figure)
     use_compilation_cache()
-    options = arguments.Reading(format, subject, item, response, duplicates, trials)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
     data = arguments.read(responses, options)
     if subjects is not None:
         data = arguments.with_subjects(data, subjects, column)

@@ -77,7 +77,9 @@ def command(
     if figures:
         plot.check_figures()
     use_compilation_cache()
-    options = arguments.Reading(format, subject, item, response, duplicates)
+    options = arguments.Reading(
+        format=format, subject=subject, item=item, response=response, duplicates=duplicates
+    )
     data = arguments.read(responses, options)
     labels: str | list[object] | None = groups
     if items is not None and groups is not None:
@@ -86,13 +88,13 @@ def command(
             names = shorten(data.item_ids.tolist())
             raise InputError(f"{items}: contains none of the items of the responses ({names}).")
         labels = column[~column.index.duplicated()].reindex(data.item_ids.astype(str)).tolist()
-    with progress("Finding factors") as tell:
+    with progress("Finding factors") as report_progress:
         result = build(
             data, labels, n_factors=n_factors, rotation=rotation, two_factors=two_factors,
             criterion=criterion, alpha_guessing=alpha_guessing, alpha_fit=alpha_fit,
             alpha_dependence=alpha_dependence, least_communality=least_communality,
             least_dependence=least_dependence, least_share=least_share, least_items=least_items,
-            seed=seed, progress=tell,
+            seed=seed, progress=report_progress,
         )  # fmt: skip
     plots = _figures(result) if figures else {}
     folder.check(plots)

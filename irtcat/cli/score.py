@@ -37,7 +37,14 @@ def command(
     if out is not None:
         check_target(out)
     use_compilation_cache()
-    options = arguments.Reading(format, subject, item, response, duplicates, trials)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
     loaded = arguments.read_bank(bank)
     ability = irtcat.score(loaded, arguments.read(responses, options), method, level=level)
     frame = ability.to_frame()

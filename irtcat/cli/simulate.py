@@ -87,7 +87,9 @@ def command(
             counts = calibrate(loaded, drawn_abilities(loaded, n, seed), rules, seed=seed)
             counts.save(calibrate_exposure)
         if responses is not None:
-            options = arguments.Reading(format, subject, item, response, duplicates)
+            options = arguments.Reading(
+                format=format, subject=subject, item=item, response=response, duplicates=duplicates
+            )
             data = arguments.read(responses, options)
             report = replay(loaded, data, rules, seed, counts=counts, progress=report_progress)
         else:

@@ -46,7 +46,7 @@ def test_filter_writes_ids_and_rows():
     pd.DataFrame({"id": ["i8", "i7", "?", "i8"]}).to_csv("data.csv", index=False)
     result = run("filter", "bank.npz", *given)
     assert "the id of an earlier row: 1; all rows of kept items" in result.stderr
-    assert "the id of no item, left out: 1." in result.stderr
+    assert "unknown ids, dropped: 1." in result.stderr
     assert pd.read_csv("rows.csv")["id"].tolist() == ["i8", "i7", "i8"]
 
 
