@@ -94,7 +94,7 @@ def test_subjects_in_order_with_their_intervals(key):
     wanted = [[0.5 - 0.2 * wide, 0.5 + 0.2 * wide], [0.2 - 0.1 * wide, 0.2 + 0.1 * wide]]
     np.testing.assert_allclose(drawn, wanted)
     many = pd.DataFrame({"subject": range(60), "theta": np.arange(60.0), "se": 1.0})
-    assert plot.ranked(many).axes[0].get_ylabel() == "Place"
+    assert plot.ranked(many).axes[0].get_ylabel() == "Rank"
 
 
 def test_the_axis_says_what_is_drawn(bank):

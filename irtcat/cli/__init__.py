@@ -1,6 +1,6 @@
-"""The command line: parse, call, print. One module per command, listed in ``_app``.
+"""The command line: parse, call, print. One module per command, registered in ``_app``.
 
-Heavy modules are imported inside the commands, so that ``irtcat --help`` is quick.
+Heavy modules are imported inside the commands, so that ``irtcat --help`` is fast.
 """
 
 import os
@@ -14,39 +14,40 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 bad input, 2 wrong usage, 130 interrupted."""
+    """Run the command line and exit: 0 success, 1 bad input, 2 usage error, 130 interrupted."""
     try:
         _run()
     except KeyboardInterrupt:
-        _leave()
+        _exit_interrupted()
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            _leave()
+            _exit_interrupted()
         raise
 
 
 def _run() -> None:
-    """Parse and call."""
+    """Parse the arguments and call the command."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     from irtcat.cli._app import app
 
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal without Greek shows "?", not a traceback
+        if hasattr(stream, "reconfigure"):  # "?" instead of a traceback on a terminal without Greek
             stream.reconfigure(errors="replace")
     app(prog_name="irtcat")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt where that is safe.
+    """Raise KeyboardInterrupt if that is safe.
 
-    In the import of an extension it can abort the process, and in JAX's hook of the garbage
-    collector it is lost. Nothing is being written while modules are imported: end at once.
+    During the import of an extension it can abort the process, so exit at once: nothing is written
+    while modules are imported. In JAX's garbage collection callback it would be lost, so interrupt
+    again shortly after.
     """
     collecting = False
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            _leave()
+            _exit_interrupted()
         collecting = collecting or frame.f_code.co_name == "_xla_gc_callback"
         frame = frame.f_back
     if not collecting:
@@ -54,13 +55,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     import _thread
     import threading
 
-    again = threading.Timer(0.02, _thread.interrupt_main)
-    again.daemon = True
-    again.start()
+    timer = threading.Timer(0.02, _thread.interrupt_main)
+    timer.daemon = True
+    timer.start()
 
 
-def _leave() -> None:
-    """Say so and end at once: JAX's threads crash when Python is taken down under them."""
+def _exit_interrupted() -> None:
+    """Report and exit at once: JAX's threads crash when the interpreter shuts down first."""
     show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress line may have hidden it
     os.write(2, show_cursor + b"Interrupted.\n")
     os._exit(INTERRUPTED)

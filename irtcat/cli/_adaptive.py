@@ -1,4 +1,4 @@
-"""The options of an adaptive test, and the configuration they stand for."""
+"""The options of adaptive tests, and the configuration built from them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ CRITERIA_HELP = (
 
 Criterion = Annotated[
     str | None,
-    typer.Option(help=f"{CRITERIA_HELP}; by default mfi; of several abilities name one."),
+    typer.Option(help=f"{CRITERIA_HELP}; by default mfi; required for multidimensional banks."),
 ]
 Stop = Annotated[
     str | None,
@@ -34,15 +34,17 @@ ExposureFile = Annotated[
     Path | None,
     typer.Option(
         "--exposure-parameters",
-        help="File of simulate --calibrate-exposure, which sympson-hetter needs.",
+        help="File written by simulate --calibrate-exposure; required by sympson-hetter.",
     ),
 ]
-MaxItems = Annotated[int | None, typer.Option(min=1, help="No session is longer.")]
-MinItems = Annotated[int | None, typer.Option(min=0, help="No session is shorter.")]
-Batch = Annotated[int | None, typer.Option(min=1, help="Items asked at a time.")]
+MaxItems = Annotated[int | None, typer.Option(min=1, help="Maximum number of items of a session.")]
+MinItems = Annotated[int | None, typer.Option(min=0, help="Minimum number of items of a session.")]
+Batch = Annotated[int | None, typer.Option(min=1, help="Number of items administered at once.")]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", help="JSON file of the fields of irtcat.cat.Config; options go over."),
+    typer.Option(
+        "--config", help="JSON file with the fields of irtcat.cat.Config; options override it."
+    ),
 ]
 
 
@@ -56,7 +58,7 @@ def read_config(
     min_items: int | None,
     batch: int | None,
 ) -> "Config":
-    """The configuration of a file and of options, which go over the file."""
+    """Build the configuration from a file and options, which override the file."""
     from irtcat._checks import InputError
     from irtcat._reading import read_json
     from irtcat.cat import Config
@@ -66,25 +68,25 @@ def read_config(
         document = read_json(path)
         if not isinstance(document, dict):
             raise InputError(f"{path}: not a JSON object with the fields of a configuration.")
-    given = {
+    options = {
         "criterion": criterion, "stopping": stop, "method": method, "max_items": max_items,
         "min_items": min_items, "batch": batch,
         "exposure": None if exposure is None else read_part("--exposure", exposure),
     }  # fmt: skip
     if stop is not None and max_items is None:
         document.pop("max_items", None)
-    return Config.from_json({**document, **{k: v for k, v in given.items() if v is not None}})
+    return Config.from_json({**document, **{k: v for k, v in options.items() if v is not None}})
 
 
 def read_exposure(path: Path | None) -> "ExposureParameters | None":
-    """The exposure parameters of a file, where one is given."""
+    """Read the exposure parameters, if a file is given."""
     from irtcat.cat import ExposureParameters
 
     return None if path is None else ExposureParameters.load(path)
 
 
 def read_part(option: str, text: str) -> dict[str, Any]:
-    """A rule and its options, of NAME or NAME:OPTION=NUMBER,..."""
+    """Parse a rule and its options from NAME or NAME:OPTION=NUMBER,..."""
     from irtcat._numbers import number_in
 
     name, _, rest = text.partition(":")

@@ -1,4 +1,4 @@
-"""The commands in one table, and the app that parses for them."""
+"""The table of commands, and the app that parses their arguments."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -61,13 +61,13 @@ COMMANDS = {
     "describe": describe,
     "demo": demo,
 }
-"""Commands by name; to add one, write a module with ``command`` (or ``COMMANDS``, commands of its
-own by name) and ``EXAMPLE``, and a row."""
+"""Commands by name. To add one, write a module with ``command`` (or ``COMMANDS``, subcommands by
+name) and ``EXAMPLE``, and add a row."""
 
 
 @contextmanager
-def _visible() -> Iterator[None]:
-    """No text of a usage error is obeyed by the terminal: it repeats what was typed."""
+def _escaped_errors() -> Iterator[None]:
+    """Escape control characters in usage errors, which repeat the user's input."""
     try:
         yield
     except Exception as error:
@@ -78,26 +78,26 @@ def _visible() -> Iterator[None]:
         raise
 
 
-class _InOrder(TyperGroup):
-    """Commands in the order of the table, whether they have commands of their own or not."""
+class _OrderedGroup(TyperGroup):
+    """Lists commands in the order of the table, with or without subcommands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options before the command."""
-        with _visible():
+        """Parse the options that precede the command."""
+        with _escaped_errors():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Parse and call the command."""
-        with _visible():
+        with _escaped_errors():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names."""
+        """The names of the commands."""
         return [name for name in COMMANDS if name in self.commands]
 
 
 app = typer.Typer(
-    cls=_InOrder,
+    cls=_OrderedGroup,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -106,14 +106,14 @@ app = typer.Typer(
 )
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"irtcat {__version__}")
         raise typer.Exit
 
 
 class _Command(TyperCommand):
-    """A command whose numbers are of ASCII digits: Python's own reading takes "1_0" and "inf"."""
+    """A command that accepts only ASCII numbers; Python also parses "1_0" and "inf"."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -123,15 +123,15 @@ class _Command(TyperCommand):
 
 
 def _strict(option: Any, process: Callable[..., Any]) -> Callable[..., Any]:
-    """An option's processing of its value, with a check of the text that became a number."""
+    """Wrap an option's processing of its value by a check of the text of numbers."""
 
     def checked(context: Any, value: Any) -> Any:
-        made = process(context, value)
-        if isinstance(value, str) and type(made) in (int, float):
+        result = process(context, value)
+        if isinstance(value, str) and type(result) in (int, float):
             number = number_in(value)
             if number is None or not math.isfinite(number):
                 raise typer.BadParameter(f"{value!r} is not a number.", context, option)
-        return made
+        return result
 
     return checked
 
@@ -141,7 +141,9 @@ def _root(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True),
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
     ] = False,
     max_bytes: Annotated[
         int | None,

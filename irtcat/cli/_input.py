@@ -1,4 +1,4 @@
-"""The arguments that commands share, and reading what they name."""
+"""Arguments shared by the commands, and reading the files they name."""
 
 import warnings
 import zipfile
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 DATASET = "dataset:"
 
 MAX_BYTES: ContextVar[int | None] = ContextVar("max_bytes", default=None)
-"""The ``--max-bytes`` of the command line, which stands before the command and holds for all files
-that it reads."""
+"""The ``--max-bytes`` option, which precedes the command and applies to all files it reads."""
 
 RESPONSES_HELP = (
     "Response file (CSV, TSV, npz, Parquet, py-irt JSONL), logs (see import) or dataset:NAME."
@@ -41,7 +40,7 @@ ResponsesOption = Annotated[str | None, typer.Option("--responses", help=RESPONS
 Model = Annotated[str, typer.Option(help=MODELS_HELP)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the table to this CSV file.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of what is drawn at random.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
 Tau = Annotated[float | None, typer.Option(help="Threshold of the filters (avi, ub, pcub, …).")]
 
 Format = Annotated[
@@ -59,85 +58,85 @@ Duplicates = Annotated[
 
 Trials = Annotated[
     int | None,
-    typer.Option(min=1, help="Number of trials that every response is a share of (binomial)."),
+    typer.Option(min=1, help="Number of trials of every response (binomial model)."),
 ]
 
 
 class Reading(NamedTuple):
-    """How response files are read."""
+    """Options for reading response files."""
 
-    format: str | None
-    subject: str
-    item: str
-    response: str
-    duplicates: str
+    format: str | None = None
+    subject: str = "subject"
+    item: str = "item"
+    response: str = "response"
+    duplicates: str = "refuse"
     trials: int | None = None
 
 
-def read(source: str, how: Reading) -> "Responses":
-    """Responses from a file, or from the package with ``dataset:NAME``."""
+def read(source: str, options: Reading) -> "Responses":
+    """Read responses from a file, or a dataset of the package (``dataset:NAME``)."""
     import irtcat
     from irtcat import datasets
 
-    choose("--duplicates", how.duplicates, ("refuse", "first", "suffix"))
+    choose("--duplicates", options.duplicates, ("refuse", "first", "suffix"))
     if source.startswith(DATASET):
-        found = datasets.load(source.removeprefix(DATASET))
+        responses = datasets.load(source.removeprefix(DATASET))
     else:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            found = irtcat.read_responses(
+            responses = irtcat.read_responses(
                 source,
-                how.format,
-                subject=how.subject,
-                item=how.item,
-                response=how.response,
-                duplicates=how.duplicates,
+                options.format,
+                subject=options.subject,
+                item=options.item,
+                response=options.response,
+                duplicates=options.duplicates,
                 max_bytes=max_bytes(),
             )
-        for each in told:
-            warn(str(each.message))
-    return found if how.trials is None else found.with_trials(how.trials)
+        for warning in caught:
+            warn(str(warning.message))
+    return responses if options.trials is None else responses.with_trials(options.trials)
 
 
 def read_bank(path: "str | Path") -> "ItemBank":
-    """The bank in a file."""
+    """Read a bank from a file."""
     from irtcat import ItemBank
 
     return ItemBank.load(path, max_bytes=max_bytes())
 
 
 def max_bytes() -> int:
-    """The ``--max-bytes`` of the command line."""
+    """The value of ``--max-bytes``, or its default."""
     from irtcat._reading import MOST_BYTES
 
     return MAX_BYTES.get() or MOST_BYTES
 
 
 def subject_column(path: Path, column: str) -> "pd.Series":
-    """A column of a CSV table of subjects, by the ids in its first column."""
+    """Read a column of a CSV table of subjects, indexed by the ids in its first column."""
     return table_column(path, column, "subjects")
 
 
-def read_table(path: Path, what: str) -> "pd.DataFrame":
-    """A CSV table of subjects or items, their ids in its first column."""
+def read_table(path: Path, kind: str) -> "pd.DataFrame":
+    """Read a CSV table of subjects or items, with their ids in its first column."""
     from irtcat._checks import InputError, shorten
     from irtcat.io._text import read_table as read
 
     frame = read(path, text=(0,))  # an id may be "NA"
     check_filled(path, frame.iloc[:, 0])
-    for place, name in enumerate(frame.columns[1:], 2):
-        if not str(name).strip() or str(name) == f"Unnamed: {place - 1}":
-            raise InputError(f"{path}: the column {place} has no name. Name it or remove it.")
+    for number, name in enumerate(frame.columns[1:], 2):
+        if not str(name).strip() or str(name) == f"Unnamed: {number - 1}":
+            raise InputError(f"{path}: the column {number} has no name. Name it or remove it.")
     if frame.iloc[:, 0].duplicated().any():
-        twice = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
-        raise InputError(f"{path}: {shorten(twice)} stands in it twice.")
+        repeated = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
+        raise InputError(f"{path}: the id {shorten(repeated)} occurs twice.")
     if not len(frame):
-        raise InputError(f"{path}: expected a row for each of the {what}. Got a header alone.")
+        raise InputError(f"{path}: expected a row for each of the {kind}. Got only a header.")
     return frame
 
 
 def check_filled(path: "str | Path", ids: "pd.Series") -> None:
-    """Raise where a table has a row without an id."""
+    """Raise if a table has a row without an id."""
     from irtcat._checks import InputError
 
     empty = [row for row, text in enumerate(ids, 1) if not text.strip()]
@@ -145,63 +144,62 @@ def check_filled(path: "str | Path", ids: "pd.Series") -> None:
         raise InputError(f"{path}, row {empty[0]}: expected an id. Got an empty cell.")
 
 
-def table_column(path: Path, column: str, what: str) -> "pd.Series":
-    """A column of a CSV table of subjects or items, by the ids in its first column."""
+def table_column(path: Path, column: str, kind: str) -> "pd.Series":
+    """Read a column of a CSV table of subjects or items, indexed by the ids in column 1."""
     import pandas as pd
 
     from irtcat._checks import InputError, shorten
 
-    frame = read_table(path, what)
+    frame = read_table(path, kind)
     names = [str(name) for name in frame.columns[1:]]
     if column not in names:
-        have = shorten(names) if names else "none"
-        got = f"no column {shorten(column)} beside the {what}' ids (has {have})"
+        available = shorten(names) if names else "none"
+        got = f"no column {shorten(column)} beside the {kind}' ids (has {available})"
         raise InputError(f"{path}: {got}.")
     return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
 
 
-def fixed_parameters(given: str) -> dict[str, Any]:
-    """Fixed values by parameter name: for all items, or {item: value} from a CSV table.
+def fixed_parameters(source: str) -> dict[str, Any]:
+    """Parse fixed values by parameter name: for all items, or {item: value} from a CSV table.
 
-    Empty cells of the table are parameters that are estimated.
+    Parameters with empty cells in the table are estimated.
     """
     import numpy as np
 
     from irtcat._checks import InputError, brief, shorten
     from irtcat.io._text import column_numbers
 
-    if not _is_file(given):
-        if "=" not in given:
-            must = f"{given!r} is neither NAME=NUMBER nor a file."
+    if not _is_file(source):
+        if "=" not in source:
+            must = f"{source!r} is neither NAME=NUMBER nor a file."
             raise typer.BadParameter(must, param_hint="--fixed")
-        return dict(split_numbers("--fixed", given))
-    frame = read_table(Path(given), "items")
+        return dict(split_numbers("--fixed", source))
+    frame = read_table(Path(source), "items")
     values = frame.set_index(frame.columns[0])
     out: dict[str, Any] = {}
     for name in values.columns:
         numbers = column_numbers(values[name])
-        for item, text in values.loc[np.isinf(numbers), name].items():
-            where = f"{given}: {brief(name)} of item {shorten(item)}"
-            raise InputError(f"{where} is not a number. Got {shorten(text)}.")
+        for item, cell in values.loc[np.isinf(numbers), name].items():
+            where = f"{source}: {brief(name)} of item {shorten(item)}"
+            raise InputError(f"{where} is not a number. Got {shorten(cell)}.")
         known = ~np.isnan(numbers)
         out[str(name)] = dict(zip(values.index[known], numbers[known].tolist(), strict=True))
     return out
 
 
 def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
-    """The responses with a column of a CSV table of subjects as their metadata."""
+    """Replace the subjects' metadata by a column of a CSV table."""
     from dataclasses import replace
 
     import pandas as pd
 
-    found = subject_column(path, column)
-    values = found[~found.index.duplicated()].reindex(data.subject_ids.astype(str)).to_numpy()
+    values = subject_column(path, column).reindex(data.subject_ids.astype(str)).to_numpy()
     index = pd.Index(data.subject_ids, dtype=object, name="subject")
     return replace(data, subjects=pd.DataFrame({column: values}, index=index))
 
 
 def read_subset(path: str) -> "Subset":
-    """What `irtcat select --out` wrote, or any CSV table with the items' ids in a column "item"."""
+    """Read the output of `irtcat select`, or any CSV table with item ids in a column "item"."""
     import numpy as np
 
     import irtcat
@@ -212,59 +210,65 @@ def read_subset(path: str) -> "Subset":
     if "item" in frame and not len(frame):
         raise InputError(f"{path}: expected at least one item. Got a header without rows.")
     if "item" not in frame:
-        have = shorten(list(frame.columns))
-        raise InputError(f"{path}: no column 'item' with the ids of the items run (has {have}).")
+        names = shorten(list(frame.columns))
+        raise InputError(f"{path}: no column 'item' with the ids of the items run (has {names}).")
     k = len(frame)
     check_filled(path, frame["item"])
     check_unique("item", frame["item"].to_numpy(object))
 
-    def numbers(name: str, otherwise: float) -> np.ndarray:
+    def numbers(name: str, default: float) -> np.ndarray:
         if name not in frame:
-            return np.full(k, otherwise)
-        found = column_numbers(frame[name])
-        bad = ~np.isfinite(found) if name == "weight" else np.isinf(found)
-        if bad.any():
-            wrong = int(np.argmax(bad))
-            must = f"the {name} of item {frame['item'][wrong]!r} must be a finite number"
-            raise InputError(f"{path}: {must}. Got {str(frame[name][wrong])!r}.")
-        return found
+            return np.full(k, default)
+        values = column_numbers(frame[name])
+        invalid = ~np.isfinite(values) if name == "weight" else np.isinf(values)
+        if invalid.any():
+            row = int(np.argmax(invalid))
+            must = f"the {name} of item {frame['item'][row]!r} must be a finite number"
+            raise InputError(f"{path}: {must}. Got {str(frame[name][row])!r}.")
+        return values
 
-    columns = (numbers("weight", 1 / k), numbers("probability", np.nan), np.full(k, np.nan))
     strategy, seed, request = "file", 0, None
     if {"strategy", "seed"} <= set(frame):
         from irtcat.selection import plain_request
 
         strategy, seed = str(frame["strategy"].iloc[0]), _seed(path, frame["seed"].iloc[0])
         request = plain_request(strategy, k, seed)
-    item_ids = np.asarray(frame["item"].tolist(), dtype=str)
-    return irtcat.Subset(item_ids, *columns, strategy, seed, request)
+    return irtcat.Subset(
+        item_ids=np.asarray(frame["item"].tolist(), dtype=str),
+        weights=numbers("weight", 1 / k),
+        probabilities=numbers("probability", np.nan),
+        criterion=np.full(k, np.nan),
+        strategy=strategy,
+        seed=seed,
+        request=request,
+    )
 
 
-def item_places(responses: str | None, bank: str | None, items: Path | None) -> Any:
-    """Where items are found in a harness: of a CSV table, responses or a bank; the first given."""
+def item_sources(responses: str | None, bank: str | None, items: Path | None) -> Any:
+    """The items' tasks and samples in a harness: from a CSV table, responses or a bank."""
     if items is not None:
         frame = read_table(items, "items")
         return frame.set_index(frame.columns[0])
     if responses is not None:
-        return read(responses, Reading(None, "subject", "item", "response", "refuse"))
+        return read(responses, Reading())
     return None if bank is None else read_bank(bank)
 
 
 def _seed(path: str, value: Any) -> int:
-    """The seed in a table of chosen items."""
+    """Parse the seed in a table of selected items."""
     from irtcat._checks import InputError, shorten
     from irtcat._numbers import whole_number_in
 
     seed = whole_number_in(str(value))
     if seed is None or seed < 0:
-        must = "the column 'seed' must hold a whole number of at least 0"
+        must = "the column 'seed' must be a whole number of at least 0"
         raise InputError(f"{path}: {must}. Got {shorten(str(value))}.")
     return seed
 
 
 def is_bank(path: str) -> bool:
-    """Whether the file looks like what `ItemBank.save` writes."""
-    if not _is_file(path):  # a pipe could not be read again
+    """Whether a file looks like one written by `ItemBank.save`."""
+    if not _is_file(path):  # a pipe cannot be read twice
         return False
     try:
         with zipfile.ZipFile(path) as archive:
@@ -274,7 +278,7 @@ def is_bank(path: str) -> bool:
 
 
 def _is_file(path: str) -> bool:
-    """Whether there is a regular file; a name that cannot be one of a file has none."""
+    """Whether a regular file exists; False for names that are not valid for a file."""
     try:
         return Path(path).is_file()
     except (OSError, ValueError):
@@ -282,20 +286,20 @@ def _is_file(path: str) -> bool:
 
 
 def one_ability_models() -> list[str]:
-    """Names of the models that the commands fit: those of one ability."""
+    """Names of the models that the commands fit: the unidimensional ones."""
     from irtcat.models import MODELS, has_several
 
     return [name for name, model in MODELS.items() if not has_several(model)]
 
 
 def choose(option: str, value: str, choices: Iterable[str]) -> None:
-    """A usage error unless ``value`` is one of ``choices``."""
+    """Raise a usage error unless ``value`` is one of ``choices``."""
     if value not in (names := list(choices)):
         raise typer.BadParameter(f"{value!r} is not one of {', '.join(names)}.", param_hint=option)
 
 
 def split_names(option: str, text: str, choices: Iterable[str]) -> list[str]:
-    """The names in a comma-separated list, each one of ``choices``."""
+    """Parse a comma-separated list of names, each one of ``choices``."""
     names = [name.strip() for name in text.split(",")]
     known = list(choices)
     for name in names:
@@ -304,7 +308,7 @@ def split_names(option: str, text: str, choices: Iterable[str]) -> list[str]:
 
 
 def split_counts(option: str, text: str) -> list[int]:
-    """The whole numbers, at least 1, in a comma-separated list."""
+    """Parse a comma-separated list of whole numbers of at least 1."""
     from irtcat._numbers import whole_number_in
 
     numbers = [whole_number_in(number) or 0 for number in text.split(",")]
@@ -315,41 +319,41 @@ def split_counts(option: str, text: str) -> list[int]:
 
 
 def split_quotas(option: str, text: str) -> dict[str, tuple[int, int]]:
-    """Groups with their fewest and most items, of GROUP=NUMBER or GROUP=FEWEST:MOST."""
+    """Parse groups with their limits of items: GROUP=NUMBER or GROUP=FEWEST:MOST, ..."""
     from irtcat._numbers import whole_number_in
 
     quotas = {}
-    for part in text.split(","):
-        group, _, numbers = part.strip().rpartition("=")
+    for entry in text.split(","):
+        group, _, numbers = entry.strip().rpartition("=")
         fewest, _, most = numbers.partition(":")
         least, highest = whole_number_in(fewest), whole_number_in(most or fewest)
         if not group or least is None or highest is None or min(least, highest) < 0:
-            must = f"{part.strip()!r} is not GROUP=NUMBER or GROUP=FEWEST:MOST, such as algebra=3."
+            must = f"{entry.strip()!r} is not GROUP=NUMBER or GROUP=FEWEST:MOST, such as algebra=3."
             raise typer.BadParameter(must, param_hint=option)
         quotas[group.strip()] = (least, highest)
     return quotas
 
 
 def split_numbers(option: str, text: str) -> dict[str, float]:
-    """Names with their numbers, of NAME=NUMBER."""
+    """Parse names with numbers: NAME=NUMBER, ..."""
     from irtcat._numbers import number_in
 
-    found = {}
-    for part in text.split(","):
-        name, _, number = part.strip().rpartition("=")
-        if name.strip() in found:
-            must = f"{name.strip()!r} is given twice."
+    numbers = {}
+    for entry in text.split(","):
+        name, _, number = entry.strip().rpartition("=")
+        if name.strip() in numbers:
+            must = f"{name.strip()!r} occurs twice."
             raise typer.BadParameter(must, param_hint=option)
         value = number_in(number)
         if not name.strip() or value is None:
-            must = f"{part.strip()!r} is not NAME=NUMBER, such as algebra=2."
+            must = f"{entry.strip()!r} is not NAME=NUMBER, such as algebra=2."
             raise typer.BadParameter(must, param_hint=option)
-        found[name.strip()] = value
-    return found
+        numbers[name.strip()] = value
+    return numbers
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file that are not blank."""
+    """Read the lines of a text file that are not blank."""
     from irtcat.io._text import load_text
 
     lines = load_text(path, must="a line for each item").decode("utf-8").split("\n")

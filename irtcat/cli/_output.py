@@ -1,4 +1,4 @@
-"""Printing results: tables for people, JSON for programs, CSV files."""
+"""Output of results: tables for people, JSON for programs, CSV files."""
 
 import json
 import math
@@ -17,46 +17,46 @@ LONG_NAME = 6
 
 
 def write_csv(frame: "pd.DataFrame", path: Path) -> None:
-    """Write a table, see `irtcat._csv.write_csv`."""
+    """Write a table (see `irtcat._csv.write_csv`)."""
     from irtcat._csv import write_csv
 
     write_csv(frame, path)
 
 
 def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
-    """One mapping per row, a named index included."""
+    """One mapping per row, with the values of a named index."""
     return _with_index(frame).to_dict("records")  # type: ignore[return-value]
 
 
 def _with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """The table with the names of its rows as columns."""
+    """The table with its named index as columns."""
     return frame.reset_index() if frame.index.names[0] is not None else frame
 
 
 def to_terminal() -> bool:
-    """Whether what is printed goes to a terminal, not to a file or a pipe."""
+    """Whether stdout is a terminal, not a file or a pipe."""
     return sys.stdout.isatty()
 
 
 def say(text: object = "", end: str = "\n") -> None:
-    """Print lines in which no id is obeyed by the terminal."""
+    """Print lines, with control characters escaped, as ids may contain some."""
     from irtcat._checks import visible
 
     print(visible(str(text), keep="\n"), end=end)
 
 
 def emit_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON document; what is missing or not finite is null."""
-    # JSON leaves this one control character as it is.
+    """Print one JSON document; missing and non-finite values are null."""
+    # json.dumps does not escape this control character.
     print(json.dumps(_plain(document), allow_nan=False).replace("\x7f", "\\u007f"))
 
 
 def _plain(value: Any) -> Any:
-    """The value in types that JSON knows."""
+    """Convert a value to JSON types."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
+        return [_plain(element) for element in value]
     if hasattr(value, "tolist"):  # numpy's scalars and arrays
         return _plain(value.tolist())
     if isinstance(value, float):
@@ -65,23 +65,23 @@ def _plain(value: Any) -> Any:
 
 
 def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
-    """Print a table; on a terminal its first rows only. Columns without a value are left out."""
+    """Print a table, on a terminal only its first rows; columns without values are omitted."""
     from rich.console import Console
     from rich.table import Table
 
     from irtcat._checks import visible
 
     terminal = to_terminal()
-    # Wider than any table: a narrow terminal folds lines, but no number is cut off.
+    # Wider than any table: a narrow terminal wraps lines, but rich truncates no number.
     console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=9999)
-    named = _with_index(frame)
-    shown = named.head(ROWS_ON_SCREEN) if terminal else named
+    full = _with_index(frame)
+    shown = full.head(ROWS_ON_SCREEN) if terminal else full
     table = Table(box=None, pad_edge=False, show_edge=False)
     columns = []
-    for name in named.columns:
+    for name in full.columns:
         cells = [_cell(value, decimals) for value in shown[name].tolist()]
         if any(cells):
-            numeric = named[name].dtype.kind in "iufb"
+            numeric = full[name].dtype.kind in "iufb"
             text = visible(str(name))
             heading = text.replace("_", "\n") if len(text) > LONG_NAME else text
             table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
@@ -91,12 +91,12 @@ def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
     if title:
         say(title)
     console.print(table)
-    if len(shown) < len(named):
-        print(f"… and {len(named) - len(shown)} more rows; --out writes all of them.")
+    if len(shown) < len(full):
+        print(f"… and {len(full) - len(shown)} more rows; --out writes all of them.")
 
 
 def _cell(value: Any, decimals: int) -> str:
-    """A value as text; nothing for what is missing."""
+    """Format a value; a missing one as empty text."""
     from irtcat._checks import visible
 
     if value is None or (isinstance(value, float) and math.isnan(value)):

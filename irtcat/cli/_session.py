@@ -1,4 +1,4 @@
-"""What every command shares: exit codes, the compilation cache, progress."""
+"""Shared by all commands: exit codes, the compilation cache, progress."""
 
 import functools
 import os
@@ -12,43 +12,43 @@ from irtcat._progress import progress
 __all__ = ["KEY", "fail", "guarded", "progress", "read_key", "use_compilation_cache", "warn"]
 
 KEY = "IRTCAT_STORE_KEY"
-"""Environment variable with the key of a store; an argument would be seen by other users."""
+"""Environment variable with the key of a store; other users could see an argument."""
 
 
 def warn(text: str) -> None:
-    """One line on stderr."""
+    """Print a warning as one line on stderr."""
     print(_line(f"Warning: {text}"), file=sys.stderr)
 
 
 def fail(text: str, code: int) -> NoReturn:
-    """One line on stderr, and the end."""
+    """Print one line on stderr and exit."""
     print(_line(text), file=sys.stderr)
     sys.exit(code)
 
 
 def _line(text: str) -> str:
-    """The text on one line, in which no id is obeyed by the terminal."""
+    """The text on one line, with control characters escaped."""
     from irtcat._checks import visible
 
     return visible(" ".join(text.split()))
 
 
 def _sentence(error: Exception) -> str | None:
-    """What to tell the user of an error that is not ours; None where it is."""
+    """The message for the user; None for unexpected errors, which show a traceback."""
     from irtcat._checks import InputError
 
-    if isinstance(error, BrokenPipeError):  # the reader of a pipe has gone: nobody to tell
+    if isinstance(error, BrokenPipeError):  # the reader of the pipe has closed it
         return None
     if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror or error}."
+        prefix = f"{error.filename}: " if error.filename else ""
+        return f"{prefix}{error.strerror or error}."
     if isinstance(error, MemoryError):
         return "There is not enough memory for this. Use fewer subjects or items, or float32."
     return str(error) if isinstance(error, (InputError, FloatingPointError)) else None
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with its failures told in one line: exit 1 for bad input, 130 for Ctrl-C."""
+    """Wrap a command to report failures in one line: exit 1 for bad input, 130 for Ctrl-C."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -56,7 +56,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             _check_outputs(kwargs)
             command(*args, **kwargs)
         except KeyboardInterrupt:
-            sys.exit(130)  # `main` says so
+            sys.exit(130)  # `main` prints the message
         except Exception as error:
             text = _sentence(error)
             if text is None:
@@ -69,18 +69,18 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 OUTPUTS = ("out", "table", "figure", "report", "beats", "calibrate_exposure", "checkpoint")
 INPUTS = ("bank", "responses", "calibration", "subset", "reference", "source", "result", "results",
           "fixed")  # fmt: skip
-"""Arguments of the commands that name files to write, and those of text that may name files to
-read; so does every other `Path`."""
+"""Arguments that name files to write, and text arguments that may name files to read; every other
+`Path` is a file to read, too."""
 
 
-def _check_outputs(given: dict[str, Any]) -> None:
-    """A usage error where a file to write is also one to read, or is to be written twice."""
+def _check_outputs(arguments: dict[str, Any]) -> None:
+    """Raise a usage error if a file to write is also read, or is written twice."""
     import typer
 
     from irtcat._checks import shorten
 
     names: dict[Any, str] = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         if not (name in OUTPUTS + INPUTS or isinstance(value, Path)):
             continue
         for path in value if isinstance(value, list) else [value]:
@@ -88,33 +88,34 @@ def _check_outputs(given: dict[str, Any]) -> None:
                 continue
             other = names.setdefault(_identity(path), name)
             if other != name and {name, other} & set(OUTPUTS):
-                what = f"given as {other} and as {name}, and would be replaced"
-                must = f"{shorten(str(path))} is {what}. Write to another file."
-                raise typer.BadParameter(must)
+                conflict = f"given as {other} and as {name}, and would be replaced"
+                raise typer.BadParameter(
+                    f"{shorten(str(path))} is {conflict}. Write to another file."
+                )
 
 
 def _identity(path: str | Path) -> Any:
-    """What two names of one file have in common."""
+    """A key that is equal for all names of one file."""
     try:
         status = os.stat(path)
-    except (OSError, ValueError):  # there is none yet
+    except (OSError, ValueError):  # it does not exist yet
         return os.path.abspath(path)
     return status.st_dev, status.st_ino
 
 
 def read_key(path: Path | None) -> bytes | None:
-    """The key of a store: what is in a file, else in the environment; None where in neither."""
+    """Read the key of a store from a file, or else from the environment; None without either."""
     from irtcat._checks import InputError
 
     key = os.fsencode(os.environ.get(KEY, "")) if path is None else path.read_bytes()
     key = key.rstrip(b"\r\n")
     if path is not None and not key:
-        raise InputError(f"{path}: the file is empty, no key.")
+        raise InputError(f"{path}: expected a key. Got an empty file.")
     return key or None
 
 
 def cache_folder() -> Path | None:
-    """Where compiled programs are kept: ``IRTCAT_CACHE`` or the user's cache; None for nowhere."""
+    """The folder of compiled programs: ``IRTCAT_CACHE`` or the user's cache; None for none."""
     if "IRTCAT_CACHE" in os.environ:
         text = os.environ["IRTCAT_CACHE"].strip()
         return Path(text).expanduser() / "jax" if text else None
@@ -128,15 +129,15 @@ def cache_folder() -> Path | None:
 
 
 def use_compilation_cache() -> None:
-    """Keep compiled programs between runs, where there is a folder to keep them in."""
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:  # the user has chosen another
+    """Store compiled programs between runs, if there is a folder for them."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:  # set by the user
         return
     try:
         folder = cache_folder()
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
+    except (OSError, RuntimeError):  # RuntimeError: no home folder
         return
     if not os.access(folder, os.W_OK):
         return

@@ -30,17 +30,15 @@ def command(
         Path | None,
         typer.Option(help="CSV table of the items, ids first, with a column confidence."),
     ] = None,
-    wrong: Annotated[
-        float, typer.Option(help="Share of wrong labels that is expected beforehand.")
-    ] = 0.05,
+    wrong: Annotated[float, typer.Option(help="Prior share of wrong labels.")] = 0.05,
     unrelated: Annotated[
-        float, typer.Option(help="Share expected of items that ability does not decide.")
+        float, typer.Option(help="Prior share of items unrelated to ability.")
     ] = 0.05,
     known: Annotated[
         Path | None,
-        typer.Option(help="File of the items known to be wrong, an id a line: how many are found?"),
+        typer.Option(help="File of items known to be wrong, one id per line, to report recall."),
     ] = None,
-    first: Annotated[int, typer.Option(min=1, help="How many suspects are printed.")] = 20,
+    first: Annotated[int, typer.Option(min=1, help="Number of suspects to print.")] = 20,
     out: arguments.Out = None,
     as_json: arguments.Json = False,
     format: arguments.Format = None,
@@ -60,13 +58,18 @@ def command(
         raise typer.BadParameter("feasibility needs --feasibility.", param_hint="--by")
     if out is not None:
         check_target(out)
-    wanted = None if known is None else arguments.read_lines(known)
+    known_ids = None if known is None else arguments.read_lines(known)
     use_compilation_cache()
-    data = arguments.read(responses, arguments.Reading(format, subject, item, response, duplicates))
-    if wanted is not None:
-        # Ids that are not there are told before anything is fitted.
-        labels.recall_at(data.item_ids, wanted, 1)
-    found = labels.rank(
+    data = arguments.read(
+        responses,
+        arguments.Reading(
+            format=format, subject=subject, item=item, response=response, duplicates=duplicates
+        ),
+    )
+    if known_ids is not None:
+        # Raises for unknown ids before the fit.
+        labels.recall_at(data.item_ids, known_ids, 1)
+    ranking = labels.rank(
         data,
         None if bank is None else arguments.read_bank(bank),
         prior=(wrong, unrelated),
@@ -74,45 +77,45 @@ def command(
         feasibility=feasibility,
         by=by,
     )
-    scores = [] if wanted is None else _scores(found, wanted)
+    scores = [] if known_ids is None else _scores(ranking, known_ids)
     if out is not None:
-        write_csv(found.table, out)
+        write_csv(ranking.table, out)
     if as_json:
-        document = {"n_items": len(found.table), "by": by, "out": out}
-        if wanted is not None:
-            average = labels.average_precision(found, wanted)
+        document = {"n_items": len(ranking.table), "by": by, "out": out}
+        if known_ids is not None:
+            average = labels.average_precision(ranking, known_ids)
             document |= {"known": scores, "average_precision": average}
-        emit_json({**document, "items": records(found.table)})
+        emit_json({**document, "items": records(ranking.table)})
         return
-    top = found.first(min(first, len(found.table)))
+    top = ranking.first(min(first, len(ranking.table)))
     show(top[[name for name in SHOWN if name in top]])
-    say(found)
-    if wanted is not None:
+    say(ranking)
+    if known_ids is not None:
         import pandas as pd
 
         show(pd.DataFrame(scores))
-        say(f"Average precision: {labels.average_precision(found, wanted):.3f}")
+        say(f"Average precision: {labels.average_precision(ranking, known_ids):.3f}")
     if out is not None:
-        say(f"Wrote {len(found.table)} items to {out}")
+        say(f"Wrote {len(ranking.table)} items to {out}")
 
 
 def _table(path: Path) -> Any:
-    """Training dynamics by item."""
+    """Read training dynamics by item."""
     frame = arguments.read_table(path, "items")
     return frame.set_index(frame.columns[0])
 
 
-def _scores(found: Any, known: list[str]) -> list[dict[str, float]]:
-    """Precision and recall at 10, 20, 50, … suspects and at as many as there are known errors."""
+def _scores(ranking: Any, known: list[str]) -> list[dict[str, float]]:
+    """Precision and recall at 10, 20, 50, … suspects and at the number of known errors."""
     from irtcat.diagnose import labels
 
-    n_items = len(found.table)
+    n_items = len(ranking.table)
     counts = {len(set(known)), *(c * 10**k for k in range(1, 6) for c in (1, 2, 5))}
     return [
         {
             "first": n,
-            "precision": labels.precision_at(found, known, n),
-            "recall": labels.recall_at(found, known, n),
+            "precision": labels.precision_at(ranking, known, n),
+            "recall": labels.recall_at(ranking, known, n),
         }
         for n in sorted(counts)
         if 0 < n <= n_items

@@ -23,7 +23,7 @@ def command(
         str, typer.Argument(metavar="CALIBRATION", help=arguments.RESPONSES_HELP)
     ],
     subset: Annotated[
-        str, typer.Argument(metavar="SUBSET", help="The items run: a CSV table with a column item.")
+        str, typer.Argument(metavar="SUBSET", help="The items run: CSV table with a column item.")
     ],
     responses: arguments.ResponsesArgument,
     new: Annotated[
@@ -31,12 +31,12 @@ def command(
     ] = None,
     old: Annotated[
         str | None,
-        typer.Option(help="Id of the old one, there or in CALIBRATION; by default the first."),
+        typer.Option(help="Id of the old model, there or in CALIBRATION; by default the first."),
     ] = None,
     method: Annotated[str, typer.Option(help="auto, paired or assisted.")] = "auto",
     level: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
     gate: Annotated[
-        bool, typer.Option("--gate", help=f"Exit with {WORSE} where the verdict is worse.")
+        bool, typer.Option("--gate", help=f"Exit with {WORSE} if the verdict is worse.")
     ] = False,
     out: arguments.Out = None,
     as_json: arguments.Json = False,
@@ -47,7 +47,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Tell whether a new model is better or worse than an old one."""
+    """Test whether a new model is better or worse than an old one."""
     from irtcat import leaderboard
     from irtcat._files import check_target
     from irtcat.leaderboard.comparison import METHODS
@@ -55,18 +55,25 @@ def command(
     arguments.choose("--method", method, METHODS)
     if out is not None:
         check_target(out)
-    how = arguments.Reading(format, subject, item, response, duplicates, trials)
-    known, answers = arguments.read(calibration, how), arguments.read(responses, how)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
+    known, answers = arguments.read(calibration, options), arguments.read(responses, options)
     items = arguments.read_subset(subset)
-    found = leaderboard.compare(known, items, answers, new, old, method=method, level=level)
+    result = leaderboard.compare(known, items, answers, new, old, method=method, level=level)
     if out is not None:
-        write_csv(found.to_frame(), out)
+        write_csv(result.to_frame(), out)
     if as_json:
-        emit_json({**records(found.to_frame())[0], "flags": found.flags, "out": out})
+        emit_json({**records(result.to_frame())[0], "flags": result.flags, "out": out})
     else:
-        for flag in found.flags:
+        for flag in result.flags:
             warn(flag)
-        say(found)
-        show(found.to_frame().drop(columns=["verdict", "flags"]))
-    if gate and found.verdict == "worse":
+        say(result)
+        show(result.to_frame().drop(columns=["verdict", "flags"]))
+    if gate and result.verdict == "worse":
         sys.exit(WORSE)

@@ -19,13 +19,13 @@ def command(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path(
         "demo-output"
     ),
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ….")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ….")] = 3,
     as_json: arguments.Json = False,
 ) -> None:
-    """Run the main job on real data.
+    """Run the main workflow on real data.
 
-    Hold out a quarter of the subjects, calibrate the items on the rest, choose k items by several
-    strategies, and tell the held-out subjects' full scores and ranks from those k.
+    Hold out a quarter of the subjects, calibrate the items on the rest, select k items by several
+    strategies, and predict the held-out subjects' full scores and ranks from those k.
     """
     use_compilation_cache()
     from irtcat import demo
@@ -42,7 +42,7 @@ def command(
 
 
 def _report(result: "Demo", seeds: int) -> None:
-    """The table, and where the files are."""
+    """Print the table and the paths of the files."""
     n_all, n = result.responses.n_subjects, result.fit.n_subjects
     say(f"{n_all} classifiers of handwritten digits, {result.responses.n_items} images.")
     say(f"{n} calibrate the images; the other {n_all - n} are held out and answer k images only.")

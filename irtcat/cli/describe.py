@@ -29,13 +29,15 @@ def command(
     response: arguments.ResponseColumn = "response",
     duplicates: arguments.Duplicates = "refuse",
 ) -> None:
-    """Say what is in a response file or a bank."""
+    """Describe a response file or a bank."""
     if arguments.is_bank(source):
         use_compilation_cache()
         _describe_bank(arguments.read_bank(source), as_json)
         return
-    how = arguments.Reading(format, subject, item, response, duplicates)
-    _describe_responses(arguments.read(source, how), as_json)
+    options = arguments.Reading(
+        format=format, subject=subject, item=item, response=response, duplicates=duplicates
+    )
+    _describe_responses(arguments.read(source, options), as_json)
 
 
 def _describe_responses(data: "Responses", as_json: bool) -> None:
@@ -50,9 +52,9 @@ def _describe_responses(data: "Responses", as_json: bool) -> None:
         emit_json({**asdict(summary), **about, **columns})
         return
     say(summary)
-    for what, names in (("subjects", subjects), ("items", items)):
+    for kind, names in (("subjects", subjects), ("items", items)):
         if names:
-            say(f"metadata of {what}: {', '.join(names)}")
+            say(f"metadata of {kind}: {', '.join(names)}")
 
 
 def _describe_bank(bank: "ItemBank", as_json: bool) -> None:

@@ -25,13 +25,13 @@ MOST_ITEMS = 100
 
 
 def command(
-    bank: Annotated[str, typer.Argument(metavar="BANK", help="What irtcat fit wrote.")],
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="Bank written by irtcat fit.")],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="Folder of the run; a run begun in it goes on."),
+        typer.Option("--out", "-o", help="Folder of the run; a run started in it continues."),
     ],
     harness: Annotated[
-        str | None, typer.Option(help=f"{HARNESSES_HELP}; command where --command is given.")
+        str | None, typer.Option(help=f"{HARNESSES_HELP}; by default command with --command.")
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="The model (lm-eval: its kind, such as hf).")
@@ -41,14 +41,14 @@ def command(
     ] = "",
     task: Annotated[
         str | None,
-        typer.Option(help="The task; of Inspect FILE, FILE@NAME or a registered name."),
+        typer.Option(help="The task; for Inspect FILE, FILE@NAME or a registered name."),
     ] = None,
     shell: Annotated[
         str | None,
         typer.Option("--command", help="Shell command: items on stdin, answers on stdout (JSONL)."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="The model's name in the results; by default as given.")
+        str | None, typer.Option(help="The model's name in the results; by default --model.")
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="lm-eval's metric, or Inspect's scorer (or scorer.part).")
@@ -58,10 +58,10 @@ def command(
         Path | None, typer.Option(help="lm-eval: folder of further task files.")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Scores of at least this count as right.")
+        float | None, typer.Option(help="Scores of at least this value count as right.")
     ] = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Fetch no data sets: use those that are here.")
+        bool, typer.Option("--offline", help="Download no data sets: use local copies.")
     ] = False,
     responses: arguments.ResponsesOption = None,
     items: Annotated[
@@ -73,7 +73,9 @@ def command(
     ] = None,
     criterion: Annotated[
         str | None,
-        typer.Option(help="As for simulate; by default score-optimal, half of the items drawn."),
+        typer.Option(
+            help="As for simulate; by default score-optimal, with half of the items sampled."
+        ),
     ] = None,
     stop: Annotated[
         str | None,
@@ -85,29 +87,30 @@ def command(
     config: adaptive.ConfigFile = None,
     exposure_parameters: adaptive.ExposureFile = None,
     estimator: Annotated[
-        str, typer.Option(help=f"Of the full score: {arguments.ESTIMATORS_HELP}.")
+        str, typer.Option(help=f"Estimator of the full score: {arguments.ESTIMATORS_HELP}.")
     ] = "curves",
     level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
     timeout: Annotated[
-        float | None, typer.Option(min=0.001, help="Seconds that one run of --command may take.")
+        float | None,
+        typer.Option(min=0.001, help="Time limit of one run of --command, in seconds."),
     ] = None,
     retries: Annotated[
-        int, typer.Option(min=0, help="How many times in a row a batch may fail.")
+        int, typer.Option(min=0, help="How often a failed batch is retried in succession.")
     ] = 0,
     on_error: Annotated[
-        str, typer.Option(help="Then stop (go on later), or skip the items.")
+        str, typer.Option(help="After that: stop (to continue later), or skip the items.")
     ] = "stop",
     seed: arguments.Seed = 0,
     as_json: arguments.Json = False,
 ) -> None:
     """Evaluate a live model adaptively.
 
-    A run that was interrupted goes on where it was left when the same command is given again.
+    Repeat the same command to continue an interrupted run.
     """
     import irtcat
     from irtcat.harness import HARNESSES, evaluate
 
-    chosen = _harness_name(harness, shell, HARNESSES)
+    harness = _harness_name(harness, shell, HARNESSES)
     arguments.choose("--on-error", on_error, ("stop", "skip"))
     arguments.choose("--estimator", estimator, irtcat.ESTIMATORS)
     if offline:
@@ -115,46 +118,46 @@ def command(
     use_compilation_cache()
     loaded = arguments.read_bank(bank)
     rules = _rules(loaded.n_items, config, criterion, stop, max_items, min_items, batch)
-    how = arguments.Reading(None, "subject", "item", "response", "refuse")
-    known = None if responses is None else arguments.read(responses, how)
-    table = None if items is None else arguments.item_places(None, None, items)
-    prices: Any = costs
+    reading = arguments.Reading()
+    known = None if responses is None else arguments.read(responses, reading)
+    table = None if items is None else arguments.item_sources(None, None, items)
+    item_costs: Any = costs
     if costs is not None and items is not None and table is not None and costs in table:
-        prices = table[costs]
+        item_costs = table[costs]
     shared = {"threshold": threshold}
-    if chosen == "command":
-        made = HARNESSES[chosen](_need("--command", shell), timeout=timeout, retries=retries,
+    if harness == "command":
+        runner = HARNESSES[harness](_need("--command", shell), timeout=timeout, retries=retries,
                                  on_error=on_error, **shared)  # fmt: skip
-    elif chosen == "lm-eval":
+    elif harness == "lm-eval":
         path = None if include_path is None else str(include_path)
-        made = HARNESSES[chosen](_need("--model", model), model_args, metric, filter, path,
+        runner = HARNESSES[harness](_need("--model", model), model_args, metric, filter, path,
                                  retries=retries, on_error=on_error, **shared)  # fmt: skip
     else:
         options = {"retry_on_error": retries} if retries else {}
-        made = HARNESSES[chosen](_need("--task", task), _need("--model", model), metric,
+        runner = HARNESSES[harness](_need("--task", task), _need("--model", model), metric,
                                  options=options, **shared)  # fmt: skip
-    called = name or " ".join(filter_empty(model, model_args if chosen == "lm-eval" else None))
+    label = name or " ".join(filter_empty(model, model_args if harness == "lm-eval" else None))
     with progress("answers") as report:
-        found = evaluate(
-            loaded, made, rules, calibration=known, items=table, task=task, out=out, name=called,
-            seed=seed, estimator=estimator, level=level, costs=prices,
+        result = evaluate(
+            loaded, runner, rules, calibration=known, items=table, task=task, out=out, name=label,
+            seed=seed, estimator=estimator, level=level, costs=item_costs,
             counts=adaptive.read_exposure(exposure_parameters), progress=report,
         )  # fmt: skip
     if as_json:
-        emit_json({**found.to_json(), "out": out})
+        emit_json({**result.to_json(), "out": out})
         return
-    for line in found.sentences():
+    for line in result.sentences():
         say(line)
     say(f"Wrote result.json, items.csv and sessions.db to {out}")
 
 
-def filter_empty(*parts: str | None) -> list[str]:
-    """The parts that say something."""
-    return [part for part in parts if part]
+def filter_empty(*texts: str | None) -> list[str]:
+    """The texts that are not empty."""
+    return [text for text in texts if text]
 
 
 def _harness_name(harness: str | None, shell: str | None, known: Any) -> str:
-    """The harness meant; a usage error where that is open."""
+    """The requested harness; a usage error if it is not determined."""
     if harness is None and shell is not None:
         return "command"
     if harness is None:
@@ -168,12 +171,12 @@ def _harness_name(harness: str | None, shell: str | None, known: Any) -> str:
 
 def _need(option: str, value: str | None) -> str:
     if value is None:
-        raise typer.BadParameter("this harness needs it.", param_hint=option)
+        raise typer.BadParameter("required by this harness.", param_hint=option)
     return value
 
 
 def _go_offline() -> None:
-    """The settings under which the harnesses' libraries fetch nothing; read when they load."""
+    """Disable downloads of the harnesses' libraries, which read these settings on import."""
     import os
 
     os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
@@ -184,12 +187,12 @@ def _rules(
     n_items: int, config: Path | None, criterion: str | None, stop: str | None,
     max_items: int | None, min_items: int | None, batch: int | None,
 ) -> "Config":  # fmt: skip
-    """The configuration; where none is asked for, the one that suits evaluations."""
-    plain = config is None and criterion is None
+    """The configuration; without --config and --criterion, the default for evaluations."""
+    use_default = config is None and criterion is None
     if config is None and stop is None and max_items is None:
         max_items = min(MOST_ITEMS, n_items)
-    made = adaptive.read_config(
-        config, "score-optimal" if plain else criterion, stop, None, None, max_items, min_items,
-        batch,
+    rules = adaptive.read_config(
+        config, "score-optimal" if use_default else criterion, stop, None, None, max_items,
+        min_items, batch,
     )  # fmt: skip
-    return replace(made, sampled=0.5) if plain else made
+    return replace(rules, sampled=0.5) if use_default else rules

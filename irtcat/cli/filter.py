@@ -27,11 +27,11 @@ def command(
     tau: Annotated[float | None, typer.Option(help="Threshold of |b|, b or pc.")] = None,
     keep: Annotated[
         str | None,
-        typer.Option(help="How many to keep instead: a number (500), or a share (0.25, 25%)."),
+        typer.Option(help="Number (500) or share (0.25, 25%) of items to keep, instead of --tau."),
     ] = None,
     balanced_by: Annotated[
         str | None,
-        typer.Option(help="Keep as many of each class: its column in --items or the metadata."),
+        typer.Option(help="Keep equally many per class: its column in --items or the metadata."),
     ] = None,
     items: Annotated[
         Path | None,
@@ -56,9 +56,9 @@ def command(
     ] = None,
     as_json: arguments.Json = False,
 ) -> None:
-    """Keep training examples by their difficulty.
+    """Filter training examples by their difficulty.
 
-    Items may have several rows in --rows; rows with the id of no item are left out.
+    Items may have several rows in --rows; rows with unknown ids are dropped.
     """
     from irtcat._files import check_target
     from irtcat.training import filters
@@ -77,43 +77,50 @@ def command(
     if items is not None and balanced_by is not None:
         by = arguments.table_column(items, balanced_by, "items")
     amount = None if keep is None else _amount(keep)
-    found = filters.apply(_items(bank), rule, tau=tau, keep=amount, balanced_by=by, seed=seed)
+    selection = filters.apply(_items(bank), rule, tau=tau, keep=amount, balanced_by=by, seed=seed)
     written = None
     if rows is not None and out is not None:
-        written = found.save_rows(rows, out, key)
+        written = selection.save_rows(rows, out, key)
         if written.absent:
             warn(f"{written.absent} of the kept items have no row in {rows}.")
         if written.unknown:
-            warn(f"Rows of {rows} with the id of no item, left out: {written.unknown}.")
+            warn(f"Rows of {rows} with unknown ids, dropped: {written.unknown}.")
         if written.repeated:
-            told = f"Rows of {rows} with an id that an earlier row has: {written.repeated}"
-            warn(f"{told}; of a kept item all are written.")
+            warn(
+                f"Rows of {rows} with the id of an earlier row: {written.repeated}; "
+                "all rows of kept items are written."
+            )
     elif out is not None:
-        found.save(out)
-    kept = found.table.iloc[found.indices].drop(columns=["kept", "flags"])
+        selection.save(out)
+    items_kept = selection.table.iloc[selection.indices].drop(columns=["kept", "flags"])
     if as_json:
-        about = {"rule": rule, "tau": found.tau, "kept": len(found), "of": len(found.table)}
+        about = {
+            "rule": rule,
+            "tau": selection.tau,
+            "kept": len(selection),
+            "of": len(selection.table),
+        }
         about |= {"seed": seed, "out": out, "rows": None if written is None else written._asdict()}
-        emit_json({**about, "bounds": records(found.bounds), "items": records(kept)})
+        emit_json({**about, "bounds": records(selection.bounds), "items": records(items_kept)})
     elif out is None:
-        show(kept)
+        show(items_kept)
     else:
-        what = f"{len(found)} items" if written is None else f"{written.written} rows"
-        say(f"{found}; wrote {what} to {out}")
+        content = f"{len(selection)} items" if written is None else f"{written.written} rows"
+        say(f"{selection}; wrote {content} to {out}")
         if balanced_by is not None:
-            show(found.bounds)
+            show(selection.bounds)
 
 
 def _items(path: str) -> Any:
-    """A bank, or a table of items."""
+    """Read a bank, or a table of items."""
     if path.endswith(".npz") or arguments.is_bank(path):
-        return arguments.read_bank(path)  # which says so of an .npz that is none
+        return arguments.read_bank(path)  # raises for an .npz that is not a bank
     frame = arguments.read_table(Path(path), "items")
     return frame.set_index(frame.columns[0]).rename_axis("item")
 
 
 def _amount(text: str) -> float:
-    """A number of items, or a share."""
+    """Parse a number of items, or a share."""
     from irtcat._numbers import number_in, whole_number_in
 
     if text.endswith("%"):

@@ -26,39 +26,37 @@ def command(
         str | None, typer.Option(help="hierarchical or vague, for --method vi.")
     ] = None,
     starts: Annotated[
-        int, typer.Option(min=1, help="Starting points to try; the highest fit is kept.")
+        int, typer.Option(min=1, help="Starting points to try; the best fit is kept.")
     ] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of further starts and of --method vi.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of additional starts and of --method vi.")] = 0,
     groups: Annotated[
         str | None,
         typer.Option(help="Column of the subjects' table with their groups (see --subjects)."),
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="The group that is N(0, 1); the first subject's by default.")
+        str | None, typer.Option(help="The group with N(0, 1); by default the first subject's.")
     ] = None,
     anchors: Annotated[
-        Path | None, typer.Option(help="Bank of known items: they stay, others join their scale.")
+        Path | None, typer.Option(help="Bank of fixed items, which define the scale of the others.")
     ] = None,
     theta: Annotated[
         Path | None,
-        typer.Option(help="Fixed abilities: CSV, ids first, a column theta (of irtcat score)."),
+        typer.Option(help="Fixed theta: CSV, ids first, with a column theta (as of irtcat score)."),
     ] = None,
     models: Annotated[
         Path | None,
-        typer.Option(help="CSV table of items, ids first, a column model; --model is the others'."),
+        typer.Option(help="CSV table of items, ids first, column model; --model for the others."),
     ] = None,
     fixed: Annotated[
         str | None,
-        typer.Option(
-            help="Parameters not estimated: NAME=NUMBER,... or a CSV table of items, ids first."
-        ),
+        typer.Option(help="Fixed parameters: NAME=NUMBER,... or a CSV table of items, ids first."),
     ] = None,
     equal: Annotated[
         list[str] | None, typer.Option(help="A parameter that all items share, such as slope.")
     ] = None,
     subjects: Annotated[
         Path | None,
-        typer.Option(help="CSV table of subjects, ids first; default: that of a saved npz."),
+        typer.Option(help="CSV table of subjects, ids first; default: that in RESPONSES (npz)."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the bank here.")] = None,
     table: Annotated[Path | None, typer.Option(help="Write the items to this CSV file.")] = None,
@@ -67,12 +65,12 @@ def command(
         bool, typer.Option(help="Priors on items with few or one-sided responses.")
     ] = True,
     precision: Annotated[str, typer.Option(help="auto, float64 or float32.")] = "auto",
-    max_iterations: Annotated[int, typer.Option(min=1, help="E-steps at most.")] = 500,
+    max_iterations: Annotated[int, typer.Option(min=1, help="Maximum number of E-steps.")] = 500,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Keep the state of the fit in this file.")
+        Path | None, typer.Option(help="Save the state of the fit to this file.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from --checkpoint, if it is there.")
+        bool, typer.Option("--resume", help="Continue from --checkpoint, if it exists.")
     ] = False,
     stream: Annotated[
         bool, typer.Option("--stream", help="Read a .npy or wide Parquet file in passes.")
@@ -95,34 +93,41 @@ def command(
     arguments.choose("--precision", precision, ("auto", "float64", "float32"))
     if resume and checkpoint is None:
         raise typer.BadParameter("needs --checkpoint FILE.", param_hint="--resume")
-    for option, given in (("--reference", reference), ("--subjects", subjects)):
-        if given is not None and groups is None:
+    for option, value in (("--reference", reference), ("--subjects", subjects)):
+        if value is not None and groups is None:
             raise typer.BadParameter("needs --groups COLUMN.", param_hint=option)
     for path in (out, table, checkpoint):
         if path is not None:
             check_target(path)
     use_compilation_cache()
-    reading = arguments.Reading(format, subject, item, response, duplicates, trials)
+    reading = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
     data = open_source(responses) if stream else arguments.read(responses, reading)
-    how = {"positive": positive, "weak_priors": weak_priors, "precision": precision}
-    how |= {"max_iterations": max_iterations, "checkpoint": checkpoint, "resume": resume}
-    how |= {"method": method, "priors": priors, "starts": starts, "seed": seed}
+    options = {"positive": positive, "weak_priors": weak_priors, "precision": precision}
+    options |= {"max_iterations": max_iterations, "checkpoint": checkpoint, "resume": resume}
+    options |= {"method": method, "priors": priors, "starts": starts, "seed": seed}
     if groups is not None:
-        named = groups if subjects is None else arguments.subject_column(subjects, groups)
-        how |= {"groups": named, "reference": reference}
+        group_labels = groups if subjects is None else arguments.subject_column(subjects, groups)
+        options |= {"groups": group_labels, "reference": reference}
     if anchors is not None:
-        how["anchors"] = arguments.read_bank(anchors)
+        options["anchors"] = arguments.read_bank(anchors)
     if fixed is not None:
-        how["fixed"] = arguments.fixed_parameters(fixed)
+        options["fixed"] = arguments.fixed_parameters(fixed)
     if equal:
-        how["equal"] = equal
+        options["equal"] = equal
     if theta is not None:
-        how["theta"] = arguments.subject_column(theta, "theta")
+        options["theta"] = arguments.subject_column(theta, "theta")
     try:
-        fitted = _fit(data, model if models is None else _by_item(models, model), how)
+        fitted = _fit(data, model if models is None else _by_item(models, model), options)
     except KeyboardInterrupt:
         if checkpoint is not None and checkpoint.exists():
-            warn(f"Interrupted. The state is in {checkpoint}: go on from it with --resume.")
+            warn(f"Interrupted. The state is in {checkpoint}: continue with --resume.")
         raise
     if out is not None:
         fitted.bank.save(out)
@@ -140,29 +145,29 @@ def command(
 
 
 def _by_item(path: Path, model: str) -> dict[str, str]:
-    """The items' own models, and the one for those that the table does not name."""
-    named = arguments.table_column(path, "model", "items").dropna()
-    return {"default": model, **{str(item): str(name) for item, name in named.items()}}
+    """The models of items in the table, and the default for all others."""
+    models = arguments.table_column(path, "model", "items").dropna()
+    return {"default": model, **{str(item): str(name) for item, name in models.items()}}
 
 
-def _fit(data: "Responses | ResponseSource", model: Any, how: dict[str, Any]) -> "Fit":
-    """Fit with its progress shown."""
+def _fit(data: "Responses | ResponseSource", model: Any, options: dict[str, Any]) -> "Fit":
+    """Fit and show the progress."""
     import irtcat
 
     with progress("Compiling") as report:
 
-        def told(iteration: int, log_posterior: float, step: float) -> None:
+        def show_iteration(iteration: int, log_posterior: float, step: float) -> None:
             if report is not None:
                 text = f"Iteration {iteration}: the step was {step:.1e} standard errors"
-                if how["method"] == "vi":
+                if options["method"] == "vi":
                     text = f"Step {iteration}: the bound is {log_posterior:.2f}"
                 report(iteration, None, text)
 
-        return irtcat.fit(data, model, progress=told, **how)
+        return irtcat.fit(data, model, progress=show_iteration, **options)
 
 
 def _report(fitted: "Fit", out: Path | None, table: Path | None) -> None:
-    """A few lines for people, and the items where they are not written."""
+    """Print a summary, and the items unless they are written to a file."""
     items = fitted.bank.to_frame()
     if out is None and table is None:
         show(items)
@@ -171,23 +176,23 @@ def _report(fitted: "Fit", out: Path | None, table: Path | None) -> None:
     say(f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}")
     if fitted.groups is not None:
         show(fitted.groups)
-    for name, given in fitted.priors.items():
-        say(f"Prior: {_prior(name, given)}")
+    for name, prior in fitted.priors.items():
+        say(f"Prior: {_prior(name, prior)}")
     for note in fitted.notes:
         say(f"Note: {note}")
     for flag, count in items.loc[items["flags"] != "", "flags"].value_counts().items():
         say(f"Flagged {flag!r}: {count} of {len(items)} items")
-    for what, path in (("bank", out), ("items", table)):
+    for kind, path in (("bank", out), ("items", table)):
         if path is not None:
-            say(f"Wrote the {what} to {path}")
+            say(f"Wrote the {kind} to {path}")
 
 
-def _prior(name: str, given: Any) -> str:
-    """A prior as `Fit.priors` states it, in words."""
-    if isinstance(given, str):
-        return f"{name} {given}"
-    family = given[0] if isinstance(given[0], str) else "normal"
-    first, second = given[-2:]
+def _prior(name: str, prior: Any) -> str:
+    """Format a prior of `Fit.priors`."""
+    if isinstance(prior, str):
+        return f"{name} {prior}"
+    family = prior[0] if isinstance(prior[0], str) else "normal"
+    first, second = prior[-2:]
     if family == "beta":  # a density of the probability, not of its logit
         name = {"logit_lower": "c", "logit_upper": "d"}.get(name, name)
     return f"{name} ~ {FAMILIES[family]}({first:g}, {second:g})"

@@ -16,7 +16,7 @@ EXAMPLE = (
 
 
 def command(
-    bank: Annotated[str, typer.Argument(metavar="BANK", help="What irtcat fit wrote.")],
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="Bank written by irtcat fit.")],
     groups: Annotated[
         str | None, typer.Option(help="Column of the items' metadata that names the test set.")
     ] = None,
@@ -26,7 +26,7 @@ def command(
     responses: arguments.ResponsesOption = None,
     theta: Annotated[
         float | None,
-        typer.Option(help="Ability of the best subject, in the place of --responses."),
+        typer.Option(help="Ability of the best subject, instead of --responses."),
     ] = None,
     out: arguments.Out = None,
     figure: Annotated[
@@ -40,22 +40,29 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Tell which test sets still tell the strongest apart."""
+    """Show which test sets still distinguish the strongest subjects."""
     from irtcat import leaderboard, plot
     from irtcat._files import check_target
 
     if (responses is None) == (theta is None):
         raise typer.BadParameter("give --responses or --theta.", param_hint="--responses")
     if items is not None and groups is None:
-        raise typer.BadParameter("say which column of --items.", param_hint="--groups")
+        raise typer.BadParameter("name the column of --items.", param_hint="--groups")
     if out is not None:
         check_target(out)
     if figure is not None:
         plot.check_figure_path(figure)
     use_compilation_cache()
-    how = arguments.Reading(format, subject, item, response, duplicates, trials)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
     loaded = arguments.read_bank(bank)
-    data = None if responses is None else arguments.read(responses, how)
+    data = None if responses is None else arguments.read(responses, options)
     labels: str | list[object] | None = groups
     if items is not None and groups is not None:
         column = arguments.table_column(items, groups, "items")
@@ -69,6 +76,6 @@ def command(
         emit_json({"out": out, "figure": figure, "test_sets": records(table)})
         return
     show(table)
-    for what, path in (("table", out), ("figure", figure)):
+    for kind, path in (("table", out), ("figure", figure)):
         if path is not None:
-            say(f"Wrote the {what} to {path}")
+            say(f"Wrote the {kind} to {path}")

@@ -39,7 +39,7 @@ def command(
     ] = None,
     scorer: Annotated[str | None, typer.Option(help="Scorer of Inspect, in the same way.")] = None,
     runs: Annotated[
-        str, typer.Option(help="Of models run more than once: latest, mean or separate.")
+        str, typer.Option(help="For models run more than once: latest, mean or separate.")
     ] = "latest",
     incomplete: Annotated[
         str, typer.Option(help="Logs of runs that did not end: skip, keep or refuse.")
@@ -51,7 +51,7 @@ def command(
         ),
     ] = "auto",
     report: Annotated[
-        Path | None, typer.Option(help="Write a table of all files, used or not and why (CSV).")
+        Path | None, typer.Option(help="Write a table of all files and why some are unused (CSV).")
     ] = None,
     as_json: arguments.Json = False,
 ) -> None:
@@ -71,7 +71,7 @@ def command(
     if out is not None and out.suffix != ".npz":
         raise argument_error("out", "a file name that ends in .npz", str(out))
     with progress("reading logs") as show_progress:
-        read = read_logs(
+        imported = read_logs(
             logs,
             log_format,
             tasks=_names(tasks),
@@ -84,43 +84,47 @@ def command(
             max_bytes=arguments.max_bytes(),
         )
     if out is not None:
-        read.responses.save(out)
+        imported.responses.save(out)
     if report is not None:
-        write_csv(read.report.to_frame(), report)
+        write_csv(imported.report.to_frame(), report)
     if as_json:
-        found = read.responses
-        size = {"n_subjects": found.n_subjects, "n_items": found.n_items, "kind": found.kind}
-        size |= {"n_missing": found.n_missing}
-        emit_json({"out": out, "report": report, **size, **read.report.to_dict()})
+        responses = imported.responses
+        size = {
+            "n_subjects": responses.n_subjects,
+            "n_items": responses.n_items,
+            "kind": responses.kind,
+        }
+        size |= {"n_missing": responses.n_missing}
+        emit_json({"out": out, "report": report, **size, **imported.report.to_dict()})
         return
-    _print(read)
-    for what, path in (("responses", out), ("report", report)):
+    _print(imported)
+    for kind, path in (("responses", out), ("report", report)):
         if path is not None:
-            say(f"Wrote the {what} to {path}")
+            say(f"Wrote the {kind} to {path}")
 
 
 def _names(text: str | None) -> list[str] | None:
-    """Names in a comma-separated list."""
+    """Parse a comma-separated list of names."""
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def _print(read: "Logs") -> None:
-    """What was read and chosen; warnings about what was not."""
-    say(read.responses.summary())
-    by_task = read.report.runs.groupby(["task", "metric"], sort=False)
+def _print(imported: "Logs") -> None:
+    """Print the runs and choices, and warn about skipped files."""
+    say(imported.responses.summary())
+    by_task = imported.report.runs.groupby(["task", "metric"], sort=False)
     table = by_task.agg(
         runs=("file", "size"), responses=("responses", "sum"), mean=("mean", "mean")
     )
     show(table.reset_index())
-    for choice in read.report.choices:
+    for choice in imported.report.choices:
         if choice.others:
             say(f"Chosen: {choice}")
-    for note in read.report.notes:
+    for note in imported.report.notes:
         say(f"Note: {note}")
-    if read.report.no_logs:
-        say(f"No logs: {read.report.name_others()}")
-    for each in read.report.skipped[:SHOWN]:
-        warn(f"skipped: {each.reason}")
-    if len(read.report.skipped) > SHOWN:
-        more = len(read.report.skipped) - SHOWN
+    if imported.report.no_logs:
+        say(f"Not logs: {imported.report.name_others()}")
+    for file in imported.report.skipped[:SHOWN]:
+        warn(f"skipped: {file.reason}")
+    if len(imported.report.skipped) > SHOWN:
+        more = len(imported.report.skipped) - SHOWN
         warn(f"{more} more files were skipped; --report lists all of them.")

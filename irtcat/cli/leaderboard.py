@@ -31,12 +31,12 @@ def command(
     split: Annotated[
         str,
         typer.Option(
-            help="What is held out: random subjects, the best ones (ability), or by a subject "
+            help="Subjects to hold out: random, the best (ability), or by a subject "
             "column: groups (metadata:COLUMN), the latest (before:COLUMN), each group in turn "
             "(leave-out:COLUMN)."
         ),
     ] = "random",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ….")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ….")] = 5,
     estimators: Annotated[
         str, typer.Option(help=f"all, or comma-separated: {arguments.ESTIMATORS_HELP}.")
     ] = "all",
@@ -46,21 +46,21 @@ def command(
     level: Annotated[float, typer.Option(help="Probability of the predictions' intervals.")] = (
         0.95
     ),
-    top: Annotated[int, typer.Option(min=1, help="How many are the best (top_overlap).")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of best subjects (top_overlap).")] = 10,
     confidence: Annotated[
-        float, typer.Option(help="Chance with which the smallest gap told is ranked right.")
+        float, typer.Option(help="Probability that the smallest reliable gap is ranked right.")
     ] = 0.8,
     bootstrap: Annotated[
         str | None,
         typer.Option(help="Add bootstrap intervals over subjects, items or both to the summary."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="What the figure draws; gap for that.")] = "kendall",
+    metric: Annotated[str, typer.Option(help="Metric of the figure; or gap.")] = "kendall",
     subjects: Annotated[
         Path | None, typer.Option(help="CSV of the subjects, ids first, with the split's column.")
     ] = None,
     out: arguments.Out = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw the metric against k here (.png, .svg, .pdf).")
+        Path | None, typer.Option(help="Plot the metric against k to this file (.png, .svg, .pdf).")
     ] = None,
     as_json: arguments.Json = False,
     format: arguments.Format = None,
@@ -70,9 +70,9 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Measure how well a few items keep the full ranking.
+    """Measure how well a few items reproduce the full ranking.
 
-    Some subjects are held out; their full scores are told from their answers to k items.
+    Some subjects are held out; their full scores are predicted from their answers to k items.
     """
     import irtcat
     from irtcat import leaderboard, plot
@@ -81,9 +81,9 @@ def command(
     names: str | list[str] = strategies
     if strategies != leaderboard.ALL:
         names = arguments.split_names("--strategies", strategies, irtcat.STRATEGIES)
-    wanted: str | list[str] = estimators
+    estimator_names: str | list[str] = estimators
     if estimators != leaderboard.ALL:
-        wanted = arguments.split_names("--estimators", estimators, irtcat.ESTIMATORS)
+        estimator_names = arguments.split_names("--estimators", estimators, irtcat.ESTIMATORS)
     sizes = arguments.split_counts("--n-items", n_items)
     arguments.choose("--model", model, arguments.one_ability_models())
     prefix, _, column = split.partition(":")
@@ -97,8 +97,15 @@ def command(
     if figure is not None:
         plot.check_figure_path(figure)
     use_compilation_cache()
-    how = arguments.Reading(format, subject, item, response, duplicates, trials)
-    data = arguments.read(responses, how)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
+    data = arguments.read(responses, options)
     if subjects is not None:
         data = arguments.with_subjects(data, subjects, column)
     with progress("Compiling") as report:
@@ -109,7 +116,7 @@ def command(
             split,
             range(seeds),
             model=model,
-            estimators=wanted,
+            estimators=estimator_names,
             share=share,
             tau=tau,
             level=level,
@@ -125,8 +132,8 @@ def command(
     if out is not None:
         write_csv(table, out)
     if figure is not None:
-        drawn = plot.reliable_gaps(gaps) if metric == "gap" else None
-        plot.save(drawn or plot.rank_correlation(summary, metric), figure)
+        gap_figure = plot.reliable_gaps(gaps) if metric == "gap" else None
+        plot.save(gap_figure or plot.rank_correlation(summary, metric), figure)
     for note in board.flags:
         warn(note)
     for flag, count in table.loc[table["flags"] != "", "flags"].value_counts().items():
@@ -141,7 +148,7 @@ def _report(
     figure: Path | None,
     as_json: bool,
 ) -> None:
-    """The mean over seeds, and where the rest is."""
+    """Print the means over seeds and the paths of the files."""
     if as_json:
         emit_json(
             {"out": out, "figure": figure, "rows": records(table), "summary": records(summary)}
@@ -152,6 +159,6 @@ def _report(
     shown = [name for name in SHOWN if name in summary]
     keep = summary.columns.isin([*shown, *(f"{name}{e}" for name in shown for e in ENDS)])
     show(summary.loc[:, keep & ~spread], decimals=2 if ends.any() else 3)
-    for what, path in (("table", out), ("figure", figure)):
+    for kind, path in (("table", out), ("figure", figure)):
         if path is not None:
-            say(f"Wrote the {what} to {path}")
+            say(f"Wrote the {kind} to {path}")

@@ -20,13 +20,13 @@ EXAMPLE = (
 
 
 def command(
-    bank: Annotated[str, typer.Argument(metavar="BANK", help="The bank that is to be moved.")],
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="The bank to transform.")],
     reference: Annotated[
-        str, typer.Argument(metavar="REFERENCE", help="The bank whose scale it is to have.")
+        str, typer.Argument(metavar="REFERENCE", help="The bank that defines the scale.")
     ],
     method: Annotated[str, typer.Option(help=f"{arguments.LINKS_HELP}.")] = "stocking-lord",
     drop_outliers: Annotated[
-        bool, typer.Option("--drop-outliers", help="Leave out common items that have drifted.")
+        bool, typer.Option("--drop-outliers", help="Exclude common items that have drifted.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the linked bank here.")
@@ -36,7 +36,7 @@ def command(
     ] = None,
     as_json: arguments.Json = False,
 ) -> None:
-    """Put a bank on the scale of another by the items they share."""
+    """Transform a bank to the scale of another by their common items."""
     import irtcat
     from irtcat._files import check_target
     from irtcat.fitting import LINKS
@@ -47,29 +47,29 @@ def command(
             check_target(path)
     use_compilation_cache()
     banks = arguments.read_bank(bank), arguments.read_bank(reference)
-    found = irtcat.link(*banks, method, drop_outliers=drop_outliers)
+    linked = irtcat.link(*banks, method, drop_outliers=drop_outliers)
     if out is not None:
-        found.bank.save(out)
+        linked.bank.save(out)
     if table is not None:
-        write_csv(found.items, table)
+        write_csv(linked.items, table)
     if as_json:
-        about = records(found.to_frame())[0]
-        emit_json({**about, "out": out, "table": table, "items": records(found.items)})
+        about = records(linked.to_frame())[0]
+        emit_json({**about, "out": out, "table": table, "items": records(linked.items)})
         return
-    _report(found, out, table)
+    _report(linked, out, table)
 
 
-def _report(found: "Link", out: Path | None, table: Path | None) -> None:
-    """A, B and the common items, for people."""
-    show(found.items)
+def _report(linked: "Link", out: Path | None, table: Path | None) -> None:
+    """Print A, B and the common items."""
+    show(linked.items)
     say()
-    say(found)
-    say(f"theta_reference = {found.A:.4f} theta + {found.B:.4f}")
-    n_outliers = int(found.items["outlier"].sum())
+    say(linked)
+    say(f"theta_reference = {linked.A:.4f} theta + {linked.B:.4f}")
+    n_outliers = int(linked.items["outlier"].sum())
     if n_outliers:
-        say(f"Drifted: {n_outliers} of {len(found.items)} common items (robust z beyond 2.7)")
-    for note in found.notes:
+        say(f"Drifted: {n_outliers} of {len(linked.items)} common items (robust z beyond 2.7)")
+    for note in linked.notes:
         say(note)
-    for what, path in (("linked bank", out), ("common items", table)):
+    for kind, path in (("linked bank", out), ("common items", table)):
         if path is not None:
-            say(f"Wrote the {what} to {path}")
+            say(f"Wrote the {kind} to {path}")

@@ -15,9 +15,9 @@ def command(
     responses: arguments.ResponsesArgument,
     gap: Annotated[float, typer.Option(help="Gap between two full scores, in points.")] = 2.0,
     confidence: Annotated[
-        float, typer.Option(help="Chance with which the gap is to be ranked right.")
+        float, typer.Option(help="Probability with which the gap is to be ranked right.")
     ] = 0.8,
-    designs: Annotated[str, typer.Option(help="random, stratified or both with a comma.")] = (
+    designs: Annotated[str, typer.Option(help="Comma-separated: random, stratified.")] = (
         "random,stratified"
     ),
     seed: arguments.Seed = 0,
@@ -30,7 +30,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Tell how many items make a gap between two subjects real."""
+    """Estimate the items needed to rank two subjects reliably."""
     from irtcat import leaderboard
     from irtcat._files import check_target
     from irtcat.leaderboard.planning import DESIGNS
@@ -41,8 +41,15 @@ def command(
     names = arguments.split_names("--designs", designs, DESIGNS)
     if out is not None:
         check_target(out)
-    how = arguments.Reading(format, subject, item, response, duplicates, trials)
-    data = arguments.read(responses, how)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
+    data = arguments.read(responses, options)
     plan = leaderboard.plan(data, gap / 100, confidence, designs=tuple(names), seed=seed)
     if out is not None:
         write_csv(plan.to_frame(), out)

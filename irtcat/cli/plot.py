@@ -17,7 +17,7 @@ EXAMPLE = (
     "irtcat plot bank.npz --what information --out information.svg",
 )
 
-DRAWINGS = {
+FIGURES = {
     "bank": ("curves", "information"),
     "scores": ("ranked",),
     "predictions": ("ranked",),
@@ -26,7 +26,7 @@ DRAWINGS = {
     "headroom": ("headroom",),
     "scale": ("information", "curves", "retained", "removed", "abilities"),
 }
-"""What there is to draw of each kind of result; the first by default."""
+"""The figures of each kind of result; the first is the default."""
 
 OPTIONS = {
     "items": ("curves", "information", "retained", "removed"),
@@ -34,7 +34,7 @@ OPTIONS = {
     "estimator": ("ranking", "gaps"),
     "scale": ("scale",),
 }
-"""What the options are for: drawings, or a kind of result."""
+"""The figures, or kinds of results, to which each option applies."""
 
 
 def command(
@@ -46,96 +46,99 @@ def command(
             "of irtcat scale.",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Draw here (.png, .svg or .pdf).")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write (.png, .svg or .pdf).")],
     what: Annotated[
         str | None,
         typer.Option(
-            help="Of a bank curves or information; of scales information, curves, retained, "
-            "removed or abilities; ranked, ranking, gaps and headroom of their tables."
+            help="For a bank curves or information; for scales information, curves, retained, "
+            "removed or abilities; for tables ranked, ranking, gaps or headroom."
         ),
     ] = None,
     items: Annotated[
-        str | None, typer.Option(help="Draw these items only: ids with commas between.")
+        str | None, typer.Option(help="Plot only these items: comma-separated ids.")
     ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
-            help="What is drawn against k: a column of irtcat leaderboard's table; by default "
+            help="Metric to plot against k: a column of irtcat leaderboard's table; by default "
             "kendall."
         ),
     ] = None,
-    estimator: Annotated[str | None, typer.Option(help="Draw this estimator only.")] = None,
+    estimator: Annotated[str | None, typer.Option(help="Plot only this estimator.")] = None,
     scale: Annotated[
-        str | None, typer.Option(help="Which scale of the folder; the first by default.")
+        str | None, typer.Option(help="Scale of the folder to plot; by default the first.")
     ] = None,
     as_json: arguments.Json = False,
 ) -> None:
-    """Draw a saved result as a figure."""
+    """Plot a saved result."""
     from irtcat import plot, report
     from irtcat._checks import InputError
 
     plot.check_figure_path(out)
     use_compilation_cache()
-    read = report.read(result)
-    if read.kind not in DRAWINGS:
-        known = ", ".join(report.KINDS[kind] for kind in DRAWINGS)
-        raise InputError(f"{result}: {report.KINDS[read.kind]}; figures are of {known}.")
-    chosen = DRAWINGS[read.kind][0] if what is None else what
-    arguments.choose("--what", chosen, DRAWINGS[read.kind])
-    given = {"items": items, "metric": metric, "estimator": estimator, "scale": scale}
-    for name, value in given.items():
-        if value is not None and not {chosen, read.kind} & set(OPTIONS[name]):
+    saved = report.read(result)
+    if saved.kind not in FIGURES:
+        known = ", ".join(report.KINDS[kind] for kind in FIGURES)
+        raise InputError(f"{result}: {report.KINDS[saved.kind]}; figures exist for {known}.")
+    figure_name = FIGURES[saved.kind][0] if what is None else what
+    arguments.choose("--what", figure_name, FIGURES[saved.kind])
+    options = {"items": items, "metric": metric, "estimator": estimator, "scale": scale}
+    for name, value in options.items():
+        if value is not None and not {figure_name, saved.kind} & set(OPTIONS[name]):
             raise typer.BadParameter(
-                f"it is not for {chosen} of {report.KINDS[read.kind]}.", param_hint=f"--{name}"
+                f"does not apply to {figure_name} of {report.KINDS[saved.kind]}.",
+                param_hint=f"--{name}",
             )
-    wanted = None if items is None else [name.strip() for name in items.split(",")]
-    if read.kind == "scale":
-        figure = _of_scale(read, chosen, wanted, scale)
-    elif read.kind == "bank":
-        figure = _of_bank(read.value, chosen, wanted)
-    elif chosen == "ranked":
-        figure = plot.ranked(read.value)
-    elif chosen == "ranking":
-        figure = plot.rank_correlation(read.value, metric or "kendall", estimator)
-    elif chosen == "gaps":
+    item_ids = None if items is None else [name.strip() for name in items.split(",")]
+    if saved.kind == "scale":
+        figure = _scale_figure(saved, figure_name, item_ids, scale)
+    elif saved.kind == "bank":
+        figure = _bank_figure(saved.value, figure_name, item_ids)
+    elif figure_name == "ranked":
+        figure = plot.ranked(saved.value)
+    elif figure_name == "ranking":
+        figure = plot.rank_correlation(saved.value, metric or "kendall", estimator)
+    elif figure_name == "gaps":
         keys = ["strategy", "estimator", "n_items"]
-        figure = plot.reliable_gaps(read.value.set_index(keys), estimator)
+        figure = plot.reliable_gaps(saved.value.set_index(keys), estimator)
     else:
-        figure = plot.headroom(read.value.set_index(read.value.columns[0]))
+        figure = plot.headroom(saved.value.set_index(saved.value.columns[0]))
     plot.save(figure, out)
     if as_json:
-        emit_json({"out": out, "kind": read.kind, "what": chosen})
+        emit_json({"out": out, "kind": saved.kind, "what": figure_name})
         return
-    say(f"Drew {chosen} of {report.KINDS[read.kind]} to {out}")
+    say(f"Drew {figure_name} of {report.KINDS[saved.kind]} to {out}")
 
 
-def _of_bank(bank: Any, what: str, items: list[str] | None) -> Any:
-    """A bank's figure."""
+def _bank_figure(bank: Any, figure_name: str, items: list[str] | None) -> Any:
+    """Plot a bank."""
     from irtcat import plot
 
-    if what == "curves":
+    if figure_name == "curves":
         return plot.item_curves(bank, items)
     return plot.information_curve(bank if items is None else bank.subset(items))
 
 
-def _of_scale(read: "Result", what: str, items: list[str] | None, name: str | None) -> Any:
-    """A figure of one scale of a folder."""
+def _scale_figure(
+    saved: "Result", figure_name: str, items: list[str] | None, name: str | None
+) -> Any:
+    """Plot one scale of a folder."""
     from irtcat import plot
     from irtcat._checks import InputError
 
-    banks, tables = read.value["banks"], read.value["tables"]
+    banks, tables = saved.value["banks"], saved.value["tables"]
     if not banks:
-        raise InputError(f"{read.path}: no scale could be made; there is nothing to draw.")
+        raise InputError(f"{saved.path}: no scale could be built, so there is nothing to plot.")
     stem = next(iter(banks)) if name is None else name
     arguments.choose("--scale", stem, banks)
-    if what in ("information", "curves"):
-        return _of_bank(banks[stem], what, items)
-    table = tables.get(f"{stem}_{'abilities' if what == 'abilities' else 'curves'}")
+    if figure_name in ("information", "curves"):
+        return _bank_figure(banks[stem], figure_name, items)
+    table = tables.get(f"{stem}_{'abilities' if figure_name == 'abilities' else 'curves'}")
     if table is None:
-        raise InputError(f"{read.path}: no table {stem}_curves.csv or {stem}_abilities.csv in it.")
-    if what == "abilities":
+        raise InputError(f"{saved.path}: no table {stem}_curves.csv or {stem}_abilities.csv in it.")
+    if figure_name == "abilities":
         return plot.ability_against_correct(table)
-    own = table[table["status"] == what]
-    if not len(own):
-        raise InputError(f"{read.path}: no item of {stem} was {what}.")
-    return plot.empirical_curves(own, items)
+    rows = table[table["status"] == figure_name]
+    if not len(rows):
+        raise InputError(f"{saved.path}: no item of {stem} was {figure_name}.")
+    return plot.empirical_curves(rows, items)

@@ -21,12 +21,12 @@ def command(
     ],
     subset: Annotated[
         str,
-        typer.Argument(metavar="SUBSET", help="What irtcat select wrote, or a CSV with item."),
+        typer.Argument(metavar="SUBSET", help="Output of irtcat select, or a CSV with item."),
     ],
     responses: arguments.ResponsesArgument,
     bank: Annotated[
         str | None,
-        typer.Option(help="Bank for irt, pirt and gpirt; by default a 2PL is fitted for them."),
+        typer.Option(help="Bank for irt, pirt and gpirt; by default a 2PL is fitted."),
     ] = None,
     estimator: Annotated[str, typer.Option(help=f"{arguments.ESTIMATORS_HELP}.")] = "auto",
     level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
@@ -36,14 +36,14 @@ def command(
     ] = None,
     groups: Annotated[
         str | None,
-        typer.Option(help="Column of each item's group, in --items or the metadata: scores too."),
+        typer.Option(help="Column of item groups, in --items or the metadata: adds their scores."),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(help="Weight of each group in the score: algebra=2,reading=1.")
     ] = None,
     beats: Annotated[
         Path | None,
-        typer.Option(help="Write the probability of beating each calibrated subject here (CSV)."),
+        typer.Option(help="Write the probabilities of beating each calibrated subject (CSV)."),
     ] = None,
     out: arguments.Out = None,
     as_json: arguments.Json = False,
@@ -54,7 +54,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Tell full scores and ranks from the items that were run."""
+    """Predict full scores and ranks from the items that were run."""
     import irtcat
     from irtcat._files import check_target
 
@@ -64,12 +64,19 @@ def command(
         if path is not None:
             check_target(path)
     use_compilation_cache()
-    how = arguments.Reading(format, subject, item, response, duplicates, trials)
-    known, answers = arguments.read(calibration, how), arguments.read(responses, how)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
+    known, answers = arguments.read(calibration, options), arguments.read(responses, options)
     labels: Any = groups
     if items is not None and groups is not None:
         labels = arguments.table_column(items, groups, "items")
-    told = irtcat.predict(
+    prediction = irtcat.predict(
         known,
         arguments.read_subset(subset),
         answers,
@@ -79,13 +86,13 @@ def command(
         groups=labels,
         weights=shares,
     )
-    frame = told.to_frame()
+    frame = prediction.to_frame()
     if out is not None:
         write_csv(frame, out)
     if beats is not None:
-        write_csv(told.beats(), beats)
+        write_csv(prediction.beats(), beats)
     if as_json:
-        by_group = None if told.groups is None else records(told.groups)
+        by_group = None if prediction.groups is None else records(prediction.groups)
         emit_json({
             "estimator": estimator, "level": level, "out": out, "beats": beats,
             "subjects": records(frame), "groups": by_group,
@@ -94,6 +101,6 @@ def command(
     if out is None:
         show(frame)
     else:
-        say(f"{told}; wrote them to {out}")
-    if told.groups is not None:
-        show(told.groups.set_index(["subject", "group"]))
+        say(f"{prediction}; wrote them to {out}")
+    if prediction.groups is not None:
+        show(prediction.groups.set_index(["subject", "group"]))

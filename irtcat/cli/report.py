@@ -22,10 +22,10 @@ def command(
         list[str],
         typer.Argument(
             metavar="RESULTS...",
-            help="Banks, tables, folders and stores that the other commands wrote; detected.",
+            help="Banks, tables, folders and stores written by the other commands.",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Write the page here (.html).")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write (.html).")],
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Evaluation report",
     responses: arguments.ResponsesOption = None,
     key_file: Annotated[
@@ -40,10 +40,10 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Show results on one page, a file for any browser.
+    """Write a report of results as one HTML file.
 
-    With --responses (the whole benchmark's) true scores stand beside predicted ones, and the data
-    are checked.
+    With --responses (of the full benchmark) the report compares predicted with true scores and
+    checks the data.
     """
     from irtcat import report
     from irtcat._files import check_target
@@ -51,22 +51,29 @@ def command(
 
     check_target(out)
     use_compilation_cache()
-    read = [report.read(each) for each in results]
+    loaded = [report.read(path) for path in results]
     key = read_key(key_file)
     if key is not None:
-        read = [
-            replace(each, value=Store(each.value, create=False, key=key))
-            if each.kind == "sessions" else each
-            for each in read
+        loaded = [
+            replace(result, value=Store(result.value, create=False, key=key))
+            if result.kind == "sessions" else result
+            for result in loaded
         ]  # fmt: skip
-    how = arguments.Reading(format, subject, item, response, duplicates, trials)
-    known = None if responses is None else arguments.read(responses, how)
-    report.write(read, out, title=title, responses=known)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
+    full_responses = None if responses is None else arguments.read(responses, options)
+    report.write(loaded, out, title=title, responses=full_responses)
     size = out.stat().st_size
     if as_json:
-        kinds = [{"name": each.name, "kind": each.kind, "path": each.path} for each in read]
+        kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in loaded]
         emit_json({"out": out, "bytes": size, "results": kinds})
         return
-    for each in read:
-        say(f"{each.path}: {report.KINDS[each.kind]}")
+    for result in loaded:
+        say(f"{result.path}: {report.KINDS[result.kind]}")
     say(f"Wrote the report to {out} ({size / 1000:,.0f} kB)")

@@ -15,7 +15,7 @@ EXAMPLE = (
 
 
 def command(
-    bank: Annotated[str, typer.Argument(metavar="BANK", help="What irtcat fit wrote.")],
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="Bank written by irtcat fit.")],
     responses: arguments.ResponsesArgument,
     method: Annotated[str, typer.Option(help="eap, map, ml, wle or eapsum.")] = "eap",
     level: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
@@ -37,9 +37,16 @@ def command(
     if out is not None:
         check_target(out)
     use_compilation_cache()
-    how = arguments.Reading(format, subject, item, response, duplicates, trials)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
     loaded = arguments.read_bank(bank)
-    ability = irtcat.score(loaded, arguments.read(responses, how), method, level=level)
+    ability = irtcat.score(loaded, arguments.read(responses, options), method, level=level)
     frame = ability.to_frame()
     if out is not None:
         write_csv(frame, out)

@@ -18,14 +18,13 @@ EXAMPLE = (
 
 
 def command(
-    n_items: Annotated[int, typer.Option("-k", "--n-items", min=1, help="How many items.")],
+    n_items: Annotated[int, typer.Option("-k", "--n-items", min=1, help="Number of items.")],
     bank: Annotated[
         str | None,
         typer.Argument(
             metavar="BANK",
-            help="What irtcat fit wrote; not needed where --responses are given, but for "
-            "kmeans-irt, fisher, information, minimax, d-optimal, discrimination, avi, avo, ub and "
-            "lb.",
+            help="Bank written by irtcat fit; optional with --responses, except for kmeans-irt, "
+            "fisher, information, minimax, d-optimal, discrimination, avi, avo, ub and lb.",
             show_default=False,
         ),
     ] = None,
@@ -47,10 +46,10 @@ def command(
     ] = None,
     tau: arguments.Tau = None,
     share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the items that robust samples.")
+        float, typer.Option(min=0, max=1, help="Share of the items sampled by robust.")
     ] = 0.5,
     allowed: Annotated[
-        Path | None, typer.Option(help="File of the items that may be chosen, an id a line.")
+        Path | None, typer.Option(help="File of the items allowed, one id per line.")
     ] = None,
     items: Annotated[
         Path | None,
@@ -68,7 +67,8 @@ def command(
         str | None, typer.Option(help="Column of each item's cost, in --items or the metadata.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="What the items may cost together; -k is then the most.")
+        float | None,
+        typer.Option(help="Maximum total cost; -k is then the maximum number of items."),
     ] = None,
     seed: arguments.Seed = 0,
     out: arguments.Out = None,
@@ -80,7 +80,7 @@ def command(
     duplicates: arguments.Duplicates = "refuse",
     trials: arguments.Trials = None,
 ) -> None:
-    """Choose the items worth running."""
+    """Select the items to run."""
     import irtcat
     from irtcat._files import check_target
 
@@ -92,9 +92,16 @@ def command(
     if out is not None:
         check_target(out)
     use_compilation_cache()
-    how = arguments.Reading(format, subject, item, response, duplicates, trials)
+    options = arguments.Reading(
+        format=format,
+        subject=subject,
+        item=item,
+        response=response,
+        duplicates=duplicates,
+        trials=trials,
+    )
     loaded = None if bank is None else arguments.read_bank(bank)
-    data = None if responses is None else arguments.read(responses, how)
+    data = None if responses is None else arguments.read(responses, options)
     subset = irtcat.select(
         loaded,
         n_items,
@@ -113,9 +120,9 @@ def command(
     )
     frame = subset.to_frame()
     if out is not None:
-        # The file says how to choose anew only where strategy and seed are all there is to say.
-        plain = not (allowed or quotas or costs) and tau is None and share == 0.5
-        write_csv(frame.assign(strategy=subset.strategy, seed=seed) if plain else frame, out)
+        # Strategy and seed are stored only if they suffice to repeat the selection.
+        repeatable = not (allowed or quotas or costs) and tau is None and share == 0.5
+        write_csv(frame.assign(strategy=subset.strategy, seed=seed) if repeatable else frame, out)
     if as_json:
         about = {
             "strategy": subset.strategy,
@@ -134,7 +141,7 @@ def command(
 
 
 def _column(items: Path | None, name: str | None) -> Any:
-    """The column of the items' table; without a table its name, to be found in the metadata."""
+    """Read the column of the items' table; without a table, its name in the metadata."""
     if items is None or name is None:
         return name
     return arguments.table_column(items, name, "items")

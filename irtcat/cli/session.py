@@ -1,4 +1,4 @@
-"""``irtcat session``: live adaptive tests, each command one step."""
+"""``irtcat session``: live adaptive tests, one command per step."""
 
 import sys
 from pathlib import Path
@@ -23,23 +23,21 @@ EXAMPLE = (
     "irtcat session list --store tests.db",
 )
 
-HELP = "Run live adaptive tests, step by step, kept in one file."
+HELP = "Run live adaptive tests step by step, stored in one file."
 
-StoreFile = Annotated[Path, typer.Option("--store", help="The file the sessions are kept in.")]
+StoreFile = Annotated[Path, typer.Option("--store", help="File that stores the sessions.")]
 KeyFile = Annotated[
     Path | None,
-    typer.Option(
-        help="File with the key that the store is made with; or set IRTCAT_STORE_KEY to the key."
-    ),
+    typer.Option(help="File with the key of the store; or set IRTCAT_STORE_KEY to the key."),
 ]
 Name = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 
 
 def start(
-    bank: Annotated[str, typer.Argument(metavar="BANK", help="What irtcat fit wrote.")],
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="Bank written by irtcat fit.")],
     store: StoreFile,
     id: Annotated[str | None, typer.Option("--id", help="The session's id.")] = None,
-    subject: Annotated[str, typer.Option(help="Who is tested.")] = "",
+    subject: Annotated[str, typer.Option(help="The subject tested.")] = "",
     prior: Annotated[
         tuple[float, float] | None, typer.Option(help="Mean and SD of this subject's prior.")
     ] = None,
@@ -52,11 +50,11 @@ def start(
     batch: adaptive.Batch = None,
     config: adaptive.ConfigFile = None,
     exposure_parameters: adaptive.ExposureFile = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Drawn by default.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Random by default.")] = None,
     key_file: KeyFile = None,
     as_json: arguments.Json = False,
 ) -> None:
-    """Begin a session; print its id and the first items."""
+    """Start a session; print its id and the first items."""
     from irtcat.cat import Store
     from irtcat.cat.driving import begun_in_memory
 
@@ -66,13 +64,13 @@ def start(
     use_compilation_cache()
     loaded = arguments.read_bank(bank)
     counts = adaptive.read_exposure(exposure_parameters)
-    # Begun in memory first: what is wrong with bank, rules or prior is said before a file is made.
+    # Started in memory first, so that errors in bank, rules or prior precede creating a file.
     name = "session" if id is None else id
     pool = begun_in_memory(loaded, rules, counts, seed=seed or 0, prior=prior, session_id=name,
                            subject=subject)._pool  # fmt: skip
     with Store(store, key=read_key(key_file)) as opened:
         begun = opened.begin(loaded, rules, id, seed, prior, subject, counts, pool)
-        _say(begun, as_json)
+        _print_state(begun, as_json)
 
 
 def next_(
@@ -82,50 +80,51 @@ def next_(
     key_file: KeyFile = None,
     as_json: arguments.Json = False,
 ) -> None:
-    """Print the items to be answered now."""
+    """Print the items to answer now."""
     from irtcat.cat import Store
 
     use_compilation_cache()
     with Store(store, create=False, key=read_key(key_file)) as opened:
         resumed = opened.resume(session)
         table = resumed.explain() if why and not resumed.is_over else None
-        _say(resumed, as_json, {} if table is None else {"candidates": records(table)})
+        _print_state(resumed, as_json, {} if table is None else {"candidates": records(table)})
         if table is not None and not as_json:
             show(table)
 
 
 def answer(
     session: Name,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item that was asked.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item waiting for an answer.")],
     value: Annotated[
         str, typer.Argument(metavar="VALUE", help="The answer (0 or 1, a category), or skip.")
     ],
     store: StoreFile,
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="Time taken; by default since the item was asked.")
+        float | None,
+        typer.Option(min=0, help="Response time; by default since the item was presented."),
     ] = None,
     key_file: KeyFile = None,
     as_json: arguments.Json = False,
 ) -> None:
-    """Give an answer; print the items to be answered next. The same again changes nothing."""
+    """Record an answer; print the next items. Repeating an answer changes nothing."""
     from irtcat._numbers import whole_number_in
     from irtcat.cat import Store
 
     code = None if value == "skip" else whole_number_in(value)
     if code is None and value != "skip":
-        must = f"{value!r} is not a whole number, nor skip."
+        must = f"{value!r} is neither a whole number nor skip."
         raise typer.BadParameter(must, param_hint="VALUE")
     use_compilation_cache()
     with Store(store, create=False, key=read_key(key_file)) as opened:
         resumed = opened.resume(session)
         resumed.answer(item, code, seconds)
-        _say(resumed, as_json)
+        _print_state(resumed, as_json)
 
 
 def status(
     session: Name, store: StoreFile, key_file: KeyFile = None, as_json: arguments.Json = False
 ) -> None:
-    """Print what is known: estimate, answers, what is asked."""
+    """Print the estimate, the answers and the pending items."""
     import numpy as np
 
     from irtcat.cat import Store
@@ -138,7 +137,7 @@ def status(
         more = {**resumed.estimate(), "answers": records(table), "flags": flags}
         if plan is not None:
             more["plan"] = records(plan.to_frame())
-        _say(resumed, as_json, more)
+        _print_state(resumed, as_json, more)
         if not as_json:
             known = resumed.estimate()
             pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
@@ -168,8 +167,8 @@ COMMANDS = {"start": start, "next": next_, "answer": answer, "status": status, "
 """Actions by name."""
 
 
-def _say(session: "Session", as_json: bool, more: dict[str, Any] | None = None) -> None:
-    """Where the session stands, on a line or as JSON."""
+def _print_state(session: "Session", as_json: bool, more: dict[str, Any] | None = None) -> None:
+    """Print the state of the session, on a line or as JSON."""
     if as_json:
         about = {"session": session.id, "asked": session.asked, "over": session.is_over}
         emit_json({**about, "reason": session.reason, **(more or {})})

@@ -20,7 +20,7 @@ TABLES = ("sessions", "by_theta", "by_length", "exposure", "summary", "content")
 
 
 def command(
-    bank: Annotated[str, typer.Argument(metavar="BANK", help="What irtcat fit wrote.")],
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="Bank written by irtcat fit.")],
     n: Annotated[
         int, typer.Option("--n", min=1, help="Subjects, drawn from the bank's population.")
     ] = 1000,
@@ -36,8 +36,8 @@ def command(
     calibrate_exposure: Annotated[
         Path | None,
         typer.Option(
-            help="Find the parameters of sympson-hetter first, on --n subjects, and write them "
-            "to this file."
+            help="First calibrate the parameters of sympson-hetter on --n subjects, and write "
+            "them to this file."
         ),
     ] = None,
     responses: arguments.ResponsesOption = None,
@@ -52,7 +52,7 @@ def command(
     response: arguments.ResponseColumn = "response",
     duplicates: arguments.Duplicates = "refuse",
 ) -> None:
-    """Try an adaptive test out on simulated or real subjects."""
+    """Simulate an adaptive test with simulated or real subjects."""
     import pandas as pd
 
     from irtcat._csv import csv_bytes
@@ -67,7 +67,7 @@ def command(
         config, criterion, stop, method, exposure, max_items, min_items, batch
     )
     if exposure_parameters is not None and calibrate_exposure is not None:
-        must = "not with --exposure-parameters, which are calibrated already."
+        must = "not with --exposure-parameters, which are already calibrated."
         raise typer.BadParameter(must, param_hint="--calibrate-exposure")
     if calibrate_exposure is not None:
         check_target(calibrate_exposure)
@@ -87,18 +87,20 @@ def command(
             counts = calibrate(loaded, drawn_abilities(loaded, n, seed), rules, seed=seed)
             counts.save(calibrate_exposure)
         if responses is not None:
-            how = arguments.Reading(format, subject, item, response, duplicates)
-            data = arguments.read(responses, how)
+            options = arguments.Reading(
+                format=format, subject=subject, item=item, response=response, duplicates=duplicates
+            )
+            data = arguments.read(responses, options)
             report = replay(loaded, data, rules, seed, counts=counts, progress=report_progress)
         else:
-            # Other subjects than those of the calibration, which would be too favourable.
-            other = seed + (calibrate_exposure is not None)
-            theta = drawn_abilities(loaded, n, other)
-            report = run(loaded, theta, rules, other, counts=counts, progress=report_progress)
+            # Not the subjects of the calibration, whose results would be too favourable.
+            run_seed = seed + (calibrate_exposure is not None)
+            theta = drawn_abilities(loaded, n, run_seed)
+            report = run(loaded, theta, rules, run_seed, counts=counts, progress=report_progress)
     summary = report.summary()
-    made = (report.to_frame(), report.by_theta(), report.by_length(), report.exposure(),
+    frames = (report.to_frame(), report.by_theta(), report.by_length(), report.exposure(),
             pd.DataFrame([summary]), report.content())  # fmt: skip
-    tables = dict(zip(TABLES, made, strict=True))
+    tables = dict(zip(TABLES, frames, strict=True))
     if report.plan is None:
         del tables["content"]
     if folder is not None:

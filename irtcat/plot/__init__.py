@@ -1,7 +1,7 @@
-"""Figures of what others computed: item curves, information, rankings, scales.
+"""Figures of computed results: item curves, information, rankings, scales.
 
-Every function returns a matplotlib ``Figure`` that belongs to no window and to no global state;
-`save` writes it. Needs the extra ``plot``.
+Every function returns a matplotlib ``Figure`` without a window or global state; `save` writes it.
+Requires the extra ``plot``.
 """
 
 from irtcat.plot._style import check_figure_path, check_figures, save

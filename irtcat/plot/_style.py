@@ -1,4 +1,4 @@
-"""What all figures share: colours that tell apart, a tidy frame, writing files."""
+"""Shared by all figures: distinguishable colours, axes style, saving to files."""
 
 import os
 from io import BytesIO
@@ -24,7 +24,7 @@ __all__ = [
     "tidy",
 ]
 
-# Okabe & Ito's colours that tell apart on white, also for the colour-blind; never colour alone.
+# Okabe & Ito's colours, distinguishable on white and for the colour-blind; always with a marker.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", ":")
@@ -34,7 +34,7 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def new_figure(width: float, height: float, layout: Any = "constrained") -> "Figure":
-    """An empty figure, or a sentence where matplotlib is missing."""
+    """Create an empty figure; raise if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -46,7 +46,7 @@ def new_figure(width: float, height: float, layout: Any = "constrained") -> "Fig
 
 
 def plain(text: object) -> str:
-    r"""A user's text as matplotlib takes it: one line, not too long, never mathematics or hidden.
+    r"""Prepare a user's text for matplotlib: one line, truncated, no math mode or hidden label.
 
     Example:
         >>> plain("_costs $5")
@@ -58,7 +58,7 @@ def plain(text: object) -> str:
 
 
 def panels(n: int, height: float = 4.2) -> "tuple[Figure, list[Axes]]":
-    """A figure of so many panels, at most four beside each other, that share their y axis."""
+    """A figure of n panels, at most four per row, with a common y axis."""
     columns = min(n, COLUMNS)
     rows = -(-n // columns)
     figure = new_figure(2.4 + 3.6 * columns, height if rows == 1 else 0.8 * height * rows)
@@ -69,7 +69,7 @@ def panels(n: int, height: float = 4.2) -> "tuple[Figure, list[Axes]]":
 
 
 def tidy(axes: "Axes") -> None:
-    """Leave what carries the data: no frame, a light grid."""
+    """Remove the frame and draw a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -86,19 +86,19 @@ def line_style(number: int) -> dict[str, Any]:
 
 
 def check_figures() -> None:
-    """Raise where figures cannot be drawn; for use before long work.
+    """Raise if figures cannot be drawn; for use before a long computation.
 
     Raises:
-        InputError: when matplotlib is not installed.
+        InputError: matplotlib is not installed.
     """
     new_figure(1, 1)
 
 
 def check_figure_path(path: str | os.PathLike[str]) -> None:
-    """Raise where `save` could not write a figure to ``path``; for use before long work.
+    """Raise if `save` could not write a figure to ``path``; for use before a long computation.
 
     Raises:
-        InputError: when matplotlib is not installed, the suffix is not one of .png, .svg and
+        InputError: matplotlib is not installed, the suffix is not one of .png, .svg and
             .pdf, or the folder does not exist.
     """
     check_figures()
@@ -108,12 +108,12 @@ def check_figure_path(path: str | os.PathLike[str]) -> None:
 
 
 def save(figure: "Figure", path: str | os.PathLike[str], dpi: int = 150) -> None:
-    """Write a figure, whole or not at all; the suffix says the format.
+    """Write a figure atomically; the suffix determines the format.
 
-    The same figure gives the same bytes: no date is written.
+    Equal figures give equal bytes, because no date is written.
 
     Args:
-        figure: what a function of this module returned.
+        figure: a figure of this package.
         path: ends in .png, .svg or .pdf; an existing file is replaced.
         dpi: dots per inch of a PNG.
 

@@ -23,11 +23,11 @@ CURVES = {
     "counts": "Expected share of right trials",
     "fractions": "Expected score",
 }
-"""What an item's curve tells, by the responses that its model takes."""
+"""Label of an item's curve, by the response type of its model."""
 
 
 def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
-    """The abilities to draw at: those given, or four population SDs either side of the mean."""
+    """The abilities at which to plot; by default the population mean plus or minus four SDs."""
     one_ability(bank, "plots")
     if theta is None:
         return bank.population_mean + bank.population_sd * np.linspace(-4, 4, 201)
@@ -40,22 +40,21 @@ def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
 def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure":
     """Item characteristic curves: probability of a right answer against ability.
 
-    Of items in categories the probability of the highest, of counts and continuous scores the
-    expected share or score.
+    For items with categories, the probability of the highest; for counts and continuous scores,
+    the expected share or score.
 
-    Up to eight items are named in a legend; more are told apart by the colour of their
-    difficulty.
+    Up to eight items are named in a legend; more are coloured by difficulty.
 
     Args:
         bank: the calibrated items.
-        items: ids, positions or a mask of the items drawn; all by default.
-        theta: abilities on the bank's scale; by default four SDs of its population either side.
+        items: ids, positions or a mask of the items to plot; all by default.
+        theta: abilities on the bank's scale; by default the population mean ± 4 SDs.
 
     Returns:
-        The figure; one line per item, in the order asked.
+        The figure; one line per item, in the order of ``items``.
 
     Raises:
-        InputError: naming an unknown item, or when matplotlib is not installed.
+        InputError: an item is unknown, or matplotlib is not installed.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 2.0], b=[0.0, 1.0])
@@ -67,19 +66,19 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
     chosen = bank if items is None else bank.subset(items)
     if len(chosen) == 0:
         raise argument_error("items", "at least one item", items)
-    at = _abilities(bank, theta)
+    theta = _abilities(bank, theta)
     axes = figure.subplots()
-    curves = chosen.probability(at)
+    curves = chosen.probability(theta)
     if len(chosen) <= NAMED_CURVES:
-        apart = max(len(at) // 4, 1)
+        spacing = max(len(theta) // 4, 1)
         for number, (name, curve) in enumerate(zip(chosen.item_ids, curves, strict=True)):
-            places = (number * apart // NAMED_CURVES, apart)
-            axes.plot(at, curve, label=plain(name), markevery=places, **line_style(number))
+            markers = (number * spacing // NAMED_CURVES, spacing)
+            axes.plot(theta, curve, label=plain(name), markevery=markers, **line_style(number))
         figure.legend(loc="outside right upper", title="Item", frameon=False)
     else:
-        _draw_by_difficulty(figure, axes, chosen, at, curves)
+        _draw_by_difficulty(figure, axes, chosen, theta, curves)
     axes.set(xlabel="Ability θ", ylabel=CURVES[chosen.model.takes], ylim=(-0.02, 1.02))
-    axes.set_xlim(at.min(), at.max())
+    axes.set_xlim(theta.min(), theta.max())
     tidy(axes)
     return figure
 
@@ -87,7 +86,7 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
 def _draw_by_difficulty(
     figure: "Figure", axes: "Axes", bank: ItemBank, at: np.ndarray, curves: np.ndarray
 ) -> None:
-    """One thin line per item, coloured by difficulty within the range drawn."""
+    """One thin line per item, coloured by difficulty within the plotted range."""
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -109,14 +108,14 @@ def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":
 
     Args:
         bank: the calibrated items.
-        theta: abilities on the bank's scale; by default four SDs of its population either side.
+        theta: abilities on the bank's scale; by default the population mean ± 4 SDs.
 
     Returns:
-        The figure: information above, 1 / sqrt(information) below; the shaded band is where
-        95 % of the calibration population lie if it is normal.
+        The figure: information above, 1 / sqrt(information) below; the shaded band contains
+        95 % of the calibration population if it is normal.
 
     Raises:
-        InputError: when matplotlib is not installed.
+        InputError: matplotlib is not installed.
 
     Example:
         >>> figure = information_curve(ItemBank.from_parameters(b=[-1.0, 0.0, 1.0]), [-1, 0, 1])
@@ -151,18 +150,18 @@ def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":
 
 
 def headroom(table: pd.DataFrame) -> "Figure":
-    """Test sets beside each other: difficulty, discrimination, and headroom at the best subject.
+    """Comparison of test sets: difficulty, discrimination, and headroom at the best subject.
 
     Args:
-        table: what `irtcat.leaderboard.headroom` gave.
+        table: the result of `irtcat.leaderboard.headroom`.
 
     Returns:
-        The figure: one row per test set, in the table's order, the first on top. Lines reach from
+        The figure: one row per test set, in the table's order, the first on top. Lines extend from
         the 5th to the 95th percentile of the items, thick ones from the 25th to the 75th, dots are
-        medians; the dashed line is the best subject's ability. Headroom has its 95 % interval.
+        medians; the dashed line is the best subject's ability. Headroom has a 95 % interval.
 
     Raises:
-        InputError: when the table lacks a column or has no rows, or matplotlib is missing.
+        InputError: the table lacks a column or has no rows, or matplotlib is not installed.
 
     Example:
         >>> from irtcat import leaderboard
@@ -171,32 +170,32 @@ def headroom(table: pd.DataFrame) -> "Figure":
         >>> [text.get_text() for text in headroom(table).axes[0].get_yticklabels()]
         ['y', 'x']
     """
-    wanted = ["headroom", "headroom_se", "theta"]
-    wanted += [f"{name}_{q}" for name in ("b", "a") for q in ("p05", "p25", "p50", "p75", "p95")]
-    absent = set(wanted) - set(table.columns)
-    if absent or not len(table):
-        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
-        raise argument_error("table", "what leaderboard.headroom gives", got)
+    required = ["headroom", "headroom_se", "theta"]
+    required += [f"{name}_{q}" for name in ("b", "a") for q in ("p05", "p25", "p50", "p75", "p95")]
+    missing = set(required) - set(table.columns)
+    if missing or not len(table):
+        got = f"a table without {', '.join(sorted(missing)) or 'rows'}"
+        raise argument_error("table", "a result of leaderboard.headroom", got)
     figure = new_figure(8.4, 1.6 + 0.34 * len(table))
     row = figure.subplots(1, 3, sharey=True)
-    place = np.arange(len(table))
+    y = np.arange(len(table))
     for axes, name, colour in zip(row, ("b", "a"), COLOURS, strict=False):
         low, first, middle, third, high = (
             table[f"{name}_{q}"].to_numpy(float) for q in ("p05", "p25", "p50", "p75", "p95")
         )
-        axes.hlines(place, low, high, color=colour, linewidth=1)
-        axes.hlines(place, first, third, color=colour, linewidth=4)
-        axes.plot(middle, place, "o", color="white", markeredgecolor=colour, markersize=5)
+        axes.hlines(y, low, high, color=colour, linewidth=1)
+        axes.hlines(y, first, third, color=colour, linewidth=4)
+        axes.plot(middle, y, "o", color="white", markeredgecolor=colour, markersize=5)
     row[0].axvline(float(table["theta"].iloc[0]), color=GREY, linestyle="--", linewidth=1)
     row[0].set_xlabel("Difficulty b (on the scale of θ)")
     row[1].set_xlabel("Discrimination a")
     score, error = (table[name].to_numpy(float) for name in ("headroom", "headroom_se"))
     row[2].errorbar(
-        score, place, xerr=1.96 * np.nan_to_num(error), fmt="s", color=COLOURS[2], markersize=5
+        score, y, xerr=1.96 * np.nan_to_num(error), fmt="s", color=COLOURS[2], markersize=5
     )
     row[2].set_xlabel("Headroom: mean slope at the best θ")
     row[2].set_xlim(left=min(0.0, float(np.nanmin(score))))
-    row[0].set_yticks(place, [plain(name) for name in table.index])
+    row[0].set_yticks(y, [plain(name) for name in table.index])
     row[0].invert_yaxis()
     for axes in row:
         tidy(axes)

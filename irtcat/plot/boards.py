@@ -23,13 +23,13 @@ METRICS = {
     "pairwise_under_2": "Pairs ranked right, true gap under 2 points (share)",
     "pairwise_2_to_5": "Pairs ranked right, true gap of 2 to 5 points (share)",
     "pairwise_over_5": "Pairs ranked right, true gap over 5 points (share)",
-    "top_overlap": "Best subjects told to be the best (share)",
+    "top_overlap": "Best subjects predicted to be the best (share)",
     "coverage": "Full scores within their interval (share)",
     "width": "Width of the intervals (percentage points)",
 }
 TITLES = {
-    "mean": "Mean of the chosen items",
-    "weighted": "Weighted mean of the chosen items",
+    "mean": "Mean of the selected items",
+    "weighted": "Weighted mean of the selected items",
     "irt": "IRT prediction of the full score",
 }
 
@@ -37,19 +37,19 @@ TITLES = {
 def rank_correlation(
     table: pd.DataFrame, metric: str = "kendall", estimator: str | None = None
 ) -> "Figure":
-    """How well k items keep the full ranking: one line per strategy, a panel per estimator.
+    """How well k items reproduce the full ranking: a line per strategy, a panel per estimator.
 
     Args:
         table: `Leaderboard.summary()`, or `Leaderboard.to_frame()`, which is averaged here.
         metric: one of `irtcat.leaderboard.METRICS`.
-        estimator: draw this estimator only; by default each has its panel.
+        estimator: plot only this estimator; by default one panel each.
 
     Returns:
-        The figure; the line is the mean over seeds, the band one standard deviation either side.
+        The figure; lines are means over seeds, bands one standard deviation either side.
 
     Raises:
-        InputError: when the table lacks a column or the estimator, holds several splits, or
-            when matplotlib is not installed.
+        InputError: the table lacks a column or the estimator, contains several splits, or
+            matplotlib is not installed.
 
     Example:
         >>> table = pd.DataFrame({
@@ -72,7 +72,7 @@ def rank_correlation(
         axes.set_title(TITLES.get(name, name), fontsize="medium", loc="left")
         axes.set_xlabel("Items run, k")
     for axes in row[::COLUMNS]:
-        axes.set_ylabel(METRICS[metric] + _with_what(metric))
+        axes.set_ylabel(METRICS[metric] + _reference(metric))
     handles, labels = row[0].get_legend_handles_labels()
     title = "Strategy" + _band_text(table)
     figure.legend(handles, labels, loc="outside right upper", title=title, frameon=False)
@@ -80,38 +80,38 @@ def rank_correlation(
 
 
 def _summarised(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Mean and SD over the seeds per strategy, estimator and k, as columns."""
+    """Mean and SD over seeds, for each strategy, estimator and k."""
     keys = ["strategy", "estimator", "n_items"]
     flat = table.reset_index() if set(keys) & set(table.index.names) else table
-    absent = {*keys, metric} - set(flat.columns)
-    if absent or not len(flat):
-        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
-        raise argument_error("table", "what Leaderboard.summary() gives", got)
+    missing = {*keys, metric} - set(flat.columns)
+    if missing or not len(flat):
+        got = f"a table without {', '.join(sorted(missing)) or 'rows'}"
+        raise argument_error("table", "a result of Leaderboard.summary()", got)
     if flat[metric].isna().all():
-        raise argument_error("table", f"one with a value of {metric}", "nothing but NaN")
+        raise argument_error("table", f"one with a value of {metric}", "only NaN")
     if f"{metric}_sd" in flat:
         return flat.assign(mean=flat[metric], spread=flat[f"{metric}_sd"])
     splits = flat["split"].unique().tolist() if "split" in flat else []
     if len(splits) > 1:
-        raise argument_error("table", "of one split", splits, "Choose its rows first.")
+        raise argument_error("table", "of one split", splits, "Select its rows first.")
     groups = flat.groupby(keys, sort=False)[metric]
-    parts = {"mean": groups.mean(), "spread": groups.std(), "n_seeds": groups.size()}
-    return pd.DataFrame(parts).reset_index()
+    statistics = {"mean": groups.mean(), "spread": groups.std(), "n_seeds": groups.size()}
+    return pd.DataFrame(statistics).reset_index()
 
 
 def _band_text(table: pd.DataFrame) -> str:
-    """What line and band are, where there is more than one seed."""
+    """The meaning of line and band, if there is more than one seed."""
     n = int(table["n_seeds"].max()) if "n_seeds" in table else 1
     return f"\n(mean ± SD, {n} seeds)" if n > 1 else ""
 
 
-def _with_what(metric: str) -> str:
-    """What a correlation is with; an error says it in its name."""
+def _reference(metric: str) -> str:
+    """The end of a correlation's axis label; other labels are complete."""
     return " with the full ranking" if metric in ("kendall", "spearman", "pearson") else ""
 
 
 def _draw_strategies(axes: "Axes", table: pd.DataFrame, strategies: list[str]) -> None:
-    """The mean over seeds of each strategy against k, with a band."""
+    """Plot the mean over seeds of each strategy against k, with a band."""
     for number, strategy in enumerate(strategies):
         rows = table[table["strategy"] == strategy].sort_values("n_items")
         at, mean, spread = (rows[name].to_numpy(float) for name in ("n_items", "mean", "spread"))
@@ -132,15 +132,15 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
     """The smallest gap that k items rank right: one line per strategy, a panel per estimator.
 
     Args:
-        table: what `irtcat.leaderboard.reliable_gaps` gave.
-        estimator: draw this estimator only; by default each has its panel.
+        table: the result of `irtcat.leaderboard.reliable_gaps`.
+        estimator: plot only this estimator; by default one panel each.
 
     Returns:
-        The figure, both axes logarithmic; the band is the bootstrap interval. Gaps that are not
-        finite are left out.
+        The figure, both axes logarithmic; bands are bootstrap intervals. Gaps that are not
+        finite are omitted.
 
     Raises:
-        InputError: when the table lacks a column or the estimator, or matplotlib is missing.
+        InputError: the table lacks a column or the estimator, or matplotlib is not installed.
 
     Example:
         >>> index = pd.MultiIndex.from_product([["random"], ["mean"], [25, 100]],
@@ -150,10 +150,10 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
         [[25.0, 8.0], [100.0, 4.0]]
     """
     flat = table.reset_index()
-    absent = {"strategy", "estimator", "n_items", "gap", "lower", "upper"} - set(flat.columns)
-    if absent or not len(flat):
-        got = f"a table without {', '.join(sorted(absent)) or 'rows'}"
-        raise argument_error("table", "what leaderboard.reliable_gaps gives", got)
+    missing = {"strategy", "estimator", "n_items", "gap", "lower", "upper"} - set(flat.columns)
+    if missing or not len(flat):
+        got = f"a table without {', '.join(sorted(missing)) or 'rows'}"
+        raise argument_error("table", "a result of leaderboard.reliable_gaps", got)
     present = flat["estimator"].unique().tolist()
     if estimator is not None:
         check_choice("estimator", estimator, present)
@@ -161,11 +161,10 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
     figure, row = panels(len(shown))
     strategies = flat["strategy"].unique().tolist()
     for axes, name in zip(row, shown, strict=True):
-        part = flat[flat["estimator"] == name]
+        of_estimator = flat[flat["estimator"] == name]
+        finite = of_estimator[np.isfinite(of_estimator["gap"])]
         for number, strategy in enumerate(strategies):
-            rows = part[(part["strategy"] == strategy) & np.isfinite(part["gap"])].sort_values(
-                "n_items"
-            )
+            rows = finite[finite["strategy"] == strategy].sort_values("n_items")
             at, gap, low, high = (
                 rows[column].to_numpy(float) for column in ("n_items", "gap", "lower", "upper")
             )
@@ -174,7 +173,7 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
             high = np.where(np.isfinite(high), high, gap)
             axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
         axes.set(xscale="log", yscale="log", xlabel="Items run, k")
-        ticks = np.unique(part["n_items"].to_numpy(float))
+        ticks = np.unique(of_estimator["n_items"].to_numpy(float))
         axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
         axes.minorticks_off()
         axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])

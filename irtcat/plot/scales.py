@@ -1,4 +1,4 @@
-"""Figures of evaluation scales: curves beside empirical ones, ability and score, correlations."""
+"""Figures of evaluation scales: fitted and empirical curves, ability and score, correlations."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,23 +18,23 @@ __all__ = ["ability_against_correct", "correlation_matrix", "empirical_curves"]
 COLUMNS = 4
 MOST_PANELS = 40
 DARK, LONG = 0.6, 9
-"""Correlations that are printed in white; letters of a name that is printed aslant."""
+"""Correlations above DARK are printed in white; names longer than LONG letters are rotated."""
 
 
 def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
-    """One small panel an item: the model's curve and the smoothed share of right answers.
+    """One small panel per item: the model's curve and the smoothed share of right answers.
 
     Args:
-        table: what `irtcat.diagnose.empirical_curves` returns, or `irtcat.scale.Scale.curves`,
-            whose column ``status`` tells removed items (drawn in another colour and dashed).
-        items: ids of the items drawn; by default the first 40.
+        table: the result of `irtcat.diagnose.empirical_curves`, or `irtcat.scale.Scale.curves`,
+            whose column ``status`` marks removed items (drawn in another colour and dashed).
+        items: ids of the items to plot; by default the first 40.
 
     Returns:
-        The figure; the model's curve is solid, the empirical one dotted in its band.
+        The figure; the model's curve is solid, the empirical one dotted, with a band.
 
     Raises:
-        InputError: for a table without these columns, naming an unknown item, or when matplotlib
-            is not installed.
+        InputError: the table lacks these columns, an item is unknown, or matplotlib is not
+            installed.
 
     Example:
         >>> from irtcat import fit
@@ -48,22 +48,22 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
     References:
         Lalor, Wu & Yu (2016), figures 2 and 3.
     """
-    need = {"item", "theta", "observed", "lower", "upper", "expected"}
-    if not isinstance(table, pd.DataFrame) or not need <= set(table.columns):
-        raise argument_error("table", f"one with the columns {', '.join(sorted(need))}", table)
+    required = {"item", "theta", "observed", "lower", "upper", "expected"}
+    if not isinstance(table, pd.DataFrame) or not required <= set(table.columns):
+        raise argument_error("table", f"one with the columns {', '.join(sorted(required))}", table)
     names = list(dict.fromkeys(table["item"].astype(str)))
-    wanted = names[:MOST_PANELS] if items is None else [str(item) for item in items]
-    unknown = [name for name in wanted if name not in set(names)]
-    if unknown or not wanted:
+    selected = names[:MOST_PANELS] if items is None else [str(item) for item in items]
+    unknown = [name for name in selected if name not in set(names)]
+    if unknown or not selected:
         raise argument_error("items", "ids of items in the table", unknown or items)
-    n_rows = -(-len(wanted) // COLUMNS)
+    n_rows = -(-len(selected) // COLUMNS)
     width, height = 2.2 * COLUMNS, 1.9 * n_rows + 0.4
-    # Margins in inches, below: the constrained layout draws every panel twice to find them.
+    # Fixed margins in inches (below): the constrained layout would draw every panel twice.
     figure = new_figure(width, height, layout=None)
     grid = figure.subplots(n_rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
-    for axes, name in zip(grid, wanted, strict=False):
+    for axes, name in zip(grid, selected, strict=False):
         _draw_item(axes, table[table["item"].astype(str) == name], name)
-    for axes in grid[len(wanted) :]:
+    for axes in grid[len(selected) :]:
         axes.remove()
     figure.supxlabel("Ability θ", y=0.05 / height, va="bottom", fontsize=10)
     figure.supylabel("Probability of a right answer", x=0.05 / width, ha="left", fontsize=10)
@@ -75,19 +75,19 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
 
 
 def _draw_item(axes: "Axes", rows: pd.DataFrame, name: str) -> None:
-    """One item's panel; of items in categories a line each."""
-    gone = "status" in rows and (rows["status"] == "removed").any()
-    for number, (_, part) in enumerate(
+    """Plot one item; with categories, one line each."""
+    removed = "status" in rows and (rows["status"] == "removed").any()
+    for number, (_, curve) in enumerate(
         rows.groupby("category") if "category" in rows else [(1, rows)]
     ):
-        colour = COLOURS[(1 if gone else 0) if number == 0 else (number + 1) % len(COLOURS)]
-        theta = part["theta"].to_numpy(float)
+        colour = COLOURS[(1 if removed else 0) if number == 0 else (number + 1) % len(COLOURS)]
+        theta = curve["theta"].to_numpy(float)
         axes.fill_between(
-            theta, part["lower"], part["upper"], color=colour, alpha=0.15, linewidth=0
+            theta, curve["lower"], curve["upper"], color=colour, alpha=0.15, linewidth=0
         )
-        axes.plot(theta, part["expected"], "--" if gone else "-", color=colour, linewidth=1.4)
-        axes.plot(theta, part["observed"], ":", color="black", linewidth=1.2)
-    axes.set_title(f"{plain(name)} (removed)" if gone else plain(name), fontsize=8)
+        axes.plot(theta, curve["expected"], "--" if removed else "-", color=colour, linewidth=1.4)
+        axes.plot(theta, curve["observed"], ":", color="black", linewidth=1.2)
+    axes.set_title(f"{plain(name)} (removed)" if removed else plain(name), fontsize=8)
     axes.set_ylim(-0.02, 1.02)
     tidy(axes)
 
@@ -96,14 +96,14 @@ def ability_against_correct(abilities: pd.DataFrame) -> "Figure":
     """Each subject's ability against its number of right answers, or its points.
 
     Args:
-        abilities: `irtcat.scale.Scale.abilities`: columns theta and number_correct (or points, of
-            items in categories).
+        abilities: `irtcat.scale.Scale.abilities`: columns theta and number_correct (or points, for
+            items with categories).
 
     Returns:
-        The figure: subjects with the same number of right answers differ by which they got right.
+        The figure: abilities differ between subjects with equally many, but other right answers.
 
     Raises:
-        InputError: for a table without these columns, or when matplotlib is not installed.
+        InputError: the table lacks these columns, or matplotlib is not installed.
 
     Example:
         >>> table = pd.DataFrame({"theta": [-1.0, 0.2, 0.4], "number_correct": [2, 5, 5]})
@@ -122,7 +122,7 @@ def ability_against_correct(abilities: pd.DataFrame) -> "Figure":
     figure = new_figure(6.0, 4.0)
     axes = figure.subplots()
     right = abilities[column].to_numpy(float)
-    jitter = np.random.default_rng(0).uniform(-0.25, 0.25, len(right))  # of equal ones, to be seen
+    jitter = np.random.default_rng(0).uniform(-0.25, 0.25, len(right))  # makes equal values visible
     axes.plot(right + jitter, abilities["theta"], "o", markersize=3, alpha=0.35, color=COLOURS[0])
     axes.axhline(0, color=GREY, linewidth=0.8)
     label = "Points" if column == "points" else "Number of right answers"
@@ -132,16 +132,16 @@ def ability_against_correct(abilities: pd.DataFrame) -> "Figure":
 
 
 def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
-    """A correlation matrix in colours with its values; what is not significant is crossed out.
+    """A correlation matrix in colours with its values; non-significant ones are crossed out.
 
     Args:
-        matrix: what `irtcat.agreement.correlation_matrix` returns.
+        matrix: the result of `irtcat.agreement.correlation_matrix`.
 
     Returns:
-        The figure; blue is positive and red negative, both by the printed number as well.
+        The figure; blue is positive and red negative, and the numbers are printed.
 
     Raises:
-        InputError: for anything else, or when matplotlib is not installed.
+        InputError: for another type, or if matplotlib is not installed.
 
     Example:
         >>> from irtcat.agreement import correlation_matrix as correlate
@@ -155,7 +155,7 @@ def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
     """
     if not isinstance(matrix, CorrelationMatrix):
         raise argument_error("matrix", "a CorrelationMatrix", type(matrix).__name__)
-    values, kept = matrix.values.to_numpy(float), matrix.significant.to_numpy(bool)
+    values, significant = matrix.values.to_numpy(float), matrix.significant.to_numpy(bool)
     names = [plain(name) for name in matrix.values.columns]
     side = 0.75 * len(names)
     figure = new_figure(2.6 + side, 1.6 + side)
@@ -164,11 +164,11 @@ def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
     for i, j in np.ndindex(*values.shape):
         colour = "white" if abs(values[i, j]) > DARK else "black"
         axes.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", color=colour)
-    rows, columns = np.nonzero(~kept)
+    rows, columns = np.nonzero(~significant)
     axes.plot(columns, rows, "x", markersize=30, color="black", linewidth=0)
-    places = range(len(names))
+    ticks = range(len(names))
     long = max(map(len, names)) > LONG
-    axes.set_xticks(places, names, rotation=45 if long else 0, ha="right" if long else "center")
-    axes.set_yticks(places, names)
+    axes.set_xticks(ticks, names, rotation=45 if long else 0, ha="right" if long else "center")
+    axes.set_yticks(ticks, names)
     figure.colorbar(image, ax=axes, shrink=0.8, label=f"{matrix.method.capitalize()} correlation")
     return figure

@@ -1,8 +1,7 @@
 """One self-contained HTML page from saved results: no network, no server, nothing to install.
 
-`build` gives the page as text, `write` writes it; `read` says what a file or folder holds. All
-numbers are computed here by the functions of the package; the page's script draws, sorts, searches
-and evaluates item curves.
+`build` returns the page as text, `write` writes it to a file, `read` reads a saved result. All
+numbers are computed in Python; the page's script draws, sorts, searches and evaluates item curves.
 """
 
 from irtcat.report._build import LIMIT, build, write

@@ -1,4 +1,4 @@
-"""What a page is made of: sections of blocks (tables, lines, points) in numbers that JSON takes."""
+"""The elements of a page: sections of blocks (tables, lines, points) as JSON values."""
 
 import math
 import re
@@ -28,7 +28,8 @@ __all__ = [
 Block = dict[str, Any]
 DIGITS, DECIMALS = 4, 3
 PAGE = 25
-FEW = 0.5  # texts are kept once and numbered where at most this share of them differs
+MAX_DISTINCT = 0.5
+"""Texts are stored as numbered levels if at most this share of them is distinct."""
 
 LABELS = {
     "subject": "Subject",
@@ -71,21 +72,27 @@ LABELS = {
     "p_wrong_key": "P(wrong key)",
     "p_unrelated": "P(unrelated)",
     **{
-        f"{key}_p{at:02d}": f"{text}, {said}"
+        f"{key}_p{percent:02d}": f"{text}, {quantile}"
         for key, text in (("b", "Difficulty"), ("a", "Discrimination"))
-        for at, said in ((5, "5 %"), (25, "25 %"), (50, "median"), (75, "75 %"), (95, "95 %"))
+        for percent, quantile in (
+            (5, "5 %"),
+            (25, "25 %"),
+            (50, "median"),
+            (75, "75 %"),
+            (95, "95 %"),
+        )
     },
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """One part of the page.
+    """A section of the page.
 
     Attributes:
         title: heading.
         intro: sentences under it.
-        facts: names and values to be read at a glance.
+        facts: key figures, by name.
         blocks: tables and figures, drawn by the script.
         warnings: sentences about the quality of the data or of the result.
     """
@@ -98,7 +105,7 @@ class Section:
 
 
 def words(name: str) -> str:
-    """A column's name for people.
+    """The label of a column.
 
     Example:
         >>> words("reliability_marginal"), words("theta_2"), words("se_b1")
@@ -115,9 +122,9 @@ def words(name: str) -> str:
 
 
 def numbers(values: Any) -> list[Any]:
-    """Numbers in four significant digits or three decimals, the finer; whole ones as they are.
+    """Round numbers to four significant digits or three decimals, whichever is finer.
 
-    None for what is not finite.
+    Whole numbers are unchanged; numbers that are not finite become None.
 
     Example:
         >>> numbers([0.123456, 12.34567, 1200.0, float("nan")])
@@ -142,12 +149,11 @@ def column(
     """A column of a table.
 
     Args:
-        key: its name, by which others refer to it.
+        key: its name, by which other blocks refer to it.
         values: numbers or texts.
         label: its heading.
-        minor: left out on narrow screens.
-        long: texts that may be cut where the page would be too large, and are shown with the row's
-            details.
+        minor: hidden on narrow screens.
+        long: long texts, shown in the row's details; truncated if the page is too large.
         percent: shares, shown as percentages.
     """
     series = pd.Series(values)
@@ -164,14 +170,14 @@ def column(
     if long:
         return {**block, "long": 1, "v": texts}
     levels = list(dict.fromkeys(texts))
-    if len(levels) > FEW * len(texts):
+    if len(levels) > MAX_DISTINCT * len(texts):
         return {**block, "v": texts}
-    place = {text: i for i, text in enumerate(levels)}
-    return {**block, "levels": levels, "v": [place[text] for text in texts]}
+    index = {text: i for i, text in enumerate(levels)}
+    return {**block, "levels": levels, "v": [index[text] for text in texts]}
 
 
 def bar(lower: str, middle: str, upper: str, label: str, mark: str | None = None) -> Block:
-    """A column that draws intervals of three other columns, and a mark at a fourth."""
+    """A column that draws intervals from three other columns, and a mark at a fourth."""
     return {"k": f"bar-{middle}", "label": label, "kind": "bar", "of": [lower, middle, upper],
             "mark": mark}  # fmt: skip
 
@@ -180,18 +186,18 @@ def table(
     caption: str, columns: Sequence[Block], *, sort: tuple[str, int] | None = None,
     filters: Iterable[str] = (), ranges: Iterable[str] = (), page: int = PAGE, **more: Any,
 ) -> Block:  # fmt: skip
-    """A table that is sorted, searched and paged by the reader.
+    """A table that the reader can sort, search and page.
 
     Args:
-        caption: what it shows.
-        columns: what `column` and `bar` gave; the first names the rows.
-        sort: the column it is sorted by at first, and 1 (rising) or -1.
-        filters: columns of few texts that may be chosen from.
-        ranges: columns of numbers that may be limited.
-        page: rows at a time.
+        caption: its title.
+        columns: blocks of `column` and `bar`; the first names the rows.
+        sort: the column it is initially sorted by, and 1 (ascending) or -1 (descending).
+        filters: text columns with few levels, which get a filter.
+        ranges: numeric columns, which get a range filter.
+        page: rows per page.
         more: ``curves`` (of items), ``why`` (of the steps of a session), ``name``.
     """
-    n = max((len(one["v"]) for one in columns if "v" in one), default=0)
+    n = max((len(c["v"]) for c in columns if "v" in c), default=0)
     return {"t": "table", "caption": caption, "cols": list(columns), "n": n, "sort": sort,
             "filters": list(filters), "ranges": list(ranges), "page": page, **more}  # fmt: skip
 
@@ -200,7 +206,7 @@ def table_of(
     frame: pd.DataFrame, caption: str, *, minor: Iterable[str] = (), long: Iterable[str] = (),
     percent: Iterable[str] = (), **more: Any,
 ) -> Block:  # fmt: skip
-    """A table of all columns of a data frame that hold anything."""
+    """A table of all columns of a data frame that are not empty."""
     minor, long, percent = set(minor), set(long), set(percent)
     columns = []
     for key in frame.columns:
@@ -215,7 +221,7 @@ def table_of(
 
 
 def line(name: str, x: Any, y: Any, low: Any = None, high: Any = None, **more: Any) -> Block:
-    """A line of a figure, with a band where there is one."""
+    """A line of a figure, with an optional band."""
     block: Block = {"name": name, "x": numbers(x), "y": numbers(y), **more}
     if low is not None:
         block |= {"low": numbers(low), "high": numbers(high)}
@@ -226,11 +232,11 @@ def lines(title: str, x: str, y: str, series: Sequence[Block], describe: str, **
     """A figure of lines.
 
     Args:
-        title: what it shows.
+        title: its title.
         x: label of the horizontal axis.
         y: label of the vertical axis.
-        series: what `line` gave.
-        describe: the figure in a sentence or two, for who cannot see it.
+        series: blocks of `line`.
+        describe: a description of the figure in a sentence or two, for screen readers too.
         more: ``logx``, ``logy``, ``marks`` (dots at the points), ``shade`` (two abilities),
             ``ylim``, ``whole`` (whole numbers along the horizontal axis).
     """
@@ -241,7 +247,7 @@ def lines(title: str, x: str, y: str, series: Sequence[Block], describe: str, **
 def points(
     title: str, x: str, y: str, at: tuple[Any, Any], names: Any, describe: str, **more: Any
 ) -> Block:
-    """A figure of points, with vertical intervals (``low``, ``high``) where there are any."""
+    """A figure of points, with optional vertical intervals (``low``, ``high``)."""
     for name in ("low", "high"):
         if name in more:
             more[name] = numbers(more[name])
@@ -251,18 +257,18 @@ def points(
 
 
 def row(*blocks: Block) -> Block:
-    """Blocks side by side where there is room."""
+    """Blocks side by side, if the screen is wide enough."""
     return {"t": "row", "blocks": list(blocks)}
 
 
 def choice(label: str, options: Mapping[str, Sequence[Block]]) -> Block:
-    """Blocks of which the reader chooses some."""
-    every = [{"label": name, "blocks": list(part)} for name, part in options.items()]
-    return {"t": "choice", "label": label, "options": every}
+    """Alternative blocks, of which the reader selects one option."""
+    entries = [{"label": name, "blocks": list(blocks)} for name, blocks in options.items()]
+    return {"t": "choice", "label": label, "options": entries}
 
 
 def shorter(text: str, length: int) -> str:
-    """A text in at most so many letters.
+    """Truncate a text to ``length`` characters.
 
     Example:
         >>> shorter("a long question", 7)

@@ -1,7 +1,6 @@
-"""The page: sections in order, warnings first, everything in one file below a limit."""
+"""Builds the page: ordered sections, warnings first, in one file below a size limit."""
 
 import os
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,37 +22,39 @@ from irtcat.responses import Responses
 __all__ = ["LIMIT", "build", "write"]
 
 LIMIT = 1_000_000
-"""Bytes that a page of 5,000 items does not reach, unless its ids alone do: long texts are cut, and
-columns of long tables left out, until it fits."""
+"""Size limit in bytes, enough for a page of 5,000 items unless their ids are very long: long texts
+are truncated, and columns of long tables omitted, until the page fits."""
 
 ORDER = ("evaluation", "comparison", "predictions", "scores", "board", "gaps", "plan", "headroom",
          "sessions", "simulation", "scale", "labels", "link", "kept", "bank",
          "subset")  # fmt: skip
 SUSPECT = 0.5
+"""Items above this suspicion are more likely mislabelled or ambiguous than not."""
 MANY_RESPONSES = 3_000_000
+"""With more responses, labels are not checked."""
 
 
 def build(
     results: Any, *, title: str = "Evaluation report", responses: Responses | None = None
 ) -> str:
-    """Make one self-contained HTML page of results.
+    """Build one self-contained HTML page of results.
 
-    The page loads nothing and sends nothing: text, style, script and data are in it, and its
-    Content-Security-Policy forbids the rest. The same results give the same bytes.
+    The page loads nothing and sends nothing: it contains text, style, script and data, and its
+    Content-Security-Policy forbids everything else. Equal results give equal bytes.
 
     Args:
-        results: one result or several: paths (banks, tables, folders and stores that the commands
-            wrote) or objects (see `read`). The items of a subset are marked in a bank that has
-            them all.
+        results: one result or several: paths (banks, tables, folders and stores written by the
+            commands) or objects (see `read`). The items of a subset are marked in a bank that
+            contains all of them.
         title: heading of the page.
-        responses: the whole benchmark's responses, where they are known: true scores are shown
-            beside predicted ones, and the data are checked.
+        responses: the responses to the full benchmark, if known, to compare predicted with true
+            scores and to check the data.
 
     Returns:
         The page.
 
     Raises:
-        InputError: for no result, or one that cannot be read or is of no known kind.
+        InputError: for no results, or one that cannot be read or has an unknown kind.
 
     Example:
         >>> from irtcat import ItemBank
@@ -65,21 +66,22 @@ def build(
         raise argument_error("title", "a text", title)
     if responses is not None and not isinstance(responses, Responses):
         raise argument_error("responses", "Responses", type(responses).__name__)
-    given = _told_apart([read(each) for each in _listed(results)])
-    if not given:
+    items = results if isinstance(results, (list, tuple)) else [results]
+    loaded = _with_unique_names([read(item) for item in items])
+    if not loaded:
         raise argument_error("results", "at least one result", "none")
-    given.sort(key=lambda result: ORDER.index(result.kind))
-    told = _truth(responses) if responses is not None else None
+    loaded.sort(key=lambda result: ORDER.index(result.kind))
+    truth = _truth(responses) if responses is not None else None
     sections = []
     if responses is not None:
-        sections.append(_data(responses, given))
-    subsets = [result for result in given if result.kind == "subset"]
+        sections.append(_data(responses, loaded))
+    subsets = [result for result in loaded if result.kind == "subset"]
     marked: set[int] = set()
-    for result in given:
+    for result in loaded:
         if result.kind == "bank":
             sections.append(_bank(result, subsets, marked))
         elif result.kind != "subset":
-            sections += _sections(result, told)
+            sections += _sections(result, truth)
     unmarked = [result for i, result in enumerate(subsets) if i not in marked]
     sections += [_tables.subset(result.name, result.value) for result in unmarked]
     return page(title, sections, LIMIT)
@@ -89,11 +91,11 @@ def write(
     results: Any, path: str | os.PathLike[str], *, title: str = "Evaluation report",
     responses: Responses | None = None,
 ) -> Path:  # fmt: skip
-    """Write the page of `build` to a file, whole or not at all.
+    """Write the page of `build` to a file atomically.
 
     Args:
         results: see `build`.
-        path: where to, by custom ending in .html; an existing file is replaced.
+        path: the file, usually ending in .html; an existing file is replaced.
         title: heading of the page.
         responses: see `build`.
 
@@ -101,7 +103,7 @@ def write(
         The path.
 
     Raises:
-        InputError: as `build` does, or when the file cannot be written.
+        InputError: as `build` does, or if the file cannot be written.
     """
     check_target(path)
     text = build(results, title=title, responses=responses)
@@ -110,21 +112,16 @@ def write(
     return Path(path)
 
 
-def _listed(results: Any) -> Iterable[Any]:
-    """Results as a list, also where one is given."""
-    return results if isinstance(results, (list, tuple)) else [results]
-
-
-def _told_apart(given: list[Result]) -> list[Result]:
-    """Each result once, also where its path is given twice; of equal names the folder is told."""
-    files = [None if each.path is None else each.path.resolve() for each in given]
-    once = [each for i, each in enumerate(given) if files[i] is None or files[i] not in files[:i]]
-    names = [(each.kind, each.name) for each in once]
+def _with_unique_names(results: list[Result]) -> list[Result]:
+    """Drop results with the same path, and add the folder to names that occur twice."""
+    files = [None if r.path is None else r.path.resolve() for r in results]
+    unique = [r for i, r in enumerate(results) if files[i] is None or files[i] not in files[:i]]
+    names = [(r.kind, r.name) for r in unique]
     return [
-        replace(each, name=os.path.join(each.path.resolve().parent.name, each.name))
-        if each.path is not None and names.count((each.kind, each.name)) > 1
-        else each
-        for each in once
+        replace(r, name=os.path.join(r.path.resolve().parent.name, r.name))
+        if r.path is not None and names.count((r.kind, r.name)) > 1
+        else r
+        for r in unique
     ]
 
 
@@ -152,27 +149,29 @@ def _sections(result: Result, truth: pd.Series | None) -> list[Section]:
     return [makers[result.kind]()]
 
 
-HEADROOM = "How hard the items of each test set are, and how well they still tell the best apart."
-PLAN = "How many items, k, make a gap between two subjects real, by the way they are chosen."
-LINK = "The items that two banks share, and how far their parameters are apart once on one scale."
-KEPT = "Examples kept for training, with the value by which each was judged."
+HEADROOM = "The difficulty of each test set, and how well it still distinguishes the best subjects."
+PLAN = "The number of items, k, that ranks two subjects with this gap reliably, by sampling design."
+LINK = "The common items of two banks, and the differences of their parameters on one scale."
+KEPT = "Selected training examples, with the value on which the selection is based."
 COMPARISON = "Whether a new model is better or worse than an old one, in score units."
 
 
 def _labels(name: str, table: pd.DataFrame) -> Section:
-    """Suspect labels."""
-    made = _tables.plain(name, "Labels", table, "Items whose key or question is suspect.", "Items")
+    """The section of a label ranking."""
+    section = _tables.plain(
+        name, "Labels", table, "Items whose key or question is suspect.", "Items"
+    )
     n = int((table["suspicion"] > SUSPECT).sum())
     first = ", ".join(table.loc[table["suspicion"] > SUSPECT, "item"].astype(str).head(3))
-    said = (f"{n:,} items are more likely mislabelled or ambiguous than not, first {first}.",)
-    return Section(made.title, made.intro, {}, made.blocks, said if n else ())
+    warning = f"{n:,} items are more likely mislabelled or ambiguous than not, first {first}."
+    return replace(section, warnings=(warning,) if n else ())
 
 
 def _bank(result: Result, subsets: list[Result], marked: set[int]) -> Section:
-    """A bank, the first subset that it holds marked in it."""
+    """The section of a bank, with the first subset of its items marked."""
     ids = set(map(str, result.value.item_ids))
-    for i, each in enumerate(subsets):
-        items = each.value["item"].astype(str)
+    for i, subset in enumerate(subsets):
+        items = subset.value["item"].astype(str)
         if items.isin(ids).all():
             marked.add(i)
             return bank_section(result.name, result.value, items.tolist())
@@ -180,7 +179,7 @@ def _bank(result: Result, subsets: list[Result], marked: set[int]) -> Section:
 
 
 def _truth(responses: Responses) -> pd.Series:
-    """Full scores of the subjects who answered everything; NaN of the others."""
+    """Full scores of the subjects with complete responses; NaN for others."""
     from irtcat.leaderboard import full_scores
 
     scores = np.array(full_scores(responses), float)
@@ -188,8 +187,8 @@ def _truth(responses: Responses) -> pd.Series:
     return pd.Series(scores, index=[str(name) for name in responses.subject_ids])
 
 
-def _data(responses: Responses, given: list[Result]) -> Section:
-    """What deserves a look in the responses themselves."""
+def _data(responses: Responses, results: list[Result]) -> Section:
+    """The section of the responses and their possible problems."""
     summary = responses.summary()
     warnings = [f"{flag}." for flag in summary.flags]
     if responses.has_missing:
@@ -198,11 +197,11 @@ def _data(responses: Responses, given: list[Result]) -> Section:
              "Responses": f"{summary.n_responses:,}", "Kind": summary.kind,
              "Mean": f"{summary.mean:.3f}"}  # fmt: skip
     blocks = []
-    suspects = _suspects(responses, given)
+    suspects = _suspects(responses, results)
     if suspects is not None and len(suspects):
-        one = len(suspects) == 1
+        subject = "item is" if len(suspects) == 1 else "items are"
         warnings.append(
-            f"{len(suspects):,} item{' is' if one else 's are'} more likely mislabelled or "
+            f"{len(suspects):,} {subject} more likely mislabelled or "
             f"ambiguous than not, first {', '.join(suspects.index[:3].astype(str))}."
         )
         keep = ["suspicion", "p_wrong_key", "p_unrelated", "a", "share", "n", "reasons"]
@@ -212,12 +211,12 @@ def _data(responses: Responses, given: list[Result]) -> Section:
     return Section("The data", (), facts, blocks, tuple(warnings))
 
 
-def _suspects(responses: Responses, given: list[Result]) -> pd.DataFrame | None:
-    """Items whose labels are suspect, where a bank of right/wrong items tells."""
+def _suspects(responses: Responses, results: list[Result]) -> pd.DataFrame | None:
+    """Items with suspect labels; None without a bank of right/wrong items to test them."""
     from irtcat.diagnose import labels
 
     ids = set(map(str, responses.item_ids))
-    for result in given:
+    for result in results:
         if result.kind != "bank" or not ids <= set(map(str, result.value.item_ids)):
             continue
         if not responses.is_binary or responses.values.size > MANY_RESPONSES:

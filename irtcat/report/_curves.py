@@ -1,4 +1,4 @@
-"""What the page draws items' curves from: parameters of logistic items, others at nodes."""
+"""Data from which the page draws item curves: parameters of logistic items, others at nodes."""
 
 from typing import Any
 
@@ -11,13 +11,15 @@ from irtcat.information import fisher_information
 from irtcat.models import CategoricalModel, expected_responses, item_categories
 from irtcat.report._blocks import Block, numbers
 
-__all__ = ["item_curves", "packed", "place"]
+__all__ = ["item_curves", "item_location", "packed"]
 
 LOGISTIC = {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility", "binomial"}
-"""Models whose curves the page draws from a, b, c and d (and the number of trials)."""
+"""Models whose curves the page computes from a, b, c and d (and the number of trials)."""
 
 NODES, FINE_NODES, MANY = 25, 41, 2000
-ROOM = 150_000
+"""Points per curve in banks of more than `MANY` items, and in smaller ones."""
+CATEGORY_BYTES = 150_000
+"""Most bytes that the curves of single categories may take; above, they are omitted."""
 ALPHABET = "".join(chr(i) for i in range(32, 127) if chr(i) not in "\"'\\<>&")
 
 CURVES = {
@@ -26,11 +28,11 @@ CURVES = {
     "counts": "Expected share of right trials",
     "fractions": "Expected score",
 }
-"""What is drawn of an item, by the responses that its model takes."""
+"""Label of an item's curve, by the response type of its model."""
 
 
-def place(bank: ItemBank, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Difficulty and discrimination of every item; of several abilities along its direction."""
+def item_location(bank: ItemBank, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Difficulty and discrimination of every item; MDIFF and MDISC if multidimensional."""
     names = ("b", "a") if bank.model.dims == 1 else ("mdiff", "mdisc")
     if not set(names) <= set(frame):
         return np.full(len(frame), np.nan), np.full(len(frame), np.nan)
@@ -38,16 +40,16 @@ def place(bank: ItemBank, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Block:
-    """What the page needs to draw any item's curve and information.
+    """The data from which the page draws the curve and information of any item.
 
-    Logistic items by their formula; others by values at nodes, two letters a value; of many items
-    one letter.
+    Logistic items are drawn by their formula, others by values at nodes: two letters per value, or
+    one letter in large banks.
     """
     mean, sd = bank.population_mean, bank.population_sd
     block: Block = {"mean": numbers([mean])[0], "sd": numbers([sd])[0],
                     "label": CURVES[bank.model.takes]}  # fmt: skip
     if bank.model.dims > 1 or bank.model.key in LOGISTIC:
-        b, a = place(bank, frame)
+        b, a = item_location(bank, frame)
         c = frame["c"].to_numpy(float) if "c" in frame else np.zeros(len(frame))
         d = frame["d"].to_numpy(float) if "d" in frame else np.ones(len(frame))
         c, d = np.where(np.isnan(c), 0, c), np.where(np.isnan(d), 1, d)
@@ -57,10 +59,10 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
         if hasattr(bank.model, "trials"):
             block["times"] = numbers(bank.model.trials)
         flat = np.flatnonzero(~np.isfinite(b))
-        if len(flat):  # the same at every ability
+        if len(flat):  # constant curves
             dims = bank.model.dims
-            at = [mean] if dims == 1 else np.zeros((1, dims))
-            level = bank.subset(flat).probability(at)[:, 0]
+            theta = [mean] if dims == 1 else np.zeros((1, dims))
+            level = bank.subset(flat).probability(theta)[:, 0]
             block["flat"] = {str(i): numbers([p])[0] for i, p in zip(flat, level, strict=True)}
     else:
         block |= _at_nodes(bank, mean + sd * np.linspace(-4, 4, FINE_NODES if len(bank) <= MANY
@@ -71,7 +73,7 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
 
 
 def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
-    """Expected score, information and (of few items) the categories' probabilities at nodes."""
+    """Expected score, information and (in small banks) category probabilities at nodes."""
     if isinstance(bank.model, CategoricalModel):
         with precision("float64"):
             expected = np.asarray(expected_responses(bank.model, theta))
@@ -93,18 +95,20 @@ def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
     if bank.model.key == "nominal":
         block["unordered"] = 1
     n = int(item_categories(bank.model).max()) if isinstance(bank.model, CategoricalModel) else 2
-    if n > 2 and 2 * len(bank) * n * len(theta) <= ROOM:
-        every = bank.category_probabilities(theta)
-        own = item_categories(bank.model)
+    if n > 2 and 2 * len(bank) * n * len(theta) <= CATEGORY_BYTES:
+        probabilities = bank.category_probabilities(theta)
+        counts = item_categories(bank.model)
         block["categories"] = [
-            [packed(every[i, :, k], letters) for k in range(own[i])] if own[i] > 2 else None
+            [packed(probabilities[i, :, k], letters) for k in range(counts[i])]
+            if counts[i] > 2
+            else None
             for i in range(len(bank))
         ]
     return block
 
 
 def packed(values: np.ndarray, letters: int = 2) -> str:
-    """Numbers from 0 to 1 as two letters each, to 1e-4, or one, to 0.01.
+    """Encode numbers from 0 to 1 as two letters (precision 1e-4) or one letter (0.01) each.
 
     Example:
         >>> len(packed(np.array([0.0, 0.5, 1.0])))
@@ -118,14 +122,14 @@ def packed(values: np.ndarray, letters: int = 2) -> str:
 
 
 def _observed(curves: pd.DataFrame, ids: pd.Index) -> dict[str, Any]:
-    """Smoothed shares of right answers by the item's place."""
-    place = {str(name): i for i, name in enumerate(ids)}
+    """Smoothed shares of right answers by the item's position."""
+    positions = {str(name): i for i, name in enumerate(ids)}
     out: dict[str, Any] = {}
-    for name, part in curves.groupby(curves["item"].astype(str), sort=False):
-        if str(name) not in place:
+    for name, rows in curves.groupby(curves["item"].astype(str), sort=False):
+        if str(name) not in positions:
             continue
-        if "category" in part:
-            part = part[part["category"] == part["category"].max()]
-        own = {key: numbers(part[key]) for key in ("theta", "observed", "lower", "upper")}
-        out[str(place[str(name)])] = own
+        if "category" in rows:
+            rows = rows[rows["category"] == rows["category"].max()]
+        keys = ("theta", "observed", "lower", "upper")
+        out[str(positions[str(name)])] = {key: numbers(rows[key]) for key in keys}
     return out

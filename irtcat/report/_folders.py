@@ -1,10 +1,7 @@
-"""Sections of the folders that commands write: evaluation scales, evaluations of a live model."""
+"""Sections of output folders: evaluation scales, and evaluations of a live model."""
 
 from typing import Any
 
-import pandas as pd
-
-from irtcat.bank import ItemBank
 from irtcat.report._bank import bank_section
 from irtcat.report._blocks import Section, column, table, table_of
 from irtcat.report._sessions import sessions
@@ -13,9 +10,9 @@ from irtcat.report._tables import facts_of
 __all__ = ["evaluation", "scale"]
 
 
-def scale(name: str, parts: dict[str, Any]) -> list[Section]:
-    """Scales: what was kept, every decision, and each scale's items."""
-    tables, banks = parts["tables"], parts["banks"]
+def scale(name: str, contents: dict[str, Any]) -> list[Section]:
+    """Sections of scales: an overview with all decisions, and the items of each scale."""
+    tables, banks = contents["tables"], contents["banks"]
     scales, decisions = tables["scales"], tables["decisions"]
     ids = {"decisions": ("scale", "item")}
     for key, names in ids.items():
@@ -24,7 +21,7 @@ def scale(name: str, parts: dict[str, Any]) -> list[Section]:
     facts = {"Scales": str(len(scales)), "Items offered": f"{int(scales['items'].sum()):,}",
              "Items retained": f"{int(scales['retained'].sum()):,}"}  # fmt: skip
     blocks = [table_of(scales, "Scales", long=()),
-              table_of(decisions, "Decisions, in the order they were taken",
+              table_of(decisions, "Decisions, in order",
                        filters=[c for c in ("scale", "action") if len(set(decisions[c])) > 1],
                        minor=("df",))]  # fmt: skip
     if "items" in tables:
@@ -37,27 +34,24 @@ def scale(name: str, parts: dict[str, Any]) -> list[Section]:
     status = scales.loc[scales["status"].astype(str) != "ok", ["scale", "status"]]
     warnings = tuple(f"Scale {row.scale}: {row.status}." for row in status.itertuples())
     dropped = (decisions["action"] == "drop").sum()
-    intro = f"{dropped:,} items were dropped; each decision says by which statistic and threshold."
-    out = [Section(f"Evaluation scales: {name}", (intro,), facts, blocks, warnings)]
+    intro = f"{dropped:,} items were dropped; each decision states its statistic and threshold."
+    title = f"Evaluation scales: {name}"
+    out = [Section(title, (intro,), facts=facts, blocks=blocks, warnings=warnings)]
     for stem, bank in banks.items():
-        out.append(_one_scale(stem, bank, tables))
+        curves = tables.get(f"{stem}_curves")
+        out.append(bank_section(f"scale {stem}", bank, curves=curves))
     return out
 
 
-def _one_scale(stem: str, bank: ItemBank, tables: dict[str, pd.DataFrame]) -> Section:
-    """A scale's bank, with the empirical curves beside the model's."""
-    return bank_section(f"scale {stem}", bank, None, tables.get(f"{stem}_curves"))
-
-
-def evaluation(name: str, parts: dict[str, Any]) -> list[Section]:
-    """A live model, evaluated adaptively: what was found, its items, and its sessions."""
-    result, tables = parts["result"], parts["tables"]
-    told = {key: value for key, value in result.items() if value is not None}
-    for key in ("theta", "se"):  # of several abilities a list, which is no interval
-        if isinstance(told.get(key), list):
-            told[key] = ", ".join(f"{float(each):.4g}" for each in told[key])
-    facts = {key: value for key, value in facts_of(_in_words(told)).items() if value}
-    facts.pop("Unlike", None)  # it is among the warnings
+def evaluation(name: str, contents: dict[str, Any]) -> list[Section]:
+    """Sections of the adaptive evaluation of a live model: results, items and sessions."""
+    result, tables = contents["result"], contents["tables"]
+    values = {key: value for key, value in result.items() if value is not None}
+    for key in ("theta", "se"):  # a list if multidimensional, which is not an interval
+        if isinstance(values.get(key), list):
+            values[key] = ", ".join(f"{float(value):.4g}" for value in values[key])
+    facts = {key: value for key, value in facts_of(_with_interval(values)).items() if value}
+    facts.pop("Unlike", None)  # shown as a warning
     notes = _notes(result)
     blocks = []
     for stem, frame in tables.items():
@@ -66,29 +60,29 @@ def evaluation(name: str, parts: dict[str, Any]) -> list[Section]:
             rest = [c for c in frame.columns if c not in first]
             blocks.append(table_of(frame[[*first, *rest]], stem.capitalize()))
     if not blocks and not facts and not notes:
-        values = [str(value) for value in result.values()]
-        blocks.append(table("Result", [column("key", list(result)), column("value", values)]))
+        texts = [str(value) for value in result.values()]
+        blocks.append(table("Result", [column("key", list(result)), column("value", texts)]))
     out = [Section(f"Adaptive evaluation: {name}", (), facts, blocks, tuple(notes))]
-    return out + [sessions(f"{name}, {store.name}", store) for store in parts["stores"]]
+    return out + [sessions(f"{name}, {store.name}", store) for store in contents["stores"]]
 
 
-def _in_words(told: dict[str, Any]) -> dict[str, Any]:
-    """The score with its interval as percentages in one entry, where both are told."""
+def _with_interval(values: dict[str, Any]) -> dict[str, Any]:
+    """Combine the score and its interval in one entry, as percentages."""
     keys = ("score", "lower", "upper")
-    if not all(isinstance(told.get(key), (int, float)) for key in keys):
-        return told
-    score, low, high = (f"{told[key]:.1%}" for key in keys)
-    share = told.get("level")
-    sure = f", {share:.0%} interval" if isinstance(share, float) else ""
-    rest = {key: value for key, value in told.items() if key not in (*keys, "level")}
-    return {"score": f"{score} ({low} to {high}{sure})", **rest}
+    if not all(isinstance(values.get(key), (int, float)) for key in keys):
+        return values
+    score, low, high = (f"{values[key]:.1%}" for key in keys)
+    level = values.get("level")
+    suffix = f", {level:.0%} interval" if isinstance(level, float) else ""
+    rest = {key: value for key, value in values.items() if key not in (*keys, "level")}
+    return {"score": f"{score} ({low} to {high}{suffix})", **rest}
 
 
 def _notes(result: dict[str, Any]) -> list[str]:
-    """Notes and flags of a result, whatever they are called."""
-    found = []
+    """Notes, warnings and flags of a result."""
+    notes = []
     for key in ("flags", "notes", "warnings", "note", "warning", "unlike"):
         value = result.get(key)
         texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-        found += [str(text) for text in texts if text]
-    return found
+        notes += [str(text) for text in texts if text]
+    return notes

@@ -1,4 +1,4 @@
-"""What a saved result is, told by its content and not by its name."""
+"""Reading saved results, whose kind is detected by content, not by name."""
 
 import os
 import sqlite3
@@ -22,21 +22,21 @@ KINDS = {
     "bank": "an item bank (irtcat fit --out BANK.npz)",
     "scores": "abilities (irtcat score --out)",
     "predictions": "predicted scores and ranks (irtcat predict --out)",
-    "subset": "the items chosen (irtcat select --out)",
-    "board": "how well subsets keep the ranking (irtcat leaderboard --out)",
+    "subset": "selected items (irtcat select --out)",
+    "board": "a leaderboard of item subsets (irtcat leaderboard --out)",
     "gaps": "the smallest gaps ranked right (leaderboard.reliable_gaps)",
-    "headroom": "test sets side by side (irtcat headroom --out)",
-    "comparison": "an old and a new model (irtcat compare --out)",
+    "headroom": "the headroom of test sets (irtcat headroom --out)",
+    "comparison": "a comparison of two models (irtcat compare --out)",
     "labels": "suspect labels (irtcat audit --out)",
-    "plan": "how many items a gap takes (irtcat plan --out)",
-    "link": "the items that link two banks (irtcat link --table)",
-    "kept": "the training examples kept (irtcat filter --out)",
+    "plan": "the items needed for a gap (irtcat plan --out)",
+    "link": "the common items of two banks (irtcat link --table)",
+    "kept": "selected training examples (irtcat filter --out)",
     "simulation": "the folder of irtcat simulate",
     "scale": "the folder of irtcat scale",
     "sessions": "a store of adaptive sessions (.db)",
     "evaluation": "the folder of irtcat evaluate",
 }
-"""What a report can show, by kind."""
+"""The results that a report can show, by kind."""
 
 TABLES = {
     "board": {"strategy", "estimator", "n_items", "kendall"},
@@ -52,17 +52,17 @@ TABLES = {
     "link": {"item", "difference", "robust_z", "used"},
     "kept": {"item", "value"},
 }
-"""Columns by which tables are known; the first that fits is taken."""
+"""Columns by which the kind of a table is detected; the first match is used."""
 
 NUMBERS = frozenset(
     {*METRICS, *(f"{name}_sd" for name in METRICS), "theta", "se", "lower", "upper", "percentile",
      "score", "rank", "rank_lower", "rank_upper", "gap", "n_items", "truth", "full_score",
      "score_sd", "items", "rmse", "bias", "rate", "suspicion", "retained", "observed"}
 )  # fmt: skip
-"""Columns that a report computes with, in whatever table."""
+"""Columns that must be numeric in all tables, because the report computes with them."""
 
-FILLED = frozenset({"n_items", "items", "rate", "retained"})
-"""Those of them in which no cell is empty."""
+REQUIRED = frozenset({"n_items", "items", "rate", "retained"})
+"""Those of them without missing values."""
 
 SIMULATED: dict[str, set[str]] = {
     "sessions": {"subject", "n_items"},
@@ -76,21 +76,21 @@ SCALED = {
     "decisions": {"scale", "item", "action"},
     "items": {"item"},
 }
-"""Tables of the folders of irtcat simulate and scale, and the columns that are relied on."""
+"""Tables in the folders of irtcat simulate and scale, and their required columns."""
 
-NOT_OVER = "The run is not over: the same irtcat evaluate command, given again, goes on with it."
+NOT_OVER = "The run is not over: repeat the same irtcat evaluate command to continue it."
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One result, read.
+    """A result that was read.
 
     Attributes:
         kind: one of `KINDS`.
-        name: where it came from, for headings.
+        name: its origin, for headings.
         value: a bank, a table, a folder's tables by name, a store or a session.
-        path: the file or folder; None for what was passed as an object.
-        flags: what is to be said of the whole.
+        path: the file or folder; None for an object.
+        flags: warnings about the result.
     """
 
     kind: str
@@ -101,7 +101,7 @@ class Result:
 
 
 def read(source: Any) -> Result:
-    """Read a result, or say what it is not.
+    """Read a saved result, or wrap an object, and detect its kind.
 
     Args:
         source: a path, or an object of the package: a bank, a table (pandas), `Ability`,
@@ -112,7 +112,7 @@ def read(source: Any) -> Result:
         The result and its kind.
 
     Raises:
-        InputError: for a missing or unreadable file, or one of none of these kinds.
+        InputError: for a missing or unreadable file, or an unknown kind of result.
 
     Example:
         >>> read(ItemBank.from_parameters(b=[0.0, 1.0])).kind
@@ -121,10 +121,10 @@ def read(source: Any) -> Result:
         'scores'
     """
     if not isinstance(source, (str, os.PathLike)):
-        return _of_object(source)
+        return _from_object(source)
     path = check_path(source)
     if path.is_dir():
-        return _of_folder(path)
+        return _from_folder(path)
     with opened(path) as file:
         start = file.read(16)
     if start == b"SQLite format 3\0":
@@ -132,126 +132,126 @@ def read(source: Any) -> Result:
     if start.startswith(b"\x80"):
         raise InputError(f"{path}: pickles run code when they are loaded, and are never read.")
     if start.startswith(b"PK"):
-        return _of_archive(path)
+        return _from_archive(path)
     table = read_csv(path)
     return Result(_kind_of(table, str(path)), path.stem, table, path)
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """A table as the commands write it; ids stay text."""
-    # an id may be "NA", and no flag is the empty text
+    """Read a table written by the commands; ids remain text."""
+    # As text, because an id may be "NA", and an empty cell means no flags.
     texts = ("subject", "item", "flags", "reasons", "undefined", "new", "old")
     return _with_numbers(read_table(path, texts), str(path))
 
 
 def _with_numbers(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The table, its columns in `NUMBERS` as numbers; raises where a cell is something else."""
-    made: dict[str, np.ndarray] = {}
+    """Convert the columns in `NUMBERS` to numbers; raise if a cell is not a number."""
+    converted: dict[str, np.ndarray] = {}
     for key in NUMBERS & set(map(str, table.columns)):
         column = table[key]
         numbers = column_numbers(column)
         if pd.api.types.is_numeric_dtype(column.dtype):
-            bad = np.zeros(len(column), bool)
-        else:  # infinite stands for something else, unless the cell says so
-            said = column.astype(str).str.strip(" -").isin(("inf", "Infinity")).to_numpy(bool)
-            bad = np.isinf(numbers) & ~said
-        if key in FILLED:
-            bad = bad | ~np.isfinite(numbers)
-        if bad.any():
-            row = int(np.argmax(bad))
+            invalid = np.zeros(len(column), bool)
+        else:  # column_numbers returns infinity for text, unless the cell is infinity
+            infinite = column.astype(str).str.strip(" -").isin(("inf", "Infinity")).to_numpy(bool)
+            invalid = np.isinf(numbers) & ~infinite
+        if key in REQUIRED:
+            invalid = invalid | ~np.isfinite(numbers)
+        if invalid.any():
+            row = int(np.argmax(invalid))
             got = "nothing" if pd.isna(column.iloc[row]) else shorten(str(column.iloc[row]))
             where = f"{name}, row {row + 1}, column {key}"
             raise InputError(f"{where}: expected a number. Got {got}.")
         if not isinstance(column.dtype, np.dtype) or column.dtype.kind not in "iuf":
-            made[key] = numbers
-    return table.assign(**made)
+            converted[key] = numbers
+    return table.assign(**converted)
 
 
 def _kind_of(table: pd.DataFrame, name: str) -> str:
-    """Which table this is."""
-    have = {str(column) for column in table.columns}
-    for kind, need in TABLES.items():
-        if need <= have:
+    """The kind of a table, by its columns."""
+    columns = {str(column) for column in table.columns}
+    for kind, required in TABLES.items():
+        if required <= columns:
             if not len(table):
                 raise InputError(f"{name}: the table has no rows.")
             return kind
-    if {"subject", "theta_1", "se_1"} <= have and len(table):
+    if {"subject", "theta_1", "se_1"} <= columns and len(table):
         return "scores"
-    if {"item", "a", "b"} <= have:
+    if {"item", "a", "b"} <= columns:
         raise InputError(f"{name}: a table of items. Give the bank itself (irtcat fit --out).")
-    shown = ", ".join(sorted(have)[:8])
+    shown = ", ".join(sorted(columns)[:8])
     known = "; ".join(KINDS.values())
     raise InputError(
-        f"{name}: no result of irtcat (its columns: {shown}). Responses go to --responses. "
-        f"Known are: {known}."
+        f"{name}: not a result of irtcat (columns: {shown}). Pass responses as --responses. "
+        f"Known results: {known}."
     )
 
 
-def _of_archive(path: Path) -> Result:
-    """A bank; other archives are refused."""
+def _from_archive(path: Path) -> Result:
+    """Read a bank; raise for other archives."""
     names: set[str] = set()
-    if zipfile.is_zipfile(path):  # `load` says so where it is none
+    if zipfile.is_zipfile(path):  # otherwise `load` raises
         try:
             with zipfile.ZipFile(path) as archive:
                 names = set(archive.namelist())
         except (ValueError, NotImplementedError, zipfile.BadZipFile):
             names = set()
     if names and "meta.npy" not in names and "X.npy" in names:
-        raise InputError(f"{path}: responses, no result. Pass them as --responses.")
+        raise InputError(f"{path}: responses, not a result. Pass them as --responses.")
     return Result("bank", path.stem, ItemBank.load(path), path)
 
 
-def _of_folder(path: Path) -> Result:
-    """The folder of a command, known by its files."""
-    have = {each.name for each in path.iterdir()}
-    if "sessions.csv" in have and "summary.csv" in have:
-        tables = {n: read_csv(path / f"{n}.csv") for n in SIMULATED if f"{n}.csv" in have}
+def _from_folder(path: Path) -> Result:
+    """Read the output folder of a command, detected by its files."""
+    names = {file.name for file in path.iterdir()}
+    if "sessions.csv" in names and "summary.csv" in names:
+        tables = {n: read_csv(path / f"{n}.csv") for n in SIMULATED if f"{n}.csv" in names}
         _check_columns(path, tables, SIMULATED)
         for name in ("sessions", "exposure"):
             if name in tables and not len(tables[name]):
                 raise InputError(f"{path / name}.csv: the table has no rows.")
         return Result("simulation", path.name, tables, path)
-    if "decisions.csv" in have and "scales.csv" in have:
-        tables = {each.stem: read_csv(each) for each in sorted(path.glob("*.csv"))}
+    if "decisions.csv" in names and "scales.csv" in names:
+        tables = {file.stem: read_csv(file) for file in sorted(path.glob("*.csv"))}
         _check_columns(path, tables, SCALED)
-        banks = {each.stem: ItemBank.load(each) for each in sorted(path.glob("*.npz"))}
+        banks = {file.stem: ItemBank.load(file) for file in sorted(path.glob("*.npz"))}
         return Result("scale", path.name, {"tables": tables, "banks": banks}, path)
-    if "result.json" in have or {"manifest.json", "sessions.db"} <= have:
+    if "result.json" in names or {"manifest.json", "sessions.db"} <= names:
         return Result("evaluation", path.name, _evaluation(path), path)
-    if not have:
-        raise InputError(f"{path}: no folder of results: it is empty.")
-    wanted = "; ".join(text for text in KINDS.values() if "folder" in text)
-    files = sorted(each.name for each in path.iterdir() if each.suffix in (".npz", ".csv", ".db"))
-    named = f" Name the files in it one by one: {', '.join(files[:6])}" if files else ""
+    if not names:
+        raise InputError(f"{path}: not a folder of results: it is empty.")
+    known = "; ".join(text for text in KINDS.values() if "folder" in text)
+    files = sorted(file.name for file in path.iterdir() if file.suffix in (".npz", ".csv", ".db"))
+    advice = f" Pass the files in it one by one: {', '.join(files[:6])}" if files else ""
     more = ", …" if len(files) > 6 else "." if files else ""
-    raise InputError(f"{path}: no folder of results. Known are: {wanted}.{named}{more}")
+    raise InputError(f"{path}: not a folder of results. Known folders: {known}.{advice}{more}")
 
 
 def _check_columns(
-    path: Path, tables: dict[str, pd.DataFrame], needed: dict[str, set[str]]
+    path: Path, tables: dict[str, pd.DataFrame], required: dict[str, set[str]]
 ) -> None:
-    """Raise where a table of a folder lacks what the command writes."""
-    for name, need in needed.items():
-        lost = sorted(need - set(tables[name])) if name in tables else []
-        if lost:
-            raise InputError(f"{path / name}.csv: the table lacks the column {', '.join(lost)}.")
+    """Raise if a table of a folder lacks required columns."""
+    for name, columns in required.items():
+        missing = sorted(columns - set(tables[name])) if name in tables else []
+        if missing:
+            raise InputError(f"{path / name}.csv: the table lacks the column {', '.join(missing)}.")
 
 
 def _evaluation(path: Path) -> dict[str, Any]:
-    """What irtcat evaluate left: its result, its items and its store, those that are there."""
+    """Read the folder of irtcat evaluate: the result, the tables and the stores that exist."""
     if not (path / "result.json").exists():
         result = {"notes": [NOT_OVER]}
         return {"result": result, "tables": {}, "stores": [path / "sessions.db"]}
     result = read_json(path / "result.json")
     if not isinstance(result, dict):
         raise InputError(f"{path / 'result.json'}: expected an object. Got {_json_name(result)}.")
-    tables = {each.stem: read_csv(each) for each in sorted(path.glob("*.csv"))}
-    stores = [each for each in sorted(path.iterdir()) if each.is_file() and _is_store(each)]
+    tables = {file.stem: read_csv(file) for file in sorted(path.glob("*.csv"))}
+    stores = [file for file in sorted(path.iterdir()) if file.is_file() and _is_store(file)]
     return {"result": result, "tables": tables, "stores": stores}
 
 
 def _json_name(value: Any) -> str:
-    """What a JSON value is called."""
+    """The type of a JSON value, for messages."""
     return {list: "a list", str: "a text", bool: "true or false"}.get(
         type(value), "a number or null"
     )
@@ -267,13 +267,13 @@ def _is_store(path: Path) -> bool:
     try:
         with sqlite3.connect(path) as db:
             names = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
-    except (sqlite3.Error, UnicodeDecodeError):  # a name that is no text
+    except (sqlite3.Error, UnicodeDecodeError):  # UnicodeDecodeError: a name that is not text
         return False
     return {"meta", "sessions", "events"} <= names
 
 
-def _of_object(source: Any) -> Result:
-    """A result that was not saved."""
+def _from_object(source: Any) -> Result:
+    """Wrap an object of the package as a result."""
     from irtcat.cat import Report, Session, Store
     from irtcat.scale import Scales, file_names
 
@@ -290,20 +290,19 @@ def _of_object(source: Any) -> Result:
                   "summary": pd.DataFrame([source.summary()])}  # fmt: skip
         return Result("simulation", "simulation", tables)
     if isinstance(source, Scales):
-        return Result("scale", "scales", _scale_parts(source, file_names(source.scales)))
+        return Result("scale", "scales", _scale_contents(source, file_names(source.scales)))
     table = source.to_frame() if hasattr(source, "to_frame") else source
     if not isinstance(table, pd.DataFrame):
         raise InputError(f"A report shows results of irtcat. Got {type(source).__name__}.")
-    named = table.reset_index() if table.index.names[0] is not None else table
-    named = _with_numbers(named, "The table given")
+    frame = table.reset_index() if table.index.names[0] is not None else table
+    frame = _with_numbers(frame, "The table")
     flags = getattr(source, "flags", ())
-    told = tuple(flags) if isinstance(flags, tuple) else ()
-    kind = _kind_of(named, "The table given")
-    return Result(kind, kind, named, None, told)
+    kind = _kind_of(frame, "The table")
+    return Result(kind, kind, frame, flags=flags if isinstance(flags, tuple) else ())
 
 
-def _scale_parts(scales: Any, stems: dict[str, str]) -> dict[str, Any]:
-    """The tables and banks of `Scales` by the names that `Scales.save` gives their files."""
+def _scale_contents(scales: Any, stems: dict[str, str]) -> dict[str, Any]:
+    """The tables and banks of `Scales`, by the stems of the files of `Scales.save`."""
     tables = {"decisions": scales.decisions, "items": scales.items().reset_index(),
               "scales": scales.to_frame().reset_index()}  # fmt: skip
     banks = {}
@@ -311,9 +310,9 @@ def _scale_parts(scales: Any, stems: dict[str, str]) -> dict[str, Any]:
         if scale.bank is None:
             continue
         banks[stems[name]] = scale.bank
-        for what in ("information", "curves", "abilities"):
-            table = getattr(scale, what)
-            tables[f"{stems[name]}_{what}"] = (
+        for attribute in ("information", "curves", "abilities"):
+            table = getattr(scale, attribute)
+            tables[f"{stems[name]}_{attribute}"] = (
                 table.reset_index() if table.index.name is not None else table
             )
     return {"tables": tables, "banks": banks}

@@ -1,4 +1,4 @@
-"""Adaptive sessions: how the estimate moved, and why each item was asked."""
+"""The section of adaptive sessions: the estimate after each answer, and why items were chosen."""
 
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,17 @@ from irtcat.report._blocks import (
 __all__ = ["session_blocks", "sessions"]
 
 MOST = 12
+"""Number of sessions drawn."""
 CANDIDATES = 5
+"""Number of candidates shown for each step."""
 CHANCE = "chance"
 Z = 1.959964
 
 
 def sessions(name: str, source: Any) -> Section:
-    """A store of sessions, or one session.
+    """The section of a store of sessions, or of one session.
 
-    Of many the last `MOST` are drawn; all are listed.
+    The table lists all sessions; the last `MOST` are drawn.
     """
     if isinstance(source, Session):
         shown, listed = {source.id: source}, None
@@ -39,55 +41,55 @@ def sessions(name: str, source: Any) -> Section:
         store = Store(source, create=False) if isinstance(source, Path) else source
         try:
             listed = store.sessions()
-            shown = {str(each): store.resume(str(each)) for each in listed.index[-MOST:][::-1]}
+            shown = {str(key): store.resume(str(key)) for key in listed.index[-MOST:][::-1]}
         finally:
             if isinstance(source, Path):
                 store.close()
     blocks: list[Block] = []
     if shown:
-        label = {key: _label(key, each) for key, each in shown.items()}
-        blocks.append(choice("Session", {label[k]: session_blocks(s) for k, s in shown.items()}))
+        options = {_label(key, session): session_blocks(session) for key, session in shown.items()}
+        blocks.append(choice("Session", options))
     facts = {"Sessions": f"{len(shown) if listed is None else len(listed):,}"}
     if listed is not None:
         over = (listed["over"] != "").sum()
         facts |= {"Ended": f"{over:,}", "Mean answers": f"{listed['answers'].mean():.1f}"}
         blocks.append(table_of(listed.reset_index(), "All sessions"))
-    intro = "How the estimate moved with every answer; open a step to see why its item was asked."
-    note = ""
+    intro = ["The estimate after every answer; open a step to see why its item was chosen."]
     if listed is not None and len(listed) > MOST:
-        note = (
-            f"Of the {len(listed):,} sessions the {MOST} begun last can be chosen and are drawn; "
+        intro.append(
+            f"Only the {MOST} sessions started last of {len(listed):,} are drawn; the table below "
+            "lists all."
         )
-        note += "the table below lists all."
-    return Section(f"Adaptive sessions: {name}", (intro, note) if note else (intro,), facts, blocks)
+    return Section(f"Adaptive sessions: {name}", tuple(intro), facts, blocks)
 
 
 def _label(key: str, session: Session) -> str:
-    """A session's name for people."""
+    """The label of a session: subject and id."""
     subject = str(session.head.get("subject", ""))
     return f"{subject} ({key})" if subject and subject != key else key
 
 
 def session_blocks(session: Session) -> list[Block]:
-    """One session's figure, and its steps with the reasons."""
-    frame, told = session.to_frame(), session.estimate()
+    """The facts and figure of one session, and the table of its steps with reasons."""
+    frame, estimates = session.to_frame(), session.estimate()
     why = _reasons(session)
     at = np.arange(1, len(frame) + 1)
-    status = f"Over: {session.reason}" if session.is_over else f"Asks {', '.join(session.asked)}"
-    theta = np.atleast_1d(told["theta"])
-    se = np.atleast_1d(told["se"])
-    said = ", ".join(f"{t:.3f} ± {s:.3f}" for t, s in zip(theta, se, strict=True))
-    facts = {"Status": status, "Ability ± SE": said, "Items": str(told["n_items"]),
-             "Score on the bank": f"{told['score']:.1%} ± {told['score_sd']:.1%}"}  # fmt: skip
+    status = f"Over: {session.reason}" if session.is_over else f"Next: {', '.join(session.asked)}"
+    theta = np.atleast_1d(estimates["theta"])
+    se = np.atleast_1d(estimates["se"])
+    final = ", ".join(f"{t:.3f} ± {s:.3f}" for t, s in zip(theta, se, strict=True))
+    facts = {"Status": status, "Ability ± SE": final, "Items": str(estimates["n_items"]),
+             "Score on the bank":
+             f"{estimates['score']:.1%} ± {estimates['score_sd']:.1%}"}  # fmt: skip
     blocks: list[Block] = [{"t": "facts", "facts": facts}]
     series = []
     for name in [c for c in frame.columns if c.startswith("theta")]:
-        own, error = frame[name], Z * frame[name.replace("theta", "se")].replace(np.inf, np.nan)
+        values, error = frame[name], Z * frame[name.replace("theta", "se")].replace(np.inf, np.nan)
         label = "ability" if name == "theta" else f"ability {name.removeprefix('theta_')}"
-        series.append(line(label, at, own, own - error, own + error))
+        series.append(line(label, at, values, values - error, values + error))
     if len(frame):
         blocks.append(lines("Ability after each answer", "Items answered", "Ability θ", series,
-                            f"Ends at {said}; the band is ±1.96 standard errors.", marks=1,
+                            f"Ends at {final}; the band is ±1.96 standard errors.", marks=1,
                             whole=1))  # fmt: skip
     answers = ["skipped" if value is None or value != value else f"{value:g}"
                for value in frame["answer"].astype(object)]  # fmt: skip
@@ -104,25 +106,25 @@ def session_blocks(session: Session) -> list[Block]:
 
 
 def _reasons(session: Session) -> dict[str, dict[str, Any]]:
-    """For every item asked: why, in words, and the candidates it was taken from."""
+    """For every administered item: the reason in words, and the candidates."""
     out: dict[str, dict[str, Any]] = {}
-    for event, then, seen in retraced(session):
-        shown = seen[seen["asked"] | (np.arange(len(seen)) < CANDIDATES)]
+    for event, then, ranking in retraced(session):
+        shown = ranking[ranking["asked"] | (np.arange(len(ranking)) < CANDIDATES)]
         worst = shown.loc[shown["asked"], "rank"].max()
         passed = ~shown["asked"] & (shown["rank"] < worst) & (shown["excluded_by"] == "")
         shown = shown.assign(excluded_by=shown["excluded_by"].mask(passed, CHANCE))
         for item in event["items"]:
-            out[str(item)] = {"said": in_words(then, seen, str(item)),
+            out[str(item)] = {"said": in_words(then, ranking, str(item)),
                               "candidates": _candidates(shown)}  # fmt: skip
     return out
 
 
-def _candidates(seen: pd.DataFrame) -> dict[str, list[Any]]:
-    """The best candidates, small."""
+def _candidates(candidates: pd.DataFrame) -> dict[str, list[Any]]:
+    """The best candidates as JSON values."""
     return {
-        "item": seen.index.astype(str).tolist(),
-        "value": numbers(seen["value"]),
-        "rank": seen["rank"].astype(int).tolist(),
-        "asked": [int(asked) for asked in seen["asked"]],
-        "excluded": seen["excluded_by"].astype(str).tolist(),
+        "item": candidates.index.astype(str).tolist(),
+        "value": numbers(candidates["value"]),
+        "rank": candidates["rank"].astype(int).tolist(),
+        "asked": [int(mark) for mark in candidates["asked"]],
+        "excluded": candidates["excluded_by"].astype(str).tolist(),
     }

@@ -841,7 +841,7 @@ def test_fit_goes_on_from_its_checkpoint(monkeypatch):
     monkeypatch.setattr(irtcat, "fit", stopped)
     result = run("fit", LSAT7, "--checkpoint", "state.npz")
     assert result.exit_code == 130
-    assert "The state is in state.npz: go on from it with --resume." in result.stderr
+    assert "The state is in state.npz: continue with --resume." in result.stderr
     monkeypatch.setattr(irtcat, "fit", actual)
     result = run("fit", LSAT7, "--checkpoint", "state.npz")
     assert result.exit_code == 1

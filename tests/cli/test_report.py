@@ -83,10 +83,10 @@ def test_plot_refuses():
     for unfit in map(str.split, (*wrong, "board.csv --scale x")):
         result = run("plot", *unfit, "--out", "f.png")
         assert result.exit_code == 2
-        assert f"{unfit[1]}: it is not for" in result.output
+        assert f"{unfit[1]}: does not apply to" in result.output
     pd.DataFrame({"item": ["i1"], "weight": [1.0]}).to_csv("items.csv", index=False)
     result = run("plot", "items.csv", "--out", "f.png")
     assert result.exit_code == 1
-    assert "figures are of" in result.stderr
+    assert "figures exist for" in result.stderr
     assert run("plot", "bank.npz", "--what", "ranking", "--out", "f.png").exit_code == 2
     assert run("plot", "bank.npz", "--out", "f.txt").exit_code == 1

@@ -45,8 +45,8 @@ def test_filter_writes_ids_and_rows():
         assert pd.read_csv("rows.csv")["id"].tolist() == ["i7", "i8"]
     pd.DataFrame({"id": ["i8", "i7", "?", "i8"]}).to_csv("data.csv", index=False)
     result = run("filter", "bank.npz", *given)
-    assert "an id that an earlier row has: 1; of a kept item all" in result.stderr
-    assert "the id of no item, left out: 1." in result.stderr
+    assert "the id of an earlier row: 1; all rows of kept items" in result.stderr
+    assert "unknown ids, dropped: 1." in result.stderr
     assert pd.read_csv("rows.csv")["id"].tolist() == ["i8", "i7", "i8"]
 
 

@@ -252,7 +252,7 @@ def test_tables_of_commands_are_as_strict(tmp_path):
         ("item,a\nq1,\uff11\n", "a of item 'q1' is not a number. Got '\uff11'"),
         ("item,a\nq1,inf\n", "not a number. Got inf"),
         ("item,a\nq1,None\n", "a of item 'q1' is not a number. Got 'None'"),
-        ("item,a\n", "a header alone"),
+        ("item,a\n", "only a header"),
         ("item,a\nq1,1\n,2\n", "row 2: expected an id"),
         ("item,a,\nq1,1,2\n", "the column 3 has no name"),
     ):

@@ -171,7 +171,7 @@ def test_five_thousand_items_stay_below_a_megabyte():
         items=pd.DataFrame({"task": rng.choice(["a", "b", "c"], n), "text": texts}))  # fmt: skip
     html = report.build(bank)
     assert 500_000 < len(html.encode()) < report.LIMIT
-    assert "Long texts are cut to" in html
+    assert "Long texts are truncated to" in html
     [table] = [t for t in blocks_in(data_of(html), "table") if t.get("name") == "items"]
     shown = column_of(table, "text")
     assert all(
@@ -200,7 +200,7 @@ def test_columns_are_left_out_where_short_texts_do_not_suffice():
         assert bool(gone) == (limit < 300_000)
         note = html.split("<footer>")[1].split("</footer>")[0].replace("&#64;", "@")
         assert all(name in note for name in gone)
-    assert "Long texts are cut to 30 letters" in html
+    assert "Long texts are truncated to 30 letters" in html
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_what_items_bring_along_keeps_its_names_and_changes_no_number():
     assert column_of(table, "b (own)") == ["hard", "easy"]
     assert column_of(table, "item (own)") == ["u", "v"]
     assert {c["k"]: c["label"] for c in table["cols"]}["n"] == "n"
-    assert "Columns of the items that are left out here: m4, m5, m6, m7, m8." in html
+    assert "Columns of the items that are omitted here: m4, m5, m6, m7, m8." in html
 
 
 def test_curves_are_called_what_they_are():
@@ -249,11 +249,11 @@ def test_curves_are_called_what_they_are():
 
 def test_items_that_tell_nothing():
     html = report.build(ItemBank.from_parameters(a=[0.0, 0.0], b=[1.0, 0.0]))
-    assert "These items tell nothing of the ability" in html
+    assert "These items give no information on ability" in html
     assert not list(blocks_in(data_of(html), "points"))
     some = ItemBank.from_parameters(a=[0.0, 1.0], b=[1.0, 99.0])
     [figure] = blocks_in(data_of(report.build(some)), "points")
-    assert "1 item lies beyond -6 to 6" in figure["describe"]
+    assert "1 item is outside -6 to 6" in figure["describe"]
     assert "1 item has no difficulty and no dot." in figure["describe"]
     assert figure["of"] == ["b", "a"]
 
@@ -287,7 +287,7 @@ def test_a_subset_is_marked_in_its_bank(bank):
     own = irtcat.test_information(bank.subset(["q1", "q5"]), small["x"])
     np.testing.assert_allclose(small["y"], own, rtol=2e-3, atol=1e-6)
     other = pd.DataFrame({"item": ["elsewhere"], "weight": 1.0})
-    assert "Items chosen: subset" in report.build([other, bank])
+    assert "Selected items: subset" in report.build([other, bank])
 
 
 def test_results_of_one_name_are_told_apart_and_the_same_is_shown_once(bank, tmp_path):
@@ -409,7 +409,7 @@ def test_of_many_sessions_the_last_are_drawn_and_it_is_said(tmp_path):
         for number in range(14):
             store.begin(bank, Config(max_items=2), session_id=f"s{number:02d}", seed=number)
         html = report.build(store)
-    assert "Of the 14 sessions the 12 begun last can be chosen and are drawn" in html
+    assert "Only the 12 sessions started last of 14 are drawn" in html
     [choice] = [block for block in data_of(html)[0] if block["t"] == "choice"]
     assert [each["label"] for each in choice["options"]] == [f"s{i:02d}" for i in range(13, 1, -1)]
     listed = next(t for t in data_of(html)[0] if t.get("caption") == "All sessions")
@@ -490,10 +490,10 @@ def test_what_is_no_result(tmp_path):
     (tmp_path / "empty.npz").write_bytes(b"")
     irtcat.Responses.from_array([[0, 1], [1, 0]]).save(tmp_path / "r.npz")
     cases = {
-        "x.csv": "no result of irtcat", "empty.csv": "Got an empty file", "none.csv": "no rows",
+        "x.csv": "not a result of irtcat", "empty.csv": "Got an empty file", "none.csv": "no rows",
         "binary.csv": "expected text. Got a zero byte", "folder": "it is empty",
         "r.npz": "--responses",
-        "several": "Name the files in it one by one: scores.csv.", "cut.npz": "file is damaged",
+        "several": "Pass the files in it one by one: scores.csv.", "cut.npz": "file is damaged",
         "scale": "decisions.csv: the table lacks the column action, item, scale",
         "empty.npz": "Got an empty file", "missing": "no such file or folder",
     }  # fmt: skip

@@ -59,7 +59,7 @@ const tickText = (value, percent) =>
   percent ? `${Number((100 * value).toPrecision(4))} %` : String(Number(value.toPrecision(4)));
 
 function plane(width, height, x, y, spec) {
-  // Axes, grid and scales of a figure; `at` turns numbers into places.
+  // Axes, grid and scales of a figure; `at` converts values to pixels.
   const left = 52, right = 10, top = 26, bottom = 40;
   const w = Math.max(width - left - right, 60);
   const h = height - top - bottom;
@@ -75,14 +75,14 @@ function plane(width, height, x, y, spec) {
   }
   const percent = spec.percent || "";
   for (const tick of ticks(...y, Math.max(3, Math.round(h / 48)), spec.logy)) {
-    const place = atY(tick);
-    root.append(svg("line", { class: "grid", x1: left, x2: left + w, y1: place, y2: place }));
-    root.append(svg("text", { x: left - 7, y: place + 4, "text-anchor": "end" }, tickText(tick, percent.includes("y"))));
+    const position = atY(tick);
+    root.append(svg("line", { class: "grid", x1: left, x2: left + w, y1: position, y2: position }));
+    root.append(svg("text", { x: left - 7, y: position + 4, "text-anchor": "end" }, tickText(tick, percent.includes("y"))));
   }
   for (const tick of spec.xticks || ticks(...x, Math.max(4, Math.round(w / 75)), spec.logx, spec.whole)) {
-    const place = atX(tick);
-    root.append(svg("line", { class: "grid", x1: place, x2: place, y1: top, y2: top + h }));
-    root.append(svg("text", { x: place, y: top + h + 17, "text-anchor": "middle" }, tickText(tick, percent.includes("x"))));
+    const position = atX(tick);
+    root.append(svg("line", { class: "grid", x1: position, x2: position, y1: top, y2: top + h }));
+    root.append(svg("text", { x: position, y: top + h + 17, "text-anchor": "middle" }, tickText(tick, percent.includes("x"))));
   }
   root.append(svg("line", { class: "axis", x1: left, x2: left + w, y1: top + h, y2: top + h }));
   root.append(svg("text", { class: "name", x: left + w / 2, y: height - 4, "text-anchor": "middle" }, spec.x));
@@ -91,7 +91,7 @@ function plane(width, height, x, y, spec) {
 }
 
 function clipped(at) {
-  // A group that draws nothing outside the axes.
+  // A group clipped to the axes.
   const id = newId("clip");
   const clip = svg("clipPath", { id });
   clip.append(svg("rect", { x: at.left - 4, y: at.top - 4, width: at.w + 8, height: at.h + 8 }));
@@ -178,7 +178,7 @@ function drawPoints(spec, width, height, pick) {
 }
 
 function hover(at, group, spec, pick) {
-  // The point nearest to the mouse is named; a click opens its row.
+  // A tooltip names the point nearest to the mouse; a click opens its row.
   const ring = svg("circle", { class: "picked", r: 6, visibility: "hidden" });
   const tip = svg("g", { visibility: "hidden" });
   const back = svg("rect", { class: "tip", rx: 4, height: 22 });
@@ -239,22 +239,22 @@ function legend(series, marks) {
 }
 
 function figure(spec, draw, height, extra) {
-  // A figure that is drawn anew when its width changes, so that its letters keep their size.
+  // Redraws the figure when its width changes, so that the font size stays constant.
   const title = el("h3", { id: newId("figure") }, spec.title);
-  const said = el("p", {}, spec.describe);
-  const place = el("div", {});
-  const box = el("figure", { "aria-labelledby": title.id }, el("figcaption", {}, title, said), place, extra);
+  const description = el("p", {}, spec.describe);
+  const canvas = el("div", {});
+  const box = el("figure", { "aria-labelledby": title.id }, el("figcaption", {}, title, description), canvas, extra);
   let last = 0;
   const paint = () => {
-    const width = Math.round(place.clientWidth);
+    const width = Math.round(canvas.clientWidth);
     if (!width || width === last) return;
     last = width;
     const drawn = draw(width, width < 480 ? Math.round(Math.max(height * 0.85, 200)) : height);
     drawn.setAttribute("role", "img");
     drawn.setAttribute("aria-label", `${spec.title}. ${spec.y} against ${spec.x}. ${spec.describe}`);
-    place.replaceChildren(drawn);
+    canvas.replaceChildren(drawn);
   };
-  new ResizeObserver(paint).observe(place);
+  new ResizeObserver(paint).observe(canvas);
   return box;
 }
 
@@ -280,12 +280,12 @@ function pointFigure(spec, pick) {
     extra.append(list);
   }
   const box = figure(spec, (width, height) => drawPoints(spec, width, height, pick), spec.height || 320, extra);
-  extra.append(el("p", { class: "unseen" }, "The same numbers are in the table that follows."));
+  extra.append(el("p", { class: "unseen" }, "The table that follows contains the same numbers."));
   return box;
 }
 
 function numbersBelow(spec) {
-  // The figure as a table, made when it is asked for.
+  // The figure as a table, built when it is opened.
   const box = el("details", {}, el("summary", {}, `${spec.title} as a table`));
   box.addEventListener("toggle", () => {
     if (!box.open || box.children.length > 1) return;
@@ -308,7 +308,7 @@ function numbersBelow(spec) {
 }
 
 function intervalCell(low, middle, high, range, mark) {
-  // The interval of one row, on the axis that all rows share.
+  // The interval of one row, on an axis common to all rows.
   const at = (value) => round(4 + 168 * (Math.min(Math.max(value, range[0]), range[1]) - range[0]) / (range[1] - range[0]));
   const root = svg("svg", { viewBox: "0 0 176 22", class: "bar", "aria-hidden": "true" });
   root.append(svg("line", { class: "grid", x1: 4, x2: 172, y1: 11, y2: 11 }));

@@ -30,7 +30,7 @@ function show(value, percent, digits) {
   if (digits !== undefined) {
     const least = 10 ** -digits;
     if (value !== 0 && Math.abs(value) < least / 2) return value > 0 ? `<${least}` : `>−${least}`;
-    return value.toFixed(Math.abs(value) >= 1000 ? 0 : digits); // no more digits than are known
+    return value.toFixed(Math.abs(value) >= 1000 ? 0 : digits); // the values have four significant digits
   }
   if (Number.isInteger(value)) return Math.abs(value) >= 10000 ? value.toLocaleString("en") : String(value);
   const size = Math.abs(value);
@@ -40,7 +40,7 @@ function show(value, percent, digits) {
   return value.toPrecision(2);
 }
 
-function say(text) {
+function announce(text) {
   document.getElementById("live").textContent = text;
 }
 
@@ -56,12 +56,12 @@ function logistic(a, b, c, d, theta) {
 }
 
 function unpack(text, curves) {
-  const place = new Map([...curves.alphabet].map((letter, i) => [letter, i]));
+  const letterIndex = new Map([...curves.alphabet].map((letter, i) => [letter, i]));
   const base = curves.alphabet.length;
   const values = [];
-  if (curves.letters === 1) return [...text].map((letter) => place.get(letter) / (base - 1));
+  if (curves.letters === 1) return [...text].map((letter) => letterIndex.get(letter) / (base - 1));
   for (let i = 0; i < text.length; i += 2) {
-    values.push((place.get(text[i]) * base + place.get(text[i + 1])) / (base * base - 1));
+    values.push((letterIndex.get(text[i]) * base + letterIndex.get(text[i + 1])) / (base * base - 1));
   }
   return values;
 }

@@ -1,22 +1,22 @@
-// The page: every block is drawn in its place.
+// The page: draws every block in its container.
 function factList(facts) {
   return el("dl", { class: "facts" }, ...Object.entries(facts).map(([name, value]) =>
     el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }
 
 function choose(spec, section) {
-  const place = el("div", {});
-  const put = (number) => place.replaceChildren(...spec.options[number].blocks.map((block) => draw(block, section)));
+  const container = el("div", {});
+  const put = (number) => container.replaceChildren(...spec.options[number].blocks.map((block) => draw(block, section)));
   const id = newId("choose");
   const select = el("select", { id, onchange: (event) => put(Number(event.target.value)) },
     ...spec.options.map((option, i) => el("option", { value: i }, option.label)));
   put(0);
   const label = el("label", { for: id }, spec.label, select);
-  return el("div", {}, spec.options.length > 1 ? el("div", { class: "tools" }, label) : null, place);
+  return el("div", {}, spec.options.length > 1 ? el("div", { class: "tools" }, label) : null, container);
 }
 
 function filledFrom(spec, section) {
-  // Points whose numbers stand in a table of the same section are taken from there.
+  // Coordinates of points that are in a table of the same section are read from it.
   if (!spec.of) return spec;
   const columns = section.blocks.find((one) => one.name === spec.opens).cols;
   const [x, y] = spec.of.map((key) => columns.find((column) => column.k === key).v);
@@ -44,7 +44,7 @@ function draw(block, section) {
 
 const blocks = JSON.parse(document.getElementById("data").textContent);
 const shared = blocks.map((own) => ({ blocks: own }));
-for (const place of document.querySelectorAll("[data-at]")) {
-  const [section, number] = place.dataset.at.split(",").map(Number);
-  place.append(draw(blocks[section][number], shared[section]));
+for (const container of document.querySelectorAll("[data-at]")) {
+  const [section, number] = container.dataset.at.split(",").map(Number);
+  container.append(draw(blocks[section][number], shared[section]));
 }

@@ -1,8 +1,8 @@
-// Tables: sorted, searched, filtered and shown a page at a time; rows open to show more.
+// Tables with sorting, search, filters and pages; rows open to show details.
 const PAGES = [10, 25, 50, 100, 500];
 
 function digitsOf(column) {
-  // As many decimals in a whole column: none where all numbers are whole, fewer where they are large.
+  // The same number of decimals in a column: none for whole numbers, fewer for large ones.
   if (column.digits !== undefined) return column.digits === null ? undefined : column.digits;
   const values = column.v.filter(isNumber);
   const sizes = values.map(Math.abs).sort((p, q) => p - q);
@@ -20,7 +20,7 @@ function cellText(column, row) {
 function makeTable(spec) {
   const columns = spec.cols;
   const byKey = Object.fromEntries(columns.map((column) => [column.k, column]));
-  for (const [key, name] of Object.entries(spec.curves || {})) { // what stands in a column is taken from there
+  for (const [key, name] of Object.entries(spec.curves || {})) { // a name refers to a column of the table
     if (["a", "b", "c", "d", "times"].includes(key) && typeof name === "string") spec.curves[key] = byKey[name].v;
   }
   const state = { sort: spec.sort || null, size: spec.page, page: 0, query: "", filters: {}, ranges: {}, open: new Set() };
@@ -58,7 +58,7 @@ function makeTable(spec) {
     const same = state.sort && state.sort[0] === column.k;
     state.sort = [column.k, same ? -state.sort[1] : first];
     state.page = 0;
-    update(`Sorted by ${column.label}, ${state.sort[1] > 0 ? "rising" : "falling"}.`);
+    update(`Sorted by ${column.label}, ${state.sort[1] > 0 ? "ascending" : "descending"}.`);
   }
 
   function matches(row) {
@@ -89,12 +89,12 @@ function makeTable(spec) {
     order.sort((p, q) => {
       const [x, y] = [value(p), value(q)];
       const [noX, noY] = [x === null || x === "", y === null || y === ""];
-      if (noX || noY) return noX - noY || p - q; // what is missing stands last either way
+      if (noX || noY) return noX - noY || p - q; // missing values are last in both directions
       return way * compare(x, y) || p - q;
     });
   }
 
-  function update(said) {
+  function update(message) {
     compute();
     const last = Math.max(Math.ceil(order.length / state.size) - 1, 0);
     state.page = Math.min(state.page, last);
@@ -108,18 +108,18 @@ function makeTable(spec) {
     const from = state.page * state.size;
     const rows = order.slice(from, from + state.size);
     body.replaceChildren(...rows.flatMap(makeRow));
-    if (!rows.length) body.append(el("tr", {}, el("td", { class: "none", colspan: shown.length }, spec.n ? "No row fits." : "No rows.")));
+    if (!rows.length) body.append(el("tr", {}, el("td", { class: "none", colspan: shown.length }, spec.n ? "No matching rows." : "No rows.")));
     const of = order.length === spec.n ? "" : ` (of ${spec.n.toLocaleString("en")})`;
     status.textContent = rows.length
       ? `Rows ${(from + 1).toLocaleString("en")}–${(from + rows.length).toLocaleString("en")} of ${order.length.toLocaleString("en")}${of}` : "No rows";
     back.disabled = state.page === 0;
     forward.disabled = state.page === last;
-    if (said) say(`${spec.caption}: ${said} ${status.textContent}.`);
+    if (message) announce(`${spec.caption}: ${message} ${status.textContent}.`);
   }
 
   function makeRow(row) {
     const line = el("tr", {});
-    shown.forEach((column, place) => {
+    shown.forEach((column, index) => {
       const classes = [column.kind === "num" ? "num" : "", column.minor ? "minor" : "", column.long ? "long" : "", column.kind === "flag" ? "flags" : "", widths.get(column.k) ?? ""].join(" ").trim();
       let content;
       if (column.kind === "bar") {
@@ -129,7 +129,7 @@ function makeTable(spec) {
         content = cellText(column, row);
         if (column.kind === "flag" && content) content = el("span", { class: "flag" }, content);
       }
-      if (place > 0) line.append(el("td", { class: classes || null }, content));
+      if (index > 0) line.append(el("td", { class: classes || null }, content));
       else line.append(el("th", { scope: "row" }, rowOpens(spec) ? opener(row, content) : content || "—"));
     });
     return state.open.has(row) ? [line, detailRow(row)] : [line];
@@ -140,8 +140,8 @@ function makeTable(spec) {
     return el("button", { type: "button", class: "button", "aria-expanded": String(open), "data-row": row, onclick: () => {
       if (!state.open.delete(row)) state.open.add(row);
       update();
-      const again = body.querySelector(`button[data-row="${row}"]`);
-      if (again) again.focus({ preventScroll: true });
+      const button = body.querySelector(`button[data-row="${row}"]`);
+      if (button) button.focus({ preventScroll: true });
     } }, content);
   }
 
@@ -161,7 +161,7 @@ function makeTable(spec) {
   const scroll = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, grid);
   const box = el("div", {}, long ? tools : null, scroll, long ? pager : null);
   box.open = (name) => {
-    // Show a row by the name in its first column, open it, and go there.
+    // Find a row by the name in its first column, open it, and scroll to it.
     const row = Array.from({ length: spec.n }, (_, i) => i).find((i) => cellText(columns[0], i) === name);
     if (row === undefined) return;
     Object.assign(state, { query: "", filters: {}, ranges: {} });
@@ -232,33 +232,33 @@ function rowDetails(spec, row) {
 function itemFigures(spec, row) {
   const name = cellText(spec.cols[0], row);
   const curve = itemCurve(spec.curves, row);
-  const seen = spec.curves.observed && spec.curves.observed[row];
+  const observed = spec.curves.observed && spec.curves.observed[row];
   const series = [{ name: "model", x: curve.theta, y: curve.p }];
-  if (seen) series.push({ name: "observed", x: seen.theta, y: seen.observed, low: seen.lower, high: seen.upper });
+  if (observed) series.push({ name: "observed", x: observed.theta, y: observed.observed, low: observed.lower, high: observed.upper });
   const digits = spec.curves.letters === 1 ? 2 : 3;
-  let told = `From ${curve.p[0].toFixed(digits)} to ${curve.p[curve.p.length - 1].toFixed(digits)} over the abilities drawn.`;
+  let description = `From ${curve.p[0].toFixed(digits)} to ${curve.p[curve.p.length - 1].toFixed(digits)} over the plotted abilities.`;
   if (curve.categories) {
     series[0].name = "expected score";
-    if (spec.curves.unordered) { // a mean of categories without an order means nothing
+    if (spec.curves.unordered) { // the mean of unordered categories has no meaning
       series.shift();
-      told = "How likely each category is.";
+      description = "The probability of each category.";
     }
     curve.categories.forEach((p, k) => series.push({ name: `category ${k}`, x: curve.theta, y: p }));
   }
   const best = curve.information.indexOf(Math.max(...curve.information));
   const y = !curve.categories ? spec.curves.label : spec.curves.unordered ? "Probability" : "Probability, or expected share";
-  const first = { title: `Curve of ${name}`, x: "Ability θ", y, series, ylim: [0, 1], height: 230, describe: told };
+  const first = { title: `Curve of ${name}`, x: "Ability θ", y, series, ylim: [0, 1], height: 230, describe: description };
   const second = { title: `Information of ${name}`, x: "Ability θ", y: "Information", height: 230, ylim: [0, null],
     series: [{ name: "information", x: curve.theta, y: curve.information }],
     describe: curve.information[best] > 0 ? `Greatest, ${show(curve.information[best])}, at ability ${show(curve.theta[best])}.`
-      : "The answer tells nothing of the ability." };
+      : "This item gives no information on ability." };
   return [lineFigure(first), lineFigure(second)];
 }
 
 function candidates(why) {
-  const head = ["Candidate", "Value", "Rank", "Kept out by"];
+  const head = ["Candidate", "Value", "Rank", "Excluded by"];
   const rows = why.item.map((item, i) => el("tr", {},
-    el("th", { scope: "row" }, item + (why.asked[i] ? " (asked)" : "")),
+    el("th", { scope: "row" }, item + (why.asked[i] ? " (chosen)" : "")),
     el("td", { class: "num" }, show(why.value[i])), el("td", { class: "num" }, show(why.rank[i])),
     el("td", {}, why.excluded[i])));
   const caption = el("caption", { id: newId("candidates") }, "The best candidates at this step");
