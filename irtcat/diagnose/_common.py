@@ -30,8 +30,11 @@ __all__ = [
 MAX_Z = 6.4
 """The nodes of one ability end here, in SDs of the population."""
 MAX_NODES = 1601
+"""Most nodes of one ability."""
 NODES_PER_AXIS = {2: 49, 3: 21}
+"""Nodes per axis of the product rules by number of dimensions."""
 N_SOBOL = 2**13
+"""Points in more dimensions; a power of 2 keeps a Sobol sequence balanced."""
 
 
 class Coded(NamedTuple):

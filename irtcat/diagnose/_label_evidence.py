@@ -42,6 +42,7 @@ LONG = 100
 BLOCK = 1 << 22
 """Array cells per block of subjects, which limits memory."""
 BINS = 60
+"""Bins of ability in `top_subjects`, which bound its cost."""
 
 _curves = jit(expected_responses)
 

@@ -22,16 +22,20 @@ __all__ = ["few_evidence"]
 
 LOG_SLOPES = np.linspace(-1.5, 1.5, 11)
 DIFFICULTIES = np.linspace(-8, 8, 33)
+"""The grid over the parameters of items."""
 ABILITY_SD = 3.0
+"""SD of the Normal prior of abilities, which keeps them finite."""
 PSEUDO_ITEMS = 10.0
 """Weight of the initial distributions, in sound items."""
 MAX_EM_ITEMS = 2000
 """Largest number of items in EM; the evidence is for all."""
 MAX_ROUNDS = 60
 TOLERANCE = 1e-3
+"""EM stops if no ability changes by more."""
 BLOCK = 500
 """Items per block, which limits memory."""
 MIN_PROBABILITY = 1e-9
+"""Keeps logarithms finite."""
 
 
 class _Shares(NamedTuple):

@@ -9,6 +9,7 @@ from irtcat._types import FloatArray
 __all__ = ["Minres", "minres"]
 
 MIN_UNIQUE = 0.005
+"""Lower bound of unique variances; items at it are Heywood cases."""
 
 
 class Minres(NamedTuple):

@@ -24,6 +24,7 @@ MAX_SD = np.sqrt(2.0)
 """SD of a mean square above which its cube-root transformation to a normal deviate fails."""
 
 MIN_VARIANCE = 1e-10
+"""Lower bound of the denominator of squared standardised residuals."""
 
 
 class Block(NamedTuple):

@@ -29,6 +29,7 @@ __all__ = [
 
 AREA_SDS = 6.0
 NODES = 241
+"""The areas between curves are over the mean +- 6 SDs, with this many nodes."""
 
 _curves = jit(expected_responses)
 

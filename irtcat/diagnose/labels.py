@@ -41,6 +41,7 @@ FEW_ANSWERS = 5
 Z = 1.645
 """One-sided 5 % point of the Normal."""
 LOW_CONFIDENCE = 0.25
+"""Items with a lower mean probability of the label in training get a remark."""
 
 
 @dataclass(frozen=True, eq=False)

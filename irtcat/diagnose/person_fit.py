@@ -26,8 +26,10 @@ CORRECTED = ("ml", "wle", "map")
 """Estimators with a known form of Snijders's correction."""
 
 MIN_ITEMS = 10
+"""Subjects with fewer answers are flagged by default."""
 MEASURES = ("lz", "lz_star", "outfit", "outfit_z", "infit", "infit_z")
 MIN_VARIANCE = 1e-10
+"""Smaller variances are rounding errors of 0."""
 
 
 def person_fit(
@@ -152,7 +154,7 @@ def _standardised(difference: FloatArray, variance: FloatArray) -> FloatArray:
 def _one_subject(
     model: ItemModel, x: jax.Array, theta: jax.Array, wle: bool
 ) -> tuple[jax.Array, ...]:
-    """L - E l, its variance, c, r_0 (Warm's, or 0) and the variance after correction."""
+    """Terms for one subject: l - E l, its variance, c, Warm's r_0 (or 0), corrected variance."""
     observed = x >= 0
 
     def log_p_of(item: Any, point: jax.Array) -> jax.Array:

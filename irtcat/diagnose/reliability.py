@@ -25,6 +25,7 @@ __all__ = [
 MISSING = ("listwise", "pairwise")
 BAYESIAN = ("eap", "map", "eapsum")
 AXIS = np.linspace(-6.0, 6.0, 81)
+"""Nodes of each of the two abilities of a bifactor plane."""
 TINY = 1e-12
 """Smaller variances, and products of two, are rounding errors of 0."""
 

@@ -39,7 +39,7 @@ def _unused_items(scales: "Scales") -> list[str]:
     if not len(dropped):
         return []
     table = dropped[["item", "statistic", "criterion"]]
-    return [f"{len(dropped)} more items were left out before:", "", *markdown(table), ""]
+    return [f"{len(dropped)} more items were left out of all scales:", "", *markdown(table), ""]
 
 
 def _factor_text(scales: "Scales") -> str:
