@@ -92,9 +92,9 @@ def _tests(p: Any) -> tuple[FloatArray, np.ndarray]:
         values = np.array(p, dtype=np.float64)
     except (TypeError, ValueError):
         raise argument_error("p", "p-values", p) from None
-    bad = (values < 0) | (values > 1)
-    if bad.any():
-        raise argument_error("p", "p-values between 0 and 1", values[bad][0])
+    invalid = (values < 0) | (values > 1)
+    if invalid.any():
+        raise argument_error("p", "p-values between 0 and 1", values[invalid][0])
     flat = values.ravel()
     order = np.argsort(flat, kind="stable")  # NaN last
     return values, order[: np.count_nonzero(~np.isnan(flat))]

@@ -208,9 +208,9 @@ def _matrix(name: str, values: Any) -> FloatArray:
         raise argument_error(name, must, values) from None
     if table.ndim != 2 or 0 in table.shape:
         raise argument_error(name, must, f"an array of shape {table.shape}")
-    bad = ~(np.isfinite(table) & (table >= 0))
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
+    invalid = ~(np.isfinite(table) & (table >= 0))
+    if invalid.any():
+        row, column = np.argwhere(invalid)[0]
         got = f"{table[row, column]} at row {row + 1}, column {column + 1}"
         raise argument_error(name, must, got)
     if not table.any():

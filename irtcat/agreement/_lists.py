@@ -28,9 +28,9 @@ def number_vector(name: str, values: Any) -> FloatArray:
         raise argument_error(name, "a list of numbers", values) from None
     if vector.ndim != 1:
         raise argument_error(name, "one list of numbers", f"an array of shape {vector.shape}")
-    bad = ~np.isfinite(vector)
-    if bad.any():
-        index = int(bad.argmax())
+    invalid = ~np.isfinite(vector)
+    if invalid.any():
+        index = int(invalid.argmax())
         advice = "Leave out the pairs without a value first."
         got = f"{vector[index]} at position {index + 1}"
         raise argument_error(name, "finite numbers", got, advice)

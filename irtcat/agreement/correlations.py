@@ -23,7 +23,7 @@ __all__ = [
     "spearman",
 ]
 
-MOST_ENUMERATED = 8
+MAX_ENUMERATED = 8
 """Up to this many pairs, p-values of rank correlations enumerate all orders (8! = 40,320)."""
 
 
@@ -217,10 +217,10 @@ def p_value(method: str, x: FloatArray, y: FloatArray) -> float:
 
     n = len(x)
     if method == "kendall":
-        return _exact_kendall(x, y) if n <= MOST_ENUMERATED else float(kendalltau(x, y).pvalue)
+        return _exact_kendall(x, y) if n <= MAX_ENUMERATED else float(kendalltau(x, y).pvalue)
     if method == "spearman":
         x, y = rankdata(x), rankdata(y)
-        if n <= MOST_ENUMERATED:
+        if n <= MAX_ENUMERATED:
             return _exact_share(x - x.mean(), y - y.mean())
     r = _correlation(x, y)
     if abs(r) >= 1.0:

@@ -1,4 +1,4 @@
-"""Whether a model holds: items, pairs of items, the whole, subjects, dimension, groups."""
+"""Model checks: items, pairs of items, overall fit, subjects, dimensions, groups, labels."""
 
 from irtcat.diagnose import labels
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3

@@ -1,4 +1,4 @@
-"""Correlations between items: of the tendencies beneath the answers, or of the answers."""
+"""Correlations between items: of the latent responses, or of the answers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,16 +23,16 @@ class Correlations:
     """Correlations between items, with their standard errors.
 
     Attributes:
-        matrix: items x items, positive definite where ``smoothed`` was asked for; only items
-            that have a correlation with every other.
-        raw: the same before it was smoothed.
-        se: standard errors of ``raw`` (thresholds' uncertainty included); NaN for +-1.
+        matrix: items x items, positive definite if ``smoothed``; only items with a correlation
+            with every other item.
+        raw: the matrix before smoothing.
+        se: standard errors of ``raw`` (with the thresholds' uncertainty); NaN for +-1.
         n_pairs: subjects who answered both items; on the diagonal, who answered the item.
         kind: "tetrachoric", "polychoric" or "pearson".
-        smoothed: whether ``matrix`` is not ``raw``.
-        excluded: item id -> why it is not in the matrix.
-        pairs: one row per pair: n, r, se, flags ("half a subject added" where one cell of the
-            two-way table was empty, "perfect" where r is +-1).
+        smoothed: whether ``matrix`` differs from ``raw``.
+        excluded: item id -> reason for its exclusion.
+        pairs: one row per pair: n, r, se, flags ("half a subject added" if one cell of the
+            two-way table was empty, "perfect" if r is +-1).
     """
 
     matrix: pd.DataFrame
@@ -46,7 +46,7 @@ class Correlations:
 
     @property
     def eigenvalues(self) -> FloatArray:
-        """Eigenvalues of ``raw``, greatest first (some are negative where it was smoothed)."""
+        """Eigenvalues of ``raw``, largest first (some are negative if it was smoothed)."""
         return np.linalg.eigvalsh(self.raw.to_numpy())[::-1]
 
     def to_frame(self) -> pd.DataFrame:
@@ -62,8 +62,8 @@ class Correlations:
 def nearest_correlation(matrix: Any, floor: float = FLOOR) -> FloatArray:
     """The correlation matrix nearest to a symmetric one, all eigenvalues at ``floor`` or above.
 
-    Alternating projections with Dykstra's correction on matrices without negative eigenvalues and
-    on those with unit diagonal.
+    Alternating projections, with Dykstra's correction, onto the positive semidefinite matrices and
+    onto those with unit diagonal.
 
     Args:
         matrix: symmetric, finite, 1 on the diagonal.
@@ -77,18 +77,18 @@ def nearest_correlation(matrix: Any, floor: float = FLOOR) -> FloatArray:
     References:
         Higham (2002), IMA Journal of Numerical Analysis 22, 329-343.
     """
-    given = np.asarray(matrix, float)
-    near, change = given.copy(), np.zeros_like(given)
+    nearest = np.array(matrix, float)
+    correction = np.zeros_like(nearest)
     for _ in range(200):
-        shifted = near - change
+        shifted = nearest - correction
         clipped = _clipped(shifted, floor)
-        change, before = clipped - shifted, near
-        near = clipped.copy()
-        np.fill_diagonal(near, 1.0)
-        if np.abs(near - before).max() < 1e-9:
+        correction, previous = clipped - shifted, nearest
+        nearest = clipped.copy()
+        np.fill_diagonal(nearest, 1.0)
+        if np.abs(nearest - previous).max() < 1e-9:
             break
     # The last projection may leave an eigenvalue a little below the floor.
-    out = _clipped(near, floor)
+    out = _clipped(nearest, floor)
     scale = 1 / np.sqrt(np.diagonal(out))
     out = out * np.outer(scale, scale)
     np.fill_diagonal(out, 1.0)
@@ -102,7 +102,7 @@ def _clipped(matrix: FloatArray, floor: float) -> FloatArray:
 
 
 def check_codes(responses: Any, kind: str = "auto") -> tuple[IntArray, str]:
-    """Category codes of the responses, and which correlation is meant."""
+    """Category codes of the responses, and the kind of correlation."""
     if not isinstance(responses, Responses):
         raise argument_error("responses", "Responses", type(responses).__name__)
     check_choice("kind", kind, KINDS)
@@ -118,11 +118,11 @@ def check_codes(responses: Any, kind: str = "auto") -> tuple[IntArray, str]:
 
 def _pearson(values: np.ndarray, rows: IntArray, columns: IntArray) -> PairCorrelations:
     """Pearson's correlation of the codes or fractions of each pair, over shared subjects."""
-    seen = (values >= 0) if values.dtype.kind != "f" else ~np.isnan(values)
-    mask = seen.astype(float)
-    x = np.where(seen, values, 0).astype(float)
+    observed = (values >= 0) if values.dtype.kind != "f" else ~np.isnan(values)
+    mask = observed.astype(float)
+    x = np.where(observed, values, 0).astype(float)
     centre = x.sum(axis=0) / np.maximum(mask.sum(axis=0), 1)
-    x = np.where(seen, x - centre, 0.0)  # so that sums of squares keep their digits
+    x = np.where(observed, x - centre, 0.0)  # keeps the digits of sums of squares
     n = np.maximum(mask.T @ mask, 1)
     first, second = x.T @ mask / n, (x * x).T @ mask / n
     spread = second - first**2
@@ -133,8 +133,13 @@ def _pearson(values: np.ndarray, rows: IntArray, columns: IntArray) -> PairCorre
         r = np.where(scale > 0, np.clip(product / scale, -1, 1), np.nan)[rows, columns]
     perfect = np.abs(r) > 1 - 1e-12
     se = np.where(perfect, np.nan, (1 - r**2) / np.sqrt(np.maximum(n[rows, columns] - 1, 1)))
-    no = np.zeros(len(r), bool)
-    return PairCorrelations(np.where(perfect, np.sign(r), r), se, np.isnan(r), no, perfect)
+    return PairCorrelations(
+        r=np.where(perfect, np.sign(r), r),
+        se=se,
+        constant=np.isnan(r),
+        corrected=np.zeros(len(r), bool),
+        perfect=perfect,
+    )
 
 
 def correlate_codes(
@@ -156,15 +161,16 @@ def square(values: FloatArray, n: int, diagonal: float = 1.0) -> FloatArray:
 
 
 def _complete(matrix: FloatArray, ids: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
-    """Items that have a correlation with every other: those with most gaps go first."""
+    """Items with a correlation with every other; excludes those with most missing ones first."""
     kept = np.arange(len(ids))
-    why: dict[str, str] = {}
+    excluded: dict[str, str] = {}
     while True:
-        gaps = np.isnan(matrix[np.ix_(kept, kept)]).sum(axis=1)
-        if not len(kept) or not gaps.any():
-            return kept, why
-        worst = kept[int(gaps.argmax())]
-        why[str(ids[worst])] = f"no correlation with {gaps.max()} of {len(kept) - 1} items"
+        n_missing = np.isnan(matrix[np.ix_(kept, kept)]).sum(axis=1)
+        if not len(kept) or not n_missing.any():
+            return kept, excluded
+        worst = kept[int(n_missing.argmax())]
+        reason = f"no correlation with {n_missing.max()} of {len(kept) - 1} items"
+        excluded[str(ids[worst])] = reason
         kept = kept[kept != worst]
 
 
@@ -173,30 +179,30 @@ def correlations(
 ) -> Correlations:
     """Correlations of all pairs of items.
 
-    Tetrachoric (right/wrong) and polychoric (categories) ones are of the Normal tendencies that
-    two answers are cut from: thresholds from the margins of the pair's two-way table, then r by
-    maximum likelihood, for all pairs at once.
+    Tetrachoric (right/wrong) and polychoric (categories) correlations are those of the Normal
+    latent responses: thresholds from the margins of the pair's two-way table, then r by maximum
+    likelihood, for all pairs at once.
 
-    A pair's table holds the subjects who answered both; missing answers are left out. Where one
-    cell of a right/wrong table is empty, up to half a subject is moved into it, with the margins
-    kept (r would be +-1); where two opposite ones are (equal items), r is +-1. Empty cells of
-    larger tables stay. Items with one answer alone, or without a correlation with some item
-    (nobody answered both, or an item is constant among those who did), are left out and named in
-    ``excluded``. Pairwise correlations need not fit together: a matrix with an eigenvalue below
-    1e-6 is replaced by the nearest correlation matrix (Higham 2002) and marked ``smoothed``.
+    A pair's table counts the subjects who answered both; missing answers are left out. If one
+    cell of a right/wrong table is empty, up to half a subject is moved into it, with fixed margins
+    (r would be +-1); if two opposite cells are empty (equal items), r is +-1. Empty cells of larger
+    tables stay. Items with only one answer, or without a correlation with some item (nobody
+    answered both, or an item is constant among those who did), are left out and listed in
+    ``excluded``. Pairwise correlations may be inconsistent: a matrix with an eigenvalue below 1e-6
+    is replaced by the nearest correlation matrix (Higham 2002) and marked ``smoothed``.
 
     Args:
         responses: at least 2 items that are not constant.
-        kind: "tetrachoric", "polychoric", "pearson" (of codes or fractions), or "auto" for the
-            first two as the responses are.
-        correction: how much of a subject is moved, from 0 (r is then +-1) to 0.5.
+        kind: "tetrachoric", "polychoric", "pearson" (of codes or fractions), or "auto" for one of
+            the first two, by the responses.
+        correction: share of a subject to move, from 0 (r is then +-1) to 0.5.
         smooth: whether to make the matrix positive definite.
 
     Returns:
         The correlations.
 
     Raises:
-        InputError: for fractions (but with "pearson"), or fewer than two items to correlate.
+        InputError: for fractions (except with "pearson"), or fewer than two items to correlate.
 
     Example:
         >>> from irtcat.datasets import load
@@ -211,49 +217,61 @@ def correlations(
     if isinstance(correction, bool) or not 0 <= correction <= 0.5:
         raise argument_error("correction", "a number from 0 to 0.5", correction)
     ids = responses.item_ids
-    some, excluded = _varying(responses)
-    if len(some) < 2:
+    varying, excluded = _varying(responses)
+    if len(varying) < 2:
         raise InputError(
-            "The `responses` argument must hold at least 2 items with different answers. "
-            f"Got {len(some)} ({shorten(list(excluded))} left out)."
+            "The `responses` argument must have at least 2 items with different answers. "
+            f"Got {len(varying)} ({shorten(list(excluded))} left out)."
         )
-    found = correlate_codes(codes[:, some], kind, responses.n_categories, correction)
-    n = len(some)
-    raw, se = square(found.r, n), square(found.se, n, 0.0)
-    seen = responses.observed[:, some].astype(float)
-    pairs = _pair_table(found, seen.T @ seen, ids[some])
-    kept, gone = _complete(raw, ids[some])
+    estimates = correlate_codes(codes[:, varying], kind, responses.n_categories, correction)
+    n = len(varying)
+    raw, se = square(estimates.r, n), square(estimates.se, n, 0.0)
+    observed = responses.observed[:, varying].astype(float)
+    n_both = observed.T @ observed
+    pairs = _pair_table(estimates, n_both, ids[varying])
+    kept, incomplete = _complete(raw, ids[varying])
     if len(kept) < 2:
         advice = "Nobody answered two items of which both have different answers."
         raise argument_error("responses", "of 2 items that correlate", f"{len(kept)}", advice)
-    raw, se, both = (m[np.ix_(kept, kept)] for m in (raw, se, seen.T @ seen))
+    raw, se, n_both = (m[np.ix_(kept, kept)] for m in (raw, se, n_both))
     smoothed = smooth and bool(np.linalg.eigvalsh(raw)[0] < FLOOR)
-    matrix, raw_, se_, n_pairs = (
-        pd.DataFrame(m, index=pd.Index(ids[some][kept], name="item"), columns=ids[some][kept])
-        for m in (nearest_correlation(raw) if smoothed else raw.copy(), raw, se, both.astype(int))
+    names = ids[varying][kept]
+
+    def frame(matrix: np.ndarray) -> pd.DataFrame:
+        return pd.DataFrame(matrix, index=pd.Index(names, name="item"), columns=names)
+
+    return Correlations(
+        matrix=frame(nearest_correlation(raw) if smoothed else raw.copy()),
+        raw=frame(raw),
+        se=frame(se),
+        n_pairs=frame(n_both.astype(int)),
+        kind=kind,
+        smoothed=smoothed,
+        excluded={**excluded, **incomplete},
+        pairs=pairs,
     )
-    left_out = {**excluded, **gone}
-    return Correlations(matrix, raw_, se_, n_pairs, kind, smoothed, left_out, pairs)
 
 
 def _varying(responses: Responses) -> tuple[np.ndarray, dict[str, str]]:
-    """Positions of items with different answers, and why the others are left out."""
+    """Positions of items with different answers, and reasons for excluding the others."""
     values = responses.to_numpy()
     low = np.fmin.reduce(values, axis=0, initial=np.inf)
     high = np.fmax.reduce(values, axis=0, initial=-np.inf)
     reason = np.where(low > high, "no answers", np.where(low == high, "constant", ""))
-    out = {str(i): str(why) for i, why in zip(responses.item_ids, reason, strict=True) if why != ""}
-    return np.flatnonzero(reason == ""), out
+    excluded = np.flatnonzero(reason != "")
+    reasons = {str(responses.item_ids[j]): str(reason[j]) for j in excluded}
+    return np.flatnonzero(reason == ""), reasons
 
 
-def _pair_table(found: PairCorrelations, n: FloatArray, ids: np.ndarray) -> pd.DataFrame:
+def _pair_table(estimates: PairCorrelations, n: FloatArray, ids: np.ndarray) -> pd.DataFrame:
     """The pairs as a table."""
     rows, columns = np.triu_indices(len(ids), 1)
     flags = np.full(len(rows), "", dtype=object)
-    flags[found.corrected] = "half a subject added"
-    flags[found.perfect] = "perfect"
-    flags[found.constant] = "an item is constant here"
+    flags[estimates.corrected] = "half a subject added"
+    flags[estimates.perfect] = "perfect"
+    flags[estimates.constant] = "an item is constant here"
     flags[n[rows, columns] == 0] = "nobody answered both"
     index = pd.MultiIndex.from_arrays([ids[rows], ids[columns]], names=["item", "other"])
-    table = {"n": n[rows, columns].astype(int), "r": found.r, "se": found.se, "flags": flags}
+    counts = n[rows, columns].astype(int)
+    table = {"n": counts, "r": estimates.r, "se": estimates.se, "flags": flags}
     return pd.DataFrame(table, index=index)

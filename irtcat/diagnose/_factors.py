@@ -1,4 +1,4 @@
-"""Factors of a test: models of one, two, ... abilities compared, and rotated loadings."""
+"""Factors of a test: comparison of 1, 2, ... dimensions, and rotated loadings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,31 +18,31 @@ from irtcat.rotation import LOGISTIC_SCALE, factor_loadings, rotate, rotate_load
 __all__ = ["Factors", "compare_factors", "factor_table", "factors"]
 
 METHODS = ("minres", "mml")
-TURNS = ("none", "varimax", "quartimax", "oblimin", "promax", "target")
+ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax", "target")
 
 
 def compare_factors(
     responses: Responses, most: int = 2, *, guessing: bool = False, **options: Any
 ) -> pd.DataFrame:
-    """Exploratory models of 1, 2, ... abilities fitted and compared.
+    """Fit and compare exploratory models of 1, 2, ... dimensions.
 
     With log-likelihood L, p free parameters and n subjects: AIC = -2 L + 2 p, BIC = -2 L + p ln n,
     SABIC = -2 L + p ln((n + 2) / 24), CAIC = -2 L + p (ln n + 1). Of J items and m factors p is
-    J (m + 1) - m (m - 1) / 2 (J more with guessing): slopes less the rotations that change
-    nothing.
+    J (m + 1) - m (m - 1) / 2 (J more with guessing): slopes minus rotations, which do
+    not change the model.
 
     Args:
         responses: right/wrong.
-        most: largest number of abilities, at least 1.
-        guessing: fit the models with lower asymptotes (3PL), under their default prior.
-        options: passed on to `irtcat.fit`.
+        most: largest number of dimensions, at least 1.
+        guessing: fit models with lower asymptotes (3PL), with the default prior.
+        options: passed to `irtcat.fit`.
 
     Returns:
-        One row per number of abilities: log_likelihood, n_parameters, aic, bic, sabic, caic, and
-        against the row before it x2 (twice the gain), df and p, then converged. The p is rough:
+        One row per number of dimensions: log_likelihood, n_parameters, aic, bic, sabic, caic, and
+        against the previous row x2 (twice the gain), df and p, then converged. The p is rough:
         with one factor too few the larger model is not identified, so that x2 is not exactly
-        chi-squared, and for real data the test finds ever more factors as n grows. Go by BIC and
-        by what the factors mean.
+        chi-squared, and for real data the test detects more and more factors as n grows. Use BIC
+        and the interpretation of the factors.
 
     Raises:
         InputError: for graded responses, or more factors than items allow.
@@ -65,8 +65,8 @@ def compare_factors(
 
 
 def factor_table(fits: Sequence[Fit]) -> pd.DataFrame:
-    """Fits of 1, 2, ... abilities to the same responses compared, as `compare_factors` does."""
-    rows = [_criteria(found) for found in fits]
+    """Comparison of fits of 1, 2, ... dimensions to the same responses, as in `compare_factors`."""
+    rows = [_criteria(fit_) for fit_ in fits]
     table = pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="n_factors"))
     from scipy.stats import chi2  # slow to import
 
@@ -80,12 +80,12 @@ def _check_right_wrong(responses: Any) -> None:
     if not isinstance(responses, Responses):
         raise argument_error("responses", "Responses", type(responses).__name__)
     if responses.n_categories != 2:
-        advice = "Models of several abilities are for right/wrong items; factors() takes others."
+        advice = "Multidimensional models need right/wrong items; factors() accepts others."
         raise argument_error("responses", "right/wrong", responses.kind, advice)
 
 
 def _fit_dims(responses: Responses, dims: int, guessing: bool, options: dict[str, Any]) -> Fit:
-    """The exploratory model of so many abilities."""
+    """The exploratory model with ``dims`` dimensions."""
     options = {"standard_errors": "none", **options}
     name = "3pl" if guessing else "2pl"
     if dims == 1:
@@ -94,17 +94,17 @@ def _fit_dims(responses: Responses, dims: int, guessing: bool, options: dict[str
     return fit(responses, f"m{name}", dims=dims, **options)
 
 
-def _criteria(found: Fit) -> dict[str, Any]:
-    """Figures of a fit that models are compared by."""
-    p, n, deviance = found.n_parameters, found.n_subjects, -2 * found.log_likelihood
+def _criteria(result: Fit) -> dict[str, Any]:
+    """Criteria for model comparison."""
+    p, n, deviance = result.n_parameters, result.n_subjects, -2 * result.log_likelihood
     return {
-        "log_likelihood": found.log_likelihood,
+        "log_likelihood": result.log_likelihood,
         "n_parameters": p,
-        "aic": found.aic,
-        "bic": found.bic,
+        "aic": result.aic,
+        "bic": result.bic,
         "sabic": deviance + p * float(np.log((n + 2) / 24)),
         "caic": deviance + p * float(np.log(n) + 1),
-        "converged": found.converged,
+        "converged": result.converged,
     }
 
 
@@ -115,13 +115,13 @@ class Factors:
     Attributes:
         loadings: one row per item: F1, F2, ..., h2 (communality), flags.
         correlations: of the factors.
-        explained: share of all items' variance that each factor explains (of correlated factors:
-            loadings times correlations with the items, which add up to the mean of h2).
+        explained: share of all items' variance that each factor explains (for correlated
+            factors: loadings times correlations with the items, which sum to the mean of h2).
         rmsr: root mean square of the residual correlations ("minres"); NaN for "mml".
         method: "minres" or "mml".
-        rotation: as asked.
-        converged: whether both the extraction and the rotation did.
-        excluded: item id -> why it was left out.
+        rotation: name of the rotation.
+        converged: whether both extraction and rotation converged.
+        excluded: item id -> reason for its exclusion.
         fit: the fitted model of "mml", rotated; None for "minres".
     """
 
@@ -158,28 +158,28 @@ def factors(
     """Factor loadings of the items, rotated, with communalities.
 
     "minres" factors the tetrachoric or polychoric correlations by least squares: limited
-    information, a fraction of a second. "mml" fits the exploratory item response model of so many
-    abilities by marginal maximum likelihood (`irtcat.fit` with "m2pl") and turns its slopes into
-    loadings: full information, the better estimate and the one with a likelihood, but slow beyond
-    three factors.
+    information, a fraction of a second. "mml" fits the exploratory item response model with
+    ``n_factors`` dimensions by marginal maximum likelihood (`irtcat.fit` with "m2pl") and converts
+    its slopes to loadings: full information, the better estimate and with a likelihood, but slow
+    for more than three factors.
 
     Args:
-        responses: right/wrong; in categories as well for "minres".
-        n_factors: how many, below half the number of items or so.
+        responses: right/wrong; for "minres" also in categories.
+        n_factors: number of factors, at most about half the number of items.
         rotation: "none", "varimax", "quartimax", "oblimin", "promax" or "target".
         method: "minres" or "mml".
-        kind: of the correlations (see `correlations`), for "minres".
-        guessing: lower asymptotes ("m3pl"), for "mml".
-        fit_options: passed on to `irtcat.fit`, for "mml".
+        kind: kind of the correlations (see `correlations`), for "minres".
+        guessing: whether items have lower asymptotes ("m3pl"), for "mml".
+        fit_options: passed to `irtcat.fit`, for "mml".
         rotation_options: of `irtcat.rotate`, such as ``target`` (items x factors, NaN where free:
-            a partly specified target) or ``seed``.
+            a partially specified target) or ``seed``.
 
     Returns:
         The loadings. Flags: "unique variance at its bound" (Heywood case).
 
     Raises:
         InputError: for too many factors, an unknown method or rotation, or responses of a kind
-            that the method is not for.
+            that the method does not accept.
 
     Example:
         >>> from irtcat.datasets import load
@@ -192,7 +192,7 @@ def factors(
         111-150.
     """
     check_choice("method", method, METHODS)
-    check_choice("rotation", rotation, TURNS)
+    check_choice("rotation", rotation, ROTATIONS)
     if not isinstance(responses, Responses):
         raise argument_error("responses", "Responses", type(responses).__name__)
     check_count("n_factors", n_factors, 1, max(1, responses.n_items - 1))
@@ -202,17 +202,18 @@ def factors(
     matrix = correlations(responses, kind)
     size = len(matrix.raw)
     check_count("n_factors", n_factors, 1, size - 1)
-    found = minres(matrix.matrix.to_numpy(), n_factors)
-    loadings, turned = found.loadings, True
+    extraction = minres(matrix.matrix.to_numpy(), n_factors)
+    loadings, converged = extraction.loadings, extraction.converged
     between: FloatArray = np.eye(n_factors)
     if n_factors > 1 and rotation != "none":
-        out = rotate_loadings(loadings, rotation, **rotation_options)
-        loadings, between, turned = out.loadings, out.correlations, out.converged
-    flags = np.where(found.heywood, "unique variance at its bound", "")
+        rotated = rotate_loadings(loadings, rotation, **rotation_options)
+        loadings, between = rotated.loadings, rotated.correlations
+        converged = converged and rotated.converged
+    flags = np.where(extraction.heywood, "unique variance at its bound", "")
     table = _loading_table(loadings, between, matrix.raw.index, flags)
     return _factors(
-        table, between, found.residual, method, rotation, found.converged and turned,
-        matrix.excluded,
+        table, between, rmsr=extraction.residual, method=method, rotation=rotation,
+        converged=converged, excluded=matrix.excluded,
     )  # fmt: skip
 
 
@@ -224,12 +225,13 @@ def _loading_table(
     return pd.DataFrame({**columns, "h2": h2, "flags": flags}, index=items.rename("item"))
 
 
-def _factors(table: pd.DataFrame, between: FloatArray, rmsr: float, *rest: Any) -> Factors:
+def _factors(table: pd.DataFrame, between: FloatArray, **fields: Any) -> Factors:
+    """The result, with the explained variance of each factor."""
     names = list(table.columns[: len(between)])
     loadings = table[names].to_numpy()
     explained = pd.Series((loadings * (loadings @ between)).mean(axis=0), index=names)
-    correlated = pd.DataFrame(between, index=names, columns=names)
-    return Factors(table, correlated, explained, rmsr, *rest)
+    correlations_ = pd.DataFrame(between, index=names, columns=names)
+    return Factors(loadings=table, correlations=correlations_, explained=explained, **fields)
 
 
 def _by_likelihood(
@@ -242,8 +244,8 @@ def _by_likelihood(
 ) -> Factors:
     """Factors from the slopes of an exploratory fit."""
     _check_right_wrong(responses)
-    found = _fit_dims(responses, n_factors, guessing, fit_options)
-    bank = found.bank
+    result = _fit_dims(responses, n_factors, guessing, fit_options)
+    bank = result.bank
     if n_factors == 1:
         slope = bank.to_frame()["a"].to_numpy()
         loadings = (slope / np.sqrt(LOGISTIC_SCALE**2 + slope**2))[:, None]
@@ -253,6 +255,8 @@ def _by_likelihood(
     between = np.eye(n_factors) if bank.correlations is None else bank.correlations
     flags = bank.statistics.get("flags", pd.Series("", bank.statistics.index))
     table = _loading_table(loadings, between, bank.statistics.index, flags.to_numpy())
-    converged = found.converged and bool(bank.provenance.get("rotation_converged", True))
-    found = replace(found, bank=bank)
-    return _factors(table, between, np.nan, "mml", rotation, converged, {}, found)
+    converged = result.converged and bool(bank.provenance.get("rotation_converged", True))
+    return _factors(
+        table, between, rmsr=np.nan, method="mml", rotation=rotation, converged=converged,
+        excluded={}, fit=replace(result, bank=bank),
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Answers of subjects grouped by ability against the model's expectation (Bock, Yen)."""
+"""Observed and expected answers in groups of similar ability (Bock, Yen)."""
 
 from typing import NamedTuple
 
@@ -6,12 +6,12 @@ import numpy as np
 from scipy.special import xlogy
 
 from irtcat._types import FloatArray, IntArray
-from irtcat.diagnose._parts import Coded, curves
+from irtcat.diagnose._common import Coded, curves
 
 __all__ = ["GroupedCells", "ability_groups", "grouped_cells", "merge_categories"]
 
-TIES = 9
-"""Decimals by which abilities are told apart when subjects are sorted."""
+DECIMALS = 9
+"""Abilities that agree to this many decimals are ties when subjects are sorted."""
 
 
 class GroupedCells(NamedTuple):
@@ -43,27 +43,27 @@ class GroupedCells(NamedTuple):
 
 
 def ability_groups(theta: FloatArray, n_groups: int) -> IntArray:
-    """Number of each subject's group of rising ability; -1 without ability.
+    """Group number of each subject, in order of ability; -1 without ability.
 
-    Groups are of one size; what is left over goes to the first and the last.
+    Groups have equal sizes; the remainder goes to the first and the last.
     """
     out = np.full(len(theta), -1)
     known = np.flatnonzero(np.isfinite(theta))
-    size, over = divmod(len(known), n_groups)
-    each = np.full(n_groups, size)
-    each[0] += over // 2
-    each[-1] += over - over // 2
-    order = known[np.argsort(theta[known].round(TIES), kind="stable")]
-    out[order] = np.repeat(np.arange(n_groups), each)
+    size, remainder = divmod(len(known), n_groups)
+    sizes = np.full(n_groups, size)
+    sizes[0] += remainder // 2
+    sizes[-1] += remainder - remainder // 2
+    order = known[np.argsort(theta[known].round(DECIMALS), kind="stable")]
+    out[order] = np.repeat(np.arange(n_groups), sizes)
     return out
 
 
 def grouped_cells(
     data: Coded, theta: FloatArray, n_groups: int, center: str, least: float
 ) -> list[GroupedCells]:
-    """All items' groups, categories merged until none is expected fewer than ``least`` times.
+    """All items' groups, with categories merged until expected counts are at least ``least``.
 
-    A group with one category left says nothing and is left out.
+    A group with a single remaining category is left out.
     """
     group = ability_groups(theta, n_groups)
     middle = np.mean if center == "mean" else np.median
@@ -71,23 +71,23 @@ def grouped_cells(
     for j in range(data.bank.n_items):
         answered = data.values[:, j] >= 0
         for g in range(n_groups):
-            own = answered & (group == g)
-            if own.sum() > 1:
-                points[j, g] = middle(theta[own])
+            members = answered & (group == g)
+            if members.sum() > 1:
+                points[j, g] = middle(theta[members])
     cells = []
     for j, g in np.argwhere(np.isfinite(points)):
         x = data.values[(data.values[:, j] >= 0) & (group == g), j]
         counts = np.bincount(x, minlength=data.categories[j]).astype(float)
         cells.append((int(j), int(g), float(points[j, g]), counts))
-    flat = np.array([theta_g for _, _, theta_g, _ in cells])
-    return list(_with_expected(data, cells, flat, least))
+    return list(_with_expected(data, cells, least))
 
 
-def _with_expected(data: Coded, cells: list, flat: FloatArray, least: float):
+def _with_expected(data: Coded, cells: list, least: float):
     """The cells with their expected counts."""
-    p = curves(data.bank, flat) if len(flat) else np.zeros((0, 0, 0))
-    for at, (j, g, theta_g, counts) in enumerate(cells):
-        share = p[j, at, : data.categories[j]]
+    theta = np.array([theta_g for _, _, theta_g, _ in cells])
+    p = curves(data.bank, theta) if len(theta) else np.zeros((0, 0, 0))
+    for index, (j, g, theta_g, counts) in enumerate(cells):
+        share = p[j, index, : data.categories[j]]
         observed, expected = merge_categories(counts, counts.sum() * share, least)
         if len(observed) > 1:
             yield GroupedCells(j, g, theta_g, observed, expected)
@@ -96,12 +96,12 @@ def _with_expected(data: Coded, cells: list, flat: FloatArray, least: float):
 def merge_categories(
     observed: FloatArray, expected: FloatArray, least: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Add categories expected fewer than ``least`` times to the one before (the first: after)."""
+    """Merge categories with low expected counts into the previous one (the first into the next)."""
     o, e = list(observed), list(expected)
     while len(e) > 1 and min(e) < least:
-        at = next(k for k, value in enumerate(e) if value < least)
-        to = 1 if at == 0 else at - 1
-        o[to] += o[at]
-        e[to] += e[at]
-        del o[at], e[at]
+        source = next(k for k, value in enumerate(e) if value < least)
+        target = 1 if source == 0 else source - 1
+        o[target] += o[source]
+        e[target] += e[source]
+        del o[source], e[source]
     return np.array(o), np.array(e)

@@ -1,4 +1,4 @@
-"""Orders of suspicion other than that by the answers, and how well an order finds known errors."""
+"""Orders of suspicion, and how well an order finds known errors."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, check_count
 from irtcat._types import FloatArray
 
-__all__ = ["ORDERS", "average_precision", "lacking", "least_first", "precision_at"]
-__all__ += ["read_dynamics", "recall_at"]
+__all__ = ["ORDERS", "average_precision", "missing_evidence", "precision_at"]
+__all__ += ["read_dynamics", "recall_at", "sort_key"]
 
 ORDERS = {
     "answers": ("log_odds", False),
@@ -18,59 +18,59 @@ ORDERS = {
     "feasibility": ("feasibility", True),
     "confidence": ("confidence", True),
 }
-"""Orders by name: the column, and whether the least is the most suspect."""
+"""Orders by name: the column, and whether the lowest value is the most suspect."""
 
 IN_ALL = ("answers", "discrimination", "feasibility", "confidence")
-"""The orders of which "all" is the mean rank: "wrong-key" is of the answers, too."""
+"""The orders whose mean rank is "all": without "wrong-key", which also uses the answers."""
 
 DYNAMICS = ("confidence", "variability", "correctness")
 
 
-def read_dynamics(given: Any, ids: np.ndarray) -> pd.DataFrame:
-    """Columns of cartography in the items' order; NaN for items that it does not have."""
-    frame = given.to_frame() if hasattr(given, "to_frame") else given
+def read_dynamics(dynamics: Any, ids: np.ndarray) -> pd.DataFrame:
+    """Columns of the training dynamics in the items' order; NaN for items without any."""
+    frame = dynamics.to_frame() if hasattr(dynamics, "to_frame") else dynamics
     if not isinstance(frame, pd.DataFrame) or "confidence" not in frame:
         must = "training dynamics, or a table by item with a column confidence"
-        raise argument_error("dynamics", must, type(given).__name__)
-    named = frame.set_axis(frame.index.astype(str))
-    if not named.index.is_unique:
-        raise argument_error("dynamics", "one row per item", named.index[named.index.duplicated()])
-    found = named.reindex(ids.astype(str))[[name for name in DYNAMICS if name in named]]
+        raise argument_error("dynamics", must, type(dynamics).__name__)
+    by_id = frame.set_axis(frame.index.astype(str))
+    if not by_id.index.is_unique:
+        raise argument_error("dynamics", "one row per item", by_id.index[by_id.index.duplicated()])
+    columns = by_id.reindex(ids.astype(str))[[name for name in DYNAMICS if name in by_id]]
     try:
-        found = found.astype(float)
+        columns = columns.astype(float)
     except (TypeError, ValueError):
-        raise argument_error("dynamics", "with columns of numbers", "others") from None
-    if found["confidence"].isna().all():
+        raise argument_error("dynamics", "with columns of numbers", "other values") from None
+    if columns["confidence"].isna().all():
         raise argument_error("dynamics", "of the items of the responses", "none of them")
-    confidence = found["confidence"].to_numpy(float)
+    confidence = columns["confidence"].to_numpy(float)
     if ((confidence < 0) | (confidence > 1)).any():
-        raise argument_error("dynamics", "with confidences from 0 to 1", "others")
-    return found.set_axis(pd.Index(ids, name="item"))
+        raise argument_error("dynamics", "with confidences from 0 to 1", "other values")
+    return columns.set_axis(pd.Index(ids, name="item"))
 
 
-def least_first(table: pd.DataFrame, by: str) -> FloatArray:
-    """Number of each item by which the most suspect have the least; NaN: nothing is known.
+def sort_key(table: pd.DataFrame, by: str) -> FloatArray:
+    """Sort key of each item, lowest for the most suspect; NaN without evidence.
 
-    "all" is the mean rank over the orders whose columns are there.
+    "all" is the mean rank over the orders whose columns are available.
     """
     if by == "all":
-        orders = [least_first(table, name) for name in IN_ALL if _known(table, name)]
-        ranks = [pd.Series(order).rank(na_option="bottom").to_numpy() for order in orders]
+        keys = [sort_key(table, name) for name in IN_ALL if _available(table, name)]
+        ranks = [pd.Series(key).rank(na_option="bottom").to_numpy() for key in keys]
         return np.asarray(np.mean(ranks, axis=0), float)
-    if not _known(table, by):
-        raise lacking(by)
-    column, rising = ORDERS[by]
+    if not _available(table, by):
+        raise missing_evidence(by)
+    column, ascending = ORDERS[by]
     values = table[column].to_numpy(float)
-    return values if rising else -values
+    return values if ascending else -values
 
 
-def lacking(by: str) -> InputError:
-    """The error where the evidence of an order is not given."""
+def missing_evidence(by: str) -> InputError:
+    """The error for an order whose evidence was not passed."""
     needs = {"feasibility": "feasibility=True", "confidence": "dynamics="}.get(by, "answers")
-    return argument_error("by", f"an order whose evidence is given ({needs})", by)
+    return argument_error("by", f"an order whose evidence is passed ({needs})", by)
 
 
-def _known(table: pd.DataFrame, by: str) -> bool:
+def _available(table: pd.DataFrame, by: str) -> bool:
     column = ORDERS[by][0]
     return column in table and bool(table[column].notna().any())
 
@@ -79,13 +79,13 @@ def precision_at(ranking: Any, known_errors: Any, n: int) -> float:
     """Share of known errors among the n most suspect items.
 
     Args:
-        ranking: what `rank` gives, a table by item or a list of ids, the most suspect first.
+        ranking: the result of `rank`, a table by item or a list of ids, the most suspect first.
         known_errors: ids of the items known to be wrong; or a mask, as a Series by item or in the
             ranking's order. All others count as right.
-        n: how many are looked at, up to the number of items.
+        n: number of items to inspect, at most all.
 
     Raises:
-        InputError: for ids that the ranking does not have, or n out of range.
+        InputError: for ids that are not in the ranking, or n out of range.
 
     Example:
         >>> precision_at(["i3", "i1", "i2"], ["i3", "i2"], 2)
@@ -109,9 +109,9 @@ def recall_at(ranking: Any, known_errors: Any, n: int) -> float:
 
 
 def average_precision(ranking: Any, known_errors: Any) -> float:
-    """Mean over the known errors of the precision down to each; see `precision_at`.
+    """Mean over the known errors of the precision at each; see `precision_at`.
 
-    In a random order it is about the share of errors.
+    For a random order it is about the share of errors.
 
     Example:
         >>> average_precision(["i3", "i1", "i2"], ["i3", "i2"])  # (1/1 + 2/3) / 2
@@ -131,9 +131,9 @@ def _hits(ranking: Any, known_errors: Any) -> np.ndarray:
     if not len(ids) or not ids.is_unique:
         raise argument_error("ranking", "items, each once", order)
     if isinstance(known_errors, pd.Series) and known_errors.dtype == bool:
-        named = known_errors[known_errors].index.astype(str)
+        names = known_errors[known_errors].index.astype(str)
         if known_errors.index.astype(str).isin(ids).all():
-            known_errors = named  # by item, in whatever order
+            known_errors = names  # a mask by item, in any order
     known = np.asarray(sorted(known_errors) if isinstance(known_errors, set) else known_errors)
     if known.ndim != 1:
         raise argument_error("known_errors", "a list of ids or a mask", known_errors)
@@ -143,9 +143,9 @@ def _hits(ranking: Any, known_errors: Any) -> np.ndarray:
         hits = known
     else:
         known = known.astype(str).astype(object)
-        strange = [each for each in known if each not in ids]
-        if strange:
-            raise argument_error("known_errors", "items of the ranking", strange)
+        unknown = [name for name in known if name not in ids]
+        if unknown:
+            raise argument_error("known_errors", "items of the ranking", unknown)
         hits = np.asarray(ids.isin(known))
     if not hits.any():
         raise InputError("The `known_errors` argument must name at least one item. Got none.")

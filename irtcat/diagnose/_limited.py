@@ -1,4 +1,4 @@
-"""Univariate and bivariate moments of the answers: what they are under a model, and how they vary.
+"""Univariate and bivariate moments of the answers under a model, and their covariance.
 
 Moments are those of the items' codes, ``E x_i`` and ``E x_i x_j`` ("M2*", which for right/wrong
 items is M2), or the shares of all categories and ``E x_i x_j`` ("C2").
@@ -24,19 +24,20 @@ __all__ = [
     "model_moments",
     "moment_covariance",
     "observed_moments",
+    "probability_derivatives",
     "projected",
 ]
 
 
 class Conditional(NamedTuple):
-    """What is expected of the answers at each node.
+    """Expected statistics of the answers at each node.
 
     Attributes:
         weights: of the nodes; they sum to 1.
         mean: items x nodes, expected code.
         square: items x nodes, expected square of the code.
         single: the univariate statistics, statistics x nodes.
-        item: which item each of them is of.
+        item: the item of each of them.
         single_square: expected square of each.
         single_code: expected product of each with its item's code.
     """
@@ -57,9 +58,19 @@ def conditional(p: FloatArray, weights: FloatArray, categories: IntArray, kind: 
     if kind == "C2":
         item, category = _categories(categories)
         single = p[item, :, category]
-        return Conditional(weights, mean, square, single, item, single, single * category[:, None])
-    item = np.arange(len(p))
-    return Conditional(weights, mean, square, mean, item, square, square)
+        single_square, single_code = single, single * category[:, None]
+    else:
+        item = np.arange(len(p))
+        single, single_square, single_code = mean, square, square
+    return Conditional(
+        weights=weights,
+        mean=mean,
+        square=square,
+        single=single,
+        item=item,
+        single_square=single_square,
+        single_code=single_code,
+    )
 
 
 def _categories(categories: IntArray) -> tuple[IntArray, IntArray]:
@@ -76,7 +87,7 @@ def model_moments(c: Conditional) -> FloatArray:
 
 
 def observed_moments(values: np.ndarray, categories: IntArray, kind: str) -> FloatArray:
-    """The same moments of complete data."""
+    """The same moments in complete data."""
     x = values.astype(float)
     first, second = np.triu_indices(x.shape[1], 1)
     cross = (x.T @ x / len(x))[first, second]
@@ -91,34 +102,34 @@ def observed_moments(values: np.ndarray, categories: IntArray, kind: str) -> Flo
 def moment_covariance(c: Conditional) -> FloatArray:
     """Covariance of one subject's statistics under the model.
 
-    Answers are independent at a node: products over different items are products of their means.
-    Pairs that share an item take its mean square in place of the squared mean.
+    Answers are independent at a node: means of products over different items are products of means.
+    Pairs that share an item have its mean square instead of the squared mean.
     """
     n = len(c.mean)
     first, second = np.triu_indices(n, 1)
     w, mean, excess = c.weights, c.mean, c.square - c.mean**2
     pair = mean[first] * mean[second]
-    everything = np.concatenate([c.single, pair])
-    raw = (everything * w) @ everything.T
+    statistics = np.concatenate([c.single, pair])
+    raw = (statistics * w) @ statistics.T
     m = len(c.single)
     same = c.item[:, None] == c.item
     raw[:m, :m][same] = 0.0
     raw[:m, :m][np.diag_indices(m)] = c.single_square @ w
-    place = np.zeros((n, n), int)
-    place[first, second] = place[second, first] = m + np.arange(len(first))
+    pair_index = np.zeros((n, n), int)
+    pair_index[first, second] = pair_index[second, first] = m + np.arange(len(first))
     for i in range(n):
         others = np.delete(np.arange(n), i)
-        at = place[i, others]
-        raw[np.ix_(at, at)] += (mean[others] * (excess[i] * w)) @ mean[others].T
-        own = np.flatnonzero(c.item == i)
-        gap = c.single_code[own] - c.single[own] * mean[i]
-        extra = (gap * w) @ mean[others].T
-        raw[np.ix_(own, at)] += extra
-        raw[np.ix_(at, own)] += extra.T
-    # A pair with itself: both items' squares.
+        pairs = pair_index[i, others]
+        raw[np.ix_(pairs, pairs)] += (mean[others] * (excess[i] * w)) @ mean[others].T
+        singles = np.flatnonzero(c.item == i)
+        difference = c.single_code[singles] - c.single[singles] * mean[i]
+        extra = (difference * w) @ mean[others].T
+        raw[np.ix_(singles, pairs)] += extra
+        raw[np.ix_(pairs, singles)] += extra.T
+    # A pair with itself has both items' squares.
     both = (excess[first] * excess[second]) @ w
     raw[m + np.arange(len(first)), m + np.arange(len(first))] += both
-    moments = everything @ w
+    moments = statistics @ w
     return raw - np.outer(moments, moments)
 
 
@@ -133,12 +144,12 @@ def _derivatives(model: ItemModel, params: jax.Array, nodes: jax.Array) -> jax.A
 
 
 def probability_derivatives(bank: ItemBank, points: FloatArray) -> FloatArray:
-    """Derivatives of all category probabilities by each item's own parameters."""
+    """Derivatives of all category probabilities by the parameters of their item."""
     with precision("float64"):
         nodes = as_points(jnp.asarray(points))
         model = jax.tree.map(jnp.asarray, filled(bank.model))
-        found = _derivatives(model, pack(model), nodes)
-        return np.nan_to_num(np.asarray(found)[: bank.n_items])
+        dp = _derivatives(model, pack(model), nodes)
+        return np.nan_to_num(np.asarray(dp)[: bank.n_items])
 
 
 def derivatives(dp: FloatArray, c: Conditional, categories: IntArray, kind: str) -> FloatArray:
@@ -146,66 +157,61 @@ def derivatives(dp: FloatArray, c: Conditional, categories: IntArray, kind: str)
     n, n_params = dp.shape[:2]
     d_mean = dp @ np.arange(dp.shape[3], dtype=float)  # items, params, nodes
     first, second = np.triu_indices(n, 1)
-    m, pairs = len(c.single), m_pairs(n)
-    out = np.zeros((m + pairs, n, n_params))
+    m, n_pairs = len(c.single), len(first)
+    out = np.zeros((m + n_pairs, n, n_params))
     if kind == "C2":
         item, category = _categories(categories)
-        each = dp[item, :, :, category] @ c.weights
+        d_single = dp[item, :, :, category] @ c.weights
     else:
-        item, each = np.arange(n), d_mean @ c.weights
-    out[np.arange(m), item] = each
+        item, d_single = np.arange(n), d_mean @ c.weights
+    out[np.arange(m), item] = d_single
     cross = np.einsum("ipq,jq->ijp", d_mean * c.weights, c.mean, optimize=True)
-    rows = m + np.arange(pairs)
+    rows = m + np.arange(n_pairs)
     out[rows, first] = cross[first, second]
     out[rows, second] = cross[second, first]
-    return out.reshape(m + pairs, n * n_params)
-
-
-def m_pairs(n: int) -> int:
-    """Number of pairs."""
-    return n * (n - 1) // 2
+    return out.reshape(m + n_pairs, n * n_params)
 
 
 def independent(
     values: np.ndarray, categories: IntArray, kind: str
 ) -> tuple[Conditional, FloatArray]:
-    """The model of independent items with the observed shares, and its derivatives by them."""
-    n, room = len(categories), int(categories.max())
-    shares = np.stack([(values == k).mean(axis=0) for k in range(room)], axis=1)
+    """The moments of independent items with the observed shares, and derivatives by the shares."""
+    n, n_categories = len(categories), int(categories.max())
+    shares = np.stack([(values == k).mean(axis=0) for k in range(n_categories)], axis=1)
     c = conditional(shares[:, None, :], np.ones(1), categories, kind)
-    dp = np.zeros((n, room - 1, 1, room))
-    for k in range(1, room):
-        has = categories > k
-        dp[has, k - 1, 0, k], dp[has, k - 1, 0, 0] = 1.0, -1.0
-    own = (np.arange(1, room) < categories[:, None]).ravel()
-    return c, derivatives(dp, c, categories, kind)[:, own]
+    dp = np.zeros((n, n_categories - 1, 1, n_categories))
+    for k in range(1, n_categories):
+        exists = categories > k
+        dp[exists, k - 1, 0, k], dp[exists, k - 1, 0, 0] = 1.0, -1.0
+    exists = (np.arange(1, n_categories) < categories[:, None]).ravel()
+    return c, derivatives(dp, c, categories, kind)[:, exists]
 
 
 def projected(
-    gap: FloatArray, covariance: FloatArray, jacobian: FloatArray, n_free: int
+    residual: FloatArray, covariance: FloatArray, jacobian: FloatArray, n_free: int
 ) -> tuple[float, bool]:
-    """The part of the gap that no parameter could close, in units of its covariance.
+    """The squared length of residual moments after regression on the parameters.
 
-    ``gap' (S - S D (D' S D)^-1 D' S) gap`` with S the inverse of the covariance: the squared length
-    of what is left of ``L^-1 gap`` after regression on ``L^-1 D``, L L' the covariance.
+    ``e' (S - S D (D' S D)^-1 D' S) e`` with e the residual and S the inverse of the covariance: the
+    squared residual of the regression of ``L^-1 e`` on ``L^-1 D``, with L L' the covariance.
 
     Returns:
-        The squared length, and whether the parameters can be told apart (the first ``n_free``
+        The squared length, and whether the parameters are identified (the first ``n_free``
         directions of D are not null).
 
     Raises:
-        numpy.linalg.LinAlgError: when the covariance is singular.
+        numpy.linalg.LinAlgError: if the covariance is singular.
     """
     from scipy.linalg import cholesky, solve_triangular
 
     lower = cholesky(covariance, lower=True)
-    left = solve_triangular(lower, np.column_stack([gap, jacobian]), lower=True)
-    rest, design = left[:, 0], left[:, 1:]
+    whitened = solve_triangular(lower, np.column_stack([residual, jacobian]), lower=True)
+    y, design = whitened[:, 0], whitened[:, 1:]
     if n_free == 0:
-        return float(rest @ rest), True
+        return float(y @ y), True
     scale = np.linalg.norm(design, axis=0)
     design = design / np.where(scale > 0, scale, 1.0)
     directions, lengths, _ = np.linalg.svd(design, full_matrices=False)
-    told_apart = bool(lengths[n_free - 1] > 1e-10 * lengths[0])
-    fitted = directions[:, :n_free].T @ rest
-    return float(max(rest @ rest - fitted @ fitted, 0.0)), told_apart
+    identified = bool(lengths[n_free - 1] > 1e-10 * lengths[0])
+    fitted = directions[:, :n_free].T @ y
+    return float(max(y @ y - fitted @ fitted, 0.0)), identified

@@ -8,7 +8,8 @@ from irtcat._types import FloatArray
 
 __all__ = ["Minres", "minres"]
 
-LEAST_UNIQUE = 0.005
+MIN_UNIQUE = 0.005
+"""Lower bound of unique variances; items at it are Heywood cases."""
 
 
 class Minres(NamedTuple):
@@ -17,8 +18,8 @@ class Minres(NamedTuple):
     Attributes:
         loadings: items x factors, on uncorrelated factors, the strongest first.
         unique: variance of each item that the factors do not explain.
-        residual: root mean square of the correlations less what the factors say of them.
-        converged: whether the gradient vanished.
+        residual: root mean square of the residual correlations.
+        converged: whether the gradient is 0 to tolerance.
         heywood: items whose unique variance is at its lower bound (.005).
     """
 
@@ -30,14 +31,14 @@ class Minres(NamedTuple):
 
 
 def _loadings(matrix: FloatArray, unique: FloatArray, n_factors: int) -> FloatArray:
-    """The best loadings given the unique variances: leading eigenvectors of what is common."""
+    """The best loadings given the unique variances: leading eigenvectors of the common part."""
     values, vectors = np.linalg.eigh(matrix - np.diag(unique))
     values, vectors = values[::-1][:n_factors], vectors[:, ::-1][:, :n_factors]
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def minres(matrix: FloatArray, n_factors: int) -> Minres:
-    """Factors that leave the least squared residual correlations.
+    """Factors with the smallest squared residual correlations.
 
     Minimises ``|R - L L' - diag(u)|^2`` over the loadings L and unique variances u in [.005, 1]:
     L by eigenvectors given u, u by L-BFGS. R need not be positive definite.
@@ -61,27 +62,27 @@ def minres(matrix: FloatArray, n_factors: int) -> Minres:
 
     def loss(unique: FloatArray) -> tuple[float, FloatArray]:
         loadings = _loadings(matrix, unique, n_factors)
-        gap = matrix - loadings @ loadings.T - np.diag(unique)
-        return float((gap**2).sum()) / 2, -np.diagonal(gap)
+        error = matrix - loadings @ loadings.T - np.diag(unique)
+        return float((error**2).sum()) / 2, -np.diagonal(error)
 
-    # Unique variances start from the largest correlation, a quick bound of the communality.
-    off = np.abs(matrix - np.diag(np.diagonal(matrix))).max(axis=1)
-    start = np.clip(1 - off, 0.05, 0.95)
-    found = minimize(
+    # Unique variances start from the largest correlation, a simple estimate of the communality.
+    largest = np.abs(matrix - np.diag(np.diagonal(matrix))).max(axis=1)
+    start = np.clip(1 - largest, 0.05, 0.95)
+    result = minimize(
         loss,
         start,
         jac=True,
         method="L-BFGS-B",
-        bounds=[(LEAST_UNIQUE, 1.0)] * size,
+        bounds=[(MIN_UNIQUE, 1.0)] * size,
         options={"maxiter": 2000, "maxfun": 4000, "ftol": 1e-14, "gtol": 1e-8},
     )
-    unique = found.x
+    unique = result.x
     loadings = _loadings(matrix, unique, n_factors)
     loadings = loadings * np.where(loadings.sum(axis=0) < 0, -1.0, 1.0)
-    gap = matrix - loadings @ loadings.T
+    error = matrix - loadings @ loadings.T
     off_diagonal = ~np.eye(size, dtype=bool)
-    residual = float(np.sqrt((gap[off_diagonal] ** 2).mean()))
-    slope = loss(unique)[1]
-    held = ((unique <= LEAST_UNIQUE) & (slope > 0)) | ((unique >= 1) & (slope < 0))
-    converged = bool(np.abs(np.where(held, 0.0, slope)).max() < 1e-4)
-    return Minres(loadings, unique, residual, converged, unique <= LEAST_UNIQUE + 1e-9)
+    residual = float(np.sqrt((error[off_diagonal] ** 2).mean()))
+    gradient = loss(unique)[1]
+    at_bound = ((unique <= MIN_UNIQUE) & (gradient > 0)) | ((unique >= 1) & (gradient < 0))
+    converged = bool(np.abs(np.where(at_bound, 0.0, gradient)).max() < 1e-4)
+    return Minres(loadings, unique, residual, converged, unique <= MIN_UNIQUE + 1e-9)

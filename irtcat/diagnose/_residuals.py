@@ -1,4 +1,4 @@
-"""Answers against what the model expects of them at the subjects' abilities."""
+"""Residuals: answers minus their expectation at the subjects' abilities."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -11,41 +11,42 @@ from irtcat._checks import argument_error, check_choice
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
-from irtcat.diagnose._parts import Coded
+from irtcat.diagnose._common import Coded
 from irtcat.models import ItemModel, as_points, log_probabilities
 from irtcat.scoring import METHODS, Ability, score
 
-__all__ = ["Block", "Sums", "abilities_of", "blocks", "mean_squares"]
+__all__ = ["Sums", "abilities_of", "blocks", "mean_squares", "row_chunks", "sums"]
 
-CELLS = 2**19
-"""Subjects x items x categories of one block."""
+BLOCK_CELLS = 2**19
+"""Subjects x items x categories per block, which limits memory."""
 
-LARGEST_SPREAD = np.sqrt(2.0)
-"""The SD of a mean square above which its cube-root transformation to a normal deviate fails."""
+MAX_SD = np.sqrt(2.0)
+"""SD of a mean square above which its cube-root transformation to a normal deviate fails."""
 
-SMALLEST_VARIANCE = 1e-10
+MIN_VARIANCE = 1e-10
+"""Lower bound of the denominator of squared standardised residuals."""
 
 
 class Block(NamedTuple):
-    """Some subjects' answers.
+    """Answers of a block of subjects.
 
     Attributes:
-        rows: which subjects.
-        seen: subjects x items, whether there is an answer.
-        residual: answer less its expectation, 0 where there is none.
-        variance: of the answer under the model, 0 where there is none.
-        fourth: its fourth central moment, 0 where there is none.
+        rows: positions of the subjects.
+        observed: subjects x items, whether there is an answer.
+        residual: answer minus its expectation, 0 if missing.
+        variance: of the answer under the model, 0 if missing.
+        fourth: its fourth central moment, 0 if missing.
     """
 
     rows: np.ndarray
-    seen: BoolArray
+    observed: BoolArray
     residual: FloatArray
     variance: FloatArray
     fourth: FloatArray
 
 
 def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
-    """The subjects' abilities: as given, or estimated. NaN where a subject has none.
+    """The subjects' abilities, passed or estimated; NaN for subjects without answers or ability.
 
     Raises:
         InputError: for an unknown method, or abilities that are not those of the subjects.
@@ -62,10 +63,10 @@ def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
         try:
             theta = np.asarray(abilities, float)
         except (TypeError, ValueError):
-            raise argument_error("abilities", "numbers, one a subject", abilities) from None
-    wanted = (n,) if dims == 1 else (n, dims)
-    if np.shape(theta) != wanted:
-        raise argument_error("abilities", f"of shape {wanted}", np.shape(theta))
+            raise argument_error("abilities", "numbers, one per subject", abilities) from None
+    shape = (n,) if dims == 1 else (n, dims)
+    if np.shape(theta) != shape:
+        raise argument_error("abilities", f"of shape {shape}", np.shape(theta))
     theta = np.where((data.values >= 0).any(axis=1).reshape(-1, *[1] * (dims > 1)), theta, np.nan)
     if np.isinf(theta).any():
         raise argument_error("abilities", "finite, or NaN for subjects to leave out", "inf")
@@ -80,39 +81,42 @@ def _moments(model: ItemModel, theta: jax.Array) -> tuple[jax.Array, jax.Array, 
     p = jnp.exp(log_probabilities(model, as_points(theta)))
     codes = jnp.arange(p.shape[-1], dtype=p.dtype)
     mean = p @ codes
-    off = codes - mean[..., None]
-    return mean.T, (p * off**2).sum(-1).T, (p * off**4).sum(-1).T
+    deviation = codes - mean[..., None]
+    return mean.T, (p * deviation**2).sum(-1).T, (p * deviation**4).sum(-1).T
 
 
 def row_chunks(rows: np.ndarray, n_cells: int) -> Iterator[tuple[np.ndarray, int]]:
-    """Rows of a block, filled up to one size by repeating the last, and how many are real."""
-    size = min(max(1, CELLS // max(n_cells, 1)), max(len(rows), 1))
+    """Rows of each block, padded to one size by repeating the last, and the number without padding.
+
+    One size means one compilation.
+    """
+    size = min(max(1, BLOCK_CELLS // max(n_cells, 1)), max(len(rows), 1))
     for first in range(0, len(rows), size):
-        own = rows[first : first + size]
-        yield np.concatenate([own, np.repeat(own[-1:], size - len(own))]), len(own)
+        block = rows[first : first + size]
+        yield np.concatenate([block, np.repeat(block[-1:], size - len(block))]), len(block)
 
 
 def blocks(data: Coded, theta: FloatArray) -> Iterator[Block]:
-    """All subjects with an ability, some at a time."""
+    """All subjects with an ability, in blocks."""
     known = np.flatnonzero(np.isfinite(theta.reshape(len(theta), -1)).all(axis=1))
     n_cells = data.bank.n_items * data.bank.model.n_categories
     with precision("float64"):
         for rows, n in row_chunks(known, n_cells):
-            found = _moments(data.bank.model, jnp.asarray(theta[rows], float))
-            mean, variance, fourth = (np.asarray(part)[:n] for part in found)
+            moments = _moments(data.bank.model, jnp.asarray(theta[rows], float))
+            mean, variance, fourth = (np.asarray(moment)[:n] for moment in moments)
             x = data.values[rows[:n]]
-            seen = x >= 0
+            observed = x >= 0
             yield Block(
-                rows[:n],
-                seen,
-                np.where(seen, x - mean, 0.0),
-                np.where(seen, variance, 0.0),
-                np.where(seen, fourth, 0.0),
+                rows=rows[:n],
+                observed=observed,
+                residual=np.where(observed, x - mean, 0.0),
+                variance=np.where(observed, variance, 0.0),
+                fourth=np.where(observed, fourth, 0.0),
             )
 
 
 class Sums(NamedTuple):
-    """What mean squares are made of, each a sum over answers.
+    """Terms of the mean squares, each a sum over answers.
 
     Attributes:
         n: number of answers.
@@ -120,7 +124,7 @@ class Sums(NamedTuple):
         variance: of variances.
         ratio: of squared residuals over their variances.
         ratio_spread: of fourth moments over squared variances.
-        spread: of fourth moments less squared variances.
+        spread: of fourth moments minus squared variances.
     """
 
     n: FloatArray
@@ -133,19 +137,17 @@ class Sums(NamedTuple):
 
 def sums(block: Block, axis: int) -> Sums:
     """The sums of a block over its subjects (axis 0) or items (axis 1)."""
-    safe = np.maximum(block.variance, SMALLEST_VARIANCE)
-    seen = block.seen
-    ratio = np.where(seen, block.residual**2 / safe, 0.0)
-    ratio_spread = np.where(seen, block.fourth / safe**2, 0.0)
-    parts = (
-        seen.astype(float),
-        block.residual**2,
-        block.variance,
-        ratio,
-        ratio_spread,
-        block.fourth - block.variance**2,
+    safe = np.maximum(block.variance, MIN_VARIANCE)
+    ratio = np.where(block.observed, block.residual**2 / safe, 0.0)
+    ratio_spread = np.where(block.observed, block.fourth / safe**2, 0.0)
+    return Sums(
+        n=block.observed.sum(axis=axis, dtype=float),
+        square=(block.residual**2).sum(axis=axis),
+        variance=block.variance.sum(axis=axis),
+        ratio=ratio.sum(axis=axis),
+        ratio_spread=ratio_spread.sum(axis=axis),
+        spread=(block.fourth - block.variance**2).sum(axis=axis),
     )
-    return Sums(*(part.sum(axis=axis) for part in parts))
 
 
 def mean_squares(total: Sums) -> dict[str, FloatArray]:
@@ -169,7 +171,7 @@ def mean_squares(total: Sums) -> dict[str, FloatArray]:
 
 
 def _deviate(mean_square: FloatArray, spread: FloatArray) -> FloatArray:
-    """Wilson and Hilferty's normal deviate of a mean square; NaN where it cannot vary."""
-    q = np.minimum(spread, LARGEST_SPREAD)
+    """Wilson and Hilferty's normal deviate of a mean square; NaN if it cannot vary."""
+    q = np.minimum(spread, MAX_SD)
     z = (np.cbrt(mean_square) - 1) * (3 / q) + q / 3
     return np.where(q > 0, z, np.nan)

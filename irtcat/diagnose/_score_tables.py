@@ -1,4 +1,4 @@
-"""Observed and expected answers to an item at each total score, and how sparse cells are merged."""
+"""Observed and expected answers to an item at each total score, and merging of sparse cells."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from irtcat._types import FloatArray, IntArray
 __all__ = ["ScoreTable", "expected_shares", "merged", "score_tables"]
 
 RARE = 0.05
-"""Columns of categories with any expected count in fewer rows than this are merged away."""
+"""Columns with expected counts in a smaller share of the rows are merged."""
 
 
 class ScoreTable(NamedTuple):
@@ -19,7 +19,7 @@ class ScoreTable(NamedTuple):
     Attributes:
         scores: lowest total score of each row.
         observed: rows x categories, counts.
-        expected: the same under the model; 0 marks a cell that is none.
+        expected: counts under the model; 0 marks a merged cell.
     """
 
     scores: IntArray
@@ -33,15 +33,15 @@ class ScoreTable(NamedTuple):
 
     @property
     def df(self) -> int:
-        """Cells less rows, whose sums are given."""
+        """Number of cells minus rows, whose sums are fixed."""
         return self.n_cells - len(self.scores)
 
     @property
     def statistic(self) -> float:
         """Pearson's chi-square."""
         cell = self.expected > 0
-        gap = self.observed[cell] - self.expected[cell]
-        return float((gap**2 / self.expected[cell]).sum())
+        difference = self.observed[cell] - self.expected[cell]
+        return float((difference**2 / self.expected[cell]).sum())
 
 
 def _with_items(dist: FloatArray, items: list[int], p: FloatArray, top: IntArray) -> FloatArray:
@@ -59,15 +59,15 @@ def _rest_scores(
 ) -> Iterator[tuple[int, FloatArray]]:
     """For each item the distribution of the score on all others.
 
-    Halving the items makes n log n additions of an item of the n^2 that leaving out each in turn
-    would take, and never divides by a probability.
+    Recursive halving needs n log n additions of an item instead of n^2, and never divides by a
+    probability.
     """
     if len(items) == 1:
         yield items[0], dist
         return
     half = len(items) // 2
-    for own, others in ((items[:half], items[half:]), (items[half:], items[:half])):
-        yield from _rest_scores(own, _with_items(dist, others, p, top), p, top)
+    for part, others in ((items[:half], items[half:]), (items[half:], items[:half])):
+        yield from _rest_scores(part, _with_items(dist, others, p, top), p, top)
 
 
 def expected_shares(p: FloatArray, weights: FloatArray, categories: IntArray) -> list[FloatArray]:
@@ -82,7 +82,7 @@ def expected_shares(p: FloatArray, weights: FloatArray, categories: IntArray) ->
         categories: number of categories of each item.
 
     Returns:
-        For each item scores x its categories; NaN for a category that does not go with the score.
+        For each item scores x its categories; NaN for a category that is impossible at the score.
     """
     top = categories - 1
     n_scores = int(top.sum()) + 1
@@ -100,7 +100,7 @@ def expected_shares(p: FloatArray, weights: FloatArray, categories: IntArray) ->
 def score_tables(
     values: np.ndarray, shares: list[FloatArray], categories: IntArray
 ) -> list[ScoreTable]:
-    """Each item's table before merging: all scores but the lowest and the highest possible."""
+    """Each item's table before merging: all scores except the lowest and highest possible."""
     total = values.sum(axis=1, dtype=np.int64)
     top = int((categories - 1).sum())
     n_with = np.bincount(total, minlength=top + 1)[:, None]
@@ -115,17 +115,17 @@ def score_tables(
 
 
 def merged(table: ScoreTable, least: float) -> ScoreTable | None:
-    """The table with sparse cells merged, in mirt's order; None where no row is left.
+    """The table with sparse cells merged, in mirt's order; None if no row is left.
 
-    Scores with which not all categories go join the nearest with which they do; scores nobody
-    has are left out, scores one subject has join the next. Then categories of a row are merged
-    while more than two are left and one is expected fewer than ``least`` times, categories that
-    are rare in the whole table are merged, and last neighbouring scores.
+    Scores at which some categories are impossible join the nearest score at which all are possible;
+    scores without subjects are left out, scores of one subject join the next. Then categories of a
+    row are merged while more than two are left and one has an expected count below ``least``, then
+    rare categories of the whole table, and finally neighbouring scores.
     """
-    parts = _full_rows(table)
-    if parts is None:
+    rows = _full_rows(table)
+    if rows is None:
         return None
-    scores, observed, expected = _shared_scores(*parts)
+    scores, observed, expected = _shared_scores(*rows)
     if len(scores) == 0:
         return None
     if observed.shape[1] > 2:
@@ -136,11 +136,11 @@ def merged(table: ScoreTable, least: float) -> ScoreTable | None:
     return _merge_scores(scores, observed, expected, least)
 
 
-Parts = tuple[IntArray, FloatArray, FloatArray]
+Rows = tuple[IntArray, FloatArray, FloatArray]
 
 
-def _full_rows(table: ScoreTable) -> Parts | None:
-    """Rows at the ends, where some categories cannot be, added to the nearest full row."""
+def _full_rows(table: ScoreTable) -> Rows | None:
+    """Rows at the ends, where some categories are impossible, added to the nearest full row."""
     full = np.flatnonzero(~np.isnan(table.expected).any(axis=1))
     if len(full) == 0:
         return None
@@ -153,8 +153,8 @@ def _full_rows(table: ScoreTable) -> Parts | None:
     return table.scores[keep], observed[keep], expected[keep]
 
 
-def _shared_scores(scores: IntArray, observed: FloatArray, expected: FloatArray) -> Parts:
-    """Without scores that nobody has; those of one subject added to the next."""
+def _shared_scores(scores: IntArray, observed: FloatArray, expected: FloatArray) -> Rows:
+    """Drop scores without subjects; add scores of one subject to the next."""
     used = observed.sum(axis=1) > 0
     scores, observed, expected = scores[used], observed[used], expected[used]
     keep = np.ones(len(scores), bool)
@@ -172,33 +172,37 @@ def _shared_scores(scores: IntArray, observed: FloatArray, expected: FloatArray)
 
 
 def _merge_categories(observed: FloatArray, expected: FloatArray, least: float) -> None:
-    """Merge the least expected category of a row with the lesser neighbour, in place.
+    """Merge a row's category with the lowest expected count into its smaller neighbour, in place.
 
-    What is left moves to the first columns; 0 marks the columns without a cell.
+    The remaining cells move to the first columns; 0 marks the columns without a cell.
     """
     o, e = observed.tolist(), expected.tolist()
     while len(e) > 2:
         lowest = min(e)
-        at = max(k for k, value in enumerate(e) if value == lowest)
-        if at == 0:
-            to = 1
-        elif at == len(e) - 1:
-            to = at - 1
-        else:
-            to = at - 1 if e[at - 1] <= e[at + 1] else at + 1
-        e[to] += e[at]
-        o[to] += o[at]
-        del e[at], o[at]
+        source = max(k for k, value in enumerate(e) if value == lowest)
+        target = _smaller_neighbour(e, source)
+        e[target] += e[source]
+        o[target] += o[source]
+        del e[source], o[source]
         if min(e) >= least:
             break
     observed[:], expected[:] = 0.0, 0.0
     observed[: len(o)], expected[: len(e)] = o, e
 
 
+def _smaller_neighbour(sizes: list[float], position: int) -> int:
+    """Position of the smaller neighbour in a list; the previous one if equal."""
+    if position == 0:
+        return 1
+    if position == len(sizes) - 1:
+        return position - 1
+    return position - 1 if sizes[position - 1] <= sizes[position + 1] else position + 1
+
+
 def _without_rare(
     observed: FloatArray, expected: FloatArray, least: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Merge columns that are rare in the whole table into the column before."""
+    """Merge columns that are rare in the whole table into the previous column."""
     enough = least * np.ceil(0.1 * len(expected))
     while expected.shape[1] > 2 and expected[:, -1].sum() < enough:
         observed, expected = _last_into_previous(observed), _last_into_previous(expected)
@@ -226,17 +230,12 @@ def _merge_scores(
     sparse = [bool(((row < least) & (row != 0)).any()) for row in e]
     size = [float(row.sum()) for row in o]
     while any(sparse) and len(s) > 1:
-        at = sparse.index(True)
-        if at == 0:
-            to = 1
-        elif at == len(s) - 1:
-            to = at - 1
-        else:
-            to = at - 1 if size[at - 1] <= size[at + 1] else at + 1
-        o[to], e[to] = o[to] + o[at], e[to] + e[at]
-        size[to] += size[at]
-        s[to] = min(s[to], s[at])
-        sparse[to] = bool(((e[to] < least) & (e[to] != 0)).any())
-        for part in (s, o, e, sparse, size):
-            del part[at]
+        source = sparse.index(True)
+        target = _smaller_neighbour(size, source)
+        o[target], e[target] = o[target] + o[source], e[target] + e[source]
+        size[target] += size[source]
+        s[target] = min(s[target], s[source])
+        sparse[target] = bool(((e[target] < least) & (e[target] != 0)).any())
+        for values in (s, o, e, sparse, size):
+            del values[source]
     return ScoreTable(np.array(s), np.array(o), np.array(e))

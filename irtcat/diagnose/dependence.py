@@ -1,4 +1,4 @@
-"""Local dependence: pairs of items that have more in common than the model says."""
+"""Local dependence: pairs of items with more in common than the model predicts."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,26 +11,28 @@ from irtcat._checks import check_choice
 from irtcat._types import FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.bank import ItemBank
+from irtcat.diagnose._common import Coded, chi_square_p, coded, curves, population_nodes
 from irtcat.diagnose._free import free_of
-from irtcat.diagnose._parts import Coded, chi_square_p, coded, curves, population_nodes
 from irtcat.diagnose._residuals import abilities_of, blocks
 from irtcat.responses import Responses
 
 __all__ = ["Pairs", "ld_statistics", "q3"]
 
-ROWS = 4096
-FEWEST = 4
-"""Subjects that two items must share for their residuals to be correlated."""
+BLOCK_ROWS = 4096
+"""Subjects per block, which limits memory."""
+MIN_SHARED = 4
+"""Smallest number of subjects for the correlation of two items' residuals."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """A statistic or several for every pair of items.
+    """Statistics for every pair of items.
 
     Attributes:
         item_ids: the items, in the bank's order.
-        table: a row a pair, item_1 before item_2 in that order (see what made it).
-        main: the column that `matrix` shows by default.
+        table: one row per pair, item_1 before item_2 in that order; columns as documented in the
+            function that returns it.
+        main: default column of `matrix` and `largest`.
     """
 
     item_ids: np.ndarray
@@ -41,14 +43,14 @@ class Pairs:
         return f"Pairs({len(self.table)} pairs of {len(self.item_ids)} items, {self.main})"
 
     def to_frame(self) -> pd.DataFrame:
-        """The long table: item_1, item_2 and the statistics, a row a pair."""
+        """The long table: item_1, item_2 and the statistics, one row per pair."""
         return self.table.copy()
 
     def matrix(self, column: str | None = None) -> pd.DataFrame:
         """One column of numbers as a symmetric matrix, items x items; NaN on the diagonal.
 
         Raises:
-            InputError: for a column that the table does not have.
+            InputError: for a column that is not in the table.
         """
         name = self.main if column is None else column
         check_choice("column", name, [c for c in self.table.columns[2:] if c != "flags"])
@@ -61,7 +63,7 @@ class Pairs:
         return pd.DataFrame(out, index, index.rename(None))
 
     def largest(self, n: int = 10, column: str | None = None) -> pd.DataFrame:
-        """The n pairs whose value is farthest from 0."""
+        """The n pairs with the largest absolute values."""
         name = self.main if column is None else column
         check_choice("column", name, [c for c in self.table.columns[2:] if c != "flags"])
         order = self.table[name].abs().sort_values(ascending=False, kind="stable").index[:n]
@@ -73,7 +75,7 @@ class _Tables(NamedTuple):
 
     Attributes:
         observed: categories x categories, counts.
-        expected: the same under the model, for as many subjects as answered both items.
+        expected: counts under the model, for the number of subjects who answered both items.
         n: items x items, subjects who answered both.
         first: column of each item's category 0.
     """
@@ -85,28 +87,28 @@ class _Tables(NamedTuple):
 
 
 def ld_statistics(bank: ItemBank, responses: Responses, estimated: str = "auto") -> Pairs:
-    """Chen and Thissen's test of every pair: does the model give the table of both answers?
+    """Chen and Thissen's test of every pair: does the model fit the two-way table of the answers?
 
     ``LD-X2 = sum_kl (O_kl - E_kl)^2 / E_kl`` over the two-way table of a pair, with
     ``E_kl = N sum_q w_q P_ik(q) P_jl(q)`` under the model and its population; ``LD-G2`` is the
     likelihood-ratio form (an empty cell adds 0). df = (K_i - 1)(K_j - 1), since a fitted model
-    gives back the margins; K_i K_j - 1 where none of the items' parameters was estimated from
-    these responses. All tables come from two matrix products. Fitted 2PL items follow the pairs'
-    tables more closely than df = 1 allows for: about 1.5 % of right pairs have p < .05 then (for
-    Rasch and graded items 4 %).
+    reproduces the margins; K_i K_j - 1 if no item parameters were estimated from these responses.
+    All tables come from two matrix products. The test is conservative for fitted 2PL items, which
+    follow the tables more closely than df = 1 allows for: about 1.5 % of independent pairs have
+    p < .05 (for Rasch and graded items 4 %).
 
     Args:
-        bank: the calibrated items (right/wrong or graded, of one or several abilities).
-        responses: who answered what; each pair is judged on the subjects who answered both.
+        bank: the calibrated items (right/wrong or graded, of one or more dimensions).
+        responses: the responses; each pair uses the subjects who answered both.
         estimated: which parameters count as estimated from these responses, as for `s_x2`.
 
     Returns:
         Pairs with item_1, item_2, n, x2, g2, df, p (of x2), p_holm, p_bh (adjusted over all pairs);
-        sign, +1 where the codes correlate more than expected and -1 where less; v, Cramer's V
+        sign, +1 if the codes correlate more than expected and -1 if less; v, Cramer's V
         ``sqrt(x2 / (n min(K_i - 1, K_j - 1)))`` with that sign; z, the standardised
-        ``sign (x2 - df) / sqrt(2 df)``; g2_p; and flags. NaN where nobody answered both, or one of
-        them is constant there (flagged). mirt takes the sign from the gamma correlations, which
-        differ from the plain ones near 0 only; its lower triangle is x2, its upper v.
+        ``sign (x2 - df) / sqrt(2 df)``; g2_p; and flags. NaN (flagged) if nobody answered both, or
+        one of them is constant there. mirt takes the sign from the gamma correlations, which differ
+        from these only near 0; its lower triangle is x2, its upper v.
 
     Raises:
         InputError: for fewer than 2 items, or items that are neither right/wrong nor graded.
@@ -130,14 +132,14 @@ def ld_statistics(bank: ItemBank, responses: Responses, estimated: str = "auto")
     x2, g2 = _chi_squares(tables, first, second)
     top = data.categories - 1
     df = top[first] * top[second]
-    if not free_of(data.bank, estimated).own.any():
+    if not free_of(data.bank, estimated).mask.any():
         df = data.categories[first] * data.categories[second] - 1
     n = tables.n[first, second]
-    gap, constant = _correlation_gap(data, tables, first, second)
+    difference, constant = _correlation_difference(data, tables, first, second)
     flags = np.where(n == 0, "nobody answered both", np.where(constant, "constant", ""))
-    bad = flags != ""
-    x2, g2 = np.where(bad, np.nan, x2), np.where(bad, np.nan, g2)
-    sign = np.where(bad, np.nan, np.where(gap < 0, -1.0, 1.0))
+    untested = flags != ""
+    x2, g2 = np.where(untested, np.nan, x2), np.where(untested, np.nan, g2)
+    sign = np.where(untested, np.nan, np.where(difference < 0, -1.0, 1.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         v = sign * np.sqrt(x2 / (n * np.minimum(top[first], top[second])))
     p = chi_square_p(x2, df)
@@ -170,19 +172,20 @@ def _tables(data: Coded) -> _Tables:
     """Observed and expected two-way tables of all pairs."""
     points, weights = population_nodes(data.bank)
     p = curves(data.bank, points)
-    n_items, _, room = p.shape
-    flat = p.transpose(0, 2, 1).reshape(n_items * room, -1)
+    n_items, _, n_categories = p.shape
+    flat = p.transpose(0, 2, 1).reshape(n_items * n_categories, -1)
     share = (flat * weights) @ flat.T
     observed = np.zeros_like(share)
     both = np.zeros((n_items, n_items))
-    for start in range(0, len(data.values), ROWS):
-        x = data.values[start : start + ROWS]
-        hot = (x[:, :, None] == np.arange(room)).reshape(len(x), -1).astype(np.float32)
-        seen = (x >= 0).astype(np.float32)
-        observed += hot.T @ hot  # counts below 2^24 are exact
-        both += seen.T @ seen
-    expected = share * np.repeat(np.repeat(both, room, axis=0), room, axis=1)
-    return _Tables(observed, expected, both, np.arange(n_items) * room)
+    for start in range(0, len(data.values), BLOCK_ROWS):
+        x = data.values[start : start + BLOCK_ROWS]
+        indicators = (x[:, :, None] == np.arange(n_categories)).reshape(len(x), -1)
+        indicators = indicators.astype(np.float32)
+        answered = (x >= 0).astype(np.float32)
+        observed += indicators.T @ indicators  # counts below 2^24 are exact
+        both += answered.T @ answered
+    expected = share * np.repeat(np.repeat(both, n_categories, axis=0), n_categories, axis=1)
+    return _Tables(observed, expected, both, np.arange(n_items) * n_categories)
 
 
 def _chi_squares(
@@ -194,31 +197,31 @@ def _chi_squares(
     safe = np.where(possible, e, 1.0)
     x2 = np.where(possible, (o - e) ** 2 / safe, 0.0)
     g2 = np.where(possible, 2 * xlogy(o, np.where(o > 0, o, 1.0) / safe), 0.0)
-    room = len(o) // len(tables.first)
-    shape = (len(tables.first), room, len(tables.first), room)
-    totals = [part.reshape(shape).sum(axis=(1, 3)) for part in (x2, g2)]
+    n_categories = len(o) // len(tables.first)
+    shape = (len(tables.first), n_categories, len(tables.first), n_categories)
+    totals = [cells.reshape(shape).sum(axis=(1, 3)) for cells in (x2, g2)]
     return totals[0][first, second], totals[1][first, second]
 
 
-def _correlation_gap(
+def _correlation_difference(
     data: Coded, tables: _Tables, first: IntArray, second: IntArray
 ) -> tuple[FloatArray, np.ndarray]:
-    """Correlation of the codes less that under the model; and where an item is constant."""
+    """Observed minus expected correlation of the codes; and whether an item is constant."""
     n = np.maximum(tables.n, 1.0)
-    found = [_correlations(part, n) for part in (tables.observed, tables.expected)]
-    gap = found[0][0] - found[1][0]
-    return gap[first, second], found[0][1][first, second]
+    observed, constant = _correlations(tables.observed, n)
+    expected, _ = _correlations(tables.expected, n)
+    return (observed - expected)[first, second], constant[first, second]
 
 
 def _correlations(counts: FloatArray, n: FloatArray) -> tuple[FloatArray, np.ndarray]:
-    """Correlations of the codes from all two-way tables, and where they cannot be had."""
+    """Correlations of the codes from all two-way tables, and where they are undefined."""
     n_items = len(n)
-    room = len(counts) // n_items
-    tables = counts.reshape(n_items, room, n_items, room)
-    codes = np.arange(room, dtype=float)
-    own = tables.sum(axis=3)  # item, category, other item: margin among those who answered both
-    mean = np.einsum("ikj,k->ij", own, codes) / n
-    square = np.einsum("ikj,k->ij", own, codes**2) / n
+    n_categories = len(counts) // n_items
+    tables = counts.reshape(n_items, n_categories, n_items, n_categories)
+    codes = np.arange(n_categories, dtype=float)
+    margin = tables.sum(axis=3)  # item, category, other item: of subjects who answered both
+    mean = np.einsum("ikj,k->ij", margin, codes) / n
+    square = np.einsum("ikj,k->ij", margin, codes**2) / n
     cross = np.einsum("ikjl,k,l->ij", tables, codes, codes, optimize=True) / n
     variance = square - mean**2
     product = np.sqrt(np.maximum(variance, 0.0) * np.maximum(variance.T, 0.0))
@@ -236,21 +239,21 @@ def q3(
     """Yen's Q3: correlations of the residuals of all pairs, and Q3*, centred on their mean.
 
     ``Q3_ij = corr(x_i - E(x_i | theta), x_j - E(x_j | theta))`` at the estimated abilities. Each
-    answer is in the estimate that it is held against, so that Q3 is about -1 / (n_items - 1) where
-    nothing is wrong; ``q3_star = q3 - mean(q3)`` takes that out. A pair with q3_star above .2 is
-    commonly looked into.
+    answer also enters the ability estimate, so that Q3 is about -1 / (n_items - 1) under local
+    independence; ``q3_star = q3 - mean(q3)`` removes this. A common cut-off for inspection is
+    q3_star above .2.
 
     Args:
-        bank: the calibrated items (right/wrong or graded, of one or several abilities).
-        responses: who answered what; each pair is judged on the subjects who answered both.
-        method: how abilities are estimated (as for `irtcat.score`), unless given.
-        abilities: an `Ability` of the same subjects, or a number each (NaN leaves one out).
+        bank: the calibrated items (right/wrong or graded, of one or more dimensions).
+        responses: the responses; each pair uses the subjects who answered both.
+        method: how abilities are estimated (as for `irtcat.score`), unless passed.
+        abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
 
     Returns:
         Pairs with item_1, item_2, n, q3, q3_star, p, p_holm, p_bh and flags. p is two-sided, of
         ``(atanh(q3) - atanh(mean q3)) sqrt(n - 3)`` as a normal deviate: approximate (on 20 items 6
-        to 9 % of right pairs have p < .05), since pairs differ in what is expected of them. NaN
-        (flagged) where fewer than 4 subjects answered both, or the residuals of one are constant.
+        to 9 % of independent pairs have p < .05), since pairs differ in their expected value. NaN
+        (flagged) if fewer than 4 subjects answered both, or the residuals of one are constant.
 
     Raises:
         InputError: for fewer than 2 items, an unknown method, or abilities that are not the
@@ -272,13 +275,13 @@ def q3(
     n, r = _residual_correlations(data, theta)
     first, second = np.triu_indices(data.bank.n_items, 1)
     n, value = n[first, second], r[first, second]
-    few = n < FEWEST
+    few = n < MIN_SHARED
     flags = np.where(few, "fewer than 4 in common", np.where(np.isnan(value), "constant", ""))
     value = np.where(few, np.nan, value)
     mean = float(np.nanmean(value)) if np.isfinite(value).any() else np.nan
     with np.errstate(invalid="ignore"):
-        bounded, middle = (np.clip(part, -1 + 1e-12, 1 - 1e-12) for part in (value, mean))
-        deviate = (np.arctanh(bounded) - np.arctanh(middle)) * np.sqrt(np.maximum(n - 3, 0))
+        bounded, centre = (np.clip(r, -1 + 1e-12, 1 - 1e-12) for r in (value, mean))
+        deviate = (np.arctanh(bounded) - np.arctanh(centre)) * np.sqrt(np.maximum(n - 3, 0))
     p = 2 * ndtr(-np.abs(deviate))
     columns = {
         "n": n.astype(int),
@@ -293,19 +296,19 @@ def q3(
 
 
 def _residual_correlations(data: Coded, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """How many answered both, and the correlations of their residuals."""
+    """Numbers of subjects who answered both items, and correlations of the residuals."""
     n_items = data.bank.n_items
     n, first, second, cross = np.zeros((4, n_items, n_items))
     for block in blocks(data, theta):
-        seen, r = block.seen.astype(float), block.residual
-        n += seen.T @ seen
-        first += r.T @ seen
-        second += (r**2).T @ seen
+        answered, r = block.observed.astype(float), block.residual
+        n += answered.T @ answered
+        first += r.T @ answered
+        second += (r**2).T @ answered
         cross += r.T @ r
     safe = np.maximum(n, 1.0)
     mean = first / safe
     variance = np.maximum(second / safe - mean**2, 0.0)
     product = np.sqrt(variance * variance.T)
-    good = product > 1e-12
-    r = (cross / safe - mean * mean.T) / np.where(good, product, 1.0)
-    return n, np.where(good, r, np.nan)
+    varies = product > 1e-12
+    r = (cross / safe - mean * mean.T) / np.where(varies, product, 1.0)
+    return n, np.where(varies, r, np.nan)

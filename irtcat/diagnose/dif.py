@@ -1,4 +1,4 @@
-"""Differential item functioning: items that are harder for one group at the same ability."""
+"""Differential item functioning: items that are harder for a group at the same ability."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ from irtcat.diagnose._split import (
     SplitFits,
     item_effects,
     item_tables,
-    told_apart,
+    untested_reasons,
     wald,
-    why_untested,
+    without_constant,
 )
 from irtcat.fitting._groups import check_groups
 from irtcat.responses import Responses
@@ -32,10 +32,11 @@ from irtcat.responses import Responses
 __all__ = ["DIF", "find_dif"]
 
 SIZES = ((0.1, "large"), (0.05, "moderate"), (0.0, "negligible"))
-"""Of the mean difference in expected score, in shares of the highest score."""
-FEW = 10
-CLEAR = 0.5
-"""Items are freed in one round if their statistic is this share of the largest, or more."""
+"""Lower limits of the mean difference in expected score, as a share of the highest score."""
+MIN_ANSWERS = 10
+"""Below this number of an answer in a group, the chi-squared distribution is rough."""
+FREED_SHARE = 0.5
+"""Items are freed in one round if their statistic is at least this share of the largest."""
 
 Progress = Callable[[int, int], Any]
 
@@ -46,20 +47,20 @@ class DIF:
 
     Attributes:
         table: one row per item: statistic, df, p, p_adjusted, dif (whether p_adjusted is below
-            alpha), signed, unsigned, signed_area, unsigned_area (of the group that is furthest
-            from the reference), size, p_slope (Wald only: slopes alone, that is, non-uniform
-            DIF), flags. NaN where the item was not tested (see flags).
+            alpha), signed, unsigned, signed_area, unsigned_area (of the group furthest from the
+            reference), size, p_slope (Wald only: slopes only, that is, non-uniform DIF), flags. NaN
+            if the item was not tested (see flags).
         effects: the effect sizes of every group against the reference, indexed by item and group.
         parameters: a, b, ... of the tested items in every group, on the reference group's scale.
-        groups: mean and SD of ability in each group, items with DIF free.
-        anchors: ids of the items that hold the scale: equal in all groups.
+        groups: mean and SD of ability in each group, with free items with DIF.
+        anchors: ids of the items that fix the scale: equal in all groups.
         method: "lr" or "wald".
         scheme: "drop" or "add".
         correction: of the p-values.
         alpha: level of ``dif``.
         n_rounds: rounds of purification.
-        settled: whether the last round found what the round before had found.
-        converged: whether all fits did.
+        settled: whether the last round found the same items as the round before.
+        converged: whether all fits converged.
     """
 
     table: pd.DataFrame
@@ -77,9 +78,9 @@ class DIF:
 
     @property
     def items(self) -> list[str]:
-        """Ids of the items with DIF, the most unequal first."""
-        found = self.table[self.table["dif"]]
-        return found.sort_values("unsigned", ascending=False).index.tolist()
+        """Ids of the items with DIF, the largest effect first."""
+        significant = self.table[self.table["dif"]]
+        return significant.sort_values("unsigned", ascending=False).index.tolist()
 
     def to_frame(self) -> pd.DataFrame:
         """The table of items."""
@@ -92,7 +93,7 @@ class DIF:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is tested, and how."""
+    """The tested items and the settings of the test."""
 
     fits: SplitFits
     tested: list[int]
@@ -102,61 +103,61 @@ class _Plan:
     alpha: float
     progress: Progress | None
 
-    def one(self, base: frozenset[int], item: int) -> dict[str, float]:
-        """The test of one item where the items ``base`` are free already."""
-        free, held = base | {item}, base - {item}
+    def test(self, base: frozenset[int], item: int) -> dict[str, float]:
+        """The test of one item, with the items ``base`` free."""
+        free, equal = base | {item}, base - {item}
         if self.method == "wald":
             return wald(self.fits, free, item)
-        more, less = self.fits.fit(free), self.fits.fit(held)
+        full, restricted = self.fits.fit(free), self.fits.fit(equal)
         return {
-            "statistic": 2 * (more.log_likelihood - less.log_likelihood),
-            "df": float(more.n_parameters - less.n_parameters),
+            "statistic": 2 * (full.log_likelihood - restricted.log_likelihood),
+            "df": float(full.n_parameters - restricted.n_parameters),
         }
 
     def round(self, base: frozenset[int]) -> pd.DataFrame:
         """All tests with the same free items."""
         rows = []
-        for at, item in enumerate(self.tested):
-            rows.append(self.one(base, item))
+        for done, item in enumerate(self.tested, start=1):
+            rows.append(self.test(base, item))
             if self.progress is not None:
-                self.progress(at + 1, len(self.tested))
+                self.progress(done, len(self.tested))
         table = pd.DataFrame(rows, index=self.tested, columns=["statistic", "df", "p_slope"])
         from scipy.stats import chi2  # slow to import
 
-        known = table["statistic"].to_numpy(float)
-        table["p"] = chi2.sf(np.maximum(known, 0.0), table["df"].to_numpy(float))
-        table.loc[np.isnan(known), "p"] = np.nan
+        statistic = table["statistic"].to_numpy(float)
+        table["p"] = chi2.sf(np.maximum(statistic, 0.0), table["df"].to_numpy(float))
+        table.loc[np.isnan(statistic), "p"] = np.nan
         table["p_adjusted"] = self.adjust(table["p"].to_numpy())
         return table
 
-    def different(self, table: pd.DataFrame, base: frozenset[int]) -> frozenset[int]:
-        """Free items that still differ, and the clearest of the others that do."""
-        found = table[table["p_adjusted"] < self.alpha].sort_values("statistic", ascending=False)
-        old = found[found.index.isin(base)]
-        new = found[~found.index.isin(base)]
-        clear = new[new["statistic"] >= CLEAR * new["statistic"].max()]
-        return frozenset([*old.index, *clear.index][: self.most_free])
+    def next_free(self, table: pd.DataFrame, base: frozenset[int]) -> frozenset[int]:
+        """Free items that still differ, and the others with the largest differences."""
+        differ = table[table["p_adjusted"] < self.alpha].sort_values("statistic", ascending=False)
+        old = differ[differ.index.isin(base)]
+        new = differ[~differ.index.isin(base)]
+        largest = new[new["statistic"] >= FREED_SHARE * new["statistic"].max()]
+        return frozenset([*old.index, *largest.index][: self.max_free])
 
     @property
-    def most_free(self) -> int:
-        """How many items may be free so that, one more freed, one still holds the scale."""
-        spare = self.n_usable - len(self.tested)
-        return len(self.tested) if spare else max(0, len(self.tested) - 2)
+    def max_free(self) -> int:
+        """Largest number of free items so that, with one more freed, one still fixes the scale."""
+        has_anchors = self.n_usable > len(self.tested)
+        return len(self.tested) if has_anchors else max(0, len(self.tested) - 2)
 
 
 def _purified(plan: _Plan, rounds: int) -> tuple[pd.DataFrame, frozenset[int], int, bool]:
-    """Test, free what differs most, and test again until the same items differ."""
+    """Test, free the items that differ most, and repeat until the same items differ."""
     base: frozenset[int] = frozenset()
-    seen = {base}
+    previous = {base}
     for n in range(1, rounds + 1):
         table = plan.round(base)
-        found = plan.different(table, base)
-        if found == base or rounds == 1:
+        free = plan.next_free(table, base)
+        if free == base or rounds == 1:
             return table, base, n, True
-        if found in seen or n == rounds:  # going round in a circle, or out of rounds
+        if free in previous or n == rounds:  # a cycle, or out of rounds
             return table, base, n, False
-        seen.add(found)
-        base = found
+        previous.add(free)
+        base = free
     raise AssertionError  # the loop returns
 
 
@@ -177,26 +178,27 @@ def find_dif(
     progress: Progress | None = None,
     **options: Any,
 ) -> DIF:
-    """Test whether items work alike in all groups of subjects of the same ability.
+    """Test whether items function alike in all groups for subjects of the same ability.
 
-    Every group has a population of its own (mean and SD of ability), so that a difference between
-    the groups in ability is none between the items. An item is free where it has parameters of
-    its own in each group.
+    Each group has its own population (mean and SD of ability), so that a difference in ability
+    between groups is not a difference between items. A free item has its own parameters in each
+    group.
 
     | scheme | an item is tested by |
     |---|---|
-    | drop | freeing it, all others being equal (but those found to have DIF: ``purify``) |
-    | add | holding it equal, all others being free but the ``anchors`` |
+    | drop | freeing it, with all others equal (except those with detected DIF: ``purify``) |
+    | add | constraining it to be equal, with all others free except the ``anchors`` |
 
-    "lr" compares the log-likelihoods with and without (an added fit or two for every item);
-    "wald" takes the differences of the free item's parameters against their covariance (with
-    "add" one fit serves all items). df = (groups - 1) x parameters of the item.
+    "lr" compares the log-likelihoods of both models (one or two more fits per item); "wald"
+    compares the differences of the free item's parameters with their covariance (with "add" one fit
+    serves all items). df = (groups - 1) x parameters of the item.
 
     With ``purify`` the items that differ most (with at least half the largest statistic) are freed
-    and all are tested again, since items with DIF held equal make others look different; until the
-    same items are found, or ``max_rounds``. Free items that no longer differ are held again.
+    and all are tested again, since items with DIF that are held equal bias the tests of others;
+    until the same items differ, or ``max_rounds``. Free items that no longer differ are constrained
+    again.
 
-    Effect sizes are of expected scores at equal ability, group less reference, positive where the
+    Effect sizes are of expected scores at equal ability, group minus reference, positive if the
     item favours the group: ``signed`` and ``unsigned`` (absolute) means over that group's
     abilities, and the areas between the curves over the reference's mean +- 6 SDs (for 2PL items
     signed_area is b_reference - b_group, if that lies within). ``size`` is of ``unsigned`` as a
@@ -204,31 +206,30 @@ def find_dif(
 
     Args:
         responses: right/wrong or in categories.
-        groups: each subject's group: a column of ``responses.subjects`` or a label each.
-        model: an item model of one ability for these responses.
+        groups: each subject's group: a column of ``responses.subjects`` or one label each.
+        model: a unidimensional item model for these responses.
         reference: label of the reference group; the first subject's by default.
         method: "lr" or "wald".
         scheme: "drop" or "add".
-        anchors: items known to be alike, never tested; needed for "add".
+        anchors: items known to be equal, never tested; required for "add".
         items: items to test; all others by default.
-        purify: whether to free what is found and test again ("drop" only).
-        correction: "holm", "benjamini-hochberg" (or "bh", for short) or "none".
-        alpha: level of ``dif``.
-        max_rounds: of purification.
+        purify: whether to free detected items and test again ("drop" only).
+        correction: "holm", "benjamini-hochberg" (or "bh") or "none".
+        alpha: significance level of ``dif``.
+        max_rounds: maximum number of rounds of purification.
         progress: called in each round as ``progress(items tested, items)``.
-        options: passed on to `irtcat.fit`; ``weak_priors`` is off here, since a prior in one
-            model only would spoil the test.
+        options: passed to `irtcat.fit`; ``weak_priors`` is False by default here, since a prior in
+            only one of the models would invalidate the test.
 
     Returns:
-        The tests. Items with one answer alone (in a group) are not tested and flagged, and tell
-        nothing of that group's abilities; where all items differ two are kept as anchors all the
-        same; items with fewer than 10 of an answer in a group are tested and flagged
-        "few answers": the chi-squared distribution is then rough. A statistic may be a little
-        below 0 for models with priors (3PL), whose fits do not maximise the likelihood itself; p
-        is then 1.
+        The tests. Items with only one answer (in a group) are flagged and not tested, and do not
+        enter the estimates of that group's abilities; if all items differ, two still remain as
+        anchors; items with fewer than 10 of an answer in a group are tested and flagged "few
+        answers": the chi-squared distribution is then rough. A statistic may be slightly below 0
+        for models with priors (3PL), whose fits do not maximise the likelihood itself; p is then 1.
 
     Raises:
-        InputError: for groups or anchors that cannot be used, fractions, or no item to test.
+        InputError: for invalid groups or anchors, fractions, or no item to test.
 
     Example:
         >>> from irtcat.bank import ItemBank
@@ -252,31 +253,43 @@ def find_dif(
     check_choice("correction", correction, CORRECTIONS)
     check_interval("alpha", alpha)
     check_count("max_rounds", max_rounds)
-    responses, why = _prepared(responses, groups, reference)
+    responses, reasons = _prepared(responses, groups, reference)
     grouping = check_groups(responses, groups, reference)
     assert grouping is not None
-    kept = [j for j, reason in enumerate(why) if reason not in ("constant", "no answers")]
-    known, tested = _chosen(responses, why, anchors, items, scheme)
-    at = {j: place for place, j in enumerate(kept)}
-    given = {"weak_priors": False, "precision": "float64", **options}
-    errors = "full" if method == "wald" else "none"
-    usable = told_apart(responses, grouping).subset(items=kept)
-    fits = SplitFits(usable, grouping, model, given, errors)
-    adjusted = partial(adjust, correction=correction)
-    n_usable = sum(not reason for reason in why)
-    plan = _Plan(fits, [at[j] for j in tested], n_usable, method, adjusted, alpha, progress)
+    kept = [j for j, reason in enumerate(reasons) if reason not in ("constant", "no answers")]
+    anchored, tested = _chosen(responses, reasons, anchors, items, scheme)
+    position = {j: index for index, j in enumerate(kept)}
+    fits = SplitFits(
+        responses=without_constant(responses, grouping).subset(items=kept),
+        grouping=grouping,
+        model=model,
+        options={"weak_priors": False, "precision": "float64", **options},
+        errors="full" if method == "wald" else "none",
+    )
+    plan = _Plan(
+        fits=fits,
+        tested=[position[j] for j in tested],
+        n_usable=sum(not reason for reason in reasons),
+        method=method,
+        adjust=partial(adjust, correction=correction),
+        alpha=alpha,
+        progress=progress,
+    )
     if scheme == "drop":
         table, base, n_rounds, settled = _purified(plan, max_rounds if purify else 1)
     else:
-        base = frozenset(at[j] for j in range(len(why)) if not why[j] and j not in known)
+        free = [j for j in range(len(reasons)) if not reasons[j] and j not in anchored]
+        base = frozenset(position[j] for j in free)
         table, n_rounds, settled = plan.round(base), 1, True
     table = table.set_index(np.array(kept)[table.index.to_numpy(int)])
-    return _result(plan, table, base, responses, why, (method, scheme, correction, alpha),
-                   n_rounds, settled)  # fmt: skip
+    return _result(
+        plan, table, base, responses, reasons, scheme=scheme, correction=correction,
+        n_rounds=n_rounds, settled=settled,
+    )  # fmt: skip
 
 
 def _prepared(responses: Any, groups: Any, reference: Any) -> tuple[Responses, list[str]]:
-    """The responses, and why items cannot be tested."""
+    """The checked responses, and why items cannot be tested."""
     if not isinstance(responses, Responses):
         raise argument_error("responses", "Responses", type(responses).__name__)
     if responses.is_fractional or responses.trials is not None:
@@ -284,46 +297,46 @@ def _prepared(responses: Any, groups: Any, reference: Any) -> tuple[Responses, l
     grouping = check_groups(responses, groups, reference)
     if grouping is None or len(grouping.labels) < 2:
         raise argument_error("groups", "at least two groups of subjects", groups)
-    return responses, why_untested(responses, grouping)
+    return responses, untested_reasons(responses, grouping)
 
 
 def _chosen(
-    responses: Responses, why: list[str], anchors: Any, items: Any, scheme: str
+    responses: Responses, reasons: list[str], anchors: Any, items: Any, scheme: str
 ) -> tuple[set[int], list[int]]:
     """Positions of the anchors and of the items to test."""
     ids = responses.item_ids
-    known: set[int] = set()
+    anchored: set[int] = set()
     if anchors is not None:
-        known = set(np.asarray(positions("anchors", anchors, ids)).tolist())
+        anchored = set(np.asarray(positions("anchors", anchors, ids)).tolist())
     elif scheme == "add":
-        advice = "Name items that are alike in all groups, or use scheme='drop'."
-        raise argument_error("anchors", 'given with scheme="add"', None, advice)
-    bad = [j for j in sorted(known) if why[j]]
-    if bad:
-        got = f"{ids[bad[0]]} ({why[bad[0]]})"
+        advice = "Name items that are equal in all groups, or use scheme='drop'."
+        raise argument_error("anchors", 'passed with scheme="add"', None, advice)
+    unusable = [j for j in sorted(anchored) if reasons[j]]
+    if unusable:
+        got = f"{ids[unusable[0]]} ({reasons[unusable[0]]})"
         raise argument_error("anchors", "items that can be compared between the groups", got)
-    asked = range(len(ids)) if items is None else np.asarray(positions("items", items, ids))
-    both = [str(ids[j]) for j in asked if j in known]
+    requested = range(len(ids)) if items is None else np.asarray(positions("items", items, ids))
+    both = [str(ids[j]) for j in requested if j in anchored]
     if items is not None and both:
         raise argument_error("items", "other than the anchors", both)
-    tested = [int(j) for j in asked if j not in known and not why[j]]
-    usable = [j for j, reason in enumerate(why) if not reason]
+    tested = [int(j) for j in requested if j not in anchored and not reasons[j]]
+    usable = [j for j, reason in enumerate(reasons) if not reason]
     if not tested or len(usable) < 2:
         first = next(
-            (f"{brief(ids[j])}: {reason}" for j, reason in enumerate(why) if reason), "none"
+            (f"{brief(ids[j])}: {reason}" for j, reason in enumerate(reasons) if reason), "none"
         )
         raise InputError(
-            f"No item can be tested: it takes two items with different answers in every group, "
+            f"No item can be tested: a test needs two items with different answers in every group, "
             f"one of them not an anchor. Got {len(usable)} ({first})."
         )
-    return known, tested
+    return anchored, tested
 
 
-def _few(responses: Responses, codes: np.ndarray, item: int) -> bool:
-    """Whether an answer is rare in a group."""
+def _has_rare_answer(responses: Responses, codes: np.ndarray, item: int) -> bool:
+    """Whether a group has fewer than 10 of an answer."""
     column = responses.values[:, item]
     tables = [np.bincount(column[(codes == g) & (column >= 0)]) for g in range(codes.max() + 1)]
-    return any(counts[counts > 0].min() < FEW for counts in tables)
+    return any(counts[counts > 0].min() < MIN_ANSWERS for counts in tables)
 
 
 def _result(
@@ -331,21 +344,23 @@ def _result(
     table: pd.DataFrame,
     base: frozenset[int],
     responses: Responses,
-    why: list[str],
-    words: tuple[str, str, str, float],
+    reasons: list[str],
+    *,
+    scheme: str,
+    correction: str,
     n_rounds: int,
     settled: bool,
 ) -> DIF:
     """Tests and effect sizes as a table of all items."""
     ids, labels = responses.item_ids, plan.fits.grouping.labels
     top = responses.n_categories - 1
-    effects, curves, flags = {}, [], dict(zip(range(len(ids)), why, strict=True))
-    for item, place in zip(table.index, plan.tested, strict=True):
-        free = base | {place}
-        for label, row in zip(labels[1:], item_effects(plan.fits, free, place), strict=True):
+    effects, curves, flags = {}, [], dict(zip(range(len(ids)), reasons, strict=True))
+    for item, position in zip(table.index, plan.tested, strict=True):
+        free = base | {position}
+        for label, row in zip(labels[1:], item_effects(plan.fits, free, position), strict=True):
             effects[ids[item], label] = row
-        curves.append(plan.fits.bank(free, place))
-        if _few(responses, plan.fits.grouping.codes, item):
+        curves.append(plan.fits.bank(free, position))
+        if _has_rare_answer(responses, plan.fits.grouping.codes, item):
             flags[item] = "few answers"
         if np.isnan(table.loc[item, "statistic"]):
             flags[item] = "; ".join(filter(None, [flags[item], "no standard errors"]))
@@ -355,7 +370,7 @@ def _result(
     furthest = furthest.droplevel("group")
     table = table.set_axis(ids[table.index.to_numpy(int)])
     out = table[["statistic", "df", "p", "p_adjusted"]].assign(
-        dif=(table["p_adjusted"] < words[3]).to_numpy(),
+        dif=(table["p_adjusted"] < plan.alpha).to_numpy(),
         **{str(name): furthest[name] for name in furthest},
         size=[_size(value / top) for value in furthest["unsigned"]],
         p_slope=table["p_slope"],
@@ -366,14 +381,25 @@ def _result(
     out["flags"] = [flags[j] for j in range(len(ids))]
     population = plan.fits.fit(base).groups
     assert population is not None
-    places = range(plan.fits.responses.n_items)
-    anchors = tuple(str(plan.fits.responses.item_ids[j]) for j in places if j not in base)
+    names = plan.fits.responses.item_ids
+    anchors = tuple(str(name) for j, name in enumerate(names) if j not in base)
     index = pd.MultiIndex.from_product([table.index, labels], names=["item", "group"])
-    parameters = item_tables(curves, index)
-    converged = all(found.converged for found in plan.fits.done.values())
-    return DIF(out, size, parameters, population, anchors, *words, n_rounds, settled, converged)
+    return DIF(
+        table=out,
+        effects=size,
+        parameters=item_tables(curves, index),
+        groups=population,
+        anchors=anchors,
+        method=plan.method,
+        scheme=scheme,
+        correction=correction,
+        alpha=plan.alpha,
+        n_rounds=n_rounds,
+        settled=settled,
+        converged=all(result.converged for result in plan.fits.cache.values()),
+    )
 
 
 def _size(share: float) -> str:
-    """How much the item differs, in a word."""
+    """The label of an effect size."""
     return next((word for least, word in SIZES if share >= least), "")

@@ -1,4 +1,4 @@
-"""How many abilities a test measures, and which items call on which."""
+"""Number of dimensions of a test, and the loadings of its items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,11 +39,11 @@ class ParallelAnalysis:
     Attributes:
         table: one row per component: eigenvalue, random_mean, random_limit (the percentile of
             the eigenvalues of shuffled data), kept.
-        n_factors: how many leading eigenvalues are above their limits.
-        kind: of the correlations.
-        percentile: of the limit.
+        n_factors: number of leading eigenvalues above their limits.
+        kind: kind of the correlations.
+        percentile: percentile of the limits.
         n: number of shuffled data sets.
-        excluded: item id -> why it was left out.
+        excluded: item id -> reason for its exclusion.
         first_ratio: first eigenvalue over the second.
     """
 
@@ -65,14 +65,14 @@ class ParallelAnalysis:
 
 
 def _shuffled(codes: np.ndarray, missing: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Each column's answers in random order, gaps where they were."""
+    """Each column's answers in random order; missing answers stay in place."""
     if not missing.any():
         return rng.permuted(codes, axis=0)
-    key = np.where(missing, 2.0, rng.random(codes.shape))  # missing ones last
-    places = np.argsort(missing, axis=0, kind="stable")
+    key = np.where(missing, 2.0, rng.random(codes.shape))  # missing answers last
+    rows = np.argsort(missing, axis=0, kind="stable")
     out = np.empty_like(codes)
     drawn = np.take_along_axis(codes, np.argsort(key, axis=0), axis=0)
-    np.put_along_axis(out, places, drawn, axis=0)
+    np.put_along_axis(out, rows, drawn, axis=0)
     return out
 
 
@@ -85,23 +85,23 @@ def parallel_analysis(
     seed: int = 0,
     progress: Callable[[int, int], Any] | None = None,
 ) -> ParallelAnalysis:
-    """Eigenvalues of the correlations against those of data without any common ability.
+    """Eigenvalues of the correlations compared with those of data without common factors.
 
-    The comparison data are the responses with every item's answers shuffled among the subjects
-    who answered it: the same margins and the same gaps, and no correlation. A component counts
-    while its eigenvalue, and all before it, are above the percentile of theirs.
+    The comparison data are the responses with each item's answers shuffled among the subjects who
+    answered it: the same margins and missing answers, and no correlation. A component counts if its
+    eigenvalue, and all before it, are above the percentile of the shuffled data.
 
     Args:
         responses: right/wrong, in categories, or (with "pearson") fractions.
         kind: correlations as in `correlations`; both are taken before smoothing.
         n: number of shuffled data sets.
-        percentile: of their eigenvalues, between 0 and 100; 50 is close to Horn's mean.
-        seed: of the shuffles.
+        percentile: percentile of their eigenvalues, between 0 and 100; 50 is close to Horn's mean.
+        seed: random seed of the shuffles.
         progress: called as ``progress(done, n)``.
 
     Returns:
         The eigenvalues and their limits. With fewer subjects than items both have large first
-        eigenvalues by chance, and only strong components show.
+        eigenvalues by chance, and only strong components are detected.
 
     Raises:
         InputError: for responses that cannot be correlated, or numbers out of range.
@@ -128,11 +128,11 @@ def parallel_analysis(
     size = codes.shape[1]
     random = np.empty((n, size))
     for draw in range(n):
-        found = correlate_codes(
+        estimates = correlate_codes(
             _shuffled(codes, missing, rng), kind, kept.n_categories, 0.5, errors=False
         )
-        # A pair that gives no correlation by chance is as uncorrelated as the others are.
-        matrix = square(np.nan_to_num(found.r), size)
+        # Undefined correlations become 0, the expectation in shuffled data.
+        matrix = square(np.nan_to_num(estimates.r), size)
         random[draw] = np.linalg.eigvalsh(matrix)[::-1]
         if progress is not None:
             progress(draw + 1, n)
@@ -140,7 +140,7 @@ def parallel_analysis(
 
 
 def _parallel(real: Correlations, random: FloatArray, percentile: float) -> ParallelAnalysis:
-    """The real eigenvalues beside the random ones."""
+    """The eigenvalues of the responses and of the shuffled data."""
     values, limit = real.eigenvalues, np.percentile(random, percentile, axis=0)
     above = values > limit
     n_factors = int(above.argmin()) if not above.all() else len(above)
@@ -154,5 +154,12 @@ def _parallel(real: Correlations, random: FloatArray, percentile: float) -> Para
         index=pd.RangeIndex(1, len(values) + 1, name="component"),
     )
     ratio = float(values[0] / values[1]) if values[1] > 0 else float("inf")
-    args = (real.kind, percentile, len(random), real.excluded, ratio)
-    return ParallelAnalysis(table, n_factors, *args)
+    return ParallelAnalysis(
+        table=table,
+        n_factors=n_factors,
+        kind=real.kind,
+        percentile=percentile,
+        n=len(random),
+        excluded=real.excluded,
+        first_ratio=ratio,
+    )

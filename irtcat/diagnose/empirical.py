@@ -1,4 +1,4 @@
-"""Empirical curves of items against the model's, as a table ready to plot."""
+"""Empirical and model curves of items, as a table ready to plot."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from scipy.special import betaincinv, expit, ndtri
 from irtcat._checks import argument_error, check_choice, check_count, check_interval, check_positive
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.diagnose._common import Coded, coded, curves
 from irtcat.diagnose._groups import ability_groups
-from irtcat.diagnose._parts import Coded, coded, curves
 from irtcat.diagnose._residuals import abilities_of
 from irtcat.responses import Responses
 
@@ -19,9 +19,10 @@ __all__ = ["SMOOTHERS", "empirical_curves"]
 SMOOTHERS = ("binned", "kernel", "spline")
 COLUMNS = ["item", "category", "theta", "n", "observed", "lower", "upper", "expected"]
 RIDGE = 1e-3
-STEPS = 50
-FEWEST = 2.0
-"""Subjects' worth of weight below which a smoothed curve says nothing."""
+"""Keeps logistic regressions finite if answers are separable."""
+MAX_STEPS = 50
+MIN_WEIGHT = 2.0
+"""Smallest effective number of subjects of a smoothed curve."""
 
 
 def empirical_curves(
@@ -36,38 +37,38 @@ def empirical_curves(
     method: str = "eap",
     abilities: Any = None,
 ) -> pd.DataFrame:
-    """Shares of the answers along the estimated ability, beside what the model says.
+    """Shares of the answers by estimated ability, with the model's probabilities.
 
     | smoother | observed | band |
     |---|---|---|
-    | binned | share in groups of one size | exact binomial (Clopper & Pearson) |
+    | binned | share in groups of equal size | exact binomial (Clopper & Pearson) |
     | kernel | local mean, normal kernel | normal, ``sqrt(p (1 - p) sum w^2) / sum w`` |
     | spline | logistic regression on a cubic spline | normal on the logit scale |
 
-    The bands take abilities as known; since they are estimates, the empirical curve of a good item
-    is somewhat flatter (``ml``) or steeper (``eap``) than the model's on short tests.
+    The bands treat abilities as known; since they are estimates, the empirical curve of an item
+    that fits is somewhat flatter (``ml``) or steeper (``eap``) than the model's on short tests.
 
     Args:
-        bank: the calibrated items, of one ability.
-        responses: who answered what; gaps are left out item by item.
-        items: ids or positions of the items wanted; all by default.
+        bank: the calibrated items, unidimensional.
+        responses: the responses; missing answers are left out item by item.
+        items: ids or positions of the items; all by default.
         smoother: one of the above.
         n_points: number of groups, or of abilities (evenly spaced from the 1st to the 99th
-            percentile) at which smoothed curves are given; at least 2.
+            percentile) at which smoothed curves are computed; at least 2.
         level: probability of the band.
         bandwidth: SD of the kernel in units of ability; by default 1.1 sd n^(-1/5).
         df: coefficients of the spline, at least 4.
-        method: how abilities are estimated (as for `irtcat.score`), unless given.
-        abilities: an `Ability` of the same subjects, or a number each (NaN leaves one out).
+        method: how abilities are estimated (as for `irtcat.score`), unless passed.
+        abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
 
     Returns:
-        Columns item, category (from 0; of right/wrong items 1 only), theta, n (subjects; for the
+        Columns item, category (from 0; for right/wrong items only 1), theta, n (subjects; for the
         kernel the effective number), observed, lower, upper, expected (the model's probability
-        at theta). Items without answers have no rows. Where a kernel holds fewer than 2 subjects
-        its curve is NaN.
+        at theta). Items without answers have no rows. A kernel curve is NaN where its effective
+        number of subjects is below 2.
 
     Raises:
-        InputError: for a bank of several abilities, or arguments out of range.
+        InputError: for a multidimensional bank, or arguments out of range.
 
     Example:
         >>> from irtcat import fit
@@ -89,32 +90,32 @@ def empirical_curves(
         check_positive("bandwidth", bandwidth)
     data = coded(bank, responses)
     if data.bank.model.dims != 1:
-        raise argument_error("bank", "one with one ability", f"{data.bank.model.dims} abilities")
+        raise argument_error("bank", "unidimensional", f"{data.bank.model.dims} dimensions")
     theta = abilities_of(data, abilities, method)
-    wanted = np.arange(data.bank.n_items) if items is None else data.bank.positions(items)
+    selected = np.arange(data.bank.n_items) if items is None else data.bank.positions(items)
     tables = []
-    for j in wanted:
+    for j in selected:
         known = (data.values[:, j] >= 0) & np.isfinite(theta)
         if not known.any():
             continue
-        at, x = theta[known], data.values[known, j]
-        hot = (x[:, None] == _categories(data, j)).astype(float)
+        ability, x = theta[known], data.values[known, j]
+        indicators = (x[:, None] == _categories(data, j)).astype(float)
         if smoother == "binned":
-            parts = _binned(at, hot, n_points, level)
+            smoothed = _binned(ability, indicators, n_points, level)
         else:
-            low, high = np.quantile(at, [0.01, 0.99])
+            low, high = np.quantile(ability, [0.01, 0.99])
             points = np.linspace(low, high, n_points)
             smooth = _kernel if smoother == "kernel" else _spline
             setting = bandwidth if smoother == "kernel" else df
-            parts = smooth(at, hot, points, level, setting)
-        tables.append(_table(data, int(j), *parts))
+            smoothed = smooth(ability, indicators, points, level, setting)
+        tables.append(_table(data, int(j), *smoothed))
     if not tables:
         return pd.DataFrame(columns=COLUMNS)
     return pd.concat(tables, ignore_index=True)
 
 
 def _categories(data: Coded, j: Any) -> IntArray:
-    """The categories that are shown of an item."""
+    """The categories of an item in the table."""
     n = int(data.categories[j])
     return np.arange(1 if n == 2 else 0, n)
 
@@ -141,12 +142,12 @@ def _table(
 Smoothed = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
-def _binned(theta: FloatArray, hot: FloatArray, n_points: int, level: float) -> Smoothed:
-    """Shares in groups of one size, at their mean ability."""
+def _binned(theta: FloatArray, indicators: FloatArray, n_points: int, level: float) -> Smoothed:
+    """Shares in groups of equal size, at their mean ability."""
     group = ability_groups(theta, min(n_points, len(theta)))
     n = np.bincount(group).astype(float)
     points = np.bincount(group, theta) / n
-    count = np.stack([np.bincount(group, column) for column in hot.T], axis=1)
+    count = np.stack([np.bincount(group, column) for column in indicators.T], axis=1)
     tail = (1 - level) / 2
     rest = n[:, None] - count
     lower = np.where(count > 0, betaincinv(np.maximum(count, 1), rest + 1, tail), 0.0)
@@ -155,7 +156,7 @@ def _binned(theta: FloatArray, hot: FloatArray, n_points: int, level: float) -> 
 
 
 def _kernel(
-    theta: FloatArray, hot: FloatArray, points: FloatArray, level: float, width: float | None
+    theta: FloatArray, indicators: FloatArray, points: FloatArray, level: float, width: float | None
 ) -> Smoothed:
     """Local means of the answers."""
     if width is None:
@@ -163,16 +164,16 @@ def _kernel(
     weight = np.exp(-0.5 * ((points[:, None] - theta) / width) ** 2)
     total, square = weight.sum(axis=1), (weight**2).sum(axis=1)
     n = total**2 / np.maximum(square, np.finfo(float).tiny)
-    enough = (n >= FEWEST) & (total > 1e-8)
+    enough = (n >= MIN_WEIGHT) & (total > 1e-8)
     safe = np.where(enough, total, 1.0)[:, None]
-    curve = np.where(enough[:, None], weight @ hot / safe, np.nan)
+    curve = np.where(enough[:, None], weight @ indicators / safe, np.nan)
     spread = np.maximum(curve * (1 - curve), 0.0) * square[:, None]
-    half = ndtri(0.5 + level / 2) * np.sqrt(spread) / safe
-    return points, n, curve, np.clip(np.stack([curve - half, curve + half]), 0.0, 1.0)
+    half_width = ndtri(0.5 + level / 2) * np.sqrt(spread) / safe
+    return points, n, curve, np.clip(np.stack([curve - half_width, curve + half_width]), 0.0, 1.0)
 
 
 def _spline(
-    theta: FloatArray, hot: FloatArray, points: FloatArray, level: float, df: float | None
+    theta: FloatArray, indicators: FloatArray, points: FloatArray, level: float, df: float | None
 ) -> Smoothed:
     """Logistic regression of each category on a cubic spline of ability."""
     from scipy.interpolate import BSpline
@@ -183,16 +184,18 @@ def _spline(
     inner = np.unique(np.clip(inner, low + 1e-9, high - 1e-9))
     knots = np.concatenate([[low] * 4, inner, [high] * 4])
 
-    def basis(at: FloatArray) -> FloatArray:
-        return BSpline.design_matrix(np.clip(at, low, high), knots, 3).toarray()
+    def basis(x: FloatArray) -> FloatArray:
+        return BSpline.design_matrix(np.clip(x, low, high), knots, 3).toarray()
 
-    design, shown = basis(theta), basis(points)
+    design, design_points = basis(theta), basis(points)
     z = ndtri(0.5 + level / 2)
-    curve, band = np.empty((len(points), hot.shape[1])), np.empty((2, len(points), hot.shape[1]))
-    for k, y in enumerate(hot.T):
+    shape = (len(points), indicators.shape[1])
+    curve, band = np.empty(shape), np.empty((2, *shape))
+    for k, y in enumerate(indicators.T):
         coefficient, covariance = _logistic(design, y)
-        line = shown @ coefficient
-        se = np.sqrt(np.einsum("pd,de,pe->p", shown, covariance, shown))
+        line = design_points @ coefficient
+        variance = np.einsum("pd,de,pe->p", design_points, covariance, design_points)
+        se = np.sqrt(variance)
         curve[:, k], band[0, :, k], band[1, :, k] = (
             expit(line), expit(line - z * se), expit(line + z * se),
         )  # fmt: skip
@@ -200,11 +203,11 @@ def _spline(
 
 
 def _logistic(design: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Logistic regression under a slight ridge, which keeps it finite; and its covariance."""
+    """Coefficients of a logistic regression with a small ridge penalty, and their covariance."""
     ridge = RIDGE * np.eye(design.shape[1])
     share = np.clip(y.mean(), 0.5 / len(y), 1 - 0.5 / len(y))
     coefficient = np.full(design.shape[1], np.log(share / (1 - share)))
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         p = expit(design @ coefficient)
         hessian = (design * (p * (1 - p))[:, None]).T @ design + ridge
         step = np.linalg.solve(hessian, design.T @ (y - p) - ridge @ coefficient)

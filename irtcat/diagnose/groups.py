@@ -7,9 +7,9 @@ import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_count, check_positive
 from irtcat.bank import ItemBank
+from irtcat.diagnose._common import Coded, chi_square_p, coded, item_index, rmsea
 from irtcat.diagnose._free import free_of
 from irtcat.diagnose._groups import GroupedCells, grouped_cells
-from irtcat.diagnose._parts import Coded, chi_square_p, coded, item_index, rmsea
 from irtcat.diagnose._residuals import abilities_of
 from irtcat.responses import Responses
 
@@ -30,31 +30,31 @@ def grouped_fit(
 ) -> pd.DataFrame:
     """X2 and G2 of each item on groups of subjects of similar ability (Bock; Yen's Q1).
 
-    Subjects are sorted by estimated ability and cut into groups of one size; the model's
+    Subjects are sorted by estimated ability and split into groups of equal size; the model's
     probabilities at the group's mean (Yen) or median ability (Bock) give the expected counts.
     ``X2 = sum (O - E)^2 / E``, ``G2 = 2 sum O log(O / E)``. Since abilities are estimates, both
-    are too large on short tests, however good the item (use `s_x2`): on tests of fewer than some
-    50 items take them as descriptions.
+    are too large on short tests even for items that fit (use `s_x2`): on tests of fewer than about
+    50 items use them only as descriptions.
 
     Args:
-        bank: the calibrated items, of one ability.
-        responses: who answered what; gaps are left out item by item.
+        bank: the calibrated items, unidimensional.
+        responses: the responses; missing answers are left out item by item.
         n_groups: number of groups, at least 2.
         center: "mean" or "median".
-        min_expected: a category expected fewer times in a group is merged with its neighbour; a
-            group with one category left is left out.
-        method: how abilities are estimated (as for `irtcat.score`), unless given.
-        abilities: an `Ability` of the same subjects, or a number each (NaN leaves one out).
+        min_expected: a category with a lower expected count in a group is merged with its
+            neighbour; a group with a single remaining category is left out.
+        method: how abilities are estimated (as for `irtcat.score`), unless passed.
+        abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
         estimated: as for `s_x2`.
 
     Returns:
         Indexed by item: x2, g2, df (of both), p_x2, p_g2, rmsea_x2, rmsea_g2, n_groups (used), n
-        and flags. df counts every cell, also those nobody is in, for G2 too (mirt leaves these
-        out of the df of G2). NaN where nothing can be tested, see ``flags``.
+        and flags. df counts all cells, for G2 also empty ones (mirt excludes these from the df of
+        G2). NaN if there is no test, see ``flags``.
 
     Raises:
-        InputError: for a bank of several abilities, an unknown method or center, or abilities
-            that are not the subjects'.
+        InputError: for a multidimensional bank, an unknown method or center, or abilities of other
+            subjects.
 
     Example:
         >>> from irtcat import fit
@@ -104,11 +104,11 @@ def grouped_fit_table(
     method: str = "eap",
     abilities: Any = None,
 ) -> pd.DataFrame:
-    """The observed and expected counts behind `grouped_fit`, a row a cell.
+    """The observed and expected counts behind `grouped_fit`, one row per cell.
 
     Args:
-        bank: the calibrated items, of one ability.
-        responses: who answered what.
+        bank: the calibrated items, unidimensional.
+        responses: the responses.
         n_groups: number of groups.
         center: "mean" or "median".
         min_expected: as for `grouped_fit`.
@@ -116,7 +116,7 @@ def grouped_fit_table(
         abilities: as for `grouped_fit`.
 
     Returns:
-        Columns item, group, theta, category (numbered anew after merging), observed, expected.
+        Columns item, group, theta, category (renumbered after merging), observed, expected.
 
     Raises:
         InputError: as `grouped_fit`.
@@ -154,11 +154,11 @@ def _grouped(
     check_positive("min_expected", min_expected)
     data = coded(bank, responses)
     if data.bank.model.dims != 1:
-        raise argument_error("bank", "one with one ability", f"{data.bank.model.dims} abilities")
+        raise argument_error("bank", "unidimensional", f"{data.bank.model.dims} dimensions")
     theta = abilities_of(data, abilities, method)
     check_count("n_groups", n_groups, 2)
     known = int(np.isfinite(theta).sum())
     if known < n_groups:
-        must = f"of at least {n_groups} subjects with an ability, for as many groups"
-        raise argument_error("responses", must, known, "Or make fewer groups: n_groups.")
+        must = f"of at least {n_groups} subjects with an ability for {n_groups} groups"
+        raise argument_error("responses", must, known, "Or use fewer groups: n_groups.")
     return data, grouped_cells(data, theta, n_groups, center, float(min_expected))

@@ -9,8 +9,7 @@ from irtcat._checks import check_positive
 from irtcat._types import FloatArray
 from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.bank import ItemBank
-from irtcat.diagnose._free import free_of
-from irtcat.diagnose._parts import (
+from irtcat.diagnose._common import (
     Coded,
     chi_square_p,
     coded,
@@ -20,6 +19,7 @@ from irtcat.diagnose._parts import (
     population_nodes,
     rmsea,
 )
+from irtcat.diagnose._free import free_of
 from irtcat.diagnose._residuals import Sums, abilities_of, blocks, mean_squares, sums
 from irtcat.diagnose._score_tables import ScoreTable, expected_shares, merged, score_tables
 from irtcat.diagnose.groups import grouped_fit
@@ -39,33 +39,33 @@ def s_x2(
     min_expected: float = 1.0,
     estimated: str = "auto",
 ) -> pd.DataFrame:
-    """Test each item's fit within groups of the same total score (Orlando & Thissen).
+    """Test each item's fit within groups of equal total score (Orlando & Thissen).
 
     ``S-X2_i = sum_s sum_k (O_sk - E_sk)^2 / E_sk`` over total scores s and categories k, where E is
-    the number of subjects with score s times the share that the model expects to answer k among
-    them, by the recursion of Lord & Wingersky over the population (for items with several
-    categories after Kang & Chen). Cells expected fewer than ``min_expected`` times are merged as
-    mirt merges them: categories within a score first, then scores. The lowest and the highest
-    possible score are left out: all subjects there answer alike. df = cells - scores - estimated
+    the number of subjects with score s times the share with answer k expected by the model, from
+    the recursion of Lord & Wingersky over the population (for items with several categories after
+    Kang & Chen). Cells with expected counts below ``min_expected`` are merged as in mirt:
+    categories within a score first, then scores. The lowest and the highest possible score are left
+    out: all subjects there answer alike. df = cells - scores - estimated
     parameters of the item - estimated parameters of the population, as in mirt: a slope or SD that
-    all items share counts in full for each, which makes the test somewhat eager for Rasch and 1PL
-    items (7.6 % of 20 right ones have p < .05; 2PL 4.6 %, graded 5.6 %).
+    all items share counts in full for each, which makes the test somewhat liberal for Rasch and 1PL
+    items (7.6 % of 20 items that fit have p < .05; 2PL 4.6 %, graded 5.6 %).
 
     Args:
-        bank: the calibrated items (right/wrong or graded, of one or several abilities).
-        responses: who answered what. Subjects with a gap in the bank's items are left out (``n``
-            counts the others), since their total scores do not compare.
-        min_expected: least expected count of a cell, above 0.
-        estimated: which parameters count as estimated from these responses: "auto" (what the
-            bank's covariance says; none of a bank built from known parameters), "all" or "none".
+        bank: the calibrated items (right/wrong or graded, of one or more dimensions).
+        responses: the responses. Subjects with missing answers to the bank's items are left out
+            (``n`` counts the others), since their total scores are not comparable.
+        min_expected: smallest expected count of a cell, above 0.
+        estimated: which parameters count as estimated from these responses: "auto" (by the bank's
+            covariance; none for a bank built from known parameters), "all" or "none".
 
     Returns:
         Indexed by item: s_x2, df, p, p_holm, p_bh (adjusted over the items), rmsea, n and flags.
-        s_x2, p and rmsea are NaN where nothing can be tested, and ``flags`` says why.
+        s_x2, p and rmsea are NaN if there is no test; ``flags`` has the reason.
 
     Raises:
-        InputError: for fewer than 2 items or 2 subjects without gaps, or items that are neither
-            right/wrong nor graded.
+        InputError: for fewer than 2 items or 2 complete rows, or items that are neither right/wrong
+            nor graded.
 
     Example:
         >>> from irtcat import fit
@@ -91,24 +91,24 @@ def s_x2(
     flags = np.where(constant, "constant", np.where(df <= 0, "too few cells", ""))
     df = np.where(constant, 0, np.maximum(df, 0))
     statistic = np.where(df > 0, statistic, np.nan)
-    return _tested(data, {"s_x2": statistic}, df, n, flags)
+    return _test_table(data, {"s_x2": statistic}, df, n, flags)
 
 
 def s_x2_table(
     bank: ItemBank, responses: Responses, min_expected: float | None = 1.0
 ) -> pd.DataFrame:
-    """The observed and expected counts behind `s_x2`, a row a cell.
+    """The observed and expected counts behind `s_x2`, one row per cell.
 
     Args:
         bank: the calibrated items.
-        responses: who answered what.
+        responses: the responses.
         min_expected: as for `s_x2`; None leaves the cells unmerged.
 
     Returns:
-        Columns item, score (the lowest of the merged ones), category, observed, expected. After
-        merging, categories are numbered anew within each score. An item's observed counts sum to
-        the subjects without gaps less those with the lowest or highest possible score, and so do
-        the expected.
+        Columns item, score (the lowest of merged scores), category, observed, expected. After
+        merging, categories are renumbered within each score. An item's observed counts, and its
+        expected counts, sum to the number of complete rows without the lowest and highest possible
+        score.
 
     Raises:
         InputError: as `s_x2`.
@@ -126,9 +126,9 @@ def s_x2_table(
     for item, table in zip(data.bank.item_ids, tables, strict=True):
         if table is None:
             continue
-        for at, category in np.argwhere(np.nan_to_num(table.expected) > 0):
-            counts = (table.observed[at, category], table.expected[at, category])
-            rows.append((str(item), int(table.scores[at]), int(category), *counts))
+        for row, category in np.argwhere(np.nan_to_num(table.expected) > 0):
+            counts = (table.observed[row, category], table.expected[row, category])
+            rows.append((str(item), int(table.scores[row]), int(category), *counts))
     return pd.DataFrame(rows, columns=["item", "score", "category", "observed", "expected"])
 
 
@@ -150,14 +150,14 @@ def _score_tables(
 
 
 def _constant(data: Coded, values: np.ndarray) -> np.ndarray:
-    """Items with one category used among these rows."""
+    """Items with a single category in these rows."""
     return data._replace(values=values).constant()
 
 
-def _tested(
+def _test_table(
     data: Coded, statistic: dict[str, FloatArray], df: Any, n: Any, flags: np.ndarray
 ) -> pd.DataFrame:
-    """A table of chi-square tests, an item a row."""
+    """A table of chi-square tests, one row per item."""
     (name, value), index = next(iter(statistic.items())), item_index(data)
     p = chi_square_p(value, df)
     columns = {
@@ -183,23 +183,23 @@ def infit_outfit(
 
     ``outfit = mean_j r_j^2 / v_j`` and ``infit = sum_j r_j^2 / sum_j v_j``, with
     ``r_j = x_j - E(x | theta_j)`` and ``v_j = Var(x | theta_j)`` at the estimated abilities. 1 is
-    expected; above it answers are more random than the model says, below it less. The deviates z
-    are by Wilson and Hilferty's cube root. EAP estimates are drawn to the mean and lower the mean
+    expected; above it answers are more random than the model predicts, below it less. The deviates
+    z use Wilson and Hilferty's cube root. EAP estimates shrink to the mean and lower the mean
     squares on short tests; ML estimates raise them.
 
     Args:
         bank: the calibrated items (right/wrong or graded).
-        responses: who answered what; gaps are left out item by item.
-        method: how abilities are estimated (as for `irtcat.score`), unless given.
-        abilities: an `Ability` of the same subjects, or a number each (NaN leaves one out).
+        responses: the responses; missing answers are left out item by item.
+        method: how abilities are estimated (as for `irtcat.score`), unless passed.
+        abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
 
     Returns:
         Indexed by item: outfit, outfit_z, infit, infit_z, n and flags. NaN without answers; z also
-        where the mean square cannot vary. Unlike in mirt no lower bound is put on v, so that one
-        answer against all odds shows in outfit at its full size.
+        if the mean square cannot vary. Unlike in mirt, v has no lower bound, so that a very
+        unlikely answer enters outfit at its full size.
 
     Raises:
-        InputError: for an unknown method or abilities that are not the subjects'.
+        InputError: for an unknown method or abilities of other subjects.
 
     Example:
         >>> from irtcat import fit
@@ -218,8 +218,8 @@ def infit_outfit(
     theta = abilities_of(data, abilities, method)
     total: Sums | None = None
     for block in blocks(data, theta):
-        part = sums(block, axis=0)
-        total = part if total is None else Sums(*map(np.add, total, part))
+        block_sums = sums(block, axis=0)
+        total = block_sums if total is None else Sums(*map(np.add, total, block_sums))
     assert total is not None  # at least one subject has an ability
     constant = np.where(data.constant(), "constant", "")
     flags = np.where(total.n == 0, "no responses", constant)
@@ -240,21 +240,20 @@ def item_fit(
 
     Args:
         bank: the calibrated items.
-        responses: who answered what.
-        method: how abilities are estimated, unless given.
-        abilities: an `Ability` of the same subjects, or a number each.
+        responses: the responses.
+        method: how abilities are estimated, unless passed.
+        abilities: an `Ability` of the same subjects, or one number each.
         min_expected: of `s_x2`.
-        n_groups: of `grouped_fit`; 0 leaves it out. So does a bank of several abilities.
+        n_groups: of `grouped_fit`, which is omitted for 0 and for multidimensional banks.
         estimated: which parameters count as estimated, see `s_x2`.
 
     Returns:
-        Indexed by item: s_x2, df, p, p_holm, p_bh, rmsea, n_complete (subjects without gaps, on
-        whom S-X2 rests), x2, g2, df_x2, p_x2, p_g2, outfit, outfit_z, infit, infit_z, n (answers)
-        and flags. Where no two subjects are without gaps, or there is one item, the columns of
-        S-X2 are NaN and flagged.
+        Indexed by item: s_x2, df, p, p_holm, p_bh, rmsea, n_complete (complete rows, used by
+        S-X2), x2, g2, df_x2, p_x2, p_g2, outfit, outfit_z, infit, infit_z, n (answers) and flags.
+        With fewer than two complete rows, or one item, the columns of S-X2 are NaN and flagged.
 
     Raises:
-        InputError: as the three.
+        InputError: as these functions.
 
     Example:
         >>> from irtcat import fit
@@ -269,16 +268,16 @@ def item_fit(
     theta = abilities_of(data, abilities, method)
     squares = infit_outfit(bank, responses, abilities=theta)
     if data.bank.n_items > 1 and data.complete.sum() > 1:
-        tested = s_x2(bank, responses, min_expected, estimated)
+        tests = s_x2(bank, responses, min_expected, estimated)
     else:
-        tested = pd.DataFrame(np.nan, squares.index, ["s_x2", "df", "p", "p_holm", "p_bh", "rmsea"])
-        tested = tested.assign(df=0, n=0, flags="no complete rows")
-    parts = [tested.drop(columns="flags").rename(columns={"n": "n_complete"})]
+        tests = pd.DataFrame(np.nan, squares.index, ["s_x2", "df", "p", "p_holm", "p_bh", "rmsea"])
+        tests = tests.assign(df=0, n=0, flags="no complete rows")
+    tables = [tests.drop(columns="flags").rename(columns={"n": "n_complete"})]
     if n_groups and data.bank.model.dims == 1:
         grouped = grouped_fit(
             bank, responses, n_groups, abilities=theta, estimated=estimated
         ).rename(columns={"df": "df_x2"})
-        parts.append(grouped[["x2", "g2", "df_x2", "p_x2", "p_g2"]])
-    parts.append(squares.drop(columns="flags"))
-    flags = squares["flags"].where(squares["flags"] != "", tested["flags"])
-    return pd.concat([*parts, flags.rename("flags")], axis=1)
+        tables.append(grouped[["x2", "g2", "df_x2", "p_x2", "p_g2"]])
+    tables.append(squares.drop(columns="flags"))
+    flags = squares["flags"].where(squares["flags"] != "", tests["flags"])
+    return pd.concat([*tables, flags.rename("flags")], axis=1)

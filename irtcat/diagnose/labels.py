@@ -1,4 +1,4 @@
-"""Wrong labels: items whose key, or whose question, is suspect."""
+"""Wrong labels: items with a suspect key or question."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ from irtcat.diagnose._label_few import few_evidence
 from irtcat.diagnose._label_orders import (
     ORDERS,
     average_precision,
-    lacking,
-    least_first,
+    missing_evidence,
     precision_at,
     read_dynamics,
     recall_at,
+    sort_key,
 )
 from irtcat.fitting import fit
 from irtcat.fitting._priors import FEW_RESPONSES
@@ -36,9 +36,12 @@ from irtcat.scoring import score
 
 __all__ = ["ORDERS", "LabelRanking", "average_precision", "precision_at", "rank", "recall_at"]
 
-FEW = 5
+FEW_ANSWERS = 5
+"""Items with fewer answers get a remark."""
 Z = 1.645
-UNSURE = 0.25
+"""One-sided 5 % point of the Normal."""
+LOW_CONFIDENCE = 0.25
+"""Items with a lower mean probability of the label in training get a remark."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +50,8 @@ class LabelRanking:
 
     Attributes:
         table: one row per item, the most suspect first; see `rank`.
-        bank: the items as they were calibrated.
-        prior: probability beforehand of a wrong key, and of an item that ability does not decide.
+        bank: the calibrated items.
+        prior: prior probabilities of a wrong key, and of an item unrelated to ability.
     """
 
     table: pd.DataFrame
@@ -80,50 +83,49 @@ def rank(
     feasibility: ItemBank | bool = False,
     by: str = "answers",
 ) -> LabelRanking:
-    """Rank items by how suspect their labels are, with the reasons in words.
+    """Rank items by the probability that their labels are wrong, with reasons.
 
-    Three accounts of each item's answers are weighed by Bayes' rule, abilities being those that
-    the other items tell (above 100 items: all items): the item is sound (the abler, the more
-    often right), another answer than the right one is the key (the abler, the less often
-    "right"), or ability has nothing to do with it (an ambiguous item, a coin flip). Parameters
-    are averaged over, so that ten subjects give cautious numbers and a thousand clear ones. A very
-    hard item and a wrong key look alike where nobody is right; what tells them apart is who is.
-    Fewer than 50 subjects with more than 100 items, and no bank, are a case of their own: abilities
-    and the distribution of slopes and difficulties are then estimated together, every item
-    averaged over, since too few answered an item to calibrate it.
+    Three hypotheses about each item are compared by Bayes' rule, with abilities estimated from the
+    other items (above 100 items: from all): the item is sound (P(right) increases with ability), a
+    wrong answer is the key (P("right") decreases), or the answers are unrelated to ability (an
+    ambiguous item, a coin flip). Parameters are integrated out, so that ten subjects give cautious
+    probabilities and a thousand decisive ones. A very hard item and a wrong key look alike if
+    nobody is right; otherwise the abilities of those who are right distinguish them. With fewer
+    than 50 subjects, more than 100 items and no bank, abilities and the distribution of slopes and
+    difficulties are estimated together and every item is integrated out, since it has too few
+    answers for calibration.
 
-    The probabilities take answers to be independent given ability, so that a crowd of like
-    learners, who err alike, makes them overconfident: on such crowds ``by="confidence"`` or the
-    share right (column share, least first) found more wrong labels, ``by="wrong-key"`` nearly as
+    The probabilities assume that answers are independent given ability, so that a crowd of similar
+    learners with similar errors makes them overconfident: on such crowds ``by="confidence"`` or the
+    share right (column share, lowest first) found more wrong labels, ``by="wrong-key"`` nearly as
     many (experiments/wrong_labels_training).
 
     Args:
         responses: right/wrong, of at least 3 items.
-        bank: the calibrated items, of one ability; by default a 2PL of these responses is fitted,
-            whose slopes may be negative. A bank whose slopes were kept positive hides the sign.
-        prior: probabilities beforehand of a wrong key and of an unrelated item; both above 0,
-            together below 1.
+        bank: the calibrated items, unidimensional; by default a 2PL is fitted to these responses,
+            whose slopes may be negative. A bank with slopes constrained to be positive hides the
+            sign.
+        prior: prior probabilities of a wrong key and of an unrelated item; both above 0, with a
+            sum below 1.
         top: share of the subjects that counts as the best.
-        misfit: p-values of a test of item fit, by item id (a Series or mapping), told among the
-            reasons.
-        dynamics: cartography of the items as training data, from `irtcat.training.dynamics` (or a
-            table by item with a column confidence); items that it does not have are NaN.
-        feasibility: True to fit the feasibility model to the responses as well, or a bank of it.
-        by: which items come first: those suspect by "answers" (the accounts above; the others do
-            not enter suspicion), by the answers those with a "wrong-key" (against the two other
-            accounts together; of flipped labels this order finds more), of least "discrimination"
-            (signed), "feasibility" or "confidence", or of least mean rank in these and the answers,
-            as far as they are there ("all").
+        misfit: p-values of a test of item fit, by item id (a Series or mapping), for the reasons.
+        dynamics: training dynamics of the items, from `irtcat.training.dynamics` (or a table by
+            item with a column confidence); NaN for items without any.
+        feasibility: True to also fit the feasibility model to the responses, or a bank of it.
+        by: the order: "answers" (suspicion by the hypotheses above; the other orders do not enter
+            it), "wrong-key" (that hypothesis against the two others; it finds more flipped labels),
+            lowest "discrimination" (signed), "feasibility" or "confidence" first, or "all": the
+            lowest mean rank in these and the answers, as far as available.
 
     Returns:
-        Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1, by
-        which the items are ordered, unless ``by`` says otherwise), p_wrong_key, p_unrelated (its
-        parts), log_odds (of not sound against sound: tells items with a suspicion near 0 or 1
-        apart), log_odds_wrong_key (of a wrong key against all else), a and se_a, share (right), n
-        (answers), feasibility (upper asymptote; NaN where no model with one was fitted), top_right
-        of top_n best subjects, top_expected (of an item of usual slope and this share right),
-        top_z, with ``dynamics`` confidence, variability and correctness, and reasons (empty where
-        there is nothing to say). An item without answers has the prior as its suspicion.
+        Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1; the
+        default order), p_wrong_key, p_unrelated (its two terms), log_odds (of not sound against
+        sound: distinguishes items with a suspicion near 0 or 1), log_odds_wrong_key (of a wrong key
+        against the others), a and se_a, share (right), n (answers), feasibility (upper asymptote;
+        NaN without a model that has one), top_right of top_n best subjects, top_expected (for an
+        item of median slope and this share right), top_z, with ``dynamics`` confidence, variability
+        and correctness, and reasons (may be empty). The suspicion of an item without answers is the
+        prior.
 
     Raises:
         InputError: for graded responses, a bank without some of the items, or a prior or share out
@@ -139,16 +141,16 @@ def rank(
     References:
         Rodriguez et al. (2021), ACL, and Lalor et al. (2024), EACL tutorial (negative and low
         discrimination, feasibility); Kass & Raftery (1995), Journal of the American Statistical
-        Association 90, 773-795 (weighing accounts).
+        Association 90, 773-795 (comparing hypotheses).
     """
     _check(responses, prior)
     check_interval("top", top)
     check_choice("by", by, (*ORDERS, "all"))
     _check_feasibility(feasibility)
-    told = None if dynamics is None else read_dynamics(dynamics, responses.item_ids)
-    lacks = {"confidence": told is None, "feasibility": feasibility is False and bank is None}
-    if lacks.get(by, False):  # known before anything is fitted
-        raise lacking(by)
+    read = None if dynamics is None else read_dynamics(dynamics, responses.item_ids)
+    missing = {"confidence": read is None, "feasibility": feasibility is False and bank is None}
+    if missing.get(by, False):  # before any fit
+        raise missing_evidence(by)
     p_fit = _misfit(misfit, responses.item_ids)
     few = bank is None and responses.n_subjects < FEW_RESPONSES and responses.n_items > LONG
     bank = _bank_of(responses, bank)
@@ -164,15 +166,15 @@ def rank(
     table["n"] = (~np.isnan(X)).sum(axis=0)
     table["share"] = np.nansum(X, axis=0) / np.where(table["n"] > 0, table["n"], np.nan)
     table["feasibility"] = _feasibility(frame, responses, feasibility)
-    usual = float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population_sd
-    n, right, expected, sd = top_subjects(responses, ability, usual, top)
+    slope = float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population_sd
+    n, right, expected, sd = top_subjects(responses, ability, slope, top)
     table["top_n"], table["top_right"], table["top_expected"] = n.astype(int), right, expected
     table["top_z"] = np.where(sd > 0.1, (right - expected) / np.where(sd > 0, sd, 1), np.nan)
-    if told is not None:
-        table[told.columns.tolist()] = told
+    if read is not None:
+        table[read.columns.tolist()] = read
     rows = zip(table.to_dict("records"), p_fit, strict=True)
-    table["reasons"] = ["; ".join(_reasons(row, usual, p)) for row, p in rows]
-    order = np.argsort(least_first(table, by), kind="stable")  # NaN is last
+    table["reasons"] = ["; ".join(_reasons(row, slope, p)) for row, p in rows]
+    order = np.argsort(sort_key(table, by), kind="stable")  # NaN sorts last
     return LabelRanking(table.iloc[order], bank, (float(prior[0]), float(prior[1])))
 
 
@@ -189,10 +191,10 @@ def _check(responses: Any, prior: Any) -> None:
         raise argument_error("prior", "two numbers above 0 with a sum below 1", prior)
 
 
-def _check_feasibility(given: Any) -> None:
-    if not isinstance(given, (bool, ItemBank)):
+def _check_feasibility(feasibility: Any) -> None:
+    if not isinstance(feasibility, (bool, ItemBank)):
         must = "True, False or a bank of the feasibility model"
-        raise argument_error("feasibility", must, type(given).__name__)
+        raise argument_error("feasibility", must, type(feasibility).__name__)
 
 
 def _bank_of(responses: Responses, bank: Any) -> ItemBank:
@@ -202,73 +204,73 @@ def _bank_of(responses: Responses, bank: Any) -> ItemBank:
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__)
     if bank.model.dims != 1 or bank.model.takes != "right/wrong":
-        raise argument_error("bank", "of right/wrong items of one ability", bank)
+        raise argument_error("bank", "of unidimensional right/wrong items", bank)
     missing = np.setdiff1d(responses.item_ids.astype(str), bank.item_ids)
     if len(missing):
-        must = f"hold all items of the responses. It has no {brief(missing[0])}"
+        must = f"have all items of the responses. It has no {brief(missing[0])}"
         raise InputError(f"The `bank` argument must {must}.")
     return bank.subset(responses.item_ids.astype(str))
 
 
-def _feasibility(frame: pd.DataFrame, responses: Responses, given: Any) -> FloatArray:
-    """Upper asymptotes of the feasibility model asked for, or of the bank if it has some."""
-    if given is True:
-        given = fit(responses, "feasibility").bank
-    if given is not False:
-        frame = _bank_of(responses, given).to_frame()
+def _feasibility(frame: pd.DataFrame, responses: Responses, feasibility: Any) -> FloatArray:
+    """Upper asymptotes of the feasibility model, if requested, or of the bank; NaN without."""
+    if feasibility is True:
+        feasibility = fit(responses, "feasibility").bank
+    if feasibility is not False:
+        frame = _bank_of(responses, feasibility).to_frame()
     d = frame["d"].to_numpy(float)
     return d if (d < 1).any() else np.full(len(d), np.nan)
 
 
 def _posterior(evidence: Evidence, prior: tuple[float, float]) -> pd.DataFrame:
-    """Bayes' rule over the three accounts."""
-    beforehand = np.log([1 - prior[0] - prior[1], *prior])
-    log_joint = np.stack(evidence) + beforehand[:, None]
+    """Bayes' rule for the three hypotheses."""
+    log_prior = np.log([1 - prior[0] - prior[1], *prior])
+    log_joint = np.stack(evidence) + log_prior[:, None]
     p = np.exp(log_joint - logsumexp(log_joint, axis=0))
     odds = logsumexp(log_joint[1:], axis=0) - log_joint[0]
-    keyed = log_joint[1] - logsumexp(log_joint[[0, 2]], axis=0)
+    odds_wrong_key = log_joint[1] - logsumexp(log_joint[[0, 2]], axis=0)
     columns = {"suspicion": expit(odds), "p_wrong_key": p[1], "p_unrelated": p[2]}
-    return pd.DataFrame({**columns, "log_odds": odds, "log_odds_wrong_key": keyed})
+    return pd.DataFrame({**columns, "log_odds": odds, "log_odds_wrong_key": odds_wrong_key})
 
 
 def _misfit(misfit: Any, ids: np.ndarray) -> FloatArray:
-    """P-values of item fit in the items' order; NaN where there is none."""
+    """P-values of item fit in the items' order; NaN for items without one."""
     if misfit is None:
         return np.full(len(ids), np.nan)
     try:
         series = pd.Series(misfit, dtype=float)
-        named = series.set_axis(series.index.astype(str))
-        values = named.reindex(ids.astype(str)).to_numpy(float)
-    except (TypeError, ValueError):  # text, or an item twice
+        by_id = series.set_axis(series.index.astype(str))
+        values = by_id.reindex(ids.astype(str)).to_numpy(float)
+    except (TypeError, ValueError):  # text, or repeated items
         raise argument_error("misfit", "p-values from 0 to 1 by item id", misfit) from None
     if np.isnan(values).all() or (values < 0).any() or (values > 1).any():
         raise argument_error("misfit", "p-values from 0 to 1 by item id", misfit)
     return values
 
 
-def _reasons(row: dict[Any, Any], usual: float, p_fit: float) -> Iterator[str]:
-    """What speaks against an item, in words."""
+def _reasons(row: dict[Any, Any], slope: float, p_fit: float) -> Iterator[str]:
+    """Evidence against an item, as text."""
     if row["n"] == 0:
         yield "no answers"
         return
-    if row["n"] < FEW:
+    if row["n"] < FEW_ANSWERS:
         yield f"only {row['n']} answer{'' if row['n'] == 1 else 's'}"
     if row["share"] in (0.0, 1.0):
         yield "nobody is right" if row["share"] == 0 else "everybody is right"
     a, se = row["a"], row["se_a"]
-    known = np.isfinite(se)
-    size = f"(a = {a:.2f}, SE {se:.2f})" if known else f"(a = {a:.2f})"
+    has_se = np.isfinite(se)
+    size = f"(a = {a:.2f}, SE {se:.2f})" if has_se else f"(a = {a:.2f})"
     if a < 0:
-        yield f"{'clearly ' if known and a + Z * se < 0 else ''}negative discrimination {size}"
-    elif known and a + Z * se < usual / 2:
+        yield f"{'clearly ' if has_se and a + Z * se < 0 else ''}negative discrimination {size}"
+    elif has_se and a + Z * se < slope / 2:
         yield f"hardly discriminates {size}"
     if row["feasibility"] < 0.7:
         yield f"even the best are right {100 * row['feasibility']:.0f} % of the time at most"
-    if row.get("confidence", 1.0) < UNSURE:
+    if row.get("confidence", 1.0) < LOW_CONFIDENCE:
         yield f"while training, a mean probability of only {row['confidence']:.2f} for the label"
     if row["top_z"] < -Z:
-        of = f"{row['top_right']:.0f} of the best {row['top_n']} are right"
-        yield f"{of}, where {row['top_expected']:.1f} would be expected"
+        result = f"{row['top_right']:.0f} of the best {row['top_n']} are right"
+        yield f"{result}, where {row['top_expected']:.1f} would be expected"
     if row["p_wrong_key"] > 0.5:
         yield "answers are those to another key"
     elif row["p_unrelated"] > 0.5:

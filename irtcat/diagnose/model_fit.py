@@ -1,4 +1,4 @@
-"""Fit of the whole model from its moments of first and second order: M2, C2 and what they give."""
+"""Overall model fit from first and second order moments: M2, C2, and fit indices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +12,15 @@ from scipy.special import chndtr
 from irtcat._checks import InputError, argument_error, check_choice, check_interval
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
+from irtcat.diagnose._common import (
+    Coded,
+    chi_square_p,
+    coded,
+    complete_values,
+    curves,
+    population_nodes,
+    rmsea,
+)
 from irtcat.diagnose._free import Free, free_of
 from irtcat.diagnose._limited import (
     Conditional,
@@ -24,37 +33,29 @@ from irtcat.diagnose._limited import (
     probability_derivatives,
     projected,
 )
-from irtcat.diagnose._parts import (
-    Coded,
-    chi_square_p,
-    coded,
-    complete_values,
-    curves,
-    population_nodes,
-    rmsea,
-)
 from irtcat.models import Nominal
 from irtcat.responses import Responses
 
 __all__ = ["ModelFit", "model_fit"]
 
 KINDS = ("auto", "M2", "C2")
-LARGEST = 12_000
-"""Moments whose covariance is formed: 1.2 GB, and its factor as much."""
+MAX_MOMENTS = 12_000
+"""Largest number of moments: their covariance then takes 1.2 GB, and its factor as much."""
 
 STEP = 1e-4
+"""Step of the central differences by parameters of the population."""
 
 
 @dataclass(frozen=True)
 class ModelFit:
-    """How far the first two orders of moments are from what the model says.
+    """Deviation of the first and second order moments from the model.
 
     Attributes:
         kind: "M2", "M2*" or "C2".
-        statistic: chi-square distributed with ``df`` degrees of freedom where the model is right.
-        df: moments less estimated parameters.
-        p: its upper tail.
-        rmsea: ``sqrt(max(statistic / df - 1, 0) / (n - 1))``; .05 and less is close fit.
+        statistic: chi-square distributed with ``df`` degrees of freedom if the model holds.
+        df: number of moments minus estimated parameters.
+        p: p-value of the statistic.
+        rmsea: ``sqrt(max(statistic / df - 1, 0) / (n - 1))``; up to .05 is close fit.
         rmsea_lower: lower end of its interval.
         rmsea_upper: upper end.
         level: probability of that interval.
@@ -62,13 +63,13 @@ class ModelFit:
             codes; NaN for nominal items, whose codes have no order.
         tli: Tucker-Lewis index against independent items; may exceed 1.
         cfi: comparative fit index against independent items, in [0, 1].
-        null_statistic: the same statistic of independent items.
+        null_statistic: the statistic of independent items.
         null_df: its degrees of freedom.
         n_moments: number of moments.
         n_parameters: estimated parameters, shared ones once.
-        n_subjects: subjects without gaps, on whom all this rests.
-        n_left_out: subjects with a gap.
-        flags: what is to be said of it.
+        n_subjects: subjects with complete rows, which the test uses.
+        n_left_out: subjects with missing answers.
+        flags: remarks.
     """
 
     kind: str
@@ -113,31 +114,31 @@ def model_fit(
     level: float = 0.9,
     estimated: str = "auto",
 ) -> ModelFit:
-    """Test the model as a whole on the means and cross products of the answers.
+    """Test overall model fit on the means and cross products of the answers.
 
-    ``M2 = n e' [S - S D (D' S D)^-1 D' S] e``: e the gap between the observed and the expected
-    moments, S the inverse of their covariance under the model, D their derivatives by the
-    estimated parameters. Unlike the full table of answers the first two moments are well filled
-    at any test length. Of items with several categories, "M2" takes the moments of their codes
-    (M2*: means and cross products), "C2" the shares of all categories and the cross products of
-    the codes: for few items with many categories C2 alone has degrees of freedom.
+    ``M2 = n e' [S - S D (D' S D)^-1 D' S] e``: e the observed minus expected moments, S the inverse
+    of their covariance under the model, D their derivatives by the estimated parameters. Unlike the
+    full table of answers, these moments are not sparse at any test length. For items with several
+    categories, "M2" uses the moments of their codes (M2*: means and cross products), "C2" the
+    shares of all categories and the cross products of the codes: for few items with many categories
+    only C2 has degrees of freedom.
 
     Args:
-        bank: the calibrated items (right/wrong or graded, of one or several abilities).
-        responses: who answered what. Subjects with a gap in the bank's items are left out.
+        bank: the calibrated items (right/wrong or graded, of one or more dimensions).
+        responses: the responses. Subjects with missing answers to the bank's items are left out.
         kind: "M2", "C2", or "auto": M2 for right/wrong items, else C2.
         level: probability of the interval of RMSEA.
-        estimated: which parameters count as estimated from these responses, as for `s_x2`: fixed
-            ones do not, those all items share count once, and of an exploratory bank the turns
-            of its axes are taken off.
+        estimated: which parameters count as estimated from these responses, as for `s_x2`:
+            fixed ones do not count, those that all items share count once, and rotations of the
+            axes of an exploratory bank are subtracted.
 
     Returns:
         The statistic, its degrees of freedom and p, RMSEA with its interval, SRMSR, TLI, CFI.
 
     Raises:
-        InputError: for fewer than 2 items or 2 subjects without gaps, a constant item, no degree
-            of freedom, more than 12,000 moments (about 150 items: pass a part of them), or items
-            that are neither right/wrong nor graded.
+        InputError: for fewer than 2 items or 2 complete rows, a constant item, no degrees of
+            freedom, more than 12,000 moments (about 150 items: pass a subset), or items that are
+            neither right/wrong nor graded.
 
     Example:
         >>> from irtcat import fit
@@ -159,10 +160,10 @@ def model_fit(
     graded = bool((data.categories > 2).any())
     kind = ("C2" if graded else "M2") if kind == "auto" else kind
     if not graded:
-        kind = "M2"  # the two are one there
+        kind = "M2"  # equal to C2 for right/wrong items
     _check_usable(data, values, kind)
     free = free_of(data.bank, estimated)
-    c, jacobian = _model_parts(data, free, kind)
+    c, jacobian = _moments_and_jacobian(data, free, kind)
     observed = observed_moments(values, data.categories, kind)
     df = len(observed) - free.total
     if df <= 0:
@@ -170,13 +171,13 @@ def model_fit(
         got = f"{len(observed)} moments and {free.total} parameters"
         raise argument_error("bank", "one with fewer parameters than moments", got, advice)
     n = len(values)
-    statistic, clear = _statistic(observed - model_moments(c), c, jacobian, free.total, n)
+    statistic, identified = _statistic(observed - model_moments(c), c, jacobian, free.total, n)
     null, null_jacobian = independent(values, data.categories, kind)
-    gap = observed - model_moments(null)
+    residual = observed - model_moments(null)
     null_df = len(observed) - null_jacobian.shape[1]
     null_statistic = np.nan
     if null_df > 0:
-        null_statistic = _statistic(gap, null, null_jacobian, null_jacobian.shape[1], n)[0]
+        null_statistic = _statistic(residual, null, null_jacobian, null_jacobian.shape[1], n)[0]
     lower, upper = _rmsea_interval(statistic, df, n, level)
     return ModelFit(
         kind="M2*" if graded and kind == "M2" else kind,
@@ -196,17 +197,17 @@ def model_fit(
         n_parameters=free.total,
         n_subjects=n,
         n_left_out=len(data.values) - n,
-        flags="" if clear else "parameters cannot be told apart by the moments",
+        flags="" if identified else "parameters are not identified by the moments",
     )
 
 
 def _check_usable(data: Coded, values: np.ndarray, kind: str) -> None:
-    """Raise for constant items and for more moments than fit."""
+    """Raise for constant items, unused categories and too many moments."""
     constant = data._replace(values=values).constant()
     if constant.any():
         names = data.bank.item_ids[constant].tolist()
         advice = "Leave them out: responses.subset(items=...)."
-        must = "without constant items (among the subjects without gaps)"
+        must = "without constant items (in complete rows)"
         raise argument_error("responses", must, names, advice)
     if kind == "C2":
         unused = [
@@ -222,78 +223,77 @@ def _check_usable(data: Coded, values: np.ndarray, kind: str) -> None:
     n = data.bank.n_items
     single = int((data.categories - 1).sum()) if kind == "C2" else n
     moments = single + n * (n - 1) // 2
-    if moments > LARGEST:
-        advice = "Take part of the items: responses.subset(items=...)."
-        raise argument_error("responses", f"of at most {LARGEST} moments", moments, advice)
+    if moments > MAX_MOMENTS:
+        advice = "Pass a subset of the items: responses.subset(items=...)."
+        raise argument_error("responses", f"of at most {MAX_MOMENTS} moments", moments, advice)
 
 
-def _model_parts(data: Coded, free: Free, kind: str) -> tuple[Conditional, FloatArray]:
+def _moments_and_jacobian(data: Coded, free: Free, kind: str) -> tuple[Conditional, FloatArray]:
     """The moments under the model, and their derivatives by the estimated parameters."""
     bank = data.bank
     points, weights = population_nodes(bank)
     c = conditional(curves(bank, points), weights, data.categories, kind)
     columns: list[FloatArray] = []
-    if free.own.any():
+    if free.mask.any():
         dp = probability_derivatives(bank, points)
-        columns.append(derivatives(dp, c, data.categories, kind) @ free.spread())
-    columns += [_slope(data, kind, moved)[:, None] for moved in _population_moves(bank, free)]
+        columns.append(derivatives(dp, c, data.categories, kind) @ free.design())
+    columns += [_derivative(data, kind, bank_at)[:, None] for bank_at in _perturbed(bank, free)]
     n_moments = len(model_moments(c))
     return c, np.concatenate([np.zeros((n_moments, 0)), *columns], axis=1)
 
 
-def _population_moves(bank: ItemBank, free: Free) -> list[Callable[[float], ItemBank]]:
-    """For each estimated parameter of the population the bank with that parameter moved."""
-    moves: list[Callable[[float], ItemBank]] = []
+def _perturbed(bank: ItemBank, free: Free) -> list[Callable[[float], ItemBank]]:
+    """For each estimated population parameter, the bank as a function of a change in it."""
+    functions: list[Callable[[float], ItemBank]] = []
     if free.sd:
-        moves.append(lambda by: replace(bank, population_sd=bank.population_sd + by))
+        functions.append(lambda step: replace(bank, population_sd=bank.population_sd + step))
     if free.n_correlations:
         base = np.asarray(bank.correlations, float)
         for i, j in combinations(range(len(base)), 2):
 
-            def turned(by: float, i: int = i, j: int = j) -> ItemBank:
-                moved = base.copy()
-                moved[i, j] = moved[j, i] = base[i, j] + by
-                return replace(bank, correlations=moved)
+            def with_correlation(step: float, i: int = i, j: int = j) -> ItemBank:
+                matrix = base.copy()
+                matrix[i, j] = matrix[j, i] = base[i, j] + step
+                return replace(bank, correlations=matrix)
 
-            moves.append(turned)
-    return moves
+            functions.append(with_correlation)
+    return functions
 
 
-def _slope(data: Coded, kind: str, moved: Callable[[float], ItemBank]) -> FloatArray:
+def _derivative(data: Coded, kind: str, bank_at: Callable[[float], ItemBank]) -> FloatArray:
     """Derivative of the moments by a parameter of the population, by a central difference."""
-    each: list[FloatArray] = []
-    for by in (STEP, -STEP):
-        bank = moved(by)
+
+    def moments(step: float) -> FloatArray:
+        bank = bank_at(step)
         points, weights = population_nodes(bank)
-        each.append(
-            model_moments(conditional(curves(bank, points), weights, data.categories, kind))
-        )
-    return (each[0] - each[1]) / (2 * STEP)
+        return model_moments(conditional(curves(bank, points), weights, data.categories, kind))
+
+    return (moments(STEP) - moments(-STEP)) / (2 * STEP)
 
 
 def _statistic(
-    gap: FloatArray, c: Conditional, jacobian: FloatArray, n_free: int, n: int
+    residual: FloatArray, c: Conditional, jacobian: FloatArray, n_free: int, n: int
 ) -> tuple[float, bool]:
-    """The chi-square of a gap between moments."""
+    """The chi-square of residual moments, and whether the parameters are identified."""
     try:
-        value, clear = projected(gap, moment_covariance(c), jacobian, n_free)
+        value, identified = projected(residual, moment_covariance(c), jacobian, n_free)
     except np.linalg.LinAlgError:
         raise InputError(
-            "The `responses` argument must be of items that the model does not make constant or "
-            "copies of one another. Got moments whose covariance is singular."
+            "The `responses` argument must be of items that are not constant or copies of each "
+            "other under the model. Got moments whose covariance is singular."
         ) from None
-    return n * value, clear
+    return n * value, identified
 
 
 def _rmsea_interval(statistic: float, df: int, n: int, level: float) -> tuple[float, float]:
-    """Ends of the interval of RMSEA, from those of the noncentrality."""
+    """Interval of RMSEA, from that of the noncentrality."""
     tails = (0.5 + level / 2, 0.5 - level / 2)
     lower, upper = (_noncentrality(statistic, df, tail) for tail in tails)
     return float(np.sqrt(lower / (df * (n - 1)))), float(np.sqrt(upper / (df * (n - 1))))
 
 
 def _noncentrality(statistic: float, df: int, tail: float) -> float:
-    """The noncentrality at which the statistic is exceeded with probability 1 - tail; 0 if none."""
+    """The noncentrality at which P(chi-square <= statistic) is ``tail``; 0 if there is none."""
     from scipy.optimize import brentq
 
     if chndtr(statistic, df, 0.0) <= tail:
@@ -315,19 +315,19 @@ def _srmsr(data: Coded, values: np.ndarray, c: Conditional) -> float:
     sd = np.sqrt(np.diagonal(covariance))
     expected = covariance / np.outer(sd, sd)
     observed = np.corrcoef(values.T.astype(float))
-    gap = (observed - expected)[np.triu_indices(len(mean), 1)]
-    return float(np.sqrt((gap**2).mean()))
+    residual = (observed - expected)[np.triu_indices(len(mean), 1)]
+    return float(np.sqrt((residual**2).mean()))
 
 
 def _tli(statistic: float, df: int, null: float, null_df: int) -> float:
-    """Tucker-Lewis index; NaN where independent items leave nothing to explain."""
+    """Tucker-Lewis index; NaN if independent items already fit."""
     if null_df <= 0 or null <= null_df:
         return float("nan")
     return float((null / null_df - statistic / df) / (null / null_df - 1))
 
 
 def _cfi(statistic: float, df: int, null: float, null_df: int) -> float:
-    """Comparative fit index; NaN where independent items leave nothing to explain."""
+    """Comparative fit index; NaN if independent items already fit."""
     if null_df <= 0 or null <= null_df:
         return float("nan")
     return float(np.clip(1 - (statistic - df) / (null - null_df), 0.0, 1.0))

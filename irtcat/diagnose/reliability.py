@@ -1,4 +1,4 @@
-"""Reliability: of ability estimates, of sum scores, and what each item adds to it."""
+"""Reliability of ability estimates and of sum scores, and the contribution of each item."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pandas as pd
 from irtcat._checks import argument_error, check_choice
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.diagnose._parts import curves, population_nodes
+from irtcat.diagnose._common import curves, population_nodes
 from irtcat.information import fisher_information
 from irtcat.models import Bifactor, CategoricalModel, take
 from irtcat.responses import Responses
@@ -25,24 +25,25 @@ __all__ = [
 MISSING = ("listwise", "pairwise")
 BAYESIAN = ("eap", "map", "eapsum")
 AXIS = np.linspace(-6.0, 6.0, 81)
+"""Nodes of each of the two abilities of a bifactor plane."""
 TINY = 1e-12
-"""Variances, and products of two, that are rounding of 0."""
+"""Smaller variances, and products of two, are rounding errors of 0."""
 
 
 def marginal_reliability(bank: ItemBank) -> float:
-    """Share of true variance in abilities estimated from all the bank's items, in its population.
+    """Share of true variance in abilities estimated from all items of the bank, in its population.
 
     ``E[I(theta) / (I(theta) + 1 / sd^2)]``, I the test information and sd the population's: the
     reliability at an ability, averaged over the population.
 
     Args:
-        bank: the calibrated items, of one ability.
+        bank: the calibrated items, unidimensional.
 
     Returns:
-        From 0 (the items say nothing) to 1.
+        From 0 (no information) to 1.
 
     Raises:
-        InputError: for a bank of several abilities.
+        InputError: for a multidimensional bank.
 
     Example:
         >>> round(marginal_reliability(ItemBank.from_parameters(a=2.0, b=[-1.0, 0.0, 1.0])), 3)
@@ -52,33 +53,33 @@ def marginal_reliability(bank: ItemBank) -> float:
         Green, Bock, Humphreys, Linn & Reckase (1984), Journal of Educational Measurement 21,
         347-360; Thissen & Wainer (2001), Test Scoring, chapter 3.
     """
-    _one(bank)
+    _check_unidimensional(bank)
     points, weights = population_nodes(bank)
     information = fisher_information(bank, points[:, 0]).sum(axis=0)
     return float(weights @ (information / (information + bank.population_sd**-2)))
 
 
-def _one(bank: Any) -> None:
+def _check_unidimensional(bank: Any) -> None:
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
     if bank.model.dims != 1:
-        raise argument_error("bank", "one with one ability", f"{bank.model.dims} abilities")
+        raise argument_error("bank", "unidimensional", f"{bank.model.dims} dimensions")
 
 
 def empirical_reliability(abilities: Ability) -> float | FloatArray:
     """Share of true variance in these subjects' ability estimates, from their standard errors.
 
-    For ``eap``, ``map`` and ``eapsum``, which are drawn to the mean by as much as they are
-    uncertain, ``V / (V + mean(SE^2))``, V the variance of the estimates; for ``ml`` and ``wle``,
+    For ``eap``, ``map`` and ``eapsum``, which shrink to the mean in proportion to their
+    uncertainty, ``V / (V + mean(SE^2))``, V the variance of the estimates; for ``ml`` and ``wle``,
     whose variance includes their error, ``(V - mean(SE^2)) / V``.
 
     Args:
-        abilities: what `irtcat.score` gave. Subjects without estimate, or without a finite SE,
-            are left out.
+        abilities: result of `irtcat.score`. Subjects without an estimate or a finite SE are left
+            out.
 
     Returns:
-        At most 1; below 0 where ``ml`` or ``wle`` estimates vary less than their errors. NaN where
-        the estimates do not vary. With several abilities one number each.
+        At most 1; below 0 if ``ml`` or ``wle`` estimates vary less than their errors. NaN if the
+        estimates do not vary. One number per dimension.
 
     Raises:
         InputError: for fewer than 2 subjects with an estimate.
@@ -93,17 +94,17 @@ def empirical_reliability(abilities: Ability) -> float | FloatArray:
         Thissen & Wainer (2001), Test Scoring, chapter 3 (eq. 3.21 and what follows).
     """
     if not isinstance(abilities, Ability):
-        raise argument_error("abilities", "what irtcat.score gave", type(abilities).__name__)
+        raise argument_error("abilities", "a result of irtcat.score", type(abilities).__name__)
     theta = np.asarray(abilities.theta, float)
     se = np.asarray(abilities.se, float)
     points, errors = theta.reshape(len(theta), -1), se.reshape(len(theta), -1)
-    good = np.isfinite(points).all(axis=1) & np.isfinite(errors).all(axis=1)
-    if good.sum() < 2:
+    finite = np.isfinite(points).all(axis=1) & np.isfinite(errors).all(axis=1)
+    if finite.sum() < 2:
         must = "of at least 2 subjects with an estimate"
-        raise argument_error("abilities", must, f"{int(good.sum())} of {len(theta)}")
-    variance = points[good].var(axis=0, ddof=1)
-    error = (errors[good] ** 2).mean(axis=0)
-    # Equal estimates differ by rounding only.
+        raise argument_error("abilities", must, f"{int(finite.sum())} of {len(theta)}")
+    variance = points[finite].var(axis=0, ddof=1)
+    error = (errors[finite] ** 2).mean(axis=0)
+    # Equal estimates may differ by rounding.
     varies = variance > 1e-20
     safe = np.where(varies, variance, 1.0)
     if abilities.method in BAYESIAN:
@@ -121,17 +122,17 @@ def coefficient_alpha(
     ``alpha = k / (k - 1) (1 - sum_i v_i / sum_ij v_ij)``, v the covariances of the k items.
 
     Args:
-        responses: who answered what (right/wrong, graded or fractions).
-        missing: "listwise" takes the subjects without gaps; "pairwise" takes each covariance from
-            the subjects who answered both.
-        standardised: from correlations in place of covariances.
+        responses: the responses (right/wrong, graded or fractions).
+        missing: "listwise" uses complete rows; "pairwise" computes each covariance from the
+            subjects who answered both.
+        standardised: whether to use correlations instead of covariances.
 
     Returns:
-        At most 1 with "listwise"; NaN where the sum score does not vary, or (pairwise) two items
-        share fewer than 2 subjects, or (standardised) an item is constant.
+        At most 1 with "listwise"; NaN if the sum score does not vary, or (pairwise) two items share
+        fewer than 2 subjects, or (standardised) an item is constant.
 
     Raises:
-        InputError: for fewer than 2 items, or (listwise) fewer than 2 subjects without gaps.
+        InputError: for fewer than 2 items, or (listwise) fewer than 2 complete rows.
 
     Example:
         >>> from irtcat.datasets import load
@@ -151,7 +152,7 @@ def coefficient_alpha(
 
 
 def _alpha(covariance: FloatArray) -> float:
-    """Alpha from the covariances of the items; NaN where the sum does not vary."""
+    """Alpha from the covariances of the items; NaN if the sum does not vary."""
     k, total = len(covariance), covariance.sum()
     if k < 2 or not total > TINY:
         return float("nan")
@@ -159,26 +160,26 @@ def _alpha(covariance: FloatArray) -> float:
 
 
 def _covariances(responses: Any, missing: str) -> FloatArray:
-    """Covariances of the items, by one of the ways to treat gaps; NaN where there is none."""
+    """Covariances of the items, listwise or pairwise; NaN if undefined."""
     x = _checked(responses, missing)
-    seen = ~np.isnan(x)
+    observed = ~np.isnan(x)
     if missing == "listwise":
-        whole = seen.all(axis=1)
-        if whole.sum() < 2:
-            must = "of at least 2 subjects without gaps"
+        complete = observed.all(axis=1)
+        if complete.sum() < 2:
+            must = "of at least 2 subjects without missing answers"
             advice = 'Pass missing="pairwise".'
-            raise argument_error("responses", must, f"{int(whole.sum())} of {len(x)}", advice)
-        return np.atleast_2d(np.cov(x[whole], rowvar=False))
-    n, mean, cross = _pair_sums(np.nan_to_num(x), seen.astype(float))
+            raise argument_error("responses", must, f"{int(complete.sum())} of {len(x)}", advice)
+        return np.atleast_2d(np.cov(x[complete], rowvar=False))
+    n, mean, cross = _pair_sums(np.nan_to_num(x), observed.astype(float))
     enough = n > 1
     safe = np.where(enough, n, 2.0)
     return np.where(enough, (cross - mean * mean.T * safe) / (safe - 1), np.nan)
 
 
-def _pair_sums(x: FloatArray, seen: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """For each pair: who answered both, the first one's mean among them, and cross products."""
-    n = seen.T @ seen
-    return n, (x.T @ seen) / np.maximum(n, 1.0), x.T @ x
+def _pair_sums(x: FloatArray, observed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """For each pair: subjects who answered both, the first item's mean there, cross products."""
+    n = observed.T @ observed
+    return n, (x.T @ observed) / np.maximum(n, 1.0), x.T @ x
 
 
 def _checked(responses: Any, missing: str) -> FloatArray:
@@ -193,20 +194,20 @@ def _checked(responses: Any, missing: str) -> FloatArray:
 
 
 def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFrame:
-    """What each item adds to the sum score: mean, item-rest correlation, alpha without it.
+    """Contribution of each item to the sum score: mean, item-rest correlation, alpha without it.
 
     The item-rest correlation is that of the item with the sum of the others,
     ``(v_i. - v_ii) / sqrt(v_ii (v_.. - 2 v_i. + v_ii))`` from the covariances v.
 
     Args:
-        responses: who answered what (right/wrong, graded or fractions).
-        missing: how gaps are treated, as for `coefficient_alpha`; means and SDs are always those
-            of the subjects who answered the item.
+        responses: the responses (right/wrong, graded or fractions).
+        missing: treatment of missing answers, as for `coefficient_alpha`; means and SDs are always
+            those of the subjects who answered the item.
 
     Returns:
         Indexed by item: n, mean, sd (in codes from 0), item_total and item_rest correlation,
         alpha_if_dropped and flags. Correlations with a constant item, total or rest are NaN
-        (flagged), as is alpha where fewer than 2 items would be left.
+        (flagged), as is alpha if fewer than 2 items would remain.
 
     Raises:
         InputError: as `coefficient_alpha`.
@@ -221,38 +222,37 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
     """
     covariance = _covariances(responses, missing)
     x = responses.to_numpy()
-    seen = ~np.isnan(x)
-    n = seen.sum(axis=0)
+    n = (~np.isnan(x)).sum(axis=0)
     mean = np.where(n > 0, np.nansum(x, axis=0) / np.maximum(n, 1), np.nan)
     square = np.nansum((x - mean) ** 2, axis=0)
     sd = np.where(n > 1, np.sqrt(square / np.maximum(n - 1, 1)), np.nan)
-    own, with_all = np.diagonal(covariance), covariance.sum(axis=1)
+    variance, with_total = np.diagonal(covariance), covariance.sum(axis=1)
     total = covariance.sum()
-    rest_variance = total - 2 * with_all + own
-    keep = [np.delete(np.arange(len(own)), i) for i in range(len(own))]
+    rest_variance = total - 2 * with_total + variance
+    others = [np.delete(np.arange(len(variance)), i) for i in range(len(variance))]
     flags = {
         "no responses": n == 0,
-        "constant": ~(own > TINY),
-        "constant rest": ~(own * rest_variance > TINY),
-        "constant total": ~(own * total > TINY),
+        "constant": ~(variance > TINY),
+        "constant rest": ~(variance * rest_variance > TINY),
+        "constant total": ~(variance * total > TINY),
     }
     columns = {
         "n": n,
         "mean": mean,
         "sd": sd,
-        "item_total": _ratio(with_all, own * total),
-        "item_rest": _ratio(with_all - own, own * rest_variance),
-        "alpha_if_dropped": [_alpha(covariance[np.ix_(at, at)]) for at in keep],
+        "item_total": _ratio(with_total, variance * total),
+        "item_rest": _ratio(with_total - variance, variance * rest_variance),
+        "alpha_if_dropped": [_alpha(covariance[np.ix_(rest, rest)]) for rest in others],
         "flags": np.select([*flags.values()], [*flags], ""),
     }
     index = pd.Index(responses.item_ids, dtype=object, name="item")
     return pd.DataFrame(columns, index=index)
 
 
-def _ratio(part: FloatArray, square: FloatArray) -> FloatArray:
-    """``part / sqrt(square)``; NaN where that is nothing."""
-    good = square > TINY
-    return np.where(good, part / np.sqrt(np.where(good, square, 1.0)), np.nan)
+def _ratio(covariance: FloatArray, square: FloatArray) -> FloatArray:
+    """``covariance / sqrt(square)``; NaN if the denominator is 0."""
+    positive = square > TINY
+    return np.where(positive, covariance / np.sqrt(np.where(positive, square, 1.0)), np.nan)
 
 
 def omega(bank: ItemBank) -> dict[str, float]:
@@ -260,15 +260,15 @@ def omega(bank: ItemBank) -> dict[str, float]:
 
     ``omega_total = Var E(S | theta) / Var S`` and, for a bifactor bank,
     ``omega_hierarchical = Var E(S | general ability) / Var S``, S the sum of the codes and theta
-    from the bank's population. These are the shares for the sum of the answers as they are, by
-    the item model's own curves, rather than for a linear factor analysis of them.
+    from the bank's population. These are the shares for the sum of the observed answers under the
+    item model's curves, not for a linear factor analysis of them.
 
     Args:
-        bank: the calibrated items (right/wrong or graded, of one or several abilities).
+        bank: the calibrated items (right/wrong or graded, of one or more dimensions).
 
     Returns:
-        ``total`` and ``hierarchical`` (NaN where the bank is not bifactor; with one ability the
-        two are one).
+        ``total`` and ``hierarchical`` (NaN if the bank is not bifactor; with one dimension the two
+        are equal).
 
     Raises:
         InputError: for items that are neither right/wrong nor graded.
@@ -310,14 +310,14 @@ def _variance(values: FloatArray, weights: FloatArray) -> float:
 
 
 def _bifactor_omega(bank: ItemBank, pattern: IntArray) -> dict[str, float]:
-    """Both omegas of a bifactor bank, a plane of two abilities at a time.
+    """Both omegas of a bifactor bank, from one plane of two abilities per group.
 
     Given the general ability the specific ones are independent, so that the variances of the
     groups' sums add up.
     """
     weights = np.exp(-0.5 * AXIS**2)
     weights /= weights.sum()
-    general, specific = (part.ravel() for part in np.meshgrid(AXIS, AXIS, indexing="ij"))
+    general, specific = (grid.ravel() for grid in np.meshgrid(AXIS, AXIS, indexing="ij"))
     shape = (len(AXIS), len(AXIS))
     by_general, within, error = np.zeros(len(AXIS)), 0.0, 0.0
     group = np.where(pattern[:, 1:].any(axis=1), pattern[:, 1:].argmax(axis=1) + 1, 0)
@@ -326,11 +326,11 @@ def _bifactor_omega(bank: ItemBank, pattern: IntArray) -> dict[str, float]:
         points[:, 0] = general
         if k:
             points[:, k] = specific
-        own = ItemBank(take(bank.model, np.flatnonzero(group == k)), bank.item_ids[group == k])
-        mean, variance = (part.sum(axis=0).reshape(shape) for part in _moments(own, points))
-        level = mean @ weights
-        by_general += level
-        within += float(weights @ ((mean - level[:, None]) ** 2 @ weights))
+        subset = ItemBank(take(bank.model, np.flatnonzero(group == k)), bank.item_ids[group == k])
+        mean, variance = (m.sum(axis=0).reshape(shape) for m in _moments(subset, points))
+        expected = mean @ weights
+        by_general += expected
+        within += float(weights @ ((mean - expected[:, None]) ** 2 @ weights))
         error += float(weights @ variance @ weights)
     between = _variance(by_general, weights)
     total = between + within + error

@@ -29,6 +29,8 @@ START = 0.15
 """Starting value of the tested c."""
 
 MAX_SLOPE, MAX_C = 30.0, 0.95
+"""Bounds of the parameters during a maximisation."""
+
 RIDGE, TINY = 1e-3, 1e-300
 """Keep the information matrix positive definite, and logarithms finite."""
 

@@ -38,8 +38,8 @@ def _unused_items(scales: "Scales") -> list[str]:
     ]
     if not len(dropped):
         return []
-    shown = dropped[["item", "statistic", "criterion"]]
-    return [f"{len(dropped)} more items were left out before:", "", *markdown(shown), ""]
+    table = dropped[["item", "statistic", "criterion"]]
+    return [f"{len(dropped)} more items were left out of all scales:", "", *markdown(table), ""]
 
 
 def _factor_text(scales: "Scales") -> str:
@@ -60,9 +60,9 @@ def _scale_section(scales: "Scales", scale: "Scale") -> list[str]:
     lines = [f"## {scale.name}", "", f"Status: {scale.status}.", ""]
     if scale.factors is not None:
         lines += ["One or two dimensions (3PL):", ""]
-        shown = scale.factors.reset_index()
-        wanted = ["n_factors", "log_likelihood", "n_parameters", "aic", "bic", "x2", "df", "p"]
-        lines += [*markdown(shown[[c for c in wanted if c in shown]]), ""]
+        table = scale.factors.reset_index()
+        columns = ["n_factors", "log_likelihood", "n_parameters", "aic", "bic", "x2", "df", "p"]
+        lines += [*markdown(table[[c for c in columns if c in table]]), ""]
     decisions = scales.decisions[scales.decisions["scale"] == scale.name]
     dropped = decisions[decisions["action"] == "drop"]
     if len(dropped):
@@ -74,7 +74,7 @@ def _scale_section(scales: "Scales", scale: "Scale") -> list[str]:
         return lines
     lines += ["Retained:", ""]
     kept = scale.items[scale.items["status"] == "retained"].reset_index()
-    wanted = [
+    columns = [
         "item",
         "model",
         "proportion_correct",
@@ -86,7 +86,7 @@ def _scale_section(scales: "Scales", scale: "Scale") -> list[str]:
         "df",
         "p",
     ]
-    lines += [*markdown(kept[[c for c in wanted if c in kept]]), ""]
+    lines += [*markdown(kept[[c for c in columns if c in kept]]), ""]
     if scale.fit is not None:
         lines += [f"Overall fit: {scale.fit}.", ""]
     values = ", ".join(f"{name} {value:.3f}" for name, value in scale.reliability.items())

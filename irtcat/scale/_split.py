@@ -76,7 +76,7 @@ def item_labels(responses: Responses, groups: Any) -> np.ndarray:
         [None if pd.isna(v) else str(v).strip() or None for v in values], dtype=object
     )
     if all(label is None for label in labels):
-        raise argument_error("groups", "such that an item has one", "none")
+        raise argument_error("groups", "such that at least one item has a group", "none")
     return labels
 
 
@@ -107,7 +107,7 @@ def split_items(
             if label is not None
         }
         if not items_by_scale:
-            must = "such that an item that not all subjects answer alike has one"
+            must = "such that an item that not all subjects answer alike has a group"
             raise argument_error("groups", must, "none")
         for item in usable[[labels[j] is None for j in usable]]:
             name = str(responses.item_ids[item])

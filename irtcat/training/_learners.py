@@ -14,6 +14,7 @@ from irtcat.training._design import Assignment
 __all__ = [
     "NONE",
     "OTHER",
+    "TOLERANCE",
     "Answers",
     "Setup",
     "encode",

@@ -154,8 +154,8 @@ def _column(frame: pd.DataFrame, name: str, must: str) -> FloatArray:
     """Numbers from 0 to 1 of a column; NaN for empty cells."""
     text = frame[name].astype(str).replace({"True": "1", "False": "0", "nan": ""})
     numbers = column_numbers(text)
-    bad = (numbers < 0) | (numbers > 1)
-    if bad.any():
-        got = f"{text[bad].iloc[0]!r} for {frame.loc[bad, 'item'].iloc[0]}"
+    invalid = (numbers < 0) | (numbers > 1)
+    if invalid.any():
+        got = f"{text[invalid].iloc[0]!r} for {frame.loc[invalid, 'item'].iloc[0]}"
         raise argument_error("predictions", must, got)
     return numbers

@@ -29,7 +29,7 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
 from irtcat.training._filter_files import RowsWritten, write_ids, write_rows
-from irtcat.training._filter_parts import (
+from irtcat.training._filter_items import (
     Items,
     bounds_of,
     lowest_cost,

@@ -222,7 +222,7 @@ def test_gaps_are_left_out_and_counted(small):
     alone = s_x2(bank, responses.subset(subjects=np.arange(10, 60)), estimated="all")
     np.testing.assert_allclose(found["s_x2"], alone["s_x2"])
     X[np.arange(60), np.arange(60) % 8] = np.nan
-    with pytest.raises(InputError, match="at least 2 subjects without gaps"):
+    with pytest.raises(InputError, match="at least 2 subjects without missing answers"):
         s_x2(bank, Responses.from_array(X))
     partly = item_fit(bank, Responses.from_array(X), n_groups=4)
     assert (partly["flags"] == "no complete rows").all()
@@ -266,7 +266,7 @@ def test_refused(small, lsat_fit):
         grouped_fit(bank, responses, center="mode")
     with pytest.raises(InputError, match="`responses` argument must be of at least 61 subjects"):
         grouped_fit(bank, responses, n_groups=61)
-    with pytest.raises(InputError, match=r"at least 10 subjects .* Got 9\. Or make fewer groups"):
+    with pytest.raises(InputError, match=r"at least 10 subjects .* Got 9\. Or use fewer groups"):
         item_fit(bank, responses.subset(subjects=range(9)))
     with pytest.raises(InputError, match="The `abilities` argument must be of shape"):
         infit_outfit(bank, responses, abilities=np.zeros(3))
@@ -275,7 +275,7 @@ def test_refused(small, lsat_fit):
     with pytest.raises(InputError, match="The `method` argument"):
         infit_outfit(bank, responses, method="guess")
     several = ItemBank.from_slopes(np.ones((8, 2)))
-    with pytest.raises(InputError, match="one with one ability"):
+    with pytest.raises(InputError, match="unidimensional"):
         grouped_fit(several, responses)
 
 

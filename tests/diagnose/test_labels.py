@@ -113,7 +113,7 @@ def coin_by_hand(k, right, missed):
     return np.exp(log - gammaln(right + missed + 2 * k))
 
 
-def by_hand(bank, X, item, accounts):
+def by_hand(bank, X, item, grid):
     """Log-probabilities of an item's answers on a fine grid, the item left out of the abilities."""
     theta = np.linspace(-8, 8, 4001)
     frame = bank.to_frame()
@@ -124,7 +124,7 @@ def by_hand(bank, X, item, accounts):
             seen = ~np.isnan(X[:, j])
             log_post[seen] += np.log(np.where(X[seen, j, None] == 1, p[j], 1 - p[j]))
     post = np.exp(log_post - logsumexp(log_post, axis=1, keepdims=True))
-    mean = post @ expit(accounts.a * (theta[:, None] - accounts.b))
+    mean = post @ expit(grid.a * (theta[:, None] - grid.b))
     x = X[:, item]
 
     def average(curves):
@@ -132,12 +132,12 @@ def by_hand(bank, X, item, accounts):
             np.where(x[:, None] == 1, np.log(c), np.where(x[:, None] == 0, np.log1p(-c), 0)).sum(0)
             for c in curves
         ]
-        return logsumexp(np.array(each) + accounts.log_weight) - np.log(len(each))
+        return logsumexp(np.array(each) + grid.log_weight) - np.log(len(each))
 
     right, missed = (x == 1).sum(), (x == 0).sum()
     coin = np.log(np.mean([coin_by_hand(k, right, missed) for k in (2, 20)]))
     sound = average([c + (1 - c) * mean for c in _label_evidence.GUESSING])
-    return sound, average([g * (1 - mean) for g in _label_evidence.GIVEN]), coin
+    return sound, average([g * (1 - mean) for g in _label_evidence.KEYED]), coin
 
 
 def test_evidence_by_brute_force():
@@ -147,10 +147,10 @@ def test_evidence_by_brute_force():
     X[rng.random(X.shape) < 0.1] = np.nan
     responses = Responses.from_array(X)
     found = _label_evidence.item_evidence(bank, responses, score(bank, responses))
-    accounts = _label_evidence._accounts(bank)
-    assert np.exp(accounts.log_weight).sum() == pytest.approx(1)
+    grid = _label_evidence._parameter_grid(bank)
+    assert np.exp(grid.log_weight).sum() == pytest.approx(1)
     for item in (0, 5):
-        sound, wrong, coin = by_hand(bank, X, item, accounts)
+        sound, wrong, coin = by_hand(bank, X, item, grid)
         assert found.sound[item] == pytest.approx(sound, abs=1e-5)
         assert found.wrong_key[item] == pytest.approx(wrong, abs=1e-5)
         assert found.unrelated[item] == pytest.approx(coin, abs=1e-9)
@@ -225,7 +225,7 @@ def test_few_subjects_by_hand():
     """Evidence on the grid by loops, at the abilities and shares that a round was given."""
     X, theta, _ = tutorial(1, 4, 6)
     X[1, 2] = np.nan
-    shares, p = _label_few._at_start(), _label_few._curves(theta)[0]
+    shares, p = _label_few._initial_shares(), _label_few._curves(theta)[0]
     right, missed = (X == 1).astype(float), (X == 0).astype(float)
     joint = _label_few._log_joint(np.log(p), np.log1p(-p), right, missed, shares)
     found = _label_few._evidence(joint, right, missed)
@@ -233,7 +233,7 @@ def test_few_subjects_by_hand():
     for u, wu in zip(_label_few.LOG_SLOPES, shares.slope, strict=True):
         for b, wb in zip(_label_few.DIFFICULTIES, shares.difficulty, strict=True):
             s = expit(np.exp(u) * (theta - b))
-            for c, g in zip(_label_evidence.GUESSING, _label_evidence.GIVEN, strict=True):
+            for c, g in zip(_label_evidence.GUESSING, _label_evidence.KEYED, strict=True):
                 for item in (2,):
                     x, seen = X[:, item], ~np.isnan(X[:, item])
                     curve, other = c + (1 - c) * s, g * (1 - s)
@@ -300,7 +300,7 @@ BAD = {
     "top": (lambda: labels.rank(load("lsat7"), top=1.0), "top"),
     "bank": (lambda: labels.rank(load("lsat7"), ItemBank.from_parameters(b=[0])), "no item1"),
     "no bank": (lambda: labels.rank(load("lsat7"), 3), "ItemBank"),
-    "dims": (lambda: labels.rank(load("lsat7"), ItemBank.from_slopes([[1, 0]])), "one ability"),
+    "dims": (lambda: labels.rank(load("lsat7"), ItemBank.from_slopes([[1, 0]])), "unidimensional"),
     "misfit": (lambda: labels.rank(load("lsat7"), misfit={"q": 0.1}), "misfit"),
 }
 

@@ -241,7 +241,7 @@ def test_refused(small):
         model_fit(bank, responses, "G2")
     X = responses.to_numpy()
     X[np.arange(60), np.arange(60) % 8] = np.nan
-    with pytest.raises(InputError, match="without gaps"):
+    with pytest.raises(InputError, match="without missing answers"):
         model_fit(bank, Responses.from_array(X))
     wide = ItemBank.from_parameters(b=np.zeros(160))
     with pytest.raises(InputError, match="at most 12000 moments"):

@@ -29,7 +29,7 @@ def test_labels_that_cannot_be_used(responses):
     twice = pd.Series(["a"] * 9, index=[IDS[0], *IDS])
     for wrong, text in (
         (twice, "several for 'NA'"), (5, "Got 5"), ([["a"]] * 10, "one label"),
-        ({"all": "x"}, "all subjects answer alike"), ([" "] * 10, "an item has one"),
+        ({"all": "x"}, "all subjects answer alike"), ([" "] * 10, "one item has a group"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=text):
             scale.build(responses, wrong, **QUICK)
@@ -61,9 +61,9 @@ def test_names_that_collide_as_files(found, tmp_path):
         found.save(tmp_path / "report.md" / "deeper")
 
 
-def test_report_tells_what_was_left_out_and_asked_for(found):
+def test_report_lists_excluded_items_and_requested_factors(found):
     text = found.report()
-    assert "2 more items were left out before" in text
+    assert "2 more items were left out of all scales" in text
     assert "| all | answers | answered alike by all |" in text
     assert "| coin | group | none given |" in text
     assert "1 factor requested, without parallel analysis" in text

@@ -52,17 +52,17 @@ def examples_of(items: Any, missing: str, *, sloped: bool) -> Examples:
     if len(b) == 0:
         raise argument_error("items", "at least one example", "none")
     known = np.isfinite(b) & ((a > 0) if sloped else True)
-    wanted = "a finite difficulty and a slope above 0" if sloped else "a finite difficulty"
+    must = "a finite difficulty and a slope above 0" if sloped else "a finite difficulty"
     if np.isinf(b).any() or np.isinf(a).any():
         got = f"infinite numbers for {shorten(ids[np.isinf(b) | np.isinf(a)])}"
-        raise InputError(f"The `items` argument must have {wanted} for each example. Got {got}.")
+        raise InputError(f"The `items` argument must have {must} for each example. Got {got}.")
     if missing == "refuse" and not known.all():
         raise InputError(
-            f"The `items` argument must have {wanted} for each example. "
+            f"The `items` argument must have {must} for each example. "
             f'Got others for {shorten(ids[~known])}. Pass missing="last" to train on them last.'
         )
     if not known.any():
-        raise argument_error("items", f"with {wanted} for at least one example", "none")
+        raise argument_error("items", f"with {must} for at least one example", "none")
     return Examples(ids, a, b, known, population)
 
 

@@ -95,28 +95,29 @@ def _of_responses(responses: Responses, rule: Rule, name: str) -> FloatArray:
 
 
 def _of_frame(frame: pd.DataFrame, rule: Rule, name: str) -> FloatArray:
-    wanted = SHARE_COLUMNS if rule.statistic == "pc" else ("b",)
-    if len(repeated := frame.columns[frame.columns.duplicated()].intersection(list(wanted))):
+    columns = SHARE_COLUMNS if rule.statistic == "pc" else ("b",)
+    if len(repeated := frame.columns[frame.columns.duplicated()].intersection(list(columns))):
         raise argument_error("items", "a table with distinct columns", f"{repeated[0]} twice")
-    column = next((label for label in wanted if label in frame.columns), None)
+    column = next((label for label in columns if label in frame.columns), None)
     if column is None:
         have = ", ".join(map(str, frame.columns)) or "none"
-        must = f"a table with a column {' or '.join(wanted)} for the filter {name}"
+        must = f"a table with a column {' or '.join(columns)} for the filter {name}"
         raise argument_error("items", must, f"columns {have}")
     numbers = pd.to_numeric(frame[column], errors="coerce")
-    if len(bad := frame.index[(numbers.isna() & frame[column].notna()).to_numpy()]):
-        got = f"{shorten(frame.loc[bad[0], column])} in column {column} of item {shorten(bad[0])}"
+    if len(invalid := frame.index[(numbers.isna() & frame[column].notna()).to_numpy()]):
+        first = invalid[0]
+        got = f"{shorten(frame.loc[first, column])} in column {column} of item {shorten(first)}"
         raise InputError(f"The `items` argument must be a table of numbers. Got {got}.")
     return numbers.to_numpy(float)
 
 
 def _check_values(value: FloatArray, rule: Rule, ids: pd.Index) -> None:
     """Raise for infinite difficulties and for shares outside [0, 1]."""
-    bad, must = np.isinf(value), "finite difficulties"
+    invalid, must = np.isinf(value), "finite difficulties"
     if rule.statistic == "pc":
-        bad, must = (value < 0) | (value > 1), "shares right from 0 to 1"
-    if bad.any():
-        first = int(np.argmax(bad))
+        invalid, must = (value < 0) | (value > 1), "shares right from 0 to 1"
+    if invalid.any():
+        first = int(np.argmax(invalid))
         raise argument_error("items", must, f"{value[first]:g} for item {ids[first]!r}")
 
 
