@@ -10,10 +10,10 @@ from irtcat._checks import argument_error, is_unicode
 from irtcat._types import FloatArray, Ids
 from irtcat.models import column_names, design_of, parameter_matrix
 
-__all__ = ["check_loaded", "item_names", "item_positions", "settled_parts"]
+__all__ = ["check_loaded", "item_names", "item_positions", "validated_fields"]
 
 
-def settled_parts(bank: Any) -> dict[str, Any]:
+def validated_fields(bank: Any) -> dict[str, Any]:
     """The parts of a new bank that are kept in one form: ids, numbers, correlations, tables.
 
     Raises:
@@ -136,8 +136,8 @@ def _check_covariance(name: str, covariance: FloatArray, ids: Any) -> None:
     bad = (np.nan_to_num(variances) < 0).any(axis=1)
     bad |= (there & ~np.isfinite(correlations)).any(axis=(1, 2))
     bad |= (np.abs(np.nan_to_num(correlations)) > 1 + ROUNDING).any(axis=(1, 2))
-    turned = np.abs(correlations - correlations.transpose(0, 2, 1))
-    bad |= (np.nan_to_num(turned) > ROUNDING).any(axis=(1, 2))
+    asymmetry = np.abs(correlations - correlations.transpose(0, 2, 1))
+    bad |= (np.nan_to_num(asymmetry) > ROUNDING).any(axis=(1, 2))
     if not bad.any() and 0 < correlations.shape[1] <= MOST_ROWS:
         bad = np.linalg.eigvalsh(correlations)[:, 0] < -ROUNDING * correlations.shape[1]
     if bad.any():
@@ -180,5 +180,5 @@ def item_positions(items: Any, ids: np.ndarray) -> np.ndarray:
 
 def item_names(item_ids: Ids | None, n: int) -> np.ndarray:
     """The ids given, or i1, i2, ...."""
-    given = [f"i{i + 1}" for i in range(n)] if item_ids is None else item_ids
-    return np.asarray(given, dtype=str)
+    names = [f"i{i + 1}" for i in range(n)] if item_ids is None else item_ids
+    return np.asarray(names, dtype=str)

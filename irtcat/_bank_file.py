@@ -15,7 +15,7 @@ from irtcat._bank_checks import check_loaded
 from irtcat._checks import InputError
 from irtcat._reading import MOST_BYTES, parse_json
 from irtcat._types import FloatArray
-from irtcat.models import Design, ItemModel, column_names, design_of, known_model, unpack
+from irtcat.models import Design, ItemModel, column_names, design_of, model_from_key, unpack
 
 __all__ = ["FORMAT", "VERSION", "bank_arrays", "bank_hash", "damaged", "read_parts"]
 
@@ -130,7 +130,7 @@ def read_parts(cls: Any, path: Path, max_bytes: int) -> Any:
     meta, arrays = read_arrays(path, max_bytes)
     try:
         names = tuple(meta["parameter_names"])
-        model_class = known_model(meta["model"])
+        model_class = model_from_key(meta["model"])
         matrix, ids = arrays["parameters"], arrays["item_ids"]
         if matrix.ndim != 2 or matrix.shape[1] != len(names) or matrix.dtype.kind != "f":
             raise ValueError("parameters")
@@ -144,16 +144,16 @@ def read_parts(cls: Any, path: Path, max_bytes: int) -> Any:
         model = unpack(blank, np.ascontiguousarray(matrix, float))
         population = meta["population"]
         bank = cls(
-            model,
-            ids,
-            float(population["mean"]),
-            float(population["sd"]),
-            arrays.get("covariance"),
-            _frame("items", meta["items"], len(ids)),
-            _frame("statistics", meta["statistics"], len(ids)),
-            meta["provenance"],
-            arrays.get("correlations"),
-            arrays.get("full_covariance"),
+            model=model,
+            item_ids=ids,
+            population_mean=float(population["mean"]),
+            population_sd=float(population["sd"]),
+            covariance=arrays.get("covariance"),
+            items=_frame("items", meta["items"], len(ids)),
+            statistics=_frame("statistics", meta["statistics"], len(ids)),
+            provenance=meta["provenance"],
+            correlations=arrays.get("correlations"),
+            full_covariance=arrays.get("full_covariance"),
         )
         check_loaded(bank)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:

@@ -17,14 +17,14 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = ["joined", "mixed_banks"]
+__all__ = ["join_banks", "mixed_banks"]
 
 
-def joined(one: Any, other: Any, same_scale: bool) -> Any:
+def join_banks(one: Any, other: Any, same_scale: bool) -> Any:
     """Both banks' items in one, on the first bank's scale (see `ItemBank.join`)."""
     if type(other.model) is not type(one.model):
         first, second = mixed_banks(one, other)
-        return joined(first, second, same_scale)
+        return join_banks(first, second, same_scale)
     scales = [(bank.population_mean, bank.population_sd) for bank in (one, other)]
     if not _correlate_alike(one, other):
         raise argument_error("other", "with the same abilities and correlations", other)
@@ -35,11 +35,11 @@ def joined(one: Any, other: Any, same_scale: bool) -> Any:
             must = f"of {one.model.n_categories} categories, as this bank is"
             raise argument_error("other", must, other.model.n_categories)
         top = max(one.model.n_categories, other.model.n_categories)
-        return joined(with_room(one, top), with_room(other, top), same_scale)
+        return join_banks(with_room(one, top), with_room(other, top), same_scale)
     model = jax.tree.map(lambda x, y: np.concatenate([x, y]), one.model, other.model)
     both = one.covariance is not None and other.covariance is not None
-    about: dict[str, Any] = {"joined": [dict(one.provenance), dict(other.provenance)]}
-    about |= common_codes(one, other)
+    provenance: dict[str, Any] = {"joined": [dict(one.provenance), dict(other.provenance)]}
+    provenance |= common_codes(one, other)
     return replace(
         one,
         model=model,
@@ -48,7 +48,7 @@ def joined(one: Any, other: Any, same_scale: bool) -> Any:
         full_covariance=None,
         items=pd.concat([one.items, other.items]),
         statistics=pd.concat([one.statistics, other.statistics]),
-        provenance=about,
+        provenance=provenance,
     )
 
 

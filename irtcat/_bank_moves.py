@@ -15,11 +15,11 @@ from irtcat.models import ItemModel, Rasch, filled, pack, parameter_matrix, unpa
 
 __all__ = [
     "NEVER_USED",
-    "drawn",
+    "draw_parameters",
+    "drop_unused",
     "in_unused_categories",
-    "over_used",
     "published",
-    "rescaled",
+    "rescale_parameters",
     "unused_categories",
 ]
 
@@ -66,7 +66,7 @@ def _moved(model: ItemModel, mean: Array, sd: Array) -> tuple[Array, Array]:
     return jax.vmap(one)(matrix, model), jax.vmap(jax.jacfwd(one))(matrix, model)
 
 
-def rescaled(
+def rescale_parameters(
     model: ItemModel,
     covariance: FloatArray | None,
     full: FloatArray | None,
@@ -79,20 +79,20 @@ def rescaled(
     n_items = len(jax.tree.leaves(model)[0])
     params, slopes = (np.asarray(part)[:n_items] for part in moved)
     if covariance is not None:
-        lost = np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
+        unknown = np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
         covariance = slopes @ np.nan_to_num(covariance) @ slopes.transpose(0, 2, 1)
-        covariance[lost[:, :, None] | lost[:, None, :]] = np.nan
+        covariance[unknown[:, :, None] | unknown[:, None, :]] = np.nan
     if full is not None:
         n, p = params.shape
-        lost = np.isnan(np.diagonal(full))
+        unknown = np.isnan(np.diagonal(full))
         known = np.nan_to_num(full).reshape(n, p, n, p)
         full = np.einsum("iab,ibjc,jdc->iajd", slopes, known, slopes, optimize=True)
         full = full.reshape(n * p, n * p)
-        full[lost] = full[:, lost] = np.nan
+        full[unknown] = full[:, unknown] = np.nan
     return unpack(model, params), covariance, full
 
 
-def drawn(
+def draw_parameters(
     model: ItemModel, covariance: FloatArray, full: FloatArray | None, n: int, seed: int
 ) -> ItemModel:
     """Parameters drawn around the estimates, with a leading axis of draws."""
@@ -127,10 +127,10 @@ def _values_and_slopes(model: ItemModel) -> tuple[dict[str, Any], dict[str, Any]
     return jax.vmap(one)(matrix, model), jax.vmap(jax.jacfwd(one))(matrix, model)
 
 
-def over_used(bank: Any, table: dict[str, FloatArray]) -> dict[str, FloatArray]:
+def drop_unused(bank: Any, table: dict[str, FloatArray]) -> dict[str, FloatArray]:
     """`ItemModel.over_used` for the categories that nobody used in the bank's calibration."""
     unused = unused_categories(bank)
-    return bank.model.over_used(table, unused) if unused.any() else table
+    return bank.model.drop_unused(table, unused) if unused.any() else table
 
 
 def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
@@ -140,11 +140,11 @@ def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     """
     model, covariance = bank.model, bank.covariance
     with precision("float64"):
-        found = _values_and_slopes(filled(model))
+        values_and_slopes = _values_and_slopes(filled(model))
     n_items = len(jax.tree.leaves(model)[0])
-    values, slopes = jax.tree.map(lambda part: np.asarray(part)[:n_items], found)
-    values = over_used(bank, values)
-    slopes = {name: np.nan_to_num(part) for name, part in over_used(bank, slopes).items()}
+    values, slopes = jax.tree.map(lambda part: np.asarray(part)[:n_items], values_and_slopes)
+    values = drop_unused(bank, values)
+    slopes = {name: np.nan_to_num(part) for name, part in drop_unused(bank, slopes).items()}
     errors = {}
     for name, slope in slopes.items():
         used = (slope != 0).any(axis=1)
@@ -154,6 +154,8 @@ def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         # A parameter that is held (NaN) is known: the rest of its item still has errors.
         estimated = ~np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
         variance = np.einsum("ji,jik,jk->j", slope, np.nan_to_num(covariance), slope)
-        told = ((slope != 0) & estimated).any(axis=1) & (variance >= 0) & ~np.isnan(values[name])
-        errors[name] = np.sqrt(np.where(told, variance, np.nan))
+        has_error = (
+            ((slope != 0) & estimated).any(axis=1) & (variance >= 0) & ~np.isnan(values[name])
+        )
+        errors[name] = np.sqrt(np.where(has_error, variance, np.nan))
     return values, errors

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pandas as pd
 
-from irtcat._bank_checks import item_names, item_positions, settled_parts
+from irtcat._bank_checks import item_names, item_positions, validated_fields
 from irtcat._bank_file import FORMAT, VERSION, bank_arrays, read_parts
-from irtcat._bank_join import joined
-from irtcat._bank_moves import drawn, published, rescaled
+from irtcat._bank_join import join_banks
+from irtcat._bank_moves import draw_parameters, published, rescale_parameters
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._files import check_target, replacing
 from irtcat._precision import precision
@@ -22,12 +22,12 @@ from irtcat._types import FloatArray, Ids
 from irtcat.models import (
     CategoricalModel,
     ItemModel,
+    categorical_items,
     expected_responses,
     filled,
     item_categories,
-    known_items,
-    known_logistic,
-    known_slopes,
+    logistic_items,
+    multidimensional_items,
     parameter_matrix,
     probabilities,
     simulate,
@@ -79,7 +79,7 @@ class ItemBank:
 
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
-        for name, value in settled_parts(self).items():
+        for name, value in validated_fields(self).items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -126,9 +126,14 @@ class ItemBank:
             >>> ItemBank.from_parameters(a=1.2, b=[-1, 0, 1], c=0.2).model.key
             '3pl'
         """
-        model = known_logistic(a, b, c, d)
+        model = logistic_items(a, b, c, d)
         names = item_names(item_ids, len(item_categories(model)))
-        return cls(model, names, population_mean, population_sd)
+        return cls(
+            model=model,
+            item_ids=names,
+            population_mean=population_mean,
+            population_sd=population_sd,
+        )
 
     @classmethod
     def from_thresholds(
@@ -164,9 +169,14 @@ class ItemBank:
             >>> bank.to_frame()[["a", "b1", "b2", "b3"]].values.tolist()
             [[1.0, -1.0, 1.0, 2.0], [2.0, -1.0, 1.0, nan]]
         """
-        items = known_items(model, a, b)
+        items = categorical_items(model, a, b)
         names = item_names(item_ids, len(item_categories(items)))
-        return cls(items, names, population_mean, population_sd)
+        return cls(
+            model=items,
+            item_ids=names,
+            population_mean=population_mean,
+            population_sd=population_sd,
+        )
 
     @classmethod
     def from_slopes(
@@ -197,9 +207,11 @@ class ItemBank:
             >>> bank.probability([[0.0, 0.0]]).round(3).tolist()
             [[0.5], [0.731]]
         """
-        model = known_slopes(slopes, intercepts, c)
+        model = multidimensional_items(slopes, intercepts, c)
         return cls(
-            model, item_names(item_ids, len(item_categories(model))), correlations=correlations
+            model=model,
+            item_ids=item_names(item_ids, len(item_categories(model))),
+            correlations=correlations,
         )
 
     def parameters(self) -> FloatArray:
@@ -230,8 +242,8 @@ class ItemBank:
             table.insert(0, "model", names[self.model.kind])  # type: ignore[attr-defined]
         table = table.assign(**{f"se_{name}": errors[name] for name in errors})
         taken = {*table.columns, *self.statistics.columns}
-        own = self.items.rename(columns={name: f"{name}_item" for name in taken})
-        extra = [f for f in (self.statistics, own) if f.shape[1]]
+        metadata = self.items.rename(columns={name: f"{name}_item" for name in taken})
+        extra = [f for f in (self.statistics, metadata) if f.shape[1]]
         return pd.concat([table, *extra], axis=1) if extra else table
 
     def subset(self, items: Any) -> "ItemBank":
@@ -250,8 +262,8 @@ class ItemBank:
         full = self.full_covariance
         if full is not None:
             n_params = len(full) // self.n_items
-            every = (at[:, None] * n_params + np.arange(n_params)).ravel()
-            full = full[np.ix_(every, every)]
+            columns = (at[:, None] * n_params + np.arange(n_params)).ravel()
+            full = full[np.ix_(columns, columns)]
         return replace(
             self,
             model=take(self.model, at),
@@ -290,7 +302,7 @@ class ItemBank:
             raise argument_error("bank", "one with one ability", f"{self.model.dims} abilities")
         if self.model.key == "rasch" and unit != 1:
             raise argument_error("unit", "1 for Rasch items", unit)
-        model, covariance, full = rescaled(
+        model, covariance, full = rescale_parameters(
             self.model, self.covariance, self.full_covariance, unit, shift
         )
         return replace(
@@ -341,7 +353,7 @@ class ItemBank:
             raise argument_error(
                 "unknown", "hold where items have no standard errors", self.item_ids[bad]
             )
-        return drawn(self.model, self.covariance, self.full_covariance, n, seed)
+        return draw_parameters(self.model, self.covariance, self.full_covariance, n, seed)
 
     def join(self, other: "ItemBank", same_scale: bool = False) -> "ItemBank":
         """Both banks' items in one; they must share the scale, and no id.
@@ -358,7 +370,7 @@ class ItemBank:
         Raises:
             InputError: when they do not.
         """
-        return joined(self, other, same_scale)
+        return join_banks(self, other, same_scale)
 
     def probability(self, theta: Any) -> FloatArray:
         """Probability of a right answer (of each item's highest category), items x len(theta).
@@ -370,9 +382,9 @@ class ItemBank:
             with precision("float64"):
                 points = ability_points(theta, self.model.dims)
                 return np.asarray(expected_responses(filled(self.model), points))[: self.n_items]
-        every = self.category_probabilities(theta)
+        by_category = self.category_probabilities(theta)
         highest = item_categories(self.model) - 1
-        return np.take_along_axis(every, highest[:, None, None], axis=2)[..., 0]
+        return np.take_along_axis(by_category, highest[:, None, None], axis=2)[..., 0]
 
     def category_probabilities(self, theta: Any) -> FloatArray:
         """Probability of every category, items x len(theta) x categories; rows sum to 1.
@@ -452,9 +464,9 @@ class ItemBank:
         return read_parts(ItemBank, Path(path), max_bytes)
 
 
-def one_ability(bank: ItemBank, what: str) -> None:
-    """Raise where a bank has several abilities and ``what`` is for one."""
+def one_ability(bank: ItemBank, purpose: str) -> None:
+    """Raise where a bank has several abilities and ``purpose`` is for one."""
     if bank.model.dims > 1:
         raise argument_error(
-            "bank", f"of one ability for {what}", f"{bank.model.dims} ({bank.model.key})"
+            "bank", f"of one ability for {purpose}", f"{bank.model.dims} ({bank.model.key})"
         )

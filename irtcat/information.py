@@ -56,12 +56,12 @@ def _information(model: ItemModel, theta: Array) -> Array:
 def _weighted_sum(model: ItemModel, theta: Array, weights: Array, size: int) -> Array:
     """Sum of ``weights`` times information over abilities, ``size`` abilities at a time."""
 
-    def add(total: Array, part: tuple[Array, Array]) -> tuple[Array, None]:
-        return total + item_information(model, part[0]) @ part[1], None
+    def add(total: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
+        return total + item_information(model, block[0]) @ block[1], None
 
-    parts = (theta.reshape(-1, size), weights.reshape(-1, size))
+    blocks = (theta.reshape(-1, size), weights.reshape(-1, size))
     n_items = jax.tree.leaves(model)[0].shape[0]
-    return jax.lax.scan(add, jnp.zeros(n_items, theta.dtype), parts)[0]
+    return jax.lax.scan(add, jnp.zeros(n_items, theta.dtype), blocks)[0]
 
 
 def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:

@@ -88,25 +88,25 @@ def _unit_columns(matrix: FloatArray) -> FloatArray:
 def _descend(loadings: FloatArray, criterion: Criterion, start: FloatArray, oblique: bool):
     """Gradient projection from ``start`` (Bernaards & Jennrich 2005, GPFoblq and GPForth)."""
 
-    def rotated(turn: FloatArray) -> FloatArray:
-        return loadings @ np.linalg.inv(turn).T if oblique else loadings @ turn
+    def rotated(rotation: FloatArray) -> FloatArray:
+        return loadings @ np.linalg.inv(rotation).T if oblique else loadings @ rotation
 
-    turn, step = start, 1.0
-    value, slope = criterion(rotated(turn))
+    rotation, step = start, 1.0
+    value, slope = criterion(rotated(rotation))
     for _ in range(MAX_STEPS):
         if oblique:
-            gradient = -(rotated(turn).T @ slope @ np.linalg.inv(turn)).T
-            projected = gradient - turn * (turn * gradient).sum(axis=0)
+            gradient = -(rotated(rotation).T @ slope @ np.linalg.inv(rotation)).T
+            projected = gradient - rotation * (rotation * gradient).sum(axis=0)
         else:
             gradient = loadings.T @ slope
-            inner = turn.T @ gradient
-            projected = gradient - turn @ (inner + inner.T) / 2
+            inner = rotation.T @ gradient
+            projected = gradient - rotation @ (inner + inner.T) / 2
         size = float(np.linalg.norm(projected))
         if size < TOLERANCE:
-            return value, turn, True
+            return value, rotation, True
         step *= 2
         for _ in range(30):
-            moved = turn - step * projected
+            moved = rotation - step * projected
             if oblique:
                 moved = _unit_columns(moved)
             else:
@@ -117,9 +117,9 @@ def _descend(loadings: FloatArray, criterion: Criterion, start: FloatArray, obli
                 break
             step /= 2
         else:
-            return value, turn, size < 1e-5
-        turn, value, slope = moved, new_value, new_slope
-    return value, turn, False
+            return value, rotation, size < 1e-5
+        rotation, value, slope = moved, new_value, new_slope
+    return value, rotation, False
 
 
 def _project(
@@ -133,20 +133,20 @@ def _project(
         q, r = np.linalg.qr(rng.standard_normal((dims, dims)))
         starts.append(q * np.sign(np.diagonal(r)))
     ends = [_descend(loadings, criterion, start, oblique) for start in starts]
-    value, turn, converged = min(ends, key=lambda end: end[0])
-    return turn, value, converged
+    value, rotation, converged = min(ends, key=lambda end: end[0])
+    return rotation, value, converged
 
 
 def _promax(loadings: FloatArray, power: float, n_starts: int, seed: int) -> FloatArray:
     """Varimax (Kaiser-normalised), then least squares to its powers (Hendrickson & White 1964)."""
     lengths = np.sqrt((loadings**2).sum(axis=1, keepdims=True))
     scaled = loadings / np.where(lengths > 0, lengths, 1.0)
-    turn = _project(scaled, _varimax, False, n_starts, seed)[0]
-    simple = loadings @ turn
+    rotation = _project(scaled, _varimax, False, n_starts, seed)[0]
+    simple = loadings @ rotation
     sharp = simple * np.abs(simple) ** (power - 1)
     fitted = np.linalg.lstsq(simple, sharp, rcond=None)[0]
     fitted = fitted * np.sqrt(np.diagonal(np.linalg.inv(fitted.T @ fitted)))
-    return np.linalg.inv(turn @ fitted).T
+    return np.linalg.inv(rotation @ fitted).T
 
 
 ROTATIONS = {
@@ -201,18 +201,18 @@ def rotate_loadings(
     scaled = loadings / np.where(lengths > 0, lengths, 1.0)
     assert criterion is not None
     if method == "promax":
-        turn, value, converged = _promax(scaled, power, n_starts, seed), np.nan, True
+        rotation, value, converged = _promax(scaled, power, n_starts, seed), np.nan, True
     else:
-        turn, value, converged = _project(scaled, criterion, oblique, n_starts, seed)
-    rotated = loadings @ np.linalg.inv(turn).T
-    order, sign = np.arange(turn.shape[1]), np.ones(turn.shape[1])
+        rotation, value, converged = _project(scaled, criterion, oblique, n_starts, seed)
+    rotated = loadings @ np.linalg.inv(rotation).T
+    order, sign = np.arange(rotation.shape[1]), np.ones(rotation.shape[1])
     if method != "target":  # a target names its factors; others come by size, pointing upwards
         order = np.argsort(-(rotated**2).sum(axis=0), kind="stable")
         sign = np.where(rotated.sum(axis=0) < 0, -1.0, 1.0)
-    turn = (turn * sign)[:, order]
+    rotation = (rotation * sign)[:, order]
     rotated = (rotated * sign)[:, order]
-    correlations = turn.T @ turn if oblique else np.eye(turn.shape[1])
-    return Rotated(rotated, turn, correlations, value, converged)
+    correlations = rotation.T @ rotation if oblique else np.eye(rotation.shape[1])
+    return Rotated(rotated, rotation, correlations, value, converged)
 
 
 def _check_target(target: Any, shape: tuple[int, ...]) -> FloatArray:
@@ -227,10 +227,12 @@ def _check_target(target: Any, shape: tuple[int, ...]) -> FloatArray:
     return goal
 
 
-def _several(bank: ItemBank, what: str) -> FloatArray:
+def _multidimensional_slopes(bank: ItemBank, purpose: str) -> FloatArray:
     """The slopes of a bank with several abilities."""
     if bank.model.dims < 2:
-        raise argument_error("bank", f"of several abilities for {what}", f"a {bank.model.key} bank")
+        raise argument_error(
+            "bank", f"of several abilities for {purpose}", f"a {bank.model.key} bank"
+        )
     return bank.parameters()[:, : bank.model.dims]
 
 
@@ -292,7 +294,7 @@ def rotate(
         Bernaards & Jennrich (2005), Educational and Psychological Measurement 65, 676-696;
         Browne (2001), Multivariate Behavioral Research 36, 111-150.
     """
-    slopes = _several(bank, "a rotation")
+    slopes = _multidimensional_slopes(bank, "a rotation")
     if bank.model.key == "bifactor":
         raise argument_error("bank", "other than bifactor, whose axes have a meaning", "bifactor")
     root = np.linalg.cholesky(_correlations(bank))
@@ -354,7 +356,7 @@ def factor_loadings(bank: ItemBank) -> pd.DataFrame:
     References:
         McDonald (1999), Test Theory; Chalmers (2012), JSS 48(6), section 2.
     """
-    slopes = _several(bank, "factor loadings")
+    slopes = _multidimensional_slopes(bank, "factor loadings")
     explained = np.einsum("ji,ik,jk->j", slopes, _correlations(bank), slopes)
     loadings = slopes / np.sqrt(LOGISTIC_SCALE**2 + explained)[:, None]
     table = {f"F{i + 1}": loadings[:, i] for i in range(slopes.shape[1])}

@@ -124,7 +124,7 @@ def _scales(guide: Guide) -> Guide:
     return Guide(jnp.exp(guide.log_sd), jnp.ones_like(guide.log_sd), sd, off.astype(sd.dtype))
 
 
-def _settle_scale(
+def _optimise_scale(
     guide: Guide, prior: NormalPrior, chart: Chart, learned: tuple[int, ...], theta_learned: bool
 ) -> Guide:
     """Move the latent scale to where the priors like it best (parameter expansion).
@@ -177,7 +177,7 @@ def _round(
     n_steps: int,
 ) -> tuple[Guide, Guide, Any, Array, Array]:
     """A round of steps in units of the guide's own SDs; gives last and average iterate too."""
-    centre = _settle_scale(guide, prior, chart, learned, theta_learned)
+    centre = _optimise_scale(guide, prior, chart, learned, theta_learned)
     scale = _scales(centre)
     n_batches = batches.weight.shape[0]
     passes = -(-n_steps // n_batches)
@@ -229,8 +229,8 @@ def _bound(
 
 def bound_of(problem: Problem, guide: Guide) -> float:
     """The evidence lower bound of a guide over all data."""
-    parts = problem.template, problem.batches, problem.prior
-    return float(_bound(guide, *parts, **problem.flags))
+    arguments = problem.template, problem.batches, problem.prior
+    return float(_bound(guide, *arguments, **problem.flags))
 
 
 def climb(
@@ -266,14 +266,14 @@ def climb(
     """
     key = jax.random.key(seed)
     per_round = problem.n_batches * max(1, -(-STEPS_A_ROUND // problem.n_batches))
-    parts = problem.template, problem.batches, problem.prior
+    arguments = problem.template, problem.batches, problem.prior
     state = _optimiser(rate).init(guide)
     trace: list[float] = []
     average, done, message, gain = guide, 0, "", np.inf
     while done < steps and not message:
         dtype = guide.theta.dtype
-        last, mean, fresh, value, finite = _round(
-            guide, state, *parts, jax.random.fold_in(key, done), jnp.asarray(rate, dtype),
+        last, mean, new_state, value, finite = _round(
+            guide, state, *arguments, jax.random.fold_in(key, done), jnp.asarray(rate, dtype),
             **problem.flags, n_steps=per_round,
         )  # fmt: skip
         done += per_round
@@ -283,7 +283,7 @@ def climb(
             rate, state = rate * SHRINK, _optimiser(rate).init(guide)
             continue
         gain = float(value) - trace[-1] if trace else np.inf
-        guide, average, state = last, mean, fresh
+        guide, average, state = last, mean, new_state
         trace.append(float(value))
         if gain < max(1.0, tolerance):
             if rate < SMALLEST_RATE and abs(gain) < tolerance:
@@ -300,4 +300,11 @@ def climb(
         "Raise settings['steps']."
     )
     elbo = bound_of(problem, average)
-    return Ascent(average, elbo, converged, done, message, np.array(trace))
+    return Ascent(
+        guide=average,
+        elbo=elbo,
+        converged=converged,
+        n_steps=done,
+        message=message,
+        trace=np.array(trace),
+    )

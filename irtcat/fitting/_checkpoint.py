@@ -126,13 +126,13 @@ class Checkpoint:
                 f"{self.path}: this checkpoint is of other responses. Fit those it was made from, "
                 "or choose another file."
             )
-        mine = json.loads(json.dumps(self.identity.settings))
-        for name in sorted({*mine, *meta["settings"]}):
-            there, here = meta["settings"].get(name), mine.get(name)
-            if there != here:
+        current = json.loads(json.dumps(self.identity.settings))
+        for name in sorted({*current, *meta["settings"]}):
+            stored, value = meta["settings"].get(name), current.get(name)
+            if stored != value:
                 raise InputError(
                     f"{self.path}: this checkpoint is of a fit with other settings ({name} was "
-                    f"{there}, is now {here}). Use the same, or choose another file."
+                    f"{stored}, is now {value}). Use the same, or choose another file."
                 )
         if meta["problem"] != self.identity.problem:
             raise InputError(

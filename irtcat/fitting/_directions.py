@@ -16,7 +16,7 @@ from irtcat.fitting._loop import Settings, run_em
 from irtcat.fitting.em import EMProblem, EMState
 from irtcat.rotation import rotate_loadings
 
-__all__ = ["LEAST_GAIN", "SAID_GAIN", "Chosen", "highest_start", "item_directions"]
+__all__ = ["MIN_GAIN", "REPORTED_GAIN", "ChosenStart", "highest_start", "item_directions"]
 
 MOST_ITEMS, MOST_ROWS = 200, 400
 """No directions for more items; of more rows, about so many are used. That takes a few ms."""
@@ -45,12 +45,12 @@ MOST_FACTORS, MOST_SETS = 3, 3
 COMPARED_AFTER = 30
 """Iterations from each start before they are compared."""
 
-LEAST_GAIN, SAID_GAIN = 1e-2, 0.1
+MIN_GAIN, REPORTED_GAIN = 1e-2, 0.1
 """In log-posterior: less is the same mode to within the tolerance; more than this is worth saying.
 """
 
 
-class Chosen(NamedTuple):
+class ChosenStart(NamedTuple):
     """Where the fit goes on from, and a sentence on other starts if one was higher."""
 
     problem: EMProblem
@@ -62,13 +62,13 @@ def _correlations(
     points: FloatArray, observed: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, float]:
     """Correlations of the items, and the median number of subjects of a pair."""
-    points, observed, weights = (part.astype(np.float32) for part in (points, observed, weights))
+    points, observed, weights = (array.astype(np.float32) for array in (points, observed, weights))
     n = np.maximum(weights @ observed, 1)
     centred = observed * (points - weights @ points / n)
     cross = (weights[:, None] * centred).T @ centred
     variance = np.diagonal(cross) / n
-    whole = bool(observed.all())
-    pairs = weights.sum() if whole else (weights[:, None] * observed).T @ observed
+    complete = bool(observed.all())
+    pairs = weights.sum() if complete else (weights[:, None] * observed).T @ observed
     scale = pairs * np.sqrt(np.outer(variance, variance))
     known = (pairs >= FEWEST_PAIRS) & (scale > 0)
     out = np.divide(cross, scale, out=np.zeros_like(cross), where=known)
@@ -90,8 +90,8 @@ def _factors(r: FloatArray, n: float) -> tuple[list[FloatArray], float]:
     vectors = np.linalg.eigh(r)[1][:, ::-1]
     k = int(np.clip((values > min(noise, RIVAL * first)).sum(), 1, MOST_FACTORS))
     loadings = vectors[:, :k] * np.sqrt(np.maximum(values[:k], 0))
-    turned = rotate_loadings(loadings, "varimax").loadings if k > 1 else loadings[:, :0]
-    return [*loadings.T, *turned.T], first
+    rotated = rotate_loadings(loadings, "varimax").loadings if k > 1 else loadings[:, :0]
+    return [*loadings.T, *rotated.T], first
 
 
 def _copied(r: FloatArray, variance: FloatArray, least: float) -> list[FloatArray]:
@@ -137,7 +137,7 @@ def item_directions(
     return list(directions)
 
 
-def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Settings) -> Chosen:
+def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Settings) -> ChosenStart:
     """Iterate from each start for a while and choose the one that is highest then.
 
     Args:
@@ -148,18 +148,18 @@ def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Setting
         The default start itself where none is higher; else where the highest one has come to.
     """
     if len(starts) == 1:
-        return Chosen(*starts[0])
+        return ChosenStart(*starts[0])
     short = settings._replace(max_iterations=min(COMPARED_AFTER, settings.max_iterations))
     ends = [run_em(problem, state, short, None) for problem, state in starts]
     heights = np.array([end.trace[-1] for end in ends])
     best = int(heights.argmax())
     gain = heights[best] - heights[0]
-    if gain <= LEAST_GAIN:
-        return Chosen(*starts[0])
+    if gain <= MIN_GAIN:
+        return ChosenStart(*starts[0])
     belief = ends[best].belief
     state = EMState(ends[best].point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
     note = (
         f"The items' correlations suggest several modes: of {len(starts)} starting points number "
         f"{best + 1} was higher than the first by {gain:.2f} and was taken."
     )
-    return Chosen(starts[best][0], state, note if gain > SAID_GAIN else "")
+    return ChosenStart(starts[best][0], state, note if gain > REPORTED_GAIN else "")

@@ -152,7 +152,7 @@ def expected_cells(
         value = _cell_values(template, chart, columns, theta + sd * z[0], cells)
         return total + weight * (value @ cells.weight), None
 
-    points = tuple(jnp.asarray(part, dtype) for part in cubature(n + 1))
+    points = tuple(jnp.asarray(array, dtype) for array in cubature(n + 1))
     # Point by point, with the gradient's intermediate results made again: all of it stays in cache.
     return jax.lax.scan(jax.checkpoint(add), jnp.zeros((), dtype), points)[0]
 
@@ -210,11 +210,11 @@ def log_prior_terms(
         total = normal_log_prior(guide.theta, theta_variance, zero, one)
     for column in range(mean.shape[1]):
         rows = slice(1) if column in chart.tied else slice(None)
-        own = mean[rows, column], variance[rows, column]
+        moments = mean[rows, column], variance[rows, column]
         if column in learned:
-            total += learned_log_prior(*own)[0]
+            total += learned_log_prior(*moments)[0]
         else:
-            total += normal_log_prior(*own, prior.mean[column], prior.sd[column])
+            total += normal_log_prior(*moments, prior.mean[column], prior.sd[column])
     return total
 
 

@@ -23,12 +23,12 @@ from irtcat.fitting._latent import (
     best_latent,
     check_anchors,
     first_population,
+    fixes_the_scale,
     known_categories,
-    mind_the_scale,
     populations,
+    reflected,
     run_covered,
     start_on_scale,
-    turned,
     with_anchors,
     with_ties,
 )
@@ -106,9 +106,9 @@ def _covariance(
     sandwich = which == "sandwich"
     affordable = is_affordable(len(problem.weights), n_params)
     if which == "full" or (which in ("auto", "sandwich") and affordable):
-        whole = full_covariance(problem, point, ended.belief, sandwich)
-        if whole is not None:
-            return whole, "full sandwich" if sandwich else "full"
+        covariance = full_covariance(problem, point, ended.belief, sandwich)
+        if covariance is not None:
+            return covariance, "full sandwich" if sandwich else "full"
     blocks = block_covariance(problem, point, ended.belief, share, sandwich)
     return blocks, "block sandwich" if sandwich else "block"
 
@@ -138,10 +138,10 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
         state = EMState(moved, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
         shift, factor = best_latent(problem, ended)
         factor = float(np.clip(factor, 0.5, 2.0))
-        found = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
-        if not np.isfinite(found).all() or found.sd < NARROWEST or abs(found.mean) > FARTHEST:
+        new = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
+        if not np.isfinite(new).all() or new.sd < NARROWEST or abs(new.mean) > FARTHEST:
             return Latent(), first  # all but equal subjects tell of no population
-        latent = found
+        latent = new
         if abs(shift) < 1e-4 and abs(factor - 1) < 1e-4:
             break
     return latent, ended
@@ -171,19 +171,19 @@ def _problem(
     size = dtype.itemsize
     plan = engine.make_plan(size) if engine else LayoutPlan(*rows.shape, size)
     return EMProblem(
-        template,
-        x,
-        jax.device_put(rows.weights.astype(dtype)),
-        jax.device_put((~prior.aside).astype(dtype)),
-        rows.has_missing,
-        prior.constraints,
-        tied,
-        plan,
-        dtype,
-        None if n_groups is None else jax.device_put(rows.group),
-        jax.device_put(np.full(n_groups or 1, n_groups is None)),
-        prior.scaled,
-        engine,
+        template=template,
+        x=x,
+        weights=jax.device_put(rows.weights.astype(dtype)),
+        item_weights=jax.device_put((~prior.aside).astype(dtype)),
+        has_missing=rows.has_missing,
+        constraints=prior.constraints,
+        tied=tied,
+        plan=plan,
+        dtype=dtype,
+        group=None if n_groups is None else jax.device_put(rows.group),
+        held=jax.device_put(np.full(n_groups or 1, n_groups is None)),
+        scaled=prior.scaled,
+        engine=engine,
     )
 
 
@@ -191,18 +191,18 @@ def _may_have_modes(problem: EMProblem, options: Options) -> bool:
     """Whether other starts are looked for: items have slopes of their own and a free scale."""
     slopes = set(field_columns(problem.template, ["slope"]))
     small = problem.engine is None and len(problem.item_weights) <= MOST_ITEMS
-    own = bool(slopes - set(problem.tied))
-    return small and own and options.start == 0 and options.anchors is None
+    has_free_slopes = bool(slopes - set(problem.tied))
+    return small and has_free_slopes and options.start == 0 and options.anchors is None
 
 
 def _other_starts(
     guess: Callable[..., Start], rows: Rows, categories: IntArray, counting: BoolArray
 ) -> list[Start]:
     """Starts from scores that weight the items otherwise, where the data may have several modes."""
-    every = -(-len(rows.x) // MOST_ROWS)
-    points, observed = points_of(rows.x[::every], categories)
+    stride = -(-len(rows.x) // MOST_ROWS)
+    points, observed = points_of(rows.x[::stride], categories)
     shares = points / np.maximum(observed, 1)  # of trials, where there are several
-    directions = item_directions(shares, 1.0 * (observed > 0), rows.weights[::every], counting)
+    directions = item_directions(shares, 1.0 * (observed > 0), rows.weights[::stride], counting)
     return [guess(direction=direction) for direction in directions]
 
 
@@ -217,11 +217,13 @@ def _checkpoint(
     """Where the state is kept, if it is."""
     if options.checkpoint is None:
         return None
-    given = (problem.template, problem.item_weights, problem.constraints, problem.held, known)
+    arrays = (problem.template, problem.item_weights, problem.constraints, problem.held, known)
     stated = settings._asdict() | {"model": cls.key, "precision": problem.dtype.name}
     del stated["max_iterations"]
     data = problem.engine.data if problem.engine else digest(rows.x, rows.weights)
-    identity = Identity(data, digest(given, problem.transform, problem.tied, problem.group), stated)
+    identity = Identity(
+        data, digest(arrays, problem.transform, problem.tied, problem.group), stated
+    )
     return Checkpoint(options.checkpoint, options.resume, identity)
 
 
@@ -231,10 +233,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
     if options.anchors is not None and options.equal:
         raise argument_error("equal", "left out with anchors, which keep their own", options.equal)
     rows, categories, engine = rows_of(responses, cls, options, grouping)
-    known_bank = None
+    anchor_bank = None
     if options.anchors is not None and isinstance(responses, Responses):
-        known_bank = check_anchors(options.anchors, responses, cls)
-        categories = known_categories(known_bank, responses, categories)
+        anchor_bank = check_anchors(options.anchors, responses, cls)
+        categories = known_categories(anchor_bank, responses, categories)
     if "categories" not in cls.fixed:  # the same number for all
         categories = np.full_like(categories, categories.max())
     name = choose_precision(options.precision, rows.shape[0] * rows.shape[1])
@@ -270,8 +272,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             options.equal,
         )
         anchors, known = None, None
-        if known_bank is not None and isinstance(responses, Responses):
-            anchors = anchor_items(known_bank, responses, template)
+        if anchor_bank is not None and isinstance(responses, Responses):
+            anchors = anchor_items(anchor_bank, responses, template)
             known = first_population(anchors.bank, responses, dtype)
         held = fixed_values(
             options.fixed or {}, template, parameter_names(cls), responses.item_ids, options.equal
@@ -281,11 +283,11 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             held = np.where(anchors.known, anchors.params, held)
         prior = prior.without(~np.isnan(held))
         tied = field_columns(template, (*template.tied, *options.equal))
-        minds = mind_the_scale(template, held, tied)
+        fixed_scale = fixes_the_scale(template, held, tied)
         n_groups = None if grouping is None else len(grouping.labels)
         problem = _problem(rows, prior, template, x, dtype, engine, n_groups, tied)
         # Groups under priors that mind the scale are fitted on the reference's from the start.
-        free_scale = options.expand and (grouping is None or not prior.scaled) and not minds
+        free_scale = options.expand and (grouping is None or not prior.scaled) and not fixed_scale
         settings = loop_settings(options, name, free_scale)
 
         def begin(start: Start) -> tuple[EMProblem, EMState]:
@@ -295,20 +297,24 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         others: list[Start] = []
         if _may_have_modes(problem, options):
             others = _other_starts(guess, rows, categories, ~prior.aside)
-        problem, state, note = highest_start([begin(each) for each in (start, *others)], settings)
+        problem, state, note = highest_start(
+            [begin(start_values) for start_values in (start, *others)], settings
+        )
         checkpoint = _checkpoint(problem, cls, settings, options, rows, held)
         problem, ended = run_covered(problem, state, settings, options.progress, checkpoint)
         latent = Latent()
-        told = anchors is not None or not (prior.scaled or minds)
-        check = best_latent(problem, ended) if told else (np.nan, np.nan)
+        scale_is_free = anchors is not None or not (prior.scaled or fixed_scale)
+        latent_mean, latent_sd = np.nan, np.nan
+        if scale_is_free:
+            latent_mean, latent_sd = best_latent(problem, ended)
         if prior.aside.any():
             ended = _count_aside(problem, ended)
-        elif problem.group is None and prior.scaled and prior.sparse.any() and not minds:
+        elif problem.group is None and prior.scaled and prior.sparse.any() and not fixed_scale:
             latent, ended = _population(problem, ended)
         groups = np.asarray(ended.point.population, float)
-        known_groups = np.stack([groups[0], np.exp(groups[1])])
+        group_populations = np.stack([groups[0], np.exp(groups[1])])
         alone = np.array([[latent.mean], [latent.sd]])
-        ended = steep_likelihood(problem, ended, alone if grouping is None else known_groups)
+        ended = steep_likelihood(problem, ended, alone if grouping is None else group_populations)
         most = blank.trials if isinstance(blank, Binomial) else 1.0
         share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))
         covariance, how = _covariance(problem, ended, options.standard_errors, share)
@@ -317,16 +323,16 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
     slopes = field_columns(template, ["slope"])
     params = np.asarray(ended.point.params, float)
     if sign < 0:
-        params, covariance = turned(params, slopes, covariance)
+        params, covariance = reflected(params, slopes, covariance)
     items = None if covariance is None else covariance.blocks
-    whole = None if covariance is None else covariance.full
+    full_covariance_matrix = None if covariance is None else covariance.full
     at_bound = np.zeros(params.shape, bool) if ended.at_bound is None else ended.at_bound
     flags = item_flags(prior, start, params, items, names, slopes, at_bound)
     if isinstance(blank, Beta):
         flags = add_edge_flags(flags, rows.x, blank.edge)
     statistics = item_statistics(responses, categories, start, flags)
     latent = latent._replace(mean=sign * latent.mean)
-    bank = bank_of(responses, cls, blank, params, items, whole, latent, statistics)
+    bank = bank_of(responses, cls, blank, params, items, full_covariance_matrix, latent, statistics)
     table = None
     if grouping is not None:
         common = slopes[0] if cls in STANDARD_FORM else None
@@ -364,20 +370,21 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         },
     )
     return Fit(
-        bank,
-        responses,
-        log_likelihood,
-        log_likelihood + float(ended.update.log_prior),
-        ended.converged,
-        ended.n_iterations,
-        n_parameters(prior, problem.tied) + problem.n_latent,
-        " ".join([ended.message, *([QUASI] if QUASI in notes.values() else [])]),
-        *check,
-        prior.description,
-        int(prior.sparse.sum()),
-        name,
-        ended.trace,
-        table,
-        grouping,
-        (note,) if note else (),
+        bank=bank,
+        responses=responses,
+        log_likelihood=log_likelihood,
+        log_posterior=log_likelihood + float(ended.update.log_prior),
+        converged=ended.converged,
+        n_iterations=ended.n_iterations,
+        n_parameters=n_parameters(prior, problem.tied) + problem.n_latent,
+        message=" ".join([ended.message, *([QUASI] if QUASI in notes.values() else [])]),
+        latent_mean=latent_mean,
+        latent_sd=latent_sd,
+        priors=prior.description,
+        n_sparse=int(prior.sparse.sum()),
+        precision=name,
+        trace=ended.trace,
+        groups=table,
+        grouping=grouping,
+        notes=(note,) if note else (),
     )

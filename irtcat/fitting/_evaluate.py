@@ -49,16 +49,16 @@ def used_rows(responses: Responses) -> tuple[np.ndarray, bool]:
 
 
 def _marginal(
-    template: ItemModel, found: Calibrated, x: np.ndarray, has_missing: bool, name: str
+    template: ItemModel, calibrated: Calibrated, x: np.ndarray, has_missing: bool, name: str
 ) -> tuple[float, float, float]:
     """Marginal log-likelihood, and latent mean and SD that would fit better (one Newton step)."""
     with precision(name) as dtype:
         model = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf, dtype), unpack(template, jnp.asarray(found.params))
+            lambda leaf: jnp.asarray(leaf, dtype), unpack(template, jnp.asarray(calibrated.params))
         )
         ones = jnp.ones(len(x), dtype), jnp.ones(x.shape[1], dtype)
         plan = LayoutPlan(len(x), x.shape[1], dtype.itemsize)
-        mean, sd = found.mean, np.maximum(found.sd, NARROWEST)
+        mean, sd = calibrated.mean, np.maximum(calibrated.sd, NARROWEST)
         for _ in range(2):  # the second time every subject is where its posterior is
             layout = plan.layout(mean, sd, 0.3)
             belief = e_step(
@@ -74,22 +74,24 @@ def _marginal(
         log_z = np.asarray(belief.log_z, float)
         if changes_too_fast(model):
             log_z = marginal_log_likelihoods(model, x, has_missing, dtype)
-        lost = np.asarray(belief.square_variance, float)
+        square_variance = np.asarray(belief.square_variance, float)
     square = (mean**2 + sd**2).sum()
-    information, shift_information = 2 * square - lost.sum(), len(x) - (sd**2).sum()
+    information, shift_information = 2 * square - square_variance.sum(), len(x) - (sd**2).sum()
     log_sd = (square - len(x)) / information if information > 0 else np.nan
     shift = mean.sum() / shift_information if shift_information > 0 else np.nan
     return float(log_z.sum()), float(shift), float(np.exp(log_sd))
 
 
-def _oriented(found: Calibrated, template: ItemModel, score: FloatArray) -> Calibrated:
+def _oriented(calibrated: Calibrated, template: ItemModel, score: FloatArray) -> Calibrated:
     """The same with higher ability meaning more right answers."""
-    if (found.mean - found.mean.mean()) @ (score - score.mean()) >= 0:
-        return found
-    turn = np.ones(found.params.shape[1])
-    turn[list(field_columns(template, ["slope"]))] = -1.0
-    covariance = None if found.covariance is None else found.covariance * np.outer(turn, turn)
-    return Calibrated(found.params * turn, covariance, -found.mean, found.sd)
+    if (calibrated.mean - calibrated.mean.mean()) @ (score - score.mean()) >= 0:
+        return calibrated
+    signs = np.ones(calibrated.params.shape[1])
+    signs[list(field_columns(template, ["slope"]))] = -1.0
+    covariance = (
+        None if calibrated.covariance is None else calibrated.covariance * np.outer(signs, signs)
+    )
+    return Calibrated(calibrated.params * signs, covariance, -calibrated.mean, calibrated.sd)
 
 
 def _statistics(
@@ -130,7 +132,7 @@ def finish(
     cls: type[ItemModel],
     template: ItemModel,
     start: Start,
-    found: Calibrated,
+    calibrated: Calibrated,
     name: str,
     provenance: Mapping[str, Any],
     outcome: Mapping[str, Any],
@@ -145,17 +147,17 @@ def finish(
         cls: the model that was asked for (a Rasch model was worked as its 1PL).
         template: the working items.
         start: counts and scores of the data.
-        found: the items and abilities.
+        calibrated: the items and abilities.
         name: precision.
         provenance: what the bank records beside the common figures.
         outcome: fields of `Fit` that are the method's own.
         at_bound: items whose parameter of this name ended at its bound.
     """
-    found = _oriented(found, template, start.mean)
-    log_likelihood, latent_mean, latent_sd = _marginal(template, found, x, has_missing, name)
-    slopes = found.params[:, field_columns(template, ["slope"])[0]]
-    statistics = _statistics(responses, start, slopes, found.covariance, at_bound or {})
-    params, covariance, sd = found.params, found.covariance, 1.0
+    calibrated = _oriented(calibrated, template, start.mean)
+    log_likelihood, latent_mean, latent_sd = _marginal(template, calibrated, x, has_missing, name)
+    slopes = calibrated.params[:, field_columns(template, ["slope"])[0]]
+    statistics = _statistics(responses, start, slopes, calibrated.covariance, at_bound or {})
+    params, covariance, sd = calibrated.params, calibrated.covariance, 1.0
     informed = (start.item_n > 0) & (start.counts.max(0) < start.item_n)
     tied = field_columns(template, template.tied)
     n_parameters = int(informed.sum()) * (params.shape[1] - len(tied)) + len(tied)
@@ -174,14 +176,14 @@ def finish(
         **provenance,
     }
     bank = ItemBank(
-        unpack(blank, params),
-        np.asarray(responses.item_ids, dtype=str),
-        0.0,
-        sd,
-        covariance,
-        responses.items,
-        statistics,
-        record,
+        model=unpack(blank, params),
+        item_ids=np.asarray(responses.item_ids, dtype=str),
+        population_mean=0.0,
+        population_sd=sd,
+        covariance=covariance,
+        items=responses.items,
+        statistics=statistics,
+        provenance=record,
     )
     return Fit(
         bank=bank,

@@ -9,7 +9,7 @@ from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints
 from irtcat.fitting.em import EMPoint
 
-__all__ = ["Extrapolation", "Past"]
+__all__ = ["Extrapolation", "History"]
 
 MEMORY = 6
 """Earlier steps that the extrapolation looks back on."""
@@ -27,7 +27,7 @@ RIDGE = {"float64": 1e-10, "float32": 1e-5}
 """Relative to the steps' lengths: what keeps steps that repeat each other apart."""
 
 
-class Past(NamedTuple):
+class History(NamedTuple):
     """The last point's residual and image, and how both changed in the iterations before.
 
     ``steps`` and ``moves`` have a row for each earlier iteration that is remembered.
@@ -40,7 +40,7 @@ class Past(NamedTuple):
 
 
 def _flat(point: EMPoint) -> FloatArray:
-    return np.concatenate([np.asarray(part, float).ravel() for part in point])
+    return np.concatenate([np.asarray(array, float).ravel() for array in point])
 
 
 class Extrapolation:
@@ -62,21 +62,21 @@ class Extrapolation:
     def __init__(self, constraints: Constraints):
         self.bounds = np.asarray(constraints.lower, float), np.asarray(constraints.upper, float)
         self.free = np.asarray(constraints.free)
-        self.past: Past | None = None
+        self.history: History | None = None
         self.damping, self.length = 0.0, 1.0
 
     def propose(self, point: EMPoint, image: EMPoint, metric: EMPoint) -> tuple[EMPoint, bool]:
         """Take the newest point and its image; give the next point and whether it is further."""
         here, there, weight = _flat(point), _flat(image), _flat(metric)
         residual = there - here
-        if self.past is None:
+        if self.history is None:
             none = np.zeros((0, len(here)))
-            self.past = Past(residual, there, none, none)
+            self.history = History(residual, there, none, none)
             return image, False
-        before = float(weight @ self.past.residual**2)
-        steps = np.vstack([self.past.steps, residual - self.past.residual])[-MEMORY:]
-        moves = np.vstack([self.past.moves, there - self.past.image])[-MEMORY:]
-        self.past = Past(residual, there, steps, moves)
+        before = float(weight @ self.history.residual**2)
+        steps = np.vstack([self.history.steps, residual - self.history.residual])[-MEMORY:]
+        moves = np.vstack([self.history.moves, there - self.history.image])[-MEMORY:]
+        self.history = History(residual, there, steps, moves)
         if float(weight @ residual**2) >= CONTRACTING * before:
             new = there + self.length * residual
             self.length = min(2 * self.length, LONGEST)
@@ -89,14 +89,14 @@ class Extrapolation:
 
     def _coefficients(self, weight: FloatArray, dtype: str) -> FloatArray:
         """How much of each earlier move is to be taken back."""
-        assert self.past is not None
-        steps = self.past.steps
+        assert self.history is not None
+        steps = self.history.steps
         weighted = steps * weight
         gram = weighted @ steps.T
         scale = np.sqrt(np.maximum(np.diagonal(gram), 1e-30))
         ridge = max(self.damping, RIDGE[dtype]) * np.eye(len(scale))
         unit = gram / np.outer(scale, scale) + ridge
-        return np.linalg.solve(unit, weighted @ self.past.residual / scale) / scale
+        return np.linalg.solve(unit, weighted @ self.history.residual / scale) / scale
 
     def _point(self, vector: FloatArray, like: EMPoint) -> EMPoint:
         """Undo `_flat`, free parameters within the bounds."""
@@ -117,4 +117,4 @@ class Extrapolation:
 
     def restart(self) -> None:
         """Forget the past: the map is another now."""
-        self.past = None
+        self.history = None

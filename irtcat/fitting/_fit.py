@@ -16,17 +16,17 @@ from irtcat._checks import (
 )
 from irtcat.bank import ItemBank
 from irtcat.fitting._checkpoint import check_checkpoint
-from irtcat.fitting._directions import LEAST_GAIN, SAID_GAIN
+from irtcat.fitting._directions import MIN_GAIN, REPORTED_GAIN
 from irtcat.fitting._em_fit import fit_em
 from irtcat.fitting._groups import check_groups
-from irtcat.fitting._known import fit_known
+from irtcat.fitting._known import fit_fixed_theta
 from irtcat.fitting._loop import Progress
 from irtcat.fitting._mixing import HOW_TO_MIX, model_of_items
 from irtcat.fitting._notes import with_notes
 from irtcat.fitting._options import Options
 from irtcat.fitting._priors import check_priors
 from irtcat.fitting._result import Fit
-from irtcat.fitting._several_fit import fit_several
+from irtcat.fitting._several_fit import fit_multidimensional
 from irtcat.fitting._stated import check_equal
 from irtcat.fitting.joint import fit_joint
 from irtcat.fitting.variational import fit_vi
@@ -42,9 +42,9 @@ def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
     if options.theta is not None:
         if has_several(cls):
             raise argument_error("theta", f"left out for the {cls.key} model", "some")
-        return fit_known(responses, cls, options)
+        return fit_fixed_theta(responses, cls, options)
     if has_several(cls):
-        return fit_several(responses, cls, options)
+        return fit_multidimensional(responses, cls, options)
     return fit_em(responses, cls, options)
 
 
@@ -86,23 +86,23 @@ def _best_of(
     for k in range(1, n_starts):
         other = fitter(responses, cls, replace(options, start=k, standard_errors="none"))
         gain = other.log_posterior - best.log_posterior
-        if (other.converged, gain > LEAST_GAIN) > (best.converged, False):
+        if (other.converged, gain > MIN_GAIN) > (best.converged, False):
             best, number = other, k
     if n_starts == 1:
         return first
     if number and options.standard_errors != "none":
         best = fitter(responses, cls, replace(options, start=number))
     gain = best.log_posterior - first.log_posterior
-    note = f"{n_starts} starts: none was higher than the first by more than {SAID_GAIN}."
-    if number and gain > SAID_GAIN:
+    note = f"{n_starts} starts: none was higher than the first by more than {REPORTED_GAIN}."
+    if number and gain > REPORTED_GAIN:
         note = f"{n_starts} starts: number {number + 1} was higher than the first by {gain:.2f}."
     return replace(best, notes=(*best.notes, note))
 
 
-def _check_method(method: str, given: Mapping[str, Any]) -> None:
+def _check_method(method: str, arguments: Mapping[str, Any]) -> None:
     """Refuse an argument that the method has no use for, unless it is at its default."""
     defaults = inspect.signature(fit).parameters
-    for name, value in given.items():
+    for name, value in arguments.items():
         if name == "responses" or value is defaults[name].default:
             continue
         used = name != "settings" if method in BY_EM else name in TAKEN_BY_ALL | TAKEN[method]
@@ -115,14 +115,14 @@ def _check_method(method: str, given: Mapping[str, Any]) -> None:
             )
 
 
-def _checked(given: Any, cls: type[ItemModel], devices: Any) -> Responses | ResponseSource:
+def _checked(data: Any, cls: type[ItemModel], devices: Any) -> Responses | ResponseSource:
     """The responses or their source, if they can be calibrated."""
-    if isinstance(given, Responses):
-        _check_categories(given, cls)
+    if isinstance(data, Responses):
+        _check_categories(data, cls)
         if devices is not None and cls.takes in ("counts", "fractions"):
             raise argument_error("devices", f"left out for the {cls.key} model", devices)
         # Other processes may have subjects of this fit as well: counted where they meet.
-        n_used = int(given.observed.any(axis=1).sum()) if devices is None else 2
+        n_used = int(data.observed.any(axis=1).sum()) if devices is None else 2
         if n_used < 2:
             raise argument_error(
                 "responses",
@@ -130,13 +130,13 @@ def _checked(given: Any, cls: type[ItemModel], devices: Any) -> Responses | Resp
                 n_used,
                 "To score one subject on calibrated items use irtcat.score.",
             )
-        return given
-    source = as_source(given)
+        return data
+    source = as_source(data)
     if source is None:
         raise argument_error(
             "responses",
             "Responses",
-            type(given).__name__,
+            type(data).__name__,
             "Build them with Responses.from_array.",
         )
     if devices is not None:
@@ -178,7 +178,7 @@ def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel
         )
 
 
-def _check_several(
+def _check_dims(
     cls: type[ItemModel], method: str, dims: Any, pattern: Any, correlated: bool, nodes: Any
 ) -> None:
     """Refuse arguments that the model or method has no use for."""
@@ -186,12 +186,12 @@ def _check_several(
         if method != "em":
             raise argument_error("method", f"em for the {cls.key} model", method)
         return
-    given = {"dims": dims, "pattern": pattern, "correlated": correlated or None, "nodes": nodes}
-    for name, value in given.items():
+    arguments = {"dims": dims, "pattern": pattern, "correlated": correlated or None, "nodes": nodes}
+    for name, value in arguments.items():
         if value is not None and not (name == "dims" and value == 1):
-            several = ", ".join(key for key, other in MODELS.items() if has_several(other))
+            names = ", ".join(key for key, other in MODELS.items() if has_several(other))
             raise argument_error(
-                name, f"left out for the {cls.key} model", value, f"It is for {several}."
+                name, f"left out for the {cls.key} model", value, f"It is for {names}."
             )
 
 
@@ -386,7 +386,7 @@ def fit(
         & Scott (1948), Econometrica 16, 1-32; Haberman (1977), Annals of Statistics 5, 815-841.
         For unused categories: Wilson & Masters (1993), Psychometrika 58, 87-99.
     """
-    given = {**locals()}
+    arguments = {**locals()}
     if not isinstance(responses, Responses):
         responses = as_source(responses) or responses
     cls, kinds = model_of_items(model, getattr(responses, "item_ids", ()))
@@ -395,8 +395,8 @@ def fit(
         raise argument_error("method", "em where items are of several models", method)
     if kinds is not None and theta is not None:
         raise argument_error("theta", "left out where items are of several models", "some")
-    _check_several(cls, method, dims, pattern, correlated, nodes)
-    _check_method(method, given)
+    _check_dims(cls, method, dims, pattern, correlated, nodes)
+    _check_method(method, arguments)
     check_choice("standard_errors", standard_errors, ("auto", "full", "block", "sandwich", "none"))
     check_count("max_iterations", max_iterations)
     check_count("starts", starts)
@@ -444,5 +444,5 @@ def fit(
         theta=theta,
         kinds=kinds,
     )
-    found = _best_of(starts, FITTERS[method], responses, cls, options)
-    return with_notes(found, options)
+    result = _best_of(starts, FITTERS[method], responses, cls, options)
+    return with_notes(result, options)

@@ -38,9 +38,9 @@ def _labels(responses: Responses, groups: Any) -> pd.Series:
         return pd.Series(responses.subjects[groups].to_numpy())
     ids = pd.Index(responses.subject_ids)
     if isinstance(groups, pd.Series) and not isinstance(groups.index, pd.RangeIndex):
-        lost = ids[~ids.isin(groups.index)]
-        if len(lost):
-            raise argument_error("groups", "labels of every subject", f"none for {lost[0]!r}")
+        unlabelled = ids[~ids.isin(groups.index)]
+        if len(unlabelled):
+            raise argument_error("groups", "labels of every subject", f"none for {unlabelled[0]!r}")
         if groups.index.has_duplicates:
             twice = groups.index[groups.index.duplicated()][0]
             raise argument_error("groups", "one label a subject", f"several for {twice!r}")
@@ -115,29 +115,29 @@ def score_groups(
 
     Percentiles are those of the bank's population, for all alike.
     """
-    parts, rows = [], []
+    by_group, rows = [], []
     for code, (_, row) in enumerate(table.iterrows()):
-        own = np.flatnonzero(grouping.codes == code)
-        there = replace(bank, population_mean=row["mean"], population_sd=row["sd"])
-        parts.append(score(there, responses.subset(subjects=own), precision=precision))
-        rows.append(own)
+        members = np.flatnonzero(grouping.codes == code)
+        group_bank = replace(bank, population_mean=row["mean"], population_sd=row["sd"])
+        by_group.append(score(group_bank, responses.subset(subjects=members), precision=precision))
+        rows.append(members)
     order = np.argsort(np.concatenate(rows), kind="stable")
 
-    def joined(name: str) -> np.ndarray:
-        return np.concatenate([getattr(part, name) for part in parts])[order]
+    def column(name: str) -> np.ndarray:
+        return np.concatenate([getattr(scores, name) for scores in by_group])[order]
 
-    theta, first = joined("theta"), parts[0]
+    theta, first = column("theta"), by_group[0]
     return Ability(
-        joined("subject_ids"),
-        theta,
-        joined("se"),
-        joined("lower"),
-        joined("upper"),
-        population_percentile(theta, bank.population_mean, bank.population_sd),
-        joined("n_items"),
-        joined("flags"),
-        first.method,
-        first.level,
-        joined("nodes"),
-        joined("weights"),
+        subject_ids=column("subject_ids"),
+        theta=theta,
+        se=column("se"),
+        lower=column("lower"),
+        upper=column("upper"),
+        percentile=population_percentile(theta, bank.population_mean, bank.population_sd),
+        n_items=column("n_items"),
+        flags=column("flags"),
+        method=first.method,
+        level=first.level,
+        nodes=column("nodes"),
+        weights=column("weights"),
     )

@@ -118,8 +118,8 @@ def item_factors(guide: Guide, chart: Chart) -> tuple[Array, Array]:
     for column in chart.tied:
         mean = mean.at[:, column].set(mean[0, column])
         log_sd = log_sd.at[:, column].set(log_sd[0, column])
-    own = np.array([column not in chart.tied for column in range(n)])
-    below = np.tril(np.outer(own, own), -1)
+    untied = np.array([column not in chart.tied for column in range(n)])
+    below = np.tril(np.outer(untied, untied), -1)
     factor = jnp.where(below, guide.factor, 0) + jnp.exp(log_sd)[..., None] * jnp.eye(
         n, dtype=mean.dtype
     )
@@ -191,7 +191,7 @@ def learned_log_prior(mean: Array, variance: Array) -> tuple[Array, Array, Array
     centre, spread, rate = jax.lax.fori_loop(0, HYPER_ROUNDS, update, begin)
     expected, log_expected = shape / rate, float(digamma(shape)) - jnp.log(rate)
     square = sums[1] - 2 * centre * sums[0] + n * (centre**2 + spread)
-    own = 0.5 * (
+    prior_mean_term = 0.5 * (
         (spread + centre**2) / HYPER_VARIANCE - 1 - jnp.log(spread) + np.log(HYPER_VARIANCE)
     )
     constant = (shape - HYPER_SHAPE) * digamma(shape) - gammaln(shape) + gammaln(HYPER_SHAPE)
@@ -200,7 +200,12 @@ def learned_log_prior(mean: Array, variance: Array) -> tuple[Array, Array, Array
         + HYPER_SHAPE * (jnp.log(rate) - np.log(HYPER_RATE))
         + shape * (HYPER_RATE / rate - 1)
     )
-    term = 0.5 * n * (log_expected - np.log(2 * np.pi)) - 0.5 * expected * square - own - gamma
+    term = (
+        0.5 * n * (log_expected - np.log(2 * np.pi))
+        - 0.5 * expected * square
+        - prior_mean_term
+        - gamma
+    )
     return term, centre, expected
 
 
@@ -208,9 +213,9 @@ def guide_entropy(guide: Guide, chart: Chart) -> Array:
     """Entropy of the guide of subjects and items; tied coordinates count once."""
     n_items, n = guide.mean.shape
     log_sd = jnp.minimum(jnp.diagonal(guide.factor, axis1=1, axis2=2), LARGEST_LOG_SD)
-    own = [column for column in range(n) if column not in chart.tied]
-    items = log_sd[:, own].sum() + sum(log_sd[0, column] for column in chart.tied)
-    count = len(guide.log_sd) + n_items * len(own) + len(chart.tied)
+    untied = [column for column in range(n) if column not in chart.tied]
+    items = log_sd[:, untied].sum() + sum(log_sd[0, column] for column in chart.tied)
+    count = len(guide.log_sd) + n_items * len(untied) + len(chart.tied)
     return guide.log_sd.sum() + items + 0.5 * count * (1 + np.log(2 * np.pi))
 
 

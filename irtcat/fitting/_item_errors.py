@@ -32,7 +32,7 @@ __all__ = ["block_covariance", "inverse_blocks"]
 
 
 @jit
-def _own_loss(
+def _item_loss(
     template: ItemModel,
     params: Array,
     totals: Array,
@@ -68,8 +68,8 @@ def _own_loss(
         return jnp.outer(mean, mean) + mixed.T @ v @ mixed
 
     def one(phi: Array, item: ItemModel, totals: Array) -> Array:
-        each = jax.vmap(squares, (None, None, 0))(phi, item, nodes)
-        return jnp.einsum("g,gpq->pq", totals * variance, each)
+        at_nodes = jax.vmap(squares, (None, None, 0))(phi, item, nodes)
+        return jnp.einsum("g,gpq->pq", totals * variance, at_nodes)
 
     if totals.ndim == 1:
         totals = jnp.broadcast_to(totals[:, None], (len(nodes), params.shape[0]))
@@ -96,7 +96,7 @@ def block_covariance(
     complete = complete_information(
         problem.template, params, belief.counts, belief.totals, problem.constraints, transform
     )
-    loss = _own_loss(
+    loss = _item_loss(
         problem.template, params, belief.totals, jnp.asarray(share, params.dtype), transform
     )
     information = np.asarray(complete, float) - np.asarray(loss, float)
@@ -154,8 +154,8 @@ def _latent(problem: EMProblem, point: EMPoint, belief: EStep, first: FloatArray
     out = np.full((size + 2 * n_groups,) * 2, 0.0)
     out[:size, :size] = first
     with np.errstate(divide="ignore"):
-        own = np.concatenate([1 / np.maximum(by_mean, 0), 1 / np.maximum(by_sd, 0)])
-    out[size:, size:] = np.diag(own)
+        group_variance = np.concatenate([1 / np.maximum(by_mean, 0), 1 / np.maximum(by_sd, 0)])
+    out[size:, size:] = np.diag(group_variance)
     direction = np.stack(
         [np.r_[np.ones(n_groups), np.zeros(n_groups)], np.r_[mean, np.ones(n_groups)]]
     )
@@ -185,8 +185,8 @@ def _inverse(information: FloatArray) -> FloatArray:
 def _arrow_inverse(information: FloatArray, tied: tuple[int, ...]) -> FloatArray:
     """Blocks of the inverse when the ``tied`` parameters are shared by all items."""
     n_params = information.shape[1]
-    own = [p for p in range(n_params) if p not in tied]
-    t, o = list(tied), own
+    untied = [p for p in range(n_params) if p not in tied]
+    t, o = list(tied), untied
     inverse = _inverse(information[:, o][:, :, o])
     cross = information[:, t][:, :, o]
     transfer = np.einsum("jto,jop->jtp", cross, inverse)

@@ -51,7 +51,7 @@ def add_edge_flags(flags: list[str], y: np.ndarray, edge: Param) -> list[str]:
     """Say which items have many scores that a continuous density has no room for."""
     n = np.maximum((~np.isnan(y)).sum(axis=0), 1)
     share = ((y <= edge) | (y >= 1 - np.asarray(edge))).sum(axis=0) / n
-    texts = [f"{part:.0%} of scores at 0 or 1" if part > MANY_AT_EDGE else "" for part in share]
+    texts = [f"{value:.0%} of scores at 0 or 1" if value > MANY_AT_EDGE else "" for value in share]
     return ["; ".join(filter(None, pair)) for pair in zip(flags, texts, strict=True)]
 
 
@@ -64,7 +64,7 @@ def likelihood_notes(responses: Responses | ResponseSource, cls: type[ItemModel]
     if cls.takes == "counts":
         n = np.zeros(1) if responses.trials is None else responses.trials.astype(float)
         k = np.zeros(1) if responses.trials is None else np.nan_to_num(responses.values) * n
-        ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+        log_orders = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
         text = "of the trials in their order; add log_coefficients for that of the counts"
-        return {"likelihood": text, "log_coefficients": float(ways.sum())}
+        return {"likelihood": text, "log_coefficients": float(log_orders.sum())}
     return {}

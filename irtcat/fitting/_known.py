@@ -50,7 +50,7 @@ from irtcat.responses import Responses
 from irtcat.scoring import Ability, cells_of, item_curves, row_blocks
 from irtcat.scoring._kernel import STENCIL
 
-__all__ = ["fit_known", "fixed_theta", "spread"]
+__all__ = ["fit_fixed_theta", "fixed_theta", "spread"]
 
 N_NODES = 257
 WIDEST_SPACING = 0.125
@@ -100,8 +100,8 @@ def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
             raise argument_error("theta", "one number a subject", f"several for {twice!r}")
         at = index.get_indexer(ids.map(str))
         if (at < 0).any():
-            lost = str(ids[int((at < 0).argmax())])
-            raise argument_error("theta", "of every subject", f"none for {lost!r}")
+            missing_id = str(ids[int((at < 0).argmax())])
+            raise argument_error("theta", "of every subject", f"none for {missing_id!r}")
         theta = theta.iloc[at]
     try:
         values = np.asarray(theta, float)
@@ -174,11 +174,11 @@ def _collect(
         sums = sums[0], jnp.zeros((n_nodes, n_items), dtype)
     rows = max(1, BLOCK_CELLS // (n_contrasts * max(n_items, n_nodes)))
     for begin in range(0, len(x), rows):
-        own = np.arange(begin, min(begin + rows, len(x)))
+        block = np.arange(begin, min(begin + rows, len(x)))
         statistics, mask = template.sufficient_statistics(
-            jnp.asarray(x[own]), n_contrasts, has_missing, dtype
+            jnp.asarray(x[block]), n_contrasts, has_missing, dtype
         )
-        sums = _add(sums, statistics, mask, jnp.asarray(weights_of(own), dtype))
+        sums = _add(sums, statistics, mask, jnp.asarray(weights_of(block), dtype))
     return nodes, *sums
 
 
@@ -214,7 +214,14 @@ def _climb(regression: _Regression, params: Array, tolerance: float, options: Op
             options.progress(iteration, posterior, step)
         if step <= tolerance:
             break
-    return _Climbed(params, likelihood, posterior, step, step <= tolerance, np.array(trace))
+    return _Climbed(
+        params=params,
+        log_likelihood=likelihood,
+        log_posterior=posterior,
+        step=step,
+        converged=step <= tolerance,
+        trace=np.array(trace),
+    )
 
 
 def _first_guess(
@@ -228,7 +235,7 @@ def _first_guess(
     model = unpack(template, jnp.asarray(start.params))
     moved = np.array(pack(model.rescale(jnp.asarray(-centre / unit), jnp.asarray(1 / unit))), float)
     limits = (
-        np.asarray(part, float) for part in (prior.constraints.lower, prior.constraints.upper)
+        np.asarray(bound, float) for bound in (prior.constraints.lower, prior.constraints.upper)
     )
     moved = prior.with_held(template, np.clip(moved, *limits))
     moved = with_ties(moved, tied, prior.constraints)
@@ -251,7 +258,7 @@ def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
         )
 
 
-def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
+def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
     """Calibrate items on subjects of known ability (see `irtcat.fit`)."""
     _check(responses, cls, options)
     used = responses.observed.any(axis=1)
@@ -297,7 +304,14 @@ def fit_known(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
         tied = tuple(p for p in tied if free[:, p].any())
         params = _first_guess(start, template, theta, held, prior, tied)
         nodes, counts, totals = _collect(template, x, has_missing, theta, dtype)
-        regression = _Regression(template, nodes, counts, totals, prior.constraints, tied)
+        regression = _Regression(
+            template=template,
+            nodes=nodes,
+            counts=counts,
+            totals=totals,
+            constraints=prior.constraints,
+            tied=tied,
+        )
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
         ended = _climb(regression, jnp.asarray(params, dtype), tolerance, options)
         covariance = _covariance(regression, ended.params, options.standard_errors)
@@ -353,18 +367,18 @@ def _result(
         **notes,
     }
     return Fit(
-        replace(bank, provenance=record),
-        responses,
-        ended.log_likelihood,
-        ended.log_posterior,
-        ended.converged,
-        len(ended.trace),
-        n_parameters(prior, tied),
-        " ".join([message, *([QUASI] if QUASI in notes.values() else [])]),
-        float("nan"),
-        float("nan"),
-        prior.description,
-        int(prior.sparse.sum()),
-        name,
-        ended.trace,
+        bank=replace(bank, provenance=record),
+        responses=responses,
+        log_likelihood=ended.log_likelihood,
+        log_posterior=ended.log_posterior,
+        converged=ended.converged,
+        n_iterations=len(ended.trace),
+        n_parameters=n_parameters(prior, tied),
+        message=" ".join([message, *([QUASI] if QUASI in notes.values() else [])]),
+        latent_mean=float("nan"),
+        latent_sd=float("nan"),
+        priors=prior.description,
+        n_sparse=int(prior.sparse.sum()),
+        precision=name,
+        trace=ended.trace,
     )

@@ -14,7 +14,7 @@ from irtcat.bank import ItemBank
 from irtcat.fitting._checkpoint import Checkpoint
 from irtcat.fitting._loop import Ended, Progress, Settings, run_em
 from irtcat.fitting._mstep import Constraints
-from irtcat.fitting._priors import scale_columns, ties_mind_the_scale
+from irtcat.fitting._priors import scale_columns, ties_fix_the_scale
 from irtcat.fitting._start import Start
 from irtcat.fitting._stated import FAMILIES
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
@@ -30,12 +30,12 @@ __all__ = [
     "best_latent",
     "check_anchors",
     "first_population",
+    "fixes_the_scale",
     "known_categories",
-    "mind_the_scale",
     "populations",
+    "reflected",
     "run_covered",
     "start_on_scale",
-    "turned",
     "with_anchors",
     "with_ties",
 ]
@@ -46,7 +46,7 @@ SAMPLE = 4_000_000
 GRID_SDS, NARROWEST = 6.0, 0.3
 """The grid is laid over so many SDs either side of the populations, each at least so wide."""
 
-PLACINGS = 5
+MAX_PLACEMENTS = 5
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,17 @@ def check_anchors(bank: Any, responses: Responses, cls: type[ItemModel]) -> Item
     return match(bank, responses)[0]
 
 
-def known_categories(bank: ItemBank, responses: Responses, found: IntArray) -> IntArray:
+def known_categories(
+    bank: ItemBank, responses: Responses, observed_categories: IntArray
+) -> IntArray:
     """Number of categories of each item: of known ones as the bank has it."""
-    categories = found.copy()
-    at = _places(bank, responses)
+    categories = observed_categories.copy()
+    at = _item_columns(bank, responses)
     categories[at] = item_categories(bank.model)
     return categories
 
 
-def _places(bank: ItemBank, responses: Responses) -> IntArray:
+def _item_columns(bank: ItemBank, responses: Responses) -> IntArray:
     """Columns of the bank's items in the responses."""
     return pd.Index(np.asarray(responses.item_ids, str)).get_indexer(pd.Index(bank.item_ids))
 
@@ -106,14 +108,16 @@ def anchor_items(bank: ItemBank, responses: Responses, template: ItemModel) -> A
     """The known items' parameters in their places."""
     names = list(column_names(template))
     params = np.full((responses.n_items, len(names)), np.nan)
-    at = _places(bank, responses)
-    theirs = bank.parameters()
+    at = _item_columns(bank, responses)
+    anchor_params = bank.parameters()
     columns = [names.index(name) for name in column_names(bank.model)]
-    params[np.ix_(at, np.array(columns))] = np.clip(theirs, -30.0, 30.0) if theirs.size else theirs
-    own = [names.index(name) for name in template.tied]
-    if own:  # one slope for all items: that of the bank
+    params[np.ix_(at, np.array(columns))] = (
+        np.clip(anchor_params, -30.0, 30.0) if anchor_params.size else anchor_params
+    )
+    tied = [names.index(name) for name in template.tied]
+    if tied:  # one slope for all items: that of the bank
         unit = column_names(bank.model) != column_names(template)
-        params[:, own] = 1.0 if unit else theirs[:, [columns.index(c) for c in own]].mean()
+        params[:, tied] = 1.0 if unit else anchor_params[:, [columns.index(c) for c in tied]].mean()
     return Anchors(bank, params)
 
 
@@ -169,17 +173,17 @@ def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
     return ScaleTransform(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype))
 
 
-def _replaced(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
+def _recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
     """Lay the grid over six SDs (times a margin) either side of every population."""
     mean, log_sd = np.asarray(state.point.population, float)
     reach = GRID_SDS * margin * np.maximum(np.exp(log_sd), NARROWEST)
     low, high = (mean - reach).min(), (mean + reach).max()
     centre, sd = (low + high) / 2, (high - low) / (2 * LIMIT)
     at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
-    seen = EMState(
+    moved = EMState(
         state.point, (at + unit * state.mean - centre) / sd, unit * np.asarray(state.sd) / sd
     )
-    return problem._replace(transform=_as_transform(centre, sd, problem.dtype)), seen
+    return problem._replace(transform=_as_transform(centre, sd, problem.dtype)), moved
 
 
 def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraints) -> FloatArray:
@@ -192,12 +196,12 @@ def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraint
     return params
 
 
-def mind_the_scale(template: ItemModel, fixed: FloatArray, tied: tuple[int, ...]) -> bool:
+def fixes_the_scale(template: ItemModel, fixed: FloatArray, tied: tuple[int, ...]) -> bool:
     """Whether fixed or equal parameters forbid that the latent mean and SD are removed."""
     known = ~np.isnan(fixed)
     if known.any() and known[:, list(scale_columns(template, np.nan_to_num(fixed)))].any():
         return True
-    return ties_mind_the_scale(template, tied)
+    return ties_fix_the_scale(template, tied)
 
 
 def is_covered(problem: EMProblem, point: EMPoint) -> bool:
@@ -247,7 +251,7 @@ def start_on_scale(
         problem, point = _moved(problem, point, ScaleMap(-known.mean / known.sd, 1 / known.sd))
     values = np.nan_to_num(fixed).astype(problem.dtype)
     point = point._replace(params=jnp.where(np.isnan(fixed), point.params, values))
-    return _replaced(problem, EMState(point, start.mean, start.sd), 1.2)
+    return _recentred(problem, EMState(point, start.mean, start.sd), 1.2)
 
 
 def run_covered(
@@ -263,13 +267,13 @@ def run_covered(
     """
     ended = run_em(problem, state, settings, progress, checkpoint)
     problem, ended = on_reference_scale(problem, ended)
-    for _ in range(PLACINGS):
+    for _ in range(MAX_PLACEMENTS):
         if is_covered(problem, ended.point):
             break
         moments = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
-        problem, state = _replaced(problem, EMState(ended.point, *moments), 1.1)
-        again = run_em(problem, state, settings._replace(expand=False), progress, None)
-        ended = again._replace(n_iterations=ended.n_iterations + again.n_iterations)
+        problem, state = _recentred(problem, EMState(ended.point, *moments), 1.1)
+        continued = run_em(problem, state, settings._replace(expand=False), progress, None)
+        ended = continued._replace(n_iterations=ended.n_iterations + continued.n_iterations)
     return problem, ended
 
 
@@ -292,37 +296,37 @@ def best_latent(problem: EMProblem, ended: Ended) -> tuple[float, float]:
     """
     weights = np.asarray(problem.weights, float)
     mean, sd = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
-    lost = np.asarray(ended.belief.square_variance, float)
+    square_variance = np.asarray(ended.belief.square_variance, float)
     if problem.group is not None:
         at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
         centre, log_sd = np.asarray(ended.point.population[:, 0], float)
         mean = (at + unit * mean - centre) * np.exp(-log_sd)
         sd = unit * sd * np.exp(-log_sd)
-        lost = 4 * mean**2 * sd**2 + 2 * sd**4  # were the posteriors Normal
+        square_variance = 4 * mean**2 * sd**2 + 2 * sd**4  # were the posteriors Normal
         weights = weights * (np.asarray(problem.group) == 0)
     square = weights @ (mean**2 + sd**2)
-    information = 2 * square - weights @ lost
+    information = 2 * square - weights @ square_variance
     shift_information = weights.sum() - weights @ sd**2
     log_sd = (square - weights.sum()) / information if information > 0 else np.nan
     shift = weights @ mean / shift_information if shift_information > 0 else np.nan
     return float(shift), float(np.exp(log_sd))
 
 
-def turned(params: FloatArray, slopes: tuple[int, ...], covariance: Covariance | None):
+def reflected(params: FloatArray, slopes: tuple[int, ...], covariance: Covariance | None):
     """Items on the scale turned round (theta to -theta), with their covariance."""
-    turn = np.ones(params.shape[1])
-    turn[list(slopes)] = -1.0
+    sign = np.ones(params.shape[1])
+    sign[list(slopes)] = -1.0
     if covariance is None:
-        return params * turn, None
+        return params * sign, None
     blocks, full, latent = covariance
     if full is not None:
-        every = np.tile(turn, len(params))
-        full = full * np.outer(every, every)
+        signs = np.tile(sign, len(params))
+        full = full * np.outer(signs, signs)
     if latent is not None:
-        n_groups = (len(latent) - len(turn)) // 2
-        every = np.concatenate([turn, -np.ones(n_groups), np.ones(n_groups)])
-        latent = latent * np.outer(every, every)
-    return params * turn, Covariance(blocks * np.outer(turn, turn), full, latent)
+        n_groups = (len(latent) - len(sign)) // 2
+        signs = np.concatenate([sign, -np.ones(n_groups), np.ones(n_groups)])
+        latent = latent * np.outer(signs, signs)
+    return params * sign, Covariance(blocks * np.outer(sign, sign), full, latent)
 
 
 def populations(
@@ -351,8 +355,8 @@ def populations(
         slopes[:, common] = values.ravel() / factor
     estimated = np.isfinite(np.diagonal(covariance.latent))
     variance = np.einsum("ij,jk,ik->i", slopes, np.nan_to_num(covariance.latent), slopes)
-    told = ((slopes != 0) & estimated).any(axis=1) & (variance > 0)
-    return values, np.sqrt(np.where(told, variance, np.nan)).reshape(values.shape)
+    has_error = ((slopes != 0) & estimated).any(axis=1) & (variance > 0)
+    return values, np.sqrt(np.where(has_error, variance, np.nan)).reshape(values.shape)
 
 
 def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:

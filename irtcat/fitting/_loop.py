@@ -9,7 +9,7 @@ import numpy as np
 from irtcat._checks import InputError
 from irtcat._types import BoolArray, FloatArray
 from irtcat.fitting._checkpoint import Checkpoint, Snapshot
-from irtcat.fitting._extrapolation import Extrapolation, Past
+from irtcat.fitting._extrapolation import Extrapolation, History
 from irtcat.fitting._mstep import at_bounds
 from irtcat.fitting.em import (
     EMPoint,
@@ -25,7 +25,7 @@ Progress = Callable[[int, float, float], None]
 
 FIRST_SLACK, LATER_SLACK = 0.3, 0.05
 FIRST_NEWTON_STEPS, NEWTON_STEPS = 4, 2
-FLAT_FOR, LOOSE = 6, 20
+FLAT_ITERATIONS, LOOSE = 6, 20
 LEVEL = 1e3
 """Gains below this many times the rounding do not tell a good point from a bad one."""
 
@@ -148,16 +148,16 @@ class _Guard:
             "length": self.jump.length,
         }
         points = [state.point, *images]
-        others = [state.mean, state.sd, np.array(self.trace), *(self.jump.past or ())]
+        others = [state.mean, state.sd, np.array(self.trace), *(self.jump.history or ())]
         return Snapshot(iteration, (points, others), numbers)
 
     def resume(self, snapshot: Snapshot) -> EMState:
         """Undo `snapshot`: be as it was then, and give its state."""
-        (point, image, plain), (mean, sd, trace, *past) = snapshot.arrays
+        (point, image, plain), (mean, sd, trace, *history) = snapshot.arrays
         numbers = snapshot.numbers
         self.expand, self.best, self.kind = (numbers[k] for k in ("expand", "best", "kind"))
         self.jump.damping, self.jump.length = numbers["damping"], numbers["length"]
-        self.jump.past = Past(*past) if past else None
+        self.jump.history = History(*history) if history else None
         self.update = None if image is None else _Images(image, plain, numbers["step"])
         self.trace = trace.tolist()
         return EMState(point, mean, sd)
@@ -165,9 +165,9 @@ class _Guard:
     @property
     def is_flat(self) -> bool:
         """Whether the objective has only moved by rounding for a good while."""
-        recent = self.trace[-FLAT_FOR:]
+        recent = self.trace[-FLAT_ITERATIONS:]
         spread = max(recent) - min(recent) if recent else np.inf
-        return len(recent) == FLAT_FOR and spread <= self.settings.noise * abs(recent[-1])
+        return len(recent) == FLAT_ITERATIONS and spread <= self.settings.noise * abs(recent[-1])
 
     def verdict(self, step: float, gain: float) -> str:
         """Why the point just accepted is the last one; empty if it is not."""
@@ -261,7 +261,15 @@ def _iterate(
             continue
         if progress is not None:
             progress(iteration + 1, value, step)
-        ended = Ended(here.point, belief, update, True, iteration + 1, "", np.array(guard.trace))
+        ended = Ended(
+            point=here.point,
+            belief=belief,
+            update=update,
+            converged=True,
+            n_iterations=iteration + 1,
+            message="",
+            trace=np.array(guard.trace),
+        )
         if message := guard.verdict(step, float(update.gain)):
             at_bound = at_bounds(here.point.params, problem.constraints)
             return ended._replace(message=message, at_bound=at_bound)

@@ -34,7 +34,7 @@ RIDGE = 1e-10
 BELOW_ALL = 1e30
 """Stands for minus infinity, which times a weight of 0 would be NaN."""
 
-MOST_TURNS = 12
+MAX_STEPS = 12
 """Evaluations at most, where steps are refused and damped again."""
 
 
@@ -63,7 +63,7 @@ class Constraints(NamedTuple):
 def at_bounds(params: Any, constraints: Constraints) -> BoolArray:
     """Which free parameters are at a bound."""
     lower, upper, free = (
-        np.asarray(part) for part in (constraints.lower, constraints.upper, constraints.free)
+        np.asarray(array) for array in (constraints.lower, constraints.upper, constraints.free)
     )
     params = np.asarray(params)
     return free & ((params <= lower) | (params >= upper))
@@ -105,8 +105,8 @@ def log_prior(params: Array, constraints: Constraints) -> Float[Array, " items"]
     ends = jax.nn.log_sigmoid(params), jax.nn.log_sigmoid(-params)
     constant = jax.scipy.special.betaln(alpha, beta)
     on_unit = (alpha - 1) * ends[0] + (beta - 1) * ends[1] - constant
-    parts = [constraints.family == 1, constraints.family == 2]
-    return jnp.select(parts, [lognormal, on_unit], normal).sum(-1)
+    conditions = [constraints.family == 1, constraints.family == 2]
+    return jnp.select(conditions, [lognormal, on_unit], normal).sum(-1)
 
 
 def prior_slopes(params: Array, constraints: Constraints) -> tuple[Array, Array]:
@@ -119,10 +119,10 @@ def prior_slopes(params: Array, constraints: Constraints) -> tuple[Array, Array]
     pull = precision * (jnp.log(safe) - constraints.prior_mean)
     p = jax.nn.sigmoid(params)
     alpha, beta = constraints.prior_mean, precision
-    parts = [constraints.family == 1, constraints.family == 2]
+    conditions = [constraints.family == 1, constraints.family == 2]
     by_family = [-(1 + pull) / safe, (alpha - 1) - (alpha + beta - 2) * p]
     curvature = [(precision - 1 - pull) / safe**2, (alpha + beta - 2) * p * (1 - p)]
-    return jnp.select(parts, by_family, gradient), jnp.select(parts, curvature, precision)
+    return jnp.select(conditions, by_family, gradient), jnp.select(conditions, curvature, precision)
 
 
 def prior_information(params: Array, constraints: Constraints) -> Array:
@@ -192,12 +192,12 @@ def _direction(
     vector = jnp.where(active, gradient, 0)
     if not tied:
         return _solve(matrix, vector)
-    own = [i for i in range(n) if i not in tied]
-    if not own:
+    untied = [i for i in range(n) if i not in tied]
+    if not untied:
         weight = item_weights[:, None]
         shared = _solve((weight[..., None] * matrix).sum(0), (weight * vector).sum(0))
         return jnp.broadcast_to(shared, vector.shape)
-    t, o = jnp.array(tied), jnp.array(own)
+    t, o = jnp.array(tied), jnp.array(untied)
     cross = matrix[:, o][:, :, t]
     block = matrix[:, o][:, :, o]
     solved = jnp.stack([_solve(block, cross[..., i]) for i in range(len(tied))], -1)
@@ -206,8 +206,8 @@ def _direction(
     right = vector[:, t] - jnp.einsum("jot,jo->jt", cross, solved_gradient)
     weight = item_weights[:, None]
     shared = _solve((weight[..., None] * schur).sum(0), (weight * right).sum(0))
-    step_own = solved_gradient - jnp.einsum("jot,t->jo", solved, shared)
-    out = jnp.zeros_like(gradient).at[:, o].set(step_own)
+    untied_step = solved_gradient - jnp.einsum("jot,t->jo", solved, shared)
+    out = jnp.zeros_like(gradient).at[:, o].set(untied_step)
     return out.at[:, t].set(shared)
 
 
@@ -269,7 +269,7 @@ def m_step(
             new, old = (jnp.full_like(v, (item_weights * v).sum()) for v in (new, old))
         return new >= old - 64 * jnp.finfo(old.dtype).eps * jnp.abs(old)
 
-    def body(turn: Array, state: _State) -> _State:
+    def body(step_number: Array, state: _State) -> _State:
         value, gradient, information = penalised_terms(
             template, state.candidate, counts, totals, constraints, nodes
         )
@@ -282,27 +282,36 @@ def m_step(
         candidate = propose(best, gradient, information, damping)
         move = candidate - best
         squared = jnp.einsum("ji,jik,jk->j", move, information, move)
-        squared = jnp.where(turn == 0, squared, state.squared)
-        stuck = jnp.where(turn == 0, True, state.stuck & ~up)
-        return _State(best, value, gradient, information, damping, candidate, squared, stuck)
+        squared = jnp.where(step_number == 0, squared, state.squared)
+        stuck = jnp.where(step_number == 0, True, state.stuck & ~up)
+        return _State(
+            best=best,
+            value=value,
+            gradient=gradient,
+            information=information,
+            damping=damping,
+            candidate=candidate,
+            squared=squared,
+            stuck=stuck,
+        )
 
     # The first turn evaluates the starting point itself: anything is better than nothing.
     nothing = jnp.zeros_like(params[:, 0])
     state = _State(
-        params,
-        nothing - BELOW_ALL,
-        jnp.zeros_like(params),
-        jnp.zeros((*params.shape, params.shape[1]), params.dtype),
-        nothing,
-        params,
-        nothing,
-        nothing == 0,
+        best=params,
+        value=nothing - BELOW_ALL,
+        gradient=jnp.zeros_like(params),
+        information=jnp.zeros((*params.shape, params.shape[1]), params.dtype),
+        damping=nothing,
+        candidate=params,
+        squared=nothing,
+        stuck=nothing == 0,
     )
-    turns, state = jax.lax.while_loop(
-        lambda carry: (carry[0] <= n_steps) | (carry[1].stuck.any() & (carry[0] < MOST_TURNS)),
+    n_evaluations, state = jax.lax.while_loop(
+        lambda carry: (carry[0] <= n_steps) | (carry[1].stuck.any() & (carry[0] < MAX_STEPS)),
         lambda carry: (carry[0] + 1, body(*carry)),
         (jnp.int32(0), state),
     )
-    del turns
+    del n_evaluations
     step, gain = jnp.sqrt(state.squared.max()), 0.5 * state.squared.sum()
     return MStep(state.best, step, gain, state.information)

@@ -12,7 +12,7 @@ from irtcat._types import BoolArray, IntArray
 from irtcat.fitting._options import Options
 from irtcat.fitting._record import AT_BOUND
 from irtcat.fitting._result import Fit
-from irtcat.fitting._shard import everywhere
+from irtcat.fitting._shard import all_gather
 from irtcat.io.source import ResponseSource
 from irtcat.responses import Responses
 
@@ -78,37 +78,40 @@ def _observed(responses: Responses | ResponseSource) -> Iterator[BoolArray]:
         first, cells = first + n, min(4 * cells, MOST_CELLS)
 
 
-def _blocks(found: Fit, options: Options) -> IntArray:
+def _blocks(result: Fit, options: Options) -> IntArray:
     """The block of each item of a fit."""
-    bank = found.bank
+    bank = result.bank
     flags = bank.statistics["flags"].astype(str)
     constant = flags.str.contains("constant").to_numpy()
     informative = (bank.statistics["n_responses"] > 0).to_numpy() & ~constant
     anchors = () if options.anchors is None else options.anchors.item_ids
     known = np.isin(bank.item_ids, anchors)
-    blocks = linked_items(_observed(found.responses), informative, known)
+    blocks = linked_items(_observed(result.responses), informative, known)
     if options.devices is None:
         return blocks
     # Subjects of other processes may connect what those of this one do not.
-    each = everywhere(blocks)
-    edges = (part[None, :] == np.arange(1, part.max() + 1)[:, None] for part in each)
+    by_process = all_gather(blocks)
+    edges = (
+        blocks_there[None, :] == np.arange(1, blocks_there.max() + 1)[:, None]
+        for blocks_there in by_process
+    )
     return linked_items(edges, informative, known)
 
 
-def _about_blocks(blocks: IntArray, item_ids: np.ndarray, grouped: bool) -> str:
+def _blocks_note(blocks: IntArray, item_ids: np.ndarray, grouped: bool) -> str:
     """What the blocks mean."""
     names = [shorten(item_ids[blocks == k]) for k in range(1, min(blocks.max(), 3) + 1)]
     listed = "; ".join(f"block {k}: {text}" for k, text in enumerate(names, start=1))
-    whole = "each group's" if grouped else "the"
+    whose = "each group's" if grouped else "the"
     means = ", and group means are not comparable between blocks" if grouped else ""
     return (
         f"No subjects connect {blocks.max()} blocks of items ({listed}"
-        f"{'; ...' if blocks.max() > 3 else ''}). They are on one scale only if {whole} subjects "
+        f"{'; ...' if blocks.max() > 3 else ''}). They are on one scale only if {whose} subjects "
         f"of all blocks come from one population{means}. See the column block of bank.statistics."
     )
 
 
-def _about_bounds(flags: Iterable[str], item_ids: np.ndarray) -> str:
+def _bounds_note(flags: Iterable[str], item_ids: np.ndarray) -> str:
     """Which parameters of which items ended at a bound."""
     items: dict[str, list[str]] = {}
     for item, text in zip(item_ids, flags, strict=True):
@@ -118,35 +121,35 @@ def _about_bounds(flags: Iterable[str], item_ids: np.ndarray) -> str:
     return listed and f"At a bound, where the objective still rises beyond: {listed}."
 
 
-def _about_unused(flags: Iterable[str], item_ids: np.ndarray) -> str:
+def _unused_note(flags: Iterable[str], item_ids: np.ndarray) -> str:
     """Which items have categories without an estimate."""
     unused = NEVER_USED.format(r"\d+")
     items = [str(i) for i, text in zip(item_ids, flags, strict=True) if re.search(unused, text)]
     return f"Categories that nobody used have no estimate: in {shorten(items)}." if items else ""
 
 
-def with_notes(found: Fit, options: Options) -> Fit:
+def with_notes(result: Fit, options: Options) -> Fit:
     """The fit with what else is to be said in its message, its notes and the items' flags."""
-    statistics, item_ids = found.bank.statistics.copy(), found.bank.item_ids
+    statistics, item_ids = result.bank.statistics.copy(), result.bank.item_ids
     flags = statistics["flags"].astype(str).tolist()
-    notes = [*found.notes, _about_bounds(flags, item_ids)]
-    if found.bank.model.by_category:
-        notes.append(_about_unused(flags, item_ids))
+    notes = [*result.notes, _bounds_note(flags, item_ids)]
+    if result.bank.model.by_category:
+        notes.append(_unused_note(flags, item_ids))
     if options.theta is None:
-        blocks = _blocks(found, options)
+        blocks = _blocks(result, options)
         if blocks.max(initial=0) > 1:
-            notes.append(_about_blocks(blocks, item_ids, options.groups is not None))
+            notes.append(_blocks_note(blocks, item_ids, options.groups is not None))
             apart = [f"block {k} of {blocks.max()}" if k > 1 else "" for k in blocks]
             pairs = zip(flags, apart, strict=True)
             statistics["flags"] = ["; ".join(filter(None, pair)) for pair in pairs]
             statistics.insert(list(statistics).index("flags"), "block", blocks)
     notes = [note for note in notes if note]
     if not notes:
-        return found
+        return result
     bank = replace(
-        found.bank,
+        result.bank,
         statistics=statistics,
-        provenance={**found.bank.provenance, "notes": notes},
+        provenance={**result.bank.provenance, "notes": notes},
     )
-    message = " ".join([found.message, *notes])
-    return replace(found, bank=bank, message=message, notes=tuple(notes))
+    message = " ".join([result.message, *notes])
+    return replace(result, bank=bank, message=message, notes=tuple(notes))

@@ -35,7 +35,7 @@ __all__ = [
     "check_priors",
     "prior_table",
     "scale_columns",
-    "ties_mind_the_scale",
+    "ties_fix_the_scale",
 ]
 
 FEW_RESPONSES = 50
@@ -115,13 +115,13 @@ class PriorTable(NamedTuple):
         if family is not None:
             family[known] = 0
             constraints = constraints._replace(family=device_put(family))
-        some = ~known.all(axis=1)
+        has_free = ~known.all(axis=1)
         return self._replace(
             constraints=constraints,
-            sparse=self.sparse & some,
-            empty=self.empty & some,
+            sparse=self.sparse & has_free,
+            empty=self.empty & has_free,
             held=self.held & ~known,
-            aside=self.aside & some,
+            aside=self.aside & has_free,
         )
 
     def with_held(self, template: ItemModel, params: FloatArray) -> FloatArray:
@@ -163,8 +163,8 @@ def scale_columns(template: ItemModel, params: FloatArray) -> tuple[int, ...]:
     """Columns of the parameters that another latent mean or SD would change."""
     with precision_of("float64"):
         at = _examples(template)
-        some = jax.tree.map(lambda leaf: np.asarray(leaf)[at], template)
-        moved = np.asarray(_rescaled(some, jnp.asarray(params[at] + 0.5, float)))
+        examples = jax.tree.map(lambda leaf: np.asarray(leaf)[at], template)
+        moved = np.asarray(_rescaled(examples, jnp.asarray(params[at] + 0.5, float)))
     return tuple(np.flatnonzero(np.abs(moved).max(0) > 1e-9).tolist())
 
 
@@ -191,7 +191,7 @@ def _parameters_of_unused(template: ItemModel, unused: BoolArray) -> BoolArray:
         return jax.tree.map(np.asarray, template).hold_unused(unused)[1]
 
 
-def ties_mind_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
+def ties_fix_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
     """Whether equal parameters would differ once another latent mean or SD is removed."""
     if not tied:
         return False
@@ -315,12 +315,12 @@ def prior_table(
     ):  # one slope for all points upwards
         bounds[slopes, 0] = SMALLEST_POSITIVE_SLOPE
     constraints = Constraints(
-        device_put(mean.astype(dtype)),
-        device_put(precision.astype(dtype)),
-        device_put(free),
-        device_put(bounds[:, 0].astype(dtype)),
-        device_put(bounds[:, 1].astype(dtype)),
-        device_put(family) if family.any() else None,
+        prior_mean=device_put(mean.astype(dtype)),
+        prior_precision=device_put(precision.astype(dtype)),
+        free=device_put(free),
+        lower=device_put(bounds[:, 0].astype(dtype)),
+        upper=device_put(bounds[:, 1].astype(dtype)),
+        family=device_put(family) if family.any() else None,
     )
     counting = precision[~aside] > 0
     scaled = bool(counting.any() and counting[:, list(scale_columns(template, mean))].any())
@@ -329,5 +329,13 @@ def prior_table(
         n_held = int(held.any(axis=1).sum())
         description[UNUSED] = f"held at a probability near 0 ({n_held} of {n_items} items)"
     return PriorTable(
-        constraints, sparse, empty, held, informed, aside, scaled, description, tuple(tied)
+        constraints=constraints,
+        sparse=sparse,
+        empty=empty,
+        held=held,
+        informed=informed,
+        aside=aside,
+        scaled=scaled,
+        description=description,
+        tied=tuple(tied),
     )

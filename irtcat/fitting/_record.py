@@ -111,15 +111,15 @@ def bank_of(
     if covariance is not None:
         covariance = covariance[:, keep][:, :, keep]
     if full is not None:
-        every = (np.arange(len(params))[:, None] * params.shape[1] + keep).ravel()
-        full = full[np.ix_(every, every)]
+        columns = (np.arange(len(params))[:, None] * params.shape[1] + keep).ravel()
+        full = full[np.ix_(columns, columns)]
     return ItemBank(
-        unpack(blank, params[:, keep]),
-        np.asarray(responses.item_ids, dtype=str),
-        mean,
-        sd,
-        covariance,
-        responses.items,
-        statistics,
+        model=unpack(blank, params[:, keep]),
+        item_ids=np.asarray(responses.item_ids, dtype=str),
+        population_mean=mean,
+        population_sd=sd,
+        covariance=covariance,
+        items=responses.items,
+        statistics=statistics,
         full_covariance=full,
     )

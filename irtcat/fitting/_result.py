@@ -115,8 +115,8 @@ class Fit:
             "latent_mean": self.latent_mean,
             "latent_sd": self.latent_sd,
             "priors": {
-                name: given if isinstance(given, str) else list(given)
-                for name, given in self.priors.items()
+                name: prior if isinstance(prior, str) else list(prior)
+                for name, prior in self.priors.items()
             },
             "n_sparse": self.n_sparse,
             "precision": self.precision,

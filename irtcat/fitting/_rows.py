@@ -56,8 +56,10 @@ def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray 
             extra = -len(patterns) % max(16, 2 ** (len(patterns).bit_length() - 3))
             padded = np.concatenate([patterns, np.repeat(patterns[:1], extra, axis=0)])
             weights = np.concatenate([counts, np.zeros(extra)])
-            own = padded[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
-            return Rows(padded[:, : x.shape[1]].astype(x.dtype), weights, has_missing, own)
+            pattern_group = padded[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
+            return Rows(
+                padded[:, : x.shape[1]].astype(x.dtype), weights, has_missing, pattern_group
+            )
     return Rows(x, np.ones(len(x)), has_missing, group)
 
 
@@ -98,15 +100,17 @@ def rows_of(
 def _check_connected(responses: Responses, grouping: Grouping) -> None:
     """Raise where no items connect some groups: nothing would tell their populations apart."""
     codes = grouping.codes
-    seen = np.stack([responses.observed[codes == g].any(axis=0) for g in range(codes.max() + 1)])
-    reached = np.zeros(len(seen), bool)
+    answered = np.stack(
+        [responses.observed[codes == g].any(axis=0) for g in range(codes.max() + 1)]
+    )
+    reached = np.zeros(len(answered), bool)
     reached[0] = True
     while True:
-        more = seen[:, seen[reached].any(axis=0)].any(axis=1) & ~reached
+        more = answered[:, answered[reached].any(axis=0)].any(axis=1) & ~reached
         if not more.any():
             break
         reached |= more
-    apart = np.flatnonzero(~reached & seen.any(axis=1))
+    apart = np.flatnonzero(~reached & answered.any(axis=1))
     if len(apart):
         label = grouping.labels[apart[0]]
         raise argument_error(

@@ -17,19 +17,26 @@ from jaxtyping import Array, Float
 
 from irtcat._compile import jit
 from irtcat.fitting._mstep import Constraints, log_prior, m_step
-from irtcat.fitting._several_own import own_map
-from irtcat.fitting._several_population import Seen, Ways, correlation_root, finish
+from irtcat.fitting._several_own import adaptive_map
+from irtcat.fitting._several_population import ObservedData, StepRule, correlation_root, finish
 from irtcat.fitting.em import EMPoint, EMState, EMUpdate
 from irtcat.models import ItemModel, MTwoPL, unpack
-from irtcat.scoring import Grid, Groups, Own, Several, grid_step, group_step
+from irtcat.scoring import (
+    AdaptiveQuadrature,
+    BifactorQuadrature,
+    GridQuadrature,
+    MultiEStep,
+    bifactor_step,
+    grid_step,
+)
 
 __all__ = [
-    "SeveralProblem",
-    "run_several",
+    "MultiProblem",
+    "run_multi_e_step",
 ]
 
 
-class SeveralProblem(NamedTuple):
+class MultiProblem(NamedTuple):
     """All that stays the same from one iteration to the next.
 
     Attributes:
@@ -41,7 +48,7 @@ class SeveralProblem(NamedTuple):
         constraints: priors, fixed parameters, bounds.
         rule: where the abilities are integrated.
         chunks: row numbers in blocks.
-        ways: how the step of EM is made into the next point.
+        step_rule: how the step of EM is made into the next point.
         group: specific factor of each item (bifactor).
     """
 
@@ -51,37 +58,39 @@ class SeveralProblem(NamedTuple):
     item_weights: Float[Array, " items"]
     has_missing: bool
     constraints: Constraints
-    rule: Grid | Groups | Own
+    rule: GridQuadrature | BifactorQuadrature | AdaptiveQuadrature
     chunks: Array
-    ways: Ways
+    step_rule: StepRule
     group: Array | None
 
     @property
     def correlated(self) -> bool:
         """Whether the abilities' correlations are estimated."""
-        return self.ways.correlated
+        return self.step_rule.correlated
 
 
-@functools.partial(jit, static_argnames=("ways",))
+@functools.partial(jit, static_argnames=("step_rule",))
 def grid_map(
     point: EMPoint,
     template: ItemModel,
     x: Array,
     weights: Array,
     item_weights: Array,
-    grid: Grid,
+    grid: GridQuadrature,
     chunks: Array,
     constraints: Constraints,
     n_steps: Array,
     expand: Array,
     *,
-    ways: Ways,
-) -> tuple[EMUpdate, Several]:
+    step_rule: StepRule,
+) -> tuple[EMUpdate, MultiEStep]:
     """One EM iteration on a grid (see `irtcat.fitting.em.em_map`)."""
     dims = grid.nodes.shape[1]
     root = correlation_root(point.population, dims)
     model = unpack(template, point.params).rescale(jnp.zeros(dims, root.dtype), root)
-    belief = grid_step(model, x, weights, item_weights, grid, chunks, has_missing=ways.has_missing)
+    belief = grid_step(
+        model, x, weights, item_weights, grid, chunks, has_missing=step_rule.has_missing
+    )
     theta = grid.nodes @ root.T
     new = m_step(
         template, point.params, belief.counts, belief.totals, constraints, item_weights, (),
@@ -89,24 +98,31 @@ def grid_map(
     )  # fmt: skip
     n = belief.mass.sum()
     moments = n, belief.mass @ theta / n, theta.T @ (belief.mass[:, None] * theta) / n
-    seen = Seen(x, weights, item_weights, belief.mean, belief.covariance, moments)
-    return finish(point, new, template, seen, constraints, expand, ways), belief
+    observed = ObservedData(
+        x=x,
+        weights=weights,
+        item_weights=item_weights,
+        mean=belief.mean,
+        covariance=belief.covariance,
+        moments=moments,
+    )
+    return finish(point, new, template, observed, constraints, expand, step_rule), belief
 
 
-def pairs_of(groups: Groups) -> Float[Array, "pairs two"]:
+def pairs_of(groups: BifactorQuadrature) -> Float[Array, "pairs two"]:
     """All pairs of a general and a specific node, general outer."""
     mesh = jnp.meshgrid(groups.general.nodes[:, 0], groups.specific.nodes[:, 0], indexing="ij")
     return jnp.stack(mesh, -1).reshape(-1, 2)
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
-def group_map(
+def bifactor_map(
     point: EMPoint,
     template: ItemModel,
     x: Array,
     weights: Array,
     item_weights: Array,
-    groups: Groups,
+    groups: BifactorQuadrature,
     chunks: Array,
     constraints: Constraints,
     group: Array,
@@ -114,10 +130,10 @@ def group_map(
     expand: Array,
     *,
     has_missing: bool,
-) -> tuple[EMUpdate, Several]:
+) -> tuple[EMUpdate, MultiEStep]:
     """One EM iteration of the bifactor model; each item has the general and its own ability."""
     model = unpack(template, point.params)
-    belief = group_step(model, x, weights, item_weights, groups, chunks, has_missing=has_missing)
+    belief = bifactor_step(model, x, weights, item_weights, groups, chunks, has_missing=has_missing)
     pairs = pairs_of(groups)
     new = m_step(
         template, point.params, belief.counts, belief.totals, constraints, item_weights, (),
@@ -137,31 +153,31 @@ def group_map(
     metric = EMPoint(jnp.diagonal(new.information, axis1=1, axis2=2), point.population)
     prior = (item_weights * log_prior(point.params, constraints)).sum()
     update = EMUpdate(
-        EMPoint(image, point.population),
-        EMPoint(new.params, point.population),
-        jnp.maximum(new.step, jnp.sqrt(n) * far),
-        new.gain,
-        metric,
-        prior,
+        point=EMPoint(image, point.population),
+        plain=EMPoint(new.params, point.population),
+        step=jnp.maximum(new.step, jnp.sqrt(n) * far),
+        gain=new.gain,
+        metric=metric,
+        log_prior=prior,
     )
     return update, belief
 
 
-def run_several(
-    problem: SeveralProblem, state: EMState, slack: float, n_steps: int, expand: bool
-) -> tuple[EMUpdate, Several]:
+def run_multi_e_step(
+    problem: MultiProblem, state: EMState, slack: float, n_steps: int, expand: bool
+) -> tuple[EMUpdate, MultiEStep]:
     """Apply the EM map of the problem's rule (``slack`` is for layouts in one dimension)."""
     del slack
-    if isinstance(problem.rule, Own):
-        return own_map(problem, state, n_steps, expand)
+    if isinstance(problem.rule, AdaptiveQuadrature):
+        return adaptive_map(problem, state, n_steps, expand)
     common: Any = (
         state.point, problem.template, problem.x, problem.weights, problem.item_weights,
         problem.rule, problem.chunks, problem.constraints,
     )  # fmt: skip
     steps = jnp.int32(n_steps), jnp.asarray(expand)
-    if isinstance(problem.rule, Groups):
-        return group_map(*common, problem.group, *steps, has_missing=problem.has_missing)
-    return grid_map(*common, *steps, ways=problem.ways)
+    if isinstance(problem.rule, BifactorQuadrature):
+        return bifactor_map(*common, problem.group, *steps, has_missing=problem.has_missing)
+    return grid_map(*common, *steps, step_rule=problem.step_rule)
 
 
 def pair_template(template: ItemModel, pattern: np.ndarray, group: np.ndarray) -> MTwoPL:

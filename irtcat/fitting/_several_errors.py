@@ -19,24 +19,24 @@ from jaxtyping import Array, Float
 from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints, penalised_terms, prior_slopes
-from irtcat.fitting._several import SeveralProblem, pairs_of
-from irtcat.fitting._several_own import OwnSums, own_sums
-from irtcat.fitting._several_own_errors import own_scores
+from irtcat.fitting._several import MultiProblem, pairs_of
+from irtcat.fitting._several_own import AdaptiveSums, adaptive_sums
+from irtcat.fitting._several_own_errors import adaptive_scores
 from irtcat.fitting._several_population import correlation_root
 from irtcat.fitting.em import EMPoint
 from irtcat.models import PLANES, ItemModel, as_points, unpack
 from irtcat.scoring import (
-    Grid,
-    Groups,
-    Own,
-    Several,
+    AdaptiveQuadrature,
+    BifactorQuadrature,
+    GridQuadrature,
+    MultiEStep,
+    bifactor_step,
     grid_posterior,
-    group_step,
     item_curves,
     row_chunks,
 )
 
-__all__ = ["several_covariance"]
+__all__ = ["multi_covariance"]
 
 FULL_WORK = 3e10
 STEP = 1e-4
@@ -79,7 +79,7 @@ def _derivatives(
 
 @jit
 def _complete(
-    template: ItemModel, params: Array, belief: Several, constraints: Constraints, theta: Array
+    template: ItemModel, params: Array, belief: MultiEStep, constraints: Constraints, theta: Array
 ) -> Float[Array, "items params params"]:
     """-E[second derivative] of each item's complete-data log-posterior."""
     if isinstance(template, PLANES):
@@ -99,23 +99,23 @@ def _complete(
     return -hessian + constraints.prior_precision[..., None] * eye
 
 
-@functools.partial(jit, static_argnames=("has_missing", "whole"))
-def _lost(
+@functools.partial(jit, static_argnames=("has_missing", "full"))
+def _score_covariance(
     point_params: Array,
     root: Array,
     score_r: Float[Array, "nodes pairs"],
     template: ItemModel,
     x: Array,
     weights: Array,
-    grid: Grid,
+    grid: GridQuadrature,
     chunks: Array,
     *,
     has_missing: bool,
-    whole: bool,
+    full: bool,
 ) -> tuple[Array, Array]:
     """Posterior covariance of the score, and outer products of its mean, summed over subjects.
 
-    The second is of all parameters if ``whole``, else of each item's on their own.
+    The second is of all parameters if ``full``, else of each item's on their own.
     """
     params = point_params
     n, n_items = x.shape
@@ -127,24 +127,24 @@ def _lost(
     total = n_items * n_params + score_r.shape[1]
 
     def body(carry: tuple[Array, Array], rows: Array) -> tuple[tuple[Array, Array], None]:
-        lost, cross = carry
+        covariance, cross = carry
         safe = jnp.minimum(rows, n - 1)
         statistics, mask = template.sufficient_statistics(x[safe], 1, has_missing, dtype)
-        seen = jnp.ones_like(statistics[0]) if mask is None else mask
+        answered = jnp.ones_like(statistics[0]) if mask is None else mask
         post = grid_posterior(statistics, mask, curves, grid.log_prior)[0]
         row_weight = jnp.where(rows < n, weights[safe], 0)
         mean = [
-            statistics[0] * (post @ slopes[:, :, p]) - seen * (post @ (right * slopes[:, :, p]))
+            statistics[0] * (post @ slopes[:, :, p]) - answered * (post @ (right * slopes[:, :, p]))
             for p in range(n_params)
         ]
         average = jnp.stack(mean, -1)
-        if not whole:
+        if not full:
             weighted = average * row_weight[:, None, None]
-            return (lost, cross + jnp.einsum("rjp,rjq->jpq", weighted, average)), None
+            return (covariance, cross + jnp.einsum("rjp,rjq->jpq", weighted, average)), None
 
         def node(carry: Array, at: tuple[Array, ...]) -> tuple[Array, None]:
             p, mu, slope, r = at
-            residual = statistics[0] - seen * mu
+            residual = statistics[0] - answered * mu
             scaled = residual * (p * row_weight)[:, None]
             gram = scaled.T @ residual
             items = (slope[:, :, None, None] * gram[:, None, :, None] * slope).reshape(
@@ -154,39 +154,39 @@ def _lost(
             corner = (p @ row_weight) * jnp.outer(r, r)
             return carry + jnp.block([[items, side], [side.T, corner]]), None
 
-        lost = jax.lax.scan(node, lost, (post.T, right, slopes, score_r))[0]
+        covariance = jax.lax.scan(node, covariance, (post.T, right, slopes, score_r))[0]
         everything = jnp.concatenate([average.reshape(len(rows), -1), post @ score_r], axis=1)
         products = everything.T @ (row_weight[:, None] * everything)
-        return (lost - products, cross + products), None
+        return (covariance - products, cross + products), None
 
-    size = total if whole else 0
-    each = (total, total) if whole else (n_items, n_params, n_params)
-    empty = jnp.zeros((size, size), dtype), jnp.zeros(each, dtype)
+    size = total if full else 0
+    cross_shape = (total, total) if full else (n_items, n_params, n_params)
+    empty = jnp.zeros((size, size), dtype), jnp.zeros(cross_shape, dtype)
     return jax.lax.scan(body, empty, chunks)[0]
 
 
-def _own_information(
-    problem: SeveralProblem, point: EMPoint, belief: Several, free: np.ndarray, whole: bool
+def _adaptive_information(
+    problem: MultiProblem, point: EMPoint, belief: MultiEStep, free: np.ndarray, full: bool
 ) -> tuple[FloatArray | None, FloatArray]:
-    """Observed information (None unless ``whole``), and the outer products of the scores."""
+    """Observed information (None unless ``full``), and the outer products of the scores."""
     dims, params = problem.template.dims, point.params
     root = correlation_root(point.population, dims)
     n_rows = len(problem.x)
-    assert isinstance(problem.rule, Own)
+    assert isinstance(problem.rule, AdaptiveQuadrature)
     cells = len(problem.rule.points) * len(free)
     plane = isinstance(problem.template, PLANES)
-    lost, outer = own_scores(
+    score_covariance, outer = adaptive_scores(
         params, root, problem.template, problem.x, problem.weights, problem.rule, belief.mean,
         belief.covariance, jnp.asarray(row_chunks(n_rows, cells)), has_missing=problem.has_missing,
-        whole=whole and plane, correlated=problem.correlated,
+        full=full and plane, correlated=problem.correlated,
     )  # fmt: skip
-    if not whole:
+    if not full:
         return None, np.asarray(outer, float)
     if not plane:
         return _differenced_information(problem, point, belief, free), np.asarray(outer, float)
-    sums = _own_sums(problem, params, root, belief)
+    sums = _adaptive_sums_at(problem, params, root, belief)
     prior = prior_slopes(params, problem.constraints)[1]
-    information = -np.asarray(lost, float)
+    information = -np.asarray(score_covariance, float)
     _add_blocks(
         information, np.asarray(sums.information, float) + _diagonals(np.asarray(prior, float))
     )
@@ -225,11 +225,11 @@ def _add_blocks(matrix: FloatArray, blocks: FloatArray) -> None:
 
 
 def _grid_information(
-    problem: SeveralProblem, point: EMPoint, belief: Several, whole: bool
+    problem: MultiProblem, point: EMPoint, belief: MultiEStep, full: bool
 ) -> tuple[FloatArray | None, FloatArray]:
-    """Observed information (None unless ``whole``), and the outer products of the scores."""
+    """Observed information (None unless ``full``), and the outer products of the scores."""
     rule = problem.rule
-    assert isinstance(rule, Grid)
+    assert isinstance(rule, GridQuadrature)
     dims = rule.nodes.shape[1]
     root = correlation_root(point.population, dims)
     theta = rule.nodes @ root.T
@@ -238,16 +238,16 @@ def _grid_information(
     score_r = jnp.zeros((len(theta), 0), theta.dtype)
     if n_pairs:
         score_r = _density_slopes(pairs, theta)
-    lost, cross = _lost(
+    score_covariance, cross = _score_covariance(
         point.params, root, score_r, problem.template, problem.x, problem.weights,
-        rule, problem.chunks, has_missing=problem.has_missing, whole=whole,
+        rule, problem.chunks, has_missing=problem.has_missing, full=full,
     )  # fmt: skip
-    if not whole:
+    if not full:
         return None, np.asarray(cross, float)
     complete = np.asarray(
         _complete(problem.template, point.params, belief, problem.constraints, theta), float
     )
-    information = -np.asarray(lost, float)
+    information = -np.asarray(score_covariance, float)
     _add_blocks(information, complete)
     if n_pairs:
         hessian = _density_curvature(pairs, theta, belief.mass)
@@ -256,20 +256,20 @@ def _grid_information(
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
-def _group_score(
+def _bifactor_score(
     params: Array,
     template: ItemModel,
     x: Array,
     weights: Array,
     item_weights: Array,
-    groups: Groups,
+    groups: BifactorQuadrature,
     chunks: Array,
     constraints: Constraints,
     *,
     has_missing: bool,
 ) -> Array:
     """Gradient of the marginal log-posterior of the bifactor model."""
-    belief = group_step(
+    belief = bifactor_step(
         unpack(template, params), x, weights, item_weights, groups, chunks, has_missing=has_missing
     )
     return penalised_terms(
@@ -278,11 +278,11 @@ def _group_score(
 
 
 def _score(
-    problem: SeveralProblem, params: Array, pairs: FloatArray, belief: Several
+    problem: MultiProblem, params: Array, pairs: FloatArray, belief: MultiEStep
 ) -> FloatArray:
     """Gradient of the marginal log-posterior by all parameters, correlations last."""
-    if isinstance(problem.rule, Groups):
-        gradient = _group_score(
+    if isinstance(problem.rule, BifactorQuadrature):
+        gradient = _bifactor_score(
             params, problem.template, problem.x, problem.weights,
             jnp.ones_like(problem.item_weights), problem.rule, problem.chunks,
             problem.constraints, has_missing=problem.has_missing,
@@ -291,21 +291,23 @@ def _score(
     dims = problem.template.dims
     matrix = _correlation_matrix(pairs, dims)
     root = jnp.asarray(np.linalg.cholesky(matrix), params.dtype)
-    sums = _own_sums(problem, params, root, belief)
+    sums = _adaptive_sums_at(problem, params, root, belief)
     gradient = sums.gradient + prior_slopes(params, problem.constraints)[0]
-    parts = [np.asarray(gradient, float).ravel()]
+    gradients = [np.asarray(gradient, float).ravel()]
     if problem.correlated:
         inverse = np.linalg.inv(matrix)
         n = float(problem.weights.sum())
         by_entry = inverse @ np.asarray(sums.second, float) @ inverse - n * inverse
-        parts.append(by_entry[np.tril_indices(dims, -1)])
-    return np.concatenate(parts)
+        gradients.append(by_entry[np.tril_indices(dims, -1)])
+    return np.concatenate(gradients)
 
 
-def _own_sums(problem: SeveralProblem, params: Array, root: Array, belief: Several) -> OwnSums:
+def _adaptive_sums_at(
+    problem: MultiProblem, params: Array, root: Array, belief: MultiEStep
+) -> AdaptiveSums:
     """The sums of an E-step with all items, nodes placed by ``belief``."""
-    assert isinstance(problem.rule, Own)
-    return own_sums(
+    assert isinstance(problem.rule, AdaptiveQuadrature)
+    return adaptive_sums(
         params, root, problem.template, problem.x, problem.weights,
         jnp.ones_like(problem.item_weights), problem.rule, belief.mean, belief.covariance,
         problem.chunks, has_missing=problem.has_missing,
@@ -321,7 +323,7 @@ def _correlation_matrix(pairs: FloatArray, dims: int) -> FloatArray:
 
 
 def _differenced_information(
-    problem: SeveralProblem, point: EMPoint, belief: Several, free: np.ndarray
+    problem: MultiProblem, point: EMPoint, belief: MultiEStep, free: np.ndarray
 ) -> FloatArray:
     """Minus the slope of the score; rows and columns of parameters that are not free stay 0."""
     params = np.asarray(point.params, float)
@@ -355,15 +357,15 @@ def _inverse(information: FloatArray, free: np.ndarray) -> FloatArray | None:
     return out
 
 
-def _work(problem: SeveralProblem, n_free: int) -> float:
+def _work(problem: MultiProblem, n_free: int) -> float:
     """Rough number of operations that the whole matrix takes."""
     n_rows, n_items = problem.x.shape
-    if isinstance(problem.rule, Grid):
+    if isinstance(problem.rule, GridQuadrature):
         n_params = problem.constraints.lower.shape[0]
         return float(len(problem.rule.nodes)) * (
             2 * n_rows * n_items**2 + 3 * (n_items * n_params) ** 2
         )
-    if isinstance(problem.rule, Groups):
+    if isinstance(problem.rule, BifactorQuadrature):
         n_nodes = len(problem.rule.general.nodes) * len(problem.rule.specific.nodes)
         return 2.0 * n_free * 8 * n_rows * n_nodes * n_items
     if isinstance(problem.template, PLANES):
@@ -371,8 +373,8 @@ def _work(problem: SeveralProblem, n_free: int) -> float:
     return 2.0 * n_free * 60 * n_rows * len(problem.rule.points) * n_items
 
 
-def several_covariance(
-    problem: SeveralProblem, point: EMPoint, belief: Several, free: np.ndarray, which: str
+def multi_covariance(
+    problem: MultiProblem, point: EMPoint, belief: MultiEStep, free: np.ndarray, which: str
 ) -> tuple[FloatArray | None, FloatArray | None, str]:
     """Covariance of each item's parameters and of the correlations.
 
@@ -392,26 +394,26 @@ def several_covariance(
     n_items, n_params = free.shape
     dims = problem.template.dims
     n_pairs = dims * (dims - 1) // 2 if problem.correlated else 0
-    every = np.concatenate([free.ravel(), np.ones(n_pairs, bool)])
-    exact = isinstance(problem.rule, Grid) or point.params.dtype == np.float64
-    whole = exact and (
+    all_free = np.concatenate([free.ravel(), np.ones(n_pairs, bool)])
+    exact = isinstance(problem.rule, GridQuadrature) or point.params.dtype == np.float64
+    full = exact and (
         which in ("full", "sandwich")
-        or (which == "auto" and _work(problem, int(every.sum())) <= FULL_WORK)
+        or (which == "auto" and _work(problem, int(all_free.sum())) <= FULL_WORK)
     )
     outer: FloatArray | None = None
     information: FloatArray | None = None
-    if isinstance(problem.rule, Grid):
-        information, outer = _grid_information(problem, point, belief, whole)
-    elif isinstance(problem.rule, Own):
-        information, outer = _own_information(problem, point, belief, every, whole)
-    elif whole:
-        information = _differenced_information(problem, point, belief, every)
+    if isinstance(problem.rule, GridQuadrature):
+        information, outer = _grid_information(problem, point, belief, full)
+    elif isinstance(problem.rule, AdaptiveQuadrature):
+        information, outer = _adaptive_information(problem, point, belief, all_free, full)
+    elif full:
+        information = _differenced_information(problem, point, belief, all_free)
     at = np.arange(n_items * n_params).reshape(n_items, n_params)
     if information is not None:
-        covariance = _inverse(information, every)
+        covariance = _inverse(information, all_free)
         if covariance is not None:
             if which == "sandwich" and outer is not None:
-                inner = np.where(np.outer(every, every), covariance, 0.0)
+                inner = np.where(np.outer(all_free, all_free), covariance, 0.0)
                 covariance = np.where(np.isnan(covariance), np.nan, inner @ outer @ inner)
             items = covariance[at[:, :, None], at[:, None, :]]
             errors = None

@@ -22,10 +22,10 @@ from irtcat.fitting._priors import PriorTable, prior_table
 from irtcat.fitting._record import item_flags, item_statistics
 from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import Rows, categories_of, distinct_rows
-from irtcat.fitting._several import SeveralProblem, run_several
-from irtcat.fitting._several_errors import several_covariance
+from irtcat.fitting._several import MultiProblem, run_multi_e_step
+from irtcat.fitting._several_errors import multi_covariance
 from irtcat.fitting._several_population import correlation_root, free_correlations
-from irtcat.fitting._several_work import Work, iterate, state_of
+from irtcat.fitting._several_work import Workspace, iterate, state_of
 from irtcat.fitting._start import Start, jittered, start_params, starting_point
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.models import (
@@ -38,19 +38,19 @@ from irtcat.models import (
 )
 from irtcat.responses import Responses
 from irtcat.scoring import (
-    Grid,
-    Groups,
-    Own,
+    AdaptiveQuadrature,
+    BifactorQuadrature,
+    GridQuadrature,
+    adaptive_posterior,
+    adaptive_quadrature,
     grid_step,
     n_nodes,
-    own_posterior,
-    own_rule,
     posterior_modes,
     row_blocks,
     row_chunks,
 )
 
-__all__ = ["fit_several"]
+__all__ = ["fit_multidimensional"]
 
 CHECK_WORK = 4e9
 
@@ -58,12 +58,12 @@ CHECK_WORK = 4e9
 def _factor_start(x: np.ndarray, weights: FloatArray, dims: int) -> FloatArray:
     """Slopes from principal factors of the items' (pairwise) correlations."""
     values = np.asarray(x, float)
-    seen = np.isfinite(values) & (values >= 0)
-    values = np.where(seen, values, 0.0)
+    answered = np.isfinite(values) & (values >= 0)
+    values = np.where(answered, values, 0.0)
     w = weights[:, None]
-    n = np.maximum((w * seen).T @ seen, 1.0)
+    n = np.maximum((w * answered).T @ answered, 1.0)
     both = (w * values).T @ values / n
-    first = (w * values).T @ seen / n
+    first = (w * values).T @ answered / n
     spread = np.sqrt(np.maximum(first - first**2, 1e-4))
     phi = np.clip((both - first * first.T) / (spread * spread.T), -0.95, 0.95)
     # Dichotomies weaken a correlation: about by this factor at the middle, more further out.
@@ -101,9 +101,9 @@ def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -
     mean = np.array(c.prior_mean)
     if design.exploratory:
         if "slope" in prior.description and (mean[:, slopes][free[:, slopes]] != 0).any():
-            given = prior.description["slope"]
+            stated = prior.description["slope"]
             raise argument_error(
-                "priors['slope']", "of mean 0 where the axes are free to turn", given
+                "priors['slope']", "of mean 0 where the axes are free to turn", stated
             )
         mean[:, slopes] = 0.0
     weights = np.where(free, np.asarray(c.prior_precision), 0.0)
@@ -116,7 +116,7 @@ def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -
 
 
 def _identified(
-    work: Work, template: ItemModel, params: FloatArray, correlations: FloatArray
+    work: Workspace, template: ItemModel, params: FloatArray, correlations: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Axes that are defined: echelon without a pattern, pointing to more right answers.
 
@@ -131,8 +131,8 @@ def _identified(
     params, pattern = params.copy(), work.design.pattern.copy()
     slopes = params[:, columns]
     if work.design.exploratory:
-        turn, _, pivots = scipy.linalg.qr(slopes.T, pivoting=True, mode="economic")
-        slopes = slopes @ turn
+        rotation, _, pivots = scipy.linalg.qr(slopes.T, pivoting=True, mode="economic")
+        slopes = slopes @ rotation
         for k in range(slopes.shape[1]):
             pattern[pivots[k], k + 1 :] = 0.0
         slopes = np.where(pattern != 0, slopes, 0.0)
@@ -142,7 +142,7 @@ def _identified(
 
 
 def _evaluate(
-    problem: SeveralProblem, params: FloatArray, correlations: FloatArray, ended: Ended
+    problem: MultiProblem, params: FloatArray, correlations: FloatArray, ended: Ended
 ) -> Ended:
     """The E-step at the identified parameters with all items, also those that were set aside."""
     dtype = problem.weights.dtype
@@ -151,7 +151,9 @@ def _evaluate(
         free = free_correlations(jnp.asarray(correlations, dtype))
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
     state = state_of(EMPoint(jnp.asarray(params, dtype), free), ended.belief)
-    if isinstance(problem.rule, Own):  # the axes may have turned: place the nodes again
+    if isinstance(
+        problem.rule, AdaptiveQuadrature
+    ):  # the axes may have turned: place the nodes again
         root = correlation_root(free, problem.template.dims)
         zero = jnp.zeros(problem.template.dims, dtype)
         model = unpack(problem.template, state.point.params).rescale(zero, root)
@@ -159,8 +161,8 @@ def _evaluate(
             model, problem.x, problem.chunks, jnp.zeros((), dtype), has_missing=problem.has_missing
         )
         state = EMState(state.point, np.asarray(modes.mode), np.asarray(modes.covariance))
-        state = state_of(state.point, run_several(everyone, state, 0.0, 0, False)[1])
-    update, belief = run_several(everyone, state, 0.0, 0, False)
+        state = state_of(state.point, run_multi_e_step(everyone, state, 0.0, 0, False)[1])
+    update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
     return ended._replace(point=state.point, update=update, belief=belief)
 
 
@@ -171,21 +173,23 @@ def _grid_log_z(*args: Any, has_missing: bool) -> Array:
 
 
 def _finer_log_likelihood(
-    work: Work, problem: SeveralProblem, ended: Ended, nodes: int | None
+    work: Workspace, problem: MultiProblem, ended: Ended, nodes: int | None
 ) -> float:
     """The log-likelihood by a rule twice as fine (NaN where that would take long)."""
     rule, dims = problem.rule, work.design.dims
-    if isinstance(rule, Own):
-        finer: Any = own_rule(dims, nodes, finer=True)
+    if isinstance(rule, AdaptiveQuadrature):
+        finer: Any = adaptive_quadrature(dims, nodes, finer=True)
     else:
-        line = rule.general.nodes if isinstance(rule, Groups) else rule.nodes
+        line = rule.general.nodes if isinstance(rule, BifactorQuadrature) else rule.nodes
         inner = np.unique(np.asarray(line, float)[:, 0].round(6))
         spacing = float(inner[1] - inner[0]) / 2
         finer = spacing
     fine = work.rule(finer)
     if float(n_nodes(fine)) * work.rows.x.size > CHECK_WORK:
         return np.nan
-    n_points = n_nodes(fine) * (work.rows.x.shape[1] * 4 if isinstance(fine, Own) else 1)
+    n_points = n_nodes(fine) * (
+        work.rows.x.shape[1] * 4 if isinstance(fine, AdaptiveQuadrature) else 1
+    )
     other = problem._replace(
         rule=fine,
         chunks=jnp.asarray(row_chunks(len(work.rows.x), n_points)),
@@ -193,19 +197,19 @@ def _finer_log_likelihood(
     )
     state = state_of(ended.point, ended.belief)
     root = correlation_root(state.point.population, dims)
-    if isinstance(fine, Grid):
+    if isinstance(fine, GridQuadrature):
         zero = jnp.zeros(dims, root.dtype)
         model = unpack(problem.template, state.point.params).rescale(zero, root)
         args = model, other.x, other.weights, other.item_weights, fine, other.chunks
         log_z = _grid_log_z(*args, has_missing=problem.has_missing)
-    elif isinstance(fine, Own):
+    elif isinstance(fine, AdaptiveQuadrature):
         model = unpack(problem.template, state.point.params).rescale(jnp.zeros(dims), root)
         on_grid_scale = ended.belief.mean, ended.belief.covariance
-        log_z = own_posterior(
+        log_z = adaptive_posterior(
             model, work.x, *on_grid_scale, fine, other.chunks, has_missing=problem.has_missing
         )[2]
     else:
-        log_z = run_several(other, state, 0.0, 0, False)[1].log_z
+        log_z = run_multi_e_step(other, state, 0.0, 0, False)[1].log_z
     return float(work.rows.weights @ np.asarray(log_z, float))
 
 
@@ -223,7 +227,7 @@ def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
         check_count("nodes", options.nodes, least=3)
 
 
-def fit_several(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
+def fit_multidimensional(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
     """Marginal maximum likelihood of a model with several abilities (see `irtcat.fit`)."""
     _check(responses, cls, options)
     design = latent_design(responses, cls, options.dims, options.pattern, options.correlated)
@@ -244,7 +248,7 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
             responses.item_ids,
         )  # fmt: skip
         prior = _constraints(table, design, template)
-        work = Work(rows, design, template, dtype)
+        work = Workspace(rows, design, template, dtype)
         params = _start_params(template, rows, start, design, dtype)
         params = jittered(params, template, options)
         problem, ended = iterate(work, template, params, prior, options)
@@ -256,7 +260,7 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
         free = np.array(prior.constraints.free)
         free[:, list(field_columns(template, ["slope"]))] = pattern != 0
         inner = np.take_along_axis(free, work.columns, axis=1) if work.bifactor else free
-        covariance, errors, how = several_covariance(
+        covariance, errors, how = multi_covariance(
             problem, ended.point, ended.belief, inner, options.standard_errors
         )
     if covariance is not None:
@@ -268,11 +272,11 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
     if design.exploratory:  # the axes have turned since
         slopes = list(field_columns(template, ["slope"]))
         at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
-    flags = _several_flags(prior, start, params, covariance, free, template, at_bound)
+    flags = _multi_flags(prior, start, params, covariance, free, template, at_bound)
     statistics = item_statistics(responses, categories, start, flags)
     bank = ItemBank(
-        replace(unpack(blank, params), pattern=pattern),  # type: ignore[call-arg]
-        np.asarray(responses.item_ids, dtype=str),
+        model=replace(unpack(blank, params), pattern=pattern),  # type: ignore[call-arg]
+        item_ids=np.asarray(responses.item_ids, dtype=str),
         covariance=covariance,
         items=responses.items,
         statistics=statistics,
@@ -284,7 +288,7 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
             "log_likelihood": log_likelihood,
             "integration_error": finer - log_likelihood,
             "nodes": n_nodes(problem.rule),
-            "nodes_are": _KINDS[type(problem.rule)],
+            "nodes_are": _NODE_KINDS[type(problem.rule)],
             "factors": design.factors,
             "converged": ended.converged,
             "n_iterations": ended.n_iterations,
@@ -298,27 +302,31 @@ def fit_several(responses: Responses, cls: type[ItemModel], options: Options) ->
         },
     )
     return Fit(
-        bank,
-        responses,
-        log_likelihood,
-        log_likelihood + float(ended.update.log_prior),
-        ended.converged,
-        ended.n_iterations,
-        int((free & prior.informed).sum()) + n_pairs,
-        ended.message,
-        np.nan,
-        np.nan,
-        prior.description,
-        int(prior.sparse.sum()),
-        name,
-        ended.trace,
+        bank=bank,
+        responses=responses,
+        log_likelihood=log_likelihood,
+        log_posterior=log_likelihood + float(ended.update.log_prior),
+        converged=ended.converged,
+        n_iterations=ended.n_iterations,
+        n_parameters=int((free & prior.informed).sum()) + n_pairs,
+        message=ended.message,
+        latent_mean=np.nan,
+        latent_sd=np.nan,
+        priors=prior.description,
+        n_sparse=int(prior.sparse.sum()),
+        precision=name,
+        trace=ended.trace,
     )
 
 
-_KINDS = {Grid: "one grid", Groups: "pairs of general and specific", Own: "each subject's own"}
+_NODE_KINDS = {
+    GridQuadrature: "one grid",
+    BifactorQuadrature: "pairs of general and specific",
+    AdaptiveQuadrature: "each subject's own",
+}
 
 
-def _several_flags(
+def _multi_flags(
     prior: PriorTable,
     start: Start,
     params: FloatArray,

@@ -9,15 +9,28 @@ from jaxtyping import Array
 
 from irtcat._compile import jit
 from irtcat.fitting._mstep import Constraints, _direction, prior_information, prior_slopes
-from irtcat.fitting._several_population import Image, Seen, Ways, correlation_root, finish
+from irtcat.fitting._several_population import (
+    Image,
+    ObservedData,
+    StepRule,
+    correlation_root,
+    finish,
+)
 from irtcat.fitting.em import EMPoint, EMState, EMUpdate
 from irtcat.models import ItemModel
-from irtcat.scoring import Own, Plane, Several, moments_of, own_block, root_of
+from irtcat.scoring import (
+    AdaptiveQuadrature,
+    MultiEStep,
+    Plane,
+    adaptive_block,
+    moments_of,
+    root_of,
+)
 
-__all__ = ["OwnSums", "own_map", "own_sums", "surface"]
+__all__ = ["AdaptiveSums", "adaptive_map", "adaptive_sums", "surface"]
 
 
-class OwnSums(NamedTuple):
+class AdaptiveSums(NamedTuple):
     """Sums over subjects and their own points, at the current parameters.
 
     Attributes:
@@ -28,7 +41,7 @@ class OwnSums(NamedTuple):
         second: sum of E[theta theta'].
     """
 
-    belief: Several
+    belief: MultiEStep
     gradient: Array
     information: Array
     first: Array
@@ -58,8 +71,8 @@ def surface(
     """See `Surface`; ``s`` and ``t`` are rows x points x items."""
     wide = None if mask is None else mask[:, None]
     if logit_lower is None:
-        seen = s if wide is None else s * wide
-        return Surface(-seen, seen * t, None)
+        at_nodes = s if wide is None else s * wide
+        return Surface(-at_nodes, at_nodes * t, None)
     c = jax.nn.sigmoid(logit_lower)
     p, q = c + (1 - c) * s, (1 - c) * t
     kappa, lam = s / p, c / p
@@ -78,20 +91,20 @@ def _unfold(upper: Array, size: int) -> Array:
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
-def own_sums(
+def adaptive_sums(
     params: Array,
     root: Array,
     template: ItemModel,
     x: Array,
     weights: Array,
     item_weights: Array,
-    rule: Own,
+    rule: AdaptiveQuadrature,
     mean: Array,
     covariance: Array,
     chunks: Array,
     *,
     has_missing: bool,
-) -> OwnSums:
+) -> AdaptiveSums:
     """E-step on own nodes, with what one Newton step of the items needs, in one pass.
 
     Gradient and information are sums over subjects and nodes of (a number an item) times (a
@@ -107,11 +120,11 @@ def own_sums(
         safe = jnp.minimum(rows, n - 1)
         statistics, mask = template.sufficient_statistics(x[safe], 1, has_missing, dtype)
         right, row_weight = statistics[0], jnp.where(rows < n, weights[safe], 0)
-        block = own_block(
+        block = adaptive_block(
             items, right, mask, mean[safe], root_of(covariance[safe]), rule, item_weights
         )
         moments = moments_of(block.weight, block.z)
-        part = surface(block.s, block.t, right, mask, logit_lower)
+        derivatives = surface(block.s, block.t, right, mask, logit_lower)
         theta = (block.z @ root.T).reshape(-1, dims)
         weight = (block.weight * row_weight[:, None]).reshape(-1, 1)
         table = jnp.concatenate([theta, jnp.ones_like(weight)], axis=1)
@@ -121,14 +134,14 @@ def own_sums(
         def over(cells: Array, features: Array) -> Array:
             return cells.reshape(len(weight), -1).T @ features
 
-        gradient = over(part.residual, weighted)
+        gradient = over(derivatives.residual, weighted)
         if logit_lower is None:
             centre = jnp.concatenate([moments[0] @ root.T, jnp.ones_like(right[:, :1])], axis=1)
             gradient = gradient + right.T @ (centre * row_weight[:, None])
-        sums = [gradient, over(part.spread, squares), squares.sum(0)]
-        if part.lower is not None:
-            sums += [over(part.lower[0], weight), over(part.lower[1], weighted)]
-            sums += [over(part.lower[2], weight)]
+        sums = [gradient, over(derivatives.spread, squares), squares.sum(0)]
+        if derivatives.lower is not None:
+            sums += [over(derivatives.lower[0], weight), over(derivatives.lower[1], weighted)]
+            sums += [over(derivatives.lower[2], weight)]
         carry = [a + b for a, b in zip(carry, sums, strict=True)]
         return carry, (*moments, block.log_z)
 
@@ -137,25 +150,27 @@ def own_sums(
     if logit_lower is not None:
         sizes += [(n_items, 1), (n_items, dims + 1), (n_items, 1)]
     empty = [jnp.zeros(size, dtype) for size in sizes]
-    carry, found = jax.lax.scan(body, empty, chunks)
+    carry, posteriors = jax.lax.scan(body, empty, chunks)
     gradient, information = carry[0], _unfold(carry[1], dims + 1)
     if logit_lower is not None:
         side, corner = carry[4], carry[5][:, :, None]
         gradient = jnp.concatenate([gradient, carry[3]], axis=1)
-        right_part = jnp.concatenate([side[:, :, None], corner], axis=1)
+        side_and_corner = jnp.concatenate([side[:, :, None], corner], axis=1)
         information = jnp.concatenate([information, side[:, None, :]], axis=1)
-        information = jnp.concatenate([information, right_part], axis=2)
-    whole = _unfold(carry[2][None], dims + 1)[0]
+        information = jnp.concatenate([information, side_and_corner], axis=2)
+    polynomials = _unfold(carry[2][None], dims + 1)[0]
     none = jnp.zeros((1, 0, n_items), dtype)
-    belief = Several(
-        found[0].reshape(-1, dims)[:n],
-        found[1].reshape(-1, dims, dims)[:n],
-        found[2].reshape(-1)[:n],
-        none,
-        none[0, :, 0],
-        none[0, :, 0],
+    belief = MultiEStep(
+        mean=posteriors[0].reshape(-1, dims)[:n],
+        covariance=posteriors[1].reshape(-1, dims, dims)[:n],
+        log_z=posteriors[2].reshape(-1)[:n],
+        counts=none,
+        totals=none[0, :, 0],
+        mass=none[0, :, 0],
     )
-    return OwnSums(belief, gradient, information, whole[:dims, dims], whole[:dims, :dims])
+    return AdaptiveSums(
+        belief, gradient, information, polynomials[:dims, dims], polynomials[:dims, :dims]
+    )
 
 
 def _without_turning(gradient: Array, slopes: Array, item_weights: Array) -> Array:
@@ -168,17 +183,17 @@ def _without_turning(gradient: Array, slopes: Array, item_weights: Array) -> Arr
     dims = slopes.shape[1]
     inner = slopes.T @ (item_weights[:, None] * gradient[:, :dims])
     values, vectors = jnp.linalg.eigh(slopes.T @ (item_weights[:, None] * slopes))
-    part = vectors.T @ (inner - inner.T) @ vectors
+    target = vectors.T @ (inner - inner.T) @ vectors
     total = values[:, None] + values[None, :]
-    turn = vectors @ (part / jnp.maximum(total, 1e-6 * values[-1] + 1e-30)) @ vectors.T
-    along = item_weights[:, None] * (slopes @ turn)
+    rotation = vectors @ (target / jnp.maximum(total, 1e-6 * values[-1] + 1e-30)) @ vectors.T
+    along = item_weights[:, None] * (slopes @ rotation)
     return gradient.at[:, :dims].add(-along)
 
 
-@functools.partial(jit, static_argnames=("ways",))
-def _own_update(
+@functools.partial(jit, static_argnames=("step_rule",))
+def _adaptive_update(
     point: EMPoint,
-    sums: OwnSums,
+    sums: AdaptiveSums,
     template: ItemModel,
     x: Array,
     weights: Array,
@@ -187,12 +202,12 @@ def _own_update(
     damping: Array,
     expand: Array,
     *,
-    ways: Ways,
+    step_rule: StepRule,
 ) -> EMUpdate:
     """One Newton step for the items (EM gradient: Lange 1995), and the population."""
     params = point.params
     gradient = sums.gradient + prior_slopes(params, constraints)[0]
-    if ways.full:
+    if step_rule.full:
         dims = sums.first.shape[0]
         gradient = _without_turning(gradient, params[:, :dims], item_weights)
     eye = jnp.eye(params.shape[1], dtype=params.dtype)
@@ -208,22 +223,31 @@ def _own_update(
     n = weights.sum()
     belief = sums.belief
     moments = n, sums.first / n, sums.second / n
-    seen = Seen(x, weights, item_weights, belief.mean, belief.covariance, moments)
-    return finish(point, new, template, seen, constraints, expand, ways)
+    observed = ObservedData(
+        x=x,
+        weights=weights,
+        item_weights=item_weights,
+        mean=belief.mean,
+        covariance=belief.covariance,
+        moments=moments,
+    )
+    return finish(point, new, template, observed, constraints, expand, step_rule)
 
 
-def own_map(problem: Any, state: EMState, n_steps: int, expand: bool) -> tuple[EMUpdate, Several]:
+def adaptive_map(
+    problem: Any, state: EMState, n_steps: int, expand: bool
+) -> tuple[EMUpdate, MultiEStep]:
     """One iteration on subjects' own nodes, placed by their posteriors as last seen."""
     dtype = problem.weights.dtype
     root = correlation_root(state.point.population, state.mean.shape[1])
-    sums = own_sums(
+    sums = adaptive_sums(
         state.point.params, root, problem.template, problem.x, problem.weights,
         problem.item_weights, problem.rule, jnp.asarray(state.mean, dtype),
         jnp.asarray(state.sd, dtype), problem.chunks, has_missing=problem.has_missing,
     )  # fmt: skip
-    update = _own_update(
+    update = _adaptive_update(
         state.point, sums, problem.template, problem.x, problem.weights, problem.item_weights,
         problem.constraints, jnp.asarray(1.0 if n_steps > 2 else 0.0, dtype),
-        jnp.asarray(expand), ways=problem.ways,
+        jnp.asarray(expand), step_rule=problem.step_rule,
     )  # fmt: skip
     return update, sums.belief

@@ -10,9 +10,9 @@ from jaxtyping import Array
 from irtcat._compile import jit
 from irtcat.fitting._several_own import surface
 from irtcat.models import ItemModel
-from irtcat.scoring import Own, Plane, own_block, root_of
+from irtcat.scoring import AdaptiveQuadrature, Plane, adaptive_block, root_of
 
-__all__ = ["own_scores"]
+__all__ = ["adaptive_scores"]
 
 
 def _by_pairs(theta: Array, root: Array) -> Array:
@@ -26,20 +26,20 @@ def _by_pairs(theta: Array, root: Array) -> Array:
     return u[..., rows] * u[..., columns] - inverse[rows, columns]
 
 
-@functools.partial(jit, static_argnames=("has_missing", "whole", "correlated"))
-def own_scores(
+@functools.partial(jit, static_argnames=("has_missing", "full", "correlated"))
+def adaptive_scores(
     params: Array,
     root: Array,
     template: ItemModel,
     x: Array,
     weights: Array,
-    rule: Own,
+    rule: AdaptiveQuadrature,
     mean: Array,
     covariance: Array,
     chunks: Array,
     *,
     has_missing: bool,
-    whole: bool,
+    full: bool,
     correlated: bool,
 ) -> tuple[Array, Array]:
     """Posterior covariance of the complete-data score, and the outer products of its mean.
@@ -55,11 +55,11 @@ def own_scores(
         covariance: posterior covariances, likewise.
         chunks: row numbers in blocks.
         has_missing: whether any response is missing.
-        whole: whether the first is wanted (Louis 1982: what complete data would tell more).
+        full: whether the first is wanted (Louis 1982: what complete data would tell more).
         correlated: whether the correlations are parameters, after those of the items.
 
     Returns:
-        Both summed over the subjects, of all parameters (the first empty unless ``whole``).
+        Both summed over the subjects, of all parameters (the first empty unless ``full``).
     """
     n, n_items = x.shape
     dims, dtype = root.shape[0], params.dtype
@@ -69,31 +69,33 @@ def own_scores(
     total = params.size + correlated * (dims * (dims - 1) // 2)
 
     def body(carry: tuple[Array, Array], rows: Array) -> tuple[tuple[Array, Array], None]:
-        lost, outer = carry
+        score_covariance, outer = carry
         safe = jnp.minimum(rows, n - 1)
         statistics, mask = template.sufficient_statistics(x[safe], 1, has_missing, dtype)
         right, row_weight = statistics[0], jnp.where(rows < n, weights[safe], 0)
-        block = own_block(items, right, mask, mean[safe], root_of(covariance[safe]), rule, ones)
-        part = surface(block.s, block.t, right, mask, logit_lower)
-        residual = part.residual
-        if part.lower is None:
+        block = adaptive_block(
+            items, right, mask, mean[safe], root_of(covariance[safe]), rule, ones
+        )
+        derivatives = surface(block.s, block.t, right, mask, logit_lower)
+        residual = derivatives.residual
+        if derivatives.lower is None:
             residual = residual + right[:, None]
         theta = block.z @ root.T
         table = jnp.concatenate([theta, jnp.ones_like(theta[:, :, :1])], axis=2)
         score = residual[..., None] * table[:, :, None, :]
-        if part.lower is not None:
-            score = jnp.concatenate([score, part.lower[0][..., None]], axis=3)
+        if derivatives.lower is not None:
+            score = jnp.concatenate([score, derivatives.lower[0][..., None]], axis=3)
         score = score.reshape(*theta.shape[:2], -1)
         if correlated:
             score = jnp.concatenate([score, _by_pairs(theta, root)], axis=2)
         average = jnp.einsum("rq,rqp->rp", block.weight, score)
         products = average.T @ (row_weight[:, None] * average)
-        if whole:
+        if full:
             weight = (block.weight * row_weight[:, None]).reshape(-1, 1)
             flat = score.reshape(len(weight), -1)
-            lost = lost + flat.T @ (weight * flat) - products
-        return (lost, outer + products), None
+            score_covariance = score_covariance + flat.T @ (weight * flat) - products
+        return (score_covariance, outer + products), None
 
-    size = total if whole else 0
+    size = total if full else 0
     empty = jnp.zeros((size, size), dtype), jnp.zeros((total, total), dtype)
     return jax.lax.scan(body, empty, chunks)[0]

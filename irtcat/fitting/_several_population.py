@@ -15,14 +15,14 @@ from jaxtyping import Array, Float
 
 from irtcat._compile import jit
 from irtcat.fitting._mstep import Constraints, log_prior
-from irtcat.fitting._several_step import Displacement, item_scores, whole_way
+from irtcat.fitting._several_step import Displacement, full_step, item_scores
 from irtcat.fitting.em import EMPoint, EMUpdate
 from irtcat.models import ItemModel, pack, unpack
 
 __all__ = [
     "Image",
-    "Seen",
-    "Ways",
+    "ObservedData",
+    "StepRule",
     "correlation_root",
     "finish",
     "free_correlations",
@@ -62,8 +62,8 @@ def _agreement(free: Float[Array, " pairs"], second: Float[Array, "dims dims"]) 
     """Mean log-density of abilities with these second moments (mean 0, SD 1), but a constant."""
     root = correlation_root(free, second.shape[0])
     half = jax.scipy.linalg.solve_triangular(root, second, lower=True)
-    whole = jax.scipy.linalg.solve_triangular(root, half.T, lower=True)
-    return -jnp.log(jnp.diagonal(root)).sum() - 0.5 * jnp.trace(whole)
+    standardised = jax.scipy.linalg.solve_triangular(root, half.T, lower=True)
+    return -jnp.log(jnp.diagonal(root)).sum() - 0.5 * jnp.trace(standardised)
 
 
 def _positive(matrix: Float[Array, "n n"]) -> tuple[Array, Array]:
@@ -95,7 +95,7 @@ class Image(NamedTuple):
     information: Array
 
 
-class Seen(NamedTuple):
+class ObservedData(NamedTuple):
     """The responses behind an E-step, and what it found of the subjects.
 
     Attributes:
@@ -115,7 +115,7 @@ class Seen(NamedTuple):
     moments: tuple[Array, Array, Array]
 
 
-class Ways(NamedTuple):
+class StepRule(NamedTuple):
     """How a step of EM is made into the next point (static).
 
     Attributes:
@@ -138,31 +138,31 @@ def _lengthened(
     plain: EMPoint,
     information: Array,
     template: ItemModel,
-    seen: Seen,
+    observed: ObservedData,
     constraints: Constraints,
-    ways: Ways,
+    step_rule: StepRule,
 ) -> EMPoint:
     """The step of EM from ``point`` to ``plain`` as long as it should be."""
-    n, _, second = seen.moments
-    n_rows, n_items = seen.x.shape
+    n, _, second = observed.moments
+    n_rows, n_items = observed.x.shape
     # The length of a step needs no more than a sample of the rows.
     pick = slice(None, None, max(1, int(n_rows * n_items / STEP_CELLS)))
-    weights = seen.weights[pick]
+    weights = observed.weights[pick]
     weights = weights * (n / weights.sum())
     dims = second.shape[0]
     root = correlation_root(point.population, dims)
-    mean = seen.mean[pick] @ root.T
-    covariance = root @ seen.covariance[pick] @ root.T
+    mean = observed.mean[pick] @ root.T
+    covariance = root @ observed.covariance[pick] @ root.T
     statistics, mask = template.sufficient_statistics(
-        seen.x[pick], 1, ways.has_missing, weights.dtype
+        observed.x[pick], 1, step_rule.has_missing, weights.dtype
     )
-    counted = seen.item_weights if mask is None else mask * seen.item_weights
+    counted = observed.item_weights if mask is None else mask * observed.item_weights
     slopes, intercept = point.params[:, :dims], point.params[:, dims]
     lower = point.params[:, -1] if point.params.shape[1] > dims + 1 else None
     scores = item_scores(slopes, intercept, lower, mean, covariance, statistics[0], counted)
     by_free = jnp.zeros((0, dims, dims), root.dtype)
     information_free = jnp.zeros((0, 0), root.dtype)
-    if ways.correlated:
+    if step_rule.correlated:
 
         def precision_of(free: Array) -> Array:
             other = correlation_root(free, dims)
@@ -176,12 +176,12 @@ def _lengthened(
     step = Displacement(
         plain.params - point.params, (plain.population - point.population)[: len(by_free)]
     )
-    way = whole_way(
+    long_step = full_step(
         step, information, information_free, active, scores, slopes, mean, covariance, weights,
         by_free,
     )  # fmt: skip
-    params = jnp.clip(point.params + way.params, constraints.lower, constraints.upper)
-    free = point.population + way.free if ways.correlated else plain.population
+    params = jnp.clip(point.params + long_step.params, constraints.lower, constraints.upper)
+    free = point.population + long_step.free if step_rule.correlated else plain.population
     return EMPoint(jnp.where(active, params, plain.params), free)
 
 
@@ -189,51 +189,53 @@ def finish(
     point: EMPoint,
     new: Any,
     template: ItemModel,
-    seen: Seen,
+    observed: ObservedData,
     constraints: Constraints,
     expand: Array,
-    ways: Ways,
+    step_rule: StepRule,
 ) -> EMUpdate:
-    """Estimate the correlations, and make the step that ``ways`` asks for.
+    """Estimate the correlations, and make the step that ``step_rule`` asks for.
 
     Args:
         point: where the E-step was done.
         new: what the M-step gives for the items.
         template: the items.
-        seen: the E-step.
+        observed: the E-step.
         constraints: priors, fixed parameters, bounds.
         expand: whether to do other than take the plain step.
-        ways: what, then.
+        step_rule: what, then.
 
     Returns:
         The update; its ``step`` is that of EM, in standard errors of the complete data.
     """
-    n, mean, second = seen.moments
+    n, mean, second = observed.moments
     dims = mean.shape[0]
     root_n = jnp.sqrt(n)
     plain_free = point.population
-    if ways.correlated:
+    if step_rule.correlated:
         plain_free = _best_correlations(point.population, second)
     plain = EMPoint(new.params, plain_free)
     image, step, free = plain, new.step, plain_free
-    if ways.lengthen:
-        image = _lengthened(point, plain, new.information, template, seen, constraints, ways)
+    if step_rule.lengthen:
+        image = _lengthened(
+            point, plain, new.information, template, observed, constraints, step_rule
+        )
         if point.params.shape[1] > dims + 1:  # far from the top, c bends the likelihood too much
             near = new.step < NEAR
             image = jax.tree.map(lambda a, b: jnp.where(near, a, b), image, plain)
-    elif ways.rescale:
+    elif step_rule.rescale:
         eye = jnp.eye(dims, dtype=mean.dtype)
         covariance = second - jnp.outer(mean, mean)
         sd = jnp.sqrt(jnp.diagonal(covariance))
-        spread = _symmetric_root(covariance) if ways.full else jnp.diag(sd)
+        spread = _symmetric_root(covariance) if step_rule.full else jnp.diag(sd)
         params = pack(unpack(template, new.params).rescale(mean, spread))
         params = jnp.clip(params, constraints.lower, constraints.upper)
-        if ways.correlated:
+        if step_rule.correlated:
             free = free_correlations(covariance / jnp.outer(sd, sd))
         image = EMPoint(params, free)
         shift = jnp.maximum(jnp.abs(mean).max(), jnp.sqrt(2.0) * jnp.abs(spread - eye).max())
         step = jnp.where(expand, jnp.maximum(step, root_n * shift), step)
-    if ways.correlated:
+    if step_rule.correlated:
         free = jnp.where(expand, free, plain_free)
         moved = correlation_root(free, dims) - correlation_root(point.population, dims)
         step = jnp.maximum(step, root_n * jnp.abs(moved).max())
@@ -241,5 +243,7 @@ def finish(
     metric = EMPoint(
         jnp.diagonal(new.information, axis1=1, axis2=2), jnp.full_like(point.population, n)
     )
-    prior = (seen.item_weights * log_prior(point.params, constraints)).sum()
-    return EMUpdate(image, plain, step, new.gain, metric, prior)
+    prior = (observed.item_weights * log_prior(point.params, constraints)).sum()
+    return EMUpdate(
+        point=image, plain=plain, step=step, gain=new.gain, metric=metric, log_prior=prior
+    )

@@ -27,12 +27,12 @@ from jaxtyping import Array, Float
 
 from irtcat.fitting._mstep import RIDGE, _solve
 
-__all__ = ["Displacement", "Scores", "item_scores", "whole_way"]
+__all__ = ["Displacement", "Scores", "full_step", "item_scores"]
 
 LINE = 5
 """Gauss-Hermite nodes over each eta."""
 
-MOST_TURNS = 30
+MAX_STEPS = 30
 SMALL = 1e-3
 """The system is solved to this, relative to EM's own step."""
 
@@ -97,7 +97,7 @@ def item_scores(
     mean: Float[Array, "rows dims"],
     covariance: Float[Array, "rows dims dims"],
     right: Float[Array, "rows items"],
-    seen: Array,
+    answered: Array,
 ) -> Scores:
     """The expectations of `Scores`, by Gauss-Hermite over eta."""
     across = jnp.einsum("rde,je->rjd", covariance, slopes)
@@ -107,9 +107,9 @@ def item_scores(
     total: Any = None
     for node, weight in zip(nodes, weights / weights.sum(), strict=True):
         here = _score_derivatives(at + node * sd, right, logit_lower)
-        parts = [weight * part for part in here]
-        total = parts if total is None else [a + b for a, b in zip(total, parts, strict=True)]
-    total = [part * seen for part in total]
+        values = [weight * value for value in here]
+        total = values if total is None else [a + b for a, b in zip(total, values, strict=True)]
+    total = [value * answered for value in total]
     return Scores(tuple(total[:4]), tuple(total[4:]), across)
 
 
@@ -135,18 +135,18 @@ def _missing(
     if scores.h:
         first = first + scores.h[0] * move.params[:, -1]
         second = second + scores.h[1] * move.params[:, -1]
-    turn = jnp.tensordot(move.free, by_free, 1)
-    slope = first @ slopes + g @ by_slope - mean @ turn
+    by_correlations = jnp.tensordot(move.free, by_free, 1)
+    slope = first @ slopes + g @ by_slope - mean @ by_correlations
     squares = (slopes[:, :, None] * slopes[:, None, :]).reshape(-1, dims**2)
     cross = slopes[:, :, None] * by_slope[:, None, :]
     cross = (cross + jnp.swapaxes(cross, 1, 2)).reshape(-1, dims**2)
-    curvature = (second @ squares + g1 @ cross).reshape(n, dims, dims) - turn
+    curvature = (second @ squares + g1 @ cross).reshape(n, dims, dims) - by_correlations
     bent = curvature @ covariance
     linear = jnp.einsum("rd,rde,re->r", slope, covariance, slope)
     return 0.5 * weights @ (linear + 0.5 * (bent * jnp.swapaxes(bent, 1, 2)).sum((1, 2)))
 
 
-def whole_way(
+def full_step(
     step: Displacement,
     information: Float[Array, "items params params"],
     information_free: Float[Array, "pairs pairs"],
@@ -212,12 +212,12 @@ def whole_way(
     direction = solved(residual)
     size = inner(residual, direction)
 
-    def turn(state: State) -> State:
-        whole = complete(state.direction)
-        image = plus(whole, -jnp.ones((), first.dtype), missing(state.direction))
-        told, most = inner(state.direction, image), inner(state.direction, whole)
-        good = told > (1 - MOST_MISSING) * most
-        length = jnp.where(good, state.size / jnp.where(good, told, 1.0), 0.0)
+    def iterate(state: State) -> State:
+        preconditioned = complete(state.direction)
+        image = plus(preconditioned, -jnp.ones((), first.dtype), missing(state.direction))
+        curvature, largest = inner(state.direction, image), inner(state.direction, preconditioned)
+        good = curvature > (1 - MOST_MISSING) * largest
+        length = jnp.where(good, state.size / jnp.where(good, curvature, 1.0), 0.0)
         rest = plus(state.residual, -length, image)
         smooth = solved(rest)
         size = inner(rest, smooth)
@@ -229,7 +229,7 @@ def whole_way(
 
     begin = State(step, residual, direction, size, size > SMALL**2 * first)
     return jax.lax.while_loop(
-        lambda carry: carry[1].go & (carry[0] < MOST_TURNS),
-        lambda carry: (carry[0] + 1, turn(carry[1])),
+        lambda carry: carry[1].go & (carry[0] < MAX_STEPS),
+        lambda carry: (carry[0] + 1, iterate(carry[1])),
         (jnp.int32(0), begin),
     )[1].y

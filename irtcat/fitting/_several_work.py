@@ -13,34 +13,34 @@ from irtcat.fitting._options import Options, loop_settings
 from irtcat.fitting._pattern import LatentDesign
 from irtcat.fitting._priors import PriorTable
 from irtcat.fitting._rows import Rows
-from irtcat.fitting._several import SeveralProblem, pair_template, run_several
-from irtcat.fitting._several_population import Ways
+from irtcat.fitting._several import MultiProblem, pair_template, run_multi_e_step
+from irtcat.fitting._several_population import StepRule
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.models import ItemModel, field_columns, unpack
 from irtcat.scoring import (
-    Grid,
-    Groups,
-    Own,
-    Several,
+    AdaptiveQuadrature,
+    BifactorQuadrature,
+    GridQuadrature,
+    MultiEStep,
+    adaptive_quadrature,
     as_rule,
     choose_nodes,
     group_items,
     n_nodes,
     narrowest_sd,
-    own_rule,
     posterior_modes,
     row_chunks,
 )
 
-__all__ = ["Work", "iterate", "state_of"]
+__all__ = ["Workspace", "iterate", "state_of"]
 
 REFINEMENTS = 3
 
-OWN_NOISE = 5e-6
+ADAPTIVE_NOISE = 5e-6
 """Nodes of their own move with the posteriors, and the objective by their error (relative)."""
 
 
-class Work:
+class Workspace:
     """One fit on its way: the problem, and the ways to put another rule into it."""
 
     def __init__(self, rows: Rows, design: LatentDesign, template: ItemModel, dtype: np.dtype):
@@ -56,33 +56,42 @@ class Work:
         """What makes the rule for posteriors of this SD and items of this slope."""
         return choose_nodes(self.design.dims, self.bifactor, narrowest, steepest, nodes)
 
-    def rule(self, chosen: float | Own) -> Grid | Groups | Own:
+    def rule(
+        self, chosen: float | AdaptiveQuadrature
+    ) -> GridQuadrature | BifactorQuadrature | AdaptiveQuadrature:
         """The nodes themselves, in working precision."""
         return as_rule(chosen, self.design.pattern, self.bifactor, self.dtype)
 
-    def ways(self, prior: PriorTable, options: Options) -> Ways:
+    def step_rule(self, prior: PriorTable, options: Options) -> StepRule:
         """How the steps of EM are made into points."""
         lengthen = options.accelerate and not self.bifactor
         rescale = options.expand and not prior.scaled
         design = self.design
-        return Ways(lengthen, rescale, design.exploratory, design.correlated, self.rows.has_missing)
+        return StepRule(
+            lengthen, rescale, design.exploratory, design.correlated, self.rows.has_missing
+        )
 
-    def problem(self, rule: Grid | Groups | Own, prior: PriorTable, ways: Ways) -> SeveralProblem:
+    def problem(
+        self,
+        rule: GridQuadrature | BifactorQuadrature | AdaptiveQuadrature,
+        prior: PriorTable,
+        step_rule: StepRule,
+    ) -> MultiProblem:
         """All that stays the same during the iterations."""
         n_points = n_nodes(rule)
-        if isinstance(rule, Own):
+        if isinstance(rule, AdaptiveQuadrature):
             n_points *= self.rows.x.shape[1] * 4  # curves of every subject's own points
-        return SeveralProblem(
-            self.template,
-            self.x,
-            jnp.asarray(self.rows.weights, self.dtype),
-            jnp.asarray(~prior.aside, self.dtype),
-            self.rows.has_missing,
-            self.reduced(prior).constraints,
-            rule,
-            jnp.asarray(row_chunks(len(self.rows.x), n_points)),
-            ways,
-            jnp.asarray(self.group, jnp.int32) if self.bifactor else None,
+        return MultiProblem(
+            template=self.template,
+            x=self.x,
+            weights=jnp.asarray(self.rows.weights, self.dtype),
+            item_weights=jnp.asarray(~prior.aside, self.dtype),
+            has_missing=self.rows.has_missing,
+            constraints=self.reduced(prior).constraints,
+            rule=rule,
+            chunks=jnp.asarray(row_chunks(len(self.rows.x), n_points)),
+            step_rule=step_rule,
+            group=jnp.asarray(self.group, jnp.int32) if self.bifactor else None,
         )
 
     def reduced(self, prior: PriorTable) -> PriorTable:
@@ -108,8 +117,8 @@ class Work:
     def columns(self) -> np.ndarray:
         """Columns of the general slope, the item's own specific slope, and the intercept."""
         dims = self.design.dims
-        own = np.minimum(self.group + 1, dims - 1)
-        return np.column_stack([np.zeros_like(own), own, np.full_like(own, dims)])
+        specific = np.minimum(self.group + 1, dims - 1)
+        return np.column_stack([np.zeros_like(specific), specific, np.full_like(specific, dims)])
 
     def shrink(self, params: FloatArray) -> FloatArray:
         """Parameters as they are iterated."""
@@ -143,7 +152,7 @@ def _steepest(template: ItemModel, params: FloatArray) -> float:
     return float(np.quantile(np.abs(slopes).max(axis=1), 0.9))
 
 
-def _first_covariance(work: Work, template: ItemModel, params: FloatArray) -> Any:
+def _first_covariance(work: Workspace, template: ItemModel, params: FloatArray) -> Any:
     """Posterior modes and widths at the start."""
     model = unpack(template, jnp.asarray(params, work.dtype))
     n_cells = work.rows.x.shape[1] * (work.design.dims + 2) ** 2
@@ -153,23 +162,23 @@ def _first_covariance(work: Work, template: ItemModel, params: FloatArray) -> An
     )
 
 
-def state_of(point: EMPoint, belief: Several) -> EMState:
+def state_of(point: EMPoint, belief: MultiEStep) -> EMState:
     """Where to go on, with the posteriors as they were found."""
     return EMState(point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
 
 
-def _checkpoint(work: Work, problem: SeveralProblem, options: Options) -> Checkpoint | None:
+def _checkpoint(work: Workspace, problem: MultiProblem, options: Options) -> Checkpoint | None:
     """Where the state is kept, if it is; `iterate` completes its settings in every turn."""
     if options.checkpoint is None:
         return None
-    given = (problem.template, problem.item_weights, problem.constraints, work.design.pattern)
+    arrays = (problem.template, problem.item_weights, problem.constraints, work.design.pattern)
     data = digest(work.rows.x, work.rows.weights)
-    return Checkpoint(options.checkpoint, options.resume, Identity(data, digest(given), {}))
+    return Checkpoint(options.checkpoint, options.resume, Identity(data, digest(arrays), {}))
 
 
 def iterate(
-    work: Work, template: ItemModel, params: FloatArray, prior: PriorTable, options: Options
-) -> tuple[SeveralProblem, Ended]:
+    work: Workspace, template: ItemModel, params: FloatArray, prior: PriorTable, options: Options
+) -> tuple[MultiProblem, Ended]:
     """Run EM; refine the grid and go on where it proves too coarse for the posteriors.
 
     Each grid is a turn of its own for the checkpoint, which says what turn it is of.
@@ -185,36 +194,48 @@ def iterate(
         chosen = work.choose(narrowest_sd(covariance), _steepest(template, params), options.nodes)
     point = EMPoint(jnp.asarray(work.shrink(params), work.dtype), jnp.zeros(n_pairs, work.dtype))
     state = EMState(point, mean, covariance)
-    ways = work.ways(prior, options)
+    step_rule = work.step_rule(prior, options)
     first, used = 0, 0
-    problem = work.problem(work.rule(chosen), prior, ways)
-    kept = _checkpoint(work, problem, options)
-    if kept is not None and kept.saved is not None and "turn" in kept.saved[0]["settings"]:
-        saved = kept.saved[0]["settings"]
+    problem = work.problem(work.rule(chosen), prior, step_rule)
+    checkpoint = _checkpoint(work, problem, options)
+    if (
+        checkpoint is not None
+        and checkpoint.saved is not None
+        and "turn" in checkpoint.saved[0]["settings"]
+    ):
+        saved = checkpoint.saved[0]["settings"]
         first, used = saved["turn"], saved["used"]
-        chosen = own_rule(dims, options.nodes) if saved["spacing"] is None else saved["spacing"]
+        chosen = (
+            adaptive_quadrature(dims, options.nodes)
+            if saved["spacing"] is None
+            else saved["spacing"]
+        )
     for turn in range(first, REFINEMENTS):
         rule = work.rule(chosen)
-        problem = work.problem(rule, prior, ways)
-        least = OWN_NOISE if isinstance(rule, Own) else 0.0
-        settings = loop_settings(options, str(work.dtype), ways.lengthen or ways.rescale, least)
+        problem = work.problem(rule, prior, step_rule)
+        least = ADAPTIVE_NOISE if isinstance(rule, AdaptiveQuadrature) else 0.0
+        settings = loop_settings(
+            options, str(work.dtype), step_rule.lengthen or step_rule.rescale, least
+        )
         left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
-        if kept is not None:
-            stated = settings._asdict() | ways._asdict()
+        if checkpoint is not None:
+            stated = settings._asdict() | step_rule._asdict()
             del stated["max_iterations"]
-            place = {"turn": turn, "used": used, "nodes": options.nodes}
-            place["spacing"] = None if isinstance(chosen, Own) else chosen
+            position = {"turn": turn, "used": used, "nodes": options.nodes}
+            position["spacing"] = None if isinstance(chosen, AdaptiveQuadrature) else chosen
             named = {"model": template.key, "precision": str(work.dtype)}
-            kept.identity = kept.identity._replace(settings={**stated, **place, **named})
-        ended = run_em(problem, state, left, options.progress, kept, run_several)
+            checkpoint.identity = checkpoint.identity._replace(
+                settings={**stated, **position, **named}
+            )
+        ended = run_em(problem, state, left, options.progress, checkpoint, run_multi_e_step)
         used += ended.n_iterations
-        if kept is not None:
-            kept.saved = None  # the next turn begins anew
+        if checkpoint is not None:
+            checkpoint.saved = None  # the next turn begins anew
         now = np.asarray(ended.point.params, float)
         spread = narrowest_sd(np.asarray(ended.belief.covariance))
         finer = work.choose(spread, _steepest(work.template, now), options.nodes)
-        good = isinstance(rule, Own) or (
-            not isinstance(finer, Own) and n_nodes(work.rule(finer)) <= n_nodes(rule)
+        good = isinstance(rule, AdaptiveQuadrature) or (
+            not isinstance(finer, AdaptiveQuadrature) and n_nodes(work.rule(finer)) <= n_nodes(rule)
         )
         if good or turn + 1 == REFINEMENTS or used >= options.max_iterations:
             break

@@ -25,11 +25,11 @@ from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
 from irtcat.fitting._start import category_counts, cross_sums
 from irtcat.fitting.em import EMProblem, EMState, em_update, sums_of
-from irtcat.fitting.standard_errors import lost_information
+from irtcat.fitting.standard_errors import missing_information
 from irtcat.models import unpack
 from irtcat.scoring import Blocks, EStep, LayoutPlan, Population, e_step, row_blocks
 
-__all__ = ["AXIS", "Sharded", "everywhere", "mesh_of"]
+__all__ = ["AXIS", "Sharded", "all_gather", "mesh_of"]
 
 AXIS = "subjects"
 
@@ -52,13 +52,13 @@ def mesh_of(devices: Any) -> Mesh:
         if not 1 <= devices <= len(here):
             raise argument_error("devices", f"at least 1 and at most {len(here)}", devices)
         devices = here[:devices]
-    each = isinstance(devices, Sequence) and all(isinstance(d, jax.Device) for d in devices)
-    if not each or not len(devices):
+    are_devices = isinstance(devices, Sequence) and all(isinstance(d, jax.Device) for d in devices)
+    if not are_devices or not len(devices):
         raise argument_error("devices", must, devices)
     return Mesh(np.array(devices), (AXIS,), axis_types=(AxisType.Auto,))
 
 
-def everywhere(numbers: Any) -> np.ndarray:
+def all_gather(numbers: Any) -> np.ndarray:
     """What each process has to say, processes first."""
     out = multihost_utils.process_allgather(np.asarray(numbers), tiled=False)
     return np.asarray(out).reshape(jax.process_count(), *np.shape(numbers))
@@ -85,16 +85,16 @@ class Sharded:
     ):
         self.mesh = mesh
         self.owner = [device.process_index for device in mesh.devices.flat]
-        mine = self.owner.count(jax.process_index())
-        if mine == 0:
+        n_own_devices = self.owner.count(jax.process_index())
+        if n_own_devices == 0:
             raise argument_error("devices", "a mesh with a device of every process", mesh)
-        self._agree(item_ids)
-        n_local = everywhere(len(x))
-        self.has_missing = bool(everywhere(int(has_missing)).any())
-        self.categories = everywhere(np.asarray(categories, np.int32)).max(0).astype(int)
+        self._check_same_items(item_ids)
+        n_local = all_gather(len(x))
+        self.has_missing = bool(all_gather(int(has_missing)).any())
+        self.categories = all_gather(np.asarray(categories, np.int32)).max(0).astype(int)
         padded = np.zeros(n_local.max(), np.float32)
         padded[: len(x)] = weights
-        by_process = everywhere(padded)
+        by_process = all_gather(padded)
         self.counts, pieces = self._shares(n_local)
         self.weights = np.concatenate([by_process[p][at] for p, at in pieces]).astype(float)
         if self.weights.sum() < 2:
@@ -108,15 +108,15 @@ class Sharded:
         ).astype(np.int32)
         self.n_rows, self.n_items = len(self.weights), x.shape[1]
         here = jax.process_index()
-        parts = [x[at] for p, at in pieces if p == here]
-        self.data = digest(everywhere(np.frombuffer(bytes.fromhex(digest(x)), np.uint8)))
-        self.x = self._place(parts)
+        device_rows = [x[at] for p, at in pieces if p == here]
+        self.data = digest(all_gather(np.frombuffer(bytes.fromhex(digest(x)), np.uint8)))
+        self.x = self._put_rows(device_rows)
 
     @staticmethod
-    def _agree(item_ids: np.ndarray) -> None:
+    def _check_same_items(item_ids: np.ndarray) -> None:
         """All processes must have the same items in the same order."""
         mark = np.frombuffer(bytes.fromhex(digest(np.asarray(item_ids, np.str_).tobytes())), "u1")
-        if (everywhere(mark) != mark).any():
+        if (all_gather(mark) != mark).any():
             raise InputError(
                 "The `responses` argument must have the same items in the same order in every "
                 "process. Got others."
@@ -132,14 +132,14 @@ class Sharded:
         out = [(p, next(left[p])) for p in self.owner]
         return [at.stop - at.start for _, at in out], out
 
-    def _place(self, parts: list[np.ndarray]) -> jax.Array:
+    def _put_rows(self, device_rows: list[np.ndarray]) -> jax.Array:
         """The rows on their devices, each device's padded to the same number."""
         local = [d for d in self.mesh.devices.flat if d.process_index == jax.process_index()]
         arrays = []
-        for device, part in zip(local, parts, strict=True):
-            missing = self.per_device - len(part)
-            whole = np.concatenate([part, np.zeros((missing, self.n_items), part.dtype)])
-            arrays.append(jax.device_put(whole if missing else part, device))
+        for device, rows in zip(local, device_rows, strict=True):
+            missing = self.per_device - len(rows)
+            padded = np.concatenate([rows, np.zeros((missing, self.n_items), rows.dtype)])
+            arrays.append(jax.device_put(padded if missing else rows, device))
         shape = (self.per_device * self.mesh.size, self.n_items)
         return jax.make_array_from_single_device_arrays(shape, self._sharding(P(AXIS)), arrays)
 
@@ -150,17 +150,17 @@ class Sharded:
     def _sharding(self, spec: P) -> NamedSharding:
         return NamedSharding(self.mesh, spec)
 
-    def _same(self, tree: Any) -> Any:
+    def _replicate(self, tree: Any) -> Any:
         """A copy on every device."""
 
         def copy(leaf: Any) -> jax.Array:
             array = np.asarray(leaf)
-            whole = self._sharding(P())
-            return jax.make_array_from_callback(array.shape, whole, lambda index: array[index])
+            replicated = self._sharding(P())
+            return jax.make_array_from_callback(array.shape, replicated, lambda index: array[index])
 
         return jax.tree.map(copy, tree)
 
-    def _spread(self, array: np.ndarray, axis: int) -> jax.Array:
+    def _shard(self, array: np.ndarray, axis: int) -> jax.Array:
         """Numbers that all processes know, split over the devices along an axis."""
         sharding = self._sharding(P(*[None] * axis, AXIS))
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
@@ -171,7 +171,7 @@ class Sharded:
         shape = (*vectors.shape[:-1], self.per_device * self.mesh.size)
         padded = np.zeros(shape, vectors.dtype)
         padded[..., self.slots] = vectors
-        return self._spread(padded, vectors.ndim - 1)
+        return self._shard(padded, vectors.ndim - 1)
 
     def _layout(
         self, problem: EMProblem, mean: FloatArray, sd: FloatArray, slack: float
@@ -185,8 +185,8 @@ class Sharded:
             if not parts:
                 return None
             return Blocks(
-                self._spread(np.concatenate([np.asarray(part.rows) for part in parts]), 0),
-                self._spread(np.concatenate([np.asarray(part.first) for part in parts]), 0),
+                self._shard(np.concatenate([np.asarray(part.rows) for part in parts]), 0),
+                self._shard(np.concatenate([np.asarray(part.first) for part in parts]), 0),
             )
 
         wide, narrow = ([getattr(one, kind) for one in layouts] for kind in ("wide", "narrow"))
@@ -196,7 +196,8 @@ class Sharded:
         """See `irtcat.fitting._start.cross_sums`; per-subject parts in the order of the rows."""
         rows = row_blocks(self.per_device, self.n_items, np.asarray(left).dtype.itemsize)
         out = _cross_sums(
-            self.x, *self._same((top, rows)), self._rows(left), *self._same((right, self.slots)),
+            self.x, *self._replicate((top, rows)), self._rows(left),
+            *self._replicate((right, self.slots)),
             mesh=self.mesh, has_missing=self.has_missing,
         )  # fmt: skip
         return _local(out)
@@ -205,7 +206,7 @@ class Sharded:
         """See `irtcat.fitting._start.category_counts`."""
         rows = row_blocks(self.per_device, self.n_items, np.asarray(weights).dtype.itemsize)
         out = _category_counts(
-            self.x, self._rows(weights), self._same(rows), mesh=self.mesh, n=n_categories
+            self.x, self._rows(weights), self._replicate(rows), mesh=self.mesh, n=n_categories
         )
         return _local(out)
 
@@ -216,15 +217,17 @@ class Sharded:
         wide, narrow, window = self._layout(problem, state.mean, state.sd, slack)
         group = None if problem.group is None else self._rows(problem.group)
         out = _em_map(
-            *self._same((state.point, problem.template)),
+            *self._replicate((state.point, problem.template)),
             self.x,
             self._rows(problem.weights),
-            self._same(problem.item_weights),
+            self._replicate(problem.item_weights),
             group,
             wide,
             narrow,
-            *self._same((problem.constraints, problem.held, np.int32(n_steps), np.bool_(expand))),
-            self._same(self.slots),
+            *self._replicate(
+                (problem.constraints, problem.held, np.int32(n_steps), np.bool_(expand))
+            ),
+            self._replicate(self.slots),
             mesh=self.mesh,
             tied=problem.tied,
             window=window,
@@ -233,13 +236,13 @@ class Sharded:
         )
         return _local(out)
 
-    def lost_information(
+    def missing_information(
         self, problem: EMProblem, params: Any, mean: FloatArray, sd: FloatArray
     ) -> Any:
         """See `irtcat.fitting.standard_errors`."""
         wide, narrow, window = self._layout(problem, mean, sd, 0.0)
-        out = _lost_information(
-            *self._same((problem.template, params)), self.x, self._rows(problem.weights),
+        out = _missing_information(
+            *self._replicate((problem.template, params)), self.x, self._rows(problem.weights),
             wide, narrow, mesh=self.mesh, window=window, has_missing=self.has_missing,
         )  # fmt: skip
         return _local(out)
@@ -258,14 +261,14 @@ def _gather(array: jax.Array, axis: int) -> jax.Array:
 def _cross_sums(x, top, rows, left, right, slots, *, mesh, has_missing):
     """`cross_sums` on every device, then summed and gathered."""
 
-    def part(x, left, top, rows, right):
+    def on_device(x, left, top, rows, right):
         out = cross_sums(x, top, rows, left, right, has_missing=has_missing)
         summed = jax.lax.psum((out.by_item, out.mask_by_item), AXIS)
         by_subject, mask_by_subject = _gather(out.by_subject, 0), _gather(out.mask_by_subject, 0)
         return StartSums(summed[0], summed[1], by_subject, mask_by_subject)
 
     specs = (P(AXIS), P(None, AXIS), P(), P(), P())
-    out = jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+    out = jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
         x, left, top, rows, right
     )
     return out._replace(
@@ -277,11 +280,11 @@ def _cross_sums(x, top, rows, left, right, slots, *, mesh, has_missing):
 def _category_counts(x, weights, rows, *, mesh, n):
     """`category_counts` on every device, then summed."""
 
-    def part(x, weights, rows):
+    def on_device(x, weights, rows):
         return jax.lax.psum(category_counts(x, weights, rows, n_categories=n), AXIS)
 
     specs = (P(AXIS), P(AXIS), P())
-    return jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+    return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
         x, weights, rows
     )
 
@@ -293,7 +296,7 @@ def _em_map(
 ):  # fmt: skip
     """The E-step on every device, its sums over all of them, the M-step."""
 
-    def part(point, template, item_weights, x, weights, group, wide, narrow):
+    def on_device(point, template, item_weights, x, weights, group, wide, narrow):
         model = unpack(template, point.params)
         mean, log_sd = point.population
         population = None if group is None else Population(mean, log_sd, group)
@@ -306,22 +309,29 @@ def _em_map(
 
     shared, split = P(), P(AXIS)
     specs = (shared, shared, shared, split, split, split, split, split)
-    sums, stats = jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
-        point, template, item_weights, x, weights, group, wide, narrow
-    )
+    sums, stats = jax.shard_map(
+        on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False
+    )(point, template, item_weights, x, weights, group, wide, narrow)
     update = em_update(
         point, template, sums, item_weights, constraints, held, n_steps, expand, tied, scaled
     )
     mean, sd, square_variance, log_z = stats[:, slots]
-    return update, EStep(mean, sd, square_variance, log_z, sums.counts, sums.totals)
+    return update, EStep(
+        mean=mean,
+        sd=sd,
+        square_variance=square_variance,
+        log_z=log_z,
+        counts=sums.counts,
+        totals=sums.totals,
+    )
 
 
 @functools.partial(jit, static_argnames=("mesh", "window", "has_missing"))
-def _lost_information(template, params, x, weights, wide, narrow, *, mesh, window, has_missing):
-    """`lost_information` on every device, then summed."""
+def _missing_information(template, params, x, weights, wide, narrow, *, mesh, window, has_missing):
+    """`missing_information` on every device, then summed."""
 
-    def part(template, params, x, weights, wide, narrow):
-        out = lost_information(
+    def on_device(template, params, x, weights, wide, narrow):
+        out = missing_information(
             template,
             params,
             x,
@@ -336,6 +346,6 @@ def _lost_information(template, params, x, weights, wide, narrow, *, mesh, windo
         return jax.lax.psum(out, AXIS)
 
     specs = (P(), P(), P(AXIS), P(AXIS), P(AXIS), P(AXIS))
-    return jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+    return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
         template, params, x, weights, wide, narrow
     )

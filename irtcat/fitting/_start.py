@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-JITTER, TURNED = 0.7, 0.1
+JITTER, SIGN_CHANGES = 0.7, 0.1
 """SD of the random moves of a further start, and the share of slopes that change their sign."""
 
 SMALL = 2**21
@@ -84,15 +84,15 @@ def cross_sums(
 
     def body(carry: Sums, rows: Array) -> tuple[Sums, None]:
         safe = jnp.minimum(rows, n_subjects - 1)
-        points, seen = _points(x[safe], has_missing, dtype)
+        points, mask = _points(x[safe], has_missing, dtype)
         weight = jnp.where(rows < n_subjects, left[:, safe], 0)
-        if seen is None:  # nothing is missing: no products are needed to know how much there is
+        if mask is None:  # nothing is missing: no products are needed to know how much there is
             by_item, by_subject = (
                 weight.sum(1)[:, None],
                 jnp.broadcast_to(right.sum(0), (len(rows), 2)),
             )
         else:
-            by_item, by_subject = weight @ seen, seen @ right
+            by_item, by_subject = weight @ mask, mask @ right
         return Sums(
             carry.by_item + weight @ points,
             carry.mask_by_item + by_item,
@@ -112,7 +112,7 @@ def points_of(x: np.ndarray, categories: np.ndarray) -> tuple[FloatArray, FloatA
     Counts are numbers of right trials and of all trials.
     """
     if x.dtype == np.int32:
-        points, mask = (part.astype(float) for part in unpack_counts(x))
+        points, mask = (array.astype(float) for array in unpack_counts(x))
         return points, mask
     mask = (~np.isnan(x) if x.dtype.kind == "f" else x >= 0).astype(float)
     return np.where(mask > 0, x, 0) / (categories - 1.0), mask
@@ -146,9 +146,9 @@ def category_counts(x: Array, weights: Array, rows: Array, n_categories: int) ->
     n_subjects, n_items = x.shape
 
     def body(carry: Array, rows: Array) -> tuple[Array, None]:
-        part = x[jnp.minimum(rows, n_subjects - 1)]
+        block = x[jnp.minimum(rows, n_subjects - 1)]
         weight = jnp.where(rows < n_subjects, weights[jnp.minimum(rows, n_subjects - 1)], 0)
-        statistics = [weight @ (part == k).astype(weights.dtype) for k in range(n_categories)]
+        statistics = [weight @ (block == k).astype(weights.dtype) for k in range(n_categories)]
         return carry + jnp.stack(statistics), None
 
     return jax.lax.scan(body, jnp.zeros((n_categories, n_items), weights.dtype), rows)[0]
@@ -213,26 +213,26 @@ def starting_point(
             out = cross_sums(x, top, rows, *vectors, has_missing=has_missing)
         else:
             out = engine.cross_sums(top, *vectors)
-        return Sums(*(np.asarray(part, np.float64) for part in out))
+        return Sums(*(np.asarray(array, np.float64) for array in out))
 
     n_items = len(categories)
-    turned = np.ones(n_items) if direction is None else direction
-    first = sums(np.stack([weights, weights]), np.stack([np.ones(n_items), turned], -1))
+    item_weights = np.ones(n_items) if direction is None else direction
+    first = sums(np.stack([weights, weights]), np.stack([np.ones(n_items), item_weights], -1))
     item_right, item_n = first.by_item[0], first.mask_by_item[0]
     share = (item_right + 0.5) / (item_n + 1)
     spread = share * (1 - share)
     if has_missing or template.takes == "counts":
-        shares = np.stack([turned * share, turned**2 * spread], -1)
+        shares = np.stack([item_weights * share, item_weights**2 * spread], -1)
         second = sums(np.stack([weights, weights]), shares)
         expected, variance = second.mask_by_subject.T
     else:
-        expected, variance = (turned * share).sum(), (turned**2 * spread).sum()
+        expected, variance = (item_weights * share).sum(), (item_weights**2 * spread).sum()
     score = (first.by_subject[:, 1] - expected) / np.sqrt(np.maximum(variance, 1e-6))
     used = weights > 0
     theta = np.zeros(len(score))
-    _, place, count = np.unique(score[used], return_inverse=True, return_counts=True)
+    _, rank, count = np.unique(score[used], return_inverse=True, return_counts=True)
     middle = np.cumsum(count) - 0.5 * count  # of the ranks that equal scores share, less 1/2
-    theta[used] = ndtri(middle[place] / used.sum())
+    theta[used] = ndtri(middle[rank] / used.sum())
     third = sums(np.stack([weights * theta, weights * theta**2]), np.stack([spread, spread], -1))
     n = np.maximum(item_n, 1)
     mean = third.mask_by_item[0] / n
@@ -253,13 +253,13 @@ def starting_point(
     spreads = np.minimum(third.mask_by_subject[:, 0], np.minimum(right, n_answered - right))
     information = np.maximum(spreads, 0) * float(np.clip(np.median(slope) ** 2, 0.2, 4.0))
     return Start(
-        np.asarray(params, np.float64),
-        theta,
-        1 / np.sqrt(1 + information),
-        item_right,
-        item_n,
-        first.mask_by_subject[:, 0],
-        counts,
+        params=np.asarray(params, np.float64),
+        mean=theta,
+        sd=1 / np.sqrt(1 + information),
+        item_right=item_right,
+        item_n=item_n,
+        subject_n=first.mask_by_subject[:, 0],
+        counts=counts,
     )
 
 
@@ -273,13 +273,13 @@ def jittered(params: FloatArray, template: ItemModel, options: Options) -> Float
         return params
     rng = np.random.default_rng([options.seed, options.start])
     factor = np.exp(JITTER * rng.standard_normal(params.shape))
-    turn = rng.random(params.shape) < TURNED
+    sign_change = rng.random(params.shape) < SIGN_CHANGES
     move = np.where(free_parameters(template), JITTER * rng.standard_normal(params.shape), 0.0)
     slopes = list(field_columns(template, ["slope"]))
     moved = params + move
     moved[:, slopes] = params[:, slopes] * factor[:, slopes]
     if not options.positive:
-        moved[:, slopes] *= np.where(turn[:, slopes], -1.0, 1.0)
+        moved[:, slopes] *= np.where(sign_change[:, slopes], -1.0, 1.0)
     tied = field_columns(template, template.tied)
     moved[:, list(tied)] = params[:, list(tied)] * factor[0, list(tied)]
     return moved
@@ -302,12 +302,16 @@ def _fraction_counts(x: np.ndarray) -> tuple[FloatArray, FloatArray]:
     counts, square = np.zeros((3, n_items)), np.zeros(n_items)
     width = max(1, 4_000_000 // len(x))
     for start in range(0, n_items, width):
-        part = np.sort(x[:, start : start + width], axis=0)  # NaN comes last
-        n = (~np.isnan(part)).sum(axis=0)
-        middle = np.take_along_axis(part, np.maximum(n - 1, 0)[None] // 2, axis=0)
+        scores = np.sort(x[:, start : start + width], axis=0)  # NaN comes last
+        n = (~np.isnan(scores)).sum(axis=0)
+        middle = np.take_along_axis(scores, np.maximum(n - 1, 0)[None] // 2, axis=0)
         at = slice(start, start + width)
-        counts[:, at] = [(part < middle).sum(0), (part == middle).sum(0), (part > middle).sum(0)]
-        total = np.nansum(part.astype(np.float64) ** 2, axis=0)
+        counts[:, at] = [
+            (scores < middle).sum(0),
+            (scores == middle).sum(0),
+            (scores > middle).sum(0),
+        ]
+        total = np.nansum(scores.astype(np.float64) ** 2, axis=0)
         square[at] = total / np.maximum(n, 1)
     return counts, square
 

@@ -51,7 +51,9 @@ def canonical(argument: str, name: Any, names: tuple[str, ...]) -> str:
     return real
 
 
-def _one(argument: str, parameter: str, value: Any, on_unit: bool) -> tuple[int, float, float]:
+def _parse_prior(
+    argument: str, parameter: str, value: Any, on_unit: bool
+) -> tuple[int, float, float]:
     """Family and numbers of one prior."""
     family, numbers = "normal", value
     if isinstance(value, (tuple, list)) and len(value) == 3:
@@ -97,14 +99,16 @@ def stated_prior(
             raise argument_error(argument, "a table with columns mean and sd", list(value.columns))
         value = {item: (row["mean"], row["sd"]) for item, row in value.iterrows()}
     if not isinstance(value, Mapping):
-        family[:], first[:], second[:] = _one(argument, parameter, value, on_unit)
+        family[:], first[:], second[:] = _parse_prior(argument, parameter, value, on_unit)
         return parameter, StatedPrior(family, first, second, tuple(value))
     at = {str(item): j for j, item in enumerate(item_ids)}
     for item, one in value.items():
         if str(item) not in at:
             raise argument_error(argument, "about items of the responses", item)
         j = at[str(item)]
-        family[j], first[j], second[j] = _one(f"{argument}[{item!r}]", parameter, one, on_unit)
+        family[j], first[j], second[j] = _parse_prior(
+            f"{argument}[{item!r}]", parameter, one, on_unit
+        )
     return parameter, StatedPrior(family, first, second, f"by item ({len(value)})")
 
 
@@ -137,27 +141,27 @@ def fixed_values(
     out = np.full((len(item_ids), len(columns)), np.nan)
     at = {str(item): j for j, item in enumerate(item_ids)}
     has = free_parameters(template)
-    seen: dict[str, str] = {}
+    first_name: dict[str, str] = {}
     for name, value in fixed.items():
         parameter = canonical("fixed", name, names)
         where = list(field_columns(template, [parameter]))
-        each = value if isinstance(value, Mapping) else dict.fromkeys(at, value)
-        if parameter in seen:
-            raise argument_error("fixed", f"of {parameter} once", [seen[parameter], name])
-        seen[parameter] = name
+        by_item = value if isinstance(value, Mapping) else dict.fromkeys(at, value)
+        if parameter in first_name:
+            raise argument_error("fixed", f"of {parameter} once", [first_name[parameter], name])
+        first_name[parameter] = name
         shared = parameter in (*template.tied, *equal)
-        if shared and (len(each) < len(at) or len(set(each.values())) > 1):
+        if shared and (len(by_item) < len(at) or len(set(by_item.values())) > 1):
             raise argument_error(
                 f"fixed[{name!r}]", "one number: all items share the parameter", value
             )
-        for item, number in each.items():
+        for item, number in by_item.items():
             if str(item) not in at:
                 raise argument_error(f"fixed[{name!r}]", "about items of the responses", item)
             row = at[str(item)]
             if template.members and isinstance(value, Mapping) and not has[row, where].any():
                 advice = f"The model of {brief(item)} has no such parameter."
                 raise argument_error("fixed", f"about items that have {name}", item, advice)
-            out[row, where] = _number(f"fixed[{name!r}]", name, number)
+            out[row, where] = _fixed_number(f"fixed[{name!r}]", name, number)
     return np.where(has, out, np.nan) if template.members else out
 
 
@@ -173,7 +177,7 @@ def check_fixed(
             raise argument_error("fixed['slope']", f"at most {most[column]:g}", got)
 
 
-def _number(argument: str, name: str, value: Any) -> float:
+def _fixed_number(argument: str, name: str, value: Any) -> float:
     """A fixed value on the unconstrained scale."""
     try:
         number = float(value)

@@ -29,8 +29,8 @@ def marginal_log_likelihoods(
 ) -> FloatArray:
     """Marginal log-likelihood of each row under N(0, 1), on a grid as fine as the items need."""
     starts = range(0, len(x), ROWS)
-    parts = [posterior(model, x[at : at + ROWS], has_missing, dtype).log_z for at in starts]
-    return np.concatenate(parts)
+    blocks = [posterior(model, x[at : at + ROWS], has_missing, dtype).log_z for at in starts]
+    return np.concatenate(blocks)
 
 
 def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -> Ended:
@@ -54,9 +54,11 @@ def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -
     for number, (mean, sd) in enumerate(population.T):
         rows = np.flatnonzero(group == number)
         if len(rows):
-            own = _rescaled(model, *np.asarray([mean, sd], problem.dtype))
-            after[rows] = marginal_log_likelihoods(own, x[rows], problem.has_missing, problem.dtype)
-    rough, exact = (float(np.asarray(problem.weights, float) @ part) for part in (before, after))
+            group_model = _rescaled(model, *np.asarray([mean, sd], problem.dtype))
+            after[rows] = marginal_log_likelihoods(
+                group_model, x[rows], problem.has_missing, problem.dtype
+            )
+    rough, exact = (float(np.asarray(problem.weights, float) @ log_z) for log_z in (before, after))
     ended = ended._replace(belief=ended.belief._replace(log_z=after))
     if abs(exact - rough) <= SAME * abs(exact):
         return ended

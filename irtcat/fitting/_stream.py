@@ -20,7 +20,7 @@ from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
 from irtcat.fitting._start import category_counts, cross_sums
 from irtcat.fitting.em import EMProblem, EMState, Sums, em_update, sums_of
-from irtcat.fitting.standard_errors import lost_information
+from irtcat.fitting.standard_errors import missing_information
 from irtcat.io.source import ResponseSource, chunks
 from irtcat.models import unpack
 from irtcat.scoring import EStep, LayoutPlan, Population, e_step, row_blocks
@@ -45,19 +45,19 @@ class Streamed:
         self.source = source
         self.n_rows, self.n_items = source.n_subjects, source.n_items
         self.rows = int(min(self.n_rows, max(1, CHUNK_BYTES // self.n_items)))
-        self._look(graded, fingerprint)
+        self._first_pass(graded, fingerprint)
         if self.weights.sum() < 2:
             raise argument_error(
                 "responses", "answers of at least 2 subjects", int(self.weights.sum())
             )
 
-    def _look(self, graded: bool, fingerprint: bool) -> None:
+    def _first_pass(self, graded: bool, fingerprint: bool) -> None:
         """The first pass: what is there, and the sums that starting values begin with."""
         ones = np.ones(self.n_rows, np.float32)
         top, highest = np.ones(self.n_items, np.float32), np.ones(self.n_items, np.int8)
         marks: list[str] = []
 
-        def seen(chunk: np.ndarray) -> None:
+        def visit(chunk: np.ndarray) -> None:
             if graded:
                 np.maximum(highest, chunk.max(axis=0), out=highest)
             if fingerprint:
@@ -65,7 +65,7 @@ class Streamed:
 
         self.has_missing = True
         right = np.ones((self.n_items, 2), np.float32)
-        self.first = self._cross_sums(top, np.stack([ones, ones]), right, seen)
+        self.first = self._cross_sums(top, np.stack([ones, ones]), right, visit)
         answered = self.first.mask_by_subject[:, 0]
         self.weights = (answered > 0).astype(float)
         self.has_missing = bool((answered[answered > 0] < self.n_items).any())
@@ -88,11 +88,11 @@ class Streamed:
 
     def _filled(self, vectors: Any, at: slice) -> np.ndarray:
         """A chunk's part of numbers of the rows (rows last), filled up with 0."""
-        part = np.asarray(vectors)[..., at]
-        missing = self.rows - part.shape[-1]
-        return np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, missing)]) if missing else part
+        chunk = np.asarray(vectors)[..., at]
+        missing = self.rows - chunk.shape[-1]
+        return np.pad(chunk, [(0, 0)] * (chunk.ndim - 1) + [(0, missing)]) if missing else chunk
 
-    def _cross_sums(self, top: Any, left: Any, right: Any, seen: Any = None) -> StartSums:
+    def _cross_sums(self, top: Any, left: Any, right: Any, visit: Any = None) -> StartSums:
         left = np.asarray(left)
         rows = jnp.asarray(row_blocks(self.rows, self.n_items, left.dtype.itemsize))
         by_item = np.zeros((2, 2, self.n_items))
@@ -103,8 +103,8 @@ class Streamed:
             out = cross_sums(
                 _on_device(chunk), top, rows, self._filled(left, at), right, has_missing=has_missing
             )
-            if seen is not None:
-                seen(chunk[: at.stop - at.start])
+            if visit is not None:
+                visit(chunk[: at.stop - at.start])
             by_item += np.asarray([out.by_item, out.mask_by_item])
             n = at.stop - at.start
             by_subject[:, at] = np.asarray(out.by_subject)[:n], np.asarray(out.mask_by_subject)[:n]
@@ -146,12 +146,12 @@ class Streamed:
         sums: Sums | None = None
         for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
             group = None if problem.group is None else self._filled(problem.group, at)
-            part, stats_ = _chunk_sums(
+            chunk_sums, stats_ = _chunk_sums(
                 state.point, problem.template, _on_device(chunk), self._filled(weights, at),
                 problem.item_weights, group, layout.wide, layout.narrow, problem.held,
                 window=layout.window, has_missing=self.has_missing,
             )  # fmt: skip
-            sums = part if sums is None else _add(sums, part)
+            sums = chunk_sums if sums is None else _add(sums, chunk_sums)
             stats[:, at] = np.asarray(stats_)[:, : at.stop - at.start]
         assert sums is not None
         update = _update(
@@ -160,21 +160,28 @@ class Streamed:
             scaled=problem.scaled,
         )  # fmt: skip
         mean, sd, square_variance, log_z = map(jnp.asarray, stats)
-        return update, EStep(mean, sd, square_variance, log_z, sums.counts, sums.totals)
+        return update, EStep(
+            mean=mean,
+            sd=sd,
+            square_variance=square_variance,
+            log_z=log_z,
+            counts=sums.counts,
+            totals=sums.totals,
+        )
 
-    def lost_information(
+    def missing_information(
         self, problem: EMProblem, params: Any, mean: FloatArray, sd: FloatArray
     ) -> Any:
         """See `irtcat.fitting.standard_errors`."""
         layouts = self._layouts(problem, mean, sd, 0.0)
         total: Any = (0.0, 0.0)
         for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
-            part = lost_information(
+            chunk_information = missing_information(
                 problem.template, params, _on_device(chunk),
                 jnp.asarray(self._filled(problem.weights, at)), layout.wide, layout.narrow,
                 None, None, window=layout.window, has_missing=self.has_missing,
             )  # fmt: skip
-            total = total[0] + part[0], total[1] + part[1]
+            total = total[0] + chunk_information[0], total[1] + chunk_information[1]
         return total
 
 

@@ -86,14 +86,16 @@ def mixed_terms(
     n_items, n_params = params.shape
     value, gradient = jnp.zeros_like(params[:, 0]), jnp.zeros_like(params)
     information = jnp.zeros((n_items, n_params, n_params), params.dtype)
-    for m, part in enumerate(template.parts()):
-        columns = np.array(member_columns(template, type(part)))
-        own = template.kind == m
-        found = item_terms(part, params[:, columns], counts[: part.n_categories - 1], totals, nodes)
-        value = jnp.where(own, found[0], value)
-        gradient = gradient.at[:, columns].add(jnp.where(own[:, None], found[1], 0))
+    for m, items in enumerate(template.as_members()):
+        columns = np.array(member_columns(template, type(items)))
+        is_member = template.kind == m
+        terms = item_terms(
+            items, params[:, columns], counts[: items.n_categories - 1], totals, nodes
+        )
+        value = jnp.where(is_member, terms[0], value)
+        gradient = gradient.at[:, columns].add(jnp.where(is_member[:, None], terms[1], 0))
         among = (slice(None), columns[:, None], columns)
-        information = information.at[among].add(jnp.where(own[:, None, None], found[2], 0))
+        information = information.at[among].add(jnp.where(is_member[:, None, None], terms[2], 0))
     return value, gradient, information
 
 
@@ -120,11 +122,12 @@ def link_terms(
     totals = totals[:, None] if totals.ndim == 1 else totals
     link = template.link.terms(z, [gaps[:, k] for k in range(gaps.shape[1])], counts, totals)
     value = link.value.sum(0)
-    score = jnp.stack([basis.T @ part for part in link.residual])
+    score = jnp.stack([basis.T @ table for table in link.residual])
     gradient = jnp.einsum("mai,imap->ip", score, chain)
     squares = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
     sums = {
-        pair: (squares.T @ part).reshape(n_basis, n_basis, -1) for pair, part in link.weight.items()
+        pair: (squares.T @ table).reshape(n_basis, n_basis, -1)
+        for pair, table in link.weight.items()
     }
     nothing = jnp.zeros((n_basis, n_basis, params.shape[0]), params.dtype)
     full = jnp.stack(

@@ -167,11 +167,11 @@ def sums_of(
     mean, sd = belief.mean, belief.sd
     if transform is not None:
         mean, sd = transform.mean + transform.sd * mean, transform.sd * sd
-    each = jnp.stack([weights, weights * mean, weights * (sd**2 + mean**2)])
+    row_moments = jnp.stack([weights, weights * mean, weights * (sd**2 + mean**2)])
     if group is None:
-        moments = each.sum(1, keepdims=True)
+        moments = row_moments.sum(1, keepdims=True)
     else:
-        moments = jax.ops.segment_sum(each.T, group, n_groups).T
+        moments = jax.ops.segment_sum(row_moments.T, group, n_groups).T
     return Sums(belief.counts, belief.totals, moments)
 
 
@@ -252,30 +252,39 @@ def em_update(
     )  # fmt: skip
     mean, log_sd = _latent(sums.moments)
     present = sums.moments[0] > 0
-    every = sums.moments.sum(1)
+    pooled_moments = sums.moments.sum(1)
     if scaled:
         pooled = _latent_under_priors(template, new.params, sums.moments, item_weights, constraints)
     else:
-        pooled = _latent(every)
+        pooled = _latent(pooled_moments)
     centre, log_spread = (jnp.where(expand, value, 0.0) for value in pooled)
-    found = jnp.stack([mean, log_sd])
-    plain = EMPoint(new.params, jnp.where(present & ~held, found, point.population))
+    populations = jnp.stack([mean, log_sd])
+    plain = EMPoint(new.params, jnp.where(present & ~held, populations, point.population))
     image = pack(unpack(template, new.params).rescale(centre, jnp.exp(log_spread)))
     # What is held is moved as well: a category that nobody used stays as far from the others.
     clipped = jnp.clip(image, constraints.lower, constraints.upper)
     image = jnp.where(constraints.free, clipped, image)
-    free = jnp.where(present & (expand | ~held), found, point.population)
+    free = jnp.where(present & (expand | ~held), populations, point.population)
     moved = jnp.stack([(free[0] - centre) * jnp.exp(-log_spread), free[1] - log_spread])
     # One standard population stays so: its mean and SD are what is removed.
     population = jnp.where(expand & (len(held) == 1), 0.0, moved)
     unit = jnp.stack([jnp.exp(-point.population[1]), jnp.full_like(log_sd, jnp.sqrt(2.0))])
     in_errors = jnp.sqrt(sums.moments[0]) * unit
-    shift = jnp.maximum(jnp.abs(centre), jnp.sqrt(2) * jnp.abs(log_spread)) * jnp.sqrt(every[0])
+    shift = jnp.maximum(jnp.abs(centre), jnp.sqrt(2) * jnp.abs(log_spread)) * jnp.sqrt(
+        pooled_moments[0]
+    )
     step = jnp.maximum(new.step, shift)
     step = jnp.maximum(step, (in_errors * jnp.abs(population - point.population)).max())
     metric = EMPoint(jnp.diagonal(new.information, axis1=1, axis2=2), in_errors**2)
     prior = (item_weights * log_prior(point.params, constraints)).sum()
-    return EMUpdate(EMPoint(image, population), plain, step, new.gain, metric, prior)
+    return EMUpdate(
+        point=EMPoint(image, population),
+        plain=plain,
+        step=step,
+        gain=new.gain,
+        metric=metric,
+        log_prior=prior,
+    )
 
 
 @functools.partial(jit, static_argnames=("tied", "window", "has_missing", "scaled"))

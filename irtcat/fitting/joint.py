@@ -91,11 +91,11 @@ def _subjects(x: Array, theta: Array, params: Array, has_missing: bool) -> tuple
     gradient = residual @ slope - theta
     newton = theta + gradient / (weight @ slope**2 + 1)
     most = (slope**2).sum() if mask is None else mask @ slope**2
-    sure = theta + gradient / (0.25 * most + 1)
+    bounded = theta + gradient / (0.25 * most + 1)
     after = _cells(x, newton, params, has_missing)[0].sum(1) - 0.5 * newton**2
     better = after >= value.sum(1) - 0.5 * theta**2
     step = jnp.abs(gradient) / jnp.sqrt(weight @ slope**2 + 1)
-    return jnp.where(better, newton, sure), step
+    return jnp.where(better, newton, bounded), step
 
 
 def _item_terms(x: Array, theta: Array, params: Array, row: Array, has_missing: bool) -> _Terms:
@@ -121,7 +121,7 @@ def _move(terms: _Terms, params: Array, penalty: Penalty, tied: bool) -> tuple[A
     return jnp.stack([slope, intercept], -1), jnp.sqrt(jnp.maximum(squared, 0))
 
 
-def _settled(point: JointPoint, penalty: Penalty) -> JointPoint:
+def _rescaled(point: JointPoint, penalty: Penalty) -> JointPoint:
     """Move the latent scale to the optimum of the penalties; the likelihood stays as it is."""
 
     def moved(move: Array) -> JointPoint:
@@ -195,8 +195,8 @@ def joint_step(
 
     terms = sums(point.params)
     move, step = _move(terms, point.params, penalty, tied)
-    bound = _sure_curvature(terms, x, blocks, theta, has_missing)
-    sure, _ = _move(terms._replace(curvature=bound), point.params, penalty, tied)
+    bound = _bound_curvature(terms, x, blocks, theta, has_missing)
+    bounded, _ = _move(terms._replace(curvature=bound), point.params, penalty, tied)
     low, high = penalty.lower, penalty.upper
     newton = jnp.clip(point.params + move, low, high)
     before = terms.value - penalty.of(point.params)
@@ -204,12 +204,12 @@ def joint_step(
     up = after >= before
     if tied:
         up = jnp.full_like(up, after.sum() >= before.sum())
-    params = jnp.where(up[:, None], newton, jnp.clip(point.params + sure, low, high))
+    params = jnp.where(up[:, None], newton, jnp.clip(point.params + bounded, low, high))
     value = jnp.where(up, after, before).sum() - 0.5 * (theta**2).sum()
-    return _settled(JointPoint(theta, params), penalty), value, jnp.maximum(longest, step.max())
+    return _rescaled(JointPoint(theta, params), penalty), value, jnp.maximum(longest, step.max())
 
 
-def _sure_curvature(
+def _bound_curvature(
     terms: _Terms, x: Array, blocks: Array, theta: Array, has_missing: bool
 ) -> Array:
     """The three curvatures with every cell's weight at its most, 1/4."""
@@ -264,20 +264,20 @@ def _run(
 
 def _penalty(options: Options, n_items: int, tied: bool, dtype: np.dtype) -> tuple[Penalty, dict]:
     """The penalties stated, and their description."""
-    given: Any = options.priors or {}
-    check_priors(given, ("slope", "intercept"))
-    stated = {name: WEAK_PRIORS[name] for name in ("slope", "intercept")} | dict(given)
-    mean, each = np.zeros(2), np.zeros((n_items, 2))
+    priors: Any = options.priors or {}
+    check_priors(priors, ("slope", "intercept"))
+    stated = {name: WEAK_PRIORS[name] for name in ("slope", "intercept")} | dict(priors)
+    mean, precisions = np.zeros(2), np.zeros((n_items, 2))
     for column, name in enumerate(("slope", "intercept")):
         if stated[name] is not None:
-            mean[column], each[:, column] = stated[name][0], stated[name][1] ** -2.0
+            mean[column], precisions[:, column] = stated[name][0], stated[name][1] ** -2.0
     if tied:
-        each[1:, 0] = 0.0
+        precisions[1:, 0] = 0.0
     bounds = np.array([BOUNDS["slope"], BOUNDS["intercept"]])
     if options.positive or tied:
         bounds[0, 0] = SMALLEST_POSITIVE_SLOPE
-    parts = (jnp.asarray(part, dtype) for part in (mean, each, bounds[:, 0], bounds[:, 1]))
-    return Penalty(*parts), {k: pair for k, pair in stated.items() if pair is not None}
+    arrays = (jnp.asarray(array, dtype) for array in (mean, precisions, bounds[:, 0], bounds[:, 1]))
+    return Penalty(*arrays), {k: pair for k, pair in stated.items() if pair is not None}
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
@@ -293,8 +293,8 @@ def _information(
         row = (rows < n).astype(point.theta.dtype)
         weight = _cells(x[at], point.theta[at], point.params, has_missing)[2]
         powers = jnp.stack([point.theta[at] ** 2, point.theta[at], jnp.ones_like(row)]) * row
-        own = weight @ point.params[:, 0] ** 2 + 1
-        return (ability.at[rows].set(own, mode="drop"), total + powers @ weight), None
+        block_information = weight @ point.params[:, 0] ** 2 + 1
+        return (ability.at[rows].set(block_information, mode="drop"), total + powers @ weight), None
 
     empty = jnp.zeros_like(point.theta), jnp.zeros((3, len(point.params)), point.theta.dtype)
     (ability, (h11, h10, h00)), _ = jax.lax.scan(add, empty, blocks)
@@ -355,7 +355,7 @@ def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> F
         theta_information, information = _information(
             ended.point, data, blocks, penalty, has_missing=has_missing
         )
-    found = _standardised(
+    calibrated = _standardised(
         ended.point, np.asarray(theta_information, float), np.asarray(information, float), tied
     )
     outcome = {
@@ -375,7 +375,7 @@ def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> F
     beyond = np.asarray((params <= penalty.lower) | (params >= penalty.upper))
     at_bound = dict(zip(("slope", "intercept"), beyond.T, strict=True))
     return finish(
-        responses, x, has_missing, cls, template, start, found, name, record, outcome, at_bound
+        responses, x, has_missing, cls, template, start, calibrated, name, record, outcome, at_bound
     )  # fmt: skip
 
 
@@ -387,7 +387,7 @@ def _standardised(
     centre, spread = theta.mean(), theta.std()
     spread = spread if spread > 0 else 1.0
     moved = np.stack([params[:, 0] * spread, params[:, 1] + params[:, 0] * centre], -1)
-    turn = np.array([[spread, 0.0], [centre, 1.0]])
-    covariance = turn @ _covariance(information, tied) @ turn.T
+    jacobian = np.array([[spread, 0.0], [centre, 1.0]])
+    covariance = jacobian @ _covariance(information, tied) @ jacobian.T
     sd = theta_information**-0.5 / spread
     return Calibrated(moved, covariance, (theta - centre) / spread, sd)

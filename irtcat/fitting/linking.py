@@ -111,13 +111,13 @@ def _by_moments(task: _Task, method: str) -> tuple[float, float, float]:
     (a, b), (a_reference, b_reference) = (
         _moments(bank, method) for bank in (task.bank, task.reference)
     )
-    seen = np.isfinite(b) & np.isfinite(b_reference)
-    if not seen.any():
+    finite = np.isfinite(b) & np.isfinite(b_reference)
+    if not finite.any():
         raise InputError(
             f"The common items give no scale by {method}: none has a finite difficulty in both "
             "banks (a slope of 0 has none). Use haebara or stocking-lord, or more common items."
         )
-    b, b_reference = b[seen], b_reference[seen]
+    b, b_reference = b[finite], b_reference[finite]
     if task.fixed_unit:
         unit = 1.0
     elif method == "mean-sigma":
@@ -132,7 +132,7 @@ def _by_moments(task: _Task, method: str) -> tuple[float, float, float]:
     return unit, float(b_reference.mean() - unit * b.mean()), float("nan")
 
 
-def _moved(model: ItemModel, unit: Any, shift: Any) -> ItemModel:
+def _rescaled(model: ItemModel, unit: Any, shift: Any) -> ItemModel:
     """The items on the scale ``unit * theta + shift``."""
     return model.rescale(-shift / unit, 1 / unit)
 
@@ -145,9 +145,11 @@ def _curves(model: ItemModel, nodes: Array) -> Array:
 
 
 @jit
-def _gap(transform: Any, model: ItemModel, reference: ItemModel, nodes: Array) -> Array:
+def _score_difference(
+    transform: Any, model: ItemModel, reference: ItemModel, nodes: Array
+) -> Array:
     """Difference of the expected scores of the reference and of the items moved to its scale."""
-    moved = _moved(model, jnp.exp(transform[0]), transform[1])
+    moved = _rescaled(model, jnp.exp(transform[0]), transform[1])
     return expected_responses(reference, nodes) - expected_responses(moved, nodes)
 
 
@@ -155,7 +157,7 @@ def _haebara(
     transform: Array, model: ItemModel, reference: ItemModel, nodes: Array, w: Array
 ) -> Array:
     """Sum over items and categories of the mean squared difference of the curves."""
-    moved = _moved(model, jnp.exp(transform[0]), transform[1])
+    moved = _rescaled(model, jnp.exp(transform[0]), transform[1])
     gap = _curves(reference, nodes) - _curves(moved, nodes)
     return (w * (gap**2).sum((0, 2))).sum()
 
@@ -164,11 +166,11 @@ def _stocking_lord(
     transform: Array, model: ItemModel, reference: ItemModel, nodes: Array, w: Array
 ) -> Array:
     """Mean squared difference of the tests' expected scores."""
-    return (w * _gap(transform, model, reference, nodes).sum(0) ** 2).sum()
+    return (w * _score_difference(transform, model, reference, nodes).sum(0) ** 2).sum()
 
 
 @functools.cache
-def _with_slope(criterion: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
+def _with_gradient(criterion: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
     """A criterion and its gradient in the place, compiled once."""
     return jit(jax.value_and_grad(criterion))
 
@@ -181,7 +183,7 @@ def _by_curves(
 
     with precision("float64"):
         models = task.bank.model, task.reference.model
-        both = _with_slope(criterion)
+        both = _with_gradient(criterion)
 
         def loss(transform: FloatArray) -> tuple[float, FloatArray]:
             full = np.r_[0.0, transform] if task.fixed_unit else transform
@@ -195,14 +197,14 @@ def _by_curves(
             starts.insert(0, np.array([np.clip(np.log(unit), -2, 2), np.clip(shift, -4, 4)]))
         except InputError:
             pass
-        found = [
+        solutions = [
             minimize(
                 loss, start[1:] if task.fixed_unit else start, jac=True, method="BFGS",
                 options={"gtol": 1e-10},
             )
             for start in starts
         ]  # fmt: skip
-    best = min(found, key=lambda f: f.fun)
+    best = min(solutions, key=lambda f: f.fun)
     log_unit, shift = np.r_[0.0, best.x] if task.fixed_unit else best.x
     return float(np.exp(log_unit)), float(shift), float(best.fun)
 
@@ -220,7 +222,9 @@ def _diagnostics(task: _Task, unit: float, shift: float, used: BoolArray) -> pd.
     """How far apart the common items are after the link."""
     with precision("float64"):
         transform = np.log(unit), np.float64(shift)
-        gap = np.asarray(_gap(transform, task.bank.model, task.reference.model, task.nodes), float)
+        gap = np.asarray(
+            _score_difference(transform, task.bank.model, task.reference.model, task.nodes), float
+        )
     difference, rmsd = gap @ task.weights, np.sqrt(gap**2 @ task.weights)
     quarter = np.subtract(*np.percentile(difference, [75, 25]))
     z = (difference - np.median(difference)) / max(0.74 * quarter, 1e-6)
@@ -266,7 +270,7 @@ def _task(bank: ItemBank, reference: ItemBank) -> _Task:
     return _Task(bank.subset(common), reference.subset(common), nodes, weights / weights.sum())
 
 
-def _about_blocks(which: str, bank: ItemBank, common: np.ndarray) -> str:
+def _blocks_note(which: str, bank: ItemBank, common: np.ndarray) -> str:
     """What it means for the link that a bank's items are in several blocks, if they are."""
     if "block" not in bank.statistics:
         return ""
@@ -344,10 +348,15 @@ def link(
         used = fewer
     linked = bank.rescale(unit, shift)
     common = task.bank.item_ids[used]
-    about = [_about_blocks(*each, common) for each in (("bank", bank), ("reference", reference))]
-    notes = tuple(text for text in about if text)
+    block_notes = [
+        _blocks_note(*name_and_bank, common)
+        for name_and_bank in (("bank", bank), ("reference", reference))
+    ]
+    notes = tuple(text for text in block_notes if text)
     note: dict[str, Any] = {"method": method, "A": unit, "B": shift, "n_common": int(used.sum())}
     if notes:
         note["notes"] = list(notes)
     linked = replace(linked, provenance={**bank.provenance, "linked": note})
-    return Link(linked, unit, shift, method, value, table, notes)
+    return Link(
+        bank=linked, A=unit, B=shift, method=method, criterion=value, items=table, notes=notes
+    )

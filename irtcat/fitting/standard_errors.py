@@ -48,7 +48,7 @@ __all__ = [
     "complete_information",
     "full_covariance",
     "is_affordable",
-    "lost_information",
+    "missing_information",
     "score_curves",
 ]
 
@@ -122,13 +122,15 @@ def _population_scores(population: Population, rows: Array, theta: Array) -> Arr
     """Derivatives of each row's log population density by all groups' means and log SDs."""
     group = population.group[rows]
     z = (theta - population.mean[group]) * jnp.exp(-population.log_sd[group])
-    own = jax.nn.one_hot(group, len(population.mean), dtype=z.dtype)
+    membership = jax.nn.one_hot(group, len(population.mean), dtype=z.dtype)
     by_mean = z * jnp.exp(-population.log_sd[group])
-    return jnp.concatenate([own * by_mean[:, None], own * (z**2 - 1)[:, None]], axis=1)
+    return jnp.concatenate(
+        [membership * by_mean[:, None], membership * (z**2 - 1)[:, None]], axis=1
+    )
 
 
 @functools.partial(jit, static_argnames=("window", "has_missing"))
-def lost_information(
+def missing_information(
     template: ItemModel,
     params: Array,
     x: Array,
@@ -228,9 +230,9 @@ def _distinct(problem: EMProblem, n_latent: int) -> FloatArray:
     spread = spread[:, (spread[free] > 0).any(axis=0)]
     if n_latent == 0:
         return spread
-    own = np.eye(n_latent)[:, np.tile(~np.asarray(problem.held), 2)]
-    lower = np.concatenate([np.zeros((n_latent, spread.shape[1])), own], axis=1)
-    upper = np.concatenate([spread, np.zeros((len(spread), own.shape[1]))], axis=1)
+    estimated = np.eye(n_latent)[:, np.tile(~np.asarray(problem.held), 2)]
+    lower = np.concatenate([np.zeros((n_latent, spread.shape[1])), estimated], axis=1)
+    upper = np.concatenate([spread, np.zeros((len(spread), estimated.shape[1]))], axis=1)
     return np.concatenate([upper, lower])
 
 
@@ -273,7 +275,7 @@ def full_covariance(
         population = Population(point.population[0], point.population[1], problem.group)
     if problem.engine is None:
         layout = problem.plan.layout(mean, sd)
-        lost, outer = lost_information(
+        score_covariance, outer = missing_information(
             problem.template,
             params,
             problem.x,
@@ -286,7 +288,7 @@ def full_covariance(
             has_missing=problem.has_missing,
         )
     else:
-        lost, outer = problem.engine.lost_information(problem, params, mean, sd)
+        score_covariance, outer = problem.engine.missing_information(problem, params, mean, sd)
     blocks = np.asarray(
         complete_information(
             problem.template, params, belief.counts, belief.totals, problem.constraints,
@@ -295,10 +297,10 @@ def full_covariance(
         float,
     )  # fmt: skip
     n_items, n_params = params.shape
-    information = -np.asarray(lost, float)
+    information = -np.asarray(score_covariance, float)
     for j, block in enumerate(blocks):
-        own = slice(j * n_params, (j + 1) * n_params)
-        information[own, own] += block
+        columns = slice(j * n_params, (j + 1) * n_params)
+        information[columns, columns] += block
     size = n_items * n_params
     if population is not None:
         information[size:, size:] += _population_information(problem, point, belief)
@@ -311,11 +313,11 @@ def full_covariance(
     covariance = np.linalg.inv(reduced)
     if sandwich:
         covariance = covariance @ (spread.T @ np.asarray(outer, float) @ spread) @ covariance
-    whole = spread @ covariance @ spread.T
+    full = spread @ covariance @ spread.T
     unknown = ~(spread > 0).any(axis=1)
-    whole[unknown] = whole[:, unknown] = np.nan
+    full[unknown] = full[:, unknown] = np.nan
     at = np.arange(size).reshape(n_items, n_params)
-    blocks = whole[at[:, :, None], at[:, None, :]]
-    some = np.r_[at[0], size : len(whole)]
-    latent = None if population is None else whole[np.ix_(some, some)]
-    return Covariance(blocks, whole[:size, :size], latent)
+    blocks = full[at[:, :, None], at[:, None, :]]
+    latent_columns = np.r_[at[0], size : len(full)]
+    latent = None if population is None else full[np.ix_(latent_columns, latent_columns)]
+    return Covariance(blocks, full[:size, :size], latent)

@@ -77,15 +77,15 @@ class VISettings:
     batches: str = "auto"
 
     @staticmethod
-    def of(given: Mapping[str, Any] | None) -> "VISettings":
+    def of(values: Mapping[str, Any] | None) -> "VISettings":
         """Check the caller's settings and fill in the rest."""
-        given = dict(given or {})
+        values = dict(values or {})
         names = tuple(VISettings.__dataclass_fields__)
-        for name in given:
+        for name in values:
             if name not in names:
                 must = f"a mapping with keys among {', '.join(names)}"
                 raise argument_error("settings", must, name)
-        settings = VISettings(**given)
+        settings = VISettings(**values)
         check_count("settings['steps']", settings.steps)
         check_positive("settings['learning_rate']", settings.learning_rate)
         if settings.batch_size is not None:
@@ -115,20 +115,20 @@ def _priors(choice: Any, template: ItemModel, chart: Chart, dtype: np.dtype) -> 
     """Resolve "hierarchical", "vague" or a mapping of coordinate -> (mean, SD)."""
     names = _names(template, chart)
     choice = "hierarchical" if choice is None else choice
-    given: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     if isinstance(choice, str):
         check_choice("priors", choice, PRIOR_CHOICES)
     elif isinstance(choice, Mapping):
-        given = dict(choice)
+        by_name = dict(choice)
     else:
         raise argument_error("priors", "'hierarchical', 'vague' or a mapping", choice)
-    for name, pair in given.items():
+    for name, pair in by_name.items():
         value = np.asarray(pair, float) if pair is not None else np.zeros(0)
         if name not in names:
             raise argument_error("priors", f"a mapping with keys among {', '.join(names)}", name)
         if value.shape != (2,) or not np.isfinite(value).all() or value[1] <= 0:
             raise argument_error(f"priors[{name!r}]", "(mean, SD) with SD above 0", pair)
-    stated = {**VAGUE, **template.default_priors, **given}
+    stated = {**VAGUE, **template.default_priors, **by_name}
     for name in names:
         stated.setdefault(name, (0.0, 2.0))
     pairs = np.array([stated[name] for name in names], float)
@@ -146,8 +146,8 @@ def _start_guide(start: Start, chart: Chart, dtype: np.dtype) -> Guide:
     log_sd = np.log(np.clip(2 / np.sqrt(np.maximum(start.item_n, 1)), 0.01, 0.5))
     factor = log_sd[:, None, None] * np.eye(n_params)
     coordinates = to_coordinates(chart, start.params)
-    parts = start.mean, np.log(np.maximum(start.sd, 1e-3)), coordinates, factor
-    return Guide(*(jnp.asarray(part, dtype) for part in parts))
+    arrays = start.mean, np.log(np.maximum(start.sd, 1e-3)), coordinates, factor
+    return Guide(*(jnp.asarray(array, dtype) for array in arrays))
 
 
 def _row_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Rows:
@@ -172,7 +172,7 @@ def _row_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) ->
 def _cell_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Cells:
     """Observed responses in random order."""
     observed = ~np.isnan(x) if x.dtype.kind == "f" else x >= 0
-    subject, item = (part.astype(np.int32) for part in np.nonzero(observed))
+    subject, item = (indices.astype(np.int32) for indices in np.nonzero(observed))
     n = len(subject)
     if size is None:
         size = n if n <= FULL_BATCH else BATCH
@@ -191,7 +191,7 @@ def _cell_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -
     )
 
 
-def _few(shape: tuple[int, ...], share: float, n_params: int) -> bool:
+def _cells_are_cheaper(shape: tuple[int, ...], share: float, n_params: int) -> bool:
     """Whether so few subjects answered many items that curves on a grid cost more than answers.
 
     The rows' way costs the same for one subject as for many; where tests are long, the coarser
@@ -207,7 +207,11 @@ def _batches(
     """Batches of the kind asked for."""
     kind = settings.batches
     if kind == "auto":
-        kind = "responses" if share < SPARSE_SHARE or _few(x.shape, share, n_params) else "subjects"
+        kind = (
+            "responses"
+            if share < SPARSE_SHARE or _cells_are_cheaper(x.shape, share, n_params)
+            else "subjects"
+        )
     make = _cell_batches if kind == "responses" else _row_batches
     return make(x, settings.batch_size, seed, dtype)
 
@@ -236,8 +240,8 @@ def _standardised(template: ItemModel, chart: Chart, guide: Guide) -> Calibrated
     centre = float(theta.mean())
     spread = float(np.sqrt(((theta - centre) ** 2 + sd**2).mean()))
     transform = np.asarray([centre, spread], guide.mean.dtype)
-    found = _moved_items(template, guide, transform, chart=chart)
-    values, slopes, factor = (np.asarray(part, float) for part in found)
+    moved_items = _moved_items(template, guide, transform, chart=chart)
+    values, slopes, factor = (np.asarray(array, float) for array in moved_items)
     root = slopes @ factor
     return Calibrated(
         values, root @ root.transpose(0, 2, 1), (theta - centre) / spread, sd / spread
@@ -246,8 +250,8 @@ def _standardised(template: ItemModel, chart: Chart, guide: Guide) -> Calibrated
 
 def _hyper(guide: Guide, chart: Chart, learned: tuple[int, ...], names: list[str]) -> dict:
     """Learned means and SDs, as the bank records them (on the scale of the ascent)."""
-    found = np.asarray(_learned(guide, chart=chart, learned=learned), float)
-    rows = zip(["theta", *(names[c] for c in learned)], found, strict=True)
+    expectations = np.asarray(_learned(guide, chart=chart, learned=learned), float)
+    rows = zip(["theta", *(names[c] for c in learned)], expectations, strict=True)
     return {name: [float(centre), float(expected) ** -0.5] for name, (centre, expected) in rows}
 
 
@@ -302,13 +306,13 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
         share = float(start.item_n.sum()) / x.size
         batches = _batches(x, share, settings, options.seed, dtype, start.params.shape[1])
         problem = Problem(
-            template,
-            batches,
-            priors.table,
-            chart,
-            priors.learned,
-            priors.theta_learned,
-            has_missing,
+            template=template,
+            batches=batches,
+            prior=priors.table,
+            chart=chart,
+            learned=priors.learned,
+            theta_learned=priors.theta_learned,
+            has_missing=has_missing,
         )
         guide = _start_guide(start, chart, dtype)
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
@@ -323,7 +327,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
             options.seed,
             options.progress,
         )
-        found = _standardised(template, chart, ended.guide)
+        calibrated = _standardised(template, chart, ended.guide)
         names = _names(template, chart)
         hyper = _hyper(ended.guide, chart, priors.learned, names) if priors.theta_learned else {}
     choice = options.priors if isinstance(options.priors, str) else "hierarchical"
@@ -334,7 +338,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
         cls,
         template,
         start,
-        found,
+        calibrated,
         name,
         {
             "method": "vi",

@@ -31,7 +31,7 @@ from irtcat.models.continuous import EDGES, Beta
 from irtcat.models.counts import Binomial, pack_counts, unpack_counts
 from irtcat.models.feasibility import Feasibility
 from irtcat.models.graded import Graded
-from irtcat.models.known import known_items, known_logistic, known_slopes
+from irtcat.models.known import categorical_items, logistic_items, multidimensional_items
 from irtcat.models.logistic import FourPL, OnePL, Rasch, ThreePL, TwoPL
 from irtcat.models.mixed import (
     MIXABLE,
@@ -90,6 +90,7 @@ __all__ = [
     "TwoPL",
     "as_mixed",
     "as_points",
+    "categorical_items",
     "column_names",
     "design_of",
     "expected_responses",
@@ -101,13 +102,12 @@ __all__ = [
     "in_precision",
     "is_bifactor",
     "item_categories",
-    "known_items",
-    "known_logistic",
-    "known_model",
-    "known_slopes",
     "log_probabilities",
+    "logistic_items",
     "member_columns",
     "mixture",
+    "model_from_key",
+    "multidimensional_items",
     "pack",
     "pack_counts",
     "parameter_matrix",
@@ -160,6 +160,6 @@ def get_model(name: str) -> type[ItemModel]:
     return MODELS[key]
 
 
-def known_model(name: str) -> type[ItemModel]:
+def model_from_key(name: str) -> type[ItemModel]:
     """The class behind the key of a bank's items: of `MODELS`, or several joined by "+"."""
     return mixture_named(name) if isinstance(name, str) and "+" in name else get_model(name)

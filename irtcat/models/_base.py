@@ -106,7 +106,7 @@ def free_parameters(model: "ItemModel") -> np.ndarray:
     Columns as in `pack`.
     """
     if model.members:
-        return model.own_parameters()  # type: ignore[attr-defined]
+        return model.has_parameters()  # type: ignore[attr-defined]
     categories = item_categories(model)
     columns = []
     for name in parameter_names(model):
@@ -240,7 +240,7 @@ class ItemModel(eqx.Module):
         del unused
         return self, parameter_mask(self)
 
-    def over_used(
+    def drop_unused(
         self,
         table: dict[str, FloatArray],
         unused: Bool[np.ndarray, "items categories"],
@@ -303,8 +303,8 @@ class CategoricalModel(ItemModel):
         """``diag(p) - p p'`` of the categories but 0."""
         log_p = self.log_probs(theta)
         p, q = jnp.exp(log_p[1:]), -jnp.expm1(log_p[1:])
-        own = jnp.eye(len(p), dtype=p.dtype) * (p * q)[:, None]
-        return own - jnp.outer(p, p) * (1 - jnp.eye(len(p), dtype=p.dtype))
+        diagonal = jnp.eye(len(p), dtype=p.dtype) * (p * q)[:, None]
+        return diagonal - jnp.outer(p, p) * (1 - jnp.eye(len(p), dtype=p.dtype))
 
     def mean(self, theta: Float[Array, " dims"]) -> Float[Array, ""]:
         """Expected category."""
@@ -407,8 +407,8 @@ def unpack(
     for name in parameter_names(template):
         shape = np.shape(getattr(template, name))[lead:]
         size = int(np.prod(shape))
-        part = matrix[..., at : at + size]
-        new[name] = part.reshape(*matrix.shape[:-1], *shape) if shape else part[..., 0]
+        columns = matrix[..., at : at + size]
+        new[name] = columns.reshape(*matrix.shape[:-1], *shape) if shape else columns[..., 0]
         at += size
     return dataclasses.replace(template, **new)
 

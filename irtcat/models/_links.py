@@ -23,8 +23,8 @@ from jaxtyping import Array, Float
 from irtcat.models._base import CategoricalModel
 
 __all__ = [
+    "ABSENT",
     "CUMULATIVE",
-    "NEVER",
     "SOFTMAX",
     "Asymptotes",
     "GradedModel",
@@ -33,7 +33,7 @@ __all__ = [
     "LinkTerms",
 ]
 
-NEVER = -1e4
+ABSENT = -1e4
 """Log-odds of a category that an item does not have: probability 0, and 0 times it is 0."""
 
 
@@ -108,9 +108,9 @@ class Cumulative(Link):
     def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
         """Terms of the M-step; only neighbouring predictors share information."""
         last = len(z)
-        parts = [_sigmoids(each) for each in z]
-        above, below = [p[0] for p in parts], [p[1] for p in parts]
-        log_above, log_below = [p[2] for p in parts], [p[3] for p in parts]
+        sigmoids = [_sigmoids(predictor) for predictor in z]
+        above, below = [p[0] for p in sigmoids], [p[1] for p in sigmoids]
+        log_above, log_below = [p[2] for p in sigmoids], [p[3] for p in sigmoids]
         n = [totals - sum(counts), *counts]
         pull = [1 / jnp.expm1(gap) for gap in gaps]
         widths = [-jnp.expm1(-gap) for gap in gaps]
@@ -143,22 +143,22 @@ class Softmax(Link):
         In this form a category that is all but certain keeps its small ``1 - P_k``, and its
         derivatives are sums without cancellation.
         """
-        every = jnp.concatenate([jnp.zeros_like(z[:1]), z])
-        same = jnp.eye(len(every), dtype=bool)
-        against = jnp.where(same, -jnp.inf, every - every[:, None])
+        with_zero = jnp.concatenate([jnp.zeros_like(z[:1]), z])
+        same = jnp.eye(len(with_zero), dtype=bool)
+        against = jnp.where(same, -jnp.inf, with_zero - with_zero[:, None])
         return -jax.nn.softplus(jax.nn.logsumexp(against, axis=1))
 
     def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
         """Terms of the M-step."""
         top = jnp.maximum(z[0], 0)
-        for each in z[1:]:
-            top = jnp.maximum(top, each)
-        powers = [jnp.exp(each - top) for each in z]
-        whole = jnp.exp(-top) + sum(powers)
-        p = [power / whole for power in powers]
-        value = sum(c * each for c, each in zip(counts, z, strict=True))
-        value = value - totals * (top + jnp.log(whole))
-        residual = [c - totals * each for c, each in zip(counts, p, strict=True)]
+        for values in z[1:]:
+            top = jnp.maximum(top, values)
+        powers = [jnp.exp(values - top) for values in z]
+        total = jnp.exp(-top) + sum(powers)
+        p = [power / total for power in powers]
+        value = sum(c * values for c, values in zip(counts, z, strict=True))
+        value = value - totals * (top + jnp.log(total))
+        residual = [c - totals * values for c, values in zip(counts, p, strict=True)]
         weight = {(m, m): totals * p[m] * (1 - p[m]) for m in range(len(p))}
         for n in range(len(p)):
             weight |= {(m, n): -totals * p[m] * p[n] for m in range(n)}
@@ -186,8 +186,12 @@ class Asymptotes(Link):
             right = jnp.logaddexp(jax.nn.log_sigmoid(logit) + low, high)
         if self.upper:
             logit = z[-1]
-            own = jax.nn.log_sigmoid(logit) + high
-            right = jnp.logaddexp(jax.nn.log_sigmoid(z[1]) + low, own) if self.lower else own
+            upper_term = jax.nn.log_sigmoid(logit) + high
+            right = (
+                jnp.logaddexp(jax.nn.log_sigmoid(z[1]) + low, upper_term)
+                if self.lower
+                else upper_term
+            )
             wrong = jnp.logaddexp(wrong, jax.nn.log_sigmoid(-logit) + high)
         return jnp.stack([wrong, right])
 

@@ -77,9 +77,9 @@ class Beta(ItemModel):
         log_shapes = self._log_shapes(theta)
         shapes = jnp.exp(log_shapes)
         # log Gamma(s) = log Gamma(1 + s) - log s stays exact and smooth as s goes to 0.
-        parts = _log_gamma(shapes) - log_shapes
-        whole = _log_gamma(shapes.sum()) - self.log_precision
-        return jnp.concatenate([(whole - parts.sum())[None], shapes - 1])
+        log_gammas = _log_gamma(shapes) - log_shapes
+        log_gamma_sum = _log_gamma(shapes.sum()) - self.log_precision
+        return jnp.concatenate([(log_gamma_sum - log_gammas.sum())[None], shapes - 1])
 
     def variance(self, theta: Float[Array, " dims"]) -> Float[Array, "contrasts contrasts"]:
         """Trigammas of the shapes on the diagonal, less that of the precision everywhere."""

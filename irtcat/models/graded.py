@@ -9,18 +9,18 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from irtcat._types import BoolArray, FloatArray
 from irtcat.models._base import Design, Param, parameter_mask
-from irtcat.models._links import CUMULATIVE, NEVER, GradedModel, Link
+from irtcat.models._links import ABSENT, CUMULATIVE, GradedModel, Link
 from irtcat.models.logistic import start_intercept
 
 __all__ = ["Graded"]
 
-Own = Shaped[Array | np.ndarray, "*items"]
+PerItem = Shaped[Array | np.ndarray, "*items"]
 """Number of categories of each item."""
 
 Steps = Float[Array | np.ndarray, "*items _"]
 
 
-def thresholds(intercepts: list[Param], slope: Param, categories: Own) -> dict[str, Param]:
+def thresholds(intercepts: list[Param], slope: Param, categories: PerItem) -> dict[str, Param]:
     """b_k = -intercept_k / slope and b, their mean; NaN where there is no such category."""
     safe = jnp.where(slope == 0, 1.0, slope)
     out = {}
@@ -34,7 +34,7 @@ def thresholds(intercepts: list[Param], slope: Param, categories: Own) -> dict[s
     return {"a": slope, "b": mean, **out}
 
 
-OUT_OF_REACH = 50.0
+UNREACHABLE = 50.0
 """Log-odds that keep an unused category at the end of the scale from any ability."""
 
 SMALLEST_GAP = 1e-5
@@ -42,7 +42,7 @@ SMALLEST_GAP = 1e-5
 would cost digits: information has terms of the order of 1 / gap, which cancel."""
 
 
-def thresholds_over_used(
+def used_thresholds(
     table: dict[str, FloatArray], unused: BoolArray, categories: np.ndarray, absent: BoolArray
 ) -> dict[str, FloatArray]:
     """Thresholds without those that are absent, and their mean from the lowest used category on.
@@ -84,7 +84,7 @@ class Graded(GradedModel):
     slope: Param
     intercept: Param
     log_gap: Steps
-    categories: Own
+    categories: PerItem
 
     key: ClassVar[str] = "graded"
     link: ClassVar[Link] = CUMULATIVE
@@ -100,9 +100,9 @@ class Graded(GradedModel):
         """One for each boundary between categories."""
         n_gaps = self.log_gap.shape[-1]
         here = jnp.arange(1, n_gaps + 2) < self.categories
-        gap = jnp.where(here[1:], jnp.exp(self.log_gap), -NEVER)
+        gap = jnp.where(here[1:], jnp.exp(self.log_gap), -ABSENT)
         fall = jnp.concatenate([jnp.zeros_like(gap[:1]), jnp.cumsum(gap)]) if n_gaps else 0.0
-        intercept = jnp.where(here, self.intercept - fall, NEVER)
+        intercept = jnp.where(here, self.intercept - fall, ABSENT)
         slope = jnp.where(here, self.slope, 0.0)
         return jnp.stack([intercept, slope], axis=-1), gap
 
@@ -126,20 +126,20 @@ class Graded(GradedModel):
         first = np.argmin(unused, axis=1)[:, None]
         k = np.arange(1, old.shape[1] + 1)
         below, between = k <= first, unused[:, 1:-1] & (k > first)
-        gap = np.where(below, np.where(k == first, OUT_OF_REACH, 1.0), old)
+        gap = np.where(below, np.where(k == first, UNREACHABLE, 1.0), old)
         gap = np.where(between, SMALLEST_GAP, gap)
         # The boundary above the lowest used category stays where it is.
         intercept = np.asarray(self.intercept, float) + ((gap - old) * below).sum(axis=1)
         held = parameter_mask(self, log_gap=below | between)
         return dataclasses.replace(self, intercept=intercept, log_gap=np.log(gap)), held
 
-    def over_used(
+    def drop_unused(
         self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
     ) -> dict[str, FloatArray]:
         """Thresholds below the lowest used category are absent; around one between, equal."""
         first = np.argmin(unused, axis=1)
         absent = np.arange(1, unused.shape[1]) <= first[:, None]
-        return thresholds_over_used(table, unused, np.asarray(self.categories), absent)
+        return used_thresholds(table, unused, np.asarray(self.categories), absent)
 
     @classmethod
     def blank(cls, design: Design) -> "Graded":

@@ -14,10 +14,10 @@ from irtcat.models.multidimensional import MThreePL, MTwoPL
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM, PartialCredit
 
-__all__ = ["known_items", "known_logistic", "known_slopes"]
+__all__ = ["categorical_items", "logistic_items", "multidimensional_items"]
 
 
-def known_logistic(a: Any, b: Any, c: Any, d: Any) -> ItemModel:
+def logistic_items(a: Any, b: Any, c: Any, d: Any) -> ItemModel:
     """2PL, 3PL or 4PL items (see `irtcat.ItemBank.from_parameters`)."""
     try:
         columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, float)) for v in (a, b, c, d)))
@@ -38,7 +38,7 @@ def known_logistic(a: Any, b: Any, c: Any, d: Any) -> ItemModel:
     return unpack(model, matrix)
 
 
-def known_slopes(slopes: Any, intercepts: Any, c: Any) -> ItemModel:
+def multidimensional_items(slopes: Any, intercepts: Any, c: Any) -> ItemModel:
     """Items of several abilities (see `irtcat.ItemBank.from_slopes`)."""
     try:
         slope = np.asarray(slopes, float)
@@ -61,7 +61,7 @@ def known_slopes(slopes: Any, intercepts: Any, c: Any) -> ItemModel:
     return replace(blank, **fields)  # type: ignore[arg-type]
 
 
-def known_items(model: str, a: Any, b: Any) -> ItemModel:
+def categorical_items(model: str, a: Any, b: Any) -> ItemModel:
     """Items with several categories (see `irtcat.ItemBank.from_thresholds`)."""
     check_choice("model", model, KINDS)
     steps = _matrix("b", b)
@@ -123,7 +123,7 @@ def _pcm(slope: FloatArray, b: FloatArray) -> PartialCredit:
 def _nominal(slopes: FloatArray, intercepts: FloatArray) -> Nominal:
     if slopes.shape[1] < 2 or (np.isnan(slopes) != np.isnan(intercepts)).any():
         raise argument_error("a", "for the same two or more categories as b", slopes)
-    a, d = (np.nan_to_num(part[:, 1:] - part[:, :1]) for part in (slopes, intercepts))
+    a, d = (np.nan_to_num(values[:, 1:] - values[:, :1]) for values in (slopes, intercepts))
     return Nominal(a, d, (~np.isnan(slopes)).sum(1))
 
 

@@ -26,9 +26,9 @@ from irtcat.models._base import (
     parameter_names,
     unpack,
 )
-from irtcat.models._links import NEVER
+from irtcat.models._links import ABSENT
 from irtcat.models.feasibility import Feasibility
-from irtcat.models.graded import Graded, Own
+from irtcat.models.graded import Graded, PerItem
 from irtcat.models.logistic import FourPL, ThreePL, TwoPL
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM
@@ -49,8 +49,8 @@ class Mixed(CategoricalModel):
     categories it does not have get probability 0.
     """
 
-    kind: Own
-    categories: Own
+    kind: PerItem
+    categories: PerItem
 
     takes: ClassVar[str] = "graded"
     dims: ClassVar[int] = 1
@@ -64,13 +64,13 @@ class Mixed(CategoricalModel):
     @property
     def n_categories(self) -> int:
         """The largest number of categories there is room for."""
-        return max(part.n_categories for part in self.parts())
+        return max(items.n_categories for items in self.as_members())
 
-    def parts(self) -> list[Any]:
+    def as_members(self) -> list[Any]:
         """All items as each of the members in turn: right for the items that are of it."""
-        return [self._part(member) for member in self.members]
+        return [self._as_member(member) for member in self.members]
 
-    def _part(self, member: Any) -> Any:
+    def _as_member(self, member: Any) -> Any:
         fields = {}
         for name in parameter_names(member):
             value = getattr(self, name)
@@ -80,34 +80,37 @@ class Mixed(CategoricalModel):
             fields["categories"] = self.categories
         return member(**fields)
 
-    def _joined(self, parts: list[Any]) -> "Mixed":
-        """Each item's parameters from the member it is of: undoes `parts`."""
+    def _from_members(self, parts: list[Any]) -> "Mixed":
+        """Each item's parameters from the member it is of: undoes `as_members`."""
         new = {}
         for name in parameter_names(self):
             like = getattr(self, name)
-            each = [_widened(getattr(part, name, None), like) for part in parts]
-            new[name] = _own(self.kind, each)
+            by_member = [_widened(getattr(items, name, None), like) for items in parts]
+            new[name] = _select_member(self.kind, by_member)
         return dataclasses.replace(self, **new)
 
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
         """Log-probability of each category, by the item's own model."""
-        most, each = self.n_categories, []
-        for part in self.parts():
-            log_p = part.log_probs(theta)
-            absent = jnp.full(most - len(log_p), NEVER, log_p.dtype)
-            each.append(jnp.concatenate([log_p, absent]))
-        return _own(self.kind, each)
+        most, by_member = self.n_categories, []
+        for items in self.as_members():
+            log_p = items.log_probs(theta)
+            absent = jnp.full(most - len(log_p), ABSENT, log_p.dtype)
+            by_member.append(jnp.concatenate([log_p, absent]))
+        return _select_member(self.kind, by_member)
 
     def irt_parameters(self) -> dict[str, Param]:
         """All that any member has; NaN where the item's own model has it not."""
-        tables = [part.irt_parameters() for part in self.parts()]
+        tables = [items.irt_parameters() for items in self.as_members()]
         nothing = jnp.full_like(tables[0]["a"], jnp.nan)
         names = dict.fromkeys(name for table in tables for name in table)
-        return {name: _own(self.kind, [t.get(name, nothing) for t in tables]) for name in names}
+        return {
+            name: _select_member(self.kind, [t.get(name, nothing) for t in tables])
+            for name in names
+        }
 
     def rescale(self, mean: Param, sd: Param) -> "Mixed":
         """Every item as its own model does it."""
-        return self._joined([part.rescale(mean, sd) for part in self.parts()])
+        return self._from_members([items.rescale(mean, sd) for items in self.as_members()])
 
     @classmethod
     def blank(cls, design: Design) -> "Mixed":
@@ -119,44 +122,44 @@ class Mixed(CategoricalModel):
             raise ValueError("kind")
         fields: dict[str, Any] = {}
         for member in cls.members:
-            part = member.blank(design)
+            items = member.blank(design)
             for name in parameter_names(member):
-                value = np.asarray(getattr(part, name))
+                value = np.asarray(getattr(items, name))
                 if name not in fields or value.ndim > fields[name].ndim:
                     fields[name] = value.copy()
         return cls(**fields, kind=kind.astype(np.int32), categories=categories)
 
     def start(self, shares: Float[Array, "items categories"], slope: Param) -> "Mixed":
         """Every item as its own model does it."""
-        return self._joined([part.start(shares, slope) for part in self.parts()])
+        return self._from_members([items.start(shares, slope) for items in self.as_members()])
 
     def hold_unused(self, unused: BoolArray) -> tuple["Mixed", BoolArray]:
         """Every item as its own model does it."""
         params = parameter_matrix(self).astype(float)
         mask = np.zeros(params.shape, bool)
-        for m, (member, part) in enumerate(zip(self.members, self.parts(), strict=True)):
+        for m, (member, items) in enumerate(zip(self.members, self.as_members(), strict=True)):
             at = np.ix_(np.asarray(self.kind) == m, member_columns(self, member))
-            values, held = part.hold_unused(unused[:, : part.n_categories])
+            values, held = items.hold_unused(unused[:, : items.n_categories])
             params[at] = np.asarray(parameter_matrix(values), float)[at[0].ravel()]
             mask[at] = held[at[0].ravel()]
         return unpack(self, params), mask
 
-    def over_used(self, table: dict[str, FloatArray], unused: BoolArray) -> dict[str, FloatArray]:
+    def drop_unused(self, table: dict[str, FloatArray], unused: BoolArray) -> dict[str, FloatArray]:
         """Every item as its own model does it."""
         out = {name: values.copy() for name, values in table.items()}
-        for m, part in enumerate(self.parts()):
+        for m, items in enumerate(self.as_members()):
             here = np.asarray(self.kind) == m
-            for name, values in part.over_used(table, unused[:, : part.n_categories]).items():
+            for name, values in items.drop_unused(table, unused[:, : items.n_categories]).items():
                 out[name][here] = values[here]
         return out
 
-    def own_parameters(self) -> BoolArray:
+    def has_parameters(self) -> BoolArray:
         """Which parameters each item has, columns as in `pack`."""
         kind = np.asarray(self.kind)
         out = np.zeros((len(kind), parameter_matrix(self).shape[1]), bool)
-        for m, (member, part) in enumerate(zip(self.members, self.parts(), strict=True)):
-            own = free_parameters(part) & (kind == m)[:, None]
-            out[:, member_columns(self, member)] |= own
+        for m, (member, items) in enumerate(zip(self.members, self.as_members(), strict=True)):
+            has_parameter = free_parameters(items) & (kind == m)[:, None]
+            out[:, member_columns(self, member)] |= has_parameter
         return out
 
 
@@ -167,10 +170,10 @@ def _vectors(member: Any) -> frozenset[str]:
     return frozenset(name for name in parameter_names(member) if getattr(one, name).ndim > 1)
 
 
-def _own(kind: Any, each: list[Any]) -> Array:
+def _select_member(kind: Any, by_member: list[Any]) -> Array:
     """The value of the member that an item is of."""
-    out = jnp.asarray(each[0])
-    for m, value in enumerate(each[1:], start=1):
+    out = jnp.asarray(by_member[0])
+    for m, value in enumerate(by_member[1:], start=1):
         here = jnp.asarray(kind) == m
         out = jnp.where(jnp.expand_dims(here, tuple(range(here.ndim, out.ndim))), value, out)
     return out
@@ -239,14 +242,14 @@ def as_mixed(
         The items; and for each model among them which items they are, the columns of its
         parameters in ``model`` and those in the mixture.
     """
-    own = model.members or (type(model),)
+    members = model.members or (type(model),)
     kind = np.asarray(getattr(model, "kind", np.zeros(len(item_categories(model)), int)))
-    place = np.array([keys.index(member.key) for member in own])
-    design = Design(item_categories(model), 1, {"kind": place[kind]}, top)
+    new_kind = np.array([keys.index(member.key) for member in members])
+    design = Design(item_categories(model), 1, {"kind": new_kind[kind]}, top)
     blank = mixture(keys).blank(design)
     old, new = parameter_matrix(model), np.zeros(parameter_matrix(blank).shape)
     moves = []
-    for m, member in enumerate(own):
+    for m, member in enumerate(members):
         rows = kind == m
         source, target = _common_columns(model, blank, member)
         new[np.ix_(rows, target)] = old[np.ix_(rows, source)]

@@ -9,13 +9,13 @@ from jaxtyping import Array, Bool, Float
 
 from irtcat._types import BoolArray, FloatArray
 from irtcat.models._base import Design, Param, parameter_mask
-from irtcat.models._links import NEVER, SOFTMAX, GradedModel, Link
-from irtcat.models.graded import Own, Steps
+from irtcat.models._links import ABSENT, SOFTMAX, GradedModel, Link
+from irtcat.models.graded import PerItem, Steps
 from irtcat.models.partial_credit import (
     Predictors,
-    intercepts_over_used,
     start_intercepts,
     start_slope,
+    used_intercepts,
 )
 
 __all__ = ["Nominal"]
@@ -36,7 +36,7 @@ class Nominal(GradedModel):
 
     slope: Steps
     intercept: Steps
-    categories: Own
+    categories: PerItem
 
     key: ClassVar[str] = "nominal"
     link: ClassVar[Link] = SOFTMAX
@@ -48,14 +48,14 @@ class Nominal(GradedModel):
         """The largest number of categories."""
         return self.intercept.shape[-1] + 1
 
-    def _here(self) -> Array:
+    def _has_category(self) -> Array:
         """Which of the categories 1, 2, ... the item has."""
         return jnp.arange(1, self.n_categories) < jnp.asarray(self.categories)[..., None]
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
-        here = self._here()
-        slope, intercept = jnp.where(here, self.slope, 0.0), jnp.where(here, self.intercept, NEVER)
+        here = self._has_category()
+        slope, intercept = jnp.where(here, self.slope, 0.0), jnp.where(here, self.intercept, ABSENT)
         return jnp.stack([intercept, slope], axis=-1), jnp.zeros(0, intercept.dtype)
 
     def irt_parameters(self) -> dict[str, Param]:
@@ -64,7 +64,7 @@ class Nominal(GradedModel):
         at_last = jnp.arange(1, self.n_categories) == last[..., None]
         a = (jnp.where(at_last, self.slope, 0.0)).sum(-1) / last
         safe = jnp.where(a == 0, 1.0, a)
-        here = self._here()
+        here = self._has_category()
         ak = jnp.where(at_last, 1.0 * last[..., None], self.slope / safe[..., None])
         ak = jnp.where(here & (a != 0)[..., None], ak, jnp.nan)
         d = jnp.where(here, self.intercept, jnp.nan)
@@ -85,7 +85,7 @@ class Nominal(GradedModel):
         self, unused: Bool[np.ndarray, "items categories"]
     ) -> tuple["Nominal", BoolArray]:
         """Intercepts and slopes; category 0, where unused, has the slope of the lowest used one."""
-        intercept, held = intercepts_over_used(self.intercept, unused)
+        intercept, held = used_intercepts(self.intercept, unused)
         slope = np.pad(np.asarray(self.slope, float), ((0, 0), (1, 0)))
         first = np.argmin(unused, axis=1)[:, None]
         k = np.arange(slope.shape[1])
@@ -93,7 +93,7 @@ class Nominal(GradedModel):
         mask = parameter_mask(self, slope=held, intercept=held)
         return dataclasses.replace(self, slope=slope[:, 1:], intercept=intercept), mask
 
-    def over_used(
+    def drop_unused(
         self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
     ) -> dict[str, FloatArray]:
         """The lowest used category is the one that slopes and intercepts are against."""
@@ -119,7 +119,7 @@ class Nominal(GradedModel):
         """As a generalised partial credit item: a higher category is a higher ability."""
         k = jnp.arange(1, shares.shape[1])
         slopes = k * start_slope(slope, shares.shape[1])[:, None]
-        here = self._here()
+        here = self._has_category()
         intercept = start_intercepts(shares)
         return Nominal(
             jnp.where(here, slopes, 0.0), jnp.where(here, intercept, 0.0), self.categories

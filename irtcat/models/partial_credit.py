@@ -19,13 +19,13 @@ from jaxtyping import Array, Bool, Float
 
 from irtcat._types import BoolArray, FloatArray
 from irtcat.models._base import Design, Param, parameter_mask
-from irtcat.models._links import NEVER, SOFTMAX, GradedModel, Link
+from irtcat.models._links import ABSENT, SOFTMAX, GradedModel, Link
 from irtcat.models.graded import (
-    OUT_OF_REACH,
-    Own,
+    UNREACHABLE,
+    PerItem,
     Steps,
     thresholds,
-    thresholds_over_used,
+    used_thresholds,
 )
 from irtcat.models.logistic import AnyShape
 
@@ -34,19 +34,19 @@ __all__ = ["GPCM", "CommonPartialCredit", "CommonRatingScale", "PartialCredit", 
 Predictors = tuple[Float[Array, "steps one_and_dims"], Float[Array, " gaps"]]
 
 
-def partial_credit_predictors(slope: Param, intercept: Steps, categories: Own) -> Predictors:
+def partial_credit_predictors(slope: Param, intercept: Steps, categories: PerItem) -> Predictors:
     """``k slope theta + intercept_k`` for the categories the item has."""
     k = jnp.arange(1, intercept.shape[-1] + 1)
     here = k < categories
     slopes = jnp.where(here, k * slope, 0.0).astype(intercept.dtype)
-    rows = jnp.stack([jnp.where(here, intercept, NEVER), slopes], axis=-1)
+    rows = jnp.stack([jnp.where(here, intercept, ABSENT), slopes], axis=-1)
     return rows, jnp.zeros(0, intercept.dtype)
 
 
 def _steps(intercept: Steps) -> list[Param]:
     """Differences of neighbouring intercepts."""
-    each = [intercept[..., k] for k in range(intercept.shape[-1])]
-    return [each[0], *(b - a for a, b in itertools.pairwise(each))]
+    intercepts = [intercept[..., k] for k in range(intercept.shape[-1])]
+    return [intercepts[0], *(b - a for a, b in itertools.pairwise(intercepts))]
 
 
 def start_intercepts(shares: Float[Array, "items categories"]) -> Steps:
@@ -60,31 +60,31 @@ def start_slope(slope: Param, n_categories: int) -> Param:
     return slope * (1.0 if n_categories == 2 else 0.75)
 
 
-def intercepts_over_used(intercept: Steps, unused: BoolArray) -> tuple[FloatArray, BoolArray]:
+def used_intercepts(intercept: Steps, unused: BoolArray) -> tuple[FloatArray, BoolArray]:
     """Intercepts that keep unused categories out of reach, and which of them are held.
 
     Where category 0 is unused the others' intercepts are against the lowest one that is used,
     which is held high above category 0.
     """
-    every = np.pad(np.asarray(intercept, float), ((0, 0), (1, 0)))
+    with_zero = np.pad(np.asarray(intercept, float), ((0, 0), (1, 0)))
     first = np.argmin(unused, axis=1)[:, None]
     at_end = first > 0
-    level = np.where(at_end, OUT_OF_REACH, 0.0)
-    shifted = every - np.take_along_axis(every, first, axis=1) + level
-    k = np.arange(every.shape[1])
-    values = np.where(unused, level - OUT_OF_REACH, np.where(at_end, shifted, every))
+    level = np.where(at_end, UNREACHABLE, 0.0)
+    shifted = with_zero - np.take_along_axis(with_zero, first, axis=1) + level
+    k = np.arange(with_zero.shape[1])
+    values = np.where(unused, level - UNREACHABLE, np.where(at_end, shifted, with_zero))
     held = unused | (at_end & (k == first))
     return values[:, 1:], held[:, 1:]
 
 
-OwnStepsT = TypeVar("OwnStepsT", bound="_OwnSteps")
+ItemStepsT = TypeVar("ItemStepsT", bound="_ItemSteps")
 
 
-class _OwnSteps(GradedModel):
+class _ItemSteps(GradedModel):
     """Items that may differ in their number of categories; each has an intercept for each."""
 
     intercept: eqx.AbstractVar[Steps]
-    categories: eqx.AbstractVar[Own]
+    categories: eqx.AbstractVar[PerItem]
 
     link: ClassVar[Link] = SOFTMAX
     fixed: ClassVar[tuple[str, ...]] = ("categories",)
@@ -96,21 +96,21 @@ class _OwnSteps(GradedModel):
         return self.intercept.shape[-1] + 1
 
     def hold_unused(
-        self: OwnStepsT, unused: Bool[np.ndarray, "items categories"]
-    ) -> tuple[OwnStepsT, BoolArray]:
+        self: ItemStepsT, unused: Bool[np.ndarray, "items categories"]
+    ) -> tuple[ItemStepsT, BoolArray]:
         """Intercepts; the scores of the other categories stay (Wilson & Masters 1993)."""
-        intercept, held = intercepts_over_used(self.intercept, unused)
+        intercept, held = used_intercepts(self.intercept, unused)
         return dataclasses.replace(self, intercept=intercept), parameter_mask(self, intercept=held)
 
-    def over_used(
+    def drop_unused(
         self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
     ) -> dict[str, FloatArray]:
         """Thresholds to and from an unused category are absent."""
         absent = unused[:, 1:] | unused[:, :-1]
-        return thresholds_over_used(table, unused, np.asarray(self.categories), absent)
+        return used_thresholds(table, unused, np.asarray(self.categories), absent)
 
 
-class GPCM(_OwnSteps):
+class GPCM(_ItemSteps):
     """Generalised partial credit model: ``P(x = k) ~ exp(k slope theta + intercept_k)``.
 
     In the field's notation ``a = slope`` and ``b_k = (intercept_{k-1} - intercept_k) / a``; ``b``
@@ -122,7 +122,7 @@ class GPCM(_OwnSteps):
 
     slope: Param
     intercept: Steps
-    categories: Own
+    categories: PerItem
 
     key: ClassVar[str] = "gpcm"
 
@@ -138,7 +138,7 @@ class GPCM(_OwnSteps):
         """Slope times ``sd``; the intercepts take up the mean."""
         return GPCM(
             self.slope * sd,
-            _moved(self.intercept, self.slope, mean, self.categories),
+            _shifted(self.intercept, self.slope, mean, self.categories),
             self.categories,
         )
 
@@ -150,24 +150,24 @@ class GPCM(_OwnSteps):
 
     def start(self, shares: Float[Array, "items categories"], slope: Param) -> "GPCM":
         """Slopes by the correlations, intercepts by the shares."""
-        intercept = _own(start_intercepts(shares), self.categories)
+        intercept = _zero_absent(start_intercepts(shares), self.categories)
         return GPCM(start_slope(slope, shares.shape[1]), intercept, self.categories)
 
 
-def _moved(intercept: Steps, slope: Param, mean: AnyShape, categories: Own) -> Steps:
+def _shifted(intercept: Steps, slope: Param, mean: AnyShape, categories: PerItem) -> Steps:
     """Intercepts that take up a mean."""
     k = jnp.arange(1, intercept.shape[-1] + 1)
     shift = k * (jnp.asarray(slope) * mean)[..., None]
     return intercept + jnp.where(k < jnp.asarray(categories)[..., None], shift, 0.0)
 
 
-def _own(intercept: Steps, categories: Own) -> Steps:
+def _zero_absent(intercept: Steps, categories: PerItem) -> Steps:
     """0 for the categories an item does not have."""
     k = jnp.arange(1, intercept.shape[-1] + 1)
     return jnp.where(k < categories[:, None], intercept, 0.0)
 
 
-class PartialCredit(_OwnSteps):
+class PartialCredit(_ItemSteps):
     """Partial credit model: ``P(x = k) ~ exp(k theta + intercept_k)``; the population SD is free.
 
     The Rasch model of items with several categories: slopes are 1, ``b_k = intercept_{k-1} -
@@ -178,7 +178,7 @@ class PartialCredit(_OwnSteps):
     """
 
     intercept: Steps
-    categories: Own
+    categories: PerItem
 
     key: ClassVar[str] = "pcm"
 
@@ -196,7 +196,7 @@ class PartialCredit(_OwnSteps):
         """Items with the common slope ``sd``: on the standardised scale that is the SD."""
         one = jnp.ones_like(self.intercept[..., 0])
         return CommonPartialCredit(
-            sd * one, _moved(self.intercept, one, mean, self.categories), self.categories
+            sd * one, _shifted(self.intercept, one, mean, self.categories), self.categories
         )
 
     @classmethod
@@ -206,10 +206,12 @@ class PartialCredit(_OwnSteps):
 
     def start(self, shares: Float[Array, "items categories"], slope: Param) -> "PartialCredit":
         """Intercepts by the shares."""
-        return PartialCredit(_own(start_intercepts(shares), self.categories), self.categories)
+        return PartialCredit(
+            _zero_absent(start_intercepts(shares), self.categories), self.categories
+        )
 
 
-class CommonPartialCredit(_OwnSteps):
+class CommonPartialCredit(_ItemSteps):
     """The partial credit model on a standardised scale, where its slopes are the population SD.
 
     Not in ``MODELS``: what `PartialCredit` is fitted as.
@@ -220,7 +222,7 @@ class CommonPartialCredit(_OwnSteps):
 
     slope: Param
     intercept: Steps
-    categories: Own
+    categories: PerItem
 
     key: ClassVar[str] = "pcm"
     tied: ClassVar[tuple[str, ...]] = ("slope",)
@@ -235,7 +237,7 @@ class CommonPartialCredit(_OwnSteps):
 
     def rescale(self, mean: Param, sd: Param) -> "CommonPartialCredit":
         """Slope times ``sd``; the intercepts take up the mean."""
-        intercept = _moved(self.intercept, self.slope, mean, self.categories)
+        intercept = _shifted(self.intercept, self.slope, mean, self.categories)
         return CommonPartialCredit(self.slope * sd, intercept, self.categories)
 
     @classmethod
@@ -249,7 +251,7 @@ class CommonPartialCredit(_OwnSteps):
     ) -> "CommonPartialCredit":
         """The mean of the slopes for all; intercepts by the shares."""
         common = jnp.full_like(slope, start_slope(slope.mean(), shares.shape[1]))
-        intercept = _own(start_intercepts(shares), self.categories)
+        intercept = _zero_absent(start_intercepts(shares), self.categories)
         return CommonPartialCredit(common, intercept, self.categories)
 
 

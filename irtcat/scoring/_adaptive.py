@@ -20,41 +20,41 @@ from irtcat.models import ItemModel
 from irtcat.scoring._spherical import rotations, spherical_rule
 
 __all__ = [
-    "Own",
+    "AdaptiveQuadrature",
     "Plane",
+    "adaptive_block",
+    "adaptive_posterior",
+    "adaptive_quadrature",
     "moments_of",
-    "own_block",
-    "own_posterior",
-    "own_rule",
     "plane_of",
     "root_of",
 ]
 
 POINTS_2D = 15
 RADII = 3
-TURNS = 256
+N_ROTATIONS = 256
 """Rotations that subjects share."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-class Own(NamedTuple):
+class AdaptiveQuadrature(NamedTuple):
     """A rule for the standard Normal.
 
     Attributes:
         points: the points x.
         log_weight: log of (probability of the point / standard Normal density there).
-        turns: rotations; which one a subject's points take depends on its responses.
+        rotation_matrices: rotations; which one a subject's points take depends on its responses.
     """
 
     points: Float[Any, "points dims"]
     log_weight: Float[Any, " points"]
-    turns: Float[Any, "turns dims dims"]
+    rotation_matrices: Float[Any, "turns dims dims"]
 
 
-def _product_rule(dims: int, each: int) -> tuple[np.ndarray, np.ndarray]:
+def _product_rule(dims: int, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Hermite in every dimension, without the corners of next to no weight."""
-    x, w = np.polynomial.hermite_e.hermegauss(each)
+    x, w = np.polynomial.hermite_e.hermegauss(n_nodes)
     points = np.stack(np.meshgrid(*[x] * dims, indexing="ij"), -1).reshape(-1, dims)
     logs = np.log(w / w.sum())
     log_p = np.stack(np.meshgrid(*[logs] * dims, indexing="ij")).sum(0).ravel()
@@ -62,7 +62,7 @@ def _product_rule(dims: int, each: int) -> tuple[np.ndarray, np.ndarray]:
     return points[keep], log_p[keep]
 
 
-def own_rule(dims: int, n: int | None = None, finer: bool = False) -> Own:
+def adaptive_quadrature(dims: int, n: int | None = None, finer: bool = False) -> AdaptiveQuadrature:
     """Choose the points.
 
     Args:
@@ -79,11 +79,13 @@ def own_rule(dims: int, n: int | None = None, finer: bool = False) -> Own:
     else:
         points, log_p = spherical_rule(dims, RADII + finer, seed=int(finer))
         if finer:
-            turned = points @ rotations(dims, 1, seed=2)[0]
-            points = np.concatenate([points, turned])
+            rotated = points @ rotations(dims, 1, seed=2)[0]
+            points = np.concatenate([points, rotated])
             log_p = np.concatenate([log_p, log_p]) - np.log(2)
     density = -0.5 * ((points**2).sum(1) + dims * LOG_2PI)
-    return Own(points, log_p - density, rotations(dims, TURNS, seed=int(finer)))
+    return AdaptiveQuadrature(
+        points, log_p - density, rotations(dims, N_ROTATIONS, seed=int(finer))
+    )
 
 
 def root_of(covariance: Float[Array, "*rows dims dims"]) -> Float[Array, "*rows dims dims"]:
@@ -106,7 +108,7 @@ def plane_of(model: ItemModel) -> Plane:
     return Plane(model.slope, model.intercept, lower)  # type: ignore[attr-defined]
 
 
-class OwnBlock(NamedTuple):
+class AdaptiveBlock(NamedTuple):
     """Some subjects on their own nodes.
 
     Attributes:
@@ -124,34 +126,34 @@ class OwnBlock(NamedTuple):
     t: Float[Array, "rows points items"]
 
 
-def _turns(right: Array, mask: Array | None, turns: Array) -> Array:
+def _subject_rotations(right: Array, mask: Array | None, rotation_matrices: Array) -> Array:
     """The rotation of each row: the same for the same responses, wherever they stand."""
-    n = len(turns)
+    n = len(rotation_matrices)
     number = np.arange(right.shape[1], dtype=np.int64)
     # Whole numbers small enough to be added exactly in either precision.
     code = right @ jnp.asarray((31 * number**2 + 151 * number + 17) % n, right.dtype)
     if mask is not None:
         code = code + mask @ jnp.asarray((57 * number**2 + 101 * number + 5) % n, right.dtype)
-    return turns[jnp.mod(jnp.round(code), n).astype(jnp.int32)]
+    return rotation_matrices[jnp.mod(jnp.round(code), n).astype(jnp.int32)]
 
 
 def _log_product(factors: Float[Array, "rows points items"]) -> Float[Array, "rows points"]:
     """Sum over items the logarithms of numbers from 1 to 2: few of them, and no overflow."""
     most = 1000 if factors.dtype == np.float64 else 120
     n = factors.shape[2]
-    parts = [jnp.log(factors[:, :, i : i + most].prod(2)) for i in range(0, n, most)]
-    return functools.reduce(jnp.add, parts)
+    logs = [jnp.log(factors[:, :, i : i + most].prod(2)) for i in range(0, n, most)]
+    return functools.reduce(jnp.add, logs)
 
 
-def own_block(
+def adaptive_block(
     items: Plane,
     right: Float[Array, "rows items"],
     mask: Float[Array, "rows items"] | None,
     mean: Float[Array, "rows dims"],
     root: Float[Array, "rows dims dims"],
-    rule: Own,
+    rule: AdaptiveQuadrature,
     item_weights: Float[Array, " items"],
-) -> OwnBlock:
+) -> AdaptiveBlock:
     """Nodes (z scale), posterior weights and the log of the normaliser of each row.
 
     One exponential a response and node: with e = exp(-|eta|) all else is arithmetic, as
@@ -161,20 +163,24 @@ def own_block(
     of which the first term needs no pass over the items and the last is the logarithm of a product.
     """
     dims = mean.shape[1]
-    turned = jnp.einsum("rde,ref->rdf", root, _turns(right, mask, rule.turns))
-    z = mean[:, None] + jnp.einsum("rde,qe->rqd", turned, rule.points)
+    rotated = jnp.einsum(
+        "rde,ref->rdf", root, _subject_rotations(right, mask, rule.rotation_matrices)
+    )
+    z = mean[:, None] + jnp.einsum("rde,qe->rqd", rotated, rule.points)
     shape = (*z.shape[:2], -1)
     eta = (z.reshape(-1, dims) @ items.slope.T + items.intercept).reshape(shape)
     e = jnp.exp(-jnp.abs(eta))
     d = 1 / (1 + e)
     s, t = jnp.where(eta >= 0, d, e * d), jnp.where(eta >= 0, e * d, d)
     counted = None if mask is None else (mask * item_weights)[:, None]
-    told = right * item_weights
+    scores = right * item_weights
     if items.logit_lower is None:
-        seen = item_weights if counted is None else counted
-        given = jnp.einsum("rqd,rd->rq", z, told @ items.slope) + (told @ items.intercept)[:, None]
-        high = (jnp.maximum(eta, 0) * seen).sum(2)
-        log_lik = given - high - _log_product(1 + e * seen)
+        answered = item_weights if counted is None else counted
+        linear_sum = (
+            jnp.einsum("rqd,rd->rq", z, scores @ items.slope) + (scores @ items.intercept)[:, None]
+        )
+        high = (jnp.maximum(eta, 0) * answered).sum(2)
+        log_lik = linear_sum - high - _log_product(1 + e * answered)
     else:
         c = jax.nn.sigmoid(items.logit_lower)
         p = jnp.where(right[:, None] > 0.5, c + (1 - c) * s, (1 - c) * t)
@@ -187,7 +193,7 @@ def own_block(
     log_density = -0.5 * ((z**2).sum(2) + dims * LOG_2PI)
     log_post = log_lik + log_density + rule.log_weight + log_det[:, None]
     log_z = logsumexp(log_post, axis=1)
-    return OwnBlock(z, jnp.exp(log_post - log_z[:, None]), log_z, s, t)
+    return AdaptiveBlock(z, jnp.exp(log_post - log_z[:, None]), log_z, s, t)
 
 
 def moments_of(
@@ -200,12 +206,12 @@ def moments_of(
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
-def own_posterior(
+def adaptive_posterior(
     model: ItemModel,
     x: Array,
     mean: Float[Array, "subjects dims"],
     covariance: Float[Array, "subjects dims dims"],
-    rule: Own,
+    rule: AdaptiveQuadrature,
     chunks: Int[Array, "blocks rows"],
     *,
     has_missing: bool,
@@ -221,7 +227,7 @@ def own_posterior(
         safe = jnp.minimum(rows, n - 1)
         statistics, mask = model.sufficient_statistics(x[safe], 1, has_missing, mean.dtype)
         root = root_of(covariance[safe])
-        block = own_block(items, statistics[0], mask, mean[safe], root, rule, ones)
+        block = adaptive_block(items, statistics[0], mask, mean[safe], root, rule, ones)
         return None, (*moments_of(block.weight, block.z), block.log_z)
 
     new, spread, log_z = jax.lax.scan(body, None, chunks)[1]

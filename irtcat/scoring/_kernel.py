@@ -217,9 +217,9 @@ def local_quadrature(
     """
     z = jnp.asarray(points, log_lik.dtype)
     mean, sd = _mode(log_lik, left, prior)
-    for turn in range(rounds):
+    for round_number in range(rounds):
         out = integrate_locally(log_lik, left, mean, sd, z, prior)
-        if turn + 1 < rounds:
+        if round_number + 1 < rounds:
             theta, weight = out[:2]
             mean = (weight * theta).sum(1)
             spread = jnp.sqrt((weight * (theta - mean[:, None]) ** 2).sum(1))
@@ -281,18 +281,18 @@ def _add_counts(
 ) -> _Totals:
     """Add a block's expected counts to the nodes from ``first`` on (or to the pair)."""
 
-    def add(array: Array, part: Array, first: Array = first) -> Array:
+    def add(array: Array, mass: Array, first: Array = first) -> Array:
         zero = jnp.int32(0)
         at = (first,) if array.ndim == 1 else (zero,) * (array.ndim - 2) + (first, zero)
-        old = jax.lax.dynamic_slice(array, at, part.shape)
-        return jax.lax.dynamic_update_slice(array, old + part, at)
+        old = jax.lax.dynamic_slice(array, at, mass.shape)
+        return jax.lax.dynamic_update_slice(array, old + mass, at)
 
     if nodes is None:
         counts = add(carry.counts, jnp.stack([post.T @ h for h in statistics]))
     else:
         counts = carry.counts + (_to_pair(post, first, nodes).T @ statistics[0])[None]
-    part = post.sum(0) if mask is None else post.T @ mask
-    return carry._replace(counts=counts, totals=add(carry.totals, part))
+    mass = post.sum(0) if mask is None else post.T @ mask
+    return carry._replace(counts=counts, totals=add(carry.totals, mass))
 
 
 def _to_pair(post: Array, first: Array, nodes: Array) -> Float[Array, "rows two"]:
@@ -408,9 +408,11 @@ def e_step(
     mean_, sd_, square, log_z = carry.stats
     counts = carry.counts
     if condense:
-        whole = jnp.zeros((n_contrasts, N_NODES, n_items), dtype)
-        counts = whole.at[:, jnp.array(PAIR)].set(counts)
-    return EStep(mean_, sd_, square, log_z, counts, carry.totals)
+        at_all_nodes = jnp.zeros((n_contrasts, N_NODES, n_items), dtype)
+        counts = at_all_nodes.at[:, jnp.array(PAIR)].set(counts)
+    return EStep(
+        mean=mean_, sd=sd_, square_variance=square, log_z=log_z, counts=counts, totals=carry.totals
+    )
 
 
 def _scan_blocks(carry: _Totals, blocks: Blocks, n_subjects: int, work) -> _Totals:

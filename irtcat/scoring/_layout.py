@@ -127,11 +127,11 @@ class LayoutPlan:
         usable = (self.window - STENCIL) * SPACING
         blocks, start = [], 0
         while start < len(order):
-            part = slice(start, start + self.rows)
-            lowest = np.minimum.accumulate(low[part])
-            fits = np.maximum.accumulate(high[part]) - lowest <= usable
+            rows = slice(start, start + self.rows)
+            lowest = np.minimum.accumulate(low[rows])
+            fits = np.maximum.accumulate(high[rows]) - lowest <= usable
             count = max(1, len(fits) if fits.all() else int(np.argmin(fits)))
-            left, right = lowest[count - 1], high[part][:count].max()
+            left, right = lowest[count - 1], high[rows][:count].max()
             middle = ((left + right) / 2 + LIMIT) / SPACING
             first = int(np.clip(round(middle - (self.window - 1) / 2), 0, N_NODES - self.window))
             blocks.append((order[start : start + count], first))

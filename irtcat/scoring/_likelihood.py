@@ -77,20 +77,20 @@ def _careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
     log-likelihood.
     """
     n_nodes, n_items = array.shape
-    part = max(1, int(n_items**0.5))
-    padded = jnp.pad(array, ((0, 0), (0, -n_items % part)))
-    return padded.reshape(n_nodes, -1, part).sum(2).sum(1)
+    size = max(1, int(n_items**0.5))
+    padded = jnp.pad(array, ((0, 0), (0, -n_items % size)))
+    return padded.reshape(n_nodes, -1, size).sum(2).sum(1)
 
 
 def _two_level(x: Float[Array, "rows items"], f: Float[Array, " items"]) -> Float[Array, " rows"]:
     """``x @ f``, each sum over the items in two levels."""
     n_items = x.shape[-1]
-    part = max(1, int(n_items**0.5))
-    whole = n_items - n_items % part
+    size = max(1, int(n_items**0.5))
+    n_grouped = n_items - n_items % size
     inner = jnp.einsum(
-        "rcj,cj->rc", x[:, :whole].reshape(len(x), -1, part), f[:whole].reshape(-1, part)
+        "rcj,cj->rc", x[:, :n_grouped].reshape(len(x), -1, size), f[:n_grouped].reshape(-1, size)
     )
-    return inner.sum(1) + x[:, whole:] @ f[whole:]
+    return inner.sum(1) + x[:, n_grouped:] @ f[n_grouped:]
 
 
 def _careful_log_likelihood(

@@ -33,28 +33,28 @@ class Modes(NamedTuple):
 
 
 def _terms(
-    items: Plane, z: Float[Array, "rows dims"], right: Array, seen: Array
+    items: Plane, z: Float[Array, "rows dims"], right: Array, answered: Array
 ) -> tuple[Array, Array, Array]:
     """Log-posterior but a constant, its gradient, and the expected information."""
     n, dims = z.shape
     eta = z @ items.slope.T + items.intercept
     s, t = jax.nn.sigmoid(eta), jax.nn.sigmoid(-eta)
     if items.logit_lower is None:
-        value = (right * eta - seen * jax.nn.softplus(eta)).sum(1)
-        by_eta, information = right - seen * s, seen * s * t
+        value = (right * eta - answered * jax.nn.softplus(eta)).sum(1)
+        by_eta, information = right - answered * s, answered * s * t
     else:
         # In logarithms: P of an item without guessing underflows far below its place.
         log_s, log_t = jax.nn.log_sigmoid(eta), jax.nn.log_sigmoid(-eta)
         log_c, log_d = (jax.nn.log_sigmoid(sign * items.logit_lower) for sign in (1, -1))
         log_p, log_q = jnp.logaddexp(log_c, log_d + log_s), log_d + log_t
-        wrong = seen - right
+        wrong = answered - right
         value = (right * log_p + wrong * log_q).sum(1)
         k = jnp.exp(log_s - log_p)
         by_eta = right * jnp.exp(log_q) * k - wrong * s
-        information = seen * jnp.exp(log_p + log_q) * k**2
+        information = answered * jnp.exp(log_p + log_q) * k**2
     squares = (items.slope[:, :, None] * items.slope[:, None, :]).reshape(-1, dims**2)
-    whole = (information @ squares).reshape(n, dims, dims) + jnp.eye(dims, dtype=z.dtype)
-    return value - 0.5 * (z**2).sum(1), by_eta @ items.slope - z, whole
+    precision = (information @ squares).reshape(n, dims, dims) + jnp.eye(dims, dtype=z.dtype)
+    return value - 0.5 * (z**2).sum(1), by_eta @ items.slope - z, precision
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
@@ -83,14 +83,14 @@ def posterior_modes(
             x[jnp.minimum(rows, n - 1)], 1, has_missing, dtype
         )
         right = statistics[0]
-        seen = jnp.ones_like(right) if mask is None else mask
+        answered = jnp.ones_like(right) if mask is None else mask
 
-        def turn(state: Any) -> Any:
+        def update(state: Any) -> Any:
             k, z, value, gradient, information, damping = state
             diagonal = jnp.diagonal(information, axis1=1, axis2=2) * damping[:, None]
             lifted = information + diagonal[..., None] * jnp.eye(dims, dtype=dtype)
             new = z + jnp.linalg.solve(lifted, gradient[..., None])[..., 0]
-            there = _terms(items, new, right, seen)
+            there = _terms(items, new, right, answered)
             up = there[0] >= value - 1e-12
             wide = up[:, None]
             return (
@@ -103,9 +103,14 @@ def posterior_modes(
             )
 
         zero = jnp.zeros((len(rows), dims), dtype)
-        start = (jnp.int32(0), zero, *_terms(items, zero, right, seen), jnp.zeros_like(zero[:, 0]))
+        start = (
+            jnp.int32(0),
+            zero,
+            *_terms(items, zero, right, answered),
+            jnp.zeros_like(zero[:, 0]),
+        )
         _count, z, _value, gradient, information, _damping = jax.lax.while_loop(
-            lambda state: (state[0] < STEPS) & (jnp.abs(state[3]).max() > least), turn, start
+            lambda state: (state[0] < STEPS) & (jnp.abs(state[3]).max() > least), update, start
         )
         return None, (z, jnp.linalg.inv(information), jnp.abs(gradient).max(1))
 

@@ -139,49 +139,49 @@ def _estimate(
     def item_terms(theta: Array, with_warm: bool) -> tuple[Array, Array, Array, Array | None]:
         return jax.vmap(lambda item: _item_terms(item, theta, with_warm))(model)
 
-    def gradient(theta: Array, terms: Any, given: Array, seen: Array) -> Array:
+    def gradient(theta: Array, terms: Any, shares: Array, answered: Array) -> Array:
         """Derivative of the objective of one row, by the items' terms at the ability."""
         _, slope, info, warm = terms
-        score = (given * slope).sum()
+        score = (shares * slope).sum()
         if kind == "wle":
-            return score + bias_slope((seen * warm).sum(), (seen * info).sum())
+            return score + bias_slope((answered * warm).sum(), (answered * info).sum())
         return score + (prior[0] - theta) / prior[1] ** 2 if kind == "map" else score
 
     @jax.vmap
-    def derivatives(theta: Array, given: Array, seen: Array) -> tuple[Array, Array]:
+    def derivatives(theta: Array, shares: Array, answered: Array) -> tuple[Array, Array]:
         def at(t: Array) -> Array:
-            return gradient(t, item_terms(t, weighted), given, seen)
+            return gradient(t, item_terms(t, weighted), shares, answered)
 
         return jax.jvp(at, (theta,), (jnp.ones_like(theta),))
 
-    def expected(theta: Array, seen: Array) -> Array:
-        return (seen * item_terms(theta, False)[2]).sum()
+    def expected(theta: Array, answered: Array) -> Array:
+        return (answered * item_terms(theta, False)[2]).sum()
 
     on_grid = jax.vmap(lambda t: item_terms(t, weighted))
     curves, d1, info, warm = tables = on_grid(grid)
     ends = grid[::n_cells]
-    at_ends = jax.tree.map(lambda part: part[::n_cells], tables) if weighted else on_grid(ends)
+    at_ends = jax.tree.map(lambda array: array[::n_cells], tables) if weighted else on_grid(ends)
     gradients = jax.vmap(jax.vmap(gradient, (0, 0, None, None)), (None, None, 0, 0))
     n_contrasts = curves.shape[-1] - 1
 
     def block(rows: Array) -> PointEstimate:
         safe = jnp.minimum(rows, x.shape[0] - 1)
-        given, seen = _outcomes(model, x[safe], n_contrasts, dtype)
+        shares, answered = _outcomes(model, x[safe], n_contrasts, dtype)
         if warm is None:
-            objective = jnp.einsum("rjk,gjk->rg", given, curves)
+            objective = jnp.einsum("rjk,gjk->rg", shares, curves)
             if kind == "map":
                 objective = objective - 0.5 * ((grid - prior[0]) / prior[1]) ** 2
         else:
-            slope = jnp.einsum("rjk,gjk->rg", given, d1)
-            slope = slope + bias_slope(seen @ warm.T, seen @ info.T)
+            slope = jnp.einsum("rjk,gjk->rg", shares, d1)
+            slope = slope + bias_slope(answered @ warm.T, answered @ info.T)
             cells = 0.5 * step * (slope[:, 1:] + slope[:, :-1])
             objective = jnp.concatenate([jnp.zeros_like(cells[:, :1]), jnp.cumsum(cells, 1)], 1)
         first, last = tied_nodes(objective)
         at_least, at_most = _ends(objective >= objective.max(axis=1, keepdims=True) - drop)
-        g_low, g_high = gradients(ends, at_ends, given, seen).T
+        g_low, g_high = gradients(ends, at_ends, shares, answered).T
         down, up = (first == 0) & (g_low <= 0), (last == n_cells) & (g_high >= 0)
         both, higher = down & up, objective[:, -1] > objective[:, 0]
-        flat = both & (g_low == 0) & (g_high == 0) & (seen > 0).any(axis=1)
+        flat = both & (g_low == 0) & (g_high == 0) & (answered > 0).any(axis=1)
         upper = up & ~(both & (g_low < 0) & ((g_high == 0) | ~higher))
         lower = down & ~upper
         tied = (last - first > 2) & ~lower & ~upper
@@ -195,7 +195,7 @@ def _estimate(
         def polish(_: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
             """A Newton step kept inside a bracket that shrinks with every evaluation."""
             theta, low, high = state[:3]
-            g, slope = derivatives(theta, given, seen)
+            g, slope = derivatives(theta, shares, answered)
             low, high = jnp.where(g >= 0, theta, low), jnp.where(g <= 0, theta, high)
             new = theta - g / jnp.where(slope < 0, slope, -1e-30)
             # Across nodes that tie, Newton steps are far too short or too long.
@@ -206,12 +206,19 @@ def _estimate(
         # The last turn evaluates the estimate.
         state = jax.lax.fori_loop(0, n_steps + 1, polish, (start, low, high, start, start))
         theta, information = state[3:]
-        fisher = jax.vmap(expected)(theta, seen)
-        within = grid[at_least], grid[at_most]
-        return PointEstimate(theta, information, fisher, *within, tied, flat)
+        fisher = jax.vmap(expected)(theta, answered)
+        return PointEstimate(
+            theta=theta,
+            information=information,
+            expected=fisher,
+            lower=grid[at_least],
+            upper=grid[at_most],
+            tied=tied,
+            flat=flat,
+        )
 
     out = jax.lax.map(block, rows)
-    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), out)
+    return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), out)
 
 
 def _ends(inside: Array) -> tuple[Array, Array]:
@@ -269,7 +276,7 @@ def point_estimates(
         rows = jnp.asarray(row_blocks(n_rows, max(8 * n_items, n_cells), dtype.itemsize))
         numbers = (jnp.asarray(value, dtype) for value in ((low, high), prior, drop))
         out = _estimate(items, answers, rows, *numbers, kind=kind, n_cells=n_cells)
-        return PointEstimate(*(np.asarray(part)[:n_rows] for part in out))
+        return PointEstimate(*(np.asarray(array)[:n_rows] for array in out))
 
     out = within(*bounds)
     theta, flat = out.theta.astype(float), out.flat
@@ -279,5 +286,5 @@ def point_estimates(
         beyond = within(bounds[0] - farther, bounds[1] + farther)
         theta = np.where(flat & ~beyond.flat, np.clip(beyond.theta, *bounds), theta)
         flat = flat & beyond.flat
-    parts = (np.asarray(part, float) for part in out[1:5])
-    return PointEstimate(*(theta, *parts, out.tied, flat))
+    arrays = (np.asarray(array, float) for array in out[1:5])
+    return PointEstimate(*(theta, *arrays, out.tied, flat))

@@ -123,7 +123,7 @@ SMALL = 2**20
 """Up to so many responses items are filled up, so that one program serves similar banks."""
 
 
-def _goes_on(log_post: Float[Array, "rows nodes"]) -> Array:
+def _is_cut_off(log_post: Float[Array, "rows nodes"]) -> Array:
     """Whether the posterior is cut off at an end of the grid."""
     ends = jnp.maximum(log_post[:, 0], log_post[:, -1])
     return ends > log_post.max(axis=1) - CUT_OFF
@@ -156,12 +156,21 @@ def _posterior(
         column = is_wide[:, None]
         theta, weights = (jnp.where(column, wide[k], narrow[k]) for k in (0, 1))
         log_z = jnp.where(is_wide, wide[2], narrow[2])
-        beyond = _goes_on(log_lik - 0.5 * nodes**2)
+        beyond = _is_cut_off(log_lik - 0.5 * nodes**2)
         coarse = jnp.zeros_like(beyond)
-        return Posterior(theta, weights, log_z, *_moments(theta, weights), beyond, coarse)
+        mean, sd = _moments(theta, weights)
+        return Posterior(
+            nodes=theta,
+            weights=weights,
+            log_z=log_z,
+            mean=mean,
+            sd=sd,
+            beyond=beyond,
+            coarse=coarse,
+        )
 
     out = jax.lax.map(block, rows)
-    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), out)
+    return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), out)
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
@@ -204,10 +213,18 @@ def _summed(
         weights = jnp.zeros((len(fine), len(few)), nodes.dtype)
         weights = weights.at[row, first].add(fine - upper).at[row, first + 1].add(upper)
         theta = low + (high - low) * few
-        return Posterior(theta, weights, log_z, mean, sd, _goes_on(log_post), sd < least_sd)
+        return Posterior(
+            nodes=theta,
+            weights=weights,
+            log_z=log_z,
+            mean=mean,
+            sd=sd,
+            beyond=_is_cut_off(log_post),
+            coarse=sd < least_sd,
+        )
 
     out = jax.lax.map(block, rows)
-    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), out)
+    return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), out)
 
 
 def standardised(bank: ItemBank) -> ItemModel:
@@ -271,33 +288,35 @@ def posterior(model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtyp
             nodes=nodes,
             least_sd=least,
         )
-        found = Posterior(*(np.array(part)[: len(which)] for part in out))
+        result = Posterior(*(np.array(array)[: len(which)] for array in out))
         more = min(2 * n_cells, MOST_CELLS)
-        for again, next_limit in (
-            (found.beyond & (limit < FARTHEST), 2 * limit),
-            (found.coarse & ~found.beyond & (n_cells < MOST_CELLS), limit),
+        for unresolved, next_limit in (
+            (result.beyond & (limit < FARTHEST), 2 * limit),
+            (result.coarse & ~result.beyond & (n_cells < MOST_CELLS), limit),
         ):
-            if again.any():
-                _put(found, again, summed(which[again], next_limit, more))
-        return found
+            if unresolved.any():
+                _assign_rows(result, unresolved, summed(which[unresolved], next_limit, more))
+        return result
 
     if steep:
         out = summed(np.arange(n_rows), LIMIT, n_cells)
     else:
         rows = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))
-        found = _posterior(items, answers, rows, has_missing=has_missing, like=jnp.zeros((), dtype))
-        out = Posterior(*(np.array(part)[:n_rows] for part in found))
+        result = _posterior(
+            items, answers, rows, has_missing=has_missing, like=jnp.zeros((), dtype)
+        )
+        out = Posterior(*(np.array(array)[:n_rows] for array in result))
         if out.beyond.any():
             which = np.flatnonzero(out.beyond)
-            _put(out, which, summed(which, 2 * LIMIT, 2 * n_cells))
-    numbers = [np.asarray(part, float) for part in out[:5]]
+            _assign_rows(out, which, summed(which, 2 * LIMIT, 2 * n_cells))
+    numbers = [np.asarray(array, float) for array in out[:5]]
     return Posterior(*(*numbers, out.beyond, out.coarse))
 
 
-def _put(into: Posterior, at: np.ndarray, found: Posterior) -> None:
+def _assign_rows(into: Posterior, at: np.ndarray, rows: Posterior) -> None:
     """Write the rows found into their places."""
-    for part, new in zip(into, found, strict=True):
-        part[at] = new
+    for array, new in zip(into, rows, strict=True):
+        array[at] = new
 
 
 def quantile(post: Posterior, probability: float | FloatArray) -> FloatArray:

@@ -5,8 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from irtcat._types import FloatArray
-from irtcat.scoring._adaptive import Own, own_rule
-from irtcat.scoring._several import Grid, Groups, grid_rule, group_items, line_rule, spacing_for
+from irtcat.scoring._adaptive import AdaptiveQuadrature, adaptive_quadrature
+from irtcat.scoring._several import (
+    BifactorQuadrature,
+    GridQuadrature,
+    grid_rule,
+    group_items,
+    line_rule,
+    spacing_for,
+)
 
 __all__ = ["as_rule", "choose_nodes", "n_nodes", "narrowest_sd"]
 
@@ -22,7 +29,7 @@ def narrowest_sd(covariance: FloatArray) -> float:
 
 def choose_nodes(
     dims: int, bifactor: bool, narrowest: float, steepest: float, nodes: int | None
-) -> float | Own:
+) -> float | AdaptiveQuadrature:
     """The spacing of a grid (bifactor: of its lines), or a rule for subjects' own nodes.
 
     Args:
@@ -34,29 +41,31 @@ def choose_nodes(
     """
     flat = 2 if bifactor else dims
     if nodes is not None:
-        return 12.0 / (nodes - 1) if flat <= 3 else own_rule(dims, nodes)
+        return 12.0 / (nodes - 1) if flat <= 3 else adaptive_quadrature(dims, nodes)
     wanted = spacing_for(flat, narrowest, steepest)
     if wanted is None and not bifactor:
-        return own_rule(dims)
+        return adaptive_quadrature(dims)
     fine = SPACINGS[-1] if wanted is None else wanted
     return next((s for s in SPACINGS if s <= fine + 1e-9), SPACINGS[-1])
 
 
-def as_rule(chosen: float | Own, pattern: FloatArray, bifactor: bool, dtype: np.dtype):
+def as_rule(
+    chosen: float | AdaptiveQuadrature, pattern: FloatArray, bifactor: bool, dtype: np.dtype
+):
     """The nodes themselves, in working precision."""
-    rule: Grid | Groups | Own
-    if isinstance(chosen, Own):
+    rule: GridQuadrature | BifactorQuadrature | AdaptiveQuadrature
+    if isinstance(chosen, AdaptiveQuadrature):
         rule = chosen
     elif bifactor:
         _, members, valid = group_items(pattern)
-        rule = Groups(members, valid, line_rule(chosen), line_rule(chosen))
+        rule = BifactorQuadrature(members, valid, line_rule(chosen), line_rule(chosen))
     else:
         rule = grid_rule(pattern.shape[1], chosen)
     return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype), rule)
 
 
-def n_nodes(rule: Grid | Groups | Own) -> int:
+def n_nodes(rule: GridQuadrature | BifactorQuadrature | AdaptiveQuadrature) -> int:
     """How many nodes (bifactor: pairs)."""
-    if isinstance(rule, Groups):
+    if isinstance(rule, BifactorQuadrature):
         return len(rule.general.nodes) * len(rule.specific.nodes)
-    return len(rule.nodes) if isinstance(rule, Grid) else len(rule.points)
+    return len(rule.nodes) if isinstance(rule, GridQuadrature) else len(rule.points)

@@ -19,7 +19,7 @@ from irtcat.responses import Responses
 from irtcat.scoring._cells import cells_of
 from irtcat.scoring._point import point_estimates
 from irtcat.scoring._posterior import Posterior, posterior, quantile, standardised
-from irtcat.scoring._score_several import score_several
+from irtcat.scoring._score_several import score_multidimensional
 from irtcat.scoring.ability import Ability, population_percentile
 from irtcat.scoring.sum_score import check_has_sum_scores, sum_scores
 
@@ -98,13 +98,14 @@ def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
             raise argument_error("responses", f"{must} of the bank", got, advice)
         codes = (responses.codes[0], responses.codes[0] + n_categories - 1)
     shift = responses.codes[0] - codes[0]
-    own = item_categories(bank.model)
-    seen = responses.observed
+    n_codes = item_categories(bank.model)
+    observed = responses.observed
     values = responses.values.astype(int) + shift
-    wrong = seen & ((values < 0) | (values >= own))
+    wrong = observed & ((values < 0) | (values >= n_codes))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        must = f"{codes[0]} to {codes[0] + own[column] - 1} for item {brief(bank.item_ids[column])}"
+        highest = codes[0] + n_codes[column] - 1
+        must = f"{codes[0]} to {highest} for item {brief(bank.item_ids[column])}"
         subject = responses.subject_ids[row]
         advice = f"It is subject {brief(subject)}'s; the item was calibrated with no other codes."
         raise argument_error("responses", must, int(values[row, column]) + codes[0], advice)
@@ -112,7 +113,7 @@ def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
         return responses
     return replace(
         responses,
-        values=np.where(seen, values, -1).astype(np.int8),
+        values=np.where(observed, values, -1).astype(np.int8),
         n_categories=n_categories,
         codes=tuple(range(codes[0], codes[0] + n_categories)),
     )
@@ -133,7 +134,7 @@ def _eap(task: _Task) -> _Estimate:
     tail = (1 - task.level) / 2
     lower, upper = quantile(post, tail), quantile(post, 1 - tail)
     flags = _grid_flags(post.beyond, post.coarse)
-    return _Estimate(post.mean, post.sd, lower, upper, flags, post)
+    return _Estimate(theta=post.mean, se=post.sd, lower=lower, upper=upper, flags=flags, post=post)
 
 
 def _grid_flags(beyond: BoolArray, coarse: BoolArray) -> np.ndarray:
@@ -170,7 +171,7 @@ def _point(task: _Task, kind: str) -> _Estimate:
     upper = np.where(by_fall, np.where(open_high, np.inf, out.upper), theta + z * se)
     flags[at_low], flags[at_high] = "at the lower bound", "at the upper bound"
     flags[flat] = "flat likelihood"
-    return _Estimate(theta, se, lower, upper, flags)
+    return _Estimate(theta=theta, se=se, lower=lower, upper=upper, flags=flags)
 
 
 def _map(task: _Task) -> _Estimate:
@@ -180,12 +181,12 @@ def _map(task: _Task) -> _Estimate:
 
 def _likelihood_only(task: _Task, kind: str) -> _Estimate:
     """ML or WLE: nothing is known of subjects without responses."""
-    found = _point(task, kind)
+    estimate = _point(task, kind)
     none = ~task.responses.observed.any(axis=1)
     values = (np.nan, np.nan, -np.inf, np.inf)
-    parts = zip(values, found[:4], strict=True)
-    theta, se, lower, upper = (np.where(none, value, part) for value, part in parts)
-    return _Estimate(theta, se, lower, upper, found.flags)
+    columns = zip(values, estimate[:4], strict=True)
+    theta, se, lower, upper = (np.where(none, value, column) for value, column in columns)
+    return _Estimate(theta=theta, se=se, lower=lower, upper=upper, flags=estimate.flags)
 
 
 def _ml(task: _Task) -> _Estimate:
@@ -226,7 +227,7 @@ def _eapsum(task: _Task) -> _Estimate:
     return _Estimate(**columns, flags=flags)
 
 
-def _with_unused(flags: np.ndarray, bank: ItemBank, matched: Responses) -> np.ndarray:
+def _flag_unused(flags: np.ndarray, bank: ItemBank, matched: Responses) -> np.ndarray:
     """The flags, with a note for subjects who used a category that nobody used in calibration."""
     hit = np.zeros(matched.n_subjects, bool)
     for item, category in np.argwhere(unused_categories(bank)):
@@ -317,27 +318,27 @@ def score(
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
     if bank.model.dims > 1:
-        return score_several(bank, matched, method, float(level), dtype)
+        return score_multidimensional(bank, matched, method, float(level), dtype)
     task = _Task(bank, matched, float(level), (low, high), dtype)
     estimate = METHODS[method](task)
     n_items = matched.observed.sum(axis=1)
     flags = np.where(n_items == 0, "no responses", estimate.flags)
-    flags = _with_unused(flags, bank, matched)
+    flags = _flag_unused(flags, bank, matched)
     percentile = population_percentile(estimate.theta, bank.population_mean, bank.population_sd)
     post = estimate.post
     return Ability(
-        matched.subject_ids,
-        estimate.theta,
-        estimate.se,
-        estimate.lower,
-        estimate.upper,
-        percentile,
-        n_items,
-        flags,
-        method,
-        task.level,
-        None if post is None else post.nodes,
-        None if post is None else post.weights,
+        subject_ids=matched.subject_ids,
+        theta=estimate.theta,
+        se=estimate.se,
+        lower=estimate.lower,
+        upper=estimate.upper,
+        percentile=percentile,
+        n_items=n_items,
+        flags=flags,
+        method=method,
+        level=task.level,
+        nodes=None if post is None else post.nodes,
+        weights=None if post is None else post.weights,
     )
 
 
@@ -350,21 +351,29 @@ def _in_passes(
     precision: str,
 ) -> Ability:
     """`score` of what does not fit in memory, a chunk of subjects at a time."""
-    found = as_source(source)
-    if found is None:
+    opened = as_source(source)
+    if opened is None:
         raise argument_error("responses", "Responses or a ResponseSource", type(source).__name__)
-    rows = int(min(found.n_subjects, max(1, CHUNK_CELLS // found.n_items)))
-    dtype = choose_precision(precision, found.n_subjects * found.n_items)
-    items, parts = np.asarray(found.item_ids, dtype=object), []
-    for k, chunk in enumerate(chunks(found, rows)):
-        ids = found.subject_ids[k * rows : (k + 1) * rows]
+    rows = int(min(opened.n_subjects, max(1, CHUNK_CELLS // opened.n_items)))
+    dtype = choose_precision(precision, opened.n_subjects * opened.n_items)
+    items, scored_blocks = np.asarray(opened.item_ids, dtype=object), []
+    for k, chunk in enumerate(chunks(opened, rows)):
+        ids = opened.subject_ids[k * rows : (k + 1) * rows]
         filled = np.append(ids, [f"\n{i}" for i in range(rows - len(ids))])
-        about = pd.DataFrame(index=pd.Index(filled, dtype=object))
-        codes = tuple(range(found.n_categories))
-        part = Responses(chunk, filled, items, len(codes), codes, about, found.items)
-        scored = score(bank, part, method, level=level, theta_bounds=theta_bounds, precision=dtype)
-        parts.append([getattr(scored, name)[: len(ids)] for name in PER_SUBJECT])
-    columns = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
+        subjects = pd.DataFrame(index=pd.Index(filled, dtype=object))
+        codes = tuple(range(opened.n_categories))
+        block = Responses(
+            values=chunk,
+            subject_ids=filled,
+            item_ids=items,
+            n_categories=len(codes),
+            codes=codes,
+            subjects=subjects,
+            items=opened.items,
+        )
+        scored = score(bank, block, method, level=level, theta_bounds=theta_bounds, precision=dtype)
+        scored_blocks.append([getattr(scored, name)[: len(ids)] for name in PER_SUBJECT])
+    columns = [np.concatenate(pieces) for pieces in zip(*scored_blocks, strict=True)]
     named: dict[str, Any] = dict(zip(PER_SUBJECT, columns, strict=True))
     return Ability(**named, method=method, level=float(level))
 

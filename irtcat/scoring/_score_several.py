@@ -12,15 +12,22 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.models import ItemModel, MTwoPL
 from irtcat.responses import Responses
-from irtcat.scoring._adaptive import own_posterior
+from irtcat.scoring._adaptive import adaptive_posterior
 from irtcat.scoring._modes import posterior_modes
 from irtcat.scoring._rules import as_rule, choose_nodes, n_nodes, narrowest_sd
-from irtcat.scoring._several import Grid, Groups, grid_step, group_items, group_step, row_chunks
+from irtcat.scoring._several import (
+    BifactorQuadrature,
+    GridQuadrature,
+    bifactor_step,
+    grid_step,
+    group_items,
+    row_chunks,
+)
 from irtcat.scoring.ability import Ability, population_percentile
 
-__all__ = ["SEVERAL_METHODS", "score_several", "vector_posterior"]
+__all__ = ["MULTI_METHODS", "score_multidimensional", "vector_posterior"]
 
-SEVERAL_METHODS = ("eap", "map")
+MULTI_METHODS = ("eap", "map")
 
 
 class VectorPosterior(NamedTuple):
@@ -43,8 +50,10 @@ def _pairs(bank: ItemBank, dtype: np.dtype) -> MTwoPL:
     slope = bank.parameters()[:, : bank.model.dims]
     pattern = np.asarray(bank.model.pattern)  # type: ignore[attr-defined]
     group = group_items(pattern)[0]
-    own = np.take_along_axis(slope, np.minimum(group + 1, slope.shape[1] - 1)[:, None], 1)[:, 0]
-    two = np.column_stack([slope[:, 0], own * (pattern[:, 1:] != 0).any(1)])
+    specific = np.take_along_axis(slope, np.minimum(group + 1, slope.shape[1] - 1)[:, None], 1)[
+        :, 0
+    ]
+    two = np.column_stack([slope[:, 0], specific * (pattern[:, 1:] != 0).any(1)])
     intercept = jnp.asarray(bank.model.intercept, dtype)  # type: ignore[attr-defined]
     return MTwoPL(jnp.asarray(two, dtype), intercept, jnp.ones(two.shape, dtype))
 
@@ -73,26 +82,26 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
         chosen = choose_nodes(len(root), bifactor, spread, steepest, None)
         rule = as_rule(chosen, pattern, bifactor, dtype)
         cells = n_nodes(rule)
-        if not isinstance(rule, (Grid, Groups)):
+        if not isinstance(rule, (GridQuadrature, BifactorQuadrature)):
             cells *= responses.n_items * 2
         chunks = jnp.asarray(row_chunks(responses.n_subjects, cells))
         x = jnp.asarray(responses.values)
         ones = jnp.ones(responses.n_subjects, dtype), jnp.ones(responses.n_items, dtype)
-        if isinstance(rule, Grid):
+        if isinstance(rule, GridQuadrature):
             belief = grid_step(model, x, *ones, rule, chunks, has_missing=has_missing)
             out = belief.mean, belief.covariance, belief.log_z
-        elif isinstance(rule, Groups):
-            belief = group_step(
+        elif isinstance(rule, BifactorQuadrature):
+            belief = bifactor_step(
                 _pairs(bank, dtype), x, *ones, rule, chunks, has_missing=has_missing
             )
             d = len(root)  # items of the general factor alone have a group without meaning
             out = belief.mean[:, :d], belief.covariance[:, :d, :d], belief.log_z
         else:
-            first = own_posterior(
+            first = adaptive_posterior(
                 model, x, modes.mode, modes.covariance, rule, chunks, has_missing=has_missing
             )
-            out = own_posterior(model, x, *first[:2], rule, chunks, has_missing=has_missing)
-    mean, covariance, log_z = (np.asarray(part, float) for part in out)
+            out = adaptive_posterior(model, x, *first[:2], rule, chunks, has_missing=has_missing)
+    mean, covariance, log_z = (np.asarray(array, float) for array in out)
     return VectorPosterior(mean @ root.T, root @ covariance @ root.T, log_z)
 
 
@@ -107,11 +116,11 @@ def _map(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosteri
     return VectorPosterior(mode @ root.T, root @ covariance @ root.T, nothing)
 
 
-def score_several(
+def score_multidimensional(
     bank: ItemBank, responses: Responses, method: str, level: float, dtype_name: str
 ) -> Ability:
     """Abilities on a bank of several dimensions (see `score`)."""
-    if method not in SEVERAL_METHODS:
+    if method not in MULTI_METHODS:
         raise argument_error(
             "method", f"eap or map for a bank of {bank.model.dims} abilities", method
         )
@@ -122,15 +131,15 @@ def score_several(
     n_items = responses.observed.sum(axis=1)
     flags = np.where(n_items == 0, "no responses", np.full(len(theta), "", dtype=object))
     return Ability(
-        responses.subject_ids,
-        theta,
-        se,
-        theta - half,
-        theta + half,
-        population_percentile(theta, 0.0, 1.0),
-        n_items,
-        flags,
-        method,
-        level,
+        subject_ids=responses.subject_ids,
+        theta=theta,
+        se=se,
+        lower=theta - half,
+        upper=theta + half,
+        percentile=population_percentile(theta, 0.0, 1.0),
+        n_items=n_items,
+        flags=flags,
+        method=method,
+        level=level,
         covariance=estimate.covariance,
     )

@@ -25,14 +25,14 @@ from irtcat.scoring._kernel import Curves, item_curves, log_likelihood
 
 __all__ = [
     "REACH",
-    "Grid",
-    "Groups",
-    "Several",
+    "BifactorQuadrature",
+    "GridQuadrature",
+    "MultiEStep",
+    "bifactor_step",
     "grid_posterior",
     "grid_rule",
     "grid_step",
     "group_items",
-    "group_step",
     "line_rule",
     "row_chunks",
     "spacing_for",
@@ -49,14 +49,14 @@ CHUNK = 2**20
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-class Grid(NamedTuple):
+class GridQuadrature(NamedTuple):
     """Nodes on the z scale with the logarithm of their prior probability."""
 
     nodes: Float[Any, "nodes dims"]
     log_prior: Float[Any, " nodes"]
 
 
-class Groups(NamedTuple):
+class BifactorQuadrature(NamedTuple):
     """The items of each specific factor, padded to the same number.
 
     Attributes:
@@ -68,11 +68,11 @@ class Groups(NamedTuple):
 
     members: Int[Any, "groups most"]
     valid: Float[Any, "groups most"]
-    general: Grid
-    specific: Grid
+    general: GridQuadrature
+    specific: GridQuadrature
 
 
-class Several(NamedTuple):
+class MultiEStep(NamedTuple):
     """What an E-step with several abilities finds, all on the z scale.
 
     Attributes:
@@ -113,15 +113,15 @@ def spacing_for(dims: int, narrowest: float, steepest: float) -> float | None:
     return max(min(wanted, 1.5 / max(steepest, 1e-9)), finest)
 
 
-def line_rule(spacing: float) -> Grid:
+def line_rule(spacing: float) -> GridQuadrature:
     """Nodes of one ability."""
     half = int(np.ceil(REACH / spacing))
     nodes = spacing * np.arange(-half, half + 1)
     log_prior = -0.5 * nodes**2
-    return Grid(nodes[:, None], log_prior - np.log(np.exp(log_prior).sum()))
+    return GridQuadrature(nodes[:, None], log_prior - np.log(np.exp(log_prior).sum()))
 
 
-def grid_rule(dims: int, spacing: float) -> Grid:
+def grid_rule(dims: int, spacing: float) -> GridQuadrature:
     """Nodes of all abilities together, without the corners that no subject is in.
 
     The prior's probabilities sum to 1: what is cut off (1e-7) is spread over the rest.
@@ -131,7 +131,7 @@ def grid_rule(dims: int, spacing: float) -> Grid:
     radius = (mesh**2).sum(axis=1)
     nodes = mesh[radius <= REACH**2 + 1e-9]
     log_prior = -0.5 * (nodes**2).sum(axis=1)
-    return Grid(nodes, log_prior - np.log(np.exp(log_prior).sum()))
+    return GridQuadrature(nodes, log_prior - np.log(np.exp(log_prior).sum()))
 
 
 def row_chunks(n_rows: int, n_nodes: int) -> np.ndarray:
@@ -164,11 +164,11 @@ def grid_step(
     x: Array,
     weights: Float[Array, " subjects"],
     item_weights: Float[Array, " items"],
-    grid: Grid,
+    grid: GridQuadrature,
     chunks: Int[Array, "blocks rows"],
     *,
     has_missing: bool,
-) -> Several:
+) -> MultiEStep:
     """Posterior moments and expected counts on one grid for all subjects.
 
     Args:
@@ -214,7 +214,14 @@ def grid_step(
     mean = moments[:, :dims]
     square = moments[:, dims:].reshape(n, dims, dims)
     covariance = square - mean[:, :, None] * mean[:, None, :]
-    return Several(mean, covariance, log_z, counts, totals if has_missing else mass, mass)
+    return MultiEStep(
+        mean=mean,
+        covariance=covariance,
+        log_z=log_z,
+        counts=counts,
+        totals=totals if has_missing else mass,
+        mass=mass,
+    )
 
 
 def group_items(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -227,22 +234,22 @@ def group_items(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     members = np.zeros((n_groups, most), np.int32)
     valid = np.zeros((n_groups, most))
     for k in range(n_groups):
-        own = np.flatnonzero(group == k)
-        members[k, : len(own)], valid[k, : len(own)] = own, 1.0
+        items = np.flatnonzero(group == k)
+        members[k, : len(items)], valid[k, : len(items)] = items, 1.0
     return group, members, valid
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
-def group_step(
+def bifactor_step(
     model: ItemModel,
     x: Array,
     weights: Float[Array, " subjects"],
     item_weights: Float[Array, " items"],
-    groups: Groups,
+    groups: BifactorQuadrature,
     chunks: Int[Array, "blocks rows"],
     *,
     has_missing: bool,
-) -> Several:
+) -> MultiEStep:
     """The E-step of the bifactor model by dimension reduction.
 
     Args:
@@ -272,16 +279,18 @@ def group_step(
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         row_weight = jnp.where(rows < n, weights[safe], 0)[:, None]
 
-        def own(members: Array, valid: Array) -> tuple[Array, Array, Array]:
-            own_statistics = statistics[:, :, members] * valid
-            own_mask = jnp.ones_like(own_statistics[0]) if mask is None else mask[:, members]
-            own_mask = own_mask * valid
-            part = Curves(curves.base[:, members], curves.contrast[:, :, members])
-            log_lik = log_likelihood(own_statistics, own_mask, part).reshape(-1, n_g, n_s)
-            return log_lik + groups.specific.log_prior, own_statistics, own_mask
+        def group_likelihood(members: Array, valid: Array) -> tuple[Array, Array, Array]:
+            group_statistics = statistics[:, :, members] * valid
+            group_mask = jnp.ones_like(group_statistics[0]) if mask is None else mask[:, members]
+            group_mask = group_mask * valid
+            group_curves = Curves(curves.base[:, members], curves.contrast[:, :, members])
+            log_lik = log_likelihood(group_statistics, group_mask, group_curves).reshape(
+                -1, n_g, n_s
+            )
+            return log_lik + groups.specific.log_prior, group_statistics, group_mask
 
         def inner(_: None, group: tuple[Array, Array]) -> tuple[None, Array]:
-            return None, logsumexp(own(*group)[0], axis=2)
+            return None, logsumexp(group_likelihood(*group)[0], axis=2)
 
         by_group = jax.lax.scan(inner, None, all_groups)[1]
         joint = by_group.sum(0) + groups.general.log_prior
@@ -291,20 +300,24 @@ def group_step(
         def outer(carry: tuple[Array, Array], group: tuple[Any, ...]) -> tuple[Any, Any]:
             counts, totals = carry
             members, valid, marginal = group
-            log_lik, own_statistics, own_mask = own(members, valid)
-            given = jnp.exp(log_lik - marginal[:, :, None])
-            pair_post = (given * post[:, :, None]).reshape(-1, n_g * n_s) * row_weight
+            log_lik, group_statistics, group_mask = group_likelihood(members, valid)
+            conditional = jnp.exp(log_lik - marginal[:, :, None])
+            pair_post = (conditional * post[:, :, None]).reshape(-1, n_g * n_s) * row_weight
             counts = counts.at[:, :, members].add(
-                jnp.stack([pair_post.T @ h for h in own_statistics])
+                jnp.stack([pair_post.T @ h for h in group_statistics])
             )
-            totals = totals.at[:, members].add(pair_post.T @ own_mask)
-            return (counts, totals), (given @ specific, given @ specific**2, pair_post.sum(0))
+            totals = totals.at[:, members].add(pair_post.T @ group_mask)
+            return (counts, totals), (
+                conditional @ specific,
+                conditional @ specific**2,
+                pair_post.sum(0),
+            )
 
         counts, totals = carry[3:5]
         (counts, totals), (first, second, mass) = jax.lax.scan(
             outer, (counts, totals), (*all_groups, by_group)
         )
-        mean, covariance = _group_moments(post, general, first, second)
+        mean, covariance = _bifactor_moments(post, general, first, second)
         return (
             carry[0].at[rows].set(mean, mode="drop"),
             carry[1].at[rows].set(covariance, mode="drop"),
@@ -323,10 +336,12 @@ def group_step(
         jnp.zeros((n_groups, n_g * n_s), dtype),
     )
     mean, covariance, log_z, counts, totals, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
-    return Several(mean, covariance, log_z, counts, totals, mass)
+    return MultiEStep(
+        mean=mean, covariance=covariance, log_z=log_z, counts=counts, totals=totals, mass=mass
+    )
 
 
-def _group_moments(
+def _bifactor_moments(
     post: Float[Array, "rows general"],
     general: Float[Array, " general"],
     first: Float[Array, "groups rows general"],

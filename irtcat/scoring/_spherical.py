@@ -84,5 +84,5 @@ def spherical_rule(dims: int, radii: int, seed: int = 0) -> tuple[FloatArray, Fl
 def rotations(dims: int, n: int, seed: int) -> FloatArray:
     """Random orthogonal matrices, uniformly distributed."""
     draws = np.random.default_rng(seed).standard_normal((n, dims, dims))
-    turn, upper = np.linalg.qr(draws)
-    return turn * np.sign(np.einsum("ndd->nd", upper))[:, None, :]
+    orthogonal, upper = np.linalg.qr(draws)
+    return orthogonal * np.sign(np.einsum("ndd->nd", upper))[:, None, :]

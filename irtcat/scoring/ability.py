@@ -65,7 +65,7 @@ class Ability:
             if value.ndim == 1:
                 columns[name] = value
             else:
-                columns |= {f"{name}_{i + 1}": part for i, part in enumerate(value.T)}
+                columns |= {f"{name}_{i + 1}": column for i, column in enumerate(value.T)}
         return pd.DataFrame(columns, index=index)
 
 

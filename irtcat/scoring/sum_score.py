@@ -127,10 +127,10 @@ def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str
     more = min(2 * n_cells, MOST_CELLS)
     farther = table["beyond"] & (limit < FARTHEST)
     finer = table["coarse"] & ~table["beyond"] & (n_cells < MOST_CELLS)
-    for again, next_limit in ((farther, 2 * limit), (finer, limit)):
-        if again.any():
+    for unresolved, next_limit in ((farther, 2 * limit), (finer, limit)):
+        if unresolved.any():
             new = _table(bank, level, next_limit, more)
-            table = {name: np.where(again, new[name], old) for name, old in table.items()}
+            table = {name: np.where(unresolved, new[name], old) for name, old in table.items()}
     return table
 
 
@@ -162,7 +162,7 @@ def sum_score_table(bank: ItemBank, level: float = 0.95) -> pd.DataFrame:
         (1995), Applied Psychological Measurement 19, 39-49 (EAP for summed scores).
     """
     check_has_sum_scores(bank)
-    found = sum_scores(bank, level=level)
-    columns = {name: found[name] for name in ("theta", "se", "lower", "upper", "probability")}
+    scores = sum_scores(bank, level=level)
+    columns = {name: scores[name] for name in ("theta", "se", "lower", "upper", "probability")}
     index = pd.RangeIndex(len(columns["theta"]), name="sum_score")
     return pd.DataFrame(columns, index=index)
