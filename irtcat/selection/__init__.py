@@ -1,4 +1,4 @@
-"""Choosing the items worth running: one table of strategies, one function."""
+"""Selection of items to run: one table of strategies, one function."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -78,10 +78,10 @@ STRATEGIES: dict[str, Callable[[Task], Choice]] = {
 """Selection strategies by name; to add one, write a function of a `Task` and add a row."""
 
 DEFAULT_STRATEGY = "balanced"
-"""What `select` takes where calibration responses are given and no strategy is."""
+"""Default strategy of `select` with calibration responses."""
 
 DEFAULT_WITHOUT_RESPONSES = "fisher"
-"""What it takes where there is only a bank."""
+"""Default strategy with a bank only."""
 
 WITHOUT_BANK = frozenset(
     {
@@ -100,7 +100,7 @@ WITHOUT_BANK = frozenset(
         "pclb",
     }
 )
-"""Strategies that choose by the responses alone."""
+"""Strategies that need only responses."""
 
 
 def select(
@@ -122,14 +122,14 @@ def select(
 ) -> Subset:
     """Choose k items to run.
 
-    | strategy | takes | needs |
+    | strategy | chooses | needs |
     |---|---|---|
     | random | a simple random sample | bank or responses |
     | stratified | a sample proportional over ten strata of proportion correct | responses* |
     | stratified-group, stratified-both | the same over ``groups``; over both | groups; responses* |
     | balanced | score-optimal within strata of difficulty, a fifth of it drawn | responses |
     | score-optimal | greedily least posterior variance of the full score | responses |
-    | rank-optimal | the same of score differences of close subjects | responses |
+    | rank-optimal | the same for score differences of close subjects | responses |
     | robust | part score-optimal, part (``share``) a stratified sample | responses |
     | anchor-points | k-medoids on 1 - correlation, with weights | responses |
     | kmeans-correctness | items nearest to k-means centres of answers, with weights | responses |
@@ -144,34 +144,34 @@ def select(
     | ub, lb | smallest / greatest b | bank |
     | pcub, pclb | smallest / greatest proportion correct | responses* |
 
-    *or a bank that records the proportions. Filters keep only items on their side of ``tau``
-    where it is given. Each strategy's formula and source is in its function's docstring.
+    *or a bank that records the proportions. Filters keep only items on their side of ``tau`` if it
+    is given. The docstring of each strategy's function has its formula and source.
 
-    Every strategy keeps to the constraints. Greedy and ranking strategies never take an item that
-    would leave too few places, or too little money, for what the quotas still ask for; samplers
-    share the places out over the quota groups in proportion to their size and sample within, with
-    exact inclusion probabilities. Under a budget the greedy ones take the better of the choices by
-    gain and by gain per cost; filters and clusters skip what is too dear; samplers take the largest
-    size that is certain to be affordable.
+    Every strategy satisfies the constraints. Greedy and ranking strategies never take an item that
+    would leave too few items, or too little of the budget, for the remaining quotas; samplers
+    allocate the items to the quota groups in proportion to their size and sample within each, with
+    exact inclusion probabilities. Under a budget greedy strategies take the better of the choices
+    by gain and by gain per cost; filters and clusters skip items that are too expensive; samplers
+    take the largest size that is guaranteed to be affordable.
 
     Args:
         bank: the calibrated items, or None for strategies that need only responses.
-        n_items: how many items, from 1 to the number allowed; under a budget the most.
-        strategy: one of the above; by default "balanced" where responses are given, and
-            "fisher" where only a bank is.
+        n_items: number of items, from 1 to the number allowed; the maximum number under a budget.
+        strategy: one of the above; by default "balanced" with responses, and "fisher" with only a
+            bank.
         calibration: calibration responses; their items must include the bank's. Right/wrong, graded
-            and fractional ones count on the scale from 0 to 1.
+            and fractional responses are used on the scale from 0 to 1.
         seed: seed of the random strategies.
         theta: target ability of "information"; the population mean by default.
         theta_range: lowest and highest ability of "minimax"; by default mean +- 2 SD.
         tau: threshold of the filters.
         allowed: ids, or a mask, of the items that may be chosen; all by default.
-        groups: each item's group: a column of the metadata of ``calibration`` or ``bank``, a Series
-            or mapping by item id, or a list in the items' order.
-        quotas: mapping from group to the number of its items, or to (fewest, most); groups that
-            are not named are free.
-        costs: each item's cost (at least 0), given as ``groups`` are.
-        budget: what the items may cost together, in the units of ``costs``.
+        groups: group of each item: a metadata column of ``calibration`` or ``bank``, a Series or
+            mapping by item id, or a list in the order of the items.
+        quotas: mapping from group to its number of items, or to (fewest, most); other groups are
+            unrestricted.
+        costs: cost of each item (at least 0), in the same formats as ``groups``.
+        budget: maximum total cost of the items, in the units of ``costs``.
         share: share of the items that "robust" samples, from 0 to 1.
 
     Returns:
@@ -179,8 +179,7 @@ def select(
 
     Raises:
         InputError: for an unknown strategy, an ``n_items`` out of range, a missing bank,
-            calibration or groups, a filter that leaves too few items, or constraints that no subset
-            meets.
+            calibration or groups, a filter that leaves too few items, or infeasible constraints.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1, 2, 1], b=[0, 0, 3], item_ids=["x", "y", "z"])
@@ -202,7 +201,7 @@ def select(
         strategy = DEFAULT_WITHOUT_RESPONSES if calibration is None else DEFAULT_STRATEGY
     check_choice("strategy", strategy, STRATEGIES)
     check_count("seed", seed, 0)
-    item_ids = _universe(bank, calibration)
+    item_ids = _all_item_ids(bank, calibration)
     mask = read_allowed(item_ids, allowed)
     if calibration is not None and not np.array_equal(
         item_ids, np.asarray(calibration.item_ids, str)
@@ -214,34 +213,36 @@ def select(
     if isinstance(share, bool) or not 0 <= share <= 1:
         raise argument_error("share", "a proportion in [0, 1]", share)
 
-    def each(name: str, value: Any) -> np.ndarray | None:
+    def read_values(name: str, value: Any) -> np.ndarray | None:
         return None if value is None else item_values(name, value, item_ids, bank, calibration)
 
-    grouped = each("groups", groups)
-    named = None if grouped is None else read_groups(grouped)
-    limits = read_constraints(n_items, mask, named, quotas, each("costs", costs), budget)
-    task = Task(
-        item_ids,
-        limits,
-        bank,
-        calibration,
-        np.random.default_rng(seed),
-        strategy,
-        theta,
-        as_range(theta_range),
-        tau,
-        float(share),
-        None if named is None else named[0],
+    group_values = read_values("groups", groups)
+    named_groups = None if group_values is None else read_groups(group_values)
+    limits = read_constraints(
+        n_items, mask, named_groups, quotas, read_values("costs", costs), budget
     )
-    subset = _finish(task, STRATEGIES[strategy](task), seed)
+    task = Task(
+        item_ids=item_ids,
+        limits=limits,
+        bank=bank,
+        responses=calibration,
+        rng=np.random.default_rng(seed),
+        strategy=strategy,
+        theta=theta,
+        theta_range=as_range(theta_range),
+        tau=tau,
+        share=float(share),
+        groups=None if named_groups is None else named_groups[0],
+    )
+    subset = _as_subset(task, STRATEGIES[strategy](task), seed)
     if strategy not in WITHOUT_BANK:
         return subset
-    labels, prices = each("groups", groups), each("costs", costs)
+    group_labels, item_costs = read_values("groups", groups), read_values("costs", costs)
 
     def again(others: Responses) -> Subset:
         return select(
             None, n_items, strategy=strategy, calibration=others.subset(items=item_ids),
-            seed=seed, tau=tau, allowed=mask, groups=labels, quotas=quotas, costs=prices,
+            seed=seed, tau=tau, allowed=mask, groups=group_labels, quotas=quotas, costs=item_costs,
             budget=budget, share=share,
         )  # fmt: skip
 
@@ -249,14 +250,14 @@ def select(
 
 
 def rechoice(strategy: str, n_items: int, seed: int) -> Callable[[Responses], Subset] | None:
-    """What makes the same choice, without constraints, by other responses; None without a way."""
+    """A function that makes the same choice from other responses, or None if that needs more."""
     if strategy not in WITHOUT_BANK or strategy.startswith("stratified-"):
         return None
     return lambda others: select(None, n_items, strategy=strategy, calibration=others, seed=seed)
 
 
-def _universe(bank: ItemBank | None, calibration: Responses | None) -> np.ndarray:
-    """Ids of all items there are to choose from."""
+def _all_item_ids(bank: ItemBank | None, calibration: Responses | None) -> np.ndarray:
+    """Ids of all items that can be chosen."""
     if bank is not None:
         return bank.item_ids
     if calibration is not None:
@@ -264,16 +265,16 @@ def _universe(bank: ItemBank | None, calibration: Responses | None) -> np.ndarra
     raise argument_error("bank", "a bank, or None with responses given", None)
 
 
-def _finish(task: Task, choice: Choice, seed: int) -> Subset:
-    """Name the items; equal weights and no probabilities where the strategy gives none."""
+def _as_subset(task: Task, choice: Choice, seed: int) -> Subset:
+    """The subset with item ids; by default with equal weights and without probabilities."""
     n = len(choice.chosen)
     weights: FloatArray = np.ones(n) if choice.weights is None else choice.weights
     return Subset(
-        task.item_ids[choice.chosen],
-        weights / weights.sum(),
-        np.full(n, np.nan) if choice.probabilities is None else choice.probabilities,
-        choice.criterion,
-        task.strategy,
-        seed,
+        item_ids=task.item_ids[choice.chosen],
+        weights=weights / weights.sum(),
+        probabilities=np.full(n, np.nan) if choice.probabilities is None else choice.probabilities,
+        criterion=choice.criterion,
+        strategy=task.strategy,
+        seed=seed,
         reach=choice.reach,
     )

@@ -302,7 +302,7 @@ def test_own_priors():
         told = fine_posterior(report.items[k], report.answers[k], TRUTH[k], np.diag([0.25, 0.64]))
         assert report.theta[k] == pytest.approx(moments(told)[0], abs=3e-3)
     for begin in (simulate, lambda *_, prior: Session.begin(BANK, PLAIN, prior=prior)):
-        with pytest.raises(InputError, match="grid's step"):
+        with pytest.raises(InputError, match="step of the grid"):
             begin(BANK, TRUTH, PLAIN, prior=(0.0, [0.01, 1.0]))
     session = Session.begin(BANK, PLAIN, prior=(0.5, [[1.0, 0.2], [0.2, 2.0]]))
     known = session.estimate()
@@ -312,7 +312,7 @@ def test_own_priors():
         Session.begin(BANK, PLAIN, prior=(0.0, [[1.0, 1.0], [1.0, 1.0]]))
     with pytest.raises(InputError, match="positive definite"):
         simulate(BANK, TRUTH, PLAIN, prior=(0.0, -1.0))
-    with pytest.raises(InputError, match="a subject"):
+    with pytest.raises(InputError, match="per subject"):
         simulate(BANK, TRUTH, PLAIN, prior=(TRUTH[:3], 1.0))
 
 
