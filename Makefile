@@ -31,7 +31,7 @@ check: lint
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 
 bench: .venv/.dev
 	$(BIN)/python experiments/benchmarks/fit_speed.py

@@ -1,4 +1,4 @@
-"""Where evaluations are run: reduced runs out, and the adaptive evaluation of a live model."""
+"""Evaluation harnesses: export of reduced runs, and adaptive evaluation of live models."""
 
 from irtcat.harness._items import Item
 from irtcat.harness.answers import Answer, Calls, Harness

@@ -1,4 +1,4 @@
-"""Importing a harness, where it is installed."""
+"""Import of optional harnesses."""
 
 import importlib
 from types import ModuleType
@@ -12,11 +12,11 @@ def imported(module: str, name: str) -> ModuleType:
     """The module of an optional harness.
 
     Args:
-        module: its name for Python.
-        name: its name for people.
+        module: name of the module.
+        name: name for messages.
 
     Raises:
-        InputError: naming the extra that brings it.
+        InputError: if it is not installed; it names the extra.
 
     Example:
         >>> imported("no_such_harness", "No-such")

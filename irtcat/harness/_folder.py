@@ -1,4 +1,4 @@
-"""The folder of a run: what it is frozen by, its sessions, and its results."""
+"""The folder of a run: its settings, sessions and results."""
 
 import json
 import os
@@ -15,22 +15,22 @@ from irtcat.cat import Config, Store
 __all__ = ["ITEMS", "LOGS", "RESULT", "STORE", "run_folder", "store_file"]
 
 STORE, RESULT, ITEMS = "sessions.db", "result.json", "items.csv"
-# Not "logs": that is where Inspect puts the logs of any run, and answers are taken from these.
+# Not "logs", the default of any Inspect run: answers are read from logs in this folder.
 LOGS = "inspect_logs"
 
 
 @contextmanager
 def run_folder(path: str | os.PathLike[str], frozen: Mapping[str, Any]) -> Iterator[OutputFolder]:
-    """The folder of a run, kept for this process: two runs at once would pay twice.
+    """The folder of a run, locked by this process: two runs at once would pay twice.
 
-    What the run is frozen by is written down. Where a run has begun, it must be this one; one that
-    has no answer yet, because it failed before, gives way.
+    The settings of the run are written to the manifest. A run in the folder must have the same
+    settings; a run without any answer is replaced.
 
     Raises:
-        InputError: for a folder with anything else in it or another run, one that another process
-            has, or one that cannot be made.
+        InputError: for a folder with other files or another run, one that another process has
+            locked, or one that cannot be created.
     """
-    _opened(path)  # what is wrong is said before the lock is written
+    _opened(path)  # raises errors before the lock file is written
     with _locked(Path(path)):
         folder = _opened(path)
         _begin(folder, json.loads(json.dumps(frozen)))
@@ -38,23 +38,23 @@ def run_folder(path: str | os.PathLike[str], frozen: Mapping[str, Any]) -> Itera
 
 
 def store_file(folder: OutputFolder) -> Path:
-    """The file of the run's sessions; SQLite writes others beside it."""
+    """The file of the run's sessions, to which SQLite adds others."""
     return folder.file(STORE, *(f"{STORE}-{end}" for end in ("wal", "shm", "journal")))
 
 
 def _opened(path: str | os.PathLike[str]) -> OutputFolder:
-    """The folder, which has a manifest or nothing in it."""
+    """The folder, which must be empty or have a manifest."""
     folder = OutputFolder(path, "evaluate")
     others = folder.others()
     if folder.about is None and others:
-        what = f"holds {brief(others[0])}, but no {MANIFEST} of a run (older versions wrote none)"
-        raise InputError(f"{path}: {what}. Give a new or an empty folder.")
+        fault = f"holds {brief(others[0])}, but no {MANIFEST} of a run (older versions wrote none)"
+        raise InputError(f"{path}: {fault}. Give a new or an empty folder.")
     return folder
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder; the system takes the lock off when the process ends, however it ends."""
+    """Lock the folder; the system releases the lock when the process ends for any reason."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
@@ -68,21 +68,23 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _begin(folder: OutputFolder, wanted: dict[str, Any]) -> None:
-    """Write down what the run is frozen by; raise where another run has answers."""
+    """Write the settings of the run; raise if another run has answers."""
     if folder.about is None:
         folder.make(wanted)
         return
-    found = {**folder.about}
-    if isinstance(found.get("config"), Mapping):  # of an earlier version: other names of fields
-        found["config"] = Config.from_json(found["config"]).to_json()
-    names = sorted(found.keys() | wanted.keys())
-    name = next((each for each in names if found.get(each) != wanted.get(each)), None)
+    existing = {**folder.about}
+    if isinstance(
+        existing.get("config"), Mapping
+    ):  # an earlier version may have other names of fields
+        existing["config"] = Config.from_json(existing["config"]).to_json()
+    names = sorted(existing.keys() | wanted.keys())
+    name = next((key for key in names if existing.get(key) != wanted.get(key)), None)
     if name is None:
         return
     if _has_answers(folder):
-        what, now, then = _difference(name, wanted.get(name), found.get(name))
-        got = "another bank" if name == "bank" else f"{what} {now!r}, begun with {then!r}"
-        advice = "Give another folder, or the settings it was begun with."
+        setting, new, old = _difference(name, wanted.get(name), existing.get(name))
+        got = "another bank" if name == "bank" else f"{setting} {new!r}, begun with {old!r}"
+        advice = "Give another folder, or the original settings."
         raise InputError(f"{folder.path}: holds another run. Got {got}. {advice}")
     folder.clear()
     folder.make(wanted)
@@ -96,10 +98,10 @@ def _has_answers(folder: OutputFolder) -> bool:
         return bool(store.sessions()["answers"].sum())
 
 
-def _difference(name: str, wanted: Any, found: Any) -> tuple[str, Any, Any]:
-    """The first part in which two values differ, by its name: not a whole configuration."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        for key in sorted(found.keys() | wanted.keys()):
-            if found.get(key) != wanted.get(key):
-                return _difference(f"{name} {key}", wanted.get(key), found.get(key))
-    return name, wanted, found
+def _difference(name: str, wanted: Any, existing: Any) -> tuple[str, Any, Any]:
+    """Name and values of the first nested entry in which two values differ."""
+    if isinstance(wanted, dict) and isinstance(existing, dict):
+        for key in sorted(existing.keys() | wanted.keys()):
+            if existing.get(key) != wanted.get(key):
+                return _difference(f"{name} {key}", wanted.get(key), existing.get(key))
+    return name, wanted, existing

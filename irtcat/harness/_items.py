@@ -1,4 +1,4 @@
-"""Where an item is found in the harness it came from: task, document, sample."""
+"""Items in their harness: task, document, sample."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ COLUMNS = {
     "text": ("text", "input", "question", "prompt"),
     "target": ("target", "answer", "reference"),
 }
-"""Metadata by the columns it may stand in, the first one found counts."""
+"""Columns of each field of the metadata; the first one that exists is used."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One item, as whoever answers it is told of it.
+    """One item, as passed to a model.
 
     Attributes:
         id: its id in the bank.
-        task: the task it belongs to; empty where that is not known.
+        task: its task; empty if unknown.
         sample: its id within the task (lm-eval: the document's number, as text); by default its id.
-        hash: lm-eval's hash of the document, where it is known.
-        text: what is asked, where it is known.
-        target: the right answer, where it is known.
+        hash: lm-eval's hash of the document; empty if unknown.
+        text: the question; None if unknown.
+        target: the right answer; None if unknown.
     """
 
     id: str
@@ -47,7 +47,7 @@ class Item:
         """The document's number within the task.
 
         Raises:
-            InputError: where it is no number.
+            InputError: if it is not a number.
         """
         number = whole_number_in(self.sample)
         if number is None or number < 0:
@@ -57,88 +57,96 @@ class Item:
             raise InputError(f"The `sample` of every item must be {must}")
         return number
 
-    def told(self) -> dict[str, Any]:
-        """What is known of it, in types that JSON knows."""
-        known: dict[str, Any] = {"item": self.id, "task": self.task, "sample": self.sample}
-        known |= {"text": self.text, "target": self.target}
-        return {name: value for name, value in known.items() if value not in (None, "")}
+    def to_json(self) -> dict[str, Any]:
+        """The known fields, as a JSON document."""
+        fields: dict[str, Any] = {"item": self.id, "task": self.task, "sample": self.sample}
+        fields |= {"text": self.text, "target": self.target}
+        return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def read_ids(subset: Any, items: Any = None) -> list[str]:
-    """Ids of a `Subset`, or of a list, each once.
+    """Unique ids of a `Subset` or of a list.
 
     Args:
         subset: the ids.
-        items: what must have a row for each (see `read_items`), where that is known.
+        items: a table that must have a row for each (see `read_items`), or None.
 
     Raises:
-        InputError: for no items, some that are there twice, or some that ``items`` lacks.
+        InputError: for no items, duplicate items, or items that ``items`` lacks.
     """
-    given = getattr(subset, "item_ids", subset)
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    values = getattr(subset, "item_ids", subset)
+    if isinstance(values, str) or not isinstance(values, Iterable):
         raise argument_error("subset", "a Subset or a list of item ids", subset)
-    ids = [str(each) for each in given]
+    ids = [str(name) for name in values]
     if not ids:
         raise argument_error("subset", "at least one item", "none")
-    _check_there(ids, metadata_of(items))
+    _check_ids(ids, metadata_of(items))
     index = pd.Index(ids, dtype=object)
-    twice = list(dict.fromkeys(index[index.duplicated(keep=False)]))
-    if twice:
-        raise argument_error("subset", "items, each once", f"{shorten(twice)} twice or more")
+    duplicates = list(dict.fromkeys(index[index.duplicated(keep=False)]))
+    if duplicates:
+        raise argument_error(
+            "subset", "a list of different items", f"{shorten(duplicates)} twice or more"
+        )
     return ids
 
 
-def _check_there(ids: list[str], table: pd.DataFrame) -> None:
-    """Raise unless the table, where there is one, has all ids; those it lacks are named once."""
-    lacking = [each for each in dict.fromkeys(ids) if each not in table.index]
+def _check_ids(ids: list[str], table: pd.DataFrame) -> None:
+    """Raise if the table (unless it is empty) lacks some of the ids."""
+    lacking = [name for name in dict.fromkeys(ids) if name not in table.index]
     if len(table.index) and lacking:
         must = "a table with a row for every item"
         raise argument_error("items", must, f"none for {shorten(lacking)}")
 
 
 def metadata_of(items: Any) -> pd.DataFrame:
-    """The items' table of responses, of a bank, or as it is given, by the ids as text."""
+    """The item metadata of responses or a bank, or the table itself, indexed by ids as text."""
     table = getattr(items, "items", items) if not isinstance(items, pd.DataFrame) else items
     if table is None:
         return pd.DataFrame()
     if not isinstance(table, pd.DataFrame):
         raise argument_error("items", "a table by item id, Responses or an ItemBank", items)
-    table = table.set_axis(pd.Index([str(each) for each in table.index], dtype=object), axis=0)
+    table = table.set_axis(pd.Index([str(name) for name in table.index], dtype=object), axis=0)
     if not table.index.is_unique:
-        twice = table.index[table.index.duplicated()][0]
-        raise argument_error("items", "a table with every item once", f"{twice} twice")
+        duplicate = table.index[table.index.duplicated()][0]
+        raise argument_error("items", "a table with one row per item", f"{duplicate} twice")
     return table
 
 
 def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -> list[Item]:
-    """The items of these ids, with what the metadata say of them.
+    """The items with these ids, with their metadata.
 
     Args:
-        ids: which.
+        ids: ids of the items.
         items: a table by item id, `Responses` or an `ItemBank` (their metadata): the columns task,
             sample_id (or sample, doc_id), doc_hash (or hash), text and target are used.
-        task: the task of all items; by default that of the metadata.
+        task: the task of all items; by default from the metadata.
 
     Raises:
-        InputError: for an item that the table lacks, or two items with one place in a task.
+        InputError: for an item that the table lacks, or two items with the same sample of a task.
     """
-    ids = [str(each) for each in ids]
+    ids = [str(name) for name in ids]
     table = metadata_of(items)
-    _check_there(ids, table)
-    found = {name: _cells(table, columns, ids) for name, columns in COLUMNS.items()}
+    _check_ids(ids, table)
+    cells = {field: _cells(table, columns, ids) for field, columns in COLUMNS.items()}
     out = []
-    for place, each in enumerate(ids):
-        cell = {name: values[place] for name, values in found.items()}
-        out.append(Item(
-            each, cell["task"] or "" if task is None else task, cell["sample"] or each,
-            cell["hash"] or "", cell["text"], cell["target"],
-        ))  # fmt: skip
-    _check_places(out)
+    for row, item in enumerate(ids):
+        cell = {field: values[row] for field, values in cells.items()}
+        out.append(
+            Item(
+                id=item,
+                task=cell["task"] or "" if task is None else task,
+                sample=cell["sample"] or item,
+                hash=cell["hash"] or "",
+                text=cell["text"],
+                target=cell["target"],
+            )
+        )
+    _check_samples(out)
     return out
 
 
 def _cells(table: pd.DataFrame, columns: tuple[str, ...], ids: list[str]) -> list[str | None]:
-    """The first of these columns that the table has, as text; None where nothing stands."""
+    """The first of these columns that the table has, as text; None for missing cells."""
     name = next((column for column in columns if column in table), None)
     if name is None:
         return [None] * len(ids)
@@ -146,7 +154,7 @@ def _cells(table: pd.DataFrame, columns: tuple[str, ...], ids: list[str]) -> lis
 
 
 def _text(value: Any) -> str | None:
-    """A cell as text; whole numbers without a point, also where gaps made them floats."""
+    """A cell as text; whole numbers without a point, even if missing cells made them floats."""
     if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
         return None
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
@@ -154,12 +162,12 @@ def _text(value: Any) -> str | None:
     return str(value)
 
 
-def _check_places(items: list[Item]) -> None:
-    """Two items in one place would be run once and told apart by nothing."""
-    seen: dict[tuple[str, str], str] = {}
+def _check_samples(items: list[Item]) -> None:
+    """Raise for two items with the same sample, which would run once and be indistinguishable."""
+    item_of: dict[tuple[str, str], str] = {}
     for item in items:
-        first = seen.setdefault((item.task, item.sample), item.id)
+        first = item_of.setdefault((item.task, item.sample), item.id)
         if first != item.id:
-            where = f"sample {item.sample}" + (f" of task {item.task}" if item.task else "")
-            raise argument_error("items", "a place of its own for every item",
-                                 f"{where} for both {first} and {item.id}")  # fmt: skip
+            sample = f"sample {item.sample}" + (f" of task {item.task}" if item.task else "")
+            raise argument_error("items", "a table with a different sample for every item",
+                                 f"{sample} for both {first} and {item.id}")  # fmt: skip

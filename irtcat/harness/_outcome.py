@@ -1,4 +1,4 @@
-"""What a finished session says of its model: ability, full score, rank, cost, fit."""
+"""Results of a finished session: ability, full score, rank, cost, fit."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from irtcat.prediction import Prediction
 
 __all__ = [
-    "Standing", "as_report", "fit_of", "item_table", "read_costs", "spending", "standing", "unlike",
+    "Standing", "as_report", "fit_of", "item_table", "read_costs", "spending", "standing",
+    "unlike_warning",
 ]  # fmt: skip
 
 UNLIKELY = 0.01
-"""Chance of answers that hang together so badly, below which it is said."""
+"""A warning is given if the p-value of lz* is below this."""
 
 
 class Standing(NamedTuple):
-    """The predicted full score, and the place among the calibrated models."""
+    """The predicted full score, and the rank among the calibrated models."""
 
     score: float
     lower: float
@@ -41,26 +42,26 @@ class Standing(NamedTuple):
 
 
 def as_report(session: Session) -> Report:
-    """The session as a report of one; its truth is the estimate, since nothing else is known."""
+    """The session as a report of one session; its ``truth`` is the estimate."""
     state, bank = session.state, session.bank
-    known = session.estimate()
-    one = {name: np.asarray(getattr(state, name), float)[None] for name in ("theta", "se")}
+    estimates = session.estimate()
+    arrays = {name: np.asarray(getattr(state, name), float)[None] for name in ("theta", "se")}
     zeros = np.zeros(bank.n_items)
     return Report(
         subject_ids=np.array([session.head.get("subject") or session.id], dtype=object),
         item_ids=bank.item_ids,
         config=session.config,
-        truth=one["theta"],
-        theta=one["theta"],
-        se=one["se"],
+        truth=arrays["theta"],
+        theta=arrays["theta"],
+        se=arrays["se"],
         n_items=np.asarray(state.n)[None],
         stop=np.asarray(state.stop)[None],
         items=np.asarray(state.items)[None],
         answers=np.asarray(state.answers)[None],
         thetas=np.asarray(state.thetas, float)[None],
         ses=np.asarray(state.ses, float)[None],
-        score=np.array([known["score"]]),
-        score_sd=np.array([known["score_sd"]]),
+        score=np.array([estimates["score"]]),
+        score_sd=np.array([estimates["score_sd"]]),
         full_score=None,
         priors=np.asarray(state.prior, float)[None],
         counts=Counts(zeros, zeros, zeros, 0.0),
@@ -76,30 +77,49 @@ def standing(
 ) -> Standing:
     """The predicted full score and rank.
 
-    With the calibrated models' responses by `irtcat.predict`; without them the bank's own
-    expectation and its SD, and no rank.
+    By `irtcat.predict` with the responses of the calibrated models; without them the expectation
+    and SD under the bank, and no rank.
     """
     if calibration is None:
-        known = session.estimate()
-        half = ndtri(0.5 + level / 2) * known["score_sd"]
-        lower, upper = max(0.0, known["score"] - half), min(1.0, known["score"] + half)
-        return Standing(known["score"], lower, upper, None, None, None, 0, "bank", "")
-    told: Prediction = as_report(session).predict(
+        estimates = session.estimate()
+        half = ndtri(0.5 + level / 2) * estimates["score_sd"]
+        lower, upper = max(0.0, estimates["score"] - half), min(1.0, estimates["score"] + half)
+        return Standing(
+            score=estimates["score"],
+            lower=lower,
+            upper=upper,
+            rank=None,
+            rank_lower=None,
+            rank_upper=None,
+            n_calibrated=0,
+            estimator="bank",
+            flags="",
+        )
+    prediction: Prediction = as_report(session).predict(
         session.bank, calibration, estimator=estimator, level=level
     )
-    score, lower, upper = (float(x[0]) for x in (told.score, told.lower, told.upper))
+    score, lower, upper = (
+        float(x[0]) for x in (prediction.score, prediction.lower, prediction.upper)
+    )
     return Standing(
-        score, lower, upper, _whole(told.rank[0]), _whole(told.rank_lower[0]),
-        _whole(told.rank_upper[0]), told.n_calibrated, estimator, str(told.flags[0]),
-    )  # fmt: skip
+        score=score,
+        lower=lower,
+        upper=upper,
+        rank=_as_rank(prediction.rank[0]),
+        rank_lower=_as_rank(prediction.rank_lower[0]),
+        rank_upper=_as_rank(prediction.rank_upper[0]),
+        n_calibrated=prediction.n_calibrated,
+        estimator=estimator,
+        flags=str(prediction.flags[0]),
+    )
 
 
-def _whole(number: float) -> int | None:
+def _as_rank(number: float) -> int | None:
     return int(number) if np.isfinite(number) else None
 
 
 def fit_of(session: Session) -> tuple[float | None, float | None]:
-    """lz* of the answers and the chance of one so low; None where they cannot be told."""
+    """lz* of the answers and its p-value; None if they are not defined."""
     from irtcat.diagnose import person_fit
 
     if not session.is_over or int(session.state.scored) == 0:
@@ -116,71 +136,73 @@ def fit_of(session: Session) -> tuple[float | None, float | None]:
     return float(row["lz_star"]), float(row["p"])
 
 
-def unlike(found: Standing, p: float | None, lz_star: float | None) -> str:
-    """A sentence where the model looks unlike the calibrated ones; else empty."""
-    told = []
-    if "unlike" in found.flags:
-        told.append("too few of them are near its score to tell it by theirs")
+def unlike_warning(outcome: Standing, p: float | None, lz_star: float | None) -> str:
+    """A warning if the model appears unlike the calibrated ones; else empty."""
+    reasons = []
+    if "unlike" in outcome.flags:
+        reasons.append("too few of them have similar scores")
     if p is not None and p < UNLIKELY:
-        told.append(
-            f"its answers hang together worse than theirs (lz* = {lz_star:.2f}, p = {p:.2g})"
+        reasons.append(
+            f"its answers fit the bank worse than theirs (lz* = {lz_star:.2f}, p = {p:.2g})"
         )
-    if not told:
+    if not reasons:
         return ""
-    return f"The model looks unlike the calibrated ones: {' and '.join(told)}."
+    return f"The model appears unlike the calibrated ones: {' and '.join(reasons)}."
 
 
 def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
     """The items run, in order; the columns are those of `Evaluation.items`."""
     table = session.to_frame()
     answered = {e["item"]: e for e in session.events if e["kind"] == "answer"}
-    told = _reasons(session)
+    reasons = _reasons(session)
     chances = as_report(session).chances(session.bank)[0]
-    place = {name: i for i, name in enumerate(session.bank.item_ids.tolist())}
+    positions = {name: i for i, name in enumerate(session.bank.item_ids.tolist())}
     ids = table.index.tolist()
-    before = pd.DataFrame([told[each] for each in ids], index=table.index)
+    choice_columns = pd.DataFrame([reasons[name] for name in ids], index=table.index)
     return pd.concat([
         pd.DataFrame({
-            "task": [items[each].task for each in ids],
-            "sample": [items[each].sample for each in ids],
-            "batch": before.pop("batch") if len(before) else [],
+            "task": [items[name].task for name in ids],
+            "sample": [items[name].sample for name in ids],
+            "batch": choice_columns.pop("batch") if len(choice_columns) else [],
             "answer": table.pop("answer"),
-            "seconds": [answered[each]["seconds"] for each in ids],
+            "seconds": [answered[name]["seconds"] for name in ids],
         }, index=table.index),
         table,
-        pd.DataFrame({"chance": [chances[place[each]] for each in ids]}, index=table.index),
-        before,
+        pd.DataFrame({"chance": [chances[positions[name]] for name in ids]}, index=table.index),
+        choice_columns,
     ], axis=1)  # fmt: skip
 
 
 def _reasons(session: Session) -> dict[str, dict[str, Any]]:
     """For every item asked: its batch, the estimate before it, and why it was asked."""
     out: dict[str, dict[str, Any]] = {}
-    for number, (event, then, candidates) in enumerate(retraced(session), 1):
-        pair = (np.asarray(getattr(then.state, name), float)[None] for name in ("theta", "se"))
+    for number, (event, session_then, candidates) in enumerate(retraced(session), 1):
+        pair = (
+            np.asarray(getattr(session_then.state, name), float)[None] for name in ("theta", "se")
+        )
         columns = zip(("theta_before", "se_before"), pair, strict=True)
-        known = {name: float(value[0]) for each, values in columns
-                 for name, value in numbered(each, values).items()}  # fmt: skip
+        estimates_before = {name: float(value[0]) for column, values in columns
+                 for name, value in numbered(column, values).items()}  # fmt: skip
         for item in event["items"]:
             value = float(candidates.loc[item, "value"])
-            why = in_words(then, candidates, item)
-            out[item] = {"batch": number, **known, "value": value, "why": why}
+            why = in_words(session_then, candidates, item)
+            out[item] = {"batch": number, **estimates_before, "value": value, "why": why}
     return out
 
 
 def spending(session: Session, prices: Mapping[str, float] | None) -> tuple[Any, Any]:
-    """Cost of the items run, and of all items of the bank; None where costs are not known."""
+    """Cost of the items run, and of all items of the bank; None if costs are not known."""
     if prices is None:
         return None, None
     run = session.to_frame().index
-    return float(sum(prices[each] for each in run)), float(sum(prices.values()))
+    return float(sum(prices[name] for name in run)), float(sum(prices.values()))
 
 
 def read_costs(bank: ItemBank, costs: Any) -> dict[str, float] | None:
-    """Each item's cost: of a column of the bank's metadata, or a mapping or Series by id.
+    """Cost of each item, from a column of the bank's metadata, or a mapping or Series by id.
 
     Raises:
-        InputError: for an item without a cost, or one that is not a finite number from 0.
+        InputError: for an item without a cost, or with one that is not finite and at least 0.
     """
     if costs is None:
         return None
@@ -190,13 +212,13 @@ def read_costs(bank: ItemBank, costs: Any) -> dict[str, float] | None:
             have = shorten(list(bank.items.columns))
             raise argument_error("costs", f"a column of the items' metadata ({have})", costs)
         costs = dict(zip(ids, bank.items[costs].tolist(), strict=True))
-    given = {str(name): value for name, value in pd.Series(costs).items()}
+    by_id = {str(name): value for name, value in pd.Series(costs).items()}
     out = {}
-    for each in ids:
+    for name in ids:
         try:
-            out[each] = float(given[each])
+            out[name] = float(by_id[name])
         except (KeyError, TypeError, ValueError):
-            raise argument_error("costs", "a number for every item", f"none for {each}") from None
-        if not 0 <= out[each] < float("inf"):
-            raise argument_error("costs", "finite numbers of at least 0", f"{out[each]} for {each}")
+            raise argument_error("costs", "a number for every item", f"none for {name}") from None
+        if not 0 <= out[name] < float("inf"):
+            raise argument_error("costs", "finite numbers of at least 0", f"{out[name]} for {name}")
     return out

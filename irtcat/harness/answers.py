@@ -1,7 +1,7 @@
-"""Answers: what whoever answers gives, and the loop that asks until the session is over.
+"""Answers of a model, and the loop that asks until the session is over.
 
-Every answer is in the session, and with a store on disk, before the next is looked at: an
-interrupted run goes on where it was left, and asks for no answer twice.
+Every answer is recorded in the session, and with a store on disk, before the next is read: an
+interrupted run continues where it stopped, and asks for no answer twice.
 """
 
 import math
@@ -23,17 +23,17 @@ from irtcat.cat import Session
 from irtcat.harness._items import Item
 from irtcat.io.inspect_log import LETTERS
 
-__all__ = ["Answer", "Asked", "Calls", "Harness", "as_code", "ask_until_over"]
+__all__ = ["Answer", "Ask", "Calls", "Harness", "as_code", "ask_until_over"]
 
 ON_ERROR = ("stop", "skip")
 
 
 class Answer(NamedTuple):
-    """An answer as it came.
+    """An unchecked answer.
 
     Attributes:
         item: the item's id.
-        value: 0 or 1, a category, a score; None where the item is skipped.
+        value: 0 or 1, a category or a score; None if the item is skipped.
         seconds: time taken; None to measure it (see `Session.answer`).
     """
 
@@ -42,31 +42,31 @@ class Answer(NamedTuple):
     seconds: float | None = None
 
 
-Asked = Callable[[list[Item]], Iterable[Answer]]
-"""A function of the items asked that gives their answers, in any order."""
+Ask = Callable[[list[Item]], Iterable[Answer]]
+"""A function of the items asked that returns their answers, in any order."""
 
 Progress = Callable[[int, int | None, str], None]
 
 
 class Harness(Protocol):
-    """Whatever can run items of a live model."""
+    """An interface that runs items on a live model."""
 
     def about(self) -> dict[str, Any]:
-        """What a run is frozen by: it goes on only under the same."""
+        """The settings that identify a run: it continues only with the same settings."""
         ...
 
     def check(self, items: Mapping[str, Item]) -> None:
-        """Raise what can be told before anything is begun."""
+        """Raise errors that can be detected before the run."""
         ...
 
     def drive(
         self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
         progress: Progress | None,
     ) -> list[str]:  # fmt: skip
-        """Ask until the session is over; sentences on what was taken where there was a choice.
+        """Ask until the session is over; return messages about ambiguous settings.
 
-        What is written goes to ``folder.file(NAME)`` or ``folder.folder(NAME)``: the run's folder
-        lists it in its manifest.
+        Files are written to ``folder.file(NAME)`` or ``folder.folder(NAME)``, which add them to the
+        manifest of the run's folder.
         """
         ...
 
@@ -76,11 +76,11 @@ class Calls:
     """A Python function as a harness.
 
     Attributes:
-        function: takes a list of `Item` and gives their answers, at once or (a generator) one by
-            one: pairs (item id, answer) with the seconds taken as an optional third, a mapping
-            from id to answer, or for a single item its answer alone.
-        retries: how many times what is not answered is asked again after an exception.
-        on_error: then "stop" (the run can go on later) or "skip" the items.
+        function: takes a list of `Item` and returns their answers, at once or one by one (a
+            generator): pairs (item id, answer) with the seconds taken as an optional third element,
+            a mapping from id to answer, or for a single item only its answer.
+        retries: how often unanswered items are asked again after an exception.
+        on_error: after that "stop" (the run can be continued later) or "skip" the items.
         threshold: scores of at least this count as right, others as wrong.
     """
 
@@ -95,12 +95,12 @@ class Calls:
         check_choice("on_error", self.on_error, ON_ERROR)
 
     def about(self) -> dict[str, Any]:
-        """Which function."""
+        """The function."""
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return {"harness": "function", "function": name, "threshold": self.threshold}
 
     def check(self, items: Mapping[str, Item]) -> None:
-        """Raise where it is no function."""
+        """Raise if it is not a function."""
         if not callable(self.function):
             raise argument_error("model", "a harness or a function", self.function)
 
@@ -113,16 +113,16 @@ class Calls:
                               self.threshold)  # fmt: skip
 
     def _ask(self, items: list[Item]) -> Iterable[Answer]:
-        given = self.function(items)
-        if isinstance(given, Mapping):
-            given = given.items()
-        elif len(items) == 1 and (given is None or isinstance(given, (bool, int, float, str))):
-            given = [(items[0].id, given)]
-        if not isinstance(given, Iterable) or isinstance(given, str):
-            raise argument_error("answer", "pairs of an item's id and its answer", given)
-        for pair in given:
+        answers = self.function(items)
+        if isinstance(answers, Mapping):
+            answers = answers.items()
+        elif len(items) == 1 and (answers is None or isinstance(answers, (bool, int, float, str))):
+            answers = [(items[0].id, answers)]
+        if not isinstance(answers, Iterable) or isinstance(answers, str):
+            raise argument_error("answer", "pairs of an item id and its answer", answers)
+        for pair in answers:
             if not isinstance(pair, (tuple, list)) or len(pair) not in (2, 3):
-                raise argument_error("answer", "pairs of an item's id and its answer", pair)
+                raise argument_error("answer", "pairs of an item id and its answer", pair)
             yield Answer(*pair)
 
 
@@ -132,11 +132,11 @@ def as_code(session: Session, answer: Answer, threshold: float | None = None) ->
     Args:
         session: the session.
         answer: 0/1, true/false, a whole number, a score, or one of Inspect's letters.
-        threshold: scores of at least this are 1, others 0; by default a score that is no code is
-            refused.
+        threshold: scores of at least this are 1, others 0; by default a score that is not a code
+            raises an error.
 
     Raises:
-        InputError: for an answer that the item cannot have.
+        InputError: for an answer that is not valid for the item.
 
     Example:
         >>> from irtcat import ItemBank
@@ -167,7 +167,7 @@ def as_code(session: Session, answer: Answer, threshold: float | None = None) ->
 def ask_until_over(
     session: Session,
     items: Mapping[str, Item],
-    ask: Asked,
+    ask: Ask,
     progress: Progress | None = None,
     retries: int = 0,
     on_error: str = "stop",
@@ -176,32 +176,32 @@ def ask_until_over(
     """Ask a function for answers until the session is over.
 
     Args:
-        session: the session; it may have begun.
+        session: the session; it may already have answers.
         items: the items of its bank by id.
-        ask: the function; it is given what is asked and has no answer yet.
-        progress: called with the number of answers, the most there can be, and a text.
-        retries: how many times in a row the function may fail (raise an exception, or leave items
-            out) before "stop" or "skip".
+        ask: the function; its argument is the list of items that are asked and not answered.
+        progress: called with the number of answers, the maximum number, and a text.
+        retries: how often in a row the function may fail (raise an exception, or leave items out)
+            before "stop" or "skip".
         on_error: "stop" raises, "skip" leaves the items out of the test.
         threshold: as for `as_code`.
 
     Returns:
-        A sentence for every item that was skipped.
+        A message for every item that was skipped.
 
     Raises:
-        InputError: for an item that was not asked, an answer it cannot have, or a failure.
+        InputError: for an item that was not asked, an invalid answer, or a failure.
     """
     notes: list[str] = []
     failed = 0
     while not session.is_over:
         asked = session.asked
         try:
-            for answer in ask([items[each] for each in asked]):
-                take(session, answer, threshold)
+            for answer in ask([items[name] for name in asked]):
+                record(session, answer, threshold)
                 failed = 0
                 if progress is not None:
                     progress(int(session.state.n), session.config.total_items, "answers")
-            missing = [each for each in asked if each in session.asked]
+            missing = [name for name in asked if name in session.asked]
             if not missing or session.is_over:
                 continue
             raise argument_error(
@@ -211,23 +211,23 @@ def ask_until_over(
             if failed < retries:
                 failed += 1
                 continue
-            left = [each for each in asked if each in session.asked]
-            if on_error != "skip" or not left:
-                raise _told(error) from error
+            unanswered = [name for name in asked if name in session.asked]
+            if on_error != "skip" or not unanswered:
+                raise _as_input_error(error) from error
             failed = 0
-            for each in left:
-                session.answer(each, None)
-                notes.append(f"{brief(each)} was skipped: {_told(error)}")
+            for name in unanswered:
+                session.answer(name, None)
+                notes.append(f"{brief(name)} was skipped: {_as_input_error(error)}")
     return notes
 
 
-def take(session: Session, answer: Answer, threshold: float | None = None) -> None:
-    """Take an answer into the session."""
+def record(session: Session, answer: Answer, threshold: float | None = None) -> None:
+    """Record an answer in the session."""
     session.answer(str(answer.item), as_code(session, answer, threshold), answer.seconds)
 
 
-def _told(error: Exception) -> InputError:
-    """The error as a sentence that says that nothing is lost."""
+def _as_input_error(error: Exception) -> InputError:
+    """The error as an `InputError` with a readable message."""
     if isinstance(error, InputError):
         return error
     return InputError(f"No answer came: {type(error).__name__}: {one_line(error)}.")

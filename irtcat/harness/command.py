@@ -1,4 +1,4 @@
-"""A shell command that answers: items on its stdin as JSON lines, answers on its stdout."""
+"""A shell command as a model: items on stdin as JSON lines, answers on stdout."""
 
 import json
 import os
@@ -22,25 +22,26 @@ from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
 
 __all__ = ["Command"]
 
-TOLD = 400
-"""Characters of a command's stderr that are shown where it fails."""
+STDERR_SHOWN = 400
+"""Number of characters of a command's stderr that are shown if it fails."""
 
 
 @dataclass(frozen=True)
 class Command:
-    r"""A shell command as a harness; it is run once for every batch.
+    r"""A shell command as a harness; it runs once for every batch.
 
-    On its stdin stands a JSON object a line: ``{"item": id, "task": ..., "sample": ..., "text":
-    ..., "target": ...}`` (what is not known is left out). On its stdout it answers a line each, in
-    any order: ``{"item": id, "answer": 1}``, with ``"seconds"`` if it likes; null skips the item.
-    A line is taken as soon as it is written, and is on disk before the next is read.
+    It reads JSON lines from stdin: ``{"item": id, "task": ..., "sample": ..., "text": ...,
+    "target": ...}`` (without unknown fields). It writes one line per answer to stdout, in any
+    order: ``{"item": id, "answer": 1}``, optionally with ``"seconds"``; null skips the item. A line
+    is recorded as soon as it is written, and is on disk before the next is read.
 
     Attributes:
         command: the command, for the shell.
-        timeout: seconds that one run of it may take; it is killed then, with what it started.
-        retries: how many times in a row it may fail (time out, exit other than with 0, write a
-            line that is no answer, or leave items out); it is then given what is not answered yet.
-        on_error: then "stop" (the run can go on later) or "skip" the items.
+        timeout: maximum seconds of one run; after that the command and its child processes are
+            killed.
+        retries: how often in a row it may fail (time out, exit with a code other than 0, write an
+            invalid line, or leave items out); it then runs again with the unanswered items.
+        on_error: after that "stop" (the run can be continued later) or "skip" the items.
         threshold: scores of at least this count as right, others as wrong.
 
     Example:
@@ -70,11 +71,11 @@ class Command:
         check_choice("on_error", self.on_error, ON_ERROR)
 
     def about(self) -> dict[str, Any]:
-        """Which command."""
+        """The command."""
         return {"harness": "command", "command": self.command, "threshold": self.threshold}
 
     def check(self, items: Mapping[str, Item]) -> None:
-        """Nothing can be told of a command before it is run."""
+        """Nothing can be checked before the command runs."""
 
     def drive(
         self,
@@ -88,18 +89,18 @@ class Command:
                               self.threshold)  # fmt: skip
 
     def ask(self, items: list[Item]) -> Iterator[Answer]:
-        """The answers of one run of the command, as they come.
+        """The answers of one run of the command, as they are written.
 
         Raises:
-            InputError: naming the line that is no answer, or how the command failed.
+            InputError: for an invalid line, or if the command fails.
         """
         waiting = {item.id for item in items}
-        told = "".join(json.dumps(item.told(), ensure_ascii=False) + "\n" for item in items)
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
-            given.write(told.encode("utf-8"))
-            given.seek(0)
+        lines = "".join(json.dumps(item.to_json(), ensure_ascii=False) + "\n" for item in items)
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
+            stdin.write(lines.encode("utf-8"))
+            stdin.seek(0)
             process = subprocess.Popen(
-                self.command, shell=True, stdin=given, stdout=subprocess.PIPE, stderr=errors,
+                self.command, shell=True, stdin=stdin, stdout=subprocess.PIPE, stderr=errors,
                 start_new_session=True,
             )  # fmt: skip
             try:
@@ -111,9 +112,9 @@ class Command:
     def _answers(
         self, process: "subprocess.Popen[bytes]", waiting: set[str], errors: IO[bytes]
     ) -> Iterator[Answer]:
-        """Answers from the lines of the running command; its end is looked at last."""
-        began = last = time.monotonic()
-        for number, raw in enumerate(self._lines(process, began), 1):
+        """Answers from the lines of the running command; its exit code is checked last."""
+        started = last = time.monotonic()
+        for number, raw in enumerate(self._lines(process, started), 1):
             if not raw.strip():
                 continue
             now = time.monotonic()
@@ -122,43 +123,43 @@ class Command:
             last = now
             yield answer
         try:
-            code = process.wait(self._left(began))
+            code = process.wait(self._remaining(started))
         except subprocess.TimeoutExpired:
-            raise self._late() from None
+            raise self._timeout_error() from None
         if code != 0:
-            how = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
-            raise InputError(f"The command {how}{_tail(errors)}.")
+            outcome = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
+            raise InputError(f"The command {outcome}{_tail(errors)}.")
         if waiting:
-            lacking = shorten(sorted(waiting))
-            raise InputError(f"The command ended without an answer to {lacking}{_tail(errors)}.")
+            missing = shorten(sorted(waiting))
+            raise InputError(f"The command ended without an answer to {missing}{_tail(errors)}.")
 
-    def _lines(self, process: "subprocess.Popen[bytes]", began: float) -> Iterator[bytes]:
-        """Lines of stdout until it is closed, or the time is over."""
+    def _lines(self, process: "subprocess.Popen[bytes]", started: float) -> Iterator[bytes]:
+        """Lines of stdout until it is closed, or the time limit is reached."""
         assert process.stdout is not None
         lines: queue.Queue[bytes | None] = queue.Queue()
         reader = threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True)
         reader.start()
         while True:
             try:
-                line = lines.get(timeout=self._left(began))
+                line = lines.get(timeout=self._remaining(started))
             except queue.Empty:
-                raise self._late() from None
+                raise self._timeout_error() from None
             if line is None:
                 return
             yield line
 
-    def _left(self, began: float) -> float | None:
-        """Seconds that are left of the time allowed."""
+    def _remaining(self, started: float) -> float | None:
+        """Remaining seconds of the time limit."""
         if self.timeout is None:
             return None
-        return max(began + self.timeout - time.monotonic(), 0.001)
+        return max(started + self.timeout - time.monotonic(), 0.001)
 
-    def _late(self) -> InputError:
+    def _timeout_error(self) -> InputError:
         return InputError(f"The command took more than {self.timeout:g} seconds and was ended.")
 
 
 def _pump(stream: IO[bytes], lines: "queue.Queue[bytes | None]") -> None:
-    """Pass lines on; None at the end."""
+    """Put lines into a queue; None at the end."""
     try:
         with stream:
             for line in stream:
@@ -168,38 +169,44 @@ def _pump(stream: IO[bytes], lines: "queue.Queue[bytes | None]") -> None:
 
 
 def _read(raw: bytes, number: int, waiting: set[str], seconds: float) -> Answer:
-    """The answer in a line."""
-    place = f"Line {number} of the command's output"
+    """Parse an answer from a line."""
+    location = f"Line {number} of the command's output"
     try:
-        line = parse_json(raw, place)
+        line = parse_json(raw, location)
     except InputError:
         shown = shorten(raw.decode("utf-8", errors="replace").strip())
-        raise InputError(f"{place} must be a JSON object. Got {shown}.") from None
+        raise InputError(f"{location} must be a JSON object. Got {shown}.") from None
     if not isinstance(line, dict) or "item" not in line or "answer" not in line:
-        raise InputError(f"{place} must be an object with item and answer. Got {shorten(line)}.")
+        raise InputError(f"{location} must be an object with item and answer. Got {shorten(line)}.")
     item, value = str(line["item"]), line["answer"]
     if item not in waiting:
-        left = shorten(sorted(waiting))
-        must = f"the answer to an item that was asked and not answered ({left})"
-        raise InputError(f"{place} must be {must}. Got {shorten(item)}.")
+        unanswered = shorten(sorted(waiting))
+        must = f"the answer to an item that was asked and not answered ({unanswered})"
+        raise InputError(f"{location} must be {must}. Got {shorten(item)}.")
     if value is not None and not isinstance(value, (bool, int, float)):
-        raise InputError(f"{place} must have a number, or null, as answer. Got {shorten(value)}.")
-    told = line.get("seconds", seconds)
-    if isinstance(told, bool) or not isinstance(told, (int, float)) or not 0 <= told < 1e12:
-        raise InputError(f"{place} must have seconds of at least 0. Got {shorten(told)}.")
-    return Answer(item, value, float(told))
+        raise InputError(
+            f"{location} must have a number, or null, as answer. Got {shorten(value)}."
+        )
+    duration = line.get("seconds", seconds)
+    if (
+        isinstance(duration, bool)
+        or not isinstance(duration, (int, float))
+        or not 0 <= duration < 1e12
+    ):
+        raise InputError(f"{location} must have seconds of at least 0. Got {shorten(duration)}.")
+    return Answer(item, value, float(duration))
 
 
 def _tail(errors: IO[bytes]) -> str:
-    """What the command last said on stderr."""
+    """The end of the command's stderr."""
     size = errors.seek(0, os.SEEK_END)
-    errors.seek(max(0, size - TOLD))
+    errors.seek(max(0, size - STDERR_SHOWN))
     text = " ".join(errors.read().decode("utf-8", errors="replace").split())
     return f" and said: {text}" if text else ""
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """End the command and whatever it started."""
+    """Kill the command and its child processes."""
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

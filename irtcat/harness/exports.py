@@ -1,4 +1,4 @@
-"""Reduced runs out: a subset of the items in the form in which a harness takes it."""
+"""Exports of reduced runs: a subset of the items in the format of a harness."""
 
 import glob
 import json
@@ -20,18 +20,18 @@ from irtcat.harness._items import Item, read_ids, read_items
 __all__ = ["EXPORTS", "Export", "export", "inspect_selector"]
 
 LONGEST = 100_000
-"""Characters of one argument that every system passes on."""
+"""Maximum number of characters of an argument, on any system."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """A subset, ready to be run.
+    """A subset in the format of a harness.
 
     Attributes:
         to: the harness.
-        text: what its file holds.
+        text: contents of the file.
         items: the items, in the order of the subset.
-        file: name the file has by default.
+        file: default name of the file.
     """
 
     to: str
@@ -57,16 +57,16 @@ class Export:
 
         Args:
             path: where the file was written; by default `file`.
-            model: the model, as the harness names it.
+            model: name of the model in the harness.
 
         Returns:
-            One command, or of Inspect one for each task; none where no harness is meant.
+            One command, or one for each task with Inspect; empty if the format has no harness.
         """
-        made = COMMANDS.get(self.to)
-        return [] if made is None else made(self, str(path or self.file), model)
+        build = COMMANDS.get(self.to)
+        return [] if build is None else build(self, str(path or self.file), model)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the file, whole or not at all.
+        """Write the file atomically.
 
         Returns:
             The path.
@@ -82,50 +82,50 @@ class Export:
 
 
 def export(subset: Any, to: str = "ids", items: Any = None, task: str | None = None) -> Export:
-    """Bring a subset into the form in which a harness runs just these items.
+    """Convert a subset to the format in which a harness runs only these items.
 
     | to | the file | run by |
     |---|---|---|
     | lm-eval | JSON {task: document numbers}, sorted, each once | lm_eval --samples |
-    | inspect | the samples' ids, a comma between them, a line for each task | --sample-id |
-    | ids | an id a line | whatever takes ids |
+    | inspect | the sample ids, separated by commas, one line per task | --sample-id |
+    | ids | one id per line | any tool that reads ids |
     | every-eval-ever | JSON lines {evaluation_name, sample_id} | |
 
-    lm-eval runs a task whole where its list is empty or the task is not in the file, and logs wrong
-    document numbers where the list is not sorted or has a number twice: the file has none of that,
-    and the command names the tasks of the file and no other.
+    lm-eval runs the whole task if its list is empty or the task is not in the file, and logs wrong
+    document numbers if the list is not sorted or has duplicates. The file avoids this, and the
+    command names only the tasks of the file.
 
     Args:
         subset: a `Subset`, or item ids.
         to: one of the above.
-        items: where the items are found: a table by item id, the imported `Responses` or the
+        items: task and sample of each item: a table by item id, the imported `Responses` or the
             `ItemBank`, with the columns task and sample_id (or doc_id).
-        task: the task of all items, where the table does not say; of Inspect also the file.
+        task: the task of all items, if the table has none; for Inspect also the file.
 
     Returns:
         The export: `Export.text`, `Export.write`, `Export.commands`.
 
     Raises:
-        InputError: for an unknown form, no items, an item that is there twice or not in the table,
-            without task or number, or two items in one place.
+        InputError: for an unknown format, no items, duplicate items, an item that is not in the
+            table or has no task or number, or two items with the same sample.
 
     Example:
-        >>> places = pd.DataFrame({"task": "quiz", "doc_id": [4, 0, 7]}, index=["x", "y", "z"])
-        >>> made = export(["z", "x"], "lm-eval", places)
-        >>> made.text
+        >>> table = pd.DataFrame({"task": "quiz", "doc_id": [4, 0, 7]}, index=["x", "y", "z"])
+        >>> reduced = export(["z", "x"], "lm-eval", table)
+        >>> reduced.text
         '{"quiz": [4, 7]}'
-        >>> print(made.commands("few.json", model="hf")[0])
+        >>> print(reduced.commands("few.json", model="hf")[0])
         lm_eval --model hf --tasks quiz --samples few.json --log_samples --output_path logs
     """
     check_choice("to", to, EXPORTS)
     ids = read_ids(subset, items)
-    found = tuple(read_items(ids, items, task))
-    text, file = EXPORTS[to](found)
-    return Export(to, text, found, file)
+    selected = tuple(read_items(ids, items, task))
+    text, file = EXPORTS[to](selected)
+    return Export(to, text, selected, file)
 
 
 def _by_task(items: tuple[Item, ...], to: str) -> dict[str, list[Item]]:
-    """The items of every task, the tasks in alphabetical order."""
+    """The items of every task, with the tasks in alphabetical order."""
     out: dict[str, list[Item]] = {}
     for item in items:
         if not item.task:
@@ -140,48 +140,48 @@ def _by_task(items: tuple[Item, ...], to: str) -> dict[str, list[Item]]:
 
 def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
     """JSON of the document numbers of each task."""
-    samples = {task: sorted(item.index for item in own)
-               for task, own in _by_task(items, "lm-eval").items()}  # fmt: skip
+    samples = {task: sorted(item.index for item in members)
+               for task, members in _by_task(items, "lm-eval").items()}  # fmt: skip
     for task, numbers in samples.items():
         if any(c in task for c in ",*?[") or task != task.strip():
-            must = "tasks without commas, wildcards (* ? [) and blanks at their ends"
+            must = "tasks without commas, wildcards (* ? [) and blanks at the ends"
             raise argument_error("items", f"{must}, which lm-eval reads as other tasks", task)
         if len(set(numbers)) < len(numbers):  # "7" and "07"
-            twice = next(n for n, after in pairwise(numbers) if n == after)
-            raise argument_error("items", "a place of its own for every item",
-                                 f"document {twice} of task {task} twice")  # fmt: skip
+            repeated = next(n for n, after in pairwise(numbers) if n == after)
+            raise argument_error("items", "a table with a different sample for every item",
+                                 f"document {repeated} of task {task} twice")  # fmt: skip
     return json.dumps(samples), "samples.json"
 
 
-def _run_lm_eval(made: Export, path: str, model: str) -> list[str]:
-    words = ["lm_eval", *_option("--model", model), *_option("--tasks", ",".join(made.tasks))]
+def _run_lm_eval(reduced: Export, path: str, model: str) -> list[str]:
+    words = ["lm_eval", *_option("--model", model), *_option("--tasks", ",".join(reduced.tasks))]
     words += [*_option("--samples", path), "--log_samples", "--output_path", "logs"]
     return [_command(words)]
 
 
 def _option(name: str, value: str) -> list[str]:
-    """An option with its value, which is never read as an option itself."""
+    """An option with its value, written so that the value is never parsed as an option."""
     return [f"{name}={value}"] if value.startswith("-") else [name, value]
 
 
 def _command(words: list[str]) -> str:
-    """The words as a line for a shell, to be pasted into a terminal.
+    """The words as a quoted shell command.
 
     Raises:
-        InputError: for a word with control characters, which a terminal would obey.
+        InputError: for a word with control characters, which a terminal would interpret.
     """
     for word in words:
         if visible(word) != word:
-            raise argument_error("command", "of words without control characters", word)
+            raise argument_error("command", "words without control characters", word)
     return shlex.join(words)
 
 
 def inspect_selector(sample: str) -> str:
-    """A sample's id as Inspect's ``--sample-id`` takes it: a pattern that only the id matches.
+    """A sample id for Inspect's ``--sample-id``: a pattern that matches only this id.
 
-    Inspect reads ``*``, ``?`` and ``[`` as wild cards, and what stands before a colon as the name
-    of a task where there is one of that name. Of a pattern it may warn that it is "not found in
-    dataset", and then runs the sample all the same.
+    Inspect parses ``*``, ``?`` and ``[`` as wildcards, and text before a colon as the name of a
+    task, if there is such a task. It may warn that a pattern is "not found in dataset", but it runs
+    the sample.
 
     Example:
         >>> [inspect_selector(sample) for sample in ("q7", "what?", "quiz:3")]
@@ -191,45 +191,47 @@ def inspect_selector(sample: str) -> str:
 
 
 def _to_inspect(items: tuple[Item, ...]) -> tuple[str, str]:
-    """A line of sample ids for each task."""
+    """One line of sample ids for each task."""
     for item in items:
         if "," in item.sample or "\n" in item.sample or item.sample != item.sample.strip():
-            must = "free of commas, line breaks and blanks at their ends"
+            must = "without commas, line breaks and blanks at the ends"
             advice = "Give them to inspect_ai.eval(sample_id=[...]) in Python."
             raise argument_error("items", f"sample ids {must}", item.sample, advice)
     for task in _by_task(items, "inspect"):
         if any(c in task for c in "*?["):
-            must = "tasks without wildcards (* ? [), by which Inspect finds several files"
+            must = "tasks without wildcards (* ? [), which Inspect expands to several files"
             raise argument_error("items", must, task)
-    lines = [",".join(sorted((inspect_selector(item.sample) for item in own), key=_natural))
-             for own in _by_task(items, "inspect").values()]  # fmt: skip
+    lines = [",".join(sorted((inspect_selector(item.sample) for item in members), key=_natural))
+             for members in _by_task(items, "inspect").values()]  # fmt: skip
     return "\n".join(lines) + "\n", "sample_ids.txt"
 
 
 def _natural(text: str) -> tuple[int, int, str]:
-    """Numbers by size, before other ids."""
+    """Sort key: numbers by size, before other ids."""
     number = whole_number_in(text)
     return (1, 0, text) if number is None else (0, number, text)
 
 
-def _run_inspect(made: Export, path: str, model: str) -> list[str]:
+def _run_inspect(reduced: Export, path: str, model: str) -> list[str]:
     commands = []
-    for number, (task, ids) in enumerate(zip(made.tasks, made.text.splitlines(), strict=True)):
+    for number, (task, ids) in enumerate(
+        zip(reduced.tasks, reduced.text.splitlines(), strict=True)
+    ):
         if len(ids) <= LONGEST:
             words = [*_option("--model", model), "--log-dir", "logs", *_option("--sample-id", ids)]
-            ends = ["--", task] if task.startswith("-") else []
-            begins = [] if ends else [task]
-            commands.append(_command(["inspect", "eval", *begins, *words, *ends]))
+            task_last = ["--", task] if task.startswith("-") else []
+            task_first = [] if task_last else [task]
+            commands.append(_command(["inspect", "eval", *task_first, *words, *task_last]))
             continue
-        chosen = f"Path({path!r}).read_text().splitlines()[{number}].split(',')"
-        call = f"inspect_ai.eval({task!r}, model={model!r}, log_dir='logs', sample_id={chosen})"
+        sample_ids = f"Path({path!r}).read_text().splitlines()[{number}].split(',')"
+        call = f"inspect_ai.eval({task!r}, model={model!r}, log_dir='logs', sample_id={sample_ids})"
         code = f"import inspect_ai; from pathlib import Path; {call}"
         commands.append(_command(["python", "-c", code]))
     return commands
 
 
 def _to_ids(items: tuple[Item, ...]) -> tuple[str, str]:
-    """An id a line."""
+    """One id per line."""
     for item in items:
         if "\n" in item.id or "\r" in item.id:
             raise argument_error("subset", "ids without line breaks", item.id)
@@ -237,13 +239,13 @@ def _to_ids(items: tuple[Item, ...]) -> tuple[str, str]:
 
 
 def _to_every_eval_ever(items: tuple[Item, ...]) -> tuple[str, str]:
-    """A JSON object a line, with the keys that name a sample in that format."""
+    """JSON lines with the keys that identify a sample in that format."""
     lines = []
-    for task, own in _by_task(items, "every-eval-ever").items():
-        for item in own:
+    for task, members in _by_task(items, "every-eval-ever").items():
+        for item in members:
             row: dict[str, Any] = {"evaluation_name": task, "sample_id": item.sample}
-            about = {"metadata": {"doc_hash": item.hash}} if item.hash else {}
-            lines.append(json.dumps(row | about))
+            metadata = {"metadata": {"doc_hash": item.hash}} if item.hash else {}
+            lines.append(json.dumps(row | metadata))
     return "".join(f"{line}\n" for line in lines), "samples.jsonl"
 
 
@@ -253,10 +255,10 @@ EXPORTS: dict[str, Callable[[tuple[Item, ...]], tuple[str, str]]] = {
     "ids": _to_ids,
     "every-eval-ever": _to_every_eval_ever,
 }
-"""Forms by name: what makes the file's text and its usual name of the items."""
+"""Formats by name: functions of the items that return the text of the file and its default name."""
 
 COMMANDS: dict[str, Callable[[Export, str, str], list[str]]] = {
     "lm-eval": _run_lm_eval,
     "inspect": _run_inspect,
 }
-"""What makes the commands, for the harnesses that have some."""
+"""Functions that build the commands, by harness."""

@@ -1,4 +1,4 @@
-"""Inspect AI, driven through its early-stopping protocol: the log holds just the items run."""
+"""Inspect AI, driven by its early-stopping protocol: the log has only the items run."""
 
 import copy
 import os
@@ -14,7 +14,7 @@ from irtcat.cat import Session
 from irtcat.harness._extra import imported
 from irtcat.harness._folder import LOGS
 from irtcat.harness._items import Item
-from irtcat.harness.answers import Answer, Progress, take
+from irtcat.harness.answers import Answer, Progress, record
 from irtcat.harness.exports import inspect_selector
 
 __all__ = ["Adaptive", "Inspect"]
@@ -24,13 +24,13 @@ class Adaptive:
     """An early-stopping manager for ``inspect_ai.Task(early_stopping=...)`` that asks adaptively.
 
     Inspect schedules all samples at once; each is held until the session asks for it. When the
-    session is over the others are stopped before they begin, and are not logged. Every sample must
-    be scheduled while others are held: run the task with ``max_samples`` of at least as many as
-    there are (`Inspect` does), or it waits for ever; this is looked at before any is run.
+    session is over the others are stopped before they begin, and are not logged. All samples must
+    be scheduled at the same time: run the task with ``max_samples`` of at least their number
+    (`Inspect` does), or it would never end; this is checked before any sample is run.
 
     Attributes:
-        error: what went wrong, where something did.
-        notes: sentences on what was taken where there was a choice.
+        error: the exception that ended the run; None without one.
+        notes: messages about ambiguous settings (what was used).
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Adaptive:
         Args:
             session: the session.
             items: the items of its bank by id; `Item.sample` is the sample's id.
-            metric: the scorer whose values are the answers, or "scorer.part" for a value with
-                parts; by default the first scorer.
+            metric: the scorer whose values are the answers, or "scorer.key" if the value is a
+                mapping; by default the first scorer.
             threshold: scores of at least this count as right, others as wrong.
-            progress: called with answers so far, the most there can be, and a text.
+            progress: called with the number of answers so far, the maximum number, and a text.
         """
         self.session, self.metric, self.threshold, self.progress = (
             session,
@@ -60,15 +60,15 @@ class Adaptive:
         self.error: Exception | None = None
         self.notes: dict[str, str] = {}
         self._item_of = {item.sample: item.id for item in items.values()}
-        self._doors: dict[str, Any] = {}
-        self._began: dict[str, float] = {}
+        self._events: dict[str, Any] = {}
+        self._start_times: dict[str, float] = {}
 
     @property
     def _ended(self) -> bool:
         return self.session.is_over or self.error is not None
 
     async def start_task(self, task: Any, samples: list[Any], epochs: int) -> str:
-        """Look at the samples before any of them runs."""
+        """Check the samples before any of them runs."""
         try:
             self._check(task, {str(sample.id) for sample in samples}, epochs)
         except InputError as error:
@@ -76,128 +76,131 @@ class Adaptive:
             raise
         return "irtcat"
 
-    def _check(self, task: Any, there: set[str], epochs: int) -> None:
-        most = task.config.max_samples
-        if most is not None and most < len(there):
-            must = f"at least {len(there)}, the number of samples: each is held until it is asked"
-            raise argument_error("max_samples", must, most)
+    def _check(self, task: Any, sample_ids: set[str], epochs: int) -> None:
+        max_samples = task.config.max_samples
+        if max_samples is not None and max_samples < len(sample_ids):
+            must = (
+                f"at least {len(sample_ids)}, the number of samples: each is held until it is asked"
+            )
+            raise argument_error("max_samples", must, max_samples)
         if epochs != 1:
             raise argument_error("epochs", "1: an item is asked once", epochs)
-        self.check_samples(there)
+        self.check_samples(sample_ids)
 
-    def check_samples(self, there: set[str]) -> None:
-        """Raise unless every item that has no answer yet is among the samples."""
-        done = {e["item"] for e in self.session.events if e["kind"] == "answer"}
-        lacking = [sample for sample, item in self._item_of.items()
-                   if item not in done and sample not in there]  # fmt: skip
-        if lacking:
-            must = f"a task with all samples of the bank (it has {len(there)})"
-            raise argument_error("task", must, f"none with the id {shorten(lacking[0])}")
+    def check_samples(self, sample_ids: set[str]) -> None:
+        """Raise unless every unanswered item is among the samples."""
+        answered = {e["item"] for e in self.session.events if e["kind"] == "answer"}
+        missing = [sample for sample, item in self._item_of.items()
+                   if item not in answered and sample not in sample_ids]  # fmt: skip
+        if missing:
+            must = f"a task with all samples of the bank (it has {len(sample_ids)})"
+            raise argument_error("task", must, f"none with the id {shorten(missing[0])}")
 
     async def schedule_sample(self, id: str | int, epoch: int) -> Any:
-        """Hold a sample until it is asked (None) or no more are (EarlyStop)."""
+        """Hold a sample until it is asked (returns None) or the session ends (EarlyStop)."""
         anyio = imported("anyio", "Inspect AI")
         item = self._item_of.get(str(id))
-        door = self._doors.setdefault(str(item), anyio.Event())
-        self._open()
+        event = self._events.setdefault(str(item), anyio.Event())
+        self._release()
         if item is not None:
-            await door.wait()
+            await event.wait()
             if not self._ended and item in self.session.asked:
-                self._began[item] = anyio.current_time()
+                self._start_times[item] = anyio.current_time()
                 return None
         stop = imported("inspect_ai.util", "Inspect AI").EarlyStop
         reason = "not in the bank" if item is None else "not asked"
         return stop(id=id, epoch=epoch, reason=reason)
 
     async def complete_sample(self, id: str | int, epoch: int, scores: Mapping[str, Any]) -> None:
-        """Take the answer, and let go what is asked next."""
+        """Record the answer, and release the samples asked next."""
         item = self._item_of.get(str(id))
-        if item is None or item not in self._began or self.session.is_over:
-            return  # but after an error: what has been answered is kept
-        seconds = imported("anyio", "Inspect AI").current_time() - self._began[item]
+        if item is None or item not in self._start_times or self.session.is_over:
+            return  # after an error answers are still recorded
+        seconds = imported("anyio", "Inspect AI").current_time() - self._start_times[item]
         try:
-            given = {name: each.score for name, each in scores.items()}
-            take(self.session, Answer(item, self._value(item, given), seconds), self.threshold)
+            values = {name: score.score for name, score in scores.items()}
+            answer = Answer(item, self._value(item, values), seconds)
+            record(self.session, answer, self.threshold)
             if self.progress is not None:
                 self.progress(int(self.session.state.n), self.session.config.total_items, "answers")
         except Exception as error:
             self.error = self.error or error
             raise
         finally:
-            self._open()
+            self._release()
 
-    def take_logged(self, logged: Mapping[str, Any]) -> None:
-        """Take what is asked and was answered before, as summaries of samples by their ids.
+    def record_logged(self, logged: Mapping[str, Any]) -> None:
+        """Record answers of earlier runs to the items asked, from summaries of samples by id.
 
-        What cannot be taken is asked again.
+        Answers that cannot be read are asked again.
         """
-        left, taken = dict(logged), 0
+        remaining, n_recorded = dict(logged), 0
         samples = {item: sample for sample, item in self._item_of.items()}
-        while known := [each for each in self.session.asked if samples[each] in left]:
-            said = left.pop(samples[known[0]])
+        while logged_items := [item for item in self.session.asked if samples[item] in remaining]:
+            summary = remaining.pop(samples[logged_items[0]])
             with suppress(InputError):
-                value = self._value(known[0], said.scores)
-                answer = Answer(known[0], value, float(said.total_time or 0.0))
-                take(self.session, answer, self.threshold)
-                taken += 1
-        if taken:
-            self.notes["logged"] = f"Answers that the log of an interrupted run had: {taken}."
+                value = self._value(logged_items[0], summary.scores)
+                answer = Answer(logged_items[0], value, float(summary.total_time or 0.0))
+                record(self.session, answer, self.threshold)
+                n_recorded += 1
+        if n_recorded:
+            self.notes["logged"] = f"Answers from the log of an interrupted run: {n_recorded}."
 
     async def complete_task(self) -> dict[str, Any]:
-        """What the log says of the session."""
-        known = self.session.estimate()
+        """The results of the session for the log."""
+        estimates = self.session.estimate()
         names = ("theta", "se", "n_items", "score", "score_sd")
         return {"session": self.session.id, "reason": self.session.reason,
-                **{name: known[name] for name in names}}  # fmt: skip
+                **{name: estimates[name] for name in names}}  # fmt: skip
 
-    def _open(self) -> None:
-        """Let go the samples that are asked; all, once the session is over."""
-        for item in list(self._doors) if self._ended else self.session.asked:
-            if item in self._doors:
-                self._doors[item].set()
+    def _release(self) -> None:
+        """Release the samples that are asked; all of them once the session is over."""
+        for item in list(self._events) if self._ended else self.session.asked:
+            if item in self._events:
+                self._events[item].set()
 
     def _value(self, item: str, scores: Mapping[str, Any]) -> Any:
         """The value of the chosen score."""
         if not scores:
-            raise argument_error("task", "one that scores its samples", f"no score for {item}")
-        name, _, part = (self.metric or next(iter(scores))).partition(".")
+            raise argument_error("task", "a task that scores its samples", f"no score for {item}")
+        name, _, key = (self.metric or next(iter(scores))).partition(".")
         if self.metric in scores:
-            name, part = str(self.metric), ""
+            name, key = str(self.metric), ""
         if name not in scores:
             raise argument_error("metric", f"one of the scorers {shorten(list(scores))}", name)
         value = scores[name].value
         if isinstance(value, Mapping):
-            part = part or next(iter(value), "")
-            if part not in value:
-                have = shorten([f"{name}.{each}" for each in value])
-                raise argument_error("metric", f"one of {have}", f"{name}.{part}")
+            key = key or next(iter(value), "")
+            if key not in value:
+                have = shorten([f"{name}.{entry}" for entry in value])
+                raise argument_error("metric", f"one of {have}", f"{name}.{key}")
             if len(value) > 1 and self.metric is None:
-                others = ", ".join(each for each in value if each != part)
-                self.notes["part"] = f"{brief(name)}: {brief(part)} was taken (not {others})."
-            value = value[part]
+                others = ", ".join(entry for entry in value if entry != key)
+                self.notes["part"] = f"{brief(name)}: {brief(key)} was used (not {others})."
+            value = value[key]
         if len(scores) > 1 and self.metric is None:
-            others = ", ".join(each for each in scores if each != name)
-            self.notes["scorer"] = f"Scorer {name} was taken (not {others})."
+            others = ", ".join(scorer for scorer in scores if scorer != name)
+            self.notes["scorer"] = f"Scorer {name} was used (not {others})."
         return value
 
 
 @dataclass(frozen=True)
 class Inspect:
-    """A model run by Inspect AI, in one evaluation that ends early.
+    """A model run by Inspect AI, in one evaluation with early stopping.
 
-    Samples run at the same time are those of a batch. A sample that fails ends the run (after
-    ``options={"retry_on_error": n}`` further tries); it can go on later. What an interrupted run
-    in the run's folder has logged, but not handed over any more, is then taken from its log; what
-    Inspect still held in memory when the process was killed is asked again.
+    The samples of a batch run at the same time. A sample that fails ends the run (after
+    ``options={"retry_on_error": n}`` further tries), which can be continued later. Answers that an
+    interrupted run in the folder has logged, but not returned, are then read from its log; samples
+    that Inspect held only in memory when the process was killed are asked again.
 
     Attributes:
-        task: an ``inspect_ai.Task``, or the name of one: file.py, file.py@name or a registered one.
-        model: an ``inspect_ai`` model (a mock with custom outputs: ``get_model(...,
-            memoize=False)``, or Inspect hands out the first one made), or its name.
-        metric: the scorer whose values are the answers, or "scorer.part"; by default the first.
-        log_dir: folder of the log; by default "inspect_logs" in the run's folder; Inspect's own
-            default where the run has none. Answers are taken from the default one only.
-        task_args: arguments of the task, where it is named.
+        task: an ``inspect_ai.Task``, or its name: file.py, file.py@name or a registered name.
+        model: an ``inspect_ai`` model, or its name (for a mock with custom outputs use
+            ``get_model(..., memoize=False)``, or Inspect reuses the first one created).
+        metric: the scorer whose values are the answers, or "scorer.key"; by default the first.
+        log_dir: folder of the log; by default "inspect_logs" in the run's folder, or Inspect's
+            default without one. Answers are read from the default folder only.
+        task_args: arguments of a task given by name.
         options: further arguments of ``inspect_ai.eval`` (temperature, retry_on_error, ...).
         threshold: scores of at least this count as right, others as wrong.
     """
@@ -212,13 +215,15 @@ class Inspect:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        own = {"tasks", "model", "log_dir", "epochs", "sample_id", "limit", "max_samples",
+        reserved = {"tasks", "model", "log_dir", "epochs", "sample_id", "limit", "max_samples",
                "fail_on_error", "sample_shuffle"} & set(self.options)  # fmt: skip
-        if own:
-            raise argument_error("options", "none that the drive itself sets", sorted(own))
+        if reserved:
+            raise argument_error(
+                "options", "options that irtcat does not set itself", sorted(reserved)
+            )
 
     def about(self) -> dict[str, Any]:
-        """Which task and model, and how the answers are read."""
+        """Task, model, and settings for reading the answers."""
         task = self.task if isinstance(self.task, str) else getattr(self.task, "name", "")
         options = {key: shorten(value, 200) for key, value in sorted(self.options.items())}
         arguments = {key: shorten(value, 200) for key, value in sorted(self.task_args.items())}
@@ -227,7 +232,7 @@ class Inspect:
                 "threshold": self.threshold}  # fmt: skip
 
     def check(self, items: Mapping[str, Item]) -> None:
-        """Raise where Inspect AI is not installed."""
+        """Raise if Inspect AI is not installed."""
         imported("inspect_ai", "Inspect AI")
 
     def drive(
@@ -238,73 +243,73 @@ class Inspect:
         if session.is_over:
             return []
         inspect_ai = imported("inspect_ai", "Inspect AI")
-        holder = Adaptive(session, items, self.metric, self.threshold, progress)
-        task = self._task(inspect_ai, holder)
-        where = self.log_dir
-        if folder is not None and not where:
-            where = folder.folder(LOGS)
-            holder.take_logged(_logged(where))
+        manager = Adaptive(session, items, self.metric, self.threshold, progress)
+        task = self._task(inspect_ai, manager)
+        log_dir = self.log_dir
+        if folder is not None and not log_dir:
+            log_dir = folder.folder(LOGS)
+            manager.record_logged(_logged(log_dir))
         if session.is_over:
-            return list(holder.notes.values())
-        done = {e["item"] for e in session.events if e["kind"] == "answer"}
-        left = [item for item in items.values() if item.id not in done]
-        settings = {"log_dir": str(where)} if where else {}
-        named = {str(sample.id) for sample in task.dataset if sample.id is not None}
-        if named:
-            holder.check_samples(named)
+            return list(manager.notes.values())
+        answered = {e["item"] for e in session.events if e["kind"] == "answer"}
+        remaining = [item for item in items.values() if item.id not in answered]
+        settings = {"log_dir": str(log_dir)} if log_dir else {}
+        sample_ids = {str(sample.id) for sample in task.dataset if sample.id is not None}
+        if sample_ids:
+            manager.check_samples(sample_ids)
         try:
             logs = inspect_ai.eval(
                 task, model=self.model, epochs=1,
-                sample_id=[inspect_selector(item.sample) for item in left],
-                max_samples=max(len(left), 1), fail_on_error=True,
+                sample_id=[inspect_selector(item.sample) for item in remaining],
+                max_samples=max(len(remaining), 1), fail_on_error=True,
                 **{"display": "none", **settings, **self.options},
             )  # fmt: skip
-        except Exception as error:  # of a model, task or option that Inspect does not know
-            told = f"{type(error).__name__}: {one_line(error)}"
-            raise holder.error or InputError(f"Inspect could not run: {told}") from error
-        self._look_at(logs[0], holder)
-        return list(holder.notes.values())
+        except Exception as error:  # such as an unknown model, task or option
+            cause = f"{type(error).__name__}: {one_line(error)}"
+            raise manager.error or InputError(f"Inspect could not run: {cause}") from error
+        self._raise_errors(logs[0], manager)
+        return list(manager.notes.values())
 
-    def _task(self, inspect_ai: Any, holder: Adaptive) -> Any:
+    def _task(self, inspect_ai: Any, manager: Adaptive) -> Any:
         """The task, with the early stopping of this session."""
         if not isinstance(self.task, str):
-            return inspect_ai.task_with(copy.copy(self.task), early_stopping=holder)
+            return inspect_ai.task_with(copy.copy(self.task), early_stopping=manager)
         loader = imported("inspect_ai._eval.loader", "Inspect AI")
         try:
-            found = loader.load_tasks([_relative(self.task)], dict(self.task_args))
-        except Exception as error:  # whatever the task's file does
-            told = f"{type(error).__name__}: {one_line(error)}"
-            raise InputError(f"Inspect cannot load the task {brief(self.task)}: {told}") from error
-        if len(found) != 1:
-            names = ", ".join(each.name for each in found) or "none"
+            tasks = loader.load_tasks([_relative(self.task)], dict(self.task_args))
+        except Exception as error:  # the file may raise any error
+            cause = f"{type(error).__name__}: {one_line(error)}"
+            raise InputError(f"Inspect cannot load the task {brief(self.task)}: {cause}") from error
+        if len(tasks) != 1:
+            names = ", ".join(task.name for task in tasks) or "none"
             raise argument_error("task", "one task (file.py@name)", f"{self.task} with {names}")
-        return inspect_ai.task_with(found[0], early_stopping=holder)
+        return inspect_ai.task_with(tasks[0], early_stopping=manager)
 
-    def _look_at(self, log: Any, holder: Adaptive) -> None:
-        """Raise what went wrong; the answers so far are kept."""
-        if holder.error is not None:
-            raise holder.error
+    def _raise_errors(self, log: Any, manager: Adaptive) -> None:
+        """Raise the error of a failed run; the answers so far are saved."""
+        if manager.error is not None:
+            raise manager.error
         if log.status == "cancelled":
             raise KeyboardInterrupt
-        if log.status != "success" or not holder.session.is_over:
-            told = " ".join(str(log.error.message if log.error else log.status).split())
-            raise InputError(f"Inspect's run failed ({told}; {log.location}).")
+        if log.status != "success" or not manager.session.is_over:
+            cause = " ".join(str(log.error.message if log.error else log.status).split())
+            raise InputError(f"Inspect's run failed ({cause}; {log.location}).")
 
 
 def _logged(folder: Path) -> dict[str, Any]:
-    """Summaries of the samples that earlier runs in the folder scored, the latest of each."""
+    """The latest summary of each sample that earlier runs in the folder scored."""
     out: dict[str, Any] = {}
     if folder.is_dir():
         log = imported("inspect_ai.log", "Inspect AI")
-        for file in log.list_eval_logs(str(folder)):  # the latest first
-            with suppress(Exception):  # one that is cut off: its samples are asked again
-                for each in log.read_eval_log_sample_summaries(file):
-                    if each.scores and not each.error:
-                        out.setdefault(str(each.id), each)
+        for file in log.list_eval_logs(str(folder)):  # latest first
+            with suppress(Exception):  # a truncated log: its samples are asked again
+                for summary in log.read_eval_log_sample_summaries(file):
+                    if summary.scores and not summary.error:
+                        out.setdefault(str(summary.id), summary)
     return out
 
 
 def _relative(task: str) -> str:
-    """The task's file as seen from here: Inspect looks for no others."""
-    file, at, name = task.partition("@")
-    return os.path.relpath(file) + at + name if os.path.isabs(file) else task
+    """The task with a relative path: Inspect does not accept absolute ones."""
+    file, separator, name = task.partition("@")
+    return os.path.relpath(file) + separator + name if os.path.isabs(file) else task

@@ -1,4 +1,4 @@
-"""lm-evaluation-harness, driven through its Python API in batches of chosen documents."""
+"""lm-evaluation-harness, driven by its Python API in batches of selected documents."""
 
 import os
 import time
@@ -35,23 +35,22 @@ SAMPLES, REPLIES = "samples_{}.jsonl", "lm_eval_replies.jsonl"
 class LmEval:
     """A model run by lm-evaluation-harness (0.4.9 or later).
 
-    The documents asked for are run as ``simple_evaluate(..., samples={task: numbers})``, only
-    their tasks and nothing else; the model is made once. Where the bank knows the documents'
-    hashes they must be those of the run. In the run's folder every sample is kept as lm-eval logs
-    it (``samples_<task>.jsonl``), and so is each reply of the model (``lm_eval_replies.jsonl``):
-    an interrupted batch is not paid for again either. lm-eval's own cache is not used: it holds
-    pickles, which run code when they are read.
+    The documents asked run with ``simple_evaluate(..., samples={task: numbers})``, without other
+    tasks; the model is created once. If the bank has hashes of the documents they must match the
+    run. The run's folder stores every sample as lm-eval logs it (``samples_<task>.jsonl``) and each
+    reply of the model (``lm_eval_replies.jsonl``), so that an interrupted batch is not paid for
+    twice. lm-eval's own cache is not used: it contains pickles, which run code when they are read.
 
     Attributes:
-        model: an object of lm-eval's class LM, or the name of a kind of model, such as "hf".
-        model_args: its arguments, "name=value,..." or a mapping, where ``model`` is a name.
-        metric: the metric whose values are the answers; by default the one that
-            `irtcat.read_logs` takes.
-        filter: lm-eval's filter, where a task has several; by default the first.
-        include_path: folder of further task files, or several.
+        model: an object of lm-eval's class LM, or the name of a model type, such as "hf".
+        model_args: its arguments, "name=value,..." or a mapping, if ``model`` is a name.
+        metric: the metric whose values are the answers; by default the one that `irtcat.read_logs`
+            uses.
+        filter: lm-eval's filter, if a task has several; by default the first.
+        include_path: folder of additional task files, or several.
         options: further arguments of ``simple_evaluate`` (num_fewshot, gen_kwargs, ...).
-        retries: how many times a failed batch is tried again.
-        on_error: then "stop" (the run can go on later) or "skip" the items.
+        retries: number of retries of a failed batch.
+        on_error: after that "stop" (the run can be continued later) or "skip" the items.
         threshold: scores of at least this count as right, others as wrong.
     """
 
@@ -69,13 +68,15 @@ class LmEval:
         """Check the settings."""
         check_count("retries", self.retries, 0)
         check_choice("on_error", self.on_error, ON_ERROR)
-        taken = {"model", "model_args", "tasks", "samples", "limit", "task_manager", "log_samples",
-                 "bootstrap_iters", "use_cache"} & set(self.options)  # fmt: skip
-        if taken:
-            raise argument_error("options", "none that the drive itself sets", sorted(taken))
+        reserved = {"model", "model_args", "tasks", "samples", "limit", "task_manager",
+                    "log_samples", "bootstrap_iters", "use_cache"} & set(self.options)  # fmt: skip
+        if reserved:
+            raise argument_error(
+                "options", "options that irtcat does not set itself", sorted(reserved)
+            )
 
     def about(self) -> dict[str, Any]:
-        """Which model, and how its answers are read."""
+        """The model, and settings for reading its answers."""
         name = self.model if isinstance(self.model, str) else type(self.model).__qualname__
         args = self.model_args if isinstance(self.model_args, str) else dict(self.model_args)
         options = {key: shorten(value, 200) for key, value in sorted(self.options.items())}
@@ -83,19 +84,19 @@ class LmEval:
                 "filter": self.filter, "options": options, "threshold": self.threshold}  # fmt: skip
 
     def check(self, items: Mapping[str, Item]) -> None:
-        """Raise where lm-eval is not installed, or an item has no task or number."""
+        """Raise if lm-eval is not installed, or an item has no task or number."""
         imported("lm_eval", "lm-evaluation-harness")
-        given = self.include_path
-        for where in given if isinstance(given, (list, tuple)) else [given]:
-            if where is not None and not os.path.isdir(where):
-                raise argument_error("include_path", "a folder of task files", str(where))
+        include_path = self.include_path
+        for folder in include_path if isinstance(include_path, (list, tuple)) else [include_path]:
+            if folder is not None and not os.path.isdir(folder):
+                raise argument_error("include_path", "a folder of task files", str(folder))
         for item in items.values():
             if not item.task:
                 advice = "Give the task, or the imported responses as the items."
                 raise InputError(
                     f"lm-eval needs the task of every item. Got none for {brief(item.id)}. {advice}"
                 )
-            item.index  # noqa: B018  raises where it is no number
+            item.index  # noqa: B018  raises if it is not a number
 
     def drive(
         self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
@@ -112,7 +113,7 @@ class LmEval:
 
 
 class _Running:
-    """A run under way: the model, the tasks' manager, and what was chosen."""
+    """A run in progress: the model, the task manager, and messages."""
 
     def __init__(self, harness: LmEval, folder: OutputFolder | None, tasks: set[str]):
         self.harness, self.folder = harness, folder
@@ -120,11 +121,11 @@ class _Running:
         self.lm_eval = imported("lm_eval", "lm-evaluation-harness")
         manager = imported("lm_eval.tasks", "lm-evaluation-harness").TaskManager
         self.tasks = _manager(manager, harness.include_path, tasks)
-        self.model = harness.model if not isinstance(harness.model, str) else self._made()
+        self.model = harness.model if not isinstance(harness.model, str) else self._created_model()
         self.replies = None if folder is None else Replies(folder.file(REPLIES))
 
-    def _made(self) -> Any:
-        """The model of its name and arguments."""
+    def _created_model(self) -> Any:
+        """Create the model from its name and arguments."""
         registry = imported("lm_eval.api.registry", "lm-evaluation-harness")
         args = self.harness.model_args
         try:
@@ -132,92 +133,94 @@ class _Running:
             if isinstance(args, str):
                 return kind.create_from_arg_string(args)
             return kind.create_from_arg_obj(dict(args))
-        except Exception as error:  # whatever a model makes of its arguments
+        except Exception as error:  # a model may raise any error
             named = f"the model {brief(self.harness.model)}"
-            raise InputError(f"lm-eval cannot make {named}: {one_line(error)}") from error
+            raise InputError(f"lm-eval cannot create {named}: {one_line(error)}") from error
 
     def ask(self, items: list[Item]) -> Iterator[Answer]:
-        """The answers to a batch; each document of each task once, in rising order."""
-        began = time.monotonic()
-        wanted: dict[str, dict[int, Item]] = {}
+        """Run a batch and return its answers; each document runs once, in rising order."""
+        started = time.monotonic()
+        items_of: dict[str, dict[int, Item]] = {}
         for item in items:
-            wanted.setdefault(item.task, {})[item.index] = item
-        samples = {task: sorted(own) for task, own in wanted.items()}
-        with nullcontext() if self.replies is None else self.replies.kept(self.model):
-            found = self.lm_eval.simple_evaluate(
+            items_of.setdefault(item.task, {})[item.index] = item
+        samples = {task: sorted(numbered) for task, numbered in items_of.items()}
+        with nullcontext() if self.replies is None else self.replies.cached(self.model):
+            results = self.lm_eval.simple_evaluate(
                 model=self.model, tasks=list(samples), task_manager=self.tasks, samples=samples,
                 bootstrap_iters=0, log_samples=True, **self.harness.options,
             )  # fmt: skip
-        seconds = (time.monotonic() - began) / len(items)
-        logged = found["samples"]
-        self._keep(logged)
-        for task, own in wanted.items():
+        seconds = (time.monotonic() - started) / len(items)
+        logged = results["samples"]
+        self._store_samples(logged)
+        for task, numbered in items_of.items():
             rows = self._rows(task, logged.get(task, []))
             if sorted(rows) != samples[task]:
                 must = f"documents {shorten(samples[task])} of {brief(task)}"
-                raise InputError(f"lm-eval was to run {must}. Got {shorten(sorted(rows))}.")
-            for index, item in own.items():
+                raise InputError(f"lm-eval was asked to run {must}. Got {shorten(sorted(rows))}.")
+            for index, item in numbered.items():
                 yield Answer(item.id, self._value(item, rows[index]), seconds)
 
-    def _keep(self, logged: Mapping[str, list[dict[str, Any]]]) -> None:
-        """Add the samples to the folder, as lm-eval would log them."""
+    def _store_samples(self, logged: Mapping[str, list[dict[str, Any]]]) -> None:
+        """Append the samples to files in the folder, as lm-eval would log them."""
         if self.folder is not None:
             for task, rows in logged.items():
                 append(self.folder.file(_samples_file(task)), rows)
 
     def forget_samples(self, session: Session, items: Mapping[str, Item]) -> None:
-        """Remove the samples of an interrupted batch without an answer: they are logged again."""
+        """Remove logged samples of an interrupted batch without an answer: they are run again."""
         done = {e["item"] for e in session.events if e["kind"] == "answer"}
         answered: dict[str, set[int]] = {}
         for item in items.values():
-            own = answered.setdefault(_samples_file(item.task), set())
+            numbers = answered.setdefault(_samples_file(item.task), set())
             if item.id in done:
-                own.add(item.index)
+                numbers.add(item.index)
         for name, numbers in answered.items():
             if self.folder is None or not (path := self.folder.path / name).exists():
                 continue
             lines = path.read_bytes().splitlines(keepends=True)
-            kept = [line for line in lines if _document_of(line) in numbers]
-            if kept != lines:
+            retained = [line for line in lines if _document_of(line) in numbers]
+            if retained != lines:
                 with replacing(self.folder.file(name)) as file:
-                    file.writelines(kept)
+                    file.writelines(retained)
 
     def _rows(self, task: str, rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-        """The samples of the chosen filter by document number."""
+        """The samples of the selected filter by document number."""
         filters = list(dict.fromkeys(str(row.get("filter", "")) for row in rows))
         if not filters:
             return {}
-        taken = self.harness.filter or filters[0]
-        if taken not in filters and len(filters) > 1:
+        selected = self.harness.filter or filters[0]
+        if selected not in filters and len(filters) > 1:
             raise argument_error(
-                "filter", f"one of {', '.join(filters)} (task {brief(task)})", taken
+                "filter", f"one of {', '.join(filters)} (task {brief(task)})", selected
             )
         if len(filters) > 1 and self.harness.filter is None:
-            others = ", ".join(name for name in filters if name != taken)
-            self.notes[f"{task} filter"] = f"{task}: filter {taken} was taken (not {others})."
-        if taken not in filters:
-            self.notes[f"{task} filter"] = f"{task}: its only filter is {filters[0]}, not {taken}."
-            taken = filters[0]
-        return {row["doc_id"]: row for row in rows if str(row.get("filter", "")) == taken}
+            others = ", ".join(name for name in filters if name != selected)
+            self.notes[f"{task} filter"] = f"{task}: filter {selected} was used (not {others})."
+        if selected not in filters:
+            self.notes[f"{task} filter"] = (
+                f"{task}: its only filter is {filters[0]}, not {selected}."
+            )
+            selected = filters[0]
+        return {row["doc_id"]: row for row in rows if str(row.get("filter", "")) == selected}
 
     def _value(self, item: Item, row: Mapping[str, Any]) -> Any:
-        """The metric's value; the document must be the one that was calibrated."""
+        """The value of the metric, after a check that the document is the calibrated one."""
         if item.hash and row.get("doc_hash") and row["doc_hash"] != item.hash:
-            here = f"document {item.index} of task {brief(item.task)}"
-            what = f"{here} is not the one calibrated as {brief(item.id)}"
-            advice = "The task's data have changed: use the version the bank was made with."
-            raise InputError(f"In this run {what} (its hash differs). {advice}")
+            document = f"document {item.index} of task {brief(item.task)}"
+            fault = f"{document} is not the one calibrated as {brief(item.id)}"
+            advice = "The data of the task have changed: use the version of the calibration."
+            raise InputError(f"In this run {fault} (its hash differs). {advice}")
         metrics = list(row.get("metrics", ()))
-        taken = self.harness.metric or _first(metrics)
-        if taken not in metrics:
+        selected = self.harness.metric or _default_metric(metrics)
+        if selected not in metrics:
             raise argument_error(
-                "metric", f"one of {', '.join(metrics)} (task {brief(item.task)})", taken
+                "metric", f"one of {', '.join(metrics)} (task {brief(item.task)})", selected
             )
         if len(metrics) > 1 and self.harness.metric is None:
-            others = ", ".join(name for name in metrics if name != taken)
-            note = f"{item.task}: metric {taken} was taken (not {others})."
+            others = ", ".join(name for name in metrics if name != selected)
+            note = f"{item.task}: metric {selected} was used (not {others})."
             self.notes[f"{item.task} metric"] = note
-        return row[taken]
+        return row[selected]
 
 
 def _samples_file(task: str) -> str:
@@ -234,17 +237,17 @@ def _document_of(line: bytes) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _manager(kind: Any, include_path: Any, tasks: set[str]) -> Any:
-    """What knows the tasks: lm-eval's own thousands are only looked through where one is needed."""
+def _manager(manager_class: Any, include_path: Any, tasks: set[str]) -> Any:
+    """The task manager: the thousands of default tasks are indexed only if one is needed."""
     if include_path is not None:
-        own = kind(include_path=include_path, include_defaults=False)
-        if tasks <= set(own.all_tasks):
-            return own
-    return kind(include_path=include_path)
+        manager = manager_class(include_path=include_path, include_defaults=False)
+        if tasks <= set(manager.all_tasks):
+            return manager
+    return manager_class(include_path=include_path)
 
 
-def _first(metrics: list[str]) -> str:
-    """The metric that `irtcat.read_logs` would take of these."""
+def _default_metric(metrics: list[str]) -> str:
+    """The metric that `irtcat.read_logs` would use of these."""
     if not metrics:
         raise InputError("The task has no metric. Name another task.")
     return min(metrics, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))

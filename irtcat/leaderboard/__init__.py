@@ -1,4 +1,4 @@
-"""How well a few items keep the full ranking, and how many are enough."""
+"""Evaluation of subsets: how well they preserve the full ranking, and how many items are enough."""
 
 from irtcat.leaderboard.board import Leaderboard, Run
 from irtcat.leaderboard.comparison import Comparison, compare

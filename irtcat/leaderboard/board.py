@@ -1,4 +1,4 @@
-"""What an evaluation found: the table, its summary, and intervals by resampling."""
+"""Results of an evaluation: the table, its summary, and bootstrap intervals."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,15 +19,15 @@ KEYS = ["strategy", "estimator", "n_items"]
 
 
 class Run(NamedTuple):
-    """What one strategy, k and estimator told of the subjects of one hold-out.
+    """Predictions by one strategy, k and estimator for the subjects of one hold-out.
 
     Attributes:
         strategy: how the items were chosen.
         estimator: how the scores were estimated.
-        k: how many items.
+        k: number of items.
         subjects: positions of the held-out subjects in `Leaderboard.responses`.
         items: positions of the chosen items.
-        score: told full scores; NaN where there is none.
+        score: predicted full scores; NaN if missing.
         lower: lower ends of their intervals.
         upper: upper ends.
         truth: full scores; NaN for a subject without responses.
@@ -44,7 +44,7 @@ class Run(NamedTuple):
     truth: FloatArray
 
     def usable(self) -> "Run":
-        """The same with the subjects alone that have both scores."""
+        """The same with only the subjects that have both scores."""
         keep = ~(np.isnan(self.score) | np.isnan(self.truth))
         return self._replace(
             subjects=self.subjects[keep],
@@ -61,12 +61,12 @@ class Leaderboard:
 
     Attributes:
         table: one row per hold-out, strategy, k and estimator (see `to_frame`).
-        runs: what was predicted, one for each row of the table that has predictions.
-        responses: those of the subjects used; exact duplicates are not among them.
-        n_duplicates: subjects dropped because their row repeats an earlier one.
-        top: how many subjects ``top_overlap`` is about.
+        runs: predictions, one for each row of the table that has any.
+        responses: responses of the subjects used, without exact duplicates.
+        n_duplicates: number of subjects dropped because their row repeats an earlier one.
+        top: number of best subjects for ``top_overlap``.
         level: probability of the predictions' intervals.
-        flags: what is to be said of the whole.
+        flags: warnings about the whole evaluation.
     """
 
     table: pd.DataFrame
@@ -79,12 +79,12 @@ class Leaderboard:
 
     @property
     def n_subjects(self) -> int:
-        """Subjects used, exact duplicates not counted."""
+        """Number of subjects used, without exact duplicates."""
         return self.responses.n_subjects
 
     @property
     def n_items(self) -> int:
-        """Items in the full benchmark."""
+        """Number of items in the full benchmark."""
         return self.responses.n_items
 
     def __repr__(self) -> str:
@@ -106,13 +106,13 @@ class Leaderboard:
             Columns split, seed, strategy, estimator, n_items; the rank correlations kendall (tau-b)
             and spearman and the correlation pearson of predicted and full scores of the held-out
             subjects; the errors mae and rmse in percentage points; pairwise_under_2,
-            pairwise_2_to_5 and pairwise_over_5, the share of pairs ranked right among those whose
-            full scores are so many points apart (a tie counts half); top_overlap, the share of the
-            ``top`` best that are told to be; coverage, the share of full scores within their
+            pairwise_2_to_5 and pairwise_over_5, the share of pairs ranked right among those with
+            full scores that many points apart (a tie counts half); top_overlap, the share of the
+            ``top`` best that are predicted to be; coverage, the share of full scores within their
             interval, and width, its mean width in points. NaN only for those that ``undefined``
-            names: a pairwise accuracy where no pair is so far apart, top_overlap where no more than
-            ``top`` are held out, and what ``flags`` speaks of. Then n_calibration, n_held_out,
-            n_benchmark and flags, empty where there is nothing to say.
+            names: a pairwise accuracy without such a pair, top_overlap if at most ``top`` are held
+            out, and those that ``flags`` explains. Then n_calibration, n_held_out, n_benchmark and
+            flags (empty without any).
         """
         return self.table.copy()
 
@@ -123,48 +123,51 @@ class Leaderboard:
             Indexed by strategy, estimator, n_items. For each of `METRICS` its mean over the
             hold-outs where it is defined, ``<name>_sd`` their standard deviation (NaN for one) and
             ``<name>_se`` = SD / sqrt(number of them). Held-out parts of different seeds overlap, so
-            this standard error speaks of the choice of seeds, not of other subjects: for that see
-            `intervals`. Then n_seeds; undefined, the metrics that some hold-out lacks; and flags,
-            each once.
+            this standard error is about the choice of seeds, not about other subjects: for these
+            see `intervals`. Then n_seeds; undefined, the metrics that some hold-out lacks; and the
+            unique flags.
         """
         grouped = self.table.groupby(KEYS, sort=False)
-        parts: dict[str, pd.Series] = {}
+        columns: dict[str, pd.Series] = {}
         for name in METRICS:
             column = grouped[name]
-            parts[name] = column.mean()
-            parts[f"{name}_sd"] = column.std()
-            parts[f"{name}_se"] = column.std() / np.sqrt(column.count())
-        parts["n_seeds"] = grouped["seed"].nunique()
-        parts["undefined"] = grouped["undefined"].agg(
+            columns[name] = column.mean()
+            columns[f"{name}_sd"] = column.std()
+            columns[f"{name}_se"] = column.std() / np.sqrt(column.count())
+        columns["n_seeds"] = grouped["seed"].nunique()
+        columns["undefined"] = grouped["undefined"].agg(
             lambda texts: ", ".join(
                 dict.fromkeys(name for text in texts for name in text.split(", ") if name)
             )
         )
-        parts["flags"] = grouped["flags"].agg(lambda texts: "; ".join(filter(None, texts.unique())))
-        return pd.DataFrame(parts)
+        columns["flags"] = grouped["flags"].agg(
+            lambda texts: "; ".join(filter(None, texts.unique()))
+        )
+        return pd.DataFrame(columns)
 
     def intervals(
         self, over: str = "subjects", n: int = 400, seed: int = 0, level: float = 0.9
     ) -> pd.DataFrame:
-        """Bootstrap intervals of the summary: what other subjects, or other items, would give.
+        """Bootstrap intervals of the summary, over subjects, items or both.
 
-        Subjects are drawn with replacement, the same ones for every row, and each metric is
-        averaged over the hold-outs anew; the ends are percentiles. "items" draws anew the items of
-        the full benchmark that were not run (those run stay) and so moves the full scores that are
-        to be told; "both" draws both. Redrawn scores are noise upon noise, by which every resample
-        errs more than the data do: with items the percentiles are shifted by the mean of the
-        resamples less the estimate. Predictions stay as they are: neither the choice of items nor
-        the calibration is repeated, so that their chance is in `summary`'s SD and not in here.
+        Subjects are drawn with replacement, the same ones for every row, and each metric is again
+        averaged over the hold-outs; the ends are percentiles. "items" resamples the items of the
+        full benchmark that were not run (those run stay), which changes the full scores to be
+        predicted; "both" resamples both. Resampled scores have additional noise, so that every
+        resample has larger errors than the data: with items the percentiles are shifted by the mean
+        of the resamples minus the estimate. Predictions do not change: neither the choice of items
+        nor the calibration is repeated, so their randomness is in the SD of `summary` and not in
+        these intervals.
 
         Args:
             over: "subjects", "items" or "both".
             n: number of resamples, at least 2.
-            seed: of the draws.
+            seed: seed of the resamples.
             level: probability of the intervals.
 
         Returns:
             Indexed by strategy, estimator, n_items; for each metric ``<name>_lower`` and
-            ``<name>_upper``; NaN, and said in ``flags``, where no resample has it.
+            ``<name>_upper``; NaN, with a flag, if no resample has it.
 
         Raises:
             InputError: for another ``over``, or numbers out of range.
@@ -192,7 +195,7 @@ class Leaderboard:
         for (strategy, estimator, k), group in groupby(runs, key=lambda run: run[:3]):
             values = [self._resample(run.usable(), draws, over, n, seed) for run in group]
             row: dict[str, object] = {"strategy": strategy, "estimator": estimator, "n_items": k}
-            lost = []
+            undefined = []
             for name in METRICS:
                 stacked = np.stack([value[name] for value in values])
                 stacked = stacked[:, ~np.isnan(stacked).all(axis=0)]
@@ -203,13 +206,13 @@ class Leaderboard:
                         means = means + estimates.loc[(strategy, estimator, k), name] - means.mean()
                     ends = np.clip(np.quantile(means, [tail, 1 - tail]), *_range(name)).tolist()
                 else:
-                    lost.append(name)
+                    undefined.append(name)
                 row[f"{name}_lower"], row[f"{name}_upper"] = ends
-            row["flags"] = f"not defined: {', '.join(lost)}" if lost else ""
+            row["flags"] = f"not defined: {', '.join(undefined)}" if undefined else ""
             rows.append(row)
         table = pd.DataFrame(rows).set_index(KEYS)
-        wanted = pd.MultiIndex.from_frame(self.table[KEYS].drop_duplicates())
-        return table.reindex(wanted[wanted.isin(table.index)])
+        keys = pd.MultiIndex.from_frame(self.table[KEYS].drop_duplicates())
+        return table.reindex(keys[keys.isin(table.index)])
 
     def _resample(
         self, run: Run, draws: FloatArray | None, over: str, n: int, seed: int
@@ -220,38 +223,40 @@ class Leaderboard:
         ones = np.ones((n, len(run.score)))
         weights = ones if draws is None else draws[:, run.subjects]
         weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, np.nan)
-        parts = (run.score, run.lower, run.upper)
+        predicted = (run.score, run.lower, run.upper)
         if over == "subjects":
-            return resampled_metrics(*parts, run.truth, weights, self.top)
+            return resampled_metrics(*predicted, run.truth, weights, self.top)
         truths = _redrawn_truth(self.responses.subset(subjects=run.subjects), run.items, n, seed)
-        each = [
-            resampled_metrics(*parts, truth, weight[None], self.top)
+        by_resample = [
+            resampled_metrics(*predicted, truth, weight[None], self.top)
             for truth, weight in zip(truths, weights, strict=True)
         ]
-        return {name: np.concatenate([one[name] for one in each]) for name in METRICS}
+        return {name: np.concatenate([values[name] for values in by_resample]) for name in METRICS}
 
 
 def _range(name: str) -> tuple[float, float]:
-    """What a metric can be."""
+    """Lowest and highest possible value of a metric."""
     least = -1.0 if name in ("kendall", "spearman", "pearson") else 0.0
     return least, 100.0 if name in ("mae", "rmse", "width") else 1.0
 
 
 def subject_draws(n_subjects: int, n: int, seed: int) -> FloatArray:
-    """How often each subject is drawn in each resample."""
+    """Number of times that each subject is drawn in each resample."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(n_subjects, np.full(n_subjects, 1 / n_subjects), n).astype(float)
 
 
 def _redrawn_truth(responses: Responses, items: IntArray, n: int, seed: int) -> FloatArray:
-    """Full scores with the items that were not run drawn anew, resamples x subjects."""
+    """Full scores with resampled items other than those run, resamples x subjects."""
     rng = np.random.default_rng([seed, 1])
-    rest = np.setdiff1d(np.arange(responses.n_items), items)
+    not_run = np.setdiff1d(np.arange(responses.n_items), items)
     counts = np.ones((n, responses.n_items))
-    if len(rest):
-        counts[:, rest] = rng.multinomial(len(rest), np.full(len(rest), 1 / len(rest)), n)
+    if len(not_run):
+        counts[:, not_run] = rng.multinomial(
+            len(not_run), np.full(len(not_run), 1 / len(not_run)), n
+        )
     x = responses.to_numpy() / max(responses.n_categories - 1, 1)
-    seen = ~np.isnan(x)
-    total, asked = counts @ np.where(seen, x, 0).T, counts @ seen.T.astype(float)
-    whole = np.broadcast_to(full_scores(responses), total.shape)
-    return np.divide(total, asked, out=whole.copy(), where=asked > 0)
+    is_observed = ~np.isnan(x)
+    total, n_answered = counts @ np.where(is_observed, x, 0).T, counts @ is_observed.T.astype(float)
+    observed_score = np.broadcast_to(full_scores(responses), total.shape)
+    return np.divide(total, n_answered, out=observed_score.copy(), where=n_answered > 0)

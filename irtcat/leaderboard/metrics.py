@@ -1,4 +1,4 @@
-"""What a prediction of scores is worth, for the subjects held out and for resamples of them."""
+"""Metrics of predicted scores, for the held-out subjects and for resamples of them."""
 
 import numpy as np
 
@@ -29,48 +29,48 @@ GAPS = {
 }
 """True gaps, in score units, of the pairs that each pairwise accuracy counts: low <= gap < high."""
 
-SLACK = 1e-9  # so that a gap of .02 by subtraction is one of .02
+SLACK = 1e-9  # so that a gap of .02 after rounding errors counts as .02
 
 
 def compare_scores(
     score: FloatArray, lower: FloatArray, upper: FloatArray, truth: FloatArray, top: int
 ) -> tuple[dict[str, float], list[str]]:
-    """The metrics over subjects that have both scores, and what is to be said of them.
+    """The metrics over subjects that have both scores, and flags.
 
     Args:
-        score: told full scores, 0 to 1; NaN where there is none.
+        score: predicted full scores, 0 to 1; NaN if missing.
         lower: lower ends of their intervals.
         upper: upper ends.
-        truth: full scores, NaN where there is none.
-        top: how many subjects are the best ones.
+        truth: full scores, NaN if missing.
+        top: number of best subjects for ``top_overlap``.
 
     Returns:
-        Each of `METRICS`, NaN where it is not defined (a pairwise accuracy without pairs that far
-        apart, the overlap of the ``top`` best among no more than so many, a correlation of what is
-        constant), and what is to be flagged.
+        Each of `METRICS`, NaN where it is not defined (a pairwise accuracy without pairs at that
+        distance, the overlap of the ``top`` best among at most ``top`` subjects, the correlation of
+        a constant), and the flags.
     """
     usable = ~(np.isnan(score) | np.isnan(truth))
     flags = [] if usable.all() else [f"held-out subjects left out: {np.count_nonzero(~usable)}"]
-    told, goal = score[usable], np.round(truth[usable], 12)  # as `predict` rounds
+    predicted, goal = score[usable], np.round(truth[usable], 12)  # as `predict` rounds
     if len(goal) < 2:
         return dict.fromkeys(METRICS, float("nan")), [*flags, "fewer than 2 subjects to compare"]
-    for values, what in ((told, "predicted"), (goal, "full")):
+    for values, kind in ((predicted, "predicted"), (goal, "full")):
         if (values == values[0]).all():
-            flags.append(f"no rank correlation: all {what} scores are equal")
+            flags.append(f"no rank correlation: all {kind} scores are equal")
     metrics = {
-        "kendall": agreement.kendall_tau_b(told, goal),
-        "spearman": agreement.spearman(told, goal),
-        "pearson": agreement.pearson(told, goal),
-        "mae": 100 * agreement.mean_absolute_error(told, goal),
-        "rmse": 100 * agreement.root_mean_squared_error(told, goal),
+        "kendall": agreement.kendall_tau_b(predicted, goal),
+        "spearman": agreement.spearman(predicted, goal),
+        "pearson": agreement.pearson(predicted, goal),
+        "mae": 100 * agreement.mean_absolute_error(predicted, goal),
+        "rmse": 100 * agreement.root_mean_squared_error(predicted, goal),
         "top_overlap": float("nan"),
         "coverage": float(((lower[usable] <= goal) & (goal <= upper[usable])).mean()),
         "width": float(100 * (upper - lower)[usable].mean()),
     }
     for name, (low, high) in GAPS.items():
-        metrics[name] = agreement.pairwise_accuracy(told, goal, low - SLACK, high - SLACK)
+        metrics[name] = agreement.pairwise_accuracy(predicted, goal, low - SLACK, high - SLACK)
     if top < len(goal):
-        metrics["top_overlap"] = agreement.top_overlap(told, goal, top)
+        metrics["top_overlap"] = agreement.top_overlap(predicted, goal, top)
     return {name: metrics[name] for name in METRICS}, flags
 
 
@@ -85,15 +85,15 @@ def resampled_metrics(
     """The metrics of `compare_scores` for many resamples of the subjects at once.
 
     Resamples are rows of counts: how often each subject was drawn. Sums over pairs are quadratic
-    forms ``w' S w`` in a matrix of signs, so that a thousand resamples are one matrix product.
+    forms ``w' S w`` in a matrix of signs, so a thousand resamples take one matrix product.
 
     Args:
-        score: told full scores, without NaN.
+        score: predicted full scores, without NaN.
         lower: lower ends of their intervals.
         upper: upper ends.
         truth: full scores, without NaN.
         weights: resamples x subjects, whole numbers of at least 0.
-        top: how many subjects are the best ones.
+        top: number of best subjects for ``top_overlap``.
 
     Returns:
         For each of `METRICS` one number per resample; NaN where it is not defined there.
@@ -139,7 +139,7 @@ def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
 def _correlations(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
     """Weighted correlation of each row of x with that of y.
 
-    With ``x_i = sum_j w_j sign(x_i - x_j)`` (twice the rank, less a constant) it is Spearman's.
+    With ``x_i = sum_j w_j sign(x_i - x_j)`` (twice the rank minus a constant) it is Spearman's.
     """
     total = weights.sum(axis=1, keepdims=True)
     x = x - (weights * x).sum(axis=1, keepdims=True) / total
@@ -151,14 +151,14 @@ def _correlations(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArr
 
 
 def _top_overlaps(score: FloatArray, goal: FloatArray, weights: FloatArray, top: int) -> FloatArray:
-    """`agreement.top_overlap` of every resample; NaN where it has no more than ``top`` subjects."""
-    places = [_places(values, weights, top) for values in (score, goal)]
-    share = (weights * np.minimum(*places)).sum(axis=1) / top
+    """`agreement.top_overlap` of every resample; NaN if it has at most ``top`` subjects."""
+    top_shares = [_top_shares(values, weights, top) for values in (score, goal)]
+    share = (weights * np.minimum(*top_shares)).sum(axis=1) / top
     return np.where(weights.sum(axis=1) > top, share, np.nan)
 
 
-def _places(values: FloatArray, weights: FloatArray, top: int) -> FloatArray:
-    """Share of one of the top places that each subject has in each resample."""
+def _top_shares(values: FloatArray, weights: FloatArray, top: int) -> FloatArray:
+    """Share of a top rank that each subject has in each resample; ties share ranks equally."""
     _, group = np.unique(-values, return_inverse=True)
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(group.max() + 1))

@@ -1,4 +1,4 @@
-"""How many items make a gap real: the design-based answer, before anything is run."""
+"""Planning: number of items needed to rank a gap right, by design-based formulas."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,23 +18,23 @@ __all__ = ["DESIGNS", "Plan", "design_gaps", "pair_variances", "plan"]
 DESIGNS = ("random", "stratified")
 N_STRATA = 10
 MOST_SUBJECTS = 600
-"""Whose pairs are looked at; of more a random part, seeded and flagged."""
+"""Maximum number of subjects whose pairs are used; more are subsampled, and flagged."""
 
 FEWEST_PAIRS = 30
-"""Close pairs that the answer rests on; where fewer are close the closest are taken."""
+"""Minimum number of close pairs; if fewer are close the closest ones are used."""
 
 NORMAL_SIZE = 10
-"""Below so many items the normal approximation of a difference of means is said to be rough."""
+"""Below this number of items the normal approximation of a difference of means is flagged."""
 
 
 class PairVariances(NamedTuple):
-    """What design-based formulas need of each pair of subjects.
+    """Input of the design-based formulas for each pair of subjects.
 
     Attributes:
-        gap: absolute difference of the means over the items both have.
+        gap: absolute difference of the means over shared items.
         variance: variance over items of the difference (divisor n - 1), within strata for a
             stratified sample.
-        share: share of all items that both have.
+        share: shared items as a share of all items.
         one: position of one subject.
         other: position of the other.
     """
@@ -50,27 +50,25 @@ class PairVariances(NamedTuple):
         return np.sqrt(self.variance * (1 - k / n_items) / np.maximum(k * self.share, 1e-300))
 
     def chances(self, k: int, n_items: int, gap: FloatArray | float | None = None) -> FloatArray:
-        """Chance that k items rank each pair right, ``Phi(gap / SE)``."""
-        wanted = self.gap if gap is None else gap
+        """Probability that k items rank each pair right, ``Phi(gap / SE)``."""
+        gaps = self.gap if gap is None else gap
         error = self.standard_errors(k, n_items)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(
-                error > 0, ndtr(wanted / error), np.where(np.asarray(wanted) > 0, 1.0, 0.5)
-            )
+            return np.where(error > 0, ndtr(gaps / error), np.where(np.asarray(gaps) > 0, 1.0, 0.5))
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How many items make a gap real.
+    """Number of items needed to rank a gap right.
 
     Attributes:
         table: one row per design (see `to_frame`).
-        curve: one row per design and k: chance of ranking the gap right, smallest reliable gap.
+        curve: one row per design and k: ``chance``, the probability of ranking the gap right.
         gap: the gap between full scores, in score units.
-        confidence: wanted chance of the right order.
-        n_items: items in the full benchmark.
-        n_pairs: pairs of subjects the answer rests on.
-        flags: what is to be said of it.
+        confidence: required probability of the right order.
+        n_items: number of items in the full benchmark.
+        n_pairs: number of pairs of subjects used.
+        flags: warnings.
     """
 
     table: pd.DataFrame
@@ -89,12 +87,12 @@ class Plan:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per design: how many items it takes.
+        """One row per design: number of items needed.
 
         Returns:
             Indexed by design: n_items (k), with lower and upper ends of its bootstrap interval
-            over subjects; n_items_typical and n_items_hard, which are enough for half and for 90 %
-            of the pairs taken one by one; share = k / N; margin, half the width in points of a 95 %
+            over subjects; n_items_typical and n_items_hard, which are enough for 50 % and for 90 %
+            of the individual pairs; share = k / N; margin, half the width in points of a 95 %
             interval for the difference of two subjects at that k (root mean square over pairs).
         """
         return self.table.copy()
@@ -110,31 +108,31 @@ def plan(
     seed: int = 0,
     level: float = 0.9,
 ) -> Plan:
-    """How many items must two subjects answer so that a gap between them is real?
+    """Number of items that two subjects must answer to rank a gap between them right.
 
     Both answer the same k of N items and their means are compared. Over repeated samples the
     difference has variance ``(1 - k/N) S^2 / k``, S^2 the variance over items of
     ``x_il - x_jl``, which for right/wrong items is the share of items on which the two disagree,
-    less gap^2. Two subjects a true gap g apart are ranked right with chance ``Phi(g / SE)``; read
-    the other way (flat prior) that is the chance that an observed gap of g has the right sign. The
-    answer is the smallest k for which the mean of this chance, over pairs of subjects at most twice
-    the gap apart, reaches ``confidence``. Sampling proportionally within ten strata of proportion
-    correct replaces S^2 by its mean within strata.
+    less gap^2. Two subjects with a true gap g are ranked right with probability ``Phi(g / SE)``;
+    with a flat prior this is also the probability that an observed gap of g has the right sign. The
+    result is the smallest k for which the mean of this probability, over pairs of subjects at most
+    twice the gap apart, reaches ``confidence``. Sampling proportionally within ten strata of
+    proportion correct replaces S^2 by its mean within strata.
 
-    The answer holds for the mean of a probability sample; what other strategies and estimators
-    take is measured: `evaluate`, then `reliable_gaps` and `items_needed`.
+    The result is valid for the mean of a probability sample; for other strategies and estimators
+    measure it with `evaluate`, `reliable_gaps` and `items_needed`.
 
     Args:
-        responses: who answered what on the full benchmark, at least 2 subjects that differ.
+        responses: responses to the full benchmark, of at least 2 different subjects.
         gap: gap between full scores, in score units: .02 is 2 points.
-        confidence: wanted chance of the right order, above 1/2 and below 1.
+        confidence: required probability of the right order, above 1/2 and below 1.
         designs: "random", "stratified" or both.
-        n: bootstrap resamples of the subjects, at least 2.
-        seed: of the resamples.
+        n: number of bootstrap resamples of the subjects, at least 2.
+        seed: seed of the resamples.
         level: probability of the bootstrap interval.
 
     Returns:
-        The plan: `to_frame()`, and ``curve`` for the chance at every k.
+        The plan: `to_frame()`, and ``curve`` with the probability at every k.
 
     Raises:
         InputError: for numbers out of range, an unknown design, or responses without two subjects
@@ -157,34 +155,34 @@ def plan(
     check_count("n", n, 2)
     check_interval("level", level)
     designs = _check_designs(designs)
-    used, flags = _thinned(responses, seed)
+    unique, flags = _thinned(responses, seed)
     rng = np.random.default_rng(seed)
-    draws = rng.multinomial(used.n_subjects, np.full(used.n_subjects, 1 / used.n_subjects), n)
+    draws = rng.multinomial(unique.n_subjects, np.full(unique.n_subjects, 1 / unique.n_subjects), n)
     tail = (1 - level) / 2
     rows, curves, n_pairs = [], [], 0
     for design in designs:
-        pairs = _close(pair_variances(used, design), gap, flags)
+        pairs = _close(pair_variances(unique, design), gap, flags)
         n_pairs = len(pairs.gap)
-        n_items = _sizes(used.n_items)
-        chances = np.stack([pairs.chances(k, used.n_items, gap) for k in n_items])
+        n_items = _sizes(unique.n_items)
+        chances = np.stack([pairs.chances(k, unique.n_items, gap) for k in n_items])
         weights = np.vstack([np.ones(n_pairs), draws[:, pairs.one] * draws[:, pairs.other]])
         mass = weights.sum(axis=1)
         mean = (chances @ weights[mass > 0].T) / mass[mass > 0]
-        found = n_items[np.argmax(mean >= confidence, axis=0)]
+        sizes = n_items[np.argmax(mean >= confidence, axis=0)]
         # Within a pair: phi(gap / SE) >= confidence solved for k.
-        own = _own_sizes(pairs, gap, confidence, used.n_items)
-        low, high = np.quantile(found[1:], [tail, 1 - tail]) if len(found) > 1 else (0, 0)
-        k = int(found[0])
-        square = np.mean(pairs.standard_errors(k, used.n_items) ** 2)
+        pair_sizes = _pair_sizes(pairs, gap, confidence, unique.n_items)
+        low, high = np.quantile(sizes[1:], [tail, 1 - tail]) if len(sizes) > 1 else (0, 0)
+        k = int(sizes[0])
+        square = np.mean(pairs.standard_errors(k, unique.n_items) ** 2)
         rows.append(
             {
                 "design": design,
                 "n_items": k,
                 "lower": int(np.floor(low)),
                 "upper": int(np.ceil(high)),
-                "n_items_typical": int(np.quantile(own, 0.5, method="inverted_cdf")),
-                "n_items_hard": int(np.quantile(own, 0.9, method="inverted_cdf")),
-                "share": k / used.n_items,
+                "n_items_typical": int(np.quantile(pair_sizes, 0.5, method="inverted_cdf")),
+                "n_items_hard": int(np.quantile(pair_sizes, 0.9, method="inverted_cdf")),
+                "share": k / unique.n_items,
                 "margin": 100 * ndtri(0.975) * np.sqrt(square),
             }
         )
@@ -194,7 +192,15 @@ def plan(
     table = pd.DataFrame(rows).set_index("design")
     curve = pd.concat(curves, ignore_index=True)
     notes = tuple(dict.fromkeys(flags))
-    return Plan(table, curve, float(gap), float(confidence), used.n_items, n_pairs, notes)
+    return Plan(
+        table=table,
+        curve=curve,
+        gap=float(gap),
+        confidence=float(confidence),
+        n_items=unique.n_items,
+        n_pairs=n_pairs,
+        flags=notes,
+    )
 
 
 def design_gaps(
@@ -206,18 +212,19 @@ def design_gaps(
 ) -> pd.DataFrame:
     """The smallest gap that the mean of k sampled items ranks right, by formula.
 
-    The same curve as `reliable_gaps`, of each pair's chance ``Phi(gap / SE)`` in the place of what
-    was seen: a check on it without any draw, and the answer for a sample still to be taken.
+    The same curve as in `reliable_gaps`, with the probability ``Phi(gap / SE)`` of each pair
+    instead of observed rankings: a check of it without a draw, and a prediction for a planned
+    sample.
 
     Args:
-        responses: who answered what on the full benchmark.
+        responses: responses to the full benchmark.
         n_items: numbers of items, from 1 to all.
-        confidence: wanted chance of the right order.
+        confidence: required probability of the right order.
         design: "random" or "stratified".
-        seed: of the part taken of very many subjects.
+        seed: seed of the subsample of very many subjects.
 
     Returns:
-        Indexed by n_items: gap in points (infinite where no pair is far enough apart) and flags.
+        Indexed by n_items: gap in points (infinite if no pair is far enough apart) and flags.
 
     Example:
         >>> from irtcat.bank import ItemBank
@@ -227,107 +234,109 @@ def design_gaps(
     """
     check_confidence(confidence)
     design = _check_designs((design,))[0]
-    used, flags = _thinned(responses, seed)
-    pairs = pair_variances(used, design)
+    unique, flags = _thinned(responses, seed)
+    pairs = pair_variances(unique, design)
     rows = []
     for k in n_items:
-        check_count("n_items", k, 1, used.n_items)
+        check_count("n_items", k, 1, unique.n_items)
         keep = pairs.gap > 0
-        curve = order_curve(pairs.gap[keep], pairs.chances(k, used.n_items)[keep])
-        found = smallest_gap(*curve, confidence)
-        note = [] if np.isfinite(found) else ["no pair is far enough apart"]
-        rows.append({"n_items": k, "gap": 100 * found, "flags": "; ".join([*flags, *note])})
+        curve = order_curve(pairs.gap[keep], pairs.chances(k, unique.n_items)[keep])
+        smallest = smallest_gap(*curve, confidence)
+        note = [] if np.isfinite(smallest) else ["no pair is far enough apart"]
+        rows.append({"n_items": k, "gap": 100 * smallest, "flags": "; ".join([*flags, *note])})
     return pd.DataFrame(rows).set_index("n_items")
 
 
 def pair_variances(responses: Responses, design: str = "random") -> PairVariances:
-    """Gap and variance over items of the difference, of all pairs of subjects that share 2 items.
+    """Gap and variance of the difference over items, for all pairs of subjects that share 2 items.
 
-    ``sum_l (x_il - x_jl)^2`` over shared items by matrix products, so that gaps cost nothing more.
+    ``sum_l (x_il - x_jl)^2`` over shared items by matrix products, also with missing responses.
     """
     x = responses.to_numpy() / max(responses.n_categories - 1, 1)
-    seen = observed(responses.values).astype(float)
-    x = np.where(seen > 0, x, 0.0)
+    is_observed = observed(responses.values).astype(float)
+    x = np.where(is_observed > 0, x, 0.0)
     one, other = np.triu_indices(len(x), 1)
     strata = [np.arange(x.shape[1])]
     if design == "stratified":
-        counts = seen.sum(axis=0)
+        counts = is_observed.sum(axis=0)
         share = np.divide(x.sum(axis=0), counts, out=np.full(x.shape[1], np.nan), where=counts > 0)
         order = np.argsort(share, kind="stable")
         strata = np.array_split(order, min(N_STRATA, max(x.shape[1] // 2, 1)))
     number = total = weighted = np.zeros(len(one))
     for items in strata:
-        n, first, second = _moments(x[:, items], seen[:, items], one, other)
+        n, first, second = _moments(x[:, items], is_observed[:, items], one, other)
         spread = np.maximum(second - np.divide(first**2, n, out=np.zeros_like(n), where=n > 0), 0)
         within = np.divide(spread, n - 1, out=spread.copy(), where=n > 1)
         number, total, weighted = number + n, total + first, weighted + n * within
     keep = number > 1
     number, one, other = number[keep], one[keep], other[keep]
     if not len(number):
-        must = "those of at least 2 subjects that share 2 items"
+        must = "responses of at least 2 subjects that share 2 items"
         raise argument_error("responses", must, responses)
     gap = np.round(np.abs(total[keep]) / number, 12)
     return PairVariances(gap, weighted[keep] / number, number / x.shape[1], one, other)
 
 
 def _moments(
-    x: FloatArray, seen: FloatArray, one: IntArray, other: IntArray
+    x: FloatArray, is_observed: FloatArray, one: IntArray, other: IntArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of each pair over shared items: number, sum and sum of squares of the difference."""
-    square, cross = (x * x) @ seen.T, x @ seen.T
-    number, first = seen @ seen.T, cross - cross.T
+    """Number, sum and sum of squares of the difference over shared items, for each pair."""
+    square, cross = (x * x) @ is_observed.T, x @ is_observed.T
+    number, first = is_observed @ is_observed.T, cross - cross.T
     second = square + square.T - 2 * (x @ x.T)
     return number[one, other], first[one, other], second[one, other]
 
 
 def _close(pairs: PairVariances, gap: float, flags: list[str]) -> PairVariances:
-    """The pairs at most twice the gap apart, or the closest where these are few."""
+    """The pairs at most twice the gap apart, or the closest ones if these are few."""
     keep = np.flatnonzero(pairs.gap <= 2 * gap + 1e-9)
     if len(keep) < FEWEST_PAIRS:
         keep = np.argsort(pairs.gap, kind="stable")[:FEWEST_PAIRS]
-        flags.append(f"few pairs are close: the answer rests on the closest {len(keep)}")
-    chosen = PairVariances(
+        flags.append(f"few pairs are close: the closest {len(keep)} are used")
+    selected = PairVariances(
         pairs.gap[keep], pairs.variance[keep], pairs.share[keep], pairs.one[keep], pairs.other[keep]
     )
-    # S^2 is about the pair's own mean difference; about a gap of `gap` it is this.
-    moved = np.maximum(chosen.variance + chosen.gap**2 - gap**2, 0)
-    if (chosen.variance == 0).any():
+    # S^2 is centred at the pair's mean difference; centred at a gap of `gap` it is this.
+    about_gap = np.maximum(selected.variance + selected.gap**2 - gap**2, 0)
+    if (selected.variance == 0).any():
         flags.append("pairs of equal responses are among those compared")
-    return chosen._replace(variance=moved)
+    return selected._replace(variance=about_gap)
 
 
 def _sizes(n_items: int) -> IntArray:
-    """Every k up to 2,000, and about a thousand from there on; N is the last."""
+    """Every k up to 2,000, then about a thousand values up to N."""
     if n_items <= 2000:
         return np.arange(1, n_items + 1)
-    more = np.unique(np.geomspace(2000, n_items, 1000).round().astype(int))
-    return np.unique(np.r_[np.arange(1, 2001), more, n_items])
+    sparse = np.unique(np.geomspace(2000, n_items, 1000).round().astype(int))
+    return np.unique(np.r_[np.arange(1, 2001), sparse, n_items])
 
 
-def _own_sizes(pairs: PairVariances, gap: float, confidence: float, n_items: int) -> FloatArray:
-    """Items that each pair takes: ``1/k = (gap / z S)^2 + 1/N`` solved for k."""
-    need = pairs.variance * ndtri(confidence) ** 2 / gap**2 / np.maximum(pairs.share, 1e-300)
-    return np.ceil(np.maximum(need / (1 + need / n_items), 1.0) - 1e-9)
+def _pair_sizes(pairs: PairVariances, gap: float, confidence: float, n_items: int) -> FloatArray:
+    """Number of items needed for each pair: ``1/k = (gap / z S)^2 + 1/N`` solved for k."""
+    infinite_size = (
+        pairs.variance * ndtri(confidence) ** 2 / gap**2 / np.maximum(pairs.share, 1e-300)
+    )
+    return np.ceil(np.maximum(infinite_size / (1 + infinite_size / n_items), 1.0) - 1e-9)
 
 
 def _check_designs(designs: tuple[str, ...]) -> tuple[str, ...]:
-    """The designs, each known."""
+    """The unique designs; raises an error for unknown ones."""
     if isinstance(designs, str) or not designs or set(designs) - set(DESIGNS):
         raise argument_error("designs", f"some of {', '.join(DESIGNS)}", designs)
     return tuple(dict.fromkeys(designs))
 
 
 def _thinned(responses: Responses, seed: int) -> tuple[Responses, list[str]]:
-    """Different subjects, not too many."""
+    """The responses of different subjects, at most `MOST_SUBJECTS`, and flags."""
     if not isinstance(responses, Responses):
         advice = "Build them with Responses.from_array."
         raise argument_error("responses", "Responses", type(responses).__name__, advice)
-    used = responses.without_duplicate_subjects()
-    if used.n_subjects < 2:
-        must = "those of at least 2 different subjects"
-        raise argument_error("responses", must, f"{used.n_subjects} that differ")
-    if used.n_subjects <= MOST_SUBJECTS:
-        return used, []
-    rows = np.random.default_rng(seed).permutation(used.n_subjects)[:MOST_SUBJECTS]
-    flag = f"{MOST_SUBJECTS} of {used.n_subjects} subjects, drawn at random"
-    return used.subset(subjects=np.sort(rows)), [flag]
+    unique = responses.without_duplicate_subjects()
+    if unique.n_subjects < 2:
+        must = "responses of at least 2 different subjects"
+        raise argument_error("responses", must, f"{unique.n_subjects} that differ")
+    if unique.n_subjects <= MOST_SUBJECTS:
+        return unique, []
+    rows = np.random.default_rng(seed).permutation(unique.n_subjects)[:MOST_SUBJECTS]
+    flag = f"{MOST_SUBJECTS} of {unique.n_subjects} subjects, drawn at random"
+    return unique.subset(subjects=np.sort(rows)), [flag]

@@ -1,4 +1,4 @@
-"""The protocol: hold subjects out, choose items without them, predict them, compare."""
+"""The evaluation protocol: hold subjects out, choose items, predict the subjects, compare."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ Progress = Callable[[int, int, str], None]
 """Called as ``progress(done, total, text)``; one unit is one subset."""
 
 TOLERANCE = 1e-3
-"""Of the calibrations, in standard errors: what is left moves no predicted score visibly."""
+"""Tolerance of the calibrations, in standard errors: smaller changes hardly affect the scores."""
 
 ALL = "all"
 BY_GROUP = frozenset({"stratified-group", "stratified-both"})
@@ -33,7 +33,7 @@ BY_GROUP = frozenset({"stratified-group", "stratified-both"})
 
 
 class _Plan(NamedTuple):
-    """What is to be evaluated, checked."""
+    """The checked arguments of `evaluate`."""
 
     strategies: tuple[str, ...]
     estimators: tuple[str, ...]
@@ -49,13 +49,13 @@ class _Plan(NamedTuple):
 
     @property
     def needs_bank(self) -> bool:
-        """Whether any strategy or estimator has to have calibrated items."""
+        """Whether any strategy or estimator needs calibrated items."""
         by_bank = any("bank" in STRATEGIES[name].needs for name in self.strategies)
         return by_bank or any(ESTIMATORS[name].needs_bank for name in self.estimators)
 
 
 class _Fold(NamedTuple):
-    """One way to hold subjects out."""
+    """One split of the subjects, with its calibration."""
 
     split: str
     seed: int
@@ -85,9 +85,9 @@ def evaluate(
     """Hold subjects out, choose items without them, predict their full scores, and compare.
 
     Exact duplicate rows are dropped first. For every seed the subjects are split, the items are
-    calibrated on the calibration subjects only, and one subset per strategy and k is chosen for
-    all held-out subjects. The target is each held-out subject's mean over the matrix's items
-    (those it has a response to).
+    calibrated on the calibration subjects only, and one subset per strategy and k is chosen for all
+    held-out subjects. The target is the mean of each held-out subject over all items with a
+    response.
 
     | split | held out | calibrated on |
     |---|---|---|
@@ -97,33 +97,33 @@ def evaluate(
     | before:<column> | about ``share``, the latest by a date or number | all earlier ones |
     | leave-out:<column> | one group after the other, each once for every seed | the others |
 
-    Where the seed does not matter to the split it matters to strategies that draw, and other rows
-    repeat. With "leave-out:" groups of one subject are never held out.
+    If the split does not depend on the seed, only random strategies do, and other rows repeat. With
+    "leave-out:" groups of one subject are never held out.
 
     Args:
         responses: who answered what on the full benchmark.
-        strategies: names of `irtcat.selection.STRATEGIES`, or "all". What "all" brings in and
-            these data do not allow is a row that ``flags`` explains.
+        strategies: names of `irtcat.selection.STRATEGIES`, or "all". With "all", a strategy that is
+            not possible with these data gives a row that ``flags`` explains.
         n_items: subset sizes, each from 1 to the number of items.
         split: "random", "ability", or "metadata:", "before:" or "leave-out:" with a column of
             ``responses.subjects``.
-        seeds: of the split and of strategies that draw.
-        model: item model that is calibrated where a strategy or an estimator needs one.
+        seeds: seeds of the split and of random strategies.
+        model: item model for strategies and estimators that need calibrated items.
         estimators: names of `irtcat.prediction.ESTIMATORS`, or "all" (likewise).
         share: share held out by "random", "metadata:" and "before:".
         tau: threshold of the difficulty filters.
-        level: probability of the intervals whose coverage is measured.
-        top: how many of the held-out subjects are the best ones that ``top_overlap`` is about.
+        level: probability of the intervals, whose coverage is measured.
+        top: number of best held-out subjects for ``top_overlap``.
         progress: called as ``progress(done, total, text)``.
 
     Returns:
         The leaderboard: `to_frame()` has a row per hold-out, strategy, k and estimator,
-        `summary()` the mean over them, `intervals()` what other subjects or items would give, and
-        `reliable_gaps` the smallest gap that is ranked right.
+        `summary()` the mean over them, `intervals()` bootstrap intervals over subjects or items,
+        and `reliable_gaps` the smallest gap that is ranked right.
 
     Raises:
-        InputError: for an unknown strategy, estimator, model, split or column; a k above the
-            number of items; nothing to evaluate; or too few subjects to hold 2 out and keep 2.
+        InputError: for an unknown strategy, estimator, model, split or column; a k above the number
+            of items; nothing to evaluate; or fewer than 2 subjects held out or calibrated.
 
     Example:
         >>> from irtcat.bank import ItemBank
@@ -138,47 +138,55 @@ def evaluate(
         Zhang, Dorner & Hardt (2025) (splits); Maia Polo et al. (2024), tinyBenchmarks.
     """
     plan = _Plan(
-        _names("strategies", strategies, STRATEGIES),
-        _names("estimators", estimators, ESTIMATORS),
-        _numbers("n_items", n_items, least=1),
-        _numbers("seeds", seeds, least=0),
-        split,
-        share,
-        model,
-        tau,
-        level,
-        top,
-        isinstance(strategies, str) or isinstance(estimators, str),
+        strategies=_names("strategies", strategies, STRATEGIES),
+        estimators=_names("estimators", estimators, ESTIMATORS),
+        n_items=_numbers("n_items", n_items, least=1),
+        seeds=_numbers("seeds", seeds, least=0),
+        split=split,
+        share=share,
+        model=model,
+        tau=tau,
+        level=level,
+        top=top,
+        lenient=isinstance(strategies, str) or isinstance(estimators, str),
     )
-    used = _check(plan, responses)
+    unique = _check(plan, responses)
     splits: list[str] = [split]
-    small: list[str] = []
+    too_small: list[str] = []
     if isinstance(split, str) and split.startswith(LEAVE_OUT):
-        splits, small = left_out_groups(used, split)
-    say = progress or (lambda done, total, text: None)
+        splits, too_small = left_out_groups(unique, split)
+    report = progress or (lambda done, total, text: None)
     total = len(splits) * len(plan.seeds) * len(plan.strategies) * len(plan.n_items)
     rows: list[dict[str, Any]] = []
     runs: list[Run] = []
     done = 0
-    for part in splits:
+    for split_name in splits:
         fold = None
         for seed in plan.seeds:
-            say(done, total, f"seed {seed}: splitting and calibrating")
-            fold = _fold(plan, used, part, seed, fold)
+            report(done, total, f"seed {seed}: splitting and calibrating")
+            fold = _fold(plan, unique, split_name, seed, fold)
             for strategy, k in itertools.product(plan.strategies, plan.n_items):
                 for row, run in _rows(plan, fold, strategy, k):
                     rows.append(row)
                     runs += [] if run is None else [run]
                 done += 1
-                say(done, total, f"seed {seed}: {strategy}, k = {k}")
-    n_duplicates = responses.n_subjects - used.n_subjects
-    flags = (f"groups never held out, too small: {', '.join(small)}",) if small else ()
+                report(done, total, f"seed {seed}: {strategy}, k = {k}")
+    n_duplicates = responses.n_subjects - unique.n_subjects
+    flags = (f"groups never held out, too small: {', '.join(too_small)}",) if too_small else ()
     table = pd.DataFrame(rows)
-    return Leaderboard(table, tuple(runs), used, n_duplicates, top, float(level), flags)
+    return Leaderboard(
+        table=table,
+        runs=tuple(runs),
+        responses=unique,
+        n_duplicates=n_duplicates,
+        top=top,
+        level=float(level),
+        flags=flags,
+    )
 
 
 def _names(name: str, values: Any, table: Iterable[str]) -> tuple[str, ...]:
-    """Names in a table, at least one, each once; "all" for all but those by group."""
+    """Unique names of a table, at least one; "all" for all that need no groups."""
     if isinstance(values, str):
         if values == ALL:
             return tuple(name for name in table if name not in BY_GROUP)
@@ -192,7 +200,7 @@ def _names(name: str, values: Any, table: Iterable[str]) -> tuple[str, ...]:
 
 
 def _numbers(name: str, values: Any, least: int) -> tuple[int, ...]:
-    """Whole numbers, at least one, each once."""
+    """Unique whole numbers, at least one."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise argument_error(name, "a list of whole numbers", values)
     numbers = tuple(dict.fromkeys(values))
@@ -204,7 +212,7 @@ def _numbers(name: str, values: Any, least: int) -> tuple[int, ...]:
 
 
 def _check(plan: _Plan, responses: Any) -> Responses:
-    """Refuse what cannot be evaluated; otherwise the responses without duplicate rows."""
+    """Check the plan; return the responses without duplicate rows."""
     get_model(plan.model)
     check_interval("share", plan.share)
     check_interval("level", plan.level)
@@ -213,17 +221,17 @@ def _check(plan: _Plan, responses: Any) -> Responses:
         advice = "Build them with Responses.from_array."
         raise argument_error("responses", "Responses", type(responses).__name__, advice)
     if max(plan.n_items) > responses.n_items:
-        must = f"whole numbers up to the {responses.n_items} items there are"
+        must = f"whole numbers up to {responses.n_items}, the number of items"
         raise argument_error("n_items", must, max(plan.n_items))
-    used = responses.without_duplicate_subjects()
-    if used.n_subjects < 4:
-        got = f"{used.n_subjects} that differ"
-        raise argument_error("responses", "those of at least 4 different subjects", got)
-    return used
+    unique = responses.without_duplicate_subjects()
+    if unique.n_subjects < 4:
+        got = f"{unique.n_subjects} that differ"
+        raise argument_error("responses", "responses of at least 4 different subjects", got)
+    return unique
 
 
 def _fold(plan: _Plan, responses: Responses, split: str, seed: int, last: _Fold | None) -> _Fold:
-    """Split and calibrate; the last fold serves again where the split does not use the seed."""
+    """Split and calibrate; reuse the last fold if the split does not depend on the seed."""
     if last is not None and not split.startswith(("random", "metadata:")):
         return last._replace(seed=seed)
     calibration, held_out = split_subjects(responses, split, seed, plan.share)
@@ -234,11 +242,20 @@ def _fold(plan: _Plan, responses: Responses, split: str, seed: int, last: _Fold 
         bank = fitted.bank
         flags = () if fitted.converged else ("calibration not converged",)
     rows = pd.Index(responses.subject_ids).get_indexer(pd.Index(held_out.subject_ids))
-    return _Fold(split, seed, calibration, held_out, full_scores(held_out), rows, bank, flags)
+    return _Fold(
+        split=split,
+        seed=seed,
+        calibration=calibration,
+        held_out=held_out,
+        truth=full_scores(held_out),
+        rows=rows,
+        bank=bank,
+        flags=flags,
+    )
 
 
 def _choose(plan: _Plan, fold: _Fold, strategy: str, k: int) -> Subset:
-    """The subset that all held-out subjects answer, chosen by the calibration subjects."""
+    """The subset that all held-out subjects answer, chosen from the calibration subjects."""
     return select(
         fold.bank, k, strategy=strategy, calibration=fold.calibration, seed=fold.seed, tau=plan.tau
     )
@@ -248,29 +265,29 @@ def _rows(
     plan: _Plan, fold: _Fold, strategy: str, k: int
 ) -> Iterable[tuple[dict[str, Any], Run | None]]:
     """Choose, predict with every estimator, and compare; one row and one run for each."""
-    refused = ""
+    selection_error = ""
     subset: Subset | None = None
     try:
         subset = _choose(plan, fold, strategy, k)
     except InputError as error:
         if not plan.lenient:
             raise
-        refused = str(error)
+        selection_error = str(error)
     for estimator in plan.estimators:
-        run, why = None, refused
+        run, reason = None, selection_error
         if subset is not None:
             try:
                 run = _predict(plan, fold, subset, estimator, strategy)
             except InputError as error:
                 if not plan.lenient:
                     raise
-                why = str(error)
-        yield _row(plan, fold, strategy, estimator, k, run, why), run
+                reason = str(error)
+        yield _row(plan, fold, strategy, estimator, k, run, reason), run
 
 
 def _predict(plan: _Plan, fold: _Fold, subset: Subset, estimator: str, strategy: str) -> Run:
-    """What an estimator tells of the held-out subjects."""
-    told = predict(
+    """Predictions of the held-out subjects by an estimator."""
+    prediction = predict(
         fold.calibration,
         subset,
         fold.held_out,
@@ -281,15 +298,24 @@ def _predict(plan: _Plan, fold: _Fold, subset: Subset, estimator: str, strategy:
     items = pd.Index(np.asarray(fold.calibration.item_ids, dtype=str)).get_indexer(
         pd.Index(np.asarray(subset.item_ids, dtype=str))
     )
-    scores = (told.score, told.lower, told.upper, fold.truth)
-    return Run(strategy, estimator, len(subset), fold.rows, items, *scores)
+    return Run(
+        strategy=strategy,
+        estimator=estimator,
+        k=len(subset),
+        subjects=fold.rows,
+        items=items,
+        score=prediction.score,
+        lower=prediction.lower,
+        upper=prediction.upper,
+        truth=fold.truth,
+    )
 
 
 def _row(
-    plan: _Plan, fold: _Fold, strategy: str, estimator: str, k: int, run: Run | None, why: str
+    plan: _Plan, fold: _Fold, strategy: str, estimator: str, k: int, run: Run | None, reason: str
 ) -> dict[str, Any]:
     """A row of the table."""
-    metrics, flags = dict.fromkeys(METRICS, float("nan")), [why]
+    metrics, flags = dict.fromkeys(METRICS, float("nan")), [reason]
     if run is not None:
         metrics, flags = compare_scores(run.score, run.lower, run.upper, run.truth, plan.top)
     return {

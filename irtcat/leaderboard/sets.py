@@ -1,4 +1,4 @@
-"""Test sets beside each other: which of them still tell the strongest subjects apart."""
+"""Comparison of test sets: which of them still discriminate between the strongest subjects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,26 +35,25 @@ def headroom(
 
     The locally estimated headroom (LEH) score of a test set is the mean slope of its items' curves,
     ``mean_i dE[x_i | theta] / d theta`` with x from 0 to 1, at the ability of the best subject
-    (for a 2PL item a p (1 - p)). A set on which the best subject already gets everything right
-    has none left, whatever its items once told apart.
+    (for a 2PL item a p (1 - p)). A set on which the best subject already gets everything right has
+    no headroom left.
 
     Args:
-        bank: one bank of all items, or several banks by name that share one scale (see
-            `irtcat.link`).
-        groups: the test set of each item of one bank: a column of its metadata or a list in the
-            items' order; all items are one set by default. Not used with several banks.
+        bank: one bank of all items, or several banks by name on a common scale (see `irtcat.link`).
+        groups: test set of each item of one bank: a metadata column or a list in the order of the
+            items; by default all items are one set. Not used with several banks.
         theta: ability of the best subject, on the bank's scale.
-        abilities: in place of ``theta``: abilities (`irtcat.score`), or responses that one bank
-            scores; the highest EAP is the best subject's.
+        abilities: instead of ``theta``: abilities (`irtcat.score`), or responses to score with one
+            bank; the best subject is that of the highest EAP.
 
     Returns:
-        Indexed by test set, the one with most headroom first: n_items; headroom and headroom_se, SD
+        Indexed by test set, in decreasing order of headroom: n_items; headroom and headroom_se, SD
         over items / sqrt(n_items) (NaN for one item); expected_score of the best subject, 0 to 1;
-        information of an item at theta, on average; b_p05, b_p25, b_p50, b_p75, b_p95 and likewise
-        a_...: quantiles over items; share_negative, of slopes below 0 at theta; theta; and flags.
+        mean information of an item at theta; b_p05, b_p25, b_p50, b_p75, b_p95 and likewise a_...:
+        quantiles over items; share_negative, of slopes below 0 at theta; theta; and flags.
 
     Raises:
-        InputError: for a bank of several abilities, groups that do not fit, or neither or
+        InputError: for a multidimensional bank, groups that do not match the items, or neither or
             both of ``theta`` and ``abilities``.
 
     Example:
@@ -67,8 +66,8 @@ def headroom(
         Vania et al. (2021), Comparing Test Sets with Item Response Theory, ACL, section 4 (LEH).
     """
     sets = _sets(bank, groups)
-    at, flag = _best(bank, theta, abilities)
-    rows = {name: _describe(part, at, flag) for name, part in sets.items()}
+    best_theta, flag = _best(bank, theta, abilities)
+    rows = {name: _describe(set_bank, best_theta, flag) for name, set_bank in sets.items()}
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("test_set")
     return table.sort_values("headroom", ascending=False, kind="stable")
 
@@ -94,8 +93,8 @@ def item_slopes(bank: ItemBank, theta: float) -> tuple[FloatArray, FloatArray]:
     """
     one_ability(bank, "slopes of item curves")
     with precision("float64"):
-        both = np.asarray(_slopes(bank.model, jnp.asarray(float(theta))))
-    return both[0], both[1]
+        values = np.asarray(_slopes(bank.model, jnp.asarray(float(theta))))
+    return values[0], values[1]
 
 
 def _describe(bank: ItemBank, theta: float, flag: str) -> dict[str, Any]:
@@ -113,11 +112,11 @@ def _describe(bank: ItemBank, theta: float, flag: str) -> dict[str, Any]:
     frame = bank.to_frame()
     for name in ("b", "a"):
         values = frame[name].to_numpy(float) if name in frame else np.full(n, np.nan)
-        known = values[np.isfinite(values)]
-        if len(known) < n:
-            flags.append(f"{n - len(known)} items without {name}")
+        finite = values[np.isfinite(values)]
+        if len(finite) < n:
+            flags.append(f"{n - len(finite)} items without {name}")
         for label, q in QUANTILES.items():
-            row[f"{name}_{label}"] = float(np.quantile(known, q)) if len(known) else float("nan")
+            row[f"{name}_{label}"] = float(np.quantile(finite, q)) if len(finite) else float("nan")
     row["share_negative"] = float((slope < 0).mean())
     row["theta"] = theta
     row["flags"] = "; ".join(filter(None, flags))
@@ -128,8 +127,8 @@ def _sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
     """The items of each test set."""
     if isinstance(bank, Mapping):
         if not bank or groups is not None:
-            raise argument_error("groups", "None where several banks are given by name", groups)
-        return {str(name): part for name, part in bank.items()}
+            raise argument_error("groups", "None if several banks are given by name", groups)
+        return {str(name): named_bank for name, named_bank in bank.items()}
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank, or several by name", type(bank).__name__)
     if groups is None:
@@ -142,15 +141,15 @@ def _sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
     else:
         labels = pd.Series(list(groups), dtype=object)
         if len(labels) != bank.n_items:
-            raise argument_error("groups", f"{bank.n_items} names, one an item", f"{len(labels)}")
+            raise argument_error("groups", f"{bank.n_items} names, one per item", f"{len(labels)}")
     names = labels.where(labels.notna(), "(none)").astype(str).to_numpy()
     return {name: bank.subset(names == name) for name in dict.fromkeys(names.tolist())}
 
 
 def _best(bank: Any, theta: Any, abilities: Any) -> tuple[float, str]:
-    """Ability of the best subject, and what is to be said of it."""
+    """Ability of the best subject, and a flag."""
     if (theta is None) == (abilities is None):
-        raise argument_error("theta", "given, or abilities in its place", theta)
+        raise argument_error("theta", "given, or abilities instead (not both)", theta)
     if theta is not None:
         values = finite_vector("theta", theta)
         if len(values) != 1:
@@ -158,11 +157,11 @@ def _best(bank: Any, theta: Any, abilities: Any) -> tuple[float, str]:
         return float(values[0]), ""
     if isinstance(abilities, Responses):
         if not isinstance(bank, ItemBank):
-            raise argument_error("abilities", "scored already where there are several banks", "")
+            raise argument_error("abilities", "scored already if there are several banks", "")
         abilities = score(bank, abilities)
     values = np.asarray(abilities.theta, float)
     usable = np.isfinite(values)
     if not usable.any():
-        raise argument_error("abilities", "with a finite ability", "none")
+        raise argument_error("abilities", "abilities with a finite value", "none")
     best = int(np.argmax(np.where(usable, values, -np.inf)))
     return float(values[best]), f"best subject: {np.asarray(abilities.subject_ids)[best]}"

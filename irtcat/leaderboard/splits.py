@@ -1,4 +1,4 @@
-"""Ways to hold subjects out: at random, by ability, by group, by date, one group at a time."""
+"""Splits of subjects: at random, by ability, by group, by date, one group at a time."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,20 +22,20 @@ BOTTOM, TOP = 0.5, 0.3  # split="ability": calibrate on the bottom half, predict
 def split_subjects(
     responses: Responses, split: str = "random", seed: int = 0, share: float = 0.25
 ) -> tuple[Responses, Responses]:
-    """Split the subjects as `evaluate` does, duplicates not dropped.
+    """Split the subjects as `evaluate` does, without dropping duplicates.
 
     Args:
-        responses: who answered what.
+        responses: the responses.
         split: "random", "ability", "metadata:<column>", "before:<column>" (see `evaluate`) or
             "leave-out:<column>=<group>".
-        seed: of the random order; used by "random" and "metadata:" only.
+        seed: seed of the random order; used by "random" and "metadata:" only.
         share: share held out by "random", "metadata:" and "before:".
 
     Returns:
-        The calibration part and the held-out part, each with its rows in their old order.
+        The calibration part and the held-out part, with rows in their original order.
 
     Raises:
-        InputError: for an unknown split, column or group, a column without an order, or fewer
+        InputError: for an unknown split, column or group, a column that cannot be ordered, or fewer
             than 2 subjects in a part.
 
     Example:
@@ -54,9 +54,9 @@ def split_subjects(
         parts = _by_ability(responses)
     elif isinstance(split, str) and split.startswith(GROUPS):
         column = _column(responses, split, GROUPS)
-        # Under the prefixed name, so that a column called "ability" is still a column.
-        about = responses.subjects[[column]].set_axis([split], axis=1)
-        parts = replace(responses, subjects=about).split(share, seed, by=split)
+        # Under the prefixed name, so that a column called "ability" is not read as a split.
+        metadata = responses.subjects[[column]].set_axis([split], axis=1)
+        parts = replace(responses, subjects=metadata).split(share, seed, by=split)
         parts = (
             responses.subset(subjects=parts[0].subject_ids),
             responses.subset(subjects=parts[1].subject_ids),
@@ -68,18 +68,18 @@ def split_subjects(
     else:
         must = f"random, ability, {GROUPS}<column>, {BEFORE}<column> or {LEAVE_OUT}<column>"
         raise argument_error("split", must, split)
-    for part, what in zip(parts, ("calibrated", "held out"), strict=True):
-        if part.n_subjects < 2:
-            must = f"such that at least 2 subjects are {what}"
-            advice = "Give more subjects or another share."
-            raise argument_error("split", must, part.n_subjects, advice)
+    for subset, role in zip(parts, ("calibrated", "held out"), strict=True):
+        if subset.n_subjects < 2:
+            must = f"a split with at least 2 subjects {role}"
+            advice = "Use more subjects or another share."
+            raise argument_error("split", must, subset.n_subjects, advice)
     return parts
 
 
 def left_out_groups(responses: Responses, split: str) -> tuple[list[str], list[str]]:
-    """The splits that "leave-out:<column>" stands for, one a group, and groups too small for it.
+    """The splits of "leave-out:<column>", one per group, and the groups that are too small.
 
-    A group of fewer than 2 subjects cannot be ranked; it is never held out, only calibrated on.
+    A group of fewer than 2 subjects cannot be ranked; it is only used for calibration.
     """
     if split.removeprefix(LEAVE_OUT) not in responses.subjects.columns and "=" in split:
         return [split], []  # one group, named
@@ -88,10 +88,10 @@ def left_out_groups(responses: Responses, split: str) -> tuple[list[str], list[s
     n = responses.n_subjects
     usable = [group for group, count in counts.items() if 2 <= count <= n - 2]
     if not usable:
-        must = f"{LEAVE_OUT} with a column that has a group of 2 subjects or more beside others"
+        must = f"{LEAVE_OUT} with a column that has a group of at least 2 subjects and other ones"
         raise argument_error("split", must, split)
-    small = [str(group) for group in counts.index if group not in set(usable)]
-    return [f"{LEAVE_OUT}{column}={group}" for group in usable], small
+    too_small = [str(group) for group in counts.index if group not in set(usable)]
+    return [f"{LEAVE_OUT}{column}={group}" for group in usable], too_small
 
 
 def _column(responses: Responses, split: str, prefix: str) -> str:
@@ -108,7 +108,7 @@ def _column(responses: Responses, split: str, prefix: str) -> str:
 
 
 def _by_ability(responses: Responses) -> tuple[Responses, Responses]:
-    """The bottom half and the top 30 % by full score; subjects without a response are in none."""
+    """The bottom half and the top 30 % by full score, without subjects without a response."""
     score = full_scores(responses)
     order = np.argsort(score, kind="stable")[: np.count_nonzero(~np.isnan(score))]
     n = len(order)
@@ -117,19 +117,19 @@ def _by_ability(responses: Responses) -> tuple[Responses, Responses]:
 
 
 def _by_order(responses: Responses, column: str, share: float) -> tuple[Responses, Responses]:
-    """Those up to some value and those after it, about ``share`` of them; equals stay together."""
-    at = _as_numbers(responses.subjects[column])
-    levels, counts = np.unique(at[~np.isnan(at)], return_counts=True)
+    """Subjects before a value and from it on, about ``share`` of them; ties stay together."""
+    values = _as_numbers(responses.subjects[column])
+    levels, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     if len(levels) < 2:
         must = f"{BEFORE} with a column of at least two different dates or numbers"
         raise argument_error("split", must, BEFORE + column)
-    later = counts[::-1].cumsum()[::-1][1:]  # how many would be held out from each level on
-    cut = levels[1 + int(np.argmin(np.abs(later - share * counts.sum())))]
-    return _parts(responses, np.flatnonzero(at < cut), np.flatnonzero(at >= cut))
+    n_held_out = counts[::-1].cumsum()[::-1][1:]  # number held out from each level on
+    cut = levels[1 + int(np.argmin(np.abs(n_held_out - share * counts.sum())))]
+    return _parts(responses, np.flatnonzero(values < cut), np.flatnonzero(values >= cut))
 
 
 def _as_numbers(values: pd.Series) -> np.ndarray:
-    """Numbers, or dates as numbers; NaN where there is none."""
+    """Numbers, or dates as numbers; NaN if missing."""
     if pd.api.types.is_datetime64_any_dtype(values):
         dates = values
     else:
@@ -147,7 +147,7 @@ def _as_numbers(values: pd.Series) -> np.ndarray:
 
 
 def _one_group(responses: Responses, split: str) -> tuple[Responses, Responses]:
-    """All but one group, and that group."""
+    """All groups but one, and that group."""
     column, _, group = split.removeprefix(LEAVE_OUT).rpartition("=")
     column = _column(responses, LEAVE_OUT + column, LEAVE_OUT)
     labels = responses.subjects[column].astype(str).to_numpy()
@@ -159,6 +159,6 @@ def _one_group(responses: Responses, split: str) -> tuple[Responses, Responses]:
 
 
 def _parts(responses: Responses, low: IntArray, high: IntArray) -> tuple[Responses, Responses]:
-    """Both parts with their rows in their old order."""
+    """Both parts with their rows in their original order."""
     parts: list[Any] = [responses.subset(subjects=np.sort(rows)) for rows in (low, high)]
     return parts[0], parts[1]

@@ -1,4 +1,4 @@
-"""Telling the full-benchmark score and rank from a subset's responses: one table, one function."""
+"""Prediction of full-benchmark scores and ranks from a subset: one table, one function."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,13 +48,13 @@ ESTIMATORS: Registry[Estimator] = Registry(
         Estimator(
             "auto-pooled",
             predict_auto_pooled,
-            "the same, the share of others learnt from all new subjects",
+            "the same, the share of others estimated from all new subjects",
             "the same",
         ),
         Estimator(
             "curves",
             predict_curves,
-            "items' curves, less their known errors: each subject's own items",
+            "item curves minus their known errors; items may differ by subject",
             "mixture of both",
         ),
         Estimator(
@@ -129,48 +129,48 @@ def predict(
     seed: int = 0,
     drawn: Any = None,
 ) -> Prediction:
-    """Tell new subjects' full scores and ranks from their responses to a few items.
+    """Predict full scores and ranks of new subjects from their responses to a few items.
 
     The full score is the mean response over all N items of the calibration matrix, 0 to 1 (or the
     mean weighted by ``weights``).
 
     {table}
 
-    Every score and interval is kept within what the answers leave possible:
-    ``[sum x / N, (sum x + N - m) / N]``. The mean is unbiased for items drawn at random; of items
-    picked for their difficulty or information it estimates their own mean, and is flagged; aipw
-    is unbiased likewise. The irt interval takes the bank as
-    the truth. Regressions hold for subjects like the calibrated ones, and mislead outside them.
-    A bank of several abilities serves irt, pirt and gpirt as well.
+    Every score and interval is clipped to the possible range ``[sum x / N, (sum x + N - m) / N]``.
+    The mean and aipw are unbiased for items drawn at random; for items chosen by difficulty or
+    information the mean estimates only their mean, and is flagged. The irt interval assumes that
+    the bank is correct. Regressions are valid for subjects like the calibrated ones, and misleading
+    for others. irt, pirt and gpirt also accept a multidimensional bank.
 
     Args:
         calibration: responses of the calibrated subjects to all items.
-        subset: the items that were run: a `Subset`, or their ids (of equal weight then).
+        subset: the items that were run: a `Subset`, or their ids (with equal weights).
         responses: responses of the new subjects; items outside the subset are ignored. A
             missing answer (NaN, or no such column) is allowed and flagged.
         bank: calibrated items, all those of the calibration; by default a 2PL is fitted to
             ``calibration``. Not used by "mean" and "weighted".
         estimator: one of the above.
         level: probability of the intervals, in (0, 1).
-        groups: groups of items, for scores by group as well (`Prediction.groups`): a column of
-            ``calibration.items``, a Series by item id, or one label an item.
-        weights: weight of each item in the score, or with ``groups`` of each group (a mapping):
-            a group's weight is shared equally by its items. A Series goes by item id. They are
-            made to sum to 1.
-        seed: of whatever an estimator draws.
-        drawn: for "curves" of adaptive sessions, the chance at which each item was drawn for each
-            subject, shaped like ``responses``; NaN where an item was chosen or not asked.
+        groups: groups of items, for additional scores by group (`Prediction.groups`): a column of
+            ``calibration.items``, a Series by item id, or one label per item.
+        weights: weight of each item in the score, or with ``groups`` of each group (a mapping): the
+            weight of a group is shared equally by its items. A Series is matched by item id. They
+            are normalised to sum to 1.
+        seed: seed of random estimators.
+        drawn: for "curves" with adaptive sessions, the probability with which each item was drawn
+            for each subject, in the shape of ``responses``; NaN where an item was chosen or not
+            asked.
 
     Returns:
-        Scores, intervals and ranks; `Prediction.beats` gives the probability of being above each
-        calibrated subject. ``rank`` is 1 + the number of calibrated subjects with a
+        Scores, intervals and ranks; `Prediction.beats` returns the probability of a higher score
+        than each calibrated subject. ``rank`` is 1 + the number of calibrated subjects with a
         higher full score (`full_scores`). A subject without any answer is flagged "no responses":
-        "irt" then predicts the population, and the others give NaN with the interval [0, 1].
+        "irt" then predicts the population mean, other estimators NaN with the interval [0, 1].
 
     Raises:
-        InputError: for an unknown estimator, an interval outside (0, 1), a subset with items that
-            the calibration does not have, new responses without any item of the subset or in
-            other categories, or a bank that lacks items.
+        InputError: for an unknown estimator, a level outside (0, 1), a subset with items that the
+            calibration does not have, new responses without any item of the subset or in other
+            categories, or a bank that lacks items.
 
     Example:
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
@@ -199,49 +199,56 @@ def predict(
     answers = _align(responses, item_ids, calibration)
     labels = item_groups(calibration, groups)
     task = Task(
-        calibration,
-        answers,
-        shares,
-        sampled,
-        float(level),
-        bank,
-        np.asarray(getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float),
-        item_weights(calibration.item_ids, weights, labels),
-        seed,
-        getattr(subset, "request", None),
-        None if drawn is None else _read_drawn(drawn, responses, item_ids),
+        calibration=calibration,
+        answers=answers,
+        weights=shares,
+        sampled=sampled,
+        level=float(level),
+        calibrated_bank=bank,
+        probabilities=np.asarray(
+            getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float
+        ),
+        item_weights=item_weights(calibration.item_ids, weights, labels),
+        seed=seed,
+        request=getattr(subset, "request", None),
+        drawn=None if drawn is None else _read_drawn(drawn, responses, item_ids),
     )
-    told = _finish(task, ESTIMATORS[estimator].estimate(task), estimator)
+    prediction = _as_prediction(task, ESTIMATORS[estimator].estimate(task), estimator)
     if labels is None:
-        return told
-    return replace(told, groups=_by_group(task, labels, estimator))
+        return prediction
+    return replace(prediction, groups=_by_group(task, labels, estimator))
 
 
 def _read_drawn(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
-    """The chances in the order of the subset's items."""
+    """The probabilities in the order of the subset's items."""
     try:
-        given = np.asarray(drawn, float)
+        chances = np.asarray(drawn, float)
     except (TypeError, ValueError):
-        given = np.empty(0)
+        chances = np.empty(0)
     with np.errstate(invalid="ignore"):
-        if given.shape != new.shape or not ((given > 0) & (given <= 1) | np.isnan(given)).all():
-            must = f"chances above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
+        if (
+            chances.shape != new.shape
+            or not ((chances > 0) & (chances <= 1) | np.isnan(chances)).all()
+        ):
+            must = f"probabilities above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
             raise argument_error("drawn", must, drawn)
-    at = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
-    return np.where(at >= 0, given[:, at], np.nan)
+    positions = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    return np.where(positions >= 0, chances[:, positions], np.nan)
 
 
 def _by_group(task: Task, labels: np.ndarray, estimator: str) -> pd.DataFrame:
     """The scores on the items of each group."""
-    parts = []
+    tables = []
     for label in pd.unique(labels):
-        own = labels == label
-        part = replace(task, item_weights=own / own.sum())
-        told = _finish(part, ESTIMATORS[estimator].estimate(part), estimator)
-        columns = {"subject": told.subject_ids, "group": label, "score": told.score}
-        columns |= {"lower": told.lower, "upper": told.upper, "flags": told.flags}
-        parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True)
+        in_group = labels == label
+        group_task = replace(task, item_weights=in_group / in_group.sum())
+        prediction = _as_prediction(
+            group_task, ESTIMATORS[estimator].estimate(group_task), estimator
+        )
+        columns = {"subject": prediction.subject_ids, "group": label, "score": prediction.score}
+        columns |= {"lower": prediction.lower, "upper": prediction.upper, "flags": prediction.flags}
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, FloatArray, bool | None]:
@@ -249,10 +256,10 @@ def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, Float
     item_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
     if item_ids.ndim != 1 or item_ids.size == 0:
         raise argument_error("subset", "a Subset or a list of item ids", subset)
-    known = np.isin(item_ids, np.asarray(calibration.item_ids, dtype=str))
-    if not known.all():
+    calibrated = np.isin(item_ids, np.asarray(calibration.item_ids, dtype=str))
+    if not calibrated.all():
         must = "items of calibration"
-        raise argument_error("subset", must, item_ids[~known].tolist())
+        raise argument_error("subset", must, item_ids[~calibrated].tolist())
     repeated = pd.Index(item_ids)[pd.Index(item_ids).duplicated()]
     if len(repeated):
         raise argument_error("subset", "items that differ", repeated.tolist())
@@ -265,72 +272,76 @@ def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, Float
 
 def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Responses:
     """The new subjects' answers to these items, in this order and in the calibration's codes."""
-    at = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
-    found = at >= 0
-    if not found.any():
+    positions = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    present = positions >= 0
+    if not present.any():
         advice = f"The subset's items are {', '.join(item_ids[:3])}, ...."
         raise argument_error("responses", "answers to items of the subset", new, advice)
     if new.is_fractional and calibration.n_categories != 2:
-        must = f"in {calibration.n_categories} categories, as the calibration is"
+        must = f"in {calibration.n_categories} categories, like the calibration"
         raise argument_error("responses", must, new.kind)
     empty = np.nan if new.is_fractional else -1
     values = np.full((new.n_subjects, len(item_ids)), empty, dtype=new.values.dtype)
-    values[:, found] = new.values[:, at[found]]
+    values[:, present] = new.values[:, positions[present]]
     if not new.is_fractional:
         values = recode(values, new, calibration)
     trials = None
     if new.trials is not None:
         trials = np.zeros(values.shape, new.trials.dtype)
-        trials[:, found] = new.trials[:, at[found]]
+        trials[:, present] = new.trials[:, positions[present]]
     return Responses(
-        values,
-        new.subject_ids,
-        item_ids.astype(object),
-        calibration.n_categories,
-        calibration.codes,
-        pd.DataFrame(index=pd.Index(new.subject_ids, dtype=object, name="subject")),
-        pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
-        trials,
+        values=values,
+        subject_ids=new.subject_ids,
+        item_ids=item_ids.astype(object),
+        n_categories=calibration.n_categories,
+        codes=calibration.codes,
+        subjects=pd.DataFrame(index=pd.Index(new.subject_ids, dtype=object, name="subject")),
+        items=pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
+        trials=trials,
     )
 
 
-def _finish(task: Task, estimate: Estimate, estimator: str) -> Prediction:
-    """Keep within what is possible, rank among the calibrated subjects, and flag."""
-    seen, t = ~np.isnan(task.x), task.weights_of_chosen
-    n_seen = seen.sum(axis=1)
-    least = np.where(seen, task.x, 0) @ t
-    most = least + np.where(seen.all(axis=1) & (seen.shape[1] == task.n_items), 0, 1 - seen @ t)
-    # Rounded, so that sums taken in another order do not break ties.
-    score, lower, upper = (np.round(np.clip(part, least, most), 12) for part in estimate[:3])
-    lower = np.where(np.isnan(lower), least, lower)
-    upper = np.where(np.isnan(upper), most, upper)
+def _as_prediction(task: Task, estimate: Estimate, estimator: str) -> Prediction:
+    """Clip to the possible range, rank among the calibrated subjects, and flag."""
+    is_observed, t = ~np.isnan(task.x), task.weights_of_chosen
+    n_seen = is_observed.sum(axis=1)
+    lowest = np.where(is_observed, task.x, 0) @ t
+    highest = lowest + np.where(
+        is_observed.all(axis=1) & (is_observed.shape[1] == task.n_items), 0, 1 - is_observed @ t
+    )
+    # Rounded, so that the order of summation does not break ties.
+    score, lower, upper = (
+        np.round(np.clip(values, lowest, highest), 12) for values in estimate[:3]
+    )
+    lower = np.where(np.isnan(lower), lowest, lower)
+    upper = np.where(np.isnan(upper), highest, upper)
     ids = np.asarray(task.calibration.subject_ids)[task.usable]
     index = pd.Index(ids, dtype=object, name="calibrated")
     field = pd.Series(task.all_targets[task.usable], index=index, name="score")
     ordered = np.sort(np.round(field.to_numpy(), 12))
 
     def rank(scores: FloatArray) -> FloatArray:
-        place = 1.0 + len(ordered) - np.searchsorted(ordered, scores, side="right")
-        return np.where(np.isnan(scores), np.nan, place)
+        ranks = 1.0 + len(ordered) - np.searchsorted(ordered, scores, side="right")
+        return np.where(np.isnan(scores), np.nan, ranks)
 
     return Prediction(
-        task.answers.subject_ids,
-        score,
-        lower,
-        upper,
-        rank(score),
-        rank(upper),
-        rank(lower),
-        _flags(task, estimate, n_seen),
-        estimator,
-        task.level,
-        field,
-        estimate.how,
+        subject_ids=task.answers.subject_ids,
+        score=score,
+        lower=lower,
+        upper=upper,
+        rank=rank(score),
+        rank_lower=rank(upper),
+        rank_upper=rank(lower),
+        flags=_flags(task, estimate, n_seen),
+        estimator=estimator,
+        level=task.level,
+        field=field,
+        how=estimate.how,
     )
 
 
 def _flags(task: Task, estimate: Estimate, n_seen: np.ndarray) -> np.ndarray:
-    """Gaps in the answers, then what the estimator has to say."""
+    """Missing answers, then the flags of the estimator."""
     k = task.x.shape[1]
     flags = np.full(len(n_seen), "", dtype=object)
     for row in np.flatnonzero(n_seen < k):

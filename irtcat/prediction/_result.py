@@ -1,4 +1,4 @@
-"""The finished table of predicted scores and ranks."""
+"""The table of predicted scores and ranks."""
 
 from dataclasses import dataclass
 
@@ -13,24 +13,24 @@ __all__ = ["Prediction"]
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Full-benchmark scores and ranks of new subjects, told from a subset's responses.
+    """Full-benchmark scores and ranks of new subjects, predicted from the responses to a subset.
 
     Attributes:
         subject_ids: one id per new subject.
-        score: estimated mean response over all items of the calibration matrix, 0 to 1; NaN only
-            where ``flags`` says "no responses".
+        score: predicted mean response over all items of the calibration matrix, 0 to 1; NaN only
+            where ``flags`` has "no responses".
         lower: lower end of the score's interval.
         upper: upper end.
-        rank: place among the calibrated subjects and this one, 1 = best; NaN where the score is.
-        rank_lower: best place in the interval (that of ``upper``).
-        rank_upper: worst place in the interval (that of ``lower``).
-        flags: text per subject, empty where there is nothing to say.
-        estimator: how the scores were estimated.
+        rank: rank among the calibrated subjects and this one, 1 = best; NaN without a score.
+        rank_lower: best rank in the interval (that of ``upper``).
+        rank_upper: worst rank in the interval (that of ``lower``).
+        flags: text per subject, empty without flags.
+        estimator: name of the estimator.
         level: probability of the interval.
         field: full scores of the calibrated subjects that the ranks refer to, by subject id.
-        how: which way a subject's score was told, where the estimator has several ("auto").
+        how: method used for each subject, if the estimator has several ("auto").
         groups: scores by group of items (columns subject, group, score, lower, upper, flags), or
-            None where no groups were given.
+            None if no groups were given.
     """
 
     subject_ids: np.ndarray
@@ -55,15 +55,14 @@ class Prediction:
 
     @property
     def n_calibrated(self) -> int:
-        """How many calibrated subjects the ranks refer to."""
+        """Number of calibrated subjects that the ranks refer to."""
         return len(self.field)
 
     def beats(self) -> pd.DataFrame:
         """Probability that each subject's full score is above each calibrated subject's.
 
-        ``Phi((score - s) / sd)``, with the SD of the half of the interval on the side of s: that
-        of a Normal whose interval this is. Where nothing is uncertain it is 1, 0, or 1/2 for
-        equal scores; NaN where there is no score.
+        ``Phi((score - s) / sd)``, with the SD of a Normal with the half of the interval on the side
+        of s. With an interval of width 0 it is 1, 0, or 1/2 for equal scores; NaN without a score.
 
         Returns:
             Subjects x calibrated subjects.
@@ -88,6 +87,6 @@ class Prediction:
             table[name] = pd.array(getattr(self, name), dtype="Int64")
         table["estimator"] = self.estimator
         if self.how is not None:
-            table["estimator"] = [f"{self.estimator}: {way}" for way in self.how]
+            table["estimator"] = [f"{self.estimator}: {method}" for method in self.how]
         table["flags"] = self.flags
         return table

@@ -1,4 +1,4 @@
-"""What an estimator of the full score is given, and what it gives back."""
+"""Input and output of an estimator of the full score."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ __all__ = [
 
 
 class Estimate(NamedTuple):
-    """What an estimator gives back, one number per new subject.
+    """Output of an estimator, one value per new subject.
 
     Attributes:
-        score: estimated full score, 0 to 1; NaN where there is nothing to go by.
-        lower: lower end of the interval; NaN stands for "anything possible".
-        upper: upper end likewise.
-        flags: text per subject, or None where there is nothing to say.
-        how: which of several ways was taken for each subject, or None where there is but one.
+        score: estimated full score, 0 to 1; NaN without information.
+        lower: lower end of the interval; NaN for the lowest possible score.
+        upper: upper end; NaN for the highest possible score.
+        flags: text per subject, or None without flags.
+        how: method used for each subject, or None if there is only one.
     """
 
     score: FloatArray
@@ -81,16 +81,16 @@ class Task:
         answers: responses of the new subjects to the subset's items, in its order and in the
             calibration's codes.
         weights: weight of each of these items; they sum to 1.
-        sampled: whether the items are a probability sample; None where that is not known.
+        sampled: whether the items are a probability sample; None if not known.
         level: probability of the interval.
-        given: the bank that was given, or None.
-        probabilities: inclusion probability of each of these items, NaN where chosen otherwise.
+        calibrated_bank: the bank passed by the caller, or None.
+        probabilities: inclusion probability of each of these items, NaN where not drawn.
         item_weights: weight t of every item of the calibration in the score; they sum to 1.
-        seed: of whatever an estimator draws.
-        request: what the items were chosen by, so that the choice can be repeated with other
-            subjects; None where that is not known or needs a bank.
-        drawn: chance at which each answer's item was drawn for that subject, NaN where it was not
-            drawn; None where nothing was.
+        seed: seed of random estimators.
+        request: how the items were chosen, to repeat the choice with other subjects' responses;
+            None if that is not known or needs a bank.
+        drawn: probability with which the item of each answer was drawn for that subject, NaN where
+            it was not drawn; None if no item was.
     """
 
     calibration: Responses
@@ -98,7 +98,7 @@ class Task:
     weights: FloatArray
     sampled: bool | None
     level: float
-    given: ItemBank | None
+    calibrated_bank: ItemBank | None
     probabilities: FloatArray
     item_weights: FloatArray
     seed: int = 0
@@ -107,7 +107,7 @@ class Task:
 
     @property
     def n_items(self) -> int:
-        """How many items the full score is the mean of."""
+        """Number of items in the full score."""
         return self.calibration.n_items
 
     @cached_property
@@ -128,12 +128,12 @@ class Task:
 
     @cached_property
     def usable(self) -> np.ndarray:
-        """Calibrated subjects that have a score."""
+        """Positions of the calibrated subjects that have a score."""
         return np.flatnonzero(~np.isnan(self.all_targets))
 
     @cached_property
     def all_targets(self) -> FloatArray:
-        """Full scores of all calibrated subjects, NaN where there is none."""
+        """Full scores of all calibrated subjects, NaN without responses."""
         return full_scores(self.calibration, self.item_weights)
 
     @property
@@ -141,16 +141,16 @@ class Task:
         """Full scores of the calibrated subjects that have one.
 
         Raises:
-            InputError: fewer than 2 of them have.
+            InputError: if fewer than 2 of them have one.
         """
         if len(self.usable) < 2:
-            must = "such that at least 2 subjects have a score"
+            must = "responses with scores of at least 2 subjects"
             raise argument_error("calibration", must, len(self.usable))
         return self.all_targets[self.usable]
 
     @cached_property
     def features(self) -> FloatArray:
-        """Answers of those subjects to the chosen items; gaps filled as in `filled_scores`."""
+        """Answers of those subjects to the chosen items; imputed as in `filled_scores`."""
         if not self.calibration.has_missing:
             top = max(self.calibration.n_categories - 1, 1)
             return self.calibration.subset(items=self.chosen).to_numpy()[self.usable] / top
@@ -158,41 +158,41 @@ class Task:
 
     @property
     def chances(self) -> FloatArray:
-        """Inclusion probabilities: 1 for items beside a sample, m / N where none are told."""
-        told = np.isfinite(self.probabilities)
-        if told.any():
-            return np.where(told, self.probabilities, 1.0)
-        return np.full(len(told), len(told) / self.n_items)
+        """Inclusion probabilities: 1 for items outside the sample, m / N if none are known."""
+        known = np.isfinite(self.probabilities)
+        if known.any():
+            return np.where(known, self.probabilities, 1.0)
+        return np.full(len(known), len(known) / self.n_items)
 
     def note_of_design(self) -> np.ndarray:
-        """The flag of design-based estimates where the items are known not to be a sample."""
-        # None: nothing is known of how the items came about, so nothing is claimed.
+        """The flag of design-based estimates for items that are known not to be a sample."""
+        # None means that the choice of items is unknown: no flag.
         note = "items not drawn at random" if self.sampled is False else ""
         return np.full(len(self.x), note, dtype=object)
 
     @cached_property
     def bank(self) -> ItemBank:
-        """All items, calibrated, in the calibration's order.
+        """The bank of all items, in the order of the calibration.
 
-        Where none is given a 2PL is fitted, or to shares of trials a binomial model.
+        By default a 2PL is fitted, or a binomial model for shares of trials.
 
         Raises:
-            InputError: the bank lacks an item of the calibration, or is for other categories.
+            InputError: if the bank lacks an item of the calibration, or has other categories.
         """
-        if self.given is None:
+        if self.calibrated_bank is None:
             model = "2pl" if self.calibration.trials is None else "binomial"
             return fit(self.calibration, model, standard_errors="none").bank
         ids = np.asarray(self.calibration.item_ids, dtype=str)
-        if np.array_equal(ids, self.given.item_ids):
-            bank = self.given
+        if np.array_equal(ids, self.calibrated_bank.item_ids):
+            bank = self.calibrated_bank
         else:
-            lacking = ids[~np.isin(ids, self.given.item_ids)].tolist()
-            if lacking:
+            missing = ids[~np.isin(ids, self.calibrated_bank.item_ids)].tolist()
+            if missing:
                 must = "a bank of all items of calibration"
-                raise argument_error("bank", must, f"one without {', '.join(lacking[:5])}")
-            bank = self.given.subset(ids)
+                raise argument_error("bank", must, f"one without {', '.join(missing[:5])}")
+            bank = self.calibrated_bank.subset(ids)
         if bank.model.n_categories != self.calibration.n_categories:
-            must = f"for {self.calibration.n_categories} categories, as the calibration has"
+            must = f"a bank for {self.calibration.n_categories} categories, like the calibration"
             raise argument_error("bank", must, f"{bank.model.n_categories} categories")
         return bank
 
@@ -200,50 +200,50 @@ class Task:
 def recode(
     values: np.ndarray, new: Responses, calibration: Responses, name: str = "responses"
 ) -> np.ndarray:
-    """Count categories from the calibration's lowest code (1-4 may have come without a 1)."""
-    seen = observed(values)
-    moved = values.astype(np.int64) + (new.codes[0] - calibration.codes[0])
-    wrong = seen & ((moved < 0) | (moved >= calibration.n_categories))
+    """Recode categories from the calibration's lowest code (1-4 may occur without a 1)."""
+    is_observed = observed(values)
+    codes = values.astype(np.int64) + (new.codes[0] - calibration.codes[0])
+    wrong = is_observed & ((codes < 0) | (codes >= calibration.n_categories))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        code = int(moved[row, column]) + calibration.codes[0]
+        code = int(codes[row, column]) + calibration.codes[0]
         must = f"in the codes of calibration ({calibration.codes[0]}"
         must += f" to {calibration.codes[-1]})"
         advice = f"It is subject {new.subject_ids[row]}'s."
         raise argument_error(name, must, code, advice)
-    return np.where(seen, moved, -1).astype(np.int8)
+    return np.where(is_observed, codes, -1).astype(np.int8)
 
 
 def is_sample(subset: Any, n_items: int) -> bool | None:
-    """Whether every one of n items had a known chance to be in the subset; None: nothing is told.
+    """Whether each of n items had a known probability to be in the subset; None if unknown.
 
-    A `Subset` that was drawn says how many items had one. Of any other the sum of 1 / probability
-    is to be n: exactly where all are equal, else up to the rounding of each group's share.
+    A drawn `Subset` has the number of such items. For others the sum of 1 / probability must be n:
+    exactly if all are equal, else up to the rounding of each group's share.
     """
     probabilities = getattr(subset, "probabilities", None)
     if probabilities is None:
         return None
-    chance = np.asarray(probabilities, float)
-    if not np.isfinite(chance).all() or not (chance > 0).all():
+    inclusion = np.asarray(probabilities, float)
+    if not np.isfinite(inclusion).all() or not (inclusion > 0).all():
         return False
     reach = getattr(subset, "reach", None)
     if reach is not None:
         return bool(reach == n_items)
-    kinds = np.unique(np.round(chance, 9))
-    slack = 1e-6 * n_items if len(kinds) == 1 else (1 / kinds).sum()
-    return bool(abs((1 / chance).sum() - n_items) <= slack)
+    distinct = np.unique(np.round(inclusion, 9))
+    tolerance = 1e-6 * n_items if len(distinct) == 1 else (1 / distinct).sum()
+    return bool(abs((1 / inclusion).sum() - n_items) <= tolerance)
 
 
 def patterns(x: FloatArray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Which columns are observed, and the rows with this pattern of gaps, for each pattern."""
-    seen = ~np.isnan(x)
-    kinds, of_row = np.unique(seen, axis=0, return_inverse=True)
+    """The observed columns and the rows, for each pattern of missing values."""
+    is_observed = ~np.isnan(x)
+    distinct, of_row = np.unique(is_observed, axis=0, return_inverse=True)
     order = of_row.ravel()
-    return [(kind, np.flatnonzero(order == number)) for number, kind in enumerate(kinds)]
+    return [(pattern, np.flatnonzero(order == number)) for number, pattern in enumerate(distinct)]
 
 
 def filled_scores(responses: Responses) -> FloatArray:
-    """Scores, 0 to 1, of all subjects on all items; gaps filled by item and subject effects."""
+    """Scores, 0 to 1, of all subjects on all items; imputed from item and subject effects."""
     scores = centred_scores(responses)
     return np.clip(scores.centred + scores.means.astype(np.float32), 0, 1)
 
@@ -259,8 +259,8 @@ def full_scores(responses: Responses, weights: FloatArray | None = None) -> Floa
         weights: weight t of each item, at least 0; equal by default.
 
     Returns:
-        One number per subject, 0 to 1; NaN for a subject without a response. With gaps the scores
-        of subjects who answered different items are not strictly comparable.
+        One number per subject, 0 to 1; NaN for a subject without a response. With missing
+        responses, scores of subjects who answered different items are not strictly comparable.
 
     Example:
         >>> full_scores(Responses.from_array([[1, 1, 0, 1], [0, 0, -1, 1]])).round(3).tolist()
@@ -269,11 +269,14 @@ def full_scores(responses: Responses, weights: FloatArray | None = None) -> Floa
     top = max(responses.n_categories - 1, 1)
     scores = np.full(responses.n_subjects, np.nan)
     for rows in row_blocks(responses.shape):
-        seen = observed(responses.values[rows])
+        is_observed = observed(responses.values[rows])
         if weights is None:
-            total = responses.values[rows].sum(axis=1, where=seen, dtype=np.float64)
-            size = seen.sum(axis=1, dtype=np.float64)
+            total = responses.values[rows].sum(axis=1, where=is_observed, dtype=np.float64)
+            size = is_observed.sum(axis=1, dtype=np.float64)
         else:
-            total, size = np.where(seen, responses.values[rows], 0) @ weights, seen @ weights
+            total, size = (
+                np.where(is_observed, responses.values[rows], 0) @ weights,
+                is_observed @ weights,
+            )
         np.divide(total, top * size, out=scores[rows], where=size > 0)
     return scores

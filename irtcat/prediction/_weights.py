@@ -1,4 +1,4 @@
-"""Groups of items, and how much each item weighs in the score."""
+"""Groups of items, and the weight of each item in the score."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ __all__ = ["item_groups", "item_weights"]
 
 
 def item_groups(responses: Responses, groups: Any) -> np.ndarray | None:
-    """One label an item, from a column of ``responses.items`` or as given."""
+    """One label per item, from a column of ``responses.items`` or as passed."""
     if groups is None:
         return None
     if isinstance(groups, str):
@@ -55,20 +55,20 @@ def item_weights(item_ids: np.ndarray, weights: Any, labels: np.ndarray | None) 
 
 
 def _of_groups(weights: Mapping[Any, Any], labels: np.ndarray | None) -> FloatArray:
-    """Each group's weight, shared equally by its items; groups are told apart as text."""
+    """The weight of each group, shared equally by its items; group labels are compared as text."""
     if labels is None:
-        raise argument_error("weights", "an array where no groups are given", weights)
+        raise argument_error("weights", "an array if no groups are given", weights)
     names = [str(label) for label in labels]
     by_name = {str(key): weight for key, weight in weights.items()}
     groups = list(dict.fromkeys(names))
-    strangers = [key for key in by_name if key not in set(names)]
-    lacking = [name for name in groups if name not in by_name]
-    if strangers or lacking or len(by_name) < len(weights):
-        advice = "A group that is not to count has weight 0."
-        got = f"no or other ones: {lacking or strangers}"
-        if not (strangers or lacking):
-            got = f"some twice: {list(weights)}"
-        raise argument_error("weights", f"given for the groups {groups}", got, advice)
+    unknown = [key for key in by_name if key not in set(names)]
+    missing = [name for name in groups if name not in by_name]
+    if unknown or missing or len(by_name) < len(weights):
+        advice = "Set weight 0 for a group that should not count."
+        got = f"missing or other groups: {missing or unknown}"
+        if not (unknown or missing):
+            got = f"duplicates: {list(weights)}"
+        raise argument_error("weights", f"a mapping with the groups {groups}", got, advice)
     size = Counter(names)
     return _numbers([by_name[name] for name in names]) / [size[name] for name in names]
 
@@ -87,7 +87,7 @@ def _by_item(name: str, values: pd.Series, item_ids: np.ndarray) -> pd.Series:
     repeated = index[index.duplicated()].intersection(wanted)
     if len(repeated):
         raise argument_error(name, "one value for each item", f"several for item {repeated[0]}")
-    lacking = wanted.difference(index, sort=False)
-    if len(lacking):
-        raise argument_error(name, "a value for every item", f"none for item {lacking[0]}")
+    missing = wanted.difference(index, sort=False)
+    if len(missing):
+        raise argument_error(name, "a value for every item", f"none for item {missing[0]}")
     return values.set_axis(index).loc[wanted]

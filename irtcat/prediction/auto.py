@@ -1,12 +1,12 @@
 """The default estimator: regression where a subject resembles the calibrated ones, else equating.
 
-Two estimates of the full score are made. *Regression* (ridge on the answers) is the better one for
-subjects like the calibrated ones, and collapses beyond them. *Equating* finds the point on the
-items' `score_curves` at which the weighted mean of the answered items is what the subject got, and
-reads the full score off the curves of all items: it asks only that easy items stay easier than
-hard ones. How they are blended, and what errors are left, is learnt from the calibrated subjects
-by cross-validation in which the items are chosen anew each time; how far a new subject is to be
-taken for one of them is decided from its own answers.
+The estimator combines two estimates of the full score. *Regression* (ridge on the answers) is
+better for subjects like the calibrated ones, and fails beyond them. *Equating* finds the point on
+the item `score_curves` at which the weighted mean of the answered items equals the subject's, and
+reads the full score from the curves of all items: it only assumes that easy items stay easier than
+hard ones. The blend and the remaining errors are estimated from the calibrated subjects by
+cross-validation in which the items are chosen again in each fold; the answers of a new subject
+decide how similar it is to the calibrated ones.
 """
 
 from dataclasses import replace
@@ -30,30 +30,30 @@ PENALTIES = np.geomspace(1e-2, 10**2.5, 19)
 """Ridge penalties, in units of subjects x mean variance of an answer."""
 
 SLOPE_SDS = (0.25, SLOPE_SD, 1.0)
-"""The outer two tell how much the curves are to be trusted."""
+"""The outer two measure the sensitivity of the curves to the prior."""
 
 GRID = np.linspace(-9, 9, 541)
 FOLDS = 5
 FEWEST_NEAR = 20
 FEW_GAPS = 0.1
-"""Share of the chosen items that a subject may leave out and still be judged with the others."""
+"""Share of the chosen items that may be missing for a subject to be estimated with the others."""
 
 LEAST_SUBJECTS = 8
 MOST_SUBJECTS = 1500
-"""Items are chosen anew in the cross-validation on so many calibrated subjects at most."""
+"""Maximum number of calibrated subjects on which items are chosen again in the cross-validation."""
 
 PRIORS = (0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003)
-"""Prior probability of a subject beyond the calibrated range: the largest affordable one."""
+"""Candidate prior probabilities of an out-of-range subject: the largest affordable one is used."""
 
 AFFORDABLE, CHANCE = 1.03, 2.0
-"""By so much it may raise the cross-validated error of subjects within, or by what may be chance:
-two standard errors of the rise."""
+"""Affordable: the cross-validated error of calibrated subjects rises by at most this factor, or by
+at most two standard errors of the rise."""
 
 AT_THE_WEAK_END = 0.1
 """Share of that prior for subjects among the weakest: new ones are seldom weaker than all."""
 
 WIDER = 1.2, 2.0
-"""Least and most by which sampling errors of strangers are taken to exceed those by formula."""
+"""Bounds on the ratio of the sampling errors of out-of-range subjects to those by formula."""
 
 PSEUDO_SUBJECTS, ROUNDS, MOST_OUTSIDE = 10, 30, 0.85
 
@@ -69,37 +69,36 @@ class Parts(NamedTuple):
 
 
 def predict_auto(task: Task) -> Estimate:
-    """Blend of regression and equating; more of the latter the less a subject is like the others.
+    """Blend of regression and equating, with more equating for subjects unlike the calibrated ones.
 
-    With R the regression, E the equated score and w from the cross-validation, a subject that
-    resembles the calibrated ones gets ``B = w R + (1 - w) E``. With q the posterior probability
-    that it does not (`probability_outside`), the score is ``(1 - q) B + q E``, and the interval
-    that of the mixture ``(1 - q) N(B, s_B) + q N(E, s_E)``: s_B from the cross-validated errors,
-    s_E from the sampling of the items (made wider by what these errors exceed it) and from how
-    much E depends on the slopes' prior. The column ``estimator`` says which part has the say, and
-    the flags why it is equating.
+    With R the regression, E the equated score and w from the cross-validation, a subject like the
+    calibrated ones gets ``B = w R + (1 - w) E``. With q the posterior probability that it is not
+    (`probability_outside`), the score is ``(1 - q) B + q E``, and the interval that of the mixture
+    ``(1 - q) N(B, s_B) + q N(E, s_E)``: s_B from the cross-validated errors, s_E from the sampling
+    of the items (widened by the ratio of these errors to it) and from the sensitivity of E to the
+    prior of the slopes. The column ``estimator`` has the dominant part, and the flags the reason
+    for equating.
 
-    The cross-validation chooses the items anew with the subset's own strategy, where that needs
-    only responses; for items that came about otherwise it takes them as chosen without
-    regard to the calibrated subjects. A new subject that answered but a part of the items (its own,
-    in an adaptive test) is judged by that part alone, and so is the quarter of the calibrated
-    ones nearest to it. With fewer than 8 calibrated subjects the weighted
-    mean is all there is.
+    The cross-validation chooses the items again with the strategy of the subset, if that needs only
+    responses; other items are treated as chosen independently of the calibrated subjects. A new
+    subject that answered only some of the items (for example in an adaptive test) is estimated from
+    these items alone, with the nearest quarter of the calibrated subjects. With fewer than 8
+    calibrated subjects the weighted mean is returned.
 
     References:
-        Saerndal, Swensson & Wretman (1992), Model Assisted Survey Sampling (what a sample tells
-        without a model); Lord (1980), Applications of Item Response Theory, chapter 13 (true-score
-        equating); Lei et al. (2018), JASA 113, 1094-1111 (conformal residuals).
+        Saerndal, Swensson & Wretman (1992), Model Assisted Survey Sampling (estimation without a
+        model); Lord (1980), Applications of Item Response Theory, chapter 13 (true-score equating);
+        Lei et al. (2018), JASA 113, 1094-1111 (conformal residuals).
     """
     return _estimate(task, pooled=False)
 
 
 def predict_auto_pooled(task: Task) -> Estimate:
-    """The same, with the share of strangers learnt from all new subjects (empirical Bayes).
+    """The same, with the out-of-range share estimated from all new subjects (empirical Bayes).
 
-    The prior of being outside is estimated by EM from the new subjects together, starting from
-    that of "auto", which counts as ten subjects. Better where many new subjects are of one kind
-    (all of a new generation, say); a subject's score then depends on whom it is predicted with.
+    The prior of being outside is estimated by EM from all new subjects, starting from that of
+    "auto", which has the weight of ten subjects. It is better if many new subjects are of one kind
+    (for example, a new generation); the score of a subject then depends on the other new subjects.
 
     References:
         Efron (2010), Large-Scale Inference, chapter 2.
@@ -107,29 +106,29 @@ def predict_auto_pooled(task: Task) -> Estimate:
     return _estimate(task, pooled=True)
 
 
-def _pooled(new: Parts, told: Parts, prior: float, outside: FloatArray) -> FloatArray:
+def _pooled(new: Parts, cross_validated: Parts, prior: float, outside: FloatArray) -> FloatArray:
     """Probabilities of being outside under a prior that all new subjects share."""
     for _ in range(ROUNDS):
         total = PSEUDO_SUBJECTS * prior + outside.sum()
         share = min(MOST_OUTSIDE, float(total / (PSEUDO_SUBJECTS + len(outside))))
-        outside = probability_outside(new, told, share)
+        outside = probability_outside(new, cross_validated, share)
     return outside
 
 
 class Calibrated:
-    """What the calibrated subjects tell whatever the new ones answered.
+    """Quantities of the calibrated subjects that do not depend on the new ones.
 
-    They are put in an order of their own, by full score and then by a hash of the id, so that
-    nothing hangs on the order of the calibration's rows; the folds are drawn by the hash.
+    The subjects are ordered by full score and then by a hash of the id, so that results do not
+    depend on the order of the calibration's rows; the hash also assigns the folds.
 
     Attributes:
         order: their rows in the calibration.
-        x: their scores on all items, gaps filled.
+        x: their scores on all items, imputed.
         y: their full scores.
         fold: the fold in which each is left out.
-        curves: the items' curves, for each of `SLOPE_SDS`.
+        curves: the item curves, for each of `SLOPE_SDS`.
         inner: the curves without each fold.
-        some: at most `MOST_SUBJECTS` of them, picked by the hash.
+        some: at most `MOST_SUBJECTS` of them, selected by the hash.
     """
 
     def __init__(self, task: Task):
@@ -149,32 +148,32 @@ class Calibrated:
 
 
 def _estimate(task: Task, pooled: bool) -> Estimate:
-    """Both estimators of this module; subjects with gaps by the items that they answered."""
+    """Both estimators of this module; subjects with many missing answers are grouped by pattern."""
     if len(task.usable) < LEAST_SUBJECTS:
         simple = predict_weighted(task)
         how = np.full(len(task.x), "weighted mean", dtype=object)
         note = np.full(len(task.x), f"fewer than {LEAST_SUBJECTS} calibrated subjects", object)
         return simple._replace(flags=note, how=how)
     calibrated = Calibrated(task)
-    seen = ~np.isnan(task.x)
-    share = seen.mean(axis=1)
+    is_observed = ~np.isnan(task.x)
+    share = is_observed.mean(axis=1)
     own = (share > 0) & (share < 1 - FEW_GAPS)
     if not own.any():
         return _together(task, calibrated, pooled)
-    parts, rows = [], []
+    estimates, rows = [], []
     if not own.all():
         rows.append(np.flatnonzero(~own))
-        parts.append(_together(_part(task, rows[0]), calibrated, pooled))
+        estimates.append(_together(_part(task, rows[0]), calibrated, pooled))
     for pattern, at in patterns(task.x[own]):
         rows.append(np.flatnonzero(own)[at])
         some = _part(task, rows[-1], np.flatnonzero(pattern))
-        parts.append(_together(some, calibrated, pooled, own=True))
+        estimates.append(_together(some, calibrated, pooled, own=True))
     order = np.argsort(np.concatenate(rows))
-    return Estimate(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+    return Estimate(*(np.concatenate(column)[order] for column in zip(*estimates, strict=True)))
 
 
 def _part(task: Task, rows: IntArray, items: IntArray | None = None) -> Task:
-    """The same for some of the new subjects, and by some of the chosen items."""
+    """The task for some of the new subjects and some of the chosen items."""
     if items is None:
         return replace(task, answers=task.answers.subset(subjects=rows))
     weights = task.weights[items]
@@ -189,38 +188,39 @@ def _part(task: Task, rows: IntArray, items: IntArray | None = None) -> Task:
 
 
 def _together(task: Task, calibrated: Calibrated, pooled: bool, own: bool = False) -> Estimate:
-    """The estimate of subjects who answered (all but) the same items.
+    """The estimate for subjects who answered (nearly) the same items.
 
-    Items of a subject's ``own`` were chosen for its ability, and say less of other subjects.
+    With ``own`` the items were chosen for the subject's ability, and are less informative about
+    others.
     """
     x, y, t = calibrated.x, calibrated.y, task.item_weights
     curves = calibrated.curves
-    each = [equate(c, task.chosen, task.weights, t, task.x) for c in curves]
+    by_slope_sd = [equate(c, task.chosen, task.weights, t, task.x) for c in curves]
     among = np.arange(len(y))
     if own:
-        gap = np.abs(y - each[1][0].mean())
+        gap = np.abs(y - by_slope_sd[1][0].mean())
         among = np.argsort(gap, kind="stable")[: max(FEWEST_NEAR, len(y) // 4)]
-    told, penalty, blend = _learn(task, calibrated, among)
-    within = blend * told.regression + (1 - blend) * told.equated
-    prior, mixed = _prior(told, within, y)
-    equated, sd = each[1]
-    spread = np.ptp([part[0] for part in each], axis=0) / 2
+    cross_validated, penalty, blend = _learn(task, calibrated, among)
+    within = blend * cross_validated.regression + (1 - blend) * cross_validated.equated
+    prior, mixed = _prior(cross_validated, within, y)
+    equated, sd = by_slope_sd[1]
+    spread = np.ptp([part[0] for part in by_slope_sd], axis=0) / 2
     at = logit(np.clip(equated, 0.005, 0.995))
     expected = curves[1](at, task.chosen).T
     answers = np.where(np.isnan(task.x), expected, task.x)
     regression = ridge_path(x[:, task.chosen], y, answers, PENALTIES[[penalty]])[0]
     new = Parts(regression, equated, sd)
-    outside = probability_outside(new, told, prior)
+    outside = probability_outside(new, cross_validated, prior)
     if pooled:
-        outside = _pooled(new, told, prior, outside)
+        outside = _pooled(new, cross_validated, prior, outside)
     inner = blend * regression + (1 - blend) * equated
     score = (1 - outside) * inner + outside * equated
     z = ndtri(0.5 + task.level / 2)
     errors = np.abs(mixed - y)[among]
     n = len(errors)
     near = float(np.quantile(errors, min(1.0, np.ceil((n + 1) * task.level) / n))) / z
-    sampling = max(float(np.mean(told.sd[among] ** 2)), 1e-12)
-    wider = np.sqrt(np.mean((told.equated - y)[among] ** 2) / sampling)
+    sampling = max(float(np.mean(cross_validated.sd[among] ** 2)), 1e-12)
+    wider = np.sqrt(np.mean((cross_validated.equated - y)[among] ** 2) / sampling)
     far = np.maximum(np.sqrt((np.clip(wider, *WIDER) * sd) ** 2 + (spread / z) ** 2), near)
     lower, upper = mixture_interval(inner, near, equated, far, outside, task.level)
     how = np.where(outside > 0.5, "equating", "regression").astype(object)
@@ -229,29 +229,33 @@ def _together(task: Task, calibrated: Calibrated, pooled: bool, own: bool = Fals
         np.where(empty, np.nan, score),
         np.where(empty, np.nan, np.minimum(lower, score)),
         np.where(empty, np.nan, np.maximum(upper, score)),
-        _reasons(regression, equated, told, outside),
+        _reasons(regression, equated, cross_validated, outside),
         how,
     )
 
 
 def _reasons(
-    regression: FloatArray, equated: FloatArray, told: Parts, outside: FloatArray
+    regression: FloatArray, equated: FloatArray, cross_validated: Parts, outside: FloatArray
 ) -> np.ndarray:
-    """Why a subject is taken not to be like the calibrated ones."""
+    """The reason for classifying a subject as outside."""
     reasons = np.full(len(outside), "", dtype=object)
-    ends = told.regression.min(), told.regression.max()
+    ends = cross_validated.regression.min(), cross_validated.regression.max()
     for row in np.flatnonzero(outside > 0.5):
-        why = "answers unlike those of the calibrated subjects"
-        if equated[row] > ends[1] or regression[row] > np.quantile(told.regression, 0.95):
-            why = "among the best of the calibrated subjects or beyond"
-        elif equated[row] < ends[0] or regression[row] < np.quantile(told.regression, 0.05):
-            why = "among the weakest of the calibrated subjects or beyond"
-        reasons[row] = why
+        reason = "answers unlike those of the calibrated subjects"
+        if equated[row] > ends[1] or regression[row] > np.quantile(
+            cross_validated.regression, 0.95
+        ):
+            reason = "among the best of the calibrated subjects or beyond"
+        elif equated[row] < ends[0] or regression[row] < np.quantile(
+            cross_validated.regression, 0.05
+        ):
+            reason = "among the weakest of the calibrated subjects or beyond"
+        reasons[row] = reason
     return reasons
 
 
 def _learn(task: Task, calibrated: Calibrated, among: IntArray) -> tuple[Parts, int, float]:
-    """Cross-validated estimates; the penalty (its number) and the blend best ``among`` some."""
+    """Cross-validated estimates, and the best penalty (its index) and blend ``among`` some."""
     x, y, fold = calibrated.x, calibrated.y, calibrated.fold
     path, equated, sd = np.zeros((len(PENALTIES), len(y))), np.zeros(len(y)), np.zeros(len(y))
     for f in range(FOLDS):
@@ -270,12 +274,12 @@ def _learn(task: Task, calibrated: Calibrated, among: IntArray) -> tuple[Parts, 
 
 
 def _chosen_anew(task: Task, rows: IntArray) -> tuple[IntArray, FloatArray]:
-    """The items, and their weights, that would have been chosen by these subjects."""
+    """The items, with weights, that the strategy chooses from the responses of these subjects."""
     if task.request is None:
         return task.chosen, task.weights
     try:
         subset = rechoose(task.request, task.calibration.subset(subjects=rows))
-    except InputError:  # a filter or a quota that these fewer subjects do not meet
+    except InputError:  # a filter or a quota that is infeasible for fewer subjects
         return task.chosen, task.weights
     index = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
     return index.get_indexer(pd.Index(subset.item_ids)), subset.weights
@@ -284,8 +288,8 @@ def _chosen_anew(task: Task, rows: IntArray) -> tuple[IntArray, FloatArray]:
 def ridge_path(x: FloatArray, y: FloatArray, new: FloatArray, penalties: FloatArray) -> FloatArray:
     """Ridge predictions for every penalty, penalties x new rows.
 
-    By the eigenvectors of x'x or xx', whichever is smaller: a fifth of the time of the singular
-    value decomposition, which besides waits long for its threads where the cores are busy.
+    Uses the eigenvectors of x'x or xx', whichever is smaller: a fifth of the time of the singular
+    value decomposition, whose threads also wait long on busy cores.
     """
     centre = x.mean(axis=0, dtype=float)
     about, target = np.asarray(x, float) - centre, y - y.mean()
@@ -301,55 +305,59 @@ def ridge_path(x: FloatArray, y: FloatArray, new: FloatArray, penalties: FloatAr
 def equate(
     curves: ScoreCurves, chosen: IntArray, weights: FloatArray, target: FloatArray, x: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Full score at the point where the chosen items' mean is the subject's; its sampling SD.
+    """Full score at the point where the chosen items have the subject's mean, and its sampling SD.
 
     With ``g(t) = sum_S w_j p_j(t)`` and ``s(t) = sum_U t_j p_j(t)`` the score is ``s(t)`` at the t
     where g is the weighted mean of the answers, and its SD
-    ``sqrt((1 - f) sum w_j^2 p_j (1 - p_j)) ds / dg`` with f the answered items' share of s. Means
-    are kept a quarter of an answer from 0 and 1: nobody is known to be perfect.
+    ``sqrt((1 - f) sum w_j^2 p_j (1 - p_j)) ds / dg`` with f the share of s on the answered items.
+    Means are kept a quarter of an answer from 0 and 1, since no subject is known to be perfect.
     """
     p = curves(GRID, chosen)
-    whole = np.zeros(len(GRID))
+    full_score = np.zeros(len(GRID))
     for start in range(0, len(target), ITEMS_AT_ONCE):
         at = slice(start, start + ITEMS_AT_ONCE)
-        whole += target[at] @ curves(GRID, at)
+        full_score += target[at] @ curves(GRID, at)
     score, sd = np.full(len(x), np.nan), np.full(len(x), np.nan)
-    own = weights * target[chosen]
-    for seen, rows in patterns(x):
-        w = np.where(seen, own, 0.0)
+    score_weights = weights * target[chosen]
+    for is_observed, rows in patterns(x):
+        w = np.where(is_observed, score_weights, 0.0)
         if w.sum() <= 0:
-            w = np.where(seen, weights, 0.0)
+            w = np.where(is_observed, weights, 0.0)
         if w.sum() <= 0:
             continue
         w = w / w.sum()
         g = np.maximum.accumulate(w @ p) + 1e-10 * np.arange(len(GRID))
         size = 1 / (w**2).sum()
-        raw = np.where(seen, x[rows], 0) @ w
-        score[rows] = np.interp(np.clip(raw, 0.25 / size, 1 - 0.25 / size), g, whole)
-        slope = np.clip(np.gradient(whole) / np.maximum(np.gradient(g), 1e-6), 0.2, 3)
-        variance = (w**2) @ (p * (1 - p)) * max(1 - target[chosen][seen].sum() / target.sum(), 0)
-        # At a mean pulled inwards a little: a sheet of right answers is not certain.
+        raw = np.where(is_observed, x[rows], 0) @ w
+        score[rows] = np.interp(np.clip(raw, 0.25 / size, 1 - 0.25 / size), g, full_score)
+        slope = np.clip(np.gradient(full_score) / np.maximum(np.gradient(g), 1e-6), 0.2, 3)
+        variance = (
+            (w**2) @ (p * (1 - p)) * max(1 - target[chosen][is_observed].sum() / target.sum(), 0)
+        )
+        # At a mean shrunk inwards a little: all answers right does not imply certainty.
         sd[rows] = np.interp((raw * size + 0.5) / (size + 1), g, np.sqrt(variance) * slope)
     return score, sd
 
 
-def probability_outside(new: Parts, told: Parts, prior: FloatArray | float) -> FloatArray:
-    """Posterior probability that subjects do not resemble the calibrated ones.
+def probability_outside(
+    new: Parts, cross_validated: Parts, prior: FloatArray | float
+) -> FloatArray:
+    """Posterior probability that subjects are unlike the calibrated ones.
 
-    From two numbers: the share u of calibrated subjects beyond the regression in its nearer tail
-    (doubled), and z, the difference E - R against that of the calibrated subjects nearby. A subject
-    like them has u uniform and z ~ N(0, 1); one beyond their range (``prior``) has u ~ Beta(.3, 6)
-    and z a half-normal of SD 4 outwards plus N(0, 1); an odd one (a tenth of the prior) has u
-    uniform and z ~ N(0, 17). At the weak end a tenth of the prior is taken: what is new is mostly
-    stronger, and every suspicion costs accuracy where it is wrong.
+    It uses two statistics: the share u of calibrated subjects beyond the regression in its nearer
+    tail (doubled), and z, the difference E - R standardised by the calibrated subjects nearby. A
+    subject like them has u uniform and z ~ N(0, 1); one beyond their range (``prior``) has u ~
+    Beta(.3, 6) and z a half-normal of SD 4 outwards plus N(0, 1); an odd one (a tenth of the prior)
+    has u uniform and z ~ N(0, 17). At the weak end a tenth of the prior is used: new subjects are
+    mostly stronger, and a false alarm costs accuracy.
     """
-    n = len(told.regression)
-    order = np.sort(told.regression)
+    n = len(cross_validated.regression)
+    order = np.sort(cross_validated.regression)
     above = (n - np.searchsorted(order, new.regression, "left") + 0.5) / (n + 1)
     below = (np.searchsorted(order, new.regression, "right") + 0.5) / (n + 1)
     u = np.minimum(2 * np.minimum(above, below), 1.0)
     prior = np.where(above < below, prior, AT_THE_WEAK_END * prior)
-    centre, unit = _nearby(told, new.regression)
+    centre, unit = _nearby(cross_validated, new.regression)
     z = (new.equated - new.regression - centre) / unit
     wide = np.sqrt(17.0)
     outwards = np.where(above < below, z, -z)
@@ -360,27 +368,27 @@ def probability_outside(new: Parts, told: Parts, prior: FloatArray | float) -> F
     return strange / np.maximum(like + strange, 1e-300)
 
 
-def _nearby(told: Parts, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _nearby(cross_validated: Parts, at: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and SD of E - R among the tenth (12 at least) of calibrated subjects nearest in R."""
-    order = np.argsort(told.regression, kind="stable")
-    place = told.regression[order]
-    gap = (told.equated - told.regression)[order]
+    order = np.argsort(cross_validated.regression, kind="stable")
+    sorted_regression = cross_validated.regression[order]
+    gap = (cross_validated.equated - cross_validated.regression)[order]
     n = len(gap)
     m = min(n, max(12, n // 10))
     first, second = (np.concatenate([[0.0], np.cumsum(gap**power)]) for power in (1, 2))
-    i = np.clip(np.searchsorted(place, at) - m // 2, 0, n - m)
+    i = np.clip(np.searchsorted(sorted_regression, at) - m // 2, 0, n - m)
     mean = (first[i + m] - first[i]) / m
     variance = np.maximum((second[i + m] - second[i]) / m - mean**2, 0)
     robust = 1.4826 * np.median(np.abs(gap - np.median(gap)))
     return mean, np.sqrt(0.5 * variance + 0.5 * robust**2) + 1e-6
 
 
-def _prior(told: Parts, within: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
-    """The largest prior of being outside that subjects within can afford; their scores."""
+def _prior(cross_validated: Parts, within: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
+    """The largest affordable prior of being outside, and the calibrated scores under it."""
     plain = np.mean(np.abs(within - y))
     for prior in PRIORS:
-        outside = probability_outside(told, told, prior)
-        mixed = (1 - outside) * within + outside * told.equated
+        outside = probability_outside(cross_validated, cross_validated, prior)
+        mixed = (1 - outside) * within + outside * cross_validated.equated
         rise = np.abs(mixed - y) - np.abs(within - y)
         chance = CHANCE * rise.std() / np.sqrt(len(y))
         if rise.mean() <= max((AFFORDABLE - 1) * plain, chance):

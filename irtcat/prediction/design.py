@@ -1,4 +1,4 @@
-"""Estimators that trust the choice of items and no model: raw and weighted means."""
+"""Design-based estimators: raw and weighted means."""
 
 import numpy as np
 from scipy.special import ndtri
@@ -12,7 +12,7 @@ __all__ = ["predict_mean", "predict_weighted", "wilson_interval"]
 def predict_mean(task: Task) -> Estimate:
     """Raw mean of the answers, ``sum_j x_j / m``; Wilson interval for m of N items drawn.
 
-    Where items weigh differently in the score (``weights=`` of `irtcat.predict`) they do here.
+    Weights of items in the score (``weights=`` of `irtcat.predict`) are used here, too.
     """
     return _weighted_mean(task, task.weights_of_chosen * task.n_items)
 
@@ -20,32 +20,32 @@ def predict_mean(task: Task) -> Estimate:
 def predict_weighted(task: Task) -> Estimate:
     """Mean of the answers with the subset's weights, ``sum_j w_j x_j / sum_j w_j``.
 
-    The interval is Wilson's for ``(sum w)^2 / sum w^2`` items, which equal weights would make m.
+    The interval is Wilson's for ``(sum w)^2 / sum w^2`` items (m with equal weights).
     """
     return _weighted_mean(task, task.weights * task.weights_of_chosen * task.n_items)
 
 
 def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:
-    """Weighted mean of the observed answers; weights are shared out anew over gaps."""
-    seen = ~np.isnan(task.x)
-    total = seen @ weights
+    """Weighted mean of the observed answers; weights are renormalised for missing ones."""
+    is_observed = ~np.isnan(task.x)
+    total = is_observed @ weights
     usable = total > 0
-    mean = np.full(len(total), np.nan)  # also where no answered item counts in the score
-    np.divide(np.where(seen, task.x, 0) @ weights, total, out=mean, where=usable)
+    mean = np.full(len(total), np.nan)  # also if no answered item has weight in the score
+    np.divide(np.where(is_observed, task.x, 0) @ weights, total, out=mean, where=usable)
     mean = np.clip(mean, 0, 1)  # weights of 1/3 may sum to more than 1 by rounding
     effective = np.zeros(len(total))
-    np.divide(total**2, seen @ weights**2, out=effective, where=usable)
-    counts = task.item_weights > 0  # of a group's score the group is the population
-    n_seen = seen[:, counts[task.chosen]].sum(axis=1)
+    np.divide(total**2, is_observed @ weights**2, out=effective, where=usable)
+    counts = task.item_weights > 0  # for a group's score the group is the population
+    n_seen = is_observed[:, counts[task.chosen]].sum(axis=1)
     n = _corrected_size(effective, n_seen, int(counts.sum()))
     lower, upper = wilson_interval(mean, n, task.level)
     return Estimate(mean, lower, upper, task.note_of_design())
 
 
 def _corrected_size(effective: FloatArray, n_seen: np.ndarray, n_items: int) -> FloatArray:
-    """Sample size that, with replacement, would leave the variance of drawing without.
+    """Sample size with replacement that has the variance of the sample without replacement.
 
-    ``n (N - 1) / (N - m)``: infinite when all N items were run, for then nothing is unknown.
+    ``n (N - 1) / (N - m)``: infinite if all N items were run, since the score is then known.
     """
     size = np.full(len(effective), np.inf)
     np.divide(effective * (n_items - 1), n_items - n_seen, out=size, where=n_seen < n_items)

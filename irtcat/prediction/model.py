@@ -1,4 +1,4 @@
-"""Estimators that trust the item response model: p-IRT."""
+"""Estimators based on the item response model: p-IRT."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,12 +22,12 @@ __all__ = ["mixture_quantile", "predict_gpirt", "predict_irt", "predict_pirt"]
 
 N_GRID = 257
 GRID = np.linspace(-LIMIT, LIMIT, N_GRID)
-"""Abilities, in population SDs, at which curves are tabulated: the range the posterior has."""
+"""Abilities, in population SDs, at which curves are tabulated: the range of the posterior."""
 
 ITEMS_AT_ONCE = 4096
 BISECTIONS = 40
 N_DRAWS = 256
-"""Draws from the posterior of several abilities."""
+"""Number of draws from the posterior of several abilities."""
 
 
 class Curves(NamedTuple):
@@ -37,13 +37,13 @@ class Curves(NamedTuple):
     variance: FloatArray
 
 
-class Belief(NamedTuple):
-    """What is believed of each subject's ability, and of the score at each ability.
+class ScoreMixture(NamedTuple):
+    """Posterior of each subject's ability, and the distribution of the score at each ability.
 
     Attributes:
         weights: posterior probabilities of the abilities, subjects x nodes.
-        mean: expected score at each of them, the answers seen included.
-        sd: its standard deviation, from the answers that were not seen.
+        mean: expected score at each of them, including the observed answers.
+        sd: its standard deviation, from the unobserved answers.
     """
 
     weights: FloatArray
@@ -56,34 +56,36 @@ def predict_irt(task: Task) -> Estimate:
 
     ``score = sum_{j in O} t_j x_j + E[T(theta) | x]`` with ``T(theta) = sum_{j not in O}
     t_j E[x_j | theta]`` and t = 1/N: the ability is integrated over its posterior, not plugged in
-    (several abilities by 256 quasi-random draws from the Normal posterior). The interval is
-    that of the posterior predictive, in which ``score - sum_O t_j x_j`` given theta is Normal with
-    mean T(theta) and the variance of a sum of independent responses. It knows the uncertainty of
-    the ability and of the answers not seen, not that of the items' parameters nor of the model.
+    (several abilities by 256 quasi-random draws from the Normal posterior). The interval is that of
+    the posterior predictive, in which ``score - sum_O t_j x_j`` given theta is Normal with mean
+    T(theta) and the variance of a sum of independent responses. It includes the uncertainty of the
+    ability and of the unobserved answers, but not that of the item parameters or of the model.
     """
-    belief = _belief(task)
-    expected = (belief.weights * belief.mean).sum(axis=1)
+    mixture = _score_mixture(task)
+    expected = (mixture.weights * mixture.mean).sum(axis=1)
     tail = (1 - task.level) / 2
-    lower, upper = (mixture_quantile(*belief, q) for q in (tail, 1 - tail))
+    lower, upper = (mixture_quantile(*mixture, q) for q in (tail, 1 - tail))
     # A short interval of a skewed distribution may miss its mean.
     return Estimate(expected, np.minimum(lower, expected), np.maximum(upper, expected))
 
 
 def predict_pirt(task: Task) -> Estimate:
-    """p-IRT as published: the mean ability of the posterior plugged into all curves.
+    """p-IRT as published: the posterior mean ability plugged into all curves.
 
-    The interval is Normal, with the variance of the unseen answers at that ability only.
+    The interval is Normal, with only the variance of the unobserved answers at that ability.
 
     References:
         Maia Polo et al. (2024), tinyBenchmarks, section 4.
     """
-    score, sd = _plugged_in(task, _several(task) if task.bank.model.dims > 1 else _single(task))
+    score, sd = _plugged_in(
+        task, _multidimensional_posterior(task) if task.bank.model.dims > 1 else _posterior(task)
+    )
     z = ndtri(0.5 + task.level / 2)
     return Estimate(score, score - z * sd, score + z * sd)
 
 
 def predict_gpirt(task: Task) -> Estimate:
-    """gp-IRT: a mixture of the (weighted) mean and of p-IRT by their estimated errors.
+    """gp-IRT: a mixture of the (weighted) mean and p-IRT, by their estimated errors.
 
     ``lambda mean + (1 - lambda) p-IRT`` with ``lambda = b^2 / (b^2 + v)``: b^2 is the mean squared
     error of p-IRT for the calibrated subjects on the same items, v the sampling variance of the
@@ -94,26 +96,28 @@ def predict_gpirt(task: Task) -> Estimate:
     """
     pirt, mean = predict_pirt(task).score, predict_weighted(task).score
     calibrated = replace(task, answers=task.calibration.subset(items=task.chosen))
-    told = predict_pirt(calibrated).score[task.usable]
-    bias = float(np.mean((told - task.targets) ** 2))
-    seen = ~np.isnan(task.x)
-    m = seen.sum(axis=1)
-    weights = np.where(seen, task.weights * task.weights_of_chosen, 0)
+    predictions = predict_pirt(calibrated).score[task.usable]
+    bias = float(np.mean((predictions - task.targets) ** 2))
+    is_observed = ~np.isnan(task.x)
+    m = is_observed.sum(axis=1)
+    weights = np.where(is_observed, task.weights * task.weights_of_chosen, 0)
     total = weights.sum(axis=1, keepdims=True)
     share = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
-    spread = (share**2 * np.where(seen, task.x - mean[:, None], 0) ** 2).sum(axis=1)
-    floor = (share**2).sum(axis=1) * 0.25 / np.maximum(m + 2, 1)  # all right tells of no variance
-    unseen = np.maximum(1 - seen @ task.weights_of_chosen, 0)
+    spread = (share**2 * np.where(is_observed, task.x - mean[:, None], 0) ** 2).sum(axis=1)
+    floor = (
+        (share**2).sum(axis=1) * 0.25 / np.maximum(m + 2, 1)
+    )  # all answers right show no variance
+    unseen = np.maximum(1 - is_observed @ task.weights_of_chosen, 0)
     v = np.maximum(spread, floor) * unseen
-    part = np.where(np.isnan(mean), 0.0, bias / np.maximum(bias + v, 1e-12))
-    score = part * np.nan_to_num(mean) + (1 - part) * pirt
-    half = ndtri(0.5 + task.level / 2) * np.sqrt(part**2 * v + (1 - part) ** 2 * bias)
+    mean_share = np.where(np.isnan(mean), 0.0, bias / np.maximum(bias + v, 1e-12))
+    score = mean_share * np.nan_to_num(mean) + (1 - mean_share) * pirt
+    half = ndtri(0.5 + task.level / 2) * np.sqrt(mean_share**2 * v + (1 - mean_share) ** 2 * bias)
     return Estimate(score, score - half, score + half)
 
 
-def _belief(task: Task) -> Belief:
-    points = _several(task) if task.bank.model.dims > 1 else _single(task)
-    return Belief(points.weights, *_moments(task, points))
+def _score_mixture(task: Task) -> ScoreMixture:
+    points = _multidimensional_posterior(task) if task.bank.model.dims > 1 else _posterior(task)
+    return ScoreMixture(points.weights, *_moments(task, points))
 
 
 class Points(NamedTuple):
@@ -123,18 +127,18 @@ class Points(NamedTuple):
     weights: FloatArray
 
 
-def _single(task: Task) -> Points:
+def _posterior(task: Task) -> Points:
     """The posterior of one ability."""
-    belief = score(task.bank.subset(task.chosen), task.answers)
-    assert belief.nodes is not None  # eap always gives its posterior
-    assert belief.weights is not None
-    return Points(belief.nodes, belief.weights)
+    ability = score(task.bank.subset(task.chosen), task.answers)
+    assert ability.nodes is not None  # eap always returns its posterior
+    assert ability.weights is not None
+    return Points(ability.nodes, ability.weights)
 
 
-def _several(task: Task) -> Points:
+def _multidimensional_posterior(task: Task) -> Points:
     """Quasi-random draws from the Normal posterior of several abilities."""
-    belief = score(task.bank.subset(task.chosen), task.answers)
-    mean, covariance = np.asarray(belief.theta), np.asarray(belief.covariance)
+    ability = score(task.bank.subset(task.chosen), task.answers)
+    mean, covariance = np.asarray(ability.theta), np.asarray(ability.covariance)
     from scipy.stats import qmc  # slow to import
 
     sobol = qmc.Sobol(mean.shape[1], scramble=True, seed=task.seed).random(N_DRAWS)
@@ -145,21 +149,21 @@ def _several(task: Task) -> Points:
 
 
 def _moments(task: Task, points: Points) -> tuple[FloatArray, FloatArray]:
-    """Expected score at each ability with the answers seen, and its SD."""
-    seen = ~np.isnan(task.x)
-    known = (np.where(seen, task.x, 0) @ task.weights_of_chosen)[:, None]
+    """Expected score at each ability, including the observed answers, and its SD."""
+    is_observed = ~np.isnan(task.x)
+    observed_score = (np.where(is_observed, task.x, 0) @ task.weights_of_chosen)[:, None]
     if points.theta.ndim == 2:
         bank = task.bank
-        rest = _rest_curves(bank, task.chosen, seen, task.item_weights)
+        rest_curves = _rest_curves(bank, task.chosen, is_observed, task.item_weights)
         theta = (points.theta - bank.population_mean) / bank.population_sd
-        mean, variance = (_interpolate(curve, theta) for curve in rest)
+        mean, variance = (_interpolate(curve, theta) for curve in rest_curves)
     else:
-        mean, variance = _rest_at(task, points.theta, seen)
-    return known + mean, np.sqrt(np.maximum(variance, 0))
+        mean, variance = _rest_at(task, points.theta, is_observed)
+    return observed_score + mean, np.sqrt(np.maximum(variance, 0))
 
 
 def _plugged_in(task: Task, points: Points) -> tuple[FloatArray, FloatArray]:
-    """The score at the mean ability, and the SD of the answers not seen."""
+    """The score at the mean ability, and its SD from the unobserved answers."""
     weights = points.weights if points.theta.ndim == 2 else points.weights[..., None]
     theta = (weights * points.theta).sum(axis=1, keepdims=True)
     mean, sd = _moments(task, Points(theta, np.ones(theta.shape[:2])))
@@ -167,30 +171,32 @@ def _plugged_in(task: Task, points: Points) -> tuple[FloatArray, FloatArray]:
 
 
 def _rest_at(task: Task, theta: FloatArray, seen: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Weighted sums of mean and variance over the unseen items, subjects x nodes."""
+    """Weighted sums of mean and variance over the unobserved items, subjects x nodes."""
     bank, t = task.bank, task.item_weights
     flat = theta.reshape(-1, theta.shape[2])
     mean, variance = np.zeros(len(flat)), np.zeros(len(flat))
     with precision("float64"):
         for points in row_blocks((len(flat), min(bank.n_items, ITEMS_AT_ONCE))):
             for start in range(0, bank.n_items, ITEMS_AT_ONCE):
-                at = slice(start, start + ITEMS_AT_ONCE)
-                part = _score_moments(take(bank.model, at), jnp.asarray(flat[points]))
-                mean[points] += t[at] @ np.asarray(part[0])
-                variance[points] += t[at] ** 2 @ np.asarray(part[1])
-        run = _score_moments(take(bank.model, task.chosen), jnp.asarray(flat))
+                block = slice(start, start + ITEMS_AT_ONCE)
+                moments = _score_moments(take(bank.model, block), jnp.asarray(flat[points]))
+                mean[points] += t[block] @ np.asarray(moments[0])
+                variance[points] += t[block] ** 2 @ np.asarray(moments[1])
+        run_moments = _score_moments(take(bank.model, task.chosen), jnp.asarray(flat))
     shape = theta.shape[:2]
-    own = seen * task.weights_of_chosen
-    less = np.einsum("nj,jnq->nq", own, np.asarray(run[0]).reshape(-1, *shape))
-    narrower = np.einsum("nj,jnq->nq", own**2, np.asarray(run[1]).reshape(-1, *shape))
-    return mean.reshape(shape) - less, variance.reshape(shape) - narrower
+    run_weights = seen * task.weights_of_chosen
+    run_mean = np.einsum("nj,jnq->nq", run_weights, np.asarray(run_moments[0]).reshape(-1, *shape))
+    run_variance = np.einsum(
+        "nj,jnq->nq", run_weights**2, np.asarray(run_moments[1]).reshape(-1, *shape)
+    )
+    return mean.reshape(shape) - run_mean, variance.reshape(shape) - run_variance
 
 
 @jit
 def _score_moments(
     model: ItemModel, nodes: Float[Array, " nodes"]
 ) -> tuple[Float[Array, "items nodes"], Float[Array, "items nodes"]]:
-    """Expected score, 0 to 1, and its variance, of each item at each ability."""
+    """Expected score (0 to 1) and its variance, for each item at each ability."""
     top = max(model.n_categories - 1, 1)
     return expected_responses(model, nodes) / top, response_variances(model, nodes) / top**2
 
@@ -206,25 +212,25 @@ def _item_curves(bank: ItemBank, at: np.ndarray | slice) -> Curves:
 def _rest_curves(
     bank: ItemBank, chosen: np.ndarray, seen: BoolArray, weights: FloatArray
 ) -> Curves:
-    """Curves of the weighted sum of all unobserved items: one row for all subjects, or for each.
+    """Curves of the weighted sum of all unobserved items, in one row for all subjects or one each.
 
-    The sum over all items less the observed ones; with gaps the latter is a matrix product.
+    The sum over all items minus that over the observed ones, a matrix product.
     """
     total = [np.zeros(N_GRID), np.zeros(N_GRID)]
     for start in range(0, bank.n_items, ITEMS_AT_ONCE):
-        at = slice(start, start + ITEMS_AT_ONCE)
-        part = _item_curves(bank, at)
+        block = slice(start, start + ITEMS_AT_ONCE)
+        block_curves = _item_curves(bank, block)
         total = [
-            whole + weights[at] ** power @ curve
-            for whole, curve, power in zip(total, part, (1, 2), strict=True)
+            sums + weights[block] ** power @ curve
+            for sums, curve, power in zip(total, block_curves, (1, 2), strict=True)
         ]
-    run = _item_curves(bank, chosen)
+    run_curves = _item_curves(bank, chosen)
     rows = (seen[:1] if seen.all() else seen) * weights[chosen]
-    return Curves(total[0] - rows @ run.mean, total[1] - rows**2 @ run.variance)
+    return Curves(total[0] - rows @ run_curves.mean, total[1] - rows**2 @ run_curves.variance)
 
 
 def _interpolate(curves: FloatArray, theta: FloatArray) -> FloatArray:
-    """Cubic interpolation of tabulated curves; one curve serves all rows of ``theta``."""
+    """Cubic interpolation of tabulated curves; a single curve is used for all rows of ``theta``."""
     u = (theta + LIMIT) / (GRID[1] - GRID[0])
     first = np.clip(np.floor(u).astype(np.intp) - 1, 0, N_GRID - 4)
     t = u - first

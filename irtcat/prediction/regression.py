@@ -1,4 +1,4 @@
-"""Estimators that regress full scores on the answers to the chosen items: ridge, GP, AIPW."""
+"""Regressions of full scores on the answers to the chosen items: ridge, GP, AIPW."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,15 +14,15 @@ from irtcat.prediction._task import Estimate, Task, patterns
 __all__ = ["Ridge", "fit_ridge", "predict_aipw", "predict_gp", "predict_ridge"]
 
 PENALTIES = np.geomspace(1e-3, 1e4, 29)
-"""Ridge penalties that are tried, in answers: with 10, ten answers of pure noise are added."""
+"""Grid of ridge penalties, in units of answers: 10 is equivalent to ten answers of pure noise."""
 
 FOLDS = 5
 MOST_SUBJECTS = 1500
-"""A Gaussian process is fitted to so many calibrated subjects at most."""
+"""Maximum number of calibrated subjects to which a Gaussian process is fitted."""
 
 
 class Ridge(NamedTuple):
-    """A ridge regression of one or more targets on answers, by leave-one-out the best penalty.
+    """A ridge regression of one or more targets on answers, with the best leave-one-out penalty.
 
     Attributes:
         centre: mean of the features.
@@ -42,10 +42,10 @@ class Ridge(NamedTuple):
 
 
 def fit_ridge(features: FloatArray, targets: FloatArray) -> Ridge:
-    """Ridge regression with the penalty that leaves the smallest leave-one-out errors.
+    """Ridge regression with the penalty that minimises the leave-one-out errors.
 
     ``slopes = (Z'Z + h I)^-1 Z'y`` with centred features Z; leave-one-out residuals are
-    ``(y - fitted) / (1 - H_ii)``, one eigendecomposition serves all penalties.
+    ``(y - fitted) / (1 - H_ii)``, one eigendecomposition is used for all penalties.
 
     References:
         Golub, Heath & Wahba (1979), Technometrics 21, 215-223.
@@ -72,35 +72,37 @@ def fit_ridge(features: FloatArray, targets: FloatArray) -> Ridge:
     assert best is not None
     _, residuals, penalty = best
     weight = 1 / (values + penalty)
-    whole = vectors @ (weight[:, None] * inner)
-    return Ridge(centre, mean, z.T @ whole if wide else whole, residuals)
+    solution = vectors @ (weight[:, None] * inner)
+    return Ridge(centre, mean, z.T @ solution if wide else solution, residuals)
 
 
 def _by_pattern(
     task: Task, rule: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
 ) -> Estimate:
-    """Apply a rule to the subjects of each pattern of gaps: it sees only what they answered."""
+    """Apply a rule to the subjects of each pattern of missing answers (observed columns only)."""
     out = np.full((3, len(task.x)), np.nan)
-    for seen, rows in patterns(task.x):
-        if seen.any():
-            out[:, rows] = rule(seen, rows)
+    for is_observed, rows in patterns(task.x):
+        if is_observed.any():
+            out[:, rows] = rule(is_observed, rows)
     return Estimate(*out)
 
 
 def predict_ridge(task: Task) -> Estimate:
     """Ridge regression of the full score on the answers.
 
-    The interval adds quantiles of the calibrated subjects' leave-one-out errors (jackknife): it
-    holds for subjects like them, on items that were chosen without looking at them. A gap is
-    regressed without: those subjects' regression has only the items they answered.
+    The interval adds quantiles of the calibrated subjects' leave-one-out errors (jackknife): it is
+    valid for subjects like them, on items that were chosen without their responses. For subjects
+    with missing answers the regression has only the items they answered.
 
     References:
         Barber et al. (2021), Annals of Statistics 49, 486-507 (jackknife and jackknife+).
     """
 
-    def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        model = fit_ridge(task.features[:, seen], task.targets[:, None])
-        score = model(task.x[np.ix_(rows, seen)])[:, 0]
+    def rule(
+        is_observed: FloatArray, rows: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        model = fit_ridge(task.features[:, is_observed], task.targets[:, None])
+        score = model(task.x[np.ix_(rows, is_observed)])[:, 0]
         low, high = _error_quantiles(model.residuals[:, 0], task.level)
         return score, score + low, score + high
 
@@ -108,7 +110,7 @@ def predict_ridge(task: Task) -> Estimate:
 
 
 def _error_quantiles(errors: FloatArray, level: float) -> tuple[float, float]:
-    """Quantiles of errors, further out by one of n + 1 as for one subject more."""
+    """Quantiles of errors with the finite-sample correction for one more subject, of n + 1."""
     n = len(errors)
     reach = min(1.0, np.ceil((n + 1) * (0.5 + level / 2)) / n)
     return float(np.quantile(errors, 1 - reach)), float(np.quantile(errors, reach))
@@ -117,19 +119,19 @@ def _error_quantiles(errors: FloatArray, level: float) -> tuple[float, float]:
 def predict_gp(task: Task) -> Estimate:
     """Gaussian-process regression of the full score on the answers.
 
-    ``cov(x, x') = v_1 (x - m).(x' - m) / k + v_2 exp(-|x - x'|^2 / (k l^2))`` and noise, all four
-    by the greatest marginal likelihood; the interval is the posterior predictive's. Fitted to
-    1,500 calibrated subjects at most, spread evenly over the scores.
+    ``cov(x, x') = v_1 (x - m).(x' - m) / k + v_2 exp(-|x - x'|^2 / (k l^2))`` and noise; all four
+    parameters maximise the marginal likelihood. The interval is that of the posterior predictive.
+    Fitted to at most 1,500 calibrated subjects, spread evenly over the scores.
 
     References:
         Rasmussen & Williams (2006), Gaussian Processes for Machine Learning, sections 2.2, 5.4.
     """
     order = np.argsort(task.targets, kind="stable")
-    every = order[np.unique(np.linspace(0, len(order) - 1, MOST_SUBJECTS).round().astype(int))]
+    fitted = order[np.unique(np.linspace(0, len(order) - 1, MOST_SUBJECTS).round().astype(int))]
 
     def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        old, new = task.features[every][:, seen], task.x[np.ix_(rows, seen)]
-        mean, sd = _gaussian_process(old, task.targets[every], new)
+        old, new = task.features[fitted][:, seen], task.x[np.ix_(rows, seen)]
+        mean, sd = _gaussian_process(old, task.targets[fitted], new)
         z = ndtri(0.5 + task.level / 2)
         return mean, mean - z * sd, mean + z * sd
 
@@ -142,7 +144,7 @@ def _gaussian_process(
     """Posterior mean and predictive SD at new points."""
     k = x.shape[1]
     centre, mean, unit = x.mean(axis=0), y.mean(), max(y.std(), 1e-6)
-    old, there, target = x - centre, new - centre, (y - mean) / unit
+    old, new_centred, target = x - centre, new - centre, (y - mean) / unit
     linear = old @ old.T / k
     square = np.maximum(_squared(old, old) / k, 0)
     n = len(y)
@@ -154,7 +156,7 @@ def _gaussian_process(
     def loss(theta: FloatArray) -> float:
         factor = cho_factor(covariance(theta), lower=True, check_finite=False)
         fit = target @ cho_solve(factor, target, check_finite=False)
-        # A weak pull to the start keeps what the data do not tell from running away.
+        # A weak penalty towards the start keeps unidentified parameters finite.
         return float(0.5 * fit + np.log(np.diagonal(factor[0])).sum()) + 0.02 * float(
             ((theta - start) ** 2).sum()
         )
@@ -163,18 +165,18 @@ def _gaussian_process(
     start = np.log([0.8 / signal, 0.2, 0.7, 0.1])
     bounds = [(s - 6, s + 6) for s in start]
     bounds[3] = (np.log(1e-4), 1.0)
-    thin = slice(None, None, max(1, n // 400))  # hyperparameters need no more
-    whole = linear, square, target, n
+    thin = slice(None, None, max(1, n // 400))  # enough for the hyperparameters
+    full_data = linear, square, target, n
     linear, square, target = linear[thin, thin], square[thin, thin], target[thin]
     n = len(target)
-    found = minimize(loss, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40})
-    linear, square, target, n = whole
-    v1, v2, length, noise = np.exp(found.x)
-    factor = cho_factor(covariance(found.x), lower=True, check_finite=False)
-    cross = v1 * there @ old.T / k + v2 * np.exp(-_squared(there, old) / k / length**2)
-    own = v1 * (there**2).sum(axis=1) / k + v2 + noise
-    away = cho_solve(factor, cross.T, check_finite=False)
-    variance = np.maximum(own - (cross * away.T).sum(axis=1), 0)
+    optimum = minimize(loss, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40})
+    linear, square, target, n = full_data
+    v1, v2, length, noise = np.exp(optimum.x)
+    factor = cho_factor(covariance(optimum.x), lower=True, check_finite=False)
+    cross = v1 * new_centred @ old.T / k + v2 * np.exp(-_squared(new_centred, old) / k / length**2)
+    prior_variance = v1 * (new_centred**2).sum(axis=1) / k + v2 + noise
+    solved = cho_solve(factor, cross.T, check_finite=False)
+    variance = np.maximum(prior_variance - (cross * solved.T).sum(axis=1), 0)
     return mean + unit * (cross @ cho_solve(factor, target)), unit * np.sqrt(variance)
 
 
@@ -184,54 +186,54 @@ def _squared(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def predict_aipw(task: Task) -> Estimate:
-    """Regression, corrected by its own errors on the sampled items: doubly robust.
+    """Regression corrected by its errors on the sampled items: doubly robust.
 
-    The sampled items are parted into F = 5 folds. For fold f the ridge regression on the answers
-    outside it predicts every item, m_j, and its errors on the items of f stand for those on all
-    items that it has not seen:
+    The sampled items are divided into F = 5 folds. For fold f the ridge regression on the answers
+    outside it predicts every item, m_j, and its errors on the items of f represent those on all
+    items that it has not used:
 
         score_f = sum_U t_j m_j + sum_{S - f} t_j (x_j - m_j)
                   + sum_f t_j (F / pi_j - F + 1) (x_j - m_j),
 
     with item weights t (1/N) and inclusion probabilities pi; the score is the mean over the folds.
-    Unbiased over the draw of the items whatever the regression is worth; precise where it is good.
-    The interval is Normal, with the variance of the corrections under independent draws, and no
-    less than the regressions leave of the calibrated subjects' scores; with one answer, or none
-    that counts in the score, anything that is possible.
+    It is unbiased over the draw of the items for any regression, and precise if the regression is
+    good. The interval is Normal, with the variance of the corrections under independent draws, at
+    least the error variance of the regressions for the calibrated subjects; with one answer, or
+    none with weight in the score, it is the whole possible range.
 
     References:
         Saerndal, Swensson & Wretman (1992), Model Assisted Survey Sampling, section 6.5; Robins,
         Rotnitzky & Zhao (1994), JASA 89, 846-866; Chernozhukov et al. (2018), Econometrics
         Journal 21, C1-C68 (cross-fitting).
     """
-    chance = task.chances
+    inclusion = task.chances
     z = ndtri(0.5 + task.level / 2)
 
     def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        at = np.flatnonzero(seen)
-        # Missing answers are taken to be missing by chance: the others stand for them.
-        own = chance[at] * len(at) / len(seen)
-        share = task.weights_of_chosen[at]
-        x, old = task.x[np.ix_(rows, at)], task.features[:, at]
-        n_folds = min(FOLDS, len(at))
-        fold = np.arange(len(at)) % n_folds
-        score, left, least = np.zeros(len(rows)), np.zeros_like(x), 0.0
+        columns = np.flatnonzero(seen)
+        # Answers are assumed missing at random: the others represent them.
+        probabilities = inclusion[columns] * len(columns) / len(seen)
+        share = task.weights_of_chosen[columns]
+        x, old = task.x[np.ix_(rows, columns)], task.features[:, columns]
+        n_folds = min(FOLDS, len(columns))
+        fold = np.arange(len(columns)) % n_folds
+        score, residuals, model_error = np.zeros(len(rows)), np.zeros_like(x), 0.0
         for f in range(n_folds):
-            out = fold == f
-            model = fit_ridge(old[:, ~out], np.column_stack([task.targets, old]))
-            least += float(np.mean(model.residuals[:, 0] ** 2)) / n_folds
-            told = model(x[:, ~out])
-            error = x - told[:, 1:]
-            factor = np.where(out, n_folds / own - n_folds + 1, 1.0)
-            score += (told[:, 0] + error @ (share * factor)) / n_folds
-            left[:, out] = error[:, out]
-        spread = share**2 * np.maximum(1 - own, 0) / own**2
-        centred = left - left.mean(axis=1, keepdims=True)
-        if len(at) < 2 or not share.any():
+            in_fold = fold == f
+            model = fit_ridge(old[:, ~in_fold], np.column_stack([task.targets, old]))
+            model_error += float(np.mean(model.residuals[:, 0] ** 2)) / n_folds
+            predictions = model(x[:, ~in_fold])
+            error = x - predictions[:, 1:]
+            factor = np.where(in_fold, n_folds / probabilities - n_folds + 1, 1.0)
+            score += (predictions[:, 0] + error @ (share * factor)) / n_folds
+            residuals[:, in_fold] = error[:, in_fold]
+        spread = share**2 * np.maximum(1 - probabilities, 0) / probabilities**2
+        centred = residuals - residuals.mean(axis=1, keepdims=True)
+        if len(columns) < 2 or not share.any():
             unknown = np.full(len(rows), np.nan)
             return score, unknown, unknown
-        variance = centred**2 @ spread * len(at) / (len(at) - 1)
-        half = z * np.sqrt(np.maximum(variance, least))
+        variance = centred**2 @ spread * len(columns) / (len(columns) - 1)
+        half = z * np.sqrt(np.maximum(variance, model_error))
         return score, score - half, score + half
 
     return _by_pattern(task, rule)._replace(flags=task.note_of_design())

@@ -1,4 +1,4 @@
-"""The two-stage form: a small probability sample first, the rest once it is known what it shows."""
+"""Two-stage selection: first a small probability sample, then items that depend on its answers."""
 
 from typing import Any
 
@@ -23,29 +23,29 @@ def select_next(
     seed: int = 0,
     allowed: Any = None,
 ) -> Subset:
-    """Choose further items for a new subject, by its answers to the first ones.
+    """Choose further items for a new subject from its answers to the first ones.
 
-    Where "auto" (see `irtcat.predict`) takes the subject to resemble the calibrated ones, the
-    further items are those that most reduce the variance of the full score given the first;
-    where it does not, they are a further sample stratified by difficulty, which is fair to anybody.
-    The weights restore the share of every stratum of difficulty.
+    If "auto" (see `irtcat.predict`) classifies the subject as similar to the calibrated ones, the
+    new items are those that most reduce the variance of the full score given the first; otherwise
+    they are another sample stratified by difficulty, which suits any subject. The weights restore
+    the share of every stratum of difficulty.
 
     Args:
         bank: calibrated items, or None; only their order is used.
-        subset: the items that were run, best a small probability sample ("stratified").
-        responses: the answers to them. Several subjects get the same further items: call it
-            for each where they differ in kind.
-        n_items: how many items more.
+        subset: the items that were run, preferably a small probability sample ("stratified").
+        responses: the answers to them. Several subjects get the same new items; for subjects of
+            different kinds, call it for each.
+        n_items: number of new items.
         calibration: calibration responses.
         seed: seed of the sample.
         allowed: ids, or a mask, of the items that may be chosen; all by default.
 
     Returns:
-        All items, those of ``subset`` first: ``item_ids[len(subset):]`` are to be run next. Its
-        strategy says what was done ("two-stage: score-optimal" or "two-stage: stratified").
+        All items, with those of ``subset`` first: ``item_ids[len(subset):]`` are to be run next.
+        The strategy is "two-stage: score-optimal" or "two-stage: stratified".
 
     Raises:
-        InputError: as `irtcat.select` and `irtcat.predict` do; or too few items left.
+        InputError: as `irtcat.select` and `irtcat.predict` do, or if too few items are left.
 
     Example:
         >>> from irtcat.selection import select
@@ -58,16 +58,18 @@ def select_next(
         ('two-stage: score-optimal', 40)
     """
     if not isinstance(subset, Subset):
-        raise argument_error("subset", "a Subset, as irtcat.select gives", type(subset).__name__)
+        raise argument_error(
+            "subset", "a Subset, as returned by irtcat.select", type(subset).__name__
+        )
     check_count("n_items", n_items)
     if bank is not None:
         calibration = calibration.subset(items=bank.item_ids)
-    told = predict(calibration, subset, responses, estimator="auto")
-    assert told.how is not None
-    known = ~np.isnan(told.score)
-    if not known.any():
+    prediction = predict(calibration, subset, responses, estimator="auto")
+    assert prediction.how is not None
+    has_score = ~np.isnan(prediction.score)
+    if not has_score.any():
         advice = "Run the subset's items first."
         raise argument_error("responses", "answers to the subset", "none", advice)
-    alike = np.mean(told.how[known] == "regression") > 0.5
-    strategy = "score-optimal" if alike else "stratified"
+    similar = np.mean(prediction.how[has_score] == "regression") > 0.5
+    strategy = "score-optimal" if similar else "stratified"
     return extended(subset, calibration, n_items, strategy=strategy, seed=seed, allowed=allowed)

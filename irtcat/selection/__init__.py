@@ -1,4 +1,4 @@
-"""Choosing the items worth running: one table of strategies, one function."""
+"""Selection of items to run: one table of strategies, one function."""
 
 from dataclasses import replace
 from typing import Any
@@ -144,10 +144,10 @@ STRATEGIES: Registry[Strategy] = Registry(
 """Selection strategies by name; to add one, write a function of a `Task` and add a row."""
 
 DEFAULT_STRATEGY = "balanced"
-"""What `select` takes where calibration responses are given and no strategy is."""
+"""Default strategy of `select` with calibration responses."""
 
 DEFAULT_WITHOUT_RESPONSES = "fisher"
-"""What it takes where there is only a bank."""
+"""Default strategy with a bank only."""
 
 
 @documented(STRATEGIES)
@@ -172,35 +172,35 @@ def select(
 
     {table}
 
-    Proportions correct are those of ``calibration``, or what the bank recorded. Filters keep only
-    items on their side of ``tau`` where it is given. Each strategy's formula and source is in its
-    function's docstring.
+    Proportions correct are those of ``calibration``, or those recorded in the bank. Filters keep
+    only items on their side of ``tau`` if it is given. The docstring of each strategy's function
+    has its formula and source.
 
-    Every strategy keeps to the constraints. Greedy and ranking strategies never take an item that
-    would leave too few places, or too little money, for what the quotas still ask for; samplers
-    share the places out over the quota groups in proportion to their size and sample within, with
-    exact inclusion probabilities. Under a budget the greedy ones take the better of the choices by
-    gain and by gain per cost; filters and clusters skip what is too dear; samplers take the largest
-    size that is certain to be affordable.
+    Every strategy satisfies the constraints. Greedy and ranking strategies never take an item that
+    would leave too few items, or too little of the budget, for the remaining quotas; samplers
+    allocate the items to the quota groups in proportion to their size and sample within each, with
+    exact inclusion probabilities. Under a budget greedy strategies take the better of the choices
+    by gain and by gain per cost; filters and clusters skip items that are too expensive; samplers
+    take the largest size that is guaranteed to be affordable.
 
     Args:
         bank: the calibrated items, or None for strategies that need only responses.
-        n_items: how many items, from 1 to the number allowed; under a budget the most.
-        strategy: one of the above; by default "balanced" where responses are given, and
-            "fisher" where only a bank is.
+        n_items: number of items, from 1 to the number allowed; the maximum number under a budget.
+        strategy: one of the above; by default "balanced" with responses, and "fisher" with only a
+            bank.
         calibration: calibration responses; their items must include the bank's. Right/wrong, graded
-            and fractional ones count on the scale from 0 to 1.
+            and fractional responses are used on the scale from 0 to 1.
         seed: seed of the random strategies.
         theta: target ability of "information"; the population mean by default.
         theta_range: lowest and highest ability of "minimax"; by default mean +- 2 SD.
         tau: threshold of the filters.
         allowed: ids, or a mask, of the items that may be chosen; all by default.
-        groups: each item's group: a column of the metadata of ``calibration`` or ``bank``, a Series
-            or mapping by item id, or a list in the items' order.
-        quotas: mapping from group to the number of its items, or to (fewest, most); groups that
-            are not named are free.
-        costs: each item's cost (at least 0), given as ``groups`` are.
-        budget: what the items may cost together, in the units of ``costs``.
+        groups: group of each item: a metadata column of ``calibration`` or ``bank``, a Series or
+            mapping by item id, or a list in the order of the items.
+        quotas: mapping from group to its number of items, or to (fewest, most); other groups are
+            unrestricted.
+        costs: cost of each item (at least 0), in the same formats as ``groups``.
+        budget: maximum total cost of the items, in the units of ``costs``.
         share: share of the items that "robust" samples, from 0 to 1.
 
     Returns:
@@ -208,8 +208,7 @@ def select(
 
     Raises:
         InputError: for an unknown strategy, an ``n_items`` out of range, a missing bank,
-            calibration or groups, a filter that leaves too few items, or constraints that no subset
-            meets.
+            calibration or groups, a filter that leaves too few items, or infeasible constraints.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1, 2, 1], b=[0, 0, 3], item_ids=["x", "y", "z"])
@@ -231,7 +230,7 @@ def select(
         strategy = DEFAULT_WITHOUT_RESPONSES if calibration is None else DEFAULT_STRATEGY
     check_choice("strategy", strategy, STRATEGIES)
     check_count("seed", seed, 0)
-    item_ids = _universe(bank, calibration)
+    item_ids = _all_item_ids(bank, calibration)
     mask = read_allowed(item_ids, allowed)
     if calibration is not None and not np.array_equal(
         item_ids, np.asarray(calibration.item_ids, str)
@@ -243,32 +242,34 @@ def select(
     if isinstance(share, bool) or not 0 <= share <= 1:
         raise argument_error("share", "a proportion in [0, 1]", share)
 
-    def each(name: str, value: Any) -> np.ndarray | None:
+    def read_values(name: str, value: Any) -> np.ndarray | None:
         return None if value is None else item_values(name, value, item_ids, bank, calibration)
 
-    grouped = each("groups", groups)
-    named = None if grouped is None else read_groups(grouped)
-    limits = read_constraints(n_items, mask, named, quotas, each("costs", costs), budget)
+    group_values = read_values("groups", groups)
+    named_groups = None if group_values is None else read_groups(group_values)
+    limits = read_constraints(
+        n_items, mask, named_groups, quotas, read_values("costs", costs), budget
+    )
     task = Task(
-        item_ids,
-        limits,
-        bank,
-        calibration,
-        np.random.default_rng(seed),
-        strategy,
-        theta,
-        as_range(theta_range),
-        tau,
-        float(share),
-        None if named is None else named[0],
+        item_ids=item_ids,
+        limits=limits,
+        bank=bank,
+        responses=calibration,
+        rng=np.random.default_rng(seed),
+        strategy=strategy,
+        theta=theta,
+        theta_range=as_range(theta_range),
+        tau=tau,
+        share=float(share),
+        groups=None if named_groups is None else named_groups[0],
     )
     row = STRATEGIES[strategy]
-    subset = _finish(task, row.choose(task), seed)
+    subset = _as_subset(task, row.choose(task), seed)
     if "bank" in row.needs:
         return subset
     options = {
-        "tau": tau, "allowed": mask, "groups": each("groups", groups), "quotas": quotas,
-        "costs": each("costs", costs), "budget": budget, "share": share,
+        "tau": tau, "allowed": mask, "groups": read_values("groups", groups), "quotas": quotas,
+        "costs": read_values("costs", costs), "budget": budget, "share": share,
     }  # fmt: skip
     return replace(subset, request=Request(strategy, n_items, seed, item_ids, options))
 
@@ -302,8 +303,8 @@ def rechoose(request: Request, calibration: Responses) -> Subset:
     )
 
 
-def _universe(bank: ItemBank | None, calibration: Responses | None) -> np.ndarray:
-    """Ids of all items there are to choose from."""
+def _all_item_ids(bank: ItemBank | None, calibration: Responses | None) -> np.ndarray:
+    """Ids of all items that can be chosen."""
     if bank is not None:
         return bank.item_ids
     if calibration is not None:
@@ -311,16 +312,16 @@ def _universe(bank: ItemBank | None, calibration: Responses | None) -> np.ndarra
     raise argument_error("bank", "a bank, or None with responses given", None)
 
 
-def _finish(task: Task, choice: Choice, seed: int) -> Subset:
-    """Name the items; equal weights and no probabilities where the strategy gives none."""
+def _as_subset(task: Task, choice: Choice, seed: int) -> Subset:
+    """The subset with item ids; by default with equal weights and without probabilities."""
     n = len(choice.chosen)
     weights: FloatArray = np.ones(n) if choice.weights is None else choice.weights
     return Subset(
-        task.item_ids[choice.chosen],
-        weights / weights.sum(),
-        np.full(n, np.nan) if choice.probabilities is None else choice.probabilities,
-        choice.criterion,
-        task.strategy,
-        seed,
+        item_ids=task.item_ids[choice.chosen],
+        weights=weights / weights.sum(),
+        probabilities=np.full(n, np.nan) if choice.probabilities is None else choice.probabilities,
+        criterion=choice.criterion,
+        strategy=task.strategy,
+        seed=seed,
         reach=choice.reach,
     )

@@ -1,4 +1,4 @@
-"""Choosing items one by one by what each adds, within the constraints."""
+"""Greedy choice of items by their gain, within the constraints."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -12,23 +12,23 @@ __all__ = ["Criterion", "Fixed", "grow", "run"]
 
 
 LEVEL = 1e-6
-"""Gains that differ by less, relatively, are equal."""
+"""Gains with a smaller relative difference are treated as ties."""
 
 
 class Criterion(Protocol):
-    """What is to be made great: gains that depend on the items chosen so far."""
+    """Objective of a greedy choice: gains that depend on the items chosen so far."""
 
     def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """The item with the greatest gain (per cost where given); its gain."""
+        """The item with the greatest gain (per cost if costs are given), and its gain."""
         ...
 
     def add(self, item: int) -> None:
-        """Take an item as chosen."""
+        """Add an item to those chosen."""
         ...
 
 
 class Fixed:
-    """A criterion that does not depend on what was chosen: the items' own values."""
+    """A criterion that does not depend on the items chosen: fixed values."""
 
     def __init__(self, values: FloatArray):
         self.values = values
@@ -42,24 +42,24 @@ class Fixed:
 
 
 def argbest(gains: FloatArray, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-    """The item with the greatest gain, or gain per cost; free items come first by their gain."""
-    at = int(np.argmax(gains if costs is None else gains / np.maximum(costs[items], 1e-12)))
-    return int(items[at]), float(gains[at])
+    """The item with the greatest gain, or gain per cost; items without cost come first, by gain."""
+    index = int(np.argmax(gains if costs is None else gains / np.maximum(costs[items], 1e-12)))
+    return int(items[index]), float(gains[index])
 
 
 def argbest_anywhere(
     gains: FloatArray, items: IntArray, costs: FloatArray | None
 ) -> tuple[int, float]:
-    """The same, but of equals no place in the table is favoured.
+    """The same, but ties are broken by a hash, not by the position in the table.
 
-    Tables are often sorted by date or topic, and items that few subjects answered are often equal.
+    Tables are often sorted by date or topic, and items that few subjects answered are often tied.
     """
     value = gains if costs is None else gains / np.maximum(costs[items], 1e-12)
     best = value.max()
-    equal = np.flatnonzero(value >= best - LEVEL * abs(best))
-    mixed = (items[equal].astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    at = int(equal[np.argmin(mixed)])
-    return int(items[at]), float(gains[at])
+    ties = np.flatnonzero(value >= best - LEVEL * abs(best))
+    hashes = (items[ties].astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    index = int(ties[np.argmin(hashes)])
+    return int(items[index]), float(gains[index])
 
 
 def run(
@@ -68,17 +68,17 @@ def run(
     n: int,
     by_cost: bool = False,
     filler: IntArray | None = None,
-    purse: float = np.inf,
+    max_cost: float = np.inf,
 ) -> FloatArray:
-    """Add up to n items to the ledger, the best of the candidates each time.
+    """Add up to n items to the ledger, at each step the best candidate.
 
     Args:
-        criterion: says which is the best.
-        ledger: says which may come, and keeps the account.
-        n: how many.
-        by_cost: judge gain per cost.
-        filler: rank of each item, in which they are taken once nothing has a gain any more.
-        purse: what the items may cost together, beside the ledger's budget.
+        criterion: defines the best candidate.
+        ledger: the items chosen so far, and the candidates.
+        n: maximum number of items.
+        by_cost: compare gains per cost.
+        filler: rank of each item; the order in which items are taken once no item has a gain.
+        max_cost: maximum total cost, in addition to the ledger's budget.
 
     Returns:
         The gain of each item at the time it was chosen.
@@ -88,7 +88,7 @@ def run(
     while len(gains) < n:
         items = ledger.candidates()
         if costs is not None:
-            items = items[ledger.spent + costs[items] <= purse + 1e-9]
+            items = items[ledger.spent + costs[items] <= max_cost + 1e-9]
         if not len(items):
             break
         item, gain = criterion.best(items, costs if by_cost else None)
@@ -104,15 +104,15 @@ def grow(
     make: Callable[[], Criterion],
     limits: Constraints,
     filler: IntArray | None = None,
-    purse: float = np.inf,
+    max_cost: float = np.inf,
     n: int | None = None,
 ) -> tuple[Ledger, FloatArray]:
     """The greedy choice; under a cost budget the better of two.
 
-    With costs, once by gain and once by gain per cost (both skip what is no longer affordable);
-    the one with the greater sum of gains is kept. For criteria with diminishing returns that sum
-    is at least (1 - 1/e) / 2 of the best one that the budget buys, where the budget binds before
-    k does; either rule alone can be arbitrarily bad.
+    With costs, it runs by gain and by gain per cost (both skip items that are not affordable), and
+    keeps the result with the greater sum of gains. For criteria with diminishing returns that sum
+    is at least (1 - 1/e) / 2 of the optimum under the budget, if the budget binds before k does;
+    either rule alone can be arbitrarily bad.
 
     Returns:
         The ledger and the gain of each item when it was chosen.
@@ -121,8 +121,8 @@ def grow(
         Leskovec et al. (2007), Cost-effective outbreak detection in networks, section 3.2 (CEF).
     """
     n = limits.n_items if n is None else n
-    tries = []
+    attempts = []
     for by_cost in (False, True)[: 1 if limits.costs is None else 2]:
         ledger = limits.open()
-        tries.append((ledger, run(make(), ledger, n, by_cost, filler, purse)))
-    return max(tries, key=lambda found: found[1].sum())
+        attempts.append((ledger, run(make(), ledger, n, by_cost, filler, max_cost)))
+    return max(attempts, key=lambda attempt: attempt[1].sum())

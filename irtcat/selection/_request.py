@@ -1,6 +1,7 @@
-"""Reading what a caller asks for into constraints and groups."""
+"""Conversion of arguments to constraints and groups."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,22 +19,22 @@ NO_GROUP = "(none)"
 
 
 def read_allowed(item_ids: np.ndarray, allowed: Any) -> BoolArray:
-    """Mask of the items that may be chosen, of ids or of a mask."""
+    """Mask of the items that may be chosen, from ids or a mask."""
     if allowed is None:
         return np.ones(len(item_ids), bool)
-    wanted = np.asarray(sorted(allowed) if isinstance(allowed, (set, frozenset)) else allowed)
-    if wanted.ndim != 1 or wanted.size == 0:
+    values = np.asarray(sorted(allowed) if isinstance(allowed, (set, frozenset)) else allowed)
+    if values.ndim != 1 or values.size == 0:
         raise argument_error("allowed", "a list of ids, or a mask, of at least one item", allowed)
-    if wanted.dtype == bool:
-        if wanted.shape != item_ids.shape:
-            raise argument_error("allowed", f"a mask of {len(item_ids)} items", wanted.shape)
-        return wanted.copy()
-    wanted = wanted.astype(str)
-    at = pd.Index(item_ids).get_indexer(pd.Index(wanted))
-    if (at < 0).any():
-        raise argument_error("allowed", "ids of items", wanted[at < 0].tolist())
+    if values.dtype == bool:
+        if values.shape != item_ids.shape:
+            raise argument_error("allowed", f"a mask of {len(item_ids)} items", values.shape)
+        return values.copy()
+    values = values.astype(str)
+    positions = pd.Index(item_ids).get_indexer(pd.Index(values))
+    if (positions < 0).any():
+        raise argument_error("allowed", "ids of items", values[positions < 0].tolist())
     mask = np.zeros(len(item_ids), bool)
-    mask[at] = True
+    mask[positions] = True
     return mask
 
 
@@ -44,16 +45,18 @@ def item_values(
     bank: ItemBank | None,
     responses: Responses | None,
 ) -> np.ndarray:
-    """One value an item: of a metadata column named, a Series or mapping by id, or a list.
+    """One value per item, from a named metadata column, a Series or mapping by id, or a list.
 
     Raises:
-        InputError: there is no such column, an item has no value, or the list's length is wrong.
+        InputError: if the column does not exist, an item has no value, or the length is wrong.
     """
     if isinstance(value, str):
         for holder in (responses, bank):
             if holder is not None and value in holder.items.columns:
                 return holder.items[value].reindex(item_ids).to_numpy()
-        have = {c for held in (responses, bank) if held is not None for c in held.items.columns}
+        have = {
+            c for source in (responses, bank) if source is not None for c in source.items.columns
+        }
         columns = shorten(sorted(map(str, have))) if have else "none"
         must = f"a column of the items' metadata ({columns}) or a value for each item"
         raise argument_error(name, must, value)
@@ -66,13 +69,13 @@ def item_values(
         return series[~series.index.duplicated()].loc[item_ids].to_numpy()
     values = np.asarray(value)
     if values.shape != item_ids.shape:
-        must = f"a column of the items' metadata or {len(item_ids)} values, one an item"
+        must = f"a column of the items' metadata or {len(item_ids)} values, one per item"
         raise argument_error(name, must, f"shape {values.shape}")
     return values
 
 
 def read_groups(values: np.ndarray) -> tuple[IntArray, list[str]]:
-    """Number of each item's group and the groups' names; items without one are a group too."""
+    """Number of each item's group, and the names; items without a group form one of their own."""
     text = np.where(pd.isna(values), NO_GROUP, values.astype(str))
     names, codes = np.unique(text, return_inverse=True)
     return codes, names.tolist()
@@ -84,21 +87,21 @@ def _limits(quotas: Any, names: list[str], sizes: IntArray) -> tuple[IntArray, I
     if not isinstance(quotas, Mapping):
         raise argument_error("quotas", must, quotas)
     lower, upper = np.zeros(len(names), int), sizes.copy()
-    at = {name: number for number, name in enumerate(names)}
-    for group, wanted in quotas.items():
-        if str(group) not in at:
-            raise argument_error("quotas", f"for the groups {', '.join(names)}", group)
-        pair = wanted if isinstance(wanted, (tuple, list)) else (wanted, wanted)
+    number_of = {name: number for number, name in enumerate(names)}
+    for group, bounds in quotas.items():
+        if str(group) not in number_of:
+            raise argument_error("quotas", f"a mapping with the groups {', '.join(names)}", group)
+        pair = bounds if isinstance(bounds, (tuple, list)) else (bounds, bounds)
         whole = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair)
         if len(pair) != 2 or not whole or not 0 <= pair[0] <= pair[1]:
-            raise argument_error("quotas", must, f"{wanted} for {group!r}")
-        lower[at[str(group)]], upper[at[str(group)]] = pair
+            raise argument_error("quotas", must, f"{bounds} for {group!r}")
+        lower[number_of[str(group)]], upper[number_of[str(group)]] = pair
     return lower, upper
 
 
 def _costs(values: np.ndarray) -> FloatArray:
-    """Costs as numbers, not negative."""
-    must = "finite numbers of at least 0, one an item"
+    """Costs as finite, non-negative numbers."""
+    must = "finite numbers of at least 0, one per item"
     try:
         costs = np.asarray(values, float)
     except (TypeError, ValueError):
@@ -116,36 +119,40 @@ def read_constraints(
     costs: np.ndarray | None,
     budget: float | None,
 ) -> Constraints:
-    """Put the constraints together and check that they can be met.
+    """Combine the constraints and check that they are feasible.
 
     Raises:
-        InputError: for quotas without groups, costs without a budget or the reverse, or requests
-            that no subset meets.
+        InputError: for quotas without groups, costs without a budget or vice versa, or infeasible
+            constraints.
     """
     check_count("n_items", n_items, 1, int(allowed.sum()))
     if (costs is None) != (budget is None):
         name, got = ("budget", budget) if budget is None else ("costs", costs)
-        raise argument_error(name, "given where costs or a budget are", got)
+        raise argument_error(name, "given if costs or a budget are", got)
     if budget is not None:
         check_positive("budget", budget)
     names, group = ["all"], np.zeros(len(allowed), int)
     lower, upper = np.zeros(1, int), np.array([len(allowed)])
     if quotas is not None:
         if groups is None:
-            raise argument_error("groups", "given where quotas are", None)
+            raise argument_error("groups", "given if quotas are", None)
         group, names = groups
         lower, upper = _limits(quotas, names, np.bincount(group, minlength=len(names)))
-    limits = Constraints(n_items, allowed, group, tuple(names), lower, upper)
+    limits = Constraints(
+        n_items=n_items,
+        allowed=allowed,
+        group=group,
+        names=tuple(names),
+        lower=lower,
+        upper=upper,
+    )
     if costs is not None and budget is not None:
-        money = float(budget)
-        limits = Constraints(
-            n_items, allowed, group, tuple(names), lower, upper, _costs(costs), money
-        )
-    found = limits.checked()
-    if found.n_items == 0:
-        must = "wide enough for one item that the budget pays for"
+        limits = replace(limits, costs=_costs(costs), budget=float(budget))
+    checked = limits.checked()
+    if checked.n_items == 0:
+        must = "wide enough for one affordable item"
         raise argument_error("quotas", must, "room for none")
-    return found
+    return checked
 
 
 def as_range(value: Any) -> tuple[float, float] | None:

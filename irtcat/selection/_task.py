@@ -1,4 +1,4 @@
-"""What a selection strategy is given and what it gives back."""
+"""Input and output of a selection strategy."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Choice(NamedTuple):
         criterion: value of the strategy's criterion for each (NaN where it has none).
         probabilities: inclusion probability of each; None where the choice is deterministic.
         weights: weight of each in a mean; None for equal weights.
-        reach: how many items had a positive inclusion probability; None where none is told.
+        reach: number of items with a positive inclusion probability; None if not known.
     """
 
     chosen: IntArray
@@ -40,7 +40,7 @@ class Choice(NamedTuple):
 
 
 def share_right(responses: Responses) -> FloatArray:
-    """Share of right answers of each item, graded ones on the scale from 0 to 1; NaN: no answers.
+    """Mean score of each item, with graded answers on the scale from 0 to 1; NaN without answers.
 
     Example:
         >>> share_right(Responses.from_array([[1, 0, -1], [1, 1, -1]])).tolist()
@@ -49,9 +49,9 @@ def share_right(responses: Responses) -> FloatArray:
     top = 1.0 if responses.is_fractional else max(responses.n_categories - 1, 1)
     count, total = np.zeros((2, responses.n_items))
     for rows in row_blocks(responses.shape):
-        seen = observed(responses.values[rows])
-        count += seen.sum(axis=0)
-        total += np.where(seen, responses.values[rows], 0).sum(axis=0, dtype=float)
+        is_observed = observed(responses.values[rows])
+        count += is_observed.sum(axis=0)
+        total += np.where(is_observed, responses.values[rows], 0).sum(axis=0, dtype=float)
     return np.divide(total, count * top, out=np.full(len(count), np.nan), where=count > 0)
 
 
@@ -61,7 +61,7 @@ class Task:
 
     Attributes:
         item_ids: all items.
-        limits: how many, and which items may be chosen.
+        limits: number of items, and constraints on the choice.
         bank: calibrated items in the order of ``item_ids``, or None.
         responses: calibration responses in the order of ``item_ids``, or None.
         rng: source of randomness.
@@ -87,7 +87,7 @@ class Task:
 
     @property
     def any_bank(self) -> ItemBank:
-        """The bank, of one ability or several, or a sentence when there is none."""
+        """The bank, of any number of abilities; raises an error without one."""
         if self.bank is None:
             raise InputError(
                 f"The {self.strategy} strategy needs a calibrated bank. Got none. "
@@ -97,17 +97,17 @@ class Task:
 
     @property
     def need_bank(self) -> ItemBank:
-        """The bank of one ability, or a sentence when there is none."""
+        """The bank of one ability; raises an error without one."""
         one_ability(self.any_bank, f"the {self.strategy} strategy")
         return self.any_bank
 
     @property
     def need_responses(self) -> Responses:
-        """The calibration responses, or a sentence when there are none."""
+        """The calibration responses; raises an error without them."""
         if self.responses is None:
             raise InputError(
                 f"The {self.strategy} strategy needs calibration responses. Got none. "
-                "Give them as calibration=."
+                "Pass them as calibration=."
             )
         return self.responses
 
@@ -118,7 +118,7 @@ class Task:
 
     @cached_property
     def proportion_correct(self) -> FloatArray:
-        """Share of right answers of each item: of the responses given, else of the calibration."""
+        """Proportion correct of each item, from the responses, else from the bank."""
         if self.responses is not None:
             return share_right(self.responses)
         if self.bank is not None and "proportion_correct" in self.bank.statistics:
@@ -201,9 +201,9 @@ class Subset:
         criterion: value of the strategy's criterion; NaN where it has none.
         strategy: how they were chosen.
         seed: seed of the choice.
-        request: what it was chosen by, where that needs no bank; else None. `rechoose` repeats
-            the choice with other responses.
-        reach: of a probability sample, how many items had a chance to be in it; else None.
+        request: how the items were chosen, if that needs no bank; else None. `rechoose` repeats the
+            choice with other responses.
+        reach: for a probability sample, the number of items that could be drawn; else None.
     """
 
     item_ids: np.ndarray

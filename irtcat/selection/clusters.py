@@ -1,9 +1,9 @@
 """Representatives of clusters of items, weighted by their clusters' shares.
 
-All three strategies cut the items into k clusters of points, let one item stand for each and give
-it the cluster's share of all items as its weight. Distances are squared Euclidean throughout:
-``1 - r`` of two items is half of that of their standardised columns, and the member of a cluster
-with the least sum of ``1 - r`` is then the one nearest to the cluster's mean.
+All three strategies divide the items into k clusters of points, choose one item to represent each,
+and weight it by the cluster's share of all items. Distances are squared Euclidean throughout: ``1 -
+r`` of two items is half of that of their standardised columns, and the member of a cluster with the
+least sum of ``1 - r`` is then the one nearest to the cluster's mean.
 """
 
 import numpy as np
@@ -21,24 +21,24 @@ __all__ = [
 ]
 
 SKETCH = 512
-"""Most coordinates of a point where items are many: of more subjects random projections."""
+"""Maximum number of coordinates with many items: more subjects are randomly projected."""
 SWAP_ITEMS = 2500
-"""Most items that are clustered exactly, from several starts and, for medoids, with swaps."""
+"""Up to this many items: no projection, several starts and, for medoids, swaps."""
 STEPS = 25
 STARTS = 3
 TOLERANCE = 1e-4
-"""Relative fall of the total below which iterations end."""
+"""Iterations end when the total falls by less than this, relatively."""
 NUDGE = 0.01
 
 
 def choose_anchor_points(task: Task) -> Choice:
     """Anchor points: k-medoids on ``1 - correlation`` of the items over the calibration subjects.
 
-    Clusters over all items, medoids among the allowed. An item without variance has no
-    correlation: it is as far from all others as uncorrelated ones are, and near to constant items
-    of its mean score; ties go to the medoid with the nearest mean score. Up to 2,500 items Voronoi
-    iterations from several starts are followed by swaps until none helps; of more items there are
-    Voronoi iterations only, on random projections of the columns (`sketch`).
+    Clusters include all items, medoids only allowed ones. An item without variance has no
+    correlation: its distance to others is that of uncorrelated items, and it is near to constant
+    items of the same mean score; ties go to the medoid with the nearest mean score. Up to 2,500
+    items, Voronoi iterations from several starts are followed by swaps until none helps; with more
+    items there are only Voronoi iterations, on random projections of the columns (`sketch`).
 
     References:
         Vivek et al. (2024), Anchor Points: benchmarking models with much fewer examples, section
@@ -49,8 +49,8 @@ def choose_anchor_points(task: Task) -> Choice:
     inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 1e-6)
     points = sketch(scores.centred, task.rng, inverse)
     constant = inverse == 0
-    apart = [constant, constant * scores.means, NUDGE * scores.means]
-    points = np.column_stack([points, *apart]).astype(np.float32)
+    extra_coordinates = [constant, constant * scores.means, NUDGE * scores.means]
+    points = np.column_stack([points, *extra_coordinates]).astype(np.float32)
     medoids = k_medoids(points, task.limits.n_items, task.rng, task.limits.allowed)
     return _represent(task, points, points[medoids])
 
@@ -73,10 +73,10 @@ def choose_kmeans_correctness(task: Task) -> Choice:
 def choose_kmeans_irt(task: Task) -> Choice:
     """The item nearest to each centre of k-means on the items' parameters.
 
-    Parameters are the unconstrained ones (slopes, intercepts, logits of asymptotes), as they are:
-    the squared distance of two items' slopes and intercepts is then the mean squared distance of
-    their logits over a standard normal population. Where items lack one it is the mean of the
-    others.
+    The unconstrained parameters (slopes, intercepts, logits of asymptotes) are not rescaled: the
+    squared distance of two items' slopes and intercepts is then the mean squared distance of their
+    logits over a standard normal population. Missing parameters are replaced by the mean of the
+    other items.
 
     References:
         Maia Polo et al. (2024), tinyBenchmarks, section 3.2 (clustering, IRT).
@@ -92,8 +92,9 @@ def choose_kmeans_irt(task: Task) -> Choice:
 def sketch(centred: FloatArray, rng: np.random.Generator, scale: FloatArray) -> FloatArray:
     """The scaled columns of a matrix as points, items x coordinates.
 
-    Of more than 2,500 items and 512 subjects 512 random projections (Johnson & Lindenstrauss
-    1984): squared distances keep their mean and vary about it by ``sqrt(2 / 512)``, 6 %.
+    With more than 2,500 items and 512 subjects, 512 random projections are used (Johnson &
+    Lindenstrauss 1984): squared distances are unbiased, with a relative SD of ``sqrt(2 / 512)``, 6
+    %.
     """
     n = len(centred)
     if n <= SKETCH or centred.shape[1] <= SWAP_ITEMS:
@@ -105,7 +106,7 @@ def sketch(centred: FloatArray, rng: np.random.Generator, scale: FloatArray) -> 
 def _distances(
     points: FloatArray, centres: FloatArray, norms: FloatArray | None = None
 ) -> FloatArray:
-    """Squared distances, points x centres; rounding errors about 0 are 0."""
+    """Squared distances, points x centres; values within rounding error of 0 are set to 0."""
     norms = _norms(points) if norms is None else norms
     d = points @ (-2 * centres.T)
     d += norms[:, None]
@@ -118,11 +119,11 @@ def _norms(points: FloatArray) -> FloatArray:
     return np.einsum("ij,ij->i", points, points)
 
 
-def _spread_out(
-    points: FloatArray, k: int, rng: np.random.Generator, may: BoolArray | None
+def _distant_starts(
+    points: FloatArray, k: int, rng: np.random.Generator, mask: BoolArray | None
 ) -> IntArray:
-    """Starting items far apart (k-means++); fewer than k where fewer points differ."""
-    allowed = np.ones(len(points)) if may is None else may.astype(float)
+    """Distant starting items (k-means++); fewer than k if fewer points differ."""
+    allowed = np.ones(len(points)) if mask is None else mask.astype(float)
     chosen = [int(rng.choice(len(points), p=allowed / allowed.sum()))]
     norms = _norms(points)
     nearest = _distances(points, points[chosen], norms)[:, 0]
@@ -138,25 +139,25 @@ def _spread_out(
 def _means(points: FloatArray, labels: IntArray, centres: FloatArray) -> FloatArray:
     """Mean of each cluster; an empty one keeps its centre."""
     order = np.argsort(labels, kind="stable")
-    found, first = np.unique(labels[order], return_index=True)
+    nonempty, first = np.unique(labels[order], return_index=True)
     counts = np.diff(np.append(first, len(labels)))
     out = centres.copy()
-    out[found] = np.add.reduceat(points[order], first, axis=0) / counts[:, None]
+    out[nonempty] = np.add.reduceat(points[order], first, axis=0) / counts[:, None]
     return out.astype(np.float32)
 
 
 def cluster(points: FloatArray, k: int, rng: np.random.Generator) -> FloatArray:
-    """Centres of k-means (Lloyd 1982, from k-means++ starts), the best of three for few points."""
+    """Centres of k-means (Lloyd 1982, k-means++ starts); the best of three runs for few points."""
     best, least, norms = points[:0], np.inf, _norms(points)
     for _ in range(STARTS if len(points) <= SWAP_ITEMS else 1):
-        centres = points[_spread_out(points, k, rng, None)]
+        centres = points[_distant_starts(points, k, rng, None)]
         total = np.inf
         for _ in range(STEPS):
             distances = _distances(points, centres, norms)
-            now = float(distances.min(axis=1).sum(dtype=float))
-            if now >= total * (1 - TOLERANCE):
+            new_total = float(distances.min(axis=1).sum(dtype=float))
+            if new_total >= total * (1 - TOLERANCE):
                 break
-            total = now
+            total = new_total
             centres = _means(points, distances.argmin(axis=1), centres)
         if total < least:
             best, least = centres, total
@@ -164,25 +165,25 @@ def cluster(points: FloatArray, k: int, rng: np.random.Generator) -> FloatArray:
 
 
 def k_medoids(
-    points: FloatArray, k: int, rng: np.random.Generator, may: BoolArray | None = None
+    points: FloatArray, k: int, rng: np.random.Generator, mask: BoolArray | None = None
 ) -> IntArray:
-    """Positions of the items with least sum of squared distances to the nearest of them.
+    """Positions of the items that minimise the sum of squared distances to the nearest of them.
 
     Returns:
-        At most k positions, fewer where fewer points differ.
+        At most k positions; fewer if fewer points differ.
     """
-    allowed = np.arange(len(points)) if may is None else np.flatnonzero(may)
+    allowed = np.arange(len(points)) if mask is None else np.flatnonzero(mask)
     best: IntArray = allowed[:0]
     least = np.inf
     small = len(points) <= SWAP_ITEMS
     for _ in range(STARTS if small else 1):
-        medoids, total = _settle(points, _spread_out(points, k, rng, may), allowed)
+        medoids, total = _voronoi(points, _distant_starts(points, k, rng, mask), allowed)
         if total < least:
             best, least = medoids, total
     return _swap(_distances(points, points), best, allowed) if small else best
 
 
-def _settle(points: FloatArray, medoids: IntArray, allowed: IntArray) -> tuple[IntArray, float]:
+def _voronoi(points: FloatArray, medoids: IntArray, allowed: IntArray) -> tuple[IntArray, float]:
     """Voronoi iterations: assign to the nearest medoid, move it next to its cluster's mean."""
     distances = _distances(points, points[medoids])
     total = float(distances.min(axis=1).sum(dtype=float))
@@ -193,33 +194,33 @@ def _settle(points: FloatArray, medoids: IntArray, allowed: IntArray) -> tuple[I
         if len(moved) < len(medoids):
             break
         distances = _distances(points, points[moved], norms)
-        now = float(distances.min(axis=1).sum(dtype=float))
-        if now >= total * (1 - TOLERANCE):
+        new_total = float(distances.min(axis=1).sum(dtype=float))
+        if new_total >= total * (1 - TOLERANCE):
             break
-        medoids, total = moved, now
+        medoids, total = moved, new_total
     return medoids, total
 
 
 def _swap(distances: FloatArray, medoids: IntArray, allowed: IntArray) -> IntArray:
-    """Exchange a medoid for another item while that lowers the total (eager swaps)."""
+    """Exchange medoids for other items while that lowers the total (eager swaps)."""
     medoids, rows = medoids.copy(), np.arange(len(distances))
     state = _two_nearest(distances[:, medoids], rows)
-    tried = at = 0
-    while tried < len(allowed):
-        item = allowed[at % len(allowed)]
-        tried, at = tried + 1, at + 1
+    n_tried = position = 0
+    while n_tried < len(allowed):
+        item = allowed[position % len(allowed)]
+        n_tried, position = n_tried + 1, position + 1
         if item in medoids:
             continue
         change = _changes(distances[:, item], *state, len(medoids))
-        out = int(np.argmin(change))
-        if change[out] < -1e-6 * (1 + state[1].sum()):
-            medoids[out] = item
-            state, tried = _two_nearest(distances[:, medoids], rows), 0
+        replaced = int(np.argmin(change))
+        if change[replaced] < -1e-6 * (1 + state[1].sum()):
+            medoids[replaced] = item
+            state, n_tried = _two_nearest(distances[:, medoids], rows), 0
     return medoids
 
 
 def _two_nearest(to: FloatArray, rows: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Which medoid is nearest to each item, its distance, and the second nearest's."""
+    """Nearest medoid of each item, its distance, and the distance of the second nearest."""
     near = to.argmin(axis=1)
     first = to[rows, near]
     to[rows, near] = np.inf
@@ -229,7 +230,7 @@ def _two_nearest(to: FloatArray, rows: IntArray) -> tuple[IntArray, FloatArray, 
 def _changes(
     to: FloatArray, near: IntArray, first: FloatArray, second: FloatArray, k: int
 ) -> FloatArray:
-    """Change of the total if an item at distances ``to`` took the place of each medoid."""
+    """Change of the total if an item at distances ``to`` replaced each medoid."""
     closer = to < first
     gained = float((to - first)[closer].sum(dtype=float))
     lost = np.where(closer, 0.0, np.minimum(to, second) - first)
@@ -237,25 +238,25 @@ def _changes(
 
 
 def _represent(task: Task, points: FloatArray, centres: FloatArray) -> Choice:
-    """One item for each centre, and the share of all items that it stands for.
+    """One item for each centre, weighted by the share of all items that it represents.
 
     The largest clusters come first; each takes the nearest item that the constraints still allow
-    (so that under a budget the small clusters go without). Where places are left, the item farthest
-    from all chosen ones is added. A chosen item stands for itself, every other item is counted to
-    the nearest centre that has an item. The criterion is the distance to the centre.
+    (so under a budget small clusters may have none). If fewer than k items are chosen, the item
+    farthest from all chosen ones is added. A chosen item represents itself; every other item is
+    assigned to the nearest centre with an item. The criterion is the distance to the centre.
     """
     distances = _distances(points, centres)
     sizes = np.bincount(distances.argmin(axis=1), minlength=len(centres))
     ledger = task.limits.open()
-    used, criterion = [], []
+    used_clusters, criterion = [], []
     for c in np.argsort(-sizes, kind="stable"):
         items = ledger.candidates()
         if not len(items):
             break
         ledger.add(int(items[np.argmin(distances[items, c])]))
-        used.append(int(c))
+        used_clusters.append(int(c))
         criterion.append(float(distances[ledger.chosen[-1], c]))
-    centres = centres[used]
+    centres = centres[used_clusters]
     filler = task.rng.permutation(len(points))
     nearest = _distances(points, points[ledger.chosen]).min(axis=1)
     while len(items := ledger.candidates()):

@@ -1,10 +1,10 @@
-"""Each item's mean score as a curve of the subjects' full scores.
+"""Item curves: mean score of each item as a function of the full score.
 
     logit p_i(t) = a_i + b_i t,    t = logit of the full score,
 
-with b_i ~ N(1, tau^2): an item that follows the full score has slope 1, and what few subjects tell
-does not run away. The curves carry on beyond the calibrated scores, to 0 and to 1, as no regression
-on answers does.
+with b_i ~ N(1, tau^2): an item that follows the full score has slope 1, and the prior stabilises
+estimates from few subjects. Unlike a regression on answers, the curves extrapolate beyond the
+calibrated scores, to 0 and to 1.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ EDGE = 0.005
 
 
 class ScoreCurves(NamedTuple):
-    """Intercepts and slopes of the items' curves against the logit of the full score."""
+    """Intercepts and slopes of the item curves against the logit of the full score."""
 
     intercept: FloatArray
     slope: FloatArray
@@ -35,11 +35,11 @@ class ScoreCurves(NamedTuple):
 
 
 def score_curves(x: FloatArray, slope_sd: float = SLOPE_SD) -> ScoreCurves:
-    """Fit the curves to scores of 0 to 1 without gaps, subjects x items.
+    """Fit the curves to complete scores from 0 to 1, subjects x items.
 
-    Subjects are pooled into at most 40 bins of equal full scores; Newton steps on all items at
-    once maximise the (quasi-)likelihood of the bins' means with N(0, 5^2) on the level and N(1,
-    ``slope_sd``^2) on the slope. Intercepts refer to t itself, slopes are per unit of t.
+    Subjects are pooled into at most 40 bins of equal full scores; Newton steps for all items at
+    once maximise the (quasi-)likelihood of the bin means with priors N(0, 5^2) on the level and
+    N(1, ``slope_sd``^2) on the slope. Intercepts refer to t itself, slopes are per unit of t.
 
     Example:
         >>> curves = score_curves(np.tril(np.ones((9, 8))))
@@ -47,11 +47,11 @@ def score_curves(x: FloatArray, slope_sd: float = SLOPE_SD) -> ScoreCurves:
         True
     """
     score = x.mean(axis=1, dtype=float)
-    parts = np.array_split(np.argsort(score, kind="stable"), min(BINS, len(score)))
-    size = np.array([len(part) for part in parts], float)
-    total = np.stack([x[part].sum(axis=0, dtype=float) for part in parts])
-    share = np.array([score[part].mean() for part in parts])
-    t = logit((share + EDGE) / (1 + 2 * EDGE))
+    bins = np.array_split(np.argsort(score, kind="stable"), min(BINS, len(score)))
+    size = np.array([len(rows) for rows in bins], float)
+    total = np.stack([x[rows].sum(axis=0, dtype=float) for rows in bins])
+    bin_score = np.array([score[rows].mean() for rows in bins])
+    t = logit((bin_score + EDGE) / (1 + 2 * EDGE))
     centre = size @ t / size.sum()
     u = (t - centre)[:, None]
     mean = total.sum(axis=0)
@@ -67,10 +67,10 @@ def score_curves(x: FloatArray, slope_sd: float = SLOPE_SD) -> ScoreCurves:
         ab = (u * weight).sum(axis=0)
         bb = (u**2 * weight).sum(axis=0) + 1 / slope_sd**2
         determinant = aa * bb - ab**2
-        move = (bb * by_level - ab * by_slope) / determinant
-        turn = (aa * by_slope - ab * by_level) / determinant
-        longest = np.maximum(1.0, np.maximum(np.abs(move), np.abs(turn)))
-        level, slope = level + move / longest, slope + turn / longest
-        if max(np.abs(move).max(), np.abs(turn).max()) < 1e-8:
+        level_step = (bb * by_level - ab * by_slope) / determinant
+        slope_step = (aa * by_slope - ab * by_level) / determinant
+        longest = np.maximum(1.0, np.maximum(np.abs(level_step), np.abs(slope_step)))
+        level, slope = level + level_step / longest, slope + slope_step / longest
+        if max(np.abs(level_step).max(), np.abs(slope_step).max()) < 1e-8:
             break
     return ScoreCurves(level - slope * centre, slope)

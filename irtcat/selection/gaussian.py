@@ -1,13 +1,14 @@
-"""Score-optimal strategies: the items that leave least doubt about the full score.
+"""Score-optimal strategies: the items that minimise the uncertainty of the full score.
 
-The calibration models' covariance of items, shrunk to its diagonal, is taken as the covariance of a
-new model's answers. A greedy choice then conditions a Gaussian on one item after another ("sensor
-placement"). The covariance is never formed: with X the centred subjects x items matrix,
+The covariance of items over the calibration subjects, shrunk to its diagonal, is taken as the
+covariance of a new subject's answers. A greedy choice then conditions a Gaussian on one item after
+another ("sensor placement"). The covariance is never formed: with X the centred subjects x items
+matrix,
 
     Sigma = (1 - s) X' M X + diag(e),        s = .3,
 
-one column of it costs one product with X, and the conditioning is a pivoted Cholesky
-factorisation, ``n_items`` columns long.
+one column of it takes one product with X, and the conditioning is a pivoted Cholesky factorisation
+with ``n_items`` columns.
 """
 
 from collections.abc import Callable
@@ -42,20 +43,20 @@ BLOCK = 16
 
 
 class Conditioning:
-    """Posterior variance of the full score, one more item known at a time (a `Criterion`).
+    """Posterior variance of the full score given the chosen items (a `Criterion`).
 
     With d the posterior variances of the items and t their posterior covariances with the full
-    score, item j lowers the score's variance by ``t_j^2 / d_j``. Knowing it takes
-    ``l = Sigma[:, j | chosen] / sqrt(d_j)`` away: ``t -= l t_j / sqrt(d_j)``, ``d -= l^2``.
+    score, item j reduces the variance of the score by ``t_j^2 / d_j``. Conditioning on it subtracts
+    ``l = Sigma[:, j | chosen] / sqrt(d_j)``: ``t -= l t_j / sqrt(d_j)``, ``d -= l^2``.
 
-    Columns of Sigma are made ``BLOCK`` at a time, of the items with the greatest gains: one
-    product of matrices is several times faster than as many products with a vector.
+    Columns of Sigma are computed ``BLOCK`` at a time, for the items with the greatest gains: one
+    matrix product is several times faster than as many products with a vector.
 
     Args:
-        scores: the calibration subjects' scores.
+        scores: scores of the calibration subjects.
         mix: applies the symmetric subjects x subjects matrix M to the columns of a matrix.
         variances: the diagonal of X' M X.
-        scale: what M is scaled by in comparison with a covariance, for the filled-in cells' noise.
+        scale: scale of M relative to a covariance, applied to the noise of imputed cells.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class Conditioning:
         answered = scores.answers > 0
         self._d = np.where(answered, variances + noise, 0.0)
         weight = answered / max(answered.sum(), 1)
-        towards = self._x @ weight.astype(np.float32)
-        self._t = self._shared(towards[:, None])[0] + self._own * weight
+        full_score = self._x @ weight.astype(np.float32)
+        self._t = self._shared(full_score[:, None])[0] + self._own * weight
         self.prior = float(self._t @ weight)
         self._tiny = 1e-6 * self._d.max(initial=0.0)
         self._factor = np.empty((BLOCK, len(self._d)), np.float32)
@@ -80,12 +81,12 @@ class Conditioning:
         self._columns: dict[int, FloatArray] = {}
 
     def _shared(self, v: FloatArray) -> FloatArray:
-        """``(1 - s) v' M X``, a row for each column of v."""
+        """``(1 - s) v' M X``, one row per column of v."""
         return np.float32(1 - SHRINKAGE) * (self._mix(v).T @ self._x)
 
     @property
     def gains(self) -> FloatArray:
-        """By how much each item would lower the posterior variance of the full score."""
+        """Reduction of the posterior variance of the full score by each item."""
         usable = self._d > self._tiny
         return np.divide(self._t**2, self._d, out=np.zeros_like(self._d), where=usable)
 
@@ -96,9 +97,9 @@ class Conditioning:
         if gain > 0 and item not in self._columns:
             order = gains if costs is None else gains / np.maximum(costs[items], 1e-12)
             top = items[np.argsort(-order, kind="stable")[:BLOCK]]
-            wanted = np.union1d([item], [j for j in top if j not in self._columns]).astype(int)
-            made = self._shared(np.ascontiguousarray(self._x[:, wanted]))
-            self._columns.update(zip(wanted.tolist(), made, strict=True))
+            batch = np.union1d([item], [j for j in top if j not in self._columns]).astype(int)
+            columns = self._shared(np.ascontiguousarray(self._x[:, batch]))
+            self._columns.update(zip(batch.tolist(), columns, strict=True))
         return item, gain
 
     def add(self, item: int) -> None:
@@ -110,8 +111,8 @@ class Conditioning:
             column = self._shared(np.ascontiguousarray(self._x[:, [item]]))[0]
         column = column.astype(float)
         column[item] += self._own[item]
-        known = self._factor[: self._rank]
-        column -= known[:, item] @ known
+        earlier = self._factor[: self._rank]
+        column -= earlier[:, item] @ earlier
         factor = column / np.sqrt(self._d[item])
         self._t -= factor * (self._t[item] / np.sqrt(self._d[item]))
         self._d = np.maximum(self._d - factor**2, 0.0)
@@ -123,20 +124,20 @@ class Conditioning:
 
 
 def by_score(task: Task) -> Conditioning:
-    """The covariance over subjects."""
+    """The criterion with the covariance over subjects."""
     scores = task.scores
     n = np.float32(len(scores.centred))
     return Conditioning(scores, lambda v: v / n, scores.variances)
 
 
 def choose_score_optimal(task: Task) -> Choice:
-    """Greedily least posterior variance of the full score.
+    """Greedy minimisation of the posterior variance of the full score.
 
     Each step takes the item with the greatest ``cov(j, full mean)^2 / var(j)`` and conditions on
-    it. The covariance is that of the calibration subjects' scores, 30 % shrunk to its diagonal;
-    gaps are filled by item and subject effects (`irtcat.selection._dense`). Once nothing is left to
-    learn (constant items, or one subject) items follow in random order. The criterion is the
-    variance taken away, in squares of the 0-1 scale.
+    it. The covariance is that of the calibration subjects' scores, shrunk by 30 % to its diagonal;
+    missing responses are imputed from item and subject effects (`irtcat.selection._dense`). Once no
+    item reduces the variance (constant items, or one subject) items follow in random order. The
+    criterion is the reduction of the variance, on the squared 0-1 scale.
 
     References:
         Krause, Singh & Guestrin (2008), Near-optimal sensor placements in Gaussian processes,
@@ -149,7 +150,7 @@ def choose_score_optimal(task: Task) -> Choice:
 def continued(
     responses: Responses, first: IntArray, allowed: BoolArray, k: int, seed: int
 ) -> IntArray:
-    """Positions of the k items that lower the variance of the full score most given the first."""
+    """Positions of the k items that most reduce the variance of the full score given the first."""
     scores = centred_scores(responses)
     n = np.float32(len(scores.centred))
     criterion = Conditioning(scores, lambda v: v / n, scores.variances)
@@ -163,21 +164,21 @@ def continued(
 
 
 def choose_rank_optimal(task: Task) -> Choice:
-    """Greedily least posterior variance of the score *differences* of close pairs.
+    """Greedy minimisation of the posterior variance of score *differences* of close pairs.
 
-    The difference of two subjects drawn at random has twice the items' covariance, and nothing
-    would change. What matters to a ranking is the difference of two that are close: given a pair
-    (i, i') weighted by the chance w that k random items misrank it, the vector of differences
-    ``x_i - x_i'`` has the covariance
+    The difference of two random subjects has twice the covariance of the items, which gives the
+    same choice. A ranking depends on the differences of close subjects: for a pair (i, i') weighted
+    by the probability w that k random items misrank it, the vector of differences ``x_i - x_i'``
+    has the covariance
 
         sum w (x_i - x_i')(x_i - x_i')' / sum w = X' (2 L / sum w) X,    L = diag(W 1) - W,
 
-    with L the graph Laplacian of the pairs. In it the ability that sets apart strong from weak
-    counts for little, and what decides between neighbours remains. The greedy conditioning of
-    "score-optimal" on this covariance (shrunk alike) makes the mean squared error of a close
-    pair's predicted difference least. ``w = Phi(-|s_i - s_i'| / sqrt(2 v / k))`` with v the mean
-    variance of an answer about its subject's score; scores are rounded to thousandths, so that W is
-    a matrix of at most 1,001 levels at any number of subjects.
+    with L the graph Laplacian of the pairs. It contains little of the ability that separates strong
+    from weak subjects; the differences between neighbours remain. The greedy conditioning of
+    "score-optimal" on this covariance (with the same shrinkage) minimises the mean squared error of
+    the predicted difference of a close pair. ``w = Phi(-|s_i - s_i'| / sqrt(2 v / k))`` with v the
+    mean variance of an answer about its subject's score; scores are rounded to thousandths, so that
+    W has at most 1,001 levels for any number of subjects.
     """
     scores = task.scores
     level, kernel, degree, total = _close_pairs(scores, task.limits.n_items)
@@ -192,21 +193,21 @@ def choose_rank_optimal(task: Task) -> Choice:
 
     variances = np.zeros(scores.centred.shape[1])
     for columns in row_blocks(scores.centred.shape[::-1]):
-        part = scores.centred[:, columns]
-        variances[columns] = np.einsum("ij,ij->j", part, mix(part), dtype=float)
+        block = scores.centred[:, columns]
+        variances[columns] = np.einsum("ij,ij->j", block, mix(block), dtype=float)
     variances = np.maximum(variances, 0.0)
     return _grown(task, lambda: Conditioning(scores, mix, variances, scale=2.0))
 
 
 def _close_pairs(scores: Scores, k: int) -> tuple[IntArray, FloatArray, FloatArray, float]:
-    """Level of each subject, weight of pairs of levels, each subject's degree, the total weight."""
+    """Score levels and degrees of the subjects, weights of pairs of levels, the total weight."""
     answered = scores.answers > 0
     if not answered.any():
         return np.zeros(len(scores.centred), int), np.zeros((1, 1)), np.zeros(1), 0.0
     score = scores.centred[:, answered].mean(axis=1, dtype=float) + scores.means[answered].mean()
     score = np.clip(score, 0.0, 1.0)
-    answer = (scores.variances.sum() + (scores.means[answered] ** 2).sum()) / answered.sum()
-    spread = np.sqrt(max(2 * (answer - (score**2).mean()) / k, 1e-12))
+    mean_square = (scores.variances.sum() + (scores.means[answered] ** 2).sum()) / answered.sum()
+    spread = np.sqrt(max(2 * (mean_square - (score**2).mean()) / k, 1e-12))
     values, level = np.unique(np.round(score * LEVELS), return_inverse=True)
     kernel = ndtr(-np.abs(values[:, None] - values) / LEVELS / spread).astype(np.float32)
     degree = (kernel @ np.bincount(level).astype(np.float32))[level]
@@ -223,13 +224,13 @@ def _grown(task: Task, make: Callable[[], Conditioning]) -> Choice:
 def choose_robust(task: Task) -> Choice:
     """Part score-optimal, part a probability sample of all other items.
 
-    ``k - round(share k)`` items are chosen score-optimally; they would be chosen whatever is drawn.
-    The rest is a sample of the remaining items, stratified by difficulty, whose inclusion
-    probabilities are exact. The weights are design-based: a chosen item stands for itself, 1 / N,
-    and the sampled ones share out what the N items have besides, in proportion to
-    1 / probability. So the weighted mean has no bias (under quotas: none but a ratio's, of order
-    1 / k) for the mean of the allowed items whatever the new model is like, without a model. Of
-    quotas and budget the first part takes at most the share 1 - ``share``.
+    ``k - round(share k)`` items are chosen score-optimally, independent of the draw. The rest is a
+    sample of the remaining items, stratified by difficulty, with exact inclusion probabilities. The
+    weights are design-based: a chosen item has weight 1 / N, and the sampled ones have the
+    remaining weight in proportion to 1 / probability. So the weighted mean is unbiased for the mean
+    of the allowed items (under quotas up to the bias of a ratio, of order 1 / k), for any new
+    subject and without a model. The first part uses at most the share 1 - ``share`` of quotas and
+    budget.
     """
     limits, share = task.limits, task.share
     n_sampled = min(limits.n_items, int(np.floor(share * limits.n_items + 0.5)))
@@ -237,22 +238,22 @@ def choose_robust(task: Task) -> Choice:
         return choose_stratified(task)
     upper = np.floor((1 - share) * limits.upper + 1e-9).astype(int)
     filler = task.rng.permutation(len(task.item_ids))
-    purse = (1 - share) * limits.budget if np.isfinite(limits.budget) else np.inf
+    budget_first = (1 - share) * limits.budget if np.isfinite(limits.budget) else np.inf
     first = limits if n_sampled == 0 else limits.capped(upper)
     n_first = limits.n_items - n_sampled
-    ledger, gains = grow(lambda: by_score(task), first, filler, purse, n_first)
+    ledger, gains = grow(lambda: by_score(task), first, filler, budget_first, n_first)
     chosen = np.array(ledger.chosen, int)
     try:
-        rest = limits.after(chosen)
-        if n_sampled == 0 or rest is None:
+        remaining = limits.after(chosen)
+        if n_sampled == 0 or remaining is None:
             return Choice(chosen, gains)
-        sample = draw(rest, task.rng, difficulty_strata(task))
-    except InputError:  # what is left of the budget pays for no sample: all of it on one
+        sample = draw(remaining, task.rng, difficulty_strata(task))
+    except InputError:  # the rest of the budget affords no sample: draw all items as one
         return choose_stratified(task)
     assert sample.probabilities is not None
     inverse = 1 / sample.probabilities
-    left = int(limits.allowed.sum()) - len(chosen)
-    weights = np.concatenate([np.ones(len(chosen)), inverse * left / inverse.sum()])
+    n_remaining = int(limits.allowed.sum()) - len(chosen)
+    weights = np.concatenate([np.ones(len(chosen)), inverse * n_remaining / inverse.sum()])
     return Choice(
         np.concatenate([chosen, sample.chosen]),
         np.concatenate([gains, sample.criterion]),

@@ -1,4 +1,4 @@
-"""Strategies for ability itself: minimax over a range; D-optimal for one or several abilities."""
+"""Strategies for the precision of ability: minimax over a range; D-optimal, multidimensional."""
 
 import numpy as np
 from scipy.special import ndtri
@@ -20,7 +20,7 @@ BATCH = 64
 
 
 class Weakest:
-    """Information at the ability at which the items so far say least (a `Criterion`)."""
+    """Information at the ability where the chosen items have the least (a `Criterion`)."""
 
     def __init__(self, information: FloatArray):
         self._information = information
@@ -37,7 +37,7 @@ class Weakest:
 
 
 class Least:
-    """How much an item raises the least information over the range (a `Criterion`)."""
+    """Increase of the minimum information over the range by an item (a `Criterion`)."""
 
     def __init__(self, information: FloatArray):
         self._information = information
@@ -54,23 +54,26 @@ class Least:
 
 
 def choose_minimax(task: Task) -> Choice:
-    """Greatest least information over a range of abilities: max over subsets of min I(theta).
+    """Maximin information over a range of abilities: max over subsets of min I(theta).
 
     ``theta_range`` (by default the population's mean +- 2 SD) is covered by 41 points. There are
-    two greedy starts, each step by information at the point where the subset is weakest, or by the
-    new least information (under a budget four: by gain and by gain per cost). Each is improved by
-    exchanges of one chosen item for another (of its group, and affordable, where that matters)
-    until none raises the least information, and the best one is kept: a local optimum, on small
-    banks within a few per cent of the best subset (`tests/selection`). The criterion is each
-    item's information at the weakest point, by which the items are ordered.
+    two greedy starts, by information at the point where the subset is weakest, or by the new
+    minimum information (four under a budget: by gain and by gain per cost). Each is improved by
+    exchanges of single items (within the quota group and budget) until none raises the minimum
+    information, and the best one is kept: a local optimum, on small banks within a few per cent of
+    the best subset (`tests/selection`). The criterion is the information of each item at the
+    weakest point, which orders the items.
 
     References:
         van der Linden (2005), Linear Models for Optimal Test Design, section 5.2 (maximin);
         Fedorov (1972), Theory of Optimal Experiments, section 3.2 (exchanges).
     """
     bank = task.need_bank
-    reach = 2 * bank.population_sd
-    low, high = task.theta_range or (bank.population_mean - reach, bank.population_mean + reach)
+    half_range = 2 * bank.population_sd
+    low, high = task.theta_range or (
+        bank.population_mean - half_range,
+        bank.population_mean + half_range,
+    )
     information = fisher_information(bank, np.linspace(low, high, NODES))
     starts = []
     for make in (Weakest, Least):
@@ -78,28 +81,30 @@ def choose_minimax(task: Task) -> Choice:
             starts.append(task.limits.open())
             run(make(information), starts[-1], task.limits.n_items, by_cost)
             _exchange(starts[-1], information)
-    chosen = np.array(max(starts, key=lambda one: information[one.chosen].sum(0).min()).chosen, int)
+    chosen = np.array(
+        max(starts, key=lambda ledger: information[ledger.chosen].sum(0).min()).chosen, int
+    )
     weakest = int(np.argmin(information[chosen].sum(axis=0)))
     chosen = chosen[np.argsort(-information[chosen, weakest], kind="stable")]
     return Choice(chosen, information[chosen, weakest])
 
 
 def _exchange(ledger: Ledger, information: FloatArray) -> None:
-    """Swap one chosen item for another while that raises the least information."""
+    """Swap chosen items for other ones while that raises the minimum information."""
     total = information[ledger.chosen].sum(axis=0)
     for _ in range(SWEEPS):
         before = total.min()
-        for position, out in enumerate(list(ledger.chosen)):
+        for position, replaced in enumerate(list(ledger.chosen)):
             weakest = int(np.argmin(total))
-            items = ledger.replacements(out)
-            items = items[information[items, weakest] > information[out, weakest]]
+            items = ledger.replacements(replaced)
+            items = items[information[items, weakest] > information[replaced, weakest]]
             if not len(items):
                 continue
-            without = total - information[out]
+            without = total - information[replaced]
             least = (without + information[items]).min(axis=1)
-            at = int(np.argmax(least))
-            if least[at] > total.min() * (1 + 1e-9):
-                ledger.replace(position, int(items[at]))
+            best = int(np.argmax(least))
+            if least[best] > total.min() * (1 + 1e-9):
+                ledger.replace(position, int(items[best]))
                 total = information[ledger.chosen].sum(axis=0)
         if total.min() <= before * (1 + 1e-9):
             break
@@ -108,8 +113,8 @@ def _exchange(ledger: Ledger, information: FloatArray) -> None:
 class Determinant:
     """Sum over abilities of log det(prior precision + information) (a `Criterion`).
 
-    Gains only fall as items are added, so that an old gain is an upper bound: only the items whose
-    bound exceeds the best gain known are computed again ("lazy greedy", exact).
+    Gains only decrease as items are added, so an old gain is an upper bound: only items whose bound
+    exceeds the best gain so far are recomputed ("lazy greedy", exact).
 
     Args:
         information: items x points x dims x dims.
@@ -123,24 +128,24 @@ class Determinant:
         self._bound = np.full(len(information), np.inf)
 
     def gain(self, items: IntArray) -> FloatArray:
-        """By how much each item would raise the mean log-determinant now."""
+        """Increase of the mean log-determinant by each item."""
         states = self._state + self._information[items]
         return np.maximum(np.linalg.slogdet(states)[1].mean(axis=1) - self._level, 0.0)
 
     def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
         """See `Criterion`."""
-        per = np.ones(len(items)) if costs is None else np.maximum(costs[items], 1e-12)
-        order = np.argsort(-self._bound[items] / per, kind="stable")
+        cost = np.ones(len(items)) if costs is None else np.maximum(costs[items], 1e-12)
+        order = np.argsort(-self._bound[items] / cost, kind="stable")
         best, value = -1, -np.inf
         for start in range(0, len(order), BATCH):
-            at = order[start : start + BATCH]
-            if self._bound[items[at[0]]] / per[at[0]] < value:
+            batch = order[start : start + BATCH]
+            if self._bound[items[batch[0]]] / cost[batch[0]] < value:
                 break
-            self._bound[items[at]] = self.gain(items[at])
-            now = self._bound[items[at]] / per[at]
-            top = int(at[np.argmax(now)])
-            if now.max() > value or (now.max() == value and top < best):
-                best, value = top, float(now.max())
+            self._bound[items[batch]] = self.gain(items[batch])
+            values = self._bound[items[batch]] / cost[batch]
+            leader = int(batch[np.argmax(values)])
+            if values.max() > value or (values.max() == value and leader < best):
+                best, value = leader, float(values.max())
         return int(items[best]), float(self._bound[items[best]])
 
     def add(self, item: int) -> None:
@@ -150,12 +155,12 @@ class Determinant:
 
 
 def choose_d_optimal(task: Task) -> Choice:
-    """Greedily greatest ``mean over theta of log det(R^-1 + sum_i I_i(theta))``.
+    """Greedy maximisation of ``mean over theta of log det(R^-1 + sum_i I_i(theta))``.
 
-    R holds the covariance of the abilities in the population (their correlations; SD^2 for one
-    ability), so that R^-1 is what is known beforehand. Abilities are the EAP of the calibration
-    subjects (at most 64 of them, drawn by the seed); without responses 64 quasi-random points of
-    the population. The criterion is by how much each item raised it.
+    R is the covariance of the abilities in the population (their correlations; SD^2 for one
+    ability), and R^-1 the prior precision. Abilities are the EAP of the calibration subjects (at
+    most 64 of them, drawn with the seed); without responses 64 quasi-random points of the
+    population. The criterion is the increase by each item.
 
     References:
         Segall (1996), Multidimensional adaptive testing, section 3; Minoux (1978) (lazy greedy).
@@ -178,7 +183,7 @@ def _covariance(bank: ItemBank) -> FloatArray:
 
 
 def _points(task: Task, bank: ItemBank) -> FloatArray:
-    """Abilities to plan for, points x dims."""
+    """Abilities at which the determinant is averaged, points x dims."""
     dims = bank.model.dims
     if task.responses is not None:
         theta = score(bank, task.responses).theta.reshape(task.responses.n_subjects, dims)
@@ -191,7 +196,7 @@ def _points(task: Task, bank: ItemBank) -> FloatArray:
 
 
 def _normal(n: int, dims: int) -> FloatArray:
-    """Evenly spread points of mean 0 and unit covariance, from a standard normal distribution.
+    """Quasi-random standard normal points, with mean 0 and unit covariance exactly.
 
     Multiples of the roots of x^(dims + 1) = x + 1 fill the unit cube evenly (Roberts 2018).
     """

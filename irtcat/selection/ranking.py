@@ -1,4 +1,4 @@
-"""Strategies that order items by a criterion and take the first k: filters and information."""
+"""Strategies that take the first k items by a criterion: filters and information."""
 
 from collections.abc import Callable
 
@@ -26,23 +26,23 @@ POPULATION_NODES = 61
 
 
 def _best(
-    task: Task, criterion: FloatArray, passes: BoolArray | None = None, additive: bool = False
+    task: Task, criterion: FloatArray, mask: BoolArray | None = None, additive: bool = False
 ) -> Choice:
     """The k allowed items with the greatest criterion; ties go to the earlier item.
 
-    Under a cost budget items too dear for what is left are skipped; where the criterion is
-    ``additive`` (its sum over the subset means something) the better of that and of the order by
-    criterion per cost is taken.
+    Under a cost budget items that are too expensive for the rest of it are skipped; for an
+    ``additive`` criterion (whose sum over the subset is meaningful) the better of this order and of
+    that by criterion per cost is taken.
     """
     usable = np.isfinite(criterion)
-    if passes is not None:
-        usable &= passes
+    if mask is not None:
+        usable &= mask
     limits = task.limits
     n = int((usable & limits.allowed).sum())
     if n < limits.n_items:
         raise InputError(
             f"The {task.strategy} strategy has {n} items to choose from, and "
-            f"{limits.n_items} are asked for. Ask for fewer"
+            f"{limits.n_items} are requested. Request fewer"
             f"{'' if task.tau is None else ' or move tau'}."
         )
     if limits.free:
@@ -55,8 +55,8 @@ def _best(
         ledger, _ = grow(lambda: fixed, limits)
     else:
         run(fixed, ledger, limits.n_items)
-    found = np.array(ledger.chosen, int)
-    return Choice(found, criterion[found])
+    chosen = np.array(ledger.chosen, int)
+    return Choice(chosen, criterion[chosen])
 
 
 def choose_fisher(task: Task) -> Choice:
@@ -89,19 +89,20 @@ def choose_discrimination(task: Task) -> Choice:
 
 
 def choose_disagreement(task: Task) -> Choice:
-    """Greatest disagreement: how far two calibration subjects' answers to the item lie apart.
+    """Greatest disagreement between the answers of two calibration subjects to the item.
 
-    ``sum over pairs i < i' of (x_i - x_i')^2 / (n (n - 1) / 2)``, over the pairs that both answered
-    the item but divided by the number of all pairs: the share of pairs seen to differ, which for
-    right/wrong items without gaps is ``2 p (1 - p) n / (n - 1)``. Few answers count for little.
+    ``sum over pairs i < i' of (x_i - x_i')^2 / (n (n - 1) / 2)``, summed over the pairs that both
+    answered the item but divided by the number of all pairs: the share of pairs observed to differ,
+    for right/wrong items without missing responses ``2 p (1 - p) n / (n - 1)``. Items with few
+    answers get small values.
     """
     responses = task.need_responses
     top = 1.0 if responses.is_fractional else max(responses.n_categories - 1, 1)
     count, total, squares = np.zeros((3, responses.n_items))
     for rows in row_blocks(responses.shape):
-        seen = observed(responses.values[rows])
-        x = np.where(seen, responses.values[rows] / top, 0.0)
-        count += seen.sum(axis=0)
+        is_observed = observed(responses.values[rows])
+        x = np.where(is_observed, responses.values[rows] / top, 0.0)
+        count += is_observed.sum(axis=0)
         total += x.sum(axis=0)
         squares += np.einsum("ij,ij->j", x, x)
     pairs = max(responses.n_subjects * (responses.n_subjects - 1) / 2, 1)
@@ -109,7 +110,7 @@ def choose_disagreement(task: Task) -> Choice:
 
 
 def _filter(rule: Rule) -> Callable[[Task], Choice]:
-    """A difficulty filter: the k lowest (highest) values, below (above) tau where it is given."""
+    """A difficulty filter: the k lowest (highest) values, below (above) tau if it is given."""
     source = _share if rule.statistic == "pc" else _difficulty
 
     def choose(task: Task) -> Choice:

@@ -22,7 +22,7 @@ __all__ = [
 N_STRATA = 10
 
 Strata = Callable[[IntArray], list[IntArray]]
-"""Cuts positions of items into strata, in an order in which neighbours are alike."""
+"""Divides positions of items into strata, ordered so that neighbours are similar."""
 
 
 def choose_at_random(task: Task) -> Choice:
@@ -33,31 +33,31 @@ def choose_at_random(task: Task) -> Choice:
 def choose_stratified(task: Task) -> Choice:
     """A sample proportional over ten strata of proportion correct.
 
-    Items are sorted into strata, shuffled within each, and every (n / k)-th taken from a random
-    start: each stratum gives its share rounded up or down, and every item has inclusion
+    Items are sorted into strata and shuffled within each; from a random start every (n / k)-th item
+    is taken. Each stratum contributes its share rounded up or down, and every item has inclusion
     probability k / n. Items without any response form the last stratum.
     """
     return draw(task.limits, task.rng, difficulty_strata(task))
 
 
 def choose_stratified_group(task: Task) -> Choice:
-    """A sample proportional over the item groups: each gives its share rounded up or down."""
+    """A sample proportional over the item groups; each contributes its share rounded up or down."""
     return draw(task.limits, task.rng, _group_strata(task))
 
 
 def choose_stratified_both(task: Task) -> Choice:
     """A sample proportional over the item groups, and over ten difficulty strata within each.
 
-    Groups run from easy to hard and from hard to easy in turn, so that neighbours at the border of
-    two groups are alike.
+    The order alternates between easy to hard and hard to easy, so that neighbours at the border of
+    two groups are similar.
     """
     by_difficulty = difficulty_strata(task)
 
     def strata(items: IntArray) -> list[IntArray]:
-        parts: list[IntArray] = []
+        ordered_strata: list[IntArray] = []
         for number, members in enumerate(_group_strata(task)(items)):
-            parts += by_difficulty(members)[:: 1 if number % 2 == 0 else -1]
-        return parts
+            ordered_strata += by_difficulty(members)[:: 1 if number % 2 == 0 else -1]
+        return ordered_strata
 
     return draw(task.limits, task.rng, strata)
 
@@ -76,7 +76,7 @@ def _group_strata(task: Task) -> Strata:
     if task.groups is None:
         raise InputError(
             f"The {task.strategy} strategy needs groups of items. Got none. "
-            "Give groups= a column of the items' metadata or a group for each item."
+            "Set groups= to a column of the items' metadata or a group for each item."
         )
     groups = task.groups
     return lambda items: [items[groups[items] == g] for g in np.unique(groups[items])]
@@ -85,16 +85,16 @@ def _group_strata(task: Task) -> Strata:
 def draw(limits: Constraints, rng: np.random.Generator, strata: Strata | None = None) -> Choice:
     """Draw a sample with known inclusion probabilities within the constraints.
 
-    Under quotas the k places are first shared out over the groups in proportion to their size
-    within the limits (`allocate`), randomly rounded (`round_at_random`), and each group is sampled
-    on its own: ``f_g / n_g`` is exactly the inclusion probability of its items, and the weights
-    are in proportion to its inverse. Under a cost
-    budget items are ordered by cost within the strata, so that samples cost about the same, and
-    the largest size is taken at which no possible sample costs more than the budget; the
-    probabilities stay exact, and items that cost more than the whole budget are out of reach.
+    Under quotas the k items are first allocated to the groups in proportion to their size within
+    the limits (`allocate`) and randomly rounded (`round_at_random`); then each group is sampled
+    separately. ``f_g / n_g`` is exactly the inclusion probability of its items, and the weights are
+    proportional to its inverse. Under a cost budget items are ordered by cost within the strata, so
+    that samples cost about the same; the sample size is the largest at which no possible sample
+    exceeds the budget. The probabilities stay exact, and items that cost more than the whole budget
+    cannot be drawn.
 
     Raises:
-        InputError: where no sample within the constraints is certain to be affordable.
+        InputError: if no sample size within the constraints is guaranteed to be affordable.
     """
     n_groups = len(limits.names)
     members = [np.flatnonzero(limits.allowed & (limits.group == g)) for g in range(n_groups)]
@@ -104,78 +104,82 @@ def draw(limits: Constraints, rng: np.random.Generator, strata: Strata | None = 
     shuffled = strata is None and limits.costs is None
     chosen, probabilities = [], []
     for order, n, share in zip(orders, round_at_random(shares, rng), shares, strict=True):
-        chosen.append(order[:n] if shuffled else _every(order, n, rng))
+        chosen.append(order[:n] if shuffled else _equally_spaced(order, n, rng))
         probabilities.append(np.full(n, share / max(len(order), 1)))
-    found, chance = np.concatenate(chosen), np.concatenate(probabilities)
-    # Equal weights stay equal to the last digit where nothing asks for others.
-    weights = None if len(found) == 0 or np.ptp(chance) < 1e-12 else 1 / chance
+    positions, inclusion = np.concatenate(chosen), np.concatenate(probabilities)
+    # None for equal probabilities, so that equal weights are exactly equal.
+    weights = None if len(positions) == 0 or np.ptp(inclusion) < 1e-12 else 1 / inclusion
     reach = sum(len(order) for order, share in zip(orders, shares, strict=True) if share > 0)
-    return Choice(found, np.full(len(found), np.nan), chance, weights, reach)
+    return Choice(positions, np.full(len(positions), np.nan), inclusion, weights, reach)
 
 
 def _order(
     items: IntArray, costs: FloatArray | None, rng: np.random.Generator, strata: Strata | None
 ) -> IntArray:
-    """Items by stratum, shuffled within each and then, where they have costs, sorted by cost.
+    """Items by stratum, shuffled within each and, if they have costs, sorted by cost.
 
-    Upwards and downwards in turn, so that where one stratum gives a dear item the next gives a
-    cheap one.
+    The direction alternates, so that an expensive item of one stratum goes with a cheap one of the
+    next.
     """
-    parts = [rng.permutation(part) for part in (strata(items) if strata else [items])]
+    shuffled = [rng.permutation(stratum) for stratum in (strata(items) if strata else [items])]
     if costs is not None:
-        sorted_ = [part[np.argsort(costs[part], kind="stable")] for part in parts]
-        parts = [part[:: 1 if number % 2 == 0 else -1] for number, part in enumerate(sorted_)]
-    return np.concatenate(parts) if parts else items
+        sorted_ = [stratum[np.argsort(costs[stratum], kind="stable")] for stratum in shuffled]
+        shuffled = [
+            stratum[:: 1 if number % 2 == 0 else -1] for number, stratum in enumerate(sorted_)
+        ]
+    return np.concatenate(shuffled) if shuffled else items
 
 
-def _every(order: IntArray, n: int, rng: np.random.Generator) -> IntArray:
-    """Take n items at even distances from a random start."""
+def _equally_spaced(order: IntArray, n: int, rng: np.random.Generator) -> IntArray:
+    """Take n equally spaced items from a random start."""
     if n == 0:
         return order[:0]
-    at = (rng.random() + np.arange(n)) * len(order) / n
-    return order[np.minimum(at.astype(int), len(order) - 1)]
+    indices = (rng.random() + np.arange(n)) * len(order) / n
+    return order[np.minimum(indices.astype(int), len(order) - 1)]
 
 
 def _affordable(limits: Constraints, orders: list[IntArray]) -> int:
-    """The largest sample size at which the dearest possible sample keeps within the budget."""
+    """The largest sample size at which the most expensive possible sample is within the budget."""
     assert limits.costs is not None
     costs = [limits.costs[order] for order in orders]
 
-    def dearest(k: int) -> float:
+    def greatest_cost(k: int) -> float:
         shares = allocate(k, limits.sizes, limits.lower, limits.upper)
-        most = np.ceil(np.round(shares, 9)).astype(int)
-        return sum(_dearest(cost, n) for cost, n in zip(costs, most, strict=True))
+        largest = np.ceil(np.round(shares, 9)).astype(int)
+        return sum(_greatest_cost(cost, n) for cost, n in zip(costs, largest, strict=True))
 
     low, high = max(1, int(limits.lower.sum())) - 1, limits.n_items
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if dearest(middle) <= limits.budget else (low, middle - 1)
+        low, high = (middle, high) if greatest_cost(middle) <= limits.budget else (low, middle - 1)
     if low < max(1, limits.lower.sum()):
         raise InputError(
-            f"The budget of {limits.budget:g} does not pay for the dearest sample that could be "
-            "drawn. Raise it, or leave dear items out with allowed=."
+            f"The budget of {limits.budget:g} does not cover the most expensive sample that could "
+            "be drawn. Raise it, or exclude expensive items with allowed=."
         )
     return low
 
 
-def _dearest(costs: FloatArray, n: int) -> float:
-    """What n items at even distances (`_every`) cost with the least lucky start.
+def _greatest_cost(costs: FloatArray, n: int) -> float:
+    """Greatest possible cost of n equally spaced items (`_equally_spaced`), over all starts.
 
-    As the start moves up, one item after another gives way to the next in order: the costs of all
-    the samples there are follow from the first by adding up these changes.
+    As the start increases, one item after another is replaced by the next in order: the costs of
+    all possible samples follow from the first by cumulating these changes.
     """
     size = len(costs)
     if n == 0 or size == 0:
         return 0.0
     if n >= size:
         return float(costs.sum())
-    follows = np.arange(1, size)
-    place = np.ceil(follows * n / size - 1e-9).astype(int) - 1  # the place which passes on to it
-    start = follows * n / size - place
+    successor = np.arange(1, size)
+    slot = np.ceil(successor * n / size - 1e-9).astype(int) - 1  # the slot that moves to it
+    start = successor * n / size - slot
     order = np.argsort(start, kind="stable")
-    moves = follows[order]
+    changed = successor[order]
     first = costs[np.minimum((np.arange(n) * size / n + 1e-9).astype(int), size - 1)].sum()
-    change = costs[moves] - costs[moves - 1]
+    change = costs[changed] - costs[changed - 1]
     start = start[order]
-    settled = np.append(np.diff(start) > 1e-9, True) & (start < 1 - 1e-9)  # all of equal starts
+    settled = np.append(np.diff(start) > 1e-9, True) & (
+        start < 1 - 1e-9
+    )  # after all changes at equal starts
     return float(first + np.cumsum(change)[settled].max(initial=0.0))

@@ -312,7 +312,7 @@ def test_own_priors():
         Session.begin(BANK, PLAIN, prior=(0.0, [[1.0, 1.0], [1.0, 1.0]]))
     with pytest.raises(InputError, match="positive definite"):
         simulate(BANK, TRUTH, PLAIN, prior=(0.0, -1.0))
-    with pytest.raises(InputError, match="a subject"):
+    with pytest.raises(InputError, match="per subject"):
         simulate(BANK, TRUTH, PLAIN, prior=(TRUTH[:3], 1.0))
 
 

@@ -265,7 +265,7 @@ def test_replay_asks_only_what_was_answered():
         ({"content": "shadow"}, "group"),
         ({"content": "shadow", "group": "topic"}, "targets"),
         ({"group": "subject"}, "columns of the bank's metadata"),
-        ({"group": "topic", "targets": {"music": 0.5}}, "groups in column"),
+        ({"group": "topic", "targets": {"music": 0.5}}, "groups of column"),
         ({"theta_bounds": (1, -1)}, "theta_bounds"),
         ({"first": ("i99",)}, "ids of the bank"),
         ({"stopping": "theta<3"}, "conditions such as"),

@@ -215,7 +215,7 @@ def test_a_run_that_never_began_gives_way(bank, tmp_path):
     """A first command that fails at once does not spoil the folder for a better one."""
     with pytest.raises(InputError, match=r"exited with 3\.$"):
         evaluate(bank, Command("exit 3"), RULES, out=tmp_path)
-    with pytest.raises(InputError, match=r"the line is dead\. 1 answer is kept in .*goes on"):
+    with pytest.raises(InputError, match=r"the line is dead\. 1 answer is kept in .*continue"):
         evaluate(bank, Calls(once), RULES, out=tmp_path)
     with pytest.raises(InputError, match="holds another run"):
         evaluate(bank, Command("exit 3"), RULES, out=tmp_path)

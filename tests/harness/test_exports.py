@@ -74,7 +74,7 @@ def test_inspect_ids_are_patterns_that_match_themselves_only():
 def test_inspect_ids_that_a_list_cannot_hold_are_refused():
     for sample in ("a,b", " a", "a\nb"):
         table = pd.DataFrame({"task": "quiz", "sample_id": [sample]}, index=["x"])
-        with pytest.raises(InputError, match="sample ids free of commas"):
+        with pytest.raises(InputError, match="sample ids without commas"):
             export(["x"], "inspect", table)
 
 
@@ -190,5 +190,5 @@ def test_bad_arguments():
             export(subset, "ids", items)
     with pytest.raises(InputError, match="one of lm-eval, inspect, ids, every-eval-ever"):
         export(["x"], "helm")
-    with pytest.raises(InputError, match="every item once"):
+    with pytest.raises(InputError, match="one row per item"):
         export(["x"], "ids", pd.DataFrame({"task": ["a", "b"]}, index=["x", "x"]))

@@ -192,7 +192,7 @@ def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_p
     _, bank = calibrated
     asked, kept = [], []
     settings = {"config": RULES, "out": tmp_path / "run"}
-    plain = inspect_tasks.take
+    plain = inspect_tasks.record
 
     def full(session, answer, threshold):
         if len(kept) == 7:
@@ -200,19 +200,19 @@ def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_p
         kept.append(answer.item)
         plain(session, answer, threshold)
 
-    monkeypatch.setattr(inspect_tasks, "take", full)
+    monkeypatch.setattr(inspect_tasks, "record", full)
     with pytest.raises(InputError, match="answers are kept"):
         evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked, fail_at=5)), **settings)
     assert 4 <= len(kept) <= 5
     with pytest.raises(OSError, match="no space left"):
         evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked)), **settings)
-    monkeypatch.setattr(inspect_tasks, "take", plain)
+    monkeypatch.setattr(inspect_tasks, "record", plain)
     found = evaluate(bank, Inspect(task_file, simulated(0.5, "new", asked)), **settings)
     numbers = [number_of(each) for each in found.items["sample"]]
     assert {number for number in asked if asked.count(number) > 1} == set()
     assert sorted(asked) == sorted(numbers)
     assert found.items["answer"].tolist() == [is_right(0.5, n, "new") for n in numbers]
-    assert found.notes[0].startswith("Answers that the log of an interrupted run had: ")
+    assert found.notes[0].startswith("Answers from the log of an interrupted run: ")
 
 
 def test_answers_of_another_model_are_not_taken(calibrated, task_file, tmp_path, monkeypatch):
@@ -224,7 +224,7 @@ def test_answers_of_another_model_are_not_taken(calibrated, task_file, tmp_path,
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr(inspect_tasks, "take", full)
+        patched.setattr(inspect_tasks, "record", full)
         with pytest.raises(OSError, match="no space left"):
             evaluate(bank, Inspect(task_file, simulated(-2.0, "weak")), **settings)
     asked = []

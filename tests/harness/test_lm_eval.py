@@ -262,7 +262,7 @@ def test_replies_are_kept_as_they_were(tmp_path):
 
     one, same_prompt = Said({"n": 1}, "p", {"until": ["x"]}), Said({"n": 2}, "p", {"until": ["x"]})
     path, model = tmp_path / "replies.jsonl", Model()
-    with Replies(path).kept(model):
+    with Replies(path).cached(model):
         first = model.generate_until([one, one, same_prompt])
         pairs = model.loglikelihood([one])
         model.loglikelihood_rolling([one])
@@ -273,12 +273,12 @@ def test_replies_are_kept_as_they_were(tmp_path):
     with path.open("ab") as file:
         file.write(b'\n{"key": "cut')
     again = Replies(path)
-    with again.kept(model):
+    with again.cached(model):
         assert model.generate_until([same_prompt, one, one]) == [first[2], first[0], first[1]]
         assert model.loglikelihood([one]) == pairs
         assert model.asked == 5
         model.loglikelihood([Said({"n": 3}, "p", " a")])
-    assert len(Replies(path)._known) == 5
+    assert len(Replies(path)._replies) == 5
 
 
 def test_several_tasks_of_one_data_set(simulated, calibrated, quiz):
@@ -342,7 +342,7 @@ def test_what_cannot_be_run_is_told(simulated, calibrated, quiz):
     model = simulated(0.0, "sim/x")
     for harness, must in (
         (LmEval(model, include_path=str(quiz), metric="acc"), "one of exact_match"),
-        (LmEval("no-such-kind", include_path=str(quiz)), "cannot make the model no-such-kind"),
+        (LmEval("no-such-kind", include_path=str(quiz)), "cannot create the model no-such-kind"),
     ):
         with pytest.raises(InputError, match=must):
             evaluate(bank, harness, RULES)

@@ -119,7 +119,7 @@ def test_models_that_agree_throughout(calibration, both):
     assert found.p_value == 1
     assert found.p_better == 0.5
     assert found.more_items == ITEMS - 20
-    assert "both answered alike on every item run" in found.flags
+    assert "both gave the same answer to every item run" in found.flags
 
 
 def test_the_items_asked_for_would_tell():

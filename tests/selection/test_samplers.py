@@ -5,7 +5,7 @@ import pytest
 
 from irtcat import InputError, Responses
 from irtcat.selection import select
-from irtcat.selection.sampling import _dearest
+from irtcat.selection.sampling import _greatest_cost
 
 N = 20
 RNG = np.random.default_rng(7)
@@ -145,7 +145,7 @@ def test_dearest_sample_is_the_dearest_start():
         costs = rng.lognormal(size=size)
         starts = (np.arange(2000) + 0.5) / 2000
         places = ((starts[:, None] + np.arange(n)) * size / n).astype(int)
-        assert _dearest(costs, n) == pytest.approx(costs[places].sum(axis=1).max())
+        assert _greatest_cost(costs, n) == pytest.approx(costs[places].sum(axis=1).max())
 
 
 @pytest.mark.parametrize("strategy", ["balanced", "stratified", "robust"])
