@@ -560,7 +560,8 @@ def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:
         raise argument_error("document", f"a session of version {VERSION} or earlier", version)
     for name in (*HEAD, "events", "digest"):
         if name not in document:
-            raise argument_error("document", must, f"one without {name}")
+            advice = "" if name != "digest" or version > 1 else "Sign it with irtcat upgrade."
+            raise argument_error("document", must, f"one without {name}", advice)
     if not isinstance(document["events"], list):
         raise argument_error("document", "a session with a list of events", document["events"])
     if bank_hash(bank) != document["bank"]:

@@ -33,6 +33,7 @@ from irtcat.cli import (
     select,
     session,
     simulate,
+    upgrade,
 )
 from irtcat.cli._session import guarded
 
@@ -59,6 +60,7 @@ COMMANDS = {
     "report": report,
     "plot": plot,
     "describe": describe,
+    "upgrade": upgrade,
     "demo": demo,
 }
 """Commands by name. To add one, write a module with ``command`` (or ``COMMANDS``, subcommands by

@@ -47,8 +47,11 @@ def _opened(path: str | os.PathLike[str]) -> OutputFolder:
     folder = OutputFolder(path, "evaluate")
     others = folder.others()
     if folder.about is None and others:
-        fault = f"holds {brief(others[0])}, but no {MANIFEST} of a run (older versions wrote none)"
-        raise InputError(f"{path}: {fault}. Give a new or an empty folder.")
+        fault = f"holds {brief(others[0])}, but no {MANIFEST} of a run"
+        advice = (
+            "Give a new or an empty folder; for a run of an earlier version run irtcat upgrade."
+        )
+        raise InputError(f"{path}: {fault}. {advice}")
     return folder
 
 

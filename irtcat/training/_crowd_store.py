@@ -120,7 +120,10 @@ class Store:
         saved = read_json(self.folder / SETTINGS)
         saved = saved if isinstance(saved, dict) else {}
         if saved.get("format") != settings["format"] or saved.get("version") != VERSION:
-            raise InputError(f"{self.folder}: this is not a crowd of this version of irtcat.")
+            advice = "Run irtcat upgrade on a crowd of an earlier version."
+            raise InputError(
+                f"{self.folder}: this is not a crowd of this version of irtcat. {advice}"
+            )
         for name, value in settings.items():
             if saved.get(name) != value:
                 change = "" if name == "data" else f" (was {saved.get(name)}, is now {value})"

@@ -11,6 +11,7 @@ from irtcat import ItemBank, Responses, fit, predict, score
 from irtcat._checks import InputError
 from irtcat.cat import Config, Session, Store
 from irtcat.cli._input import read_subset
+from irtcat.cli.upgrade import command as upgrade
 from irtcat.harness import evaluate
 from irtcat.training import crowd
 
@@ -62,25 +63,62 @@ def test_stores(files):
         counts = store.counts(bank(), session.config)
         asked = [e["items"] for n in EXPECTED["sessions"] for e in store.resume(n).events
                  if e["kind"] == "ask"]  # fmt: skip
-        assert np.asarray(counts.given).sum() == sum(map(len, asked))
+        assert np.asarray(counts.administered).sum() == sum(map(len, asked))
         session.answer(session.asked[0], 1)
         store.check()
 
 
-def test_sessions_without_a_digest_are_refused():
-    document = json.loads((FILES / "session.json").read_text())
-    with pytest.raises(InputError, match="without digest"):
-        Session.from_json(bank(), document)
+def test_sessions_without_a_digest_are_upgraded(files):
+    path = files / "session.json"
+    with pytest.raises(InputError, match="irtcat upgrade"):
+        Session.from_json(bank(), json.loads(path.read_text()))
+    upgrade(path)
+    assert Session.from_json(bank(), json.loads(path.read_text())).asked == EXPECTED["asked"]
+    with pytest.raises(InputError, match="a digest already"):
+        upgrade(path)
 
 
-def test_what_cannot_be_gone_on_with_is_refused(files, inputs):
+def test_evaluations_are_upgraded_and_go_on(files):
+    asked = []
+
     def answer(items):
-        raise AssertionError
+        asked.extend(item.id for item in items)
+        return [(item.id, 1) for item in items]
 
-    with pytest.raises(InputError, match="older versions"):
-        evaluate(bank(), answer, Config(max_items=6), name="model", out=files / "evaluation")
+    answer.__qualname__ = "answer"  # as in the script that made the files
+
+    def run():
+        out = files / "evaluation"
+        return evaluate(bank(), answer, Config(max_items=6), name="model", out=out)
+
+    with pytest.raises(InputError, match="irtcat upgrade"):
+        run()
+    upgrade(files / "evaluation")
+    assert run().n_items == 6
+    assert len(asked) == 3
+    with pytest.raises(InputError, match="already"):
+        upgrade(files / "evaluation")
+
+
+def test_crowds_are_upgraded_and_go_on(files, inputs, monkeypatch):
+    def nearest(X_train, y_train, X, seed):
+        centres = np.stack([X_train[y_train == k].mean(axis=0) for k in range(2)])
+        return ((X[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+
+    nearest.__module__, nearest.__qualname__ = "__main__", "nearest"
+
+    def build():
+        data, folder = (inputs["X"], inputs["y"]), files / "crowd"
+        return crowd.build(nearest, data, 6, size=(0.3, 0.6), seed=4, folder=folder)
+
+    with pytest.raises(InputError, match="irtcat upgrade"):
+        build()
+    upgrade(files / "crowd")
+    (files / "crowd" / "member-000006.npz").unlink()
+    np.testing.assert_array_equal(build().responses().values, EXPECTED["crowd"])
+
+
+def test_checkpoints_are_refused(files, inputs):
     data = Responses.from_array(inputs["data"])
     with pytest.raises(InputError, match="not a checkpoint of this version"):
         fit(data, "3pl", checkpoint=files / "checkpoint.npz", resume=True)
-    with pytest.raises(InputError, match="not a crowd of this version"):
-        crowd.build(answer, (inputs["X"], inputs["y"]), 6, size=(0.3, 0.6), folder=files / "crowd")

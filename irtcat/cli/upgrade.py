@@ -1,0 +1,108 @@
+"""``irtcat upgrade``."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from irtcat.cli._output import say
+from irtcat.cli._session import read_key
+
+EXAMPLE = ("irtcat upgrade RUN-FOLDER", "irtcat upgrade session.json")
+
+
+def command(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="Folder of irtcat evaluate or of a crowd, or a session as JSON, of an earlier "
+            "version.",
+        ),
+    ],
+    key_file: Annotated[
+        Path | None, typer.Option(help="Key with which a session is signed; a digest without.")
+    ] = None,
+) -> None:
+    """Bring a run folder, a crowd or a session of an earlier version to the present one.
+
+    Stores are upgraded when they are opened. Banks and subsets of earlier versions are read as they
+    are. A checkpoint of a fit is not converted: fit again.
+    """
+    from irtcat._checks import InputError
+
+    kinds = {"run.json": _run_folder, "crowd.json": _crowd}
+    if path.is_dir():
+        kind = next((kind for kind in kinds if (path / kind).is_file()), None)
+        if kind is None:
+            raise InputError(f"{path}: no run folder and no crowd of an earlier version.")
+        kinds[kind](path)
+    else:
+        _session(path, read_key(key_file))
+    say(f"upgraded {path}")
+
+
+def _document(path: Path, kind: str, version: int) -> dict[str, Any]:
+    """A JSON object of this kind and version."""
+    from irtcat._checks import InputError
+    from irtcat._reading import read_json
+
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") != kind:
+        raise InputError(f"{path}: not of the format {kind}.")
+    if document.get("version") != version:
+        raise InputError(f"{path}: of version {document.get('version')}, not {version}.")
+    return document
+
+
+def _run_folder(folder: Path) -> None:
+    """Write the manifest of a run folder that has a ``run.json`` instead."""
+    from irtcat._checks import InputError
+    from irtcat._folders import MANIFEST, OutputFolder
+    from irtcat.cat import Config
+    from irtcat.harness._folder import ITEMS, RESULT, STORE
+
+    if (folder / MANIFEST).exists():
+        raise InputError(f"{folder}: it has a {MANIFEST} already.")
+    about = _document(folder / "run.json", "irtcat-evaluation", 1)
+    about = {name: value for name, value in about.items() if name not in ("format", "version")}
+    about["config"] = Config.from_json(about["config"]).to_json()
+    output = OutputFolder(folder, "evaluate")
+    names = ["run.json", STORE, *(f"{STORE}-{end}" for end in ("wal", "shm", "journal"))]
+    output.files = [name for name in (*names, RESULT, ITEMS) if (folder / name).exists()]
+    output.make(about)
+
+
+def _crowd(folder: Path) -> None:
+    """Add the digests that members have from version 3 on."""
+    import numpy as np
+
+    from irtcat._files import replacing
+    from irtcat.training._crowd_store import ARRAYS, SETTINGS, VERSION, digest
+
+    saved = _document(folder / SETTINGS, "irtcat crowd", 2)
+    settings = {name: value for name, value in saved.items() if name not in ("format", "version")}
+    for path in sorted(folder.glob("member-*.npz")):
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in ARRAYS if name in file.files}
+        number = int(path.stem.removeprefix("member-")) - 1
+        arrays["digest"] = np.array(digest(digest(settings), number, arrays))
+        with replacing(path) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+    with replacing(folder / SETTINGS) as file:
+        file.write(json.dumps(saved | {"version": VERSION}, indent=1).encode())
+
+
+def _session(path: Path, key: bytes | None) -> None:
+    """Sign a session that has no digest."""
+    from irtcat._checks import InputError
+    from irtcat._files import replacing
+    from irtcat.cat._log import document_digest
+
+    document = _document(path, "irtcat-session", 1)
+    if "digest" in document:
+        raise InputError(f"{path}: it has a digest already.")
+    document["digest"] = document_digest(document, key)
+    with replacing(path) as file:
+        file.write(json.dumps(document, indent=1).encode())
