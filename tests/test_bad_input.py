@@ -151,7 +151,7 @@ ARCHIVES = [
     ("damaged metadata", {"codes": [0, 1], "metadata": "{"}, r"metadata: expected JSON"),
     ("metadata of numbers", {"codes": [0, 1], "metadata": 3}, r"the metadata are damaged"),
     ("codes do not fit", {"codes": [0, 2], "metadata": '{"subjects": {}, "items": {}}'},
-     r"X, codes and ids do not fit together"),
+     r"X, codes and ids are inconsistent"),
     ("short metadata", {"codes": [0, 1], "metadata": json.dumps(
         {"subjects": {"size": {"type": "int64", "cells": [1]}}, "items": {}})}, r"are damaged"),
 ]  # fmt: skip
