@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["emit_json", "records", "say", "show", "to_terminal", "write_csv"]
 
 ROWS_ON_SCREEN = 60
+"""Rows of a table that are printed on a terminal."""
 LONG_NAME = 6
+"""Headings with more letters are broken at underscores, to save width."""
 
 
 def write_csv(frame: "pd.DataFrame", path: Path) -> None:

@@ -22,6 +22,7 @@ EXAMPLE = (
 
 HARNESSES_HELP = "lm-eval, inspect or command"
 MOST_ITEMS = 100
+"""The default of --max-items, without --stop."""
 
 
 def command(

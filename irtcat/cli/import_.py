@@ -17,6 +17,7 @@ EXAMPLE = (
     "irtcat describe responses.npz",
 )
 SHOWN = 5
+"""Skipped files that are listed in warnings."""
 
 
 def command(

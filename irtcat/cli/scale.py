@@ -86,7 +86,7 @@ def command(
         column = arguments.table_column(items, groups, "items")
         if not column.index.isin(data.item_ids.astype(str)).any():
             names = shorten(data.item_ids.tolist())
-            raise InputError(f"{items}: contains none of the items of the responses ({names}).")
+            raise InputError(f"{items}: has none of the items of the responses ({names}).")
         labels = column[~column.index.duplicated()].reindex(data.item_ids.astype(str)).tolist()
     with progress("Finding factors") as report_progress:
         result = build(

@@ -21,6 +21,7 @@ _PICKLE = (
     "those of tinyBenchmarks), load it yourself and save the matrix as CSV or .npz"
 )
 HEAD = 2**16
+"""Bytes read from the start of a file to detect its format."""
 
 
 class LogFile(NamedTuple):

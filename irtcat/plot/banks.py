@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["headroom", "information_curve", "item_curves"]
 
 NAMED_CURVES = 8
+"""Up to so many curves are named in a legend."""
 CURVES = {
     "right/wrong": "Probability of a right answer",
     "graded": "Probability of the highest category",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ranked"]
 
 MAX_LABELS = 40
+"""Up to so many subjects are named on the axis."""
 Z = 1.959964
 
 

@@ -32,8 +32,11 @@ TEXTS = re.compile(
     r"^(text|question|prompt|input|stem|content|problem|query|sentence|target)", re.I
 )
 MOST_METADATA = 8
+"""Metadata columns shown of each kind (short values, long texts)."""
 MOST_LETTERS = 60
+"""Letters of an id in a warning."""
 MOST_LEVELS = 30
+"""Text columns with more distinct values get no filter."""
 SPREAD = np.linspace(-4, 4, 81)
 
 CURVE_MEANING = {

@@ -346,7 +346,7 @@ def test_every_file_of_a_mixed_tree_is_told(logs, tmp_path, monkeypatch):
         read_logs(tree, incomplete="refuse")
     with pytest.raises(InputError, match=r"Got none\. Logs of other formats.*12 of lm-eval"):
         read_logs(logs / "lm_eval", "helm")
-    with pytest.raises(InputError, match=r"of the tasks nope\. There are .*Skipped:"):
+    with pytest.raises(InputError, match=r"of the tasks nope\. Got .*Skipped:"):
         read_logs(tree, tasks="nope")
 
 

@@ -239,7 +239,7 @@ def test_why_and_measures(page):
     section = page.locator("section", has_text="Adaptive sessions")
     section.locator("tbody button").first.click()
     assert "The best candidates at this step" in section.inner_text()
-    board = page.locator("section", has_text="Keeping the ranking")
+    board = page.locator("section", has_text="Leaderboard of subsets")
     board.get_by_label("Measure").select_option(label="Mean absolute error (percentage points)")
     label = board.locator("figure svg[role=img]").first.get_attribute("aria-label")
     assert "Mean absolute error" in label
