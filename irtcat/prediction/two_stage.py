@@ -79,7 +79,7 @@ def select_next(
 
 
 def _extended(
-    subset: Subset, calibration: Responses, n_items: int, alike: bool, seed: int, allowed: Any
+    subset: Subset, calibration: Responses, n_items: int, similar: bool, seed: int, allowed: Any
 ) -> Subset:
     """The first items and k more, score-optimal or stratified."""
     item_ids = np.asarray(calibration.item_ids, dtype=str)
@@ -91,7 +91,7 @@ def _extended(
             "n_items", f"at most the {remaining.sum()} items that are left", n_items
         )
     first: IntArray = np.flatnonzero(np.isin(item_ids, subset.item_ids))
-    if alike:
+    if similar:
         new_items = item_ids[continued(calibration, first, remaining, n_items, seed)]
     else:
         new_items = select(
@@ -107,7 +107,7 @@ def _extended(
 
     def again(others: Responses) -> Subset:
         start = subset if subset.again is None else subset.again(others)
-        return _extended(start, others.subset(items=item_ids), n_items, alike, seed, allowed)
+        return _extended(start, others.subset(items=item_ids), n_items, similar, seed, allowed)
 
     undefined = np.full(len(chosen), np.nan)
     return replace(
@@ -116,7 +116,7 @@ def _extended(
         weights=weights,
         probabilities=undefined,
         criterion=undefined,
-        strategy=f"two-stage: {'score-optimal' if alike else 'stratified'}",
+        strategy=f"two-stage: {'score-optimal' if similar else 'stratified'}",
         seed=seed,
         again=again,
         reach=None,
