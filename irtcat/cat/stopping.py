@@ -336,8 +336,8 @@ def _atom(condition: str, text: str) -> Part:
         value = float(number)
     except ValueError:
         value = np.nan
-    whole = name != "n" or value % 1 == 0
-    if not np.isfinite(value) or not whole or (name in upward) != (sign[0] == ">"):
+    is_valid = name != "n" or value % 1 == 0
+    if not np.isfinite(value) or not is_valid or (name in upward) != (sign[0] == ">"):
         must = 'conditions such as "se<0.3 or n>=30", of n, se, score-width, information, seconds'
         raise argument_error("stopping", must, text)
     if name == "n":
