@@ -138,7 +138,7 @@ ARCHIVES = [
     ("no rows", {"X": np.zeros((0, 2)), "subjects": []}, r"Got shape \(0, 2\)"),
     ("complex", {"X": np.zeros((2, 2), complex)}, r"real numbers\. Got the type complex128"),
     ("text", {"X": np.full((2, 2), "1")}, r"real numbers\. Got the type <U1"),
-    ("too few subjects", {"subjects": ["a"]}, r"expected 2 subjects, to match X\. Got shape \(1,\)"),
+    ("few subjects", {"subjects": ["a"]}, r"expected 2 subjects, to match X\. Got shape \(1,\)"),
     ("turned", {"X": np.zeros((2, 3))}, r"expected 3 items"),
     ("ids of floats", {"items": [0.5, 1.5]}, r"expected items to be text\. Got the type float64"),
     ("empty id", {"items": ["q", " "]}, r"items, none empty or with a zero byte\. See 2"),

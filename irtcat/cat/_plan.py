@@ -23,6 +23,8 @@ OTHERS = "(other groups)"
 """Name of the groups without a target, which the plan treats as one."""
 
 EPS = 1e-6
+"""Tolerance of numbers of items, against rounding of shares times the length."""
+
 WIDER = 1000.0
 """Cost of an item beyond a bound (rounded to the next whole number); 1 for an item off target."""
 

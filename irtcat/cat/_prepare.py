@@ -45,6 +45,8 @@ __all__ = ["prepare", "strata_of"]
 
 LEAST_NODES = 81
 STEEPEST_CELL = 1.25
+"""Largest change of the log-odds of an item between two nodes."""
+
 REACH = 5.0
 """Default theta bounds, in SDs of the population."""
 

@@ -32,6 +32,8 @@ COARSEST = 2.0
 
 SCORING_STEPS = 25
 HALVINGS = 6
+"""Step sizes tried in each scoring step: 1, 1/2, ..., 1/32."""
+
 
 Values = Float[Array, " items"]
 Matrices = Float[Array, "items dims dims"]

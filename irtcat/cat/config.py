@@ -30,7 +30,11 @@ __all__ = ["PRIORS", "SHARES_WITHIN", "Config", "document_hash"]
 
 PRIORS = ("normal", "uniform", "jeffreys")
 MOST_NODES = 2001
+"""Maximum number of nodes of the grid of one ability."""
+
 LENGTH = 30
+"""Default of ``max_items`` without a length rule."""
+
 SHARES_WITHIN = 0.01
 """Shares that sum to 1 within this are treated as rounded: they are scaled to sum to 1."""
 

@@ -27,6 +27,8 @@ __all__ = ["CRITERIA", "expected_variance"]
 
 Values = Float[Array, " items"]
 TINY = 1e-300
+"""Smallest divisor, so that probabilities of 0 give no NaN."""
+
 FAR = 1e3
 """Larger than any distance on the ability scale."""
 

@@ -39,6 +39,8 @@ Carry = tuple[Array, Array, Array, Array, Array]
 """Estimate, ends of its bracket, whether it is done, and number of steps."""
 
 PEAKS = 2
+"""Number of peaks of the objective that are polished and compared."""
+
 MOST_STEPS = 60
 TOLERANCE = 1e-12
 

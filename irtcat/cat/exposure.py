@@ -40,6 +40,8 @@ __all__ = [
 ]
 
 LARGEST_SET = 50
+"""Largest ``k`` of "randomesque"."""
+
 CALIBRATE = (
     "Make them with `calibrate_exposure` (irtcat simulate --calibrate-exposure FILE) for this bank "
     "and configuration."

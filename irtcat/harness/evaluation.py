@@ -34,6 +34,7 @@ __all__ = ["Evaluation", "evaluate"]
 
 SESSION = "evaluation"
 MOST_ITEMS = 100
+"""Default length of an evaluation."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,9 +22,14 @@ POWER = 0.8
 """Power to detect the estimated difference that defines the number of further items."""
 
 FLIPS = 4000
+"""Random sign flips of the sign test."""
+
 FEWEST_PER_COVARIATE = 10
 PAIRS_CHECKED = 600
+"""Calibrated pairs from which the widening is estimated."""
+
 FEWEST_MODELS = 20
+"""With fewer complete calibrated models the interval is not widened."""
 
 
 @dataclass(frozen=True, eq=False)

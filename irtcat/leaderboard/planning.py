@@ -17,6 +17,8 @@ __all__ = ["DESIGNS", "Plan", "design_gaps", "pair_variances", "plan"]
 
 DESIGNS = ("random", "stratified")
 N_STRATA = 10
+"""Strata of proportion correct of the design "stratified"."""
+
 MOST_SUBJECTS = 600
 """Maximum number of subjects whose pairs are used; more are subsampled, and flagged."""
 

@@ -130,7 +130,7 @@ def evaluate(
         >>> r = ItemBank.from_parameters(b=np.linspace(-2, 2, 60)).simulate(np.linspace(-2, 2, 80))
         >>> board = evaluate(r, ["random", "stratified"], n_items=[10, 30], estimators=["mean"])
         >>> board
-        Leaderboard(80 x 60, split random; strategies: 2, estimators: 1, k: 2, seeds: 5)
+        Leaderboard(80 x 60, split random; strategies: 2, estimators: 1, n_items: 2, seeds: 5)
         >>> board.summary()["mae"].round(1).tolist()
         [10.6, 5.4, 9.2, 4.2]
 

@@ -157,15 +157,15 @@ def _estimate(task: Task, pooled: bool) -> Estimate:
     calibrated = Calibrated(task)
     is_observed = ~np.isnan(task.x)
     share = is_observed.mean(axis=1)
-    own = (share > 0) & (share < 1 - FEW_GAPS)
-    if not own.any():
+    incomplete = (share > 0) & (share < 1 - FEW_GAPS)
+    if not incomplete.any():
         return _together(task, calibrated, pooled)
     estimates, rows = [], []
-    if not own.all():
-        rows.append(np.flatnonzero(~own))
+    if not incomplete.all():
+        rows.append(np.flatnonzero(~incomplete))
         estimates.append(_together(_part(task, rows[0]), calibrated, pooled))
-    for pattern, at in patterns(task.x[own]):
-        rows.append(np.flatnonzero(own)[at])
+    for pattern, at in patterns(task.x[incomplete]):
+        rows.append(np.flatnonzero(incomplete)[at])
         some = _part(task, rows[-1], np.flatnonzero(pattern))
         estimates.append(_together(some, calibrated, pooled, own=True))
     order = np.argsort(np.concatenate(rows))

@@ -32,17 +32,20 @@ OUTSIDE_RATIOS = (1.0, 0.5, 0.3)
 AFFORDABLE = 1.03
 FEWEST_NEAR = 20
 LEAST_WIDTH = 0.01
+"""Smallest width of the kernel."""
+
 MISFIT = 0.05
 """SD of the full score of an out-of-range subject about the prediction of the curves."""
 
 FEWEST_DRAWN = 3
+"""With fewer drawn items the design-based estimate is not used."""
 
 
 def predict_curves(task: Task) -> Estimate:
     """Posterior under the item score curves, corrected by the errors for similar subjects.
 
     With ``p_j(t)`` the items' `score_curves` and t ~ N(m, (2 s + .5)^2), m and s the mean and SD of
-    the calibrated logit scores, the answers give t a posterior (each counts .7 of an answer), and
+    the calibrated logit scores, the answers give t a posterior (each with weight .7), and
 
         E = sum_seen t_j x_j + sum_unseen t_j E[p_j(t) | answers].
 

@@ -26,6 +26,8 @@ GRID = np.linspace(-LIMIT, LIMIT, N_GRID)
 
 ITEMS_AT_ONCE = 4096
 BISECTIONS = 40
+"""Halvings of [-1, 2]: precision 3e-12."""
+
 N_DRAWS = 256
 """Number of draws from the posterior of several abilities."""
 
@@ -170,7 +172,9 @@ def _plugged_in(task: Task, points: Points) -> tuple[FloatArray, FloatArray]:
     return mean[:, 0], sd[:, 0]
 
 
-def _rest_at(task: Task, theta: FloatArray, seen: BoolArray) -> tuple[FloatArray, FloatArray]:
+def _rest_at(
+    task: Task, theta: FloatArray, is_observed: BoolArray
+) -> tuple[FloatArray, FloatArray]:
     """Weighted sums of mean and variance over the unobserved items, subjects x nodes."""
     bank, t = task.bank, task.item_weights
     flat = theta.reshape(-1, theta.shape[2])
@@ -184,7 +188,7 @@ def _rest_at(task: Task, theta: FloatArray, seen: BoolArray) -> tuple[FloatArray
                 variance[points] += t[block] ** 2 @ np.asarray(moments[1])
         run_moments = _score_moments(take(bank.model, task.chosen), jnp.asarray(flat))
     shape = theta.shape[:2]
-    run_weights = seen * task.weights_of_chosen
+    run_weights = is_observed * task.weights_of_chosen
     run_mean = np.einsum("nj,jnq->nq", run_weights, np.asarray(run_moments[0]).reshape(-1, *shape))
     run_variance = np.einsum(
         "nj,jnq->nq", run_weights**2, np.asarray(run_moments[1]).reshape(-1, *shape)
@@ -210,7 +214,7 @@ def _item_curves(bank: ItemBank, at: np.ndarray | slice) -> Curves:
 
 
 def _rest_curves(
-    bank: ItemBank, chosen: np.ndarray, seen: BoolArray, weights: FloatArray
+    bank: ItemBank, chosen: np.ndarray, is_observed: BoolArray, weights: FloatArray
 ) -> Curves:
     """Curves of the weighted sum of all unobserved items, in one row for all subjects or one each.
 
@@ -225,7 +229,7 @@ def _rest_curves(
             for sums, curve, power in zip(total, block_curves, (1, 2), strict=True)
         ]
     run_curves = _item_curves(bank, chosen)
-    rows = (seen[:1] if seen.all() else seen) * weights[chosen]
+    rows = (is_observed[:1] if is_observed.all() else is_observed) * weights[chosen]
     return Curves(total[0] - rows @ run_curves.mean, total[1] - rows**2 @ run_curves.variance)
 
 

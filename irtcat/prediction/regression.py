@@ -17,6 +17,8 @@ PENALTIES = np.geomspace(1e-3, 1e4, 29)
 """Grid of ridge penalties, in units of answers: 10 is equivalent to ten answers of pure noise."""
 
 FOLDS = 5
+"""Cross-fitting folds of "aipw"."""
+
 MOST_SUBJECTS = 1500
 """Maximum number of calibrated subjects to which a Gaussian process is fitted."""
 
@@ -129,8 +131,10 @@ def predict_gp(task: Task) -> Estimate:
     order = np.argsort(task.targets, kind="stable")
     fitted = order[np.unique(np.linspace(0, len(order) - 1, MOST_SUBJECTS).round().astype(int))]
 
-    def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        old, new = task.features[fitted][:, seen], task.x[np.ix_(rows, seen)]
+    def rule(
+        is_observed: FloatArray, rows: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        old, new = task.features[fitted][:, is_observed], task.x[np.ix_(rows, is_observed)]
         mean, sd = _gaussian_process(old, task.targets[fitted], new)
         z = ndtri(0.5 + task.level / 2)
         return mean, mean - z * sd, mean + z * sd
@@ -209,10 +213,12 @@ def predict_aipw(task: Task) -> Estimate:
     inclusion = task.chances
     z = ndtri(0.5 + task.level / 2)
 
-    def rule(seen: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        columns = np.flatnonzero(seen)
+    def rule(
+        is_observed: FloatArray, rows: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        columns = np.flatnonzero(is_observed)
         # Answers are assumed missing at random: the others represent them.
-        probabilities = inclusion[columns] * len(columns) / len(seen)
+        probabilities = inclusion[columns] * len(columns) / len(is_observed)
         share = task.weights_of_chosen[columns]
         x, old = task.x[np.ix_(rows, columns)], task.features[:, columns]
         n_folds = min(FOLDS, len(columns))

@@ -10,6 +10,7 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 __all__ = ["Constraints", "Ledger", "allocate", "round_at_random"]
 
 SLACK = 1e-9
+"""Tolerance of sums of costs, against rounding."""
 
 
 @dataclass(frozen=True, eq=False)

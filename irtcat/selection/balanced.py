@@ -93,23 +93,23 @@ def _chosen_in_cells(task: Task, cell: IntArray, limits: Constraints) -> tuple[C
 
 def _cell_constraints(task: Task, n: int) -> tuple[IntArray, Constraints]:
     """Cell of each item, and the constraints for n items in the proportions of the cells."""
-    cell, places = _cells(task, n)
-    n_cells = len(places)
+    cell, cell_sizes = _cells(task, n)
+    n_cells = len(cell_sizes)
     share = eligible_share(n, len(task.scores.centred))
     allowed = np.zeros(len(cell), bool)
     for c in range(n_cells):
         items = np.flatnonzero(cell == c)
-        n_eligible = max(np.ceil(share * len(items)), np.ceil(SPARE * places[c]))
+        n_eligible = max(np.ceil(share * len(items)), np.ceil(SPARE * cell_sizes[c]))
         allowed[task.rng.permutation(items)[: int(n_eligible)]] = True
     costs = task.limits.costs
-    least = np.zeros(n_cells, int) if costs is None else places
+    least = np.zeros(n_cells, int) if costs is None else cell_sizes
     return cell, Constraints(
-        n_items=int(places.sum()),
+        n_items=int(cell_sizes.sum()),
         allowed=allowed,
         group=np.maximum(cell, 0),
         names=tuple(map(str, range(n_cells))),
         lower=least,
-        upper=places,
+        upper=cell_sizes,
         costs=costs,
         budget=task.limits.budget,
     )
@@ -139,19 +139,19 @@ def balanced_weights(responses: Responses, item_ids: np.ndarray) -> FloatArray:
     return weights / weights.sum()
 
 
-def _cells(task: Task, n_places: int) -> tuple[IntArray, IntArray]:
+def _cells(task: Task, n_items: int) -> tuple[IntArray, IntArray]:
     """Cell of each item (-1: not allowed), and the number of items to choose in each cell."""
     limits = task.limits
     scores = task.scores
     slope: FloatArray = np.ones(len(task.item_ids))
-    if n_places >= HALVES_FROM:
+    if n_items >= HALVES_FROM:
         slope = score_curves(np.clip(scores.centred + scores.means, 0, 1), 1.0).slope
-    shares = allocate(n_places, limits.sizes, limits.lower, limits.upper)
+    shares = allocate(n_items, limits.sizes, limits.lower, limits.upper)
     # Items that few subjects answered give little information and are seldom chosen; but they may
     # be another kind of item (for example, newer ones), so each kind gets its share.
     rarely_answered = scores.answers < len(scores.centred) / 2
     cell = np.full(len(task.item_ids), -1)
-    places: list[int] = []
+    cell_sizes: list[int] = []
     subgroups = []
     for g, n in enumerate(round_at_random(shares, task.rng)):
         in_group = limits.allowed & (limits.group == g)
@@ -178,9 +178,9 @@ def _cells(task: Task, n_places: int) -> tuple[IntArray, IntArray]:
             ]  # fmt: skip
         sizes = np.array([len(piece) for piece in pieces])
         for piece, m in zip(pieces, _rounded(n * sizes / sizes.sum()), strict=True):
-            cell[piece] = len(places)
-            places.append(int(m))
-    return cell, np.array(places, int)
+            cell[piece] = len(cell_sizes)
+            cell_sizes.append(int(m))
+    return cell, np.array(cell_sizes, int)
 
 
 def _rounded(shares: FloatArray) -> IntArray:

@@ -29,6 +29,7 @@ STARTS = 3
 TOLERANCE = 1e-4
 """Iterations end when the total falls by less than this, relatively."""
 NUDGE = 0.01
+"""Weight of the mean score as a coordinate, which only breaks ties."""
 
 
 def choose_anchor_points(task: Task) -> Choice:

@@ -21,6 +21,7 @@ LEVEL_SD = 5.0
 BINS = 40
 STEPS = 30
 EDGE = 0.005
+"""Keeps the logit of full scores of 0 and 1 finite."""
 
 
 class ScoreCurves(NamedTuple):

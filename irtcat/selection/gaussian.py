@@ -38,8 +38,13 @@ __all__ = [
 ]
 
 SHRINKAGE = 0.3
+"""Share s by which the covariance is shrunk to its diagonal."""
+
 LEVELS = 1000
+"""Score levels of "rank-optimal"."""
+
 BLOCK = 16
+"""Columns of Sigma that are computed at a time."""
 
 
 class Conditioning:

@@ -14,9 +14,14 @@ from irtcat.selection._task import Choice, Task
 __all__ = ["Determinant", "Weakest", "choose_d_optimal", "choose_minimax"]
 
 NODES = 41
+"""Points of the ability range of "minimax"."""
+
 POINTS = 64
+"""Abilities over which "d-optimal" averages."""
+
 SWEEPS = 20
 BATCH = 64
+"""Gains that are recomputed at a time in the lazy greedy search."""
 
 
 class Weakest:

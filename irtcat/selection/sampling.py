@@ -20,6 +20,8 @@ __all__ = [
 ]
 
 N_STRATA = 10
+"""Strata of proportion correct."""
+
 
 Strata = Callable[[IntArray], list[IntArray]]
 """Divides positions of items into strata, ordered so that neighbours are similar."""

@@ -168,7 +168,7 @@ def test_fractions_and_gaps(calibration, both):
     [
         ({"new": "s9"}, "`new` argument"),
         ({"old": "nobody"}, "`old` argument"),
-        ({"new": "s1"}, "another model than old"),
+        ({"new": "s1"}, "a model other than old"),
         ({"method": "luck"}, "`method` argument"),
         ({"level": 1.0}, "`level` argument"),
         ({"subset": ["zz"]}, "items of calibration"),

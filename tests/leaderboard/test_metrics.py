@@ -194,7 +194,7 @@ def test_every_group_is_left_out_once(responses):
         ("before:family", "numbers or dates"),
         ("before:word", "numbers or dates"),
         ("leave-out:family=f9", "f0"),
-        ("leave-out:word", "a group of 2 subjects"),
+        ("leave-out:word", "a group of at least 2 subjects"),
     ],
 )
 def test_splits_that_cannot_be(responses, split, words):
