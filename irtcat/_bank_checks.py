@@ -1,4 +1,4 @@
-"""Whether the parts of a bank fit together, and which items are meant."""
+"""Checks of a bank's fields, and the positions of selected items."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ __all__ = ["check_loaded", "item_names", "item_positions", "validated_fields"]
 
 
 def validated_fields(bank: Any) -> dict[str, Any]:
-    """The parts of a new bank that are kept in one form: ids, numbers, correlations, tables.
+    """Validated fields of a new bank, in standard form: ids, numbers, correlations, tables.
 
     Raises:
-        InputError: where the parts do not fit together.
+        InputError: where the fields are inconsistent.
     """
     ids = np.asarray(bank.item_ids, dtype=str)
     if not is_unicode(ids):
@@ -49,13 +49,13 @@ def validated_fields(bank: Any) -> dict[str, Any]:
 
 
 def _check_shape(name: str, covariance: FloatArray | None, shape: tuple[int, ...]) -> None:
-    """Raise where a covariance is of another shape than the parameters make it."""
+    """Raise where the shape of a covariance does not match the parameters."""
     if covariance is not None and np.shape(covariance) != shape:
         raise argument_error(name, f"of shape {shape}", np.shape(covariance))
 
 
 def _correlations(value: Any, dims: int) -> FloatArray:
-    """Correlations of several abilities, or one sentence on what is wrong with them."""
+    """Validated correlations of the abilities."""
     matrix = np.asarray(value, float)
     good = (
         matrix.shape == (dims, dims)
@@ -70,22 +70,22 @@ def _correlations(value: Any, dims: int) -> FloatArray:
 
 
 LIMITS = {"logit_lower": -np.inf, "logit_upper": np.inf}
-"""Parameters that may be infinite, and their value then: an asymptote of 0 or 1."""
+"""Parameters that may be infinite, and that value: an asymptote of 0 or 1."""
 
 MOST_ROWS = 1000
-"""A covariance of more rows is not checked for negative eigenvalues: that would take minutes."""
+"""A covariance of more rows is not checked for negative eigenvalues: this would take minutes."""
 
 ROUNDING = 1e-6
-"""How far a correlation matrix may be from symmetric and positive semi-definite by rounding."""
+"""Tolerance of a correlation matrix for symmetry and positive semi-definiteness."""
 
 
 def check_loaded(bank: Any) -> None:
-    """Refuse a bank from a file whose numbers cannot be those of calibrated items.
+    """Reject a bank from a file whose values are impossible for calibrated items.
 
-    A fit never makes such a bank, so that only what was read from a file is checked.
+    A fit never makes such a bank, so that only banks from files are checked.
 
     Raises:
-        InputError: naming the item or the part.
+        InputError: naming the item or the field.
     """
     ids = bank.item_ids
     if any(not str(item).strip() or "\0" in str(item) for item in ids):
@@ -159,7 +159,7 @@ def _check_statistics(statistics: pd.DataFrame) -> None:
 
 
 def item_positions(items: Any, ids: np.ndarray) -> np.ndarray:
-    """Positions of ids, positions or a mask; unknown ids are refused by name."""
+    """Positions of the items selected by ids, positions or a mask; unknown ids raise an error."""
     wanted = np.asarray(items)
     if wanted.dtype == bool:
         if wanted.shape != (len(ids),):
@@ -179,6 +179,6 @@ def item_positions(items: Any, ids: np.ndarray) -> np.ndarray:
 
 
 def item_names(item_ids: Ids | None, n: int) -> np.ndarray:
-    """The ids given, or i1, i2, ...."""
+    """The ids as an array; by default i1, i2, ...."""
     names = [f"i{i + 1}" for i in range(n)] if item_ids is None else item_ids
     return np.asarray(names, dtype=str)

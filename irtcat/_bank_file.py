@@ -1,4 +1,4 @@
-"""The inside of a bank file: a zip of ``.npy`` arrays, one of them a JSON text."""
+"""The format of bank files: a zip of ``.npy`` arrays, one of them a JSON text."""
 
 import hashlib
 import json
@@ -73,7 +73,7 @@ def frame_to_json(frame: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def plain(value: Any) -> Any:
-    """Numbers, texts, lists and mappings that JSON knows."""
+    """Convert to the numbers, strings, lists and mappings of JSON."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -90,7 +90,7 @@ def plain(value: Any) -> Any:
 
 
 def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
-    """All that a bank file holds (see `irtcat.ItemBank.save`)."""
+    """The arrays of a bank file (see `irtcat.ItemBank.save`)."""
     meta = {
         "format": FORMAT,
         "version": VERSION,
@@ -116,7 +116,7 @@ def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
 
 
 def bank_hash(bank: Any) -> str:
-    """SHA-256 of a bank's contents, in hexadecimal: what sessions are frozen by."""
+    """SHA-256 of a bank's contents, in hexadecimal: identifies the bank of a session."""
     digest = hashlib.sha256()
     for name, array in sorted(bank_arrays(bank).items()):
         value = np.ascontiguousarray(array)
@@ -172,7 +172,7 @@ def _frame(name: str, columns: Any, n: int) -> pd.DataFrame:
 
 
 def _design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
-    """Arrays of a bank file that say what the items are like beside their parameters."""
+    """Arrays of a bank file for the design of the items: settings and numbers of categories."""
     design = design_of(model)
     arrays = {f"setting_{name}": value for name, value in design.settings.items()}
     if (design.categories != 2).any():

@@ -1,4 +1,4 @@
-"""Two banks in one: of the same model, of several, of different numbers of categories."""
+"""Joins two banks: of the same model, of different models, of different numbers of categories."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = ["join_banks", "mixed_banks"]
 
 
 def join_banks(one: Any, other: Any, same_scale: bool) -> Any:
-    """Both banks' items in one, on the first bank's scale (see `ItemBank.join`)."""
+    """Join the items of two banks on the first bank's scale (see `ItemBank.join`)."""
     if type(other.model) is not type(one.model):
         first, second = mixed_banks(one, other)
         return join_banks(first, second, same_scale)
@@ -53,7 +53,7 @@ def join_banks(one: Any, other: Any, same_scale: bool) -> Any:
 
 
 def _correlate_alike(one: Any, other: Any) -> bool:
-    """Whether two banks' abilities are as many and correlate alike."""
+    """Whether two banks have the same dimensions and correlations."""
     if one.model.dims != other.model.dims:
         return False
     first, second = (
@@ -63,7 +63,7 @@ def _correlate_alike(one: Any, other: Any) -> bool:
 
 
 def mixed_banks(one: Any, other: Any) -> tuple[Any, Any]:
-    """Two banks of different models, each as part of one with room for the models of both.
+    """Two banks of different models, each as items of the mixture of both.
 
     Raises:
         InputError: for models that cannot be in one bank, or codes that do not begin with 0.
@@ -84,7 +84,7 @@ def mixed_banks(one: Any, other: Any) -> tuple[Any, Any]:
 
 
 def _in_mixture(bank: Any, keys: tuple[str, ...], top: int) -> Any:
-    """The bank with its items as part of a mixture; what is new has no covariance (NaN)."""
+    """The bank with its items in a mixture; new parameters have no covariance (NaN)."""
     model, moves = as_mixed(bank.model, keys, top)
     n_params = parameter_matrix(model).shape[1]
     covariance = None
@@ -97,7 +97,7 @@ def _in_mixture(bank: Any, keys: tuple[str, ...], top: int) -> Any:
 
 
 def with_room(bank: Any, top: int) -> Any:
-    """The bank with room for items of ``top`` categories."""
+    """The bank with arrays for ``top`` categories."""
     if bank.model.n_categories == top:
         return bank
     design = design_of(bank.model)
@@ -115,10 +115,10 @@ def with_room(bank: Any, top: int) -> Any:
 
 
 def common_codes(one: Any, other: Any) -> dict[str, list[int]]:
-    """The codes of the responses that two banks of graded items are for together.
+    """The response codes of two banks of graded items together.
 
     Raises:
-        InputError: where they do not begin alike.
+        InputError: where their first codes differ.
     """
     codes = [list(b.provenance["codes"]) for b in (one, other) if b.provenance.get("codes")]
     if one.model.n_categories == 2 or not codes:

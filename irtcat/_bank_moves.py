@@ -1,4 +1,4 @@
-"""What a bank's uncertainty becomes: on another scale, as draws, of the published parameters."""
+"""Uncertainty of a bank: on another scale, as draws, and of the published parameters."""
 
 import re
 from typing import Any
@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 NEVER_USED = "category {} of its answers never used"
-"""What the flags of an item say of a category (numbered from 1) without an answer."""
+"""Flag of an item with a category (numbered from 1) without answers."""
 
 
 def unused_categories(bank: Any) -> BoolArray:
-    """Categories that no response informs, items x categories.
+    """Categories without responses, items x categories.
 
     All False for models whose items share the parameters of the categories.
     """
@@ -55,7 +55,7 @@ def in_unused_categories(bank: Any, items: IntArray, answers: IntArray) -> BoolA
 
 @jit
 def _moved(model: ItemModel, mean: Array, sd: Array) -> tuple[Array, Array]:
-    """`pack` of the items on another scale, and its slopes in what it was (Rasch: stays one)."""
+    """`pack` of the items on another scale, and its derivatives (Rasch items stay Rasch items)."""
 
     def one(vector: Any, item: ItemModel) -> Any:
         new = unpack(item, vector).rescale(mean, sd)
@@ -111,14 +111,14 @@ def draw_parameters(
 
 
 def _root(covariance: FloatArray) -> FloatArray:
-    """Square roots of covariances; what is not known (NaN) does not move."""
+    """Square roots of covariances; unknown parameters (NaN) do not vary."""
     value, vector = np.linalg.eigh(np.nan_to_num(covariance))
     return vector * np.sqrt(np.maximum(value, 0))[..., None, :]
 
 
 @jit
 def _values_and_slopes(model: ItemModel) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The published parameters of all items, and their slopes in the unconstrained ones."""
+    """The published parameters of all items, and their derivatives by the unconstrained ones."""
 
     def one(vector: Any, item: ItemModel) -> dict[str, Any]:
         return unpack(item, vector).irt_parameters()
@@ -136,7 +136,7 @@ def drop_unused(bank: Any, table: dict[str, FloatArray]) -> dict[str, FloatArray
 def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     """a, b, c, d of all items of a bank and their standard errors by the delta method.
 
-    What only a category that nobody used has a say in is NaN.
+    Parameters that depend only on unused categories are NaN.
     """
     model, covariance = bank.model, bank.covariance
     with precision("float64"):
@@ -151,7 +151,7 @@ def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         if covariance is None or not used.any():
             errors[name] = np.full(n_items, np.nan)
             continue
-        # A parameter that is held (NaN) is known: the rest of its item still has errors.
+        # A held parameter (NaN) is known: the others of its item still have standard errors.
         estimated = ~np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
         variance = np.einsum("ji,jik,jk->j", slope, np.nan_to_num(covariance), slope)
         has_error = (

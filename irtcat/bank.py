@@ -1,4 +1,4 @@
-"""ItemBank: calibrated items with ids, uncertainty and the meaning of the scale; one file."""
+"""ItemBank: calibrated items with ids, uncertainty and the definition of the scale, in one file."""
 
 import os
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ __all__ = ["FORMAT", "VERSION", "ItemBank", "one_ability"]
 
 @dataclass(frozen=True, eq=False)
 class ItemBank:
-    """Calibrated items: the one artefact that is saved, loaded and used downstream.
+    """Calibrated items, which can be saved, loaded and used by all other functions.
 
     Attributes:
         model: item model holding the unconstrained parameters of all items (float64 arrays).
@@ -51,10 +51,10 @@ class ItemBank:
             or None where it was not estimated; NaN for a parameter that was not estimated.
         items: metadata of the items, indexed by item id.
         statistics: per item ``n_responses``, ``proportion_correct`` and ``flags`` (text, empty
-            where there is nothing to say) of the calibration data; may have no columns.
-        provenance: how the bank came about (model, method, log-likelihood, priors, ...).
+            where nothing is flagged) of the calibration data; may have no columns.
+        provenance: the origin of the bank (model, method, log-likelihood, priors, ...).
         correlations: correlations of the abilities in the population, dims x dims (each ability
-            has mean 0 and SD 1 there); None where they are uncorrelated or there is but one.
+            has mean 0 and SD 1 there); None where they are uncorrelated or there is only one.
         full_covariance: covariance of all parameters together, item by item, where it was
             computed; its diagonal blocks are ``covariance``.
 
@@ -78,7 +78,7 @@ class ItemBank:
     full_covariance: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        """Check that the parts fit together."""
+        """Check that the fields are consistent."""
         for name, value in validated_fields(self).items():
             object.__setattr__(self, name, value)
 
@@ -91,7 +91,7 @@ class ItemBank:
 
     @property
     def n_items(self) -> int:
-        """How many items."""
+        """Number of items."""
         return len(self.item_ids)
 
     @classmethod
@@ -108,7 +108,7 @@ class ItemBank:
         """Build a bank of known logistic items.
 
         Args:
-            a: discriminations (finite; one number stands for all items).
+            a: discriminations (finite; one number applies to all items).
             b: difficulties (finite).
             c: lower asymptotes, in [0, 1).
             d: upper asymptotes, in (c, 1].
@@ -145,10 +145,10 @@ class ItemBank:
         population_mean: float = 0.0,
         population_sd: float = 1.0,
     ) -> "ItemBank":
-        """Build a bank of known items with several categories, as they are published.
+        """Build a bank of known items with several categories from published parameters.
 
         Args:
-            a: discriminations (finite; one number stands for all items); all 1 for "pcm". For
+            a: discriminations (finite; one number applies to all items); all 1 for "pcm". For
                 "nominal" the slope of every category, items x categories.
             b: thresholds, items x (categories - 1); a row that ends in NaN is an item with fewer
                 categories. For "graded" they rise, and a is not 0. For "nominal" the intercept of
@@ -159,7 +159,7 @@ class ItemBank:
             population_sd: its SD, above 0.
 
         Returns:
-            The bank. Nominal slopes and intercepts are kept as differences to category 0.
+            The bank. Nominal slopes and intercepts are stored as differences from category 0.
 
         Raises:
             InputError: for numbers out of range, lengths that differ, or duplicate ids.
@@ -187,11 +187,11 @@ class ItemBank:
         correlations: Any = None,
         item_ids: Ids | None = None,
     ) -> "ItemBank":
-        """Build a bank of known items of several abilities.
+        """Build a bank of known multidimensional items.
 
         Args:
             slopes: items x abilities (finite).
-            intercepts: a number an item (finite; one number stands for all).
+            intercepts: one number per item (finite; a single number applies to all).
             c: lower asymptotes, in [0, 1).
             correlations: of the abilities in the population; uncorrelated by default.
             item_ids: ids; by default i1, i2, ....
@@ -200,7 +200,7 @@ class ItemBank:
             An "m2pl" bank where all c = 0, else an "m3pl" bank.
 
         Raises:
-            InputError: for shapes that do not fit or numbers out of range.
+            InputError: for inconsistent shapes or numbers out of range.
 
         Example:
             >>> bank = ItemBank.from_slopes([[1.0, 0.0], [0.5, 0.8]], [0.0, 1.0])
@@ -224,16 +224,14 @@ class ItemBank:
         Returns:
             Indexed by item id: a, b, c, d (right/wrong items); a, b1, b2, ... and their mean b
             (graded, partial credit and rating scale items); a, ak1, ..., d1, ... (nominal items);
-            a_1, a_2, ..., intercept, c, mdisc, mdiff (items of several abilities);
-            phi, the precision, as well as a, b, c, d (beta items); first ``model``, where items
-            are of several;
-            se_a, se_b, ... (NaN where a parameter was not estimated); then the statistics and
-            metadata, which get the ending ``_item`` where they are named like one of the former. b
-            is NaN for an item with slope 0, and what an item does not have is NaN, as are the
-            thresholds (nominal: ak and d) of a category that nobody used in calibration, which
-            ``flags`` name; b is then the mean of the thresholds between the lowest and the highest
-            category that were used. SEs come from those of the unconstrained parameters by the
-            delta method.
+            a_1, a_2, ..., intercept, c, mdisc, mdiff (multidimensional items); phi, the precision,
+            and a, b, c, d (beta items); first ``model``, in mixed banks; se_a, se_b, ... (NaN where
+            a parameter was not estimated); then the statistics and the metadata; metadata columns
+            with the name of an earlier column get the suffix ``_item``. b is NaN for an item with
+            slope 0. Parameters that an item does not have are NaN, and so are the thresholds
+            (nominal: ak and d) of a category that nobody used in calibration, which ``flags`` name;
+            b is then the mean of the thresholds between the lowest and the highest used category.
+            SEs come from those of the unconstrained parameters by the delta method.
         """
         values, errors = published(self)
         table = pd.DataFrame(values, index=self.statistics.index)
@@ -247,7 +245,7 @@ class ItemBank:
         return pd.concat([table, *extra], axis=1) if extra else table
 
     def subset(self, items: Any) -> "ItemBank":
-        """The items named (ids), numbered (positions) or masked, in the order asked.
+        """The items selected by ids, positions or a mask, in the order of the selection.
 
         Raises:
             InputError: naming an unknown id.
@@ -275,18 +273,18 @@ class ItemBank:
         )
 
     def positions(self, items: Any) -> np.ndarray:
-        """Positions of ids, positions or a mask; unknown ids are refused by name."""
+        """Positions of items given by ids, positions or a mask; unknown ids raise an error."""
         return item_positions(items, self.item_ids)
 
     def rescale(self, unit: float, shift: float = 0.0) -> "ItemBank":
         """The same items on the scale ``theta_new = unit * theta + shift``.
 
-        Probabilities stay, at the same ability. Covariances are carried over by the map's own
-        derivative (the map is linear in slopes and intercepts, so this is exact).
+        Probabilities do not change. Covariances are transformed by the derivative of the map (the
+        map is linear in slopes and intercepts, so this is exact).
 
         Args:
             unit: above 0; 1 for Rasch items, whose slopes of 1 are the unit.
-            shift: where the old scale's 0 lies on the new one.
+            shift: position of the old scale's 0 on the new one.
 
         Raises:
             InputError: for a unit that is not above 0, or numbers that are not finite.
@@ -318,14 +316,14 @@ class ItemBank:
         """Draw item parameters from their sampling distribution.
 
         Normal around the estimates on the unconstrained scale (asymptotes stay within (0, 1)):
-        with the full covariance where the bank has it, else item by item. Parameters that were
-        held fixed or taken from anchors stay as they are.
+        with the full covariance where the bank has it, else item by item. Fixed parameters and
+        those of anchors do not vary.
 
         Args:
             n: number of draws, at least 1.
             seed: seed of the draws.
-            unknown: what to do with items that are flagged "no standard error": "refuse", or
-                "hold" at their estimates.
+            unknown: treatment of items that are flagged "no standard error": "refuse", or "hold" at
+                their estimates.
 
         Returns:
             An item model whose parameters have a leading axis of n draws, for ``jax.vmap``:
@@ -356,19 +354,18 @@ class ItemBank:
         return draw_parameters(self.model, self.covariance, self.full_covariance, n, seed)
 
     def join(self, other: "ItemBank", same_scale: bool = False) -> "ItemBank":
-        """Both banks' items in one; they must share the scale, and no id.
+        """Join the items of two banks on the same scale, without common ids.
 
-        Banks of different models become one of several, if these are among those that
-        `irtcat.fit` takes together.
+        Banks of different models become a mixed bank, if `irtcat.fit` can mix these models.
 
         Args:
-            other: the further items.
+            other: the bank with the further items.
             same_scale: whether the scale is known to be the same although the populations differ
                 (after `irtcat.link`, or for items anchored on this bank). The joined bank keeps
                 this bank's population.
 
         Raises:
-            InputError: when they do not.
+            InputError: when the scales differ, or ids are in both.
         """
         return join_banks(self, other, same_scale)
 
@@ -376,7 +373,7 @@ class ItemBank:
         """Probability of a right answer (of each item's highest category), items x len(theta).
 
         For counts the expected share of right trials, for continuous scores the expected score.
-        With several abilities ``theta`` is a matrix, subjects x abilities.
+        In several dimensions ``theta`` is a matrix, subjects x dimensions.
         """
         if not isinstance(self.model, CategoricalModel):
             with precision("float64"):
@@ -389,7 +386,7 @@ class ItemBank:
     def category_probabilities(self, theta: Any) -> FloatArray:
         """Probability of every category, items x len(theta) x categories; rows sum to 1.
 
-        Categories that an item does not have get probability 0.
+        Absent categories have probability 0.
 
         Example:
             >>> bank = ItemBank.from_thresholds(a=1.0, b=[[-1.0, 1.0]])
@@ -424,7 +421,7 @@ class ItemBank:
         return Responses.from_array(x, item_ids=self.item_ids, codes=codes, trials=trials)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the bank to one file, whole or not at all.
+        """Write the bank to one file, atomically.
 
         The file is a zip of ``.npy`` arrays (``numpy.load`` opens it; no pickle): ``meta`` is a
         JSON text with format, version, model, parameter names, population, metadata and
@@ -433,7 +430,7 @@ class ItemBank:
         ``full_covariance`` (all parameters together) where it was computed.
 
         Args:
-            path: where to; an existing file is replaced.
+            path: the file; an existing one is replaced.
 
         Returns:
             The path.
@@ -453,19 +450,18 @@ class ItemBank:
 
         Args:
             path: the file.
-            max_bytes: how many bytes its arrays may have, unpacked (256 MiB by default); as much
-                as the file takes on disk is read in any case.
+            max_bytes: maximum size of its arrays, unpacked (256 MiB by default); at least the size
+                of the file on disk is allowed.
 
         Raises:
             InputError: when the file is missing, damaged, too large, not a bank, or from a newer
-                version, or its numbers cannot be those of calibrated items (an infinite parameter,
-                a negative variance).
+                version, or its values are impossible (an infinite parameter, a negative variance).
         """
         return read_parts(ItemBank, Path(path), max_bytes)
 
 
 def one_ability(bank: ItemBank, purpose: str) -> None:
-    """Raise where a bank has several abilities and ``purpose`` is for one."""
+    """Raise for a multidimensional bank where ``purpose`` requires one dimension."""
     if bank.model.dims > 1:
         raise argument_error(
             "bank", f"of one ability for {purpose}", f"{bank.model.dims} ({bank.model.key})"

@@ -68,15 +68,15 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
     """Fisher information of every item at every ability.
 
     ``I_i(theta) = sum_k P_k(theta) (d log P_k / d theta)^2``, which for the 2PL is
-    ``a^2 p (1 - p)``. In units of 1 / theta^2; 0 where an item says nothing.
+    ``a^2 p (1 - p)``. In units of 1 / theta^2; 0 where an item does not inform.
 
     Args:
         bank: the calibrated items.
-        theta: abilities on the bank's scale (finite numbers; subjects x abilities where there
-            are several).
+        theta: abilities on the bank's scale (finite numbers; subjects x dimensions in several
+            dimensions).
 
     Returns:
-        Array of items x len(theta), not negative; with several abilities items x subjects x dims
+        Array of items x len(theta), not negative; in several dimensions items x subjects x dims
         x dims, ``sum_k (grad P_k)(grad P_k)' / P_k``.
 
     Raises:
@@ -108,16 +108,16 @@ def test_information(
     Args:
         bank: the calibrated items.
         theta: abilities on the bank's scale.
-        direction: with several abilities: a vector u (made of length 1), for the information
-            ``u' I u`` on the composite u . theta; without it the whole matrices.
+        direction: in several dimensions: a vector u (scaled to length 1), for the information ``u'
+            I u`` on the composite u . theta; without it the full matrices.
 
     Returns:
-        Array of len(theta), not negative; with several abilities and no direction subjects x dims
+        Array of len(theta), not negative; in several dimensions without a direction subjects x dims
         x dims.
 
     Raises:
         InputError: when ``theta`` is not a number or a vector of finite numbers, or ``direction``
-            does not fit the bank.
+            does not match the bank.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 0.0])
@@ -134,7 +134,7 @@ def test_information(
     return np.einsum("d,nde,e->n", u, total, u)
 
 
-test_information.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name
+test_information.__test__ = False  # type: ignore[attr-defined]  # not a test in spite of its name
 
 
 def expected_se(bank: ItemBank, theta: Any) -> FloatArray:
@@ -145,7 +145,7 @@ def expected_se(bank: ItemBank, theta: Any) -> FloatArray:
         theta: abilities on the bank's scale.
 
     Returns:
-        Array of len(theta); inf where the bank says nothing.
+        Array of len(theta); inf where the bank does not inform.
 
     Raises:
         InputError: when ``theta`` is not a number or a vector of finite numbers.

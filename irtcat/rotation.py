@@ -1,8 +1,8 @@
-"""Rotation of factors to simple structure, and loadings in the language of factor analysis.
+"""Rotation of factors to simple structure, and standardised factor loadings.
 
-The slopes of an exploratory fit are one of many sets that fit the data equally well: turning the
-axes of the ability space changes the slopes and nothing else. A rotation chooses the axes that
-minimise a criterion of complexity, by gradient projection from several random starts.
+The slopes of an exploratory fit are one of many equivalent solutions: a rotation of the axes of the
+ability space changes only the slopes. A rotation chooses the axes that minimise a criterion of
+complexity, by gradient projection from several random starts.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ __all__ = ["ROTATIONS", "Rotated", "factor_loadings", "rotate", "rotate_loadings
 LOGISTIC_SCALE = 1.702
 """The logistic curve with this slope is within 0.01 of the normal ogive."""
 
-MAX_STEPS = 2000
-TOLERANCE = 1e-8
+MAX_STEPS, TOLERANCE = 2000, 1e-8
+"""Maximum number of gradient steps, and the norm of the projected gradient at convergence."""
 
 Criterion = Callable[[FloatArray], tuple[float, FloatArray]]
 """Complexity of a loading matrix, and its gradient."""
@@ -36,7 +36,7 @@ class Rotated(NamedTuple):
         transform: T; the loadings are ``L inv(T)'`` and the factors ``T' f``.
         correlations: correlations of the factors, T'T.
         criterion: value of the criterion (NaN for promax).
-        converged: whether the gradient vanished.
+        converged: whether the gradient is below the tolerance.
     """
 
     loadings: FloatArray
@@ -125,7 +125,7 @@ def _descend(loadings: FloatArray, criterion: Criterion, start: FloatArray, obli
 def _project(
     loadings: FloatArray, criterion: Criterion, oblique: bool, n_starts: int, seed: int
 ) -> tuple[FloatArray, float, bool]:
-    """The best of several descents: one from the axes as they are, the rest from random ones."""
+    """The best of several descents: one from the current axes, the others from random axes."""
     rng = np.random.default_rng(seed)
     dims = loadings.shape[1]
     starts = [np.eye(dims)]
@@ -156,7 +156,7 @@ ROTATIONS = {
     "promax": True,
     "target": True,
 }
-"""Rotation -> whether its factors may correlate (unless the caller says otherwise)."""
+"""Rotation -> whether its factors may correlate by default."""
 
 
 def rotate_loadings(
@@ -206,7 +206,9 @@ def rotate_loadings(
         rotation, value, converged = _project(scaled, criterion, oblique, n_starts, seed)
     rotated = loadings @ np.linalg.inv(rotation).T
     order, sign = np.arange(rotation.shape[1]), np.ones(rotation.shape[1])
-    if method != "target":  # a target names its factors; others come by size, pointing upwards
+    if (
+        method != "target"
+    ):  # a target orders its factors; others are sorted by size with positive sums
         order = np.argsort(-(rotated**2).sum(axis=0), kind="stable")
         sign = np.where(rotated.sum(axis=0) < 0, -1.0, 1.0)
     rotation = (rotation * sign)[:, order]
@@ -216,7 +218,7 @@ def rotate_loadings(
 
 
 def _check_target(target: Any, shape: tuple[int, ...]) -> FloatArray:
-    """A target of the loadings' shape that states enough."""
+    """A target with the loadings' shape and a number in every column."""
     if target is None:
         raise argument_error("target", "given for a target rotation (NaN where free)", None)
     goal = np.asarray(target, float)
@@ -228,7 +230,7 @@ def _check_target(target: Any, shape: tuple[int, ...]) -> FloatArray:
 
 
 def _multidimensional_slopes(bank: ItemBank, purpose: str) -> FloatArray:
-    """The slopes of a bank with several abilities."""
+    """The slopes of a multidimensional bank."""
     if bank.model.dims < 2:
         raise argument_error(
             "bank", f"of several abilities for {purpose}", f"a {bank.model.key} bank"
@@ -252,10 +254,10 @@ def rotate(
     n_starts: int = 10,
     seed: int = 0,
 ) -> ItemBank:
-    """Turn the ability axes of a bank to simple structure.
+    """Rotate the ability axes of a bank to simple structure.
 
     The rotation is chosen for the factor loadings (see `factor_loadings`) and applied to the
-    slopes: ``slope inv(T)'``, with factor correlations ``T'T``. Every probability stays as it is.
+    slopes: ``slope inv(T)'``, with factor correlations ``T'T``. Probabilities do not change.
 
     | method | minimises | factors |
     |---|---|---|
@@ -266,24 +268,24 @@ def rotate(
     | target | squared distance from ``target`` where that is stated | correlated |
 
     Args:
-        bank: items of several abilities (not bifactor, whose axes have a meaning).
+        bank: multidimensional items (not bifactor, whose axes have a meaning).
         method: one of the above.
         oblique: whether factors may correlate; as in the table by default.
         gamma: of oblimin; 0 is quartimin, negative values give less correlated factors.
         power: of promax.
         target: items x factors, NaN where the loading is free.
         normalize: rescale items to communality 1 while rotating (Kaiser).
-        n_starts: descents, the first from the axes as they are, the others from random ones;
-            the best counts.
+        n_starts: number of descents, the first from the current axes, the others from random ones;
+            the best is returned.
         seed: of the random starts.
 
     Returns:
         The bank on the new axes. Factors are in the order of their sums of squared loadings and
-        point to more right answers (with a target: as the target says). Slopes then have no
-        standard errors (NaN); those of the intercepts stay.
+        point to more right answers (with a target: as in the target). Slopes then have no
+        standard errors (NaN); those of the intercepts do not change.
 
     Raises:
-        InputError: for an unknown method, a bank with one ability, or a target that does not fit.
+        InputError: for an unknown method, a bank with one dimension, or an invalid target.
 
     Example:
         >>> bank = ItemBank.from_slopes([[1.2, 0.9], [1.0, 0.7], [0.9, -1.1], [1.1, -1.4]])
@@ -340,13 +342,13 @@ def factor_loadings(bank: ItemBank) -> pd.DataFrame:
     item's response tendency that the factors explain.
 
     Args:
-        bank: items of several abilities.
+        bank: multidimensional items.
 
     Returns:
         Indexed by item: F1, F2, ..., h2 (in [0, 1)).
 
     Raises:
-        InputError: for a bank with one ability.
+        InputError: for a bank with one dimension.
 
     Example:
         >>> bank = ItemBank.from_slopes([[1.702, 0.0], [0.0, 3.0]])

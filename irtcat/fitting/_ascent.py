@@ -17,13 +17,17 @@ from irtcat.models import ItemModel
 
 __all__ = ["Ascent", "Problem", "Rows", "bound_of", "climb"]
 
-SHRINK = 0.25
-SMALLEST_RATE = 0.01
+SHRINK, SMALLEST_RATE = 0.25, 0.01
+"""Factor of the learning rate when a round gains too little, and the rate at which rounds end."""
+
 STEPS_A_ROUND = 25
+"""Minimum number of steps in a round; a round is a whole number of passes."""
+
 MOMENTS = (0.9, 0.99)
-LONGEST_SHIFT = 0.5
-PROBE = 0.1
-SMALLEST_CURVATURE = 0.5
+"""Decay rates of Adam's two moments."""
+
+LONGEST_SHIFT, PROBE, SMALLEST_CURVATURE = 0.5, 0.1, 0.5
+"""Newton steps on the latent scale: maximum length, difference step, minimum curvature."""
 
 
 class Rows(NamedTuple):
@@ -41,7 +45,7 @@ class Rows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What stays the same during the ascent.
+    """Everything that is constant during the ascent.
 
     Attributes:
         template: the items (their own parameters do not matter).
@@ -63,12 +67,12 @@ class Problem(NamedTuple):
 
     @property
     def n_batches(self) -> int:
-        """How many batches make a pass over the data."""
+        """Number of batches in a pass over the data."""
         return int(self.batches.weight.shape[0])
 
     @property
     def flags(self) -> dict[str, Any]:
-        """The parts that compiled code is special to."""
+        """The static arguments of the compiled functions."""
         return {
             "chart": self.chart,
             "learned": self.learned,
@@ -78,14 +82,14 @@ class Problem(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """Where the ascent ended.
+    """Result of the ascent.
 
     Attributes:
         guide: the average of the last round's iterates.
         elbo: its bound over all data.
         converged: see `climb`.
         n_steps: steps taken.
-        message: one sentence on how it ended.
+        message: one sentence on the outcome.
         trace: average bound of each round.
     """
 
@@ -127,10 +131,10 @@ def _scales(guide: Guide) -> Guide:
 def _optimise_scale(
     guide: Guide, prior: NormalPrior, chart: Chart, learned: tuple[int, ...], theta_learned: bool
 ) -> Guide:
-    """Move the latent scale to where the priors like it best (parameter expansion).
+    """Move the latent scale to the optimum of the priors (parameter expansion).
 
     The likelihood does not change, so a few Newton steps on shift and log-scale, by differences,
-    cost next to nothing and go along the one direction in which single parameters would crawl.
+    are cheap and follow the one direction in which gradient steps would be slow.
     """
 
     def bound(move: Array) -> Array:
@@ -176,7 +180,7 @@ def _round(
     has_missing: bool,
     n_steps: int,
 ) -> tuple[Guide, Guide, Any, Array, Array]:
-    """A round of steps in units of the guide's own SDs; gives last and average iterate too."""
+    """A round of steps in units of the guide's SDs; returns last and average iterate."""
     centre = _optimise_scale(guide, prior, chart, learned, theta_learned)
     scale = _scales(centre)
     n_batches = batches.weight.shape[0]
@@ -249,14 +253,14 @@ def climb(
     converged when that happens at a rate below 0.01 with a gain below the tolerance.
 
     Args:
-        problem: what is climbed.
-        guide: where to begin.
+        problem: the bound to maximise.
+        guide: the starting point.
         rate: first learning rate.
-        steps: steps at most.
-        tolerance: gain in the bound over a round that counts as none.
+        steps: maximum number of steps.
+        tolerance: gain in the bound over a round that counts as zero.
         seed: seed of the order of the batches.
-        progress: told after every round of steps so far, the bound and the rate; when it raises
-            StopIteration the ascent ends there.
+        progress: called after every round with the steps so far, the bound and the rate; when it
+            raises StopIteration the ascent ends.
 
     Returns:
         The last round's average guide.

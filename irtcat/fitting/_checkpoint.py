@@ -1,4 +1,4 @@
-"""A fit that can be interrupted: the state of EM on disk, and going on from there."""
+"""Checkpoints of interrupted fits: the state of EM on disk, and how to continue from it."""
 
 import hashlib
 import json
@@ -21,16 +21,17 @@ __all__ = ["Checkpoint", "Identity", "Snapshot", "check_checkpoint", "digest"]
 FORMAT, VERSION = "irtcat checkpoint", 2
 
 EVERY = 5.0
-"""Seconds between two writings, at least."""
+"""Minimum number of seconds between two writes."""
 
 
 class Identity(NamedTuple):
-    """What a checkpoint belongs to.
+    """Identity of the fit that a checkpoint belongs to.
 
     Attributes:
         data: digest of the responses.
-        problem: digest of everything else that is given: items, priors, bounds, groups.
-        settings: name -> value of what steers the iterations, to be named where it differs.
+        problem: digest of all other inputs: items, priors, bounds, groups.
+        settings: name -> value of the settings of the iterations, named in the error where they
+            differ.
     """
 
     data: str
@@ -39,7 +40,7 @@ class Identity(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All that the next iteration depends on.
+    """Everything that the next iteration depends on.
 
     Attributes:
         iteration: E-steps taken.
@@ -68,7 +69,7 @@ def digest(*trees: Any) -> str:
 
 
 def check_checkpoint(path: Any, resume: bool) -> None:
-    """Raise unless the two arguments of `irtcat.fit` make sense together."""
+    """Raise unless the two arguments of `irtcat.fit` are consistent."""
     if path is None:
         if resume:
             raise argument_error("resume", "False without a checkpoint", resume)
@@ -79,10 +80,10 @@ def check_checkpoint(path: Any, resume: bool) -> None:
 
 
 class Checkpoint:
-    """Writes the newest snapshot to a file now and then, and when something goes wrong.
+    """Writes the newest snapshot to a file at intervals, and on errors.
 
-    As a context manager it writes what is pending when the body is left by an exception
-    (Ctrl-C among them).
+    As a context manager it writes the pending snapshot when an exception (including Ctrl-C) leaves
+    the body.
     """
 
     def __init__(self, path: str | os.PathLike[str], resume: bool, identity: Identity):
@@ -94,7 +95,7 @@ class Checkpoint:
                 taken = self.saved[0]["iteration"]
                 raise InputError(
                     f"{path}: this is the checkpoint of an interrupted fit (after {taken} "
-                    "iterations). Go on from it with resume=True (--resume), or remove it."
+                    "iterations). Continue from it with resume=True (--resume), or remove it."
                 )
             self.saved = None
         self.newest: Snapshot | None = None
@@ -102,15 +103,15 @@ class Checkpoint:
         self.written = time.monotonic()
 
     def restore(self, like: Any) -> Snapshot | None:
-        """The snapshot on file, its arrays in the form of ``like``; None where to begin anew.
+        """The snapshot on file, its arrays in the structure of ``like``; None without one.
 
         Raises:
-            InputError: when the file is of other responses or settings.
+            InputError: when the file belongs to other responses or settings.
         """
         if self.saved is None:
             return None
         meta, arrays = self.saved
-        self._compare(meta)  # the rest is then of the same form: the digest says it is unchanged
+        self._compare(meta)  # the arrays then have the same structure: the digest shows no change
         leaves = iter(arrays)
 
         def group() -> Any:
@@ -120,7 +121,7 @@ class Checkpoint:
         return Snapshot(meta["iteration"], (groups, list(leaves)), meta["numbers"])
 
     def _compare(self, meta: dict[str, Any]) -> None:
-        """Refuse a checkpoint of something else."""
+        """Reject a checkpoint of another fit."""
         if meta["data"] != self.identity.data:
             raise InputError(
                 f"{self.path}: this checkpoint is of other responses. Fit those it was made from, "
@@ -141,7 +142,7 @@ class Checkpoint:
             )
 
     def _read(self) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """Meta and arrays of the file, which are as they were written."""
+        """Meta and arrays of the file, verified by its digest."""
         with array_file(self.path, self._refused) as file:
             text = file["meta"]
             if text.shape != () or text.dtype.kind != "U":
@@ -160,24 +161,24 @@ class Checkpoint:
         return meta, arrays
 
     def _refused(self, why: str) -> InputError:
-        """The error for a file that is something else."""
+        """The error for a file that is not a checkpoint."""
         return InputError(
             f"{self.path}: this is not a checkpoint of this version of irtcat. Choose another file."
         )
 
     def offer(self, snapshot: Snapshot) -> None:
-        """Take the newest snapshot; write it if the last writing was a while ago."""
+        """Store the newest snapshot; write it if the last write is old enough."""
         self.before, self.newest = self.newest, snapshot
         if time.monotonic() - self.written >= EVERY:
             self._write(snapshot, finished=False)
 
     def keep(self) -> None:
-        """The iterations allowed are used up: go on from here another time."""
+        """Write the newest snapshot when the maximum number of iterations is reached."""
         if self.newest is not None:
             self._write(self.newest, finished=False)
 
     def finish(self) -> None:
-        """The fit has ended: what is on file then leads to its last iteration again."""
+        """Write the snapshot before the last iteration, so that resuming repeats only that one."""
         last = self.before or self.newest
         if last is not None:
             self._write(last, finished=True)
@@ -191,7 +192,7 @@ class Checkpoint:
             self._write(self.newest, finished=False)
 
     def _write(self, snapshot: Snapshot, finished: bool) -> None:
-        """One file, whole or not at all; of several processes only the first writes."""
+        """Write one file, atomically; of several processes only the first writes."""
         self.written = time.monotonic()
         if jax.process_index() != 0:
             return

@@ -1,9 +1,9 @@
 """Starting points for data whose likelihood may have several modes, and the choice among them.
 
 The default start orders the subjects by their scores. Where the items measure two abilities, or
-have nothing in common, or are copies of each other, the likelihood of one ability has a mode for
-each such set of items, and the scores may lead to a lower one. The correlations of the items say
-beforehand whether this is so; for ordinary data they cost little and nothing else is done.
+have nothing in common, or are copies of each other, the one-dimensional likelihood has a mode for
+each such set of items, and the scores may lead to a lower one. The correlations of the items show
+this beforehand; for ordinary data they cost little and no other start is tried.
 """
 
 from collections.abc import Sequence
@@ -19,39 +19,39 @@ from irtcat.rotation import rotate_loadings
 __all__ = ["MIN_GAIN", "REPORTED_GAIN", "ChosenStart", "highest_start", "item_directions"]
 
 MOST_ITEMS, MOST_ROWS = 200, 400
-"""No directions for more items; of more rows, about so many are used. That takes a few ms."""
+"""Maximum number of items, and approximate number of rows used (a few ms for correlations)."""
 
 FEWEST_PAIRS = 10
-"""The correlation of two items that fewer subjects answered counts as 0."""
+"""The correlation of two items with fewer common subjects counts as 0."""
 
 RIVAL = 0.4
-"""Share of the first eigenvalue above which the second may be the factor of a mode of its own."""
+"""Share of the first eigenvalue above which the second factor may have its own mode."""
 
 ABOVE_NOISE = 1.3
-"""A first eigenvalue below this many times the largest one of pure noise is no common factor."""
+"""A first eigenvalue below this many times the largest one of noise shows no common factor."""
 
 BALANCED = 0.3
 """Variance of the scores over that of the first factor below which scores miss that factor."""
 
 COPIES = 0.95
-"""Correlation of items that are copies of each other but for a few subjects."""
+"""Correlation above which items count as copies of each other."""
 
 COPIES_COUNT = 0.15
 """Sets of copies smaller than this share of the first eigenvalue do not outweigh the others."""
 
 MOST_FACTORS, MOST_SETS = 3, 3
-"""Factors, and sets of copies, that are tried."""
+"""Maximum numbers of factors and of sets of copies that are tried."""
 
 COMPARED_AFTER = 30
-"""Iterations from each start before they are compared."""
+"""Number of iterations from each start before they are compared."""
 
 MIN_GAIN, REPORTED_GAIN = 1e-2, 0.1
-"""In log-posterior: less is the same mode to within the tolerance; more than this is worth saying.
+"""Gains in log-posterior: up to the first, the mode is the same; above the second, it is reported.
 """
 
 
 class ChosenStart(NamedTuple):
-    """Where the fit goes on from, and a sentence on other starts if one was higher."""
+    """The start that the fit continues from, and a note if another start was higher."""
 
     problem: EMProblem
     state: EMState
@@ -76,9 +76,9 @@ def _correlations(
 
 
 def _factors(r: FloatArray, n: float) -> tuple[list[FloatArray], float]:
-    """Loadings of the leading factors if there may be several modes; the first eigenvalue.
+    """Loadings of the leading factors if there may be several modes, and the first eigenvalue.
 
-    Given are the factors as they come, by eigenvalue, and rotated to simple structure (varimax).
+    The factors are returned unrotated, by eigenvalue, and rotated to simple structure (varimax).
     """
     values = np.linalg.eigvalsh(r)[::-1]
     noise = (1 + np.sqrt(len(r) / max(n, 1))) ** 2  # Marchenko & Pastur 1967
@@ -95,7 +95,7 @@ def _factors(r: FloatArray, n: float) -> tuple[list[FloatArray], float]:
 
 
 def _copied(r: FloatArray, variance: FloatArray, least: float) -> list[FloatArray]:
-    """Sets of copies, 1 or -1 for each item in it, those of the most variance first."""
+    """Sets of copies, 1 or -1 for each item of the set, by falling variance."""
     alike = np.abs(r) > COPIES
     if alike.sum() <= len(r):
         return []
@@ -111,7 +111,7 @@ def _copied(r: FloatArray, variance: FloatArray, least: float) -> list[FloatArra
 def item_directions(
     points: FloatArray, observed: FloatArray, weights: FloatArray, counting: BoolArray
 ) -> list[FloatArray]:
-    """Weights of the items in scores that may lead to a higher mode than the sum of all does.
+    """Item weights of scores that may lead to a higher mode than the sum score.
 
     Args:
         points: responses, as shares of each item's highest; 0 where missing.
@@ -138,14 +138,14 @@ def item_directions(
 
 
 def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Settings) -> ChosenStart:
-    """Iterate from each start for a while and choose the one that is highest then.
+    """Iterate from each start for a while and choose the highest one.
 
     Args:
         starts: problem and first state of each; the default one comes first.
         settings: of the fit.
 
     Returns:
-        The default start itself where none is higher; else where the highest one has come to.
+        The default start where none is higher; otherwise the last point from the highest one.
     """
     if len(starts) == 1:
         return ChosenStart(*starts[0])

@@ -1,12 +1,12 @@
-"""The evidence lower bound: expected log-likelihood of a batch, and what the guide costs.
+"""The evidence lower bound: expected log-likelihood of a batch, prior terms and entropy.
 
-Nothing is drawn: expectations over an item's parameters are cubatures of degree 5. Two ways lead to
-the expected log-likelihood:
+Nothing is sampled: expectations over an item's parameters are cubatures of degree 5. There are two
+methods for the expected log-likelihood:
 
 * rows: the expected curves of all items on a grid of abilities, one matrix product with the
-  responses (as in the E-step of EM), and Gauss-Hermite on the subject's own nodes, interpolated;
-* cells: one (subject, item, response) after the other, so that missing ones cost nothing, with
-  ability as one more dimension of the cubature.
+  responses (as in the E-step of EM), and Gauss-Hermite on nodes of each subject, interpolated;
+* cells: single (subject, item, response) triples, so that missing responses cost nothing, with
+ability as a further dimension of the cubature.
 """
 
 from typing import NamedTuple
@@ -44,6 +44,7 @@ from irtcat.scoring._kernel import (
 __all__ = ["Cells", "expected_cells", "expected_rows", "log_prior_terms", "prior_and_entropy"]
 
 ROW_NODES = 9
+"""Gauss-Hermite nodes over each subject's guide."""
 
 
 class Cells(NamedTuple):
@@ -141,7 +142,7 @@ def expected_cells(
     dtype = guide.mean.dtype
     n = guide.mean.shape[1]
     mean, factor = item_factors(guide, chart)
-    # One column after the other: arrays with the few parameters last are slow to work on.
+    # Parameters first: arrays with the few parameters on the last axis are slow.
     at, below = mean.T[:, cells.item], jnp.moveaxis(factor, 0, -1)[..., cells.item]
     theta, sd = guide.theta[cells.subject], jnp.exp(guide.log_sd[cells.subject])
 
@@ -153,7 +154,7 @@ def expected_cells(
         return total + weight * (value @ cells.weight), None
 
     points = tuple(jnp.asarray(array, dtype) for array in cubature(n + 1))
-    # Point by point, with the gradient's intermediate results made again: all of it stays in cache.
+    # One point at a time, with the gradient's intermediates recomputed, so that all stays in cache.
     return jax.lax.scan(jax.checkpoint(add), jnp.zeros((), dtype), points)[0]
 
 
@@ -161,7 +162,7 @@ def _cell_values(
     template: ItemModel, chart: Chart, columns: list[Array], theta: Array, cells: Cells
 ) -> Float[Array, " cells"]:
     """Log-probability of every response."""
-    if isinstance(template, (OnePL, TwoPL)):  # several times quicker than the general route
+    if isinstance(template, (OnePL, TwoPL)):  # several times faster than the general case
         eta = columns[chart.slope] * theta + columns[chart.intercept]
         return cells.value * eta - jnp.maximum(eta, 0) - jnp.log1p(jnp.exp(-jnp.abs(eta)))
     if isinstance(template, LinkModel) and isinstance(template.link, Asymptotes):  # likewise
@@ -180,7 +181,7 @@ def _cell_values(
 def _asymptote_values(
     link: Asymptotes, eta: Array, logits: list[Array], value: Array
 ) -> Float[Array, "*cells"]:
-    """`_cell_values` of curves between asymptotes, whose logits are given in their order."""
+    """`_cell_values` of curves between asymptotes; their logits come in the order lower, upper."""
     up = jax.nn.log_sigmoid(eta)
     down = up - eta
     # P(right) = c s(-eta) + d s(eta), P(wrong) = (1 - c) s(-eta) + (1 - d) s(eta): sums of
@@ -221,6 +222,6 @@ def log_prior_terms(
 def prior_and_entropy(
     guide: Guide, chart: Chart, prior: NormalPrior, learned: tuple[int, ...], theta_learned: bool
 ) -> Float[Array, ""]:
-    """What the bound has beside the expected log-likelihood: minus the Kullback-Leibler terms."""
+    """Minus the Kullback-Leibler terms of the bound."""
     stated = log_prior_terms(guide, chart, prior, learned, theta_learned)
     return stated + guide_entropy(guide, chart)

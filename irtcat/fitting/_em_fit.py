@@ -73,17 +73,17 @@ __all__ = ["fit_em"]
 POPULATION_ROUNDS = 30
 ABOVE = 1e-6
 IMPOSSIBLE = (
-    "Not converged: the log-likelihood is above 0, which that of answers in categories cannot be: "
-    "a population or an item has run off to where abilities are not integrated. Keep the weak "
+    "Not converged: the log-likelihood is above 0, which is impossible for categories: "
+    "a population or an item has moved beyond the quadrature grid. Keep the weak "
     "priors, or leave out items that a group answered alike."
 )
 NOT_INTEGRATED = (
-    "Not converged: the population of group {!r} is narrower than the distance of the nodes that "
-    "abilities are integrated over, so that the log-likelihood is not right. Keep the weak priors, "
+    "Not converged: the population of group {!r} is narrower than the spacing of the quadrature "
+    "nodes, so that the log-likelihood is not right. Keep the weak priors, "
     "or leave out items that a group answered alike."
 )
 NARROWEST, FARTHEST = 0.05, 5.0
-"""Populations beyond are no estimates, but what is left where all subjects answered alike."""
+"""Smallest SD and largest mean of a population; beyond these almost all subjects answered alike."""
 
 
 def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
@@ -114,7 +114,7 @@ def _covariance(
 
 
 def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
-    """-1 where the scale is to be turned round, so that higher ability means more right."""
+    """-1 where the scale must be reversed, so that higher ability means more right answers."""
     mean = np.asarray(ended.belief.mean, float)
     slopes = field_columns(template, ["slope"])
     upright = not slopes or (mean - mean.mean()) @ (score - score.mean()) >= 0
@@ -122,10 +122,10 @@ def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
 
 
 def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
-    """Estimate the population where the priors, not it, have fixed the scale.
+    """Estimate the population where the priors fixed the scale.
 
-    EM for the mean and SD of the abilities with the items as they are: each round rescales the
-    items to the population found so far. Also gives the E-step under that population.
+    EM for the mean and SD of the abilities with the items held fixed: each round rescales the items
+    to the current population. Also returns the E-step under that population.
     """
     latent, first = Latent(), ended
     model = unpack(problem.template, ended.point.params)
@@ -140,7 +140,7 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
         factor = float(np.clip(factor, 0.5, 2.0))
         new = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
         if not np.isfinite(new).all() or new.sd < NARROWEST or abs(new.mean) > FARTHEST:
-            return Latent(), first  # all but equal subjects tell of no population
+            return Latent(), first  # nearly equal subjects do not determine a population
         latent = new
         if abs(shift) < 1e-4 and abs(factor - 1) < 1e-4:
             break
@@ -148,7 +148,7 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
 
 
 def _count_aside(problem: EMProblem, ended: Ended) -> Ended:
-    """The E-step with all items, those that were set aside included."""
+    """The E-step with all items, including those that were set aside."""
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
     state = EMState(
         ended.point, np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
@@ -167,7 +167,7 @@ def _problem(
     n_groups: int | None,
     tied: tuple[int, ...],
 ) -> EMProblem:
-    """All that stays the same during the iterations."""
+    """Everything that is constant during the iterations."""
     size = dtype.itemsize
     plan = engine.make_plan(size) if engine else LayoutPlan(*rows.shape, size)
     return EMProblem(
@@ -188,7 +188,7 @@ def _problem(
 
 
 def _may_have_modes(problem: EMProblem, options: Options) -> bool:
-    """Whether other starts are looked for: items have slopes of their own and a free scale."""
+    """Whether other starts are tried: items have free slopes and a free scale."""
     slopes = set(field_columns(problem.template, ["slope"]))
     small = problem.engine is None and len(problem.item_weights) <= MOST_ITEMS
     has_free_slopes = bool(slopes - set(problem.tied))
@@ -198,7 +198,7 @@ def _may_have_modes(problem: EMProblem, options: Options) -> bool:
 def _other_starts(
     guess: Callable[..., Start], rows: Rows, categories: IntArray, counting: BoolArray
 ) -> list[Start]:
-    """Starts from scores that weight the items otherwise, where the data may have several modes."""
+    """Starts from other weightings of the items, where the likelihood may have several modes."""
     stride = -(-len(rows.x) // MOST_ROWS)
     points, observed = points_of(rows.x[::stride], categories)
     shares = points / np.maximum(observed, 1)  # of trials, where there are several
@@ -214,7 +214,7 @@ def _checkpoint(
     rows: Rows,
     known: FloatArray,
 ) -> Checkpoint | None:
-    """Where the state is kept, if it is."""
+    """The checkpoint of the fit, if one is written."""
     if options.checkpoint is None:
         return None
     arrays = (problem.template, problem.item_weights, problem.constraints, problem.held, known)
@@ -253,7 +253,9 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         template = in_precision(blank, dtype)
         x = blocks = None
         if engine is None:
-            x = jax.device_put(rows.x, may_alias=True)  # in place if memory allows, never written
+            x = jax.device_put(
+                rows.x, may_alias=True
+            )  # shares memory where possible; never written to
             blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
         guess = functools.partial(
             starting_point, template, x, rows.weights, blocks, rows.has_missing, dtype,
@@ -286,7 +288,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         fixed_scale = fixes_the_scale(template, held, tied)
         n_groups = None if grouping is None else len(grouping.labels)
         problem = _problem(rows, prior, template, x, dtype, engine, n_groups, tied)
-        # Groups under priors that mind the scale are fitted on the reference's from the start.
+        # Groups under priors that fix the scale are fitted on the reference's scale from the start.
         free_scale = options.expand and (grouping is None or not prior.scaled) and not fixed_scale
         settings = loop_settings(options, name, free_scale)
 

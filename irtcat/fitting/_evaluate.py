@@ -1,4 +1,4 @@
-"""What every method but EM does at its end: judge the items by the E-step, build bank and `Fit`."""
+"""Last stage of all methods except EM: evaluate the items by an E-step, build bank and `Fit`."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -22,15 +22,16 @@ from irtcat.scoring import LayoutPlan, changes_too_fast, e_step
 __all__ = ["Calibrated", "finish", "used_rows"]
 
 NARROWEST = 0.02
+"""Smallest posterior SD that places a subject's local nodes."""
 
 
 class Calibrated(NamedTuple):
-    """Items on the standardised scale, as a method found them.
+    """Items on the standardised scale, as estimated by a method.
 
     Attributes:
         params: unconstrained parameters of the working model (slope and intercept among them).
         covariance: of each item's parameters, or None.
-        mean: abilities as the method sees them.
+        mean: abilities as estimated by the method.
         sd: their posterior SDs.
     """
 
@@ -51,7 +52,7 @@ def used_rows(responses: Responses) -> tuple[np.ndarray, bool]:
 def _marginal(
     template: ItemModel, calibrated: Calibrated, x: np.ndarray, has_missing: bool, name: str
 ) -> tuple[float, float, float]:
-    """Marginal log-likelihood, and latent mean and SD that would fit better (one Newton step)."""
+    """Marginal log-likelihood, and the latent mean and SD that fit best (one Newton step)."""
     with precision(name) as dtype:
         model = jax.tree.map(
             lambda leaf: jnp.asarray(leaf, dtype), unpack(template, jnp.asarray(calibrated.params))
@@ -59,7 +60,7 @@ def _marginal(
         ones = jnp.ones(len(x), dtype), jnp.ones(x.shape[1], dtype)
         plan = LayoutPlan(len(x), x.shape[1], dtype.itemsize)
         mean, sd = calibrated.mean, np.maximum(calibrated.sd, NARROWEST)
-        for _ in range(2):  # the second time every subject is where its posterior is
+        for _ in range(2):  # the second layout uses the posteriors of the first
             layout = plan.layout(mean, sd, 0.3)
             belief = e_step(
                 model,
@@ -101,7 +102,7 @@ def _statistics(
     covariance: FloatArray | None,
     at_bound: Mapping[str, BoolArray],
 ) -> pd.DataFrame:
-    """What the bank records of each item's calibration data."""
+    """Statistics of each item's calibration data."""
     share = np.full(len(start.item_n), np.nan)
     np.divide(start.item_right, start.item_n, out=share, where=start.item_n > 0)
     constant = (start.item_n > 0) & ((share == 0) | (share == 1))
@@ -138,20 +139,20 @@ def finish(
     outcome: Mapping[str, Any],
     at_bound: Mapping[str, BoolArray] | None = None,
 ) -> Fit:
-    """Judge the items by the common evaluator and make the `Fit`.
+    """Evaluate the items by an E-step and build the `Fit`.
 
     Args:
         responses: what was calibrated on.
-        x: the rows that were used.
-        has_missing: whether any of these is missing.
-        cls: the model that was asked for (a Rasch model was worked as its 1PL).
+        x: the rows used.
+        has_missing: whether any of them is missing.
+        cls: the requested model (a Rasch model is fitted as its 1PL).
         template: the working items.
         start: counts and scores of the data.
-        calibrated: the items and abilities.
+        calibrated: the estimated items and abilities.
         name: precision.
-        provenance: what the bank records beside the common figures.
-        outcome: fields of `Fit` that are the method's own.
-        at_bound: items whose parameter of this name ended at its bound.
+        provenance: provenance of the bank beyond the common figures.
+        outcome: fields of `Fit` that depend on the method.
+        at_bound: parameter name -> items where it ended at its bound.
     """
     calibrated = _oriented(calibrated, template, start.mean)
     log_likelihood, latent_mean, latent_sd = _marginal(template, calibrated, x, has_missing, name)

@@ -1,4 +1,4 @@
-"""Anderson acceleration of the EM map, on the host: its vectors are short beside the responses."""
+"""Anderson acceleration of the EM map, on the host, as its vectors are short."""
 
 from typing import NamedTuple
 
@@ -12,25 +12,25 @@ from irtcat.fitting.em import EMPoint
 __all__ = ["Extrapolation", "History"]
 
 MEMORY = 6
-"""Earlier steps that the extrapolation looks back on."""
+"""Number of earlier steps that the extrapolation uses."""
 
 CONTRACTING = 0.98
-"""Squared steps that shrink by less than this are followed, not mixed."""
+"""Where the squared step shrinks by less than this factor, it is stretched instead of mixed."""
 
 LONGEST = 8.0
-"""How far beyond the image of EM a step may be stretched, in steps."""
+"""Maximum length of a stretched step beyond the image of EM, in steps."""
 
 FARTHEST = 5.0
-"""How far from the image of EM mixed steps may lead, in lengths of the newest step."""
+"""Maximum distance of a mixed step from the image of EM, in lengths of the newest step."""
 
 RIDGE = {"float64": 1e-10, "float32": 1e-5}
-"""Relative to the steps' lengths: what keeps steps that repeat each other apart."""
+"""Ridge relative to the steps' lengths, for steps that are nearly collinear."""
 
 
 class History(NamedTuple):
-    """The last point's residual and image, and how both changed in the iterations before.
+    """The last point's residual and image, and the changes of both in earlier iterations.
 
-    ``steps`` and ``moves`` have a row for each earlier iteration that is remembered.
+    ``steps`` (residuals) and ``moves`` (images) have one row per stored iteration.
     """
 
     residual: FloatArray
@@ -44,15 +44,14 @@ def _flat(point: EMPoint) -> FloatArray:
 
 
 class Extrapolation:
-    """Anderson acceleration of the EM map, with the caller guarding the objective.
+    """Anderson acceleration of the EM map; the caller monitors the objective.
 
     With residuals f = image - point, the coefficients g minimise
     ``|f_last - sum_k g_k (f_k+1 - f_k)|`` in the metric of the complete-data information; the next
     point is ``image_last - sum_k g_k (image_k+1 - image_k)``, within the bounds.
 
-    Where EM's own steps do not get shorter (it is leaving the neighbourhood of a saddle, which
-    mixing would lead back to), they are stretched instead: twice as far each time that this
-    raises the objective.
+    Where EM's steps do not get shorter (near a saddle, to which mixing would return), they are
+    stretched instead: the length doubles each time that this raises the objective.
 
     References:
         Walker & Ni (2011), SIAM Journal on Numerical Analysis 49, 1715-1735; Henderson & Varadhan
@@ -66,7 +65,7 @@ class Extrapolation:
         self.damping, self.length = 0.0, 1.0
 
     def propose(self, point: EMPoint, image: EMPoint, metric: EMPoint) -> tuple[EMPoint, bool]:
-        """Take the newest point and its image; give the next point and whether it is further."""
+        """Return the next point after one with this image, and whether it is extrapolated."""
         here, there, weight = _flat(point), _flat(image), _flat(metric)
         residual = there - here
         if self.history is None:
@@ -88,7 +87,7 @@ class Extrapolation:
         return self._point(new, image), True
 
     def _coefficients(self, weight: FloatArray, dtype: str) -> FloatArray:
-        """How much of each earlier move is to be taken back."""
+        """Coefficients of the earlier moves that are subtracted."""
         assert self.history is not None
         steps = self.history.steps
         weighted = steps * weight
@@ -108,13 +107,13 @@ class Extrapolation:
         return EMPoint(jnp.asarray(params, dtype), jnp.asarray(population, dtype))
 
     def accepted(self) -> None:
-        """The last proposal raised the objective: keep less to the image."""
+        """The last proposal raised the objective: damp less."""
         self.damping *= 0.1
 
     def rejected(self) -> None:
-        """The last proposal lowered the objective: keep closer to the image."""
+        """The last proposal lowered the objective: damp more."""
         self.damping, self.length = max(10 * self.damping, 0.1), 1.0
 
     def restart(self) -> None:
-        """Forget the past: the map is another now."""
+        """Clear the history, because the map has changed."""
         self.history = None

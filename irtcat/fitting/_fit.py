@@ -38,7 +38,7 @@ __all__ = ["FITTERS", "fit"]
 
 
 def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
-    """EM, by the engine for one ability or for several; regressions where abilities are known."""
+    """EM in one or several dimensions; item regressions where theta is fixed."""
     if options.theta is not None:
         if has_several(cls):
             raise argument_error("theta", f"left out for the {cls.key} model", "some")
@@ -49,7 +49,7 @@ def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
 
 
 def _anchored(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
-    """EM on the scale of known items or of a fixed theta, one of which must be there."""
+    """EM on the scale of anchor items or of a fixed theta, one of which is required."""
     if options.anchors is None and options.theta is None:
         raise InputError(
             'The `anchors` or the `theta` argument must be given with method="anchored". '
@@ -73,14 +73,14 @@ TAKEN_BY_ALL = frozenset(
     }
 )
 TAKEN = {"vi": {"settings"}, "joint": {"max_iterations"}}
-"""What a method takes beside `TAKEN_BY_ALL`; those of EM take everything but ``settings``."""
+"""Arguments of each method beyond `TAKEN_BY_ALL`; the EM methods take all but ``settings``."""
 BY_EM = ("em", "anchored")
 
 
 def _best_of(
     n_starts: int, fitter: Any, responses: Any, cls: type[ItemModel], options: Options
 ) -> Fit:
-    """The fit that ends highest of those from this many starts."""
+    """The fit with the highest objective among this many starts."""
     first = best = fitter(responses, cls, options)
     number = 0
     for k in range(1, n_starts):
@@ -100,7 +100,7 @@ def _best_of(
 
 
 def _check_method(method: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse an argument that the method has no use for, unless it is at its default."""
+    """Reject an argument that the method does not use, unless it has its default value."""
     defaults = inspect.signature(fit).parameters
     for name, value in arguments.items():
         if name == "responses" or value is defaults[name].default:
@@ -116,12 +116,12 @@ def _check_method(method: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _checked(data: Any, cls: type[ItemModel], devices: Any) -> Responses | ResponseSource:
-    """The responses or their source, if they can be calibrated."""
+    """The responses or their source, checked for calibration."""
     if isinstance(data, Responses):
         _check_categories(data, cls)
         if devices is not None and cls.takes in ("counts", "fractions"):
             raise argument_error("devices", f"left out for the {cls.key} model", devices)
-        # Other processes may have subjects of this fit as well: counted where they meet.
+        # Other processes may hold more subjects of this fit: they are counted in `Sharded`.
         n_used = int(data.observed.any(axis=1).sum()) if devices is None else 2
         if n_used < 2:
             raise argument_error(
@@ -156,7 +156,7 @@ def _checked(data: Any, cls: type[ItemModel], devices: Any) -> Responses | Respo
 
 
 def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel]) -> None:
-    """Refuse responses of a kind that the model is not for."""
+    """Reject responses of a type that the model does not support."""
     if cls.takes != "graded" and responses.n_categories != 2:
         graded = ", ".join(name for name, other in MODELS.items() if other.takes == "graded")
         codes = getattr(responses, "codes", range(responses.n_categories))
@@ -181,7 +181,7 @@ def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel
 def _check_dims(
     cls: type[ItemModel], method: str, dims: Any, pattern: Any, correlated: bool, nodes: Any
 ) -> None:
-    """Refuse arguments that the model or method has no use for."""
+    """Reject arguments that the model or method does not use."""
     if has_several(cls):
         if method != "em":
             raise argument_error("method", f"em for the {cls.key} model", method)
@@ -234,135 +234,132 @@ def fit(
     mean 0, SD 1 (for "rasch", "pcm" and "rsm": slopes 1, SD estimated; for most items sparse: see
     ``weak_priors``).
 
-    ``vi`` climbs the evidence lower bound of a Bayesian model with Normal priors on abilities,
-    difficulties and discriminations, in batches: a Normal guide for every ability, a multivariate
-    one for the parameters of every item, apart from one another. It is for sparse tables and for
-    comparison with py-irt: where EM is affordable, EM is quicker and has no bias. The bank holds
-    the guide's means on the scale where abilities have mean 0 and SD 1 (posterior variance
-    included) and its covariances; these take abilities as independent of items and are somewhat
+    ``vi`` maximises the evidence lower bound of a Bayesian model with Normal priors on abilities,
+    difficulties and discriminations, in batches: a Normal guide for every ability and an
+    independent multivariate Normal guide for the parameters of every item. It is for sparse tables
+    and for comparison with py-irt: where EM is affordable, EM is faster and has no bias. The bank
+    holds the guide's means on the scale where abilities have mean 0 and SD 1 (posterior variance
+    included) and its covariances; these treat abilities as independent of items and are somewhat
     too small. ``log_likelihood`` is the marginal one, comparable with that of ``em``;
-    ``log_posterior`` is the bound. For right/wrong models of one ability.
+    ``log_posterior`` is the bound. For right/wrong models in one dimension.
 
-    ``anchored`` is ``em`` on a scale that is there already: items of the bank ``anchors`` keep
-    their parameters, or the subjects' ``theta`` is fixed; new items are calibrated on it.
+    ``anchored`` is ``em`` on an existing scale: items of the bank ``anchors`` keep their
+    parameters, or the subjects' ``theta`` is fixed; new items are calibrated on it.
     ``fit(r, anchors=bank)`` and ``fit(r, method="anchored", anchors=bank)`` are the same.
 
     ``joint`` maximises over abilities and items together, with theta ~ N(0, 1) as a penalty: the
-    cheap baseline ("rasch", "1pl", "2pl"). Its item parameters are biased however many subjects
-    there are (Neyman & Scott 1948): intercepts and slopes are too large, in the Rasch model without
-    penalties by about J / (J - 1) with J items; the bias vanishes only as items are many too
-    (Haberman 1977). Its standard errors take abilities as known and are too small.
+    cheap baseline ("rasch", "1pl", "2pl"). Its item parameters are biased for any number of
+    subjects (Neyman & Scott 1948): intercepts and slopes are too large, in the Rasch model without
+    penalties by about J / (J - 1) with J items; the bias vanishes only as the number of items grows
+    too (Haberman 1977). Its standard errors treat abilities as known and are too small.
 
     Args:
         responses: right/wrong (or fractional) responses of at least 2 subjects; missing ones are
-            skipped, subjects without any are left out. Or what does not fit in memory and is gone
-            over in passes: a `irtcat.io.ResponseSource`, the path of a ``.npy`` or wide Parquet
+            skipped, subjects without any are left out. Or data that do not fit in memory and are
+            read in passes: a `irtcat.io.ResponseSource`, the path of a ``.npy`` or wide Parquet
             file (see `irtcat.io.open_source`), a memory-mapped array, or any object with
             ``n_subjects``, ``n_items`` and ``blocks()``, which yields int8 blocks of rows.
-        model: "rasch", "1pl", "2pl", "3pl", "4pl" or "feasibility" for right/wrong responses, of
-            several abilities "m2pl", "m3pl" or "bifactor"; "graded", "gpcm", "pcm", "rsm" or
-            "nominal" for responses in categories (right/wrong among them). Items may differ in
-            their number of categories, one more than the highest code that occurs. Items of
-            several models: a mapping from models to item ids, ``{"2pl": [...], "graded": [...]}``,
-            or from item ids to models (with "default" for those not named), or a list with one
-            name an item; of 2pl, 3pl, 4pl, feasibility, graded, gpcm and nominal. Counts of trials
-            take "binomial" (see `Responses.from_counts`), continuous scores between 0 and 1
-            "beta". Fractions in a right/wrong model count as shares of one answer
-            (quasi-likelihood, Papke & Wooldridge 1996, Journal of Applied
-            Econometrics 11, 619-632): the order of items and subjects is right, but since scores
-            vary less than answers do, slopes come out small (0 on short tests) and standard errors
-            wide.
-        method: "em", "anchored" (the same, and ``anchors`` or ``theta`` must be given), "vi"
-            or "joint".
-        groups: each subject's group: a column of ``responses.subjects``, or one label a subject
-            (a Series is looked up by subject id). Each group has a population of its own; all
-            share the items. The reference's is N(0, 1), the others' means and SDs are estimated
+        model: "rasch", "1pl", "2pl", "3pl", "4pl" or "feasibility" for right/wrong responses; the
+            multidimensional "m2pl", "m3pl" or "bifactor"; "graded", "gpcm", "pcm", "rsm" or
+            "nominal" for responses in categories (including right/wrong). Items may differ in their
+            number of categories, one more than the highest code that occurs. Items of several
+            models: a mapping from models to item ids, ``{"2pl": [...], "graded": [...]}``, or from
+            item ids to models (with "default" for those not named), or a list with one name per
+            item; of 2pl, 3pl, 4pl, feasibility, graded, gpcm and nominal. Counts of trials take
+            "binomial" (see `Responses.from_counts`), continuous scores between 0 and 1 "beta".
+            Fractions in a right/wrong model count as shares of one answer (quasi-likelihood, Papke
+            & Wooldridge 1996, Journal of Applied Econometrics 11, 619-632): the order of items and
+            subjects is right, but since scores vary less than answers do, slopes come out small (0
+            on short tests) and standard errors wide.
+        method: "em", "anchored" (the same; requires ``anchors`` or ``theta``), "vi" or "joint".
+        groups: each subject's group: a column of ``responses.subjects``, or one label per subject
+            (a Series is aligned by subject id). Each group has its own population; all share the
+            items. The reference's is N(0, 1), the others' means and SDs are estimated
             (``fit.groups``).
         reference: label of the reference group; the first subject's by default.
         anchors: a bank of the same model (any but "rsm" and several models in one). Items in it
             keep their parameters, the others are calibrated on its scale, and the mean and SD of
             the population (of each group) are estimated.
         theta: fixed abilities of the subjects: one number each in their order, a Series by
-            subject id, or an `Ability` (its theta). They are held fixed as if they were without
-            error, and each item is a regression on them: ``log_likelihood`` is the conditional
-            one, ``sum_ij log P(x_ij | theta_i)``, and standard errors are those given the
-            abilities. The bank's scale is that of the abilities, its population their mean and SD.
-            Abilities estimated from few responses carry error of their own, which this ignores
-            (slopes then come out small): where the items that tell of them are in a bank, give
-            that as ``anchors`` instead. Priors are on the scale of the abilities; worked in
-            float64 always.
+            subject id, or an `Ability` (its theta). They are treated as known without error, and
+            each item is a regression on them: ``log_likelihood`` is the conditional one, ``sum_ij
+            log P(x_ij | theta_i)``, and standard errors are conditional on theta. The bank's scale
+            is that of theta, its population has the mean and SD of theta. Abilities estimated from
+            few responses have errors, which this ignores (slopes are then too small): where the
+            items behind them are in a bank, pass that bank as ``anchors`` instead. Priors are on
+            the scale of the abilities; computed in float64 always.
         fixed: parameters that are not estimated: name -> value for all items, or -> {item:
             value}. Names are those of the priors, and "a", "c", "d" (c and d as probabilities).
             The population stays N(0, 1).
         equal: names of parameters that all items share, such as ``["slope"]``.
         priors: priors by parameter name ("slope", "intercept", "logit_lower", "logit_upper"),
-            added to or replacing the model's own: (mean, SD) of a Normal, or for slopes
+            added to or replacing the model's default priors: (mean, SD) of a Normal, or for slopes
             ("lognormal", mean, SD of the logarithm), or for "c" and "d" ("beta", alpha, beta).
-            For each item its own: {item: prior}, or a table with columns mean and sd. Densities
-            are those of the parameter named (of c and d themselves). None switches one off.
-            On by default: logit c ~ N(-1.1, 0.5) in the 3PL and 4PL, logit d ~ N(3, 0.5) in the
-            4PL, logit lambda ~ N(2, 1.5) in the feasibility model, nothing else. For "joint" the
-            same of slope and intercept, by default
-            N(1, 1) and N(0, 3) for all items. For "vi" either "hierarchical" (the default: mean
-            and precision of theta, b, and a or log a are unknown, with priors N(0, variance 1e6)
-            and Gamma(1, 1): Natesan et al. 2016, Lalor et al. 2019), or "vague" (theta ~ N(0, 1),
-            b ~ N(0, variance 1000) as there, a ~ N(0, SD 10) or log a ~ N(0, SD 2)), or a mapping
-            from "a" (or "log a"), "b", "logit_lower", ... to (mean, SD), "vague" for the others.
+            For item-specific priors: {item: prior}, or a table with columns mean and sd. Densities
+            are those of the parameter named (of c and d themselves). None disables a prior. On by
+            default: logit c ~ N(-1.1, 0.5) in the 3PL and 4PL, logit d ~ N(3, 0.5) in the 4PL,
+            logit lambda ~ N(2, 1.5) in the feasibility model, nothing else. For "joint" the same of
+            slope and intercept, by default N(1, 1) and N(0, 3) for all items. For "vi" either
+            "hierarchical" (the default: mean and precision of theta, b, and a or log a are unknown,
+            with priors N(0, variance 1e6) and Gamma(1, 1): Natesan et al. 2016, Lalor et al. 2019),
+            or "vague" (theta ~ N(0, 1), b ~ N(0, variance 1000) as there, a ~ N(0, SD 10) or log a
+            ~ N(0, SD 2)), or a mapping from "a" (or "log a"), "b", "logit_lower", ... to (mean,
+            SD), "vague" for the others.
         weak_priors: put slope ~ N(1, 1) and intercept ~ N(0, 3) on items with fewer than 50
-            responses or fewer than 10 of the rarer answer (constant items are among them), which
-            are flagged "weak prior"; without, such items may run to the parameter's bound. Where
-            they are the fewer items, abilities are estimated from the others alone while
-            calibrating, so that the priors have no say in the scale; where they are the most (few
-            subjects), all count, and the bank states the population's mean and SD as estimated.
-            With or without them, the parameters of a category that nobody used are held, in items
-            that are not sparse, where its probability is near 0, which is the likelihood's limit.
-            They are not counted, and `Fit.priors` names them. The other categories keep their
-            scores (Wilson & Masters 1993).
-        positive: keep slopes at or above 0.001 (default: they may be negative, which tells of
+            responses or fewer than 10 of the rarer answer (including constant items), which are
+            flagged "weak prior"; without, such items may run to the parameter's bound. Where they
+            are a minority, calibration estimates abilities from the other items alone, so that the
+            scale does not depend on the priors; where they are the majority (few subjects), all
+            items count, and the bank states the estimated mean and SD of the population. In either
+            case, in items that are not sparse, the parameters of a category that nobody used are
+            held at values where its probability is near 0, which is the likelihood's limit. They
+            are not counted, and `Fit.priors` names them. The other categories keep their scores
+            (Wilson & Masters 1993).
+        positive: keep slopes at or above 0.001 (default: they may be negative, which indicates
             wrong keys). For "vi" the guide of a is then log-Normal, otherwise Normal.
         standard_errors: "auto" ("full" where it takes about a second at most, else "block"),
             "full" (observed information of all parameters), "block" (item by item), "sandwich"
-            (right also where the model is not: all parameters where affordable, else item by
+            (valid also where the model is wrong: all parameters where affordable, else item by
             item) or "none".
         tolerance: largest last step in standard errors; 1e-4 in float64, 0.05 in float32
             ("joint": 1e-3 and 0.05). For "vi" the gain in the bound over a round of steps that
-            counts as none: 0.05, and not below rounding; with several batches not below 1e-5 a
+            counts as zero: 0.05, and not below rounding; with several batches not below 1e-5 per
             response, their noise.
-        max_iterations: E-steps at most ("joint": turns).
+        max_iterations: maximum number of E-steps ("joint": cycles).
         precision: "float64", "float32" or "auto" (float64 up to a million responses on a CPU).
         accelerate: extrapolate (Anderson acceleration), guarded by the objective.
         expand: estimate the latent mean and SD in each iteration and remove them; with priors on
-            slopes or intercepts they are chosen with regard to these.
-        starts: how many starting points to try: the default one and others drawn around it. The
-            one that ends highest is kept, converged ones before others; ``notes`` say whether one
-            was higher than the first by more than 0.1 in the log-posterior ("vi": the bound). For
-            data and models with several modes (3PL, several abilities). EM with one ability and
-            up to 200 items tries some without being asked where the items' correlations show
-            several factors, no factor, or copies of items; ``notes`` say if one was higher.
+            slopes or intercepts they are estimated under these.
+        starts: number of starting points: the default one and others drawn around it. The fit with
+            the highest objective is kept, converged fits before others; ``notes`` report whether
+            one was higher than the first by more than 0.1 in the log-posterior ("vi": the bound).
+            For data and models with several modes (3PL, multidimensional models). EM in one
+            dimension with up to 200 items tries some by default where the items' correlations show
+            several factors, no factor, or copies of items; ``notes`` report whether one was higher.
         seed: of the further starts, and of the order of batches of "vi".
         progress: called as ``progress(iteration, log_posterior, step)``; by "vi" after every round
-            as ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent there.
-        checkpoint: file that keeps the state of the iterations, written every five seconds at
-            most and when the fit is left by Ctrl-C or an error; always whole or not at all.
-        resume: go on from ``checkpoint`` to the same answer (from the beginning where there is no
-            such file yet). Without it the checkpoint of an interrupted fit is not overwritten.
+            as ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent.
+        checkpoint: file for the state of the iterations, written at most every five seconds and
+            when Ctrl-C or an error ends the fit; always complete or not written at all.
+        resume: continue from ``checkpoint`` to the same result (from the beginning where the file
+            does not exist yet). Without it the checkpoint of an interrupted fit is not overwritten.
         devices: spread the subjects over these devices: how many, "all", a list of them, or a
-            `jax.sharding.Mesh` with the one axis "subjects". Among several processes (after
-            `jax.distributed.initialize`) with "all" or a mesh of devices of all of them, each
-            process calls ``fit`` with rows of its own and the same items, and gets the same bank
-            (and ``theta`` of its own rows).
-        settings: for "vi": ``steps`` (at most; 3000), ``learning_rate`` (first one, in posterior
-            SDs; 0.3), ``batch_size`` (responses in a batch; all at once up to four million),
-            ``batches`` ("subjects": whole rows; "responses": observed cells alone; "auto").
-        dims: number of abilities of an exploratory "m2pl" or "m3pl": all slopes free, on axes that
-            `irtcat.rotate` may turn.
-        pattern: which item calls on which ability, where that is known: items x factors of 0 and
-            1 (an array, or a DataFrame by item id), or a mapping factor -> item ids. For
-            "bifactor" the specific factors only; also a list with the name of each item's (None
-            for an item of the general factor alone).
-        correlated: whether the abilities of a pattern may correlate (SDs are 1 all the same).
-        nodes: number of nodes a dimension where abilities are integrated; by default as many as
-            the posteriors need (the bank's provenance states them and the error they leave).
+            `jax.sharding.Mesh` with the one axis "subjects". With several processes (after
+            `jax.distributed.initialize`) and "all" or a mesh with devices of all of them, each
+            process calls ``fit`` with its rows and the same items, and returns the same bank (and
+            ``theta`` of its rows).
+        settings: for "vi": ``steps`` (maximum; 3000), ``learning_rate`` (initial, in posterior SDs;
+            0.3), ``batch_size`` (responses in a batch; all at once up to four million), ``batches``
+            ("subjects": whole rows; "responses": observed cells alone; "auto").
+        dims: number of dimensions of an exploratory "m2pl" or "m3pl": all slopes free, on axes that
+            `irtcat.rotate` can rotate.
+        pattern: which item measures which ability, where that is known: items x factors of 0 and 1
+            (an array, or a DataFrame by item id), or a mapping factor -> item ids. For "bifactor"
+            the specific factors only; also a list with the name of each item's specific factor
+            (None for an item of the general factor alone).
+        correlated: whether the abilities of a pattern may correlate (SDs are 1 in either case).
+        nodes: number of quadrature nodes per dimension; by default as many as the posteriors need
+            (the bank's provenance states them and the integration error).
 
     Returns:
         The fit: ``bank``, ``abilities``, ``log_likelihood``, ``converged``, ``n_iterations``, ....

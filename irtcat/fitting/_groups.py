@@ -1,4 +1,4 @@
-"""Groups of subjects, each with a population of its own, and what is reported of them."""
+"""Groups of subjects, each with its own population, and the table that reports them."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ def _labels(responses: Responses, groups: Any) -> pd.Series:
             twice = groups.index[groups.index.duplicated()][0]
             raise argument_error("groups", "one label a subject", f"several for {twice!r}")
         return pd.Series(groups.loc[ids].to_numpy())
-    # A list becomes a Series as it is: numpy would turn NaN among texts into the text "nan".
+    # A list becomes a Series directly: numpy would convert NaN among strings to the string "nan".
     series = pd.Series(list(groups) if np.ndim(groups) == 1 else [])
     if isinstance(groups, np.ndarray) and groups.dtype.kind == "U":
         series = series.mask(series == "nan")
@@ -59,11 +59,11 @@ def _labels(responses: Responses, groups: Any) -> pd.Series:
 
 
 def check_groups(responses: Any, groups: Any, reference: Any = None) -> Grouping | None:
-    """Number the groups, the reference first and the others as they appear; None without any.
+    """Number the groups, reference first, others in order of appearance; None without groups.
 
     Raises:
-        InputError: for a column or reference that is not there, a subject without a label, or a
-            group of fewer than two subjects with responses.
+        InputError: for an unknown column or reference, a subject without a label, or a group of
+            fewer than two subjects with responses.
     """
     if groups is None:
         if reference is not None:
@@ -111,9 +111,9 @@ def group_table(
 def score_groups(
     bank: ItemBank, responses: Responses, grouping: Grouping, table: pd.DataFrame, precision: str
 ) -> Ability:
-    """EAP abilities, every subject's prior being its own group's population.
+    """EAP abilities with each subject's group population as the prior.
 
-    Percentiles are those of the bank's population, for all alike.
+    Percentiles always refer to the bank's population.
     """
     by_group, rows = [], []
     for code, (_, row) in enumerate(table.iterrows()):

@@ -1,8 +1,8 @@
 """The variational guide: independent Normals for subjects, one multivariate Normal for each item.
 
-Items are described in the coordinates that the priors are stated in: discrimination (its logarithm
-where it must be positive), difficulty b, then the model's other unconstrained parameters. The bank
-keeps slope and intercept; `to_params` and `to_coordinates` go between the two.
+Items have the coordinates of the priors: discrimination (its logarithm where it must be positive),
+difficulty b, then the model's other unconstrained parameters. The bank stores slope and intercept;
+`to_params` and `to_coordinates` convert between the two.
 """
 
 from typing import Any, NamedTuple
@@ -31,15 +31,21 @@ __all__ = [
     "to_params",
 ]
 
-HYPER_VARIANCE = 1e6
-HYPER_SHAPE, HYPER_RATE = 1.0, 1.0
+HYPER_VARIANCE, HYPER_SHAPE, HYPER_RATE = 1e6, 1.0, 1.0
+"""Hyperpriors: N(0, variance 1e6) of a mean, Gamma(1, 1) of a precision."""
+
 HYPER_ROUNDS = 12
+"""Fixed-point iterations for the guides of an unknown mean and precision."""
+
 LARGEST_LOG_SD = 4.0
+"""Upper bound of the items' log SDs."""
+
 SMALLEST_SLOPE = 0.02
+"""Smallest absolute slope of a starting value, as b = -intercept / slope."""
 
 
 class Chart(NamedTuple):
-    """How the columns of `pack` and the coordinates of the guide belong together.
+    """The mapping between the columns of `pack` and the coordinates of the guide.
 
     Attributes:
         slope: column of the slope.
@@ -55,7 +61,7 @@ class Chart(NamedTuple):
 
     @staticmethod
     def of(template: ItemModel, positive: bool) -> "Chart":
-        """The chart of a model with one slope and one intercept an item."""
+        """The chart of a model with one slope and one intercept per item."""
         (slope,) = field_columns(template, ["slope"])
         (intercept,) = field_columns(template, ["intercept"])
         return Chart(slope, intercept, positive, field_columns(template, template.tied))
@@ -67,9 +73,8 @@ class Guide(NamedTuple):
     Attributes:
         theta: mean of each subject's ability.
         log_sd: logarithm of its SD.
-        mean: mean of each item's coordinates (of a tied one the first row counts for all).
-        factor: Cholesky factor of each item's covariance: below the diagonal as it is, on the
-            diagonal the logarithm.
+        mean: mean of each item's coordinates (the first row of a tied one applies to all).
+        factor: Cholesky factor of each item's covariance: the diagonal holds logarithms.
     """
 
     theta: Float[Array, " subjects"]
@@ -86,7 +91,7 @@ class NormalPrior(NamedTuple):
 
 
 def to_params(chart: Chart, u: Float[Array, "*rest params"]) -> Float[Array, "*rest params"]:
-    """Coordinates to the columns of `pack`: slope a, intercept -a b, the rest as it is."""
+    """Coordinates to the columns of `pack`: slope a, intercept -a b, the others unchanged."""
     return jnp.stack(param_columns(chart, list(jnp.moveaxis(u, -1, 0))), -1)
 
 
@@ -99,7 +104,7 @@ def param_columns(chart: Chart, u: list[Array]) -> list[Array]:
 
 
 def to_coordinates(chart: Chart, params: np.ndarray) -> np.ndarray:
-    """Undo `to_params`; slopes are kept away from 0, where b would be infinite."""
+    """Undo `to_params`; slopes are bounded away from 0, where b would be infinite."""
     a = params[:, chart.slope]
     least = SMALLEST_SLOPE
     sign = 1 if chart.positive else np.where(a < 0, -1, 1)
@@ -111,7 +116,7 @@ def to_coordinates(chart: Chart, params: np.ndarray) -> np.ndarray:
 
 
 def item_factors(guide: Guide, chart: Chart) -> tuple[Array, Array]:
-    """Mean and Cholesky factor of every item's coordinates, the tied ones put in."""
+    """Mean and Cholesky factor of every item's coordinates, with tied ones filled in."""
     n = guide.mean.shape[1]
     diagonal = jnp.diagonal(guide.factor, axis1=1, axis2=2)
     mean, log_sd = guide.mean, jnp.minimum(diagonal, LARGEST_LOG_SD)
@@ -167,10 +172,10 @@ def normal_log_prior(mean: Array, variance: Array, centre: Array, sd: Array) -> 
 
 
 def learned_log_prior(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-    """The same for N(m, 1 / u) with m and u unknown, less what they themselves cost.
+    """The same for N(m, 1 / u) with m and u unknown, less their Kullback-Leibler terms.
 
-    m ~ N(0, variance 1e6) and u ~ Gamma(1, 1); their own guides, N and Gamma, are at their
-    conjugate optimum, so that no gradient needs to go through them.
+    m ~ N(0, variance 1e6) and u ~ Gamma(1, 1); their guides, N and Gamma, are at their conjugate
+    optimum, so that no gradient through them is needed.
 
     Returns:
         The term, and the expectations of m and u.

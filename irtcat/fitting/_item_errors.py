@@ -80,7 +80,7 @@ def _item_loss(
 def block_covariance(
     problem: EMProblem, point: EMPoint, belief: EStep, share: float, sandwich: bool = False
 ) -> Covariance:
-    """Covariance of each item's parameters, items apart.
+    """Covariance of each item's parameters, item by item.
 
     Args:
         problem: what was fitted.
@@ -120,7 +120,7 @@ def _n_defining(problem: EMProblem) -> float:
 
 
 def _scale_uncertainty(problem: EMProblem, params: Array) -> FloatArray:
-    """What the items share: the defining population's mean and log SD are estimates, too."""
+    """Covariance from the estimated mean and log SD of the defining population."""
     n = _n_defining(problem)
     if n == 0:
         return np.zeros((*params.shape, params.shape[1]))
@@ -133,10 +133,10 @@ def _scale_uncertainty(problem: EMProblem, params: Array) -> FloatArray:
 
 
 def _latent(problem: EMProblem, point: EMPoint, belief: EStep, first: FloatArray) -> FloatArray:
-    """Covariance of the groups' means and log SDs with the items taken as known.
+    """Covariance of the groups' means and log SDs with the items treated as known.
 
-    Each group's own information (Louis 1982, the posteriors taken as Normal), and the
-    uncertainty of the population that defines the scale.
+    Each group's information (Louis 1982, with Normal posteriors), and the uncertainty of the
+    population that defines the scale.
     """
     mean, log_sd = np.asarray(point.population, float)
     theta, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
@@ -166,7 +166,7 @@ def _latent(problem: EMProblem, point: EMPoint, belief: EStep, first: FloatArray
 
 
 def inverse_blocks(information: FloatArray, free: BoolArray, tied: tuple[int, ...]) -> FloatArray:
-    """Invert each item's information over what is free; tied parameters are shared by all."""
+    """Invert each item's information over its free parameters; all items share tied ones."""
     both = free[:, :, None] & free[:, None, :]
     information = np.where(both, information, np.eye(free.shape[1]) * ~free[:, :, None])
     return _arrow_inverse(information, tied) if tied else _inverse(information)

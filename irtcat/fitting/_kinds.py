@@ -1,4 +1,4 @@
-"""What a fit must know and say of responses that are not categories."""
+"""Settings, flags and notes for responses that are not categories: fractions and counts."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from irtcat.responses import Responses
 __all__ = ["add_edge_flags", "likelihood_notes", "settings_of"]
 
 MANY_AT_EDGE = 0.05
+"""Share of scores at 0 or 1 above which an item is flagged."""
 QUASI = (
     "Fractions count as shares of one answer (quasi-likelihood): the order of items and subjects "
     "is right, but slopes come out small (0 on short tests) and standard errors wide. For shares "
@@ -23,7 +24,7 @@ QUASI = (
 def settings_of(
     responses: Responses | ResponseSource, cls: type[ItemModel]
 ) -> dict[str, np.ndarray]:
-    """What the data say of the items beside their categories."""
+    """Item settings derived from the data: numbers of trials, edges."""
     if not isinstance(responses, Responses):
         return {}
     if cls.takes == "counts":
@@ -35,9 +36,9 @@ def settings_of(
 
 
 def _edge(y: np.ndarray) -> float:
-    """Half the smallest distance of a score from 0 or 1, but for scores that are 0 or 1.
+    """Half the smallest nonzero distance of a score from 0 or 1.
 
-    Where there are such scores, half a subject's share if that is more.
+    Where some scores are 0 or 1, at least half a subject's share.
     """
     nearest, met = 1.0, False
     for rows in row_blocks(y.shape):
@@ -48,7 +49,7 @@ def _edge(y: np.ndarray) -> float:
 
 
 def add_edge_flags(flags: list[str], y: np.ndarray, edge: Param) -> list[str]:
-    """Say which items have many scores that a continuous density has no room for."""
+    """Flag items with many scores of 0 or 1, where a continuous density is not defined."""
     n = np.maximum((~np.isnan(y)).sum(axis=0), 1)
     share = ((y <= edge) | (y >= 1 - np.asarray(edge))).sum(axis=0) / n
     texts = [f"{value:.0%} of scores at 0 or 1" if value > MANY_AT_EDGE else "" for value in share]
@@ -56,7 +57,7 @@ def add_edge_flags(flags: list[str], y: np.ndarray, edge: Param) -> list[str]:
 
 
 def likelihood_notes(responses: Responses | ResponseSource, cls: type[ItemModel]) -> dict[str, Any]:
-    """What the bank records of the likelihood where that is not plain."""
+    """Notes on the likelihood for the bank: quasi-likelihood, or trials in their order."""
     if not isinstance(responses, Responses):
         return {}
     if cls.takes == "right/wrong" and responses.is_fractional:

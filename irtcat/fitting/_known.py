@@ -1,10 +1,10 @@
-"""Items calibrated on subjects whose abilities are known: one regression an item.
+"""Items calibrated at a fixed theta: one regression per item.
 
-With abilities given nothing is integrated over: the log-likelihood is a sum over items,
-``sum_i log P(x_ij | theta_i)``. It is collected once, as sums of the statistics at nodes: the
-abilities themselves where few differ, otherwise a grid fine enough that the curves interpolated
-on it (Lagrange, degree 7) are the curves. The transpose of the interpolation spreads the
-responses over the nodes, and the M-step of EM does the rest.
+A fixed theta needs no integration: the log-likelihood is a sum over items, ``sum_i log P(x_ij |
+theta_i)``. It is collected once, as sums of the statistics at nodes: the distinct abilities where
+they are few, otherwise a grid fine enough for exact interpolation of the curves (Lagrange, degree
+7). The transpose of the interpolation spreads the responses over the nodes, and the M-step of EM
+estimates the items.
 """
 
 from collections.abc import Callable
@@ -53,15 +53,18 @@ from irtcat.scoring._kernel import STENCIL
 __all__ = ["fit_fixed_theta", "fixed_theta", "spread"]
 
 N_NODES = 257
+"""Smallest number of grid nodes; up to this many distinct abilities are the nodes themselves."""
 WIDEST_SPACING = 0.125
-"""Of the grid, in SDs of the abilities."""
+"""Spacing of the grid, in SDs of the abilities."""
 BLOCK_CELLS = 2**22
+"""Cells of the statistics that are computed at a time."""
 STEPS = 8
+"""Newton steps of each M-step."""
 TOLERANCE = 1e-4
 
 
 class _Regression(NamedTuple):
-    """What is the same in every step: the items, the sums of their responses, the constraints."""
+    """Inputs of every step: the items, the sums of their responses, the constraints."""
 
     template: ItemModel
     nodes: Array
@@ -72,7 +75,7 @@ class _Regression(NamedTuple):
 
 
 class _Climbed(NamedTuple):
-    """Where the steps ended."""
+    """Result of the Newton steps."""
 
     params: Array
     log_likelihood: float
@@ -119,7 +122,7 @@ def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
 
 
 def spread(theta: FloatArray) -> tuple[FloatArray, Callable[[np.ndarray], FloatArray]]:
-    """Nodes for the abilities, and what gives the weights of the nodes for some of them.
+    """Nodes for the abilities, and a function for the interpolation weights.
 
     Args:
         theta: the abilities.
@@ -147,7 +150,7 @@ def spread(theta: FloatArray) -> tuple[FloatArray, Callable[[np.ndarray], FloatA
 
 
 def _lagrange(v: FloatArray) -> FloatArray:
-    """Weights of the nodes 0..7 that interpolate at ``v``, in float64 whatever is worked in."""
+    """Weights of the nodes 0..7 that interpolate at ``v``, always in float64."""
     k = np.arange(STENCIL)
     columns = [np.prod((v[:, None] - k[k != i]) / (i - k[k != i]), axis=1, dtype=float) for i in k]
     return np.stack(columns, axis=1)
@@ -164,7 +167,7 @@ def _add(sums: Any, statistics: Array, mask: Array | None, weights: Array) -> An
 def _collect(
     template: ItemModel, x: np.ndarray, has_missing: bool, theta: FloatArray, dtype: np.dtype
 ) -> tuple[Array, Array, Array]:
-    """Nodes, sums of the statistics at them and numbers of subjects, all rows gone over once."""
+    """Nodes, sums of the statistics at them and numbers of subjects, in one pass over the rows."""
     points, weights_of = spread(theta)
     nodes = jnp.asarray(points, dtype)
     n_contrasts = jax.eval_shape(item_curves, template, nodes).contrast.shape[0]
@@ -184,7 +187,7 @@ def _collect(
 
 @jit
 def _values(regression: _Regression, params: Array) -> tuple[Array, Array]:
-    """Log-likelihood and log-posterior of all items together."""
+    """Log-likelihood and log-posterior, summed over the items."""
     template, nodes, counts, totals, constraints, _ = regression
     value, _, _ = penalised_terms(template, params, counts, totals, constraints, nodes)
     return (value - log_prior(params, constraints)).sum(), value.sum()
@@ -194,7 +197,7 @@ _m_step = jit(m_step, static_argnames=("tied",))
 
 
 def _climb(regression: _Regression, params: Array, tolerance: float, options: Options) -> _Climbed:
-    """M-steps until the first Newton step of one is within the tolerance."""
+    """Repeat M-steps until the first Newton step is within the tolerance."""
     template, nodes, counts, totals, constraints, tied = regression
     everyone = jnp.ones(params.shape[0], params.dtype)
     regression = regression._replace(tied=())
@@ -228,10 +231,10 @@ def _first_guess(
     start: Start, template: ItemModel, theta: FloatArray, held: FloatArray, prior: PriorTable,
     tied: tuple[int, ...],
 ) -> FloatArray:  # fmt: skip
-    """The guess on standardised scores, moved to the scale of the abilities."""
+    """The guess on standardised scores, converted to the scale of theta."""
     centre, unit = theta.mean(), theta.std()
     if not tied and (start.mean - start.mean.mean()) @ (theta - centre) < 0:
-        unit = -unit  # lower is better on this scale
+        unit = -unit  # lower is better on the scale of theta
     model = unpack(template, jnp.asarray(start.params))
     moved = np.array(pack(model.rescale(jnp.asarray(-centre / unit), jnp.asarray(1 / unit))), float)
     limits = (
@@ -243,7 +246,7 @@ def _first_guess(
 
 
 def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
-    """Refuse what has no meaning where abilities are known."""
+    """Reject arguments that do not apply to a fixed theta."""
     if not isinstance(responses, Responses):
         raise argument_error("theta", "None for responses that are read in passes", "some")
     for name in ("anchors", "groups", "checkpoint", "devices"):
@@ -259,7 +262,7 @@ def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
 
 
 def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
-    """Calibrate items on subjects of known ability (see `irtcat.fit`)."""
+    """Calibrate items at a fixed theta (see `irtcat.fit`)."""
     _check(responses, cls, options)
     used = responses.observed.any(axis=1)
     theta = fixed_theta(responses, options.theta)[used]
@@ -272,8 +275,8 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
         categories = np.full_like(categories, categories.max())
     work = STANDARD_FORM.get(cls, cls)
     blank = work.blank(Design(categories, settings=settings))
-    choose_precision(options.precision, x.size)  # refuses other names
-    name = "float64"  # sums collected once cost little, and steps then end where they should
+    choose_precision(options.precision, x.size)  # rejects unknown names
+    name = "float64"  # the sums are cheap, and float64 lets the steps converge exactly
     with precision(name) as dtype:
         template = in_precision(blank, dtype)
         data = jax.device_put(x, may_alias=True)
@@ -296,7 +299,7 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
         held = fixed_values(
             options.fixed or {}, template, parameter_names(cls), responses.item_ids, options.equal
         )
-        if cls in STANDARD_FORM:  # the abilities have their unit already: the slopes are 1
+        if cls in STANDARD_FORM:  # theta already has a unit: the slopes are 1
             held[:, list(field_columns(template, ["slope"]))] = 1.0
         prior = prior.without(~np.isnan(held))
         free = np.asarray(prior.constraints.free)
@@ -328,7 +331,7 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
 
 
 def _covariance(regression: _Regression, params: Array, which: str) -> FloatArray | None:
-    """Inverse of the observed information of each item, abilities as given."""
+    """Inverse of the observed information of each item at the fixed theta."""
     if which == "none":
         return None
     template, nodes, counts, totals, constraints, tied = regression
@@ -343,7 +346,7 @@ def _result(
     responses: Responses, cls: type[ItemModel], bank: ItemBank, prior: PriorTable,
     ended: _Climbed, tied: tuple[int, ...], name: str, n_subjects: int,
 ) -> Fit:  # fmt: skip
-    """The `Fit`, and what the bank records of it."""
+    """The `Fit`, with the bank's provenance."""
     message = f"Converged: the last step was {ended.step:.1e} standard errors."
     if not ended.converged:
         message = (

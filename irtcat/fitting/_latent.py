@@ -1,4 +1,4 @@
-"""Where the scale of a fit comes from: the only population, the reference group, or known items."""
+"""What defines the scale of a fit: the only population, the reference group, or anchor items."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -41,20 +41,21 @@ __all__ = [
 ]
 
 SAMPLE = 4_000_000
-"""Responses at most (but 100 subjects at least) from which the first population is guessed."""
+"""Maximum number of responses (minimum 100 subjects) used to guess the first population."""
 
 GRID_SDS, NARROWEST = 6.0, 0.3
-"""The grid is laid over so many SDs either side of the populations, each at least so wide."""
+"""SDs that the grid reaches on either side of a population, and the smallest SD used for it."""
 
 MAX_PLACEMENTS = 5
+"""Maximum number of times that the grid is moved and EM is run again."""
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Items whose parameters are known.
+    """Items whose parameters are fixed.
 
     Attributes:
-        bank: the known items among those that are answered.
+        bank: the anchor items that occur in the responses.
         params: their unconstrained parameters, NaN in the rows of the other items.
     """
 
@@ -68,10 +69,10 @@ class Anchors:
 
 
 def check_anchors(bank: Any, responses: Responses, cls: type[ItemModel]) -> ItemBank:
-    """The known items among those that are answered.
+    """Anchor items that occur in the responses.
 
     Raises:
-        InputError: for another model than the bank's, or no item in common.
+        InputError: for a model other than the bank's, or no item in common.
     """
     if not isinstance(bank, ItemBank):
         raise argument_error("anchors", "an ItemBank", type(bank).__name__)
@@ -92,7 +93,7 @@ def check_anchors(bank: Any, responses: Responses, cls: type[ItemModel]) -> Item
 def known_categories(
     bank: ItemBank, responses: Responses, observed_categories: IntArray
 ) -> IntArray:
-    """Number of categories of each item: of known ones as the bank has it."""
+    """Number of categories of each item; anchor items take theirs from the bank."""
     categories = observed_categories.copy()
     at = _item_columns(bank, responses)
     categories[at] = item_categories(bank.model)
@@ -105,7 +106,7 @@ def _item_columns(bank: ItemBank, responses: Responses) -> IntArray:
 
 
 def anchor_items(bank: ItemBank, responses: Responses, template: ItemModel) -> Anchors:
-    """The known items' parameters in their places."""
+    """Parameters of the anchor items, in the rows of the responses' items."""
     names = list(column_names(template))
     params = np.full((responses.n_items, len(names)), np.nan)
     at = _item_columns(bank, responses)
@@ -115,7 +116,7 @@ def anchor_items(bank: ItemBank, responses: Responses, template: ItemModel) -> A
         np.clip(anchor_params, -30.0, 30.0) if anchor_params.size else anchor_params
     )
     tied = [names.index(name) for name in template.tied]
-    if tied:  # one slope for all items: that of the bank
+    if tied:  # all items share the bank's slope
         unit = column_names(bank.model) != column_names(template)
         params[:, tied] = 1.0 if unit else anchor_params[:, [columns.index(c) for c in tied]].mean()
     return Anchors(bank, params)
@@ -129,7 +130,7 @@ class ScaleMap(NamedTuple):
 
 
 def first_population(bank: ItemBank, responses: Responses, dtype: np.dtype) -> ScaleMap:
-    """Mean and SD of the subjects on the scale of known items, by EM from a sample of them."""
+    """Population mean and SD on the scale of the anchor items, by EM on a sample of subjects."""
     bank, matched = match(bank, responses)
     rows = np.flatnonzero(matched.observed.any(axis=1))
     if len(rows) == 0:
@@ -152,7 +153,7 @@ def first_population(bank: ItemBank, responses: Responses, dtype: np.dtype) -> S
 
 
 def _moved(problem: EMProblem, point: EMPoint, by: ScaleMap) -> tuple[EMProblem, EMPoint]:
-    """Items, populations and grid on the scale theta, from the grid's own z."""
+    """Items, populations and grid on the scale theta, converted from the grid's scale z."""
     mean, sd = (jnp.asarray(value, problem.dtype) for value in by)
     params = pack(unpack(problem.template, point.params).rescale(mean, sd))
     population = jnp.stack([(point.population[0] - mean) / sd, point.population[1] - jnp.log(sd)])
@@ -162,7 +163,7 @@ def _moved(problem: EMProblem, point: EMPoint, by: ScaleMap) -> tuple[EMProblem,
 
 
 def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -> FloatArray:
-    """Mean and log SD of first guesses in each group."""
+    """Mean and log SD of the first guesses in each group."""
     total = np.bincount(group, weights, n)
     mean = np.bincount(group, weights * theta, n) / total
     square = np.bincount(group, weights * theta**2, n) / total
@@ -174,7 +175,7 @@ def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
 
 
 def _recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
-    """Lay the grid over six SDs (times a margin) either side of every population."""
+    """Make the grid reach six SDs (times a margin) on either side of every population."""
     mean, log_sd = np.asarray(state.point.population, float)
     reach = GRID_SDS * margin * np.maximum(np.exp(log_sd), NARROWEST)
     low, high = (mean - reach).min(), (mean + reach).max()
@@ -187,7 +188,7 @@ def _recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMPro
 
 
 def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraints) -> FloatArray:
-    """First guesses above 0 where that is a must, and equal where items share a parameter."""
+    """First guesses, made positive where required, and equal where items share a parameter."""
     params = params.copy()
     if constraints.family is not None:
         above = np.asarray(constraints.family) == FAMILIES.index("lognormal")
@@ -197,7 +198,7 @@ def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraint
 
 
 def fixes_the_scale(template: ItemModel, fixed: FloatArray, tied: tuple[int, ...]) -> bool:
-    """Whether fixed or equal parameters forbid that the latent mean and SD are removed."""
+    """Whether fixed or equal parameters fix the scale: no latent mean and SD can be removed."""
     known = ~np.isnan(fixed)
     if known.any() and known[:, list(scale_columns(template, np.nan_to_num(fixed)))].any():
         return True
@@ -205,7 +206,7 @@ def fixes_the_scale(template: ItemModel, fixed: FloatArray, tied: tuple[int, ...
 
 
 def is_covered(problem: EMProblem, point: EMPoint) -> bool:
-    """Whether the grid reaches five SDs either side of every population."""
+    """Whether the grid reaches five SDs on either side of every population."""
     if problem.group is None:
         return True
     at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
@@ -221,18 +222,18 @@ def start_on_scale(
     free_scale: bool,
     known: ScaleMap | None,
 ) -> tuple[EMProblem, EMState]:
-    """Problem and first state on the scale that is iterated.
+    """Problem and first state on the scale of the iterations.
 
     Args:
         problem: the problem, its grid not yet placed.
-        start: first guesses on the scale of all subjects together.
+        start: first guesses, on the scale of the pooled subjects.
         fixed: parameters that are known; NaN for the others.
-        free_scale: whether the scale is that of all subjects together until the end (parameter
-            expansion); else it is, with groups, the reference's, or the anchors'.
-        known: population on the anchors' scale, where there are anchors.
+        free_scale: whether the scale is that of the pooled subjects until the end (parameter
+            expansion); otherwise it is the reference group's, or the anchors'.
+        known: population on the anchors' scale; None without anchors.
 
     Returns:
-        Both; a problem without groups and anchors is left as it is.
+        Problem and state; a problem without groups and anchors is unchanged.
     """
     first = np.where(np.isnan(fixed), start.params, fixed)
     params = jax.device_put(first.astype(problem.dtype))
@@ -263,7 +264,7 @@ def run_covered(
 ) -> tuple[EMProblem, Ended]:
     """Iterate to convergence on the reported scale, on a grid that reaches every population.
 
-    Where the estimates turn out to lie beyond the grid it is laid anew and they are iterated on.
+    Where the estimates lie beyond the grid, the grid is moved and EM continues.
     """
     ended = run_em(problem, state, settings, progress, checkpoint)
     problem, ended = on_reference_scale(problem, ended)
@@ -278,7 +279,7 @@ def run_covered(
 
 
 def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, Ended]:
-    """Make the first group's population N(0, 1), where the scale was that of all together."""
+    """Make the first group's population N(0, 1), if the scale was that of the pooled subjects."""
     if problem.group is None or problem.transform is not None:
         return problem, ended
     mean, log_sd = (float(value) for value in ended.point.population[:, 0])
@@ -288,11 +289,11 @@ def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
 
 
 def best_latent(problem: EMProblem, ended: Ended) -> tuple[float, float]:
-    """Latent mean and SD that fit best with the items as they are, by one Newton step each.
+    """Latent mean and SD that fit best with the items held fixed, by one Newton step each.
 
     With theta ~ N(0, s^2) and items fixed, d log L / d log s = sum E[theta^2] - n, and the
-    observed information is 2 sum E[theta^2] - sum Var(theta^2) (Louis 1982). With groups it is
-    about the first of them, in its own SDs.
+    observed information is 2 sum E[theta^2] - sum Var(theta^2) (Louis 1982). With groups, both
+    refer to the first group, in units of its SD.
     """
     weights = np.asarray(problem.weights, float)
     mean, sd = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
@@ -302,7 +303,7 @@ def best_latent(problem: EMProblem, ended: Ended) -> tuple[float, float]:
         centre, log_sd = np.asarray(ended.point.population[:, 0], float)
         mean = (at + unit * mean - centre) * np.exp(-log_sd)
         sd = unit * sd * np.exp(-log_sd)
-        square_variance = 4 * mean**2 * sd**2 + 2 * sd**4  # were the posteriors Normal
+        square_variance = 4 * mean**2 * sd**2 + 2 * sd**4  # if the posteriors were Normal
         weights = weights * (np.asarray(problem.group) == 0)
     square = weights @ (mean**2 + sd**2)
     information = 2 * square - weights @ square_variance
@@ -313,7 +314,7 @@ def best_latent(problem: EMProblem, ended: Ended) -> tuple[float, float]:
 
 
 def reflected(params: FloatArray, slopes: tuple[int, ...], covariance: Covariance | None):
-    """Items on the scale turned round (theta to -theta), with their covariance."""
+    """Items on the reversed scale (theta to -theta), with their covariance."""
     sign = np.ones(params.shape[1])
     sign[list(slopes)] = -1.0
     if covariance is None:
@@ -336,12 +337,12 @@ def populations(
 
     Args:
         point: the estimates.
-        sign: -1 where the scale is turned round.
+        sign: -1 where the scale is reversed.
         covariance: of the estimates.
-        common: column of the slope that is made 1 (Rasch), if any.
+        common: column of the slope that becomes 1 (Rasch), if any.
 
     Returns:
-        Both two x groups; an error is NaN where the value is not an estimate.
+        Both two x groups; a standard error is NaN where the value is not estimated.
     """
     mean, log_sd = np.asarray(point.population, float)
     factor = 1.0 if common is None else float(point.params[0, common])
@@ -360,7 +361,7 @@ def populations(
 
 
 def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
-    """The bank with its known items as they were, covariance included, and flagged."""
+    """The bank with its anchor items unchanged, covariance included, and flagged."""
     at = bank.positions(anchors.bank.item_ids)
     names = list(column_names(bank.model))
     columns = np.array([names.index(name) for name in column_names(anchors.bank.model)])

@@ -1,4 +1,4 @@
-"""The driver of EM: owns the loop, the guard of the objective and the reasons to stop."""
+"""The driver of EM: the loop, the guard of the objective and the stopping rules."""
 
 import itertools
 from collections.abc import Callable
@@ -24,23 +24,29 @@ Progress = Callable[[int, float, float], None]
 """Called with the iteration, the log-posterior and the step in standard errors."""
 
 FIRST_SLACK, LATER_SLACK = 0.3, 0.05
+"""Extra reach of the windows of the E-step, as the first abilities are guesses."""
+
 FIRST_NEWTON_STEPS, NEWTON_STEPS = 4, 2
+"""Newton steps of the M-step; the first starts far from its maximum."""
+
 FLAT_ITERATIONS, LOOSE = 6, 20
+"""Number of level iterations, and steps in tolerances, that also count as convergence."""
+
 LEVEL = 1e3
-"""Gains below this many times the rounding do not tell a good point from a bad one."""
+"""Gains below this many times the rounding error do not distinguish a better point."""
 
 
 class Settings(NamedTuple):
-    """When to stop, and how to step.
+    """Stopping rule and step options of EM.
 
     Attributes:
         tolerance: converged when the largest change of an item's parameters is below this many
             standard errors (of the complete data) and the step promises less than twice this
             in log-posterior.
-        max_iterations: number of E-steps at most.
+        max_iterations: maximum number of E-steps.
         accelerate: first iteration that may extrapolate; None never does.
         expand: whether the latent mean and SD are estimated and removed.
-        noise: relative fall of the objective that is rounding.
+        noise: relative fall of the objective that counts as rounding.
     """
 
     tolerance: float
@@ -51,7 +57,7 @@ class Settings(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Where the loop stopped: the point, its E-step, and why.
+    """Result of the loop: the point, its E-step, and the reason to stop.
 
     ``at_bound`` marks the parameters that were at a bound there, on the scale of the iterations.
     """
@@ -72,7 +78,7 @@ def _log_posterior(weights: FloatArray, belief: Any, update: EMUpdate) -> float:
 
 
 class _Images(NamedTuple):
-    """What is kept of an update to fall back on."""
+    """The images of an update that the loop may return to."""
 
     point: EMPoint
     plain: EMPoint
@@ -80,12 +86,12 @@ class _Images(NamedTuple):
 
 
 class _Guard:
-    """Decides where to go next, so that the objective never falls but by rounding.
+    """Chooses the next point, so that the objective falls only by rounding.
 
-    The next point is, in this order of daring, extrapolated, the image of EM with expansion, or
-    the plain image. Where the objective falls, the next less daring one is taken instead;
-    expansion is then given up, since what it rests on does not hold (steep items at a grid's end,
-    a parameter at its bound).
+    The candidates, from the most to the least aggressive, are the extrapolated point, the image of
+    EM with expansion, and the plain image. Where the objective falls, the next candidate is taken
+    instead; a fall after expansion disables it, since its assumptions do not hold (steep items at a
+    grid's end, a parameter at its bound).
     """
 
     def __init__(self, problem: Any, start: EMPoint, settings: Settings):
@@ -97,7 +103,7 @@ class _Guard:
         self.trace: list[float] = []
 
     def retreat(self, value: float, step: float) -> EMPoint | None:
-        """The point to go back to if ``value`` is a fall, else None.
+        """The point to return to if ``value`` is a fall, else None.
 
         Where the objective is level, an extrapolated point must also be nearer to a fixed point.
         """
@@ -136,7 +142,7 @@ class _Guard:
         return point
 
     def snapshot(self, iteration: int, state: EMState) -> Snapshot:
-        """Everything that the iterations from ``state`` on depend on."""
+        """The state of the guard and of EM before the next iteration."""
         update = self.update
         images = [None, None] if update is None else [update.point, update.plain]
         numbers = {
@@ -152,7 +158,7 @@ class _Guard:
         return Snapshot(iteration, (points, others), numbers)
 
     def resume(self, snapshot: Snapshot) -> EMState:
-        """Undo `snapshot`: be as it was then, and give its state."""
+        """Undo `snapshot`: restore the guard, and return the state of EM."""
         (point, image, plain), (mean, sd, trace, *history) = snapshot.arrays
         numbers = snapshot.numbers
         self.expand, self.best, self.kind = (numbers[k] for k in ("expand", "best", "kind"))
@@ -164,13 +170,13 @@ class _Guard:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the objective has only moved by rounding for a good while."""
+        """Whether the objective changed only by rounding in the last iterations."""
         recent = self.trace[-FLAT_ITERATIONS:]
         spread = max(recent) - min(recent) if recent else np.inf
         return len(recent) == FLAT_ITERATIONS and spread <= self.settings.noise * abs(recent[-1])
 
     def verdict(self, step: float, gain: float) -> str:
-        """Why the point just accepted is the last one; empty if it is not."""
+        """The reason to stop at the point just accepted; empty to continue."""
         tolerance = self.settings.tolerance
         if step <= tolerance and gain <= 2 * tolerance:
             return f"Converged: the last step was {step:.1e} standard errors."
@@ -190,11 +196,11 @@ def run_em(
     """Iterate the EM map to convergence.
 
     Args:
-        problem: what is fitted.
-        state: where to begin.
-        settings: when to stop.
-        progress: told of every iteration.
-        checkpoint: where the state is kept, and possibly taken from.
+        problem: the problem to fit.
+        state: the first state.
+        settings: stopping rule and step options.
+        progress: called after every iteration.
+        checkpoint: the file to which the state is written, and from which it may be restored.
         step_map: applies the EM map of the problem.
 
     Returns:
@@ -202,7 +208,7 @@ def run_em(
 
     Raises:
         FloatingPointError: when the objective is not finite.
-        InputError: when the checkpoint is of something else.
+        InputError: when the checkpoint belongs to another fit.
     """
     guard = _Guard(problem, state.point, settings)
     if checkpoint is None:
@@ -214,7 +220,7 @@ def run_em(
     if first >= settings.max_iterations:
         raise InputError(
             f"{checkpoint.path}: this fit has already taken {first} iterations. "
-            "Raise max_iterations to go on."
+            "Raise max_iterations to continue."
         )
     with checkpoint:
         checkpoint.offer(guard.snapshot(first, state))

@@ -1,4 +1,4 @@
-"""Which item is of which model, where a fit is of several."""
+"""The model of each item, where a fit mixes models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,11 +15,11 @@ HOW_TO_MIX = 'for items of several models give each its own: model={"2pl": [...]
 
 
 def model_of_items(model: Any, item_ids: Any) -> tuple[type[ItemModel], np.ndarray | None]:
-    """The class of the items, and the number of each one's own model where there are several.
+    """The class of the items, and the number of each item's model where there are several.
 
     Args:
-        model: a name; or a name for each item: model -> ids, id -> model, or one an item in order.
-            In a mapping "default" is for the items that it does not name.
+        model: a name; or a name for each item: model -> ids, id -> model, or a list in the items'
+            order. In a mapping "default" applies to the items that it does not name.
         item_ids: ids of the responses' items.
 
     Raises:
@@ -95,7 +95,7 @@ def _listed(name: Any, items: Any) -> list[Any]:
 def check_kinds(
     cls: type[ItemModel], kinds: np.ndarray, categories: np.ndarray, item_ids: Any
 ) -> None:
-    """Refuse items with more than two categories under a right/wrong model, by their id."""
+    """Reject items with more than two categories under a right/wrong model, by their id."""
     two = np.array([member.takes == "right/wrong" for member in cls.members])
     wrong = np.flatnonzero(two[kinds] & (categories > 2))
     if len(wrong):

@@ -2,7 +2,7 @@
 
 Each item's expected log-likelihood is maximised by a few damped Newton steps with the expected
 information (positive semi-definite for every model, so that a step always points uphill).
-A step that does not increase the item's objective is taken back and damped further
+A step that does not increase the item's objective is rejected and damped further
 (Levenberg-Marquardt), so the objective never goes down.
 """
 
@@ -30,12 +30,13 @@ __all__ = [
 ]
 
 RIDGE = 1e-10
+"""Smallest pivot of the small Cholesky factorisations, and the diagonal of inactive parameters."""
 
 BELOW_ALL = 1e30
-"""Stands for minus infinity, which times a weight of 0 would be NaN."""
+"""Stands for infinity, which times a weight of 0 would be NaN."""
 
 MAX_STEPS = 12
-"""Evaluations at most, where steps are refused and damped again."""
+"""Maximum number of evaluations, where steps are rejected and damped again."""
 
 
 class Constraints(NamedTuple):
@@ -48,7 +49,7 @@ class Constraints(NamedTuple):
         lower: lower bounds, one per parameter.
         upper: upper bounds, one per parameter.
         family: 0 Normal; 1 lognormal (``prior_mean`` and ``prior_precision`` are of the
-            logarithm); 2 Beta on the parameter's sigmoid (alpha and beta stand in their place).
+            logarithm); 2 Beta on the parameter's sigmoid (alpha and beta take their place).
             None where all are Normal.
     """
 
@@ -70,7 +71,7 @@ def at_bounds(params: Any, constraints: Constraints) -> BoolArray:
 
 
 class MStep(NamedTuple):
-    """New parameters and how far they moved.
+    """New parameters and the size of the step.
 
     Attributes:
         params: the new unconstrained parameters.
@@ -86,7 +87,7 @@ class MStep(NamedTuple):
 
 
 def log_prior(params: Array, constraints: Constraints) -> Float[Array, " items"]:
-    """Log-density of the priors, an item a number.
+    """Log-density of the priors, one number per item.
 
     All are densities of the parameter named (the slope, or c and d themselves, no Jacobian): with
     the likelihood they are maximised over that parameter.
@@ -126,7 +127,7 @@ def prior_slopes(params: Array, constraints: Constraints) -> tuple[Array, Array]
 
 
 def prior_information(params: Array, constraints: Constraints) -> Array:
-    """Minus the second derivative of `log_prior`, kept positive for the M-step."""
+    """Minus the second derivative of `log_prior`, made positive for the M-step."""
     curvature = prior_slopes(params, constraints)[1]
     if constraints.family is None:
         return curvature
@@ -158,7 +159,7 @@ def _solve(matrix: Array, vector: Array) -> Array:
     """Solve many small positive-definite systems by an unrolled Cholesky factorisation.
 
     ``matrix`` is (..., n, n) and ``vector`` (..., n), n at most a handful: elementwise over the
-    leading axes, which is far quicker than one library call an item.
+    leading axes, which is much faster than one library call per item.
     """
     n = matrix.shape[-1]
     low: list[list[Any]] = [[None] * n for _ in range(n)]
@@ -183,7 +184,7 @@ def _direction(
     tied: tuple[int, ...],
     item_weights: Array,
 ) -> Array:
-    """The damped Newton step; tied parameters move together, inactive ones not at all."""
+    """The damped Newton step; tied parameters move together, inactive ones do not move."""
     n = gradient.shape[-1]
     eye = jnp.eye(n, dtype=gradient.dtype)
     both = active[..., None] & active[..., None, :]
@@ -212,9 +213,9 @@ def _direction(
 
 
 class _State(NamedTuple):
-    """The best point so far, its terms, the candidate to be tried next, the first move's length.
+    """The best point so far, its terms, the next candidate, the squared length of the first step.
 
-    ``stuck`` marks items none of whose steps has been accepted yet.
+    ``stuck`` marks items without an accepted step so far.
     """
 
     best: Array
@@ -241,7 +242,7 @@ def m_step(
     """Maximise the expected log-posterior of all items by ``n_steps`` damped Newton steps.
 
     Args:
-        template: the items (their own parameters do not matter).
+        template: the items (their parameters are not used).
         params: where to start.
         counts: expected sums of the statistics at the nodes.
         totals: expected number of subjects at the nodes, (nodes,) or (nodes, items).
@@ -249,7 +250,7 @@ def m_step(
         item_weights: 1 for items that tied parameters are estimated from, 0 for the others.
         tied: columns of ``params`` that all items share.
         n_steps: number of steps.
-        nodes: abilities that the counts belong to; the common grid by default.
+        nodes: abilities at which the counts are given; the common grid by default.
 
     Returns:
         The new parameters; no item's objective is below that of ``params`` (for tied
@@ -295,7 +296,7 @@ def m_step(
             stuck=stuck,
         )
 
-    # The first turn evaluates the starting point itself: anything is better than nothing.
+    # The first evaluation is that of the starting point, which is always accepted.
     nothing = jnp.zeros_like(params[:, 0])
     state = _State(
         best=params,

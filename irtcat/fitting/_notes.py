@@ -1,4 +1,4 @@
-"""What a fit says beside whether it converged: bounds, unused categories, unlinked items."""
+"""Notes of a fit: parameters at bounds, unused categories, unlinked items."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from irtcat.responses import Responses
 __all__ = ["linked_items", "with_notes"]
 
 FIRST_CELLS, MOST_CELLS = 2**16, 2**22
-"""Responses gone over at a time: few at first, as most data are connected by their first rows."""
+"""Responses read at a time: few at first, as most data are connected by their first rows."""
 
 
 def linked_items(
@@ -33,10 +33,10 @@ def linked_items(
     Args:
         observed: blocks of rows, each subjects x items: whether there is a response.
         informative: items whose responses differ; the others connect nothing.
-        known: items on a scale of their own already (anchors), which needs no connection.
+        known: items on a known scale (anchors), which need no connection.
 
     Returns:
-        The block of each item, from 1 on, that of the most items first; 0 where not informative.
+        The block of each item, numbered from 1 by falling size; 0 where not informative.
 
     Example:
         >>> seen = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1]], bool)
@@ -89,7 +89,7 @@ def _blocks(result: Fit, options: Options) -> IntArray:
     blocks = linked_items(_observed(result.responses), informative, known)
     if options.devices is None:
         return blocks
-    # Subjects of other processes may connect what those of this one do not.
+    # Subjects of other processes may connect items that are unconnected in this process.
     by_process = all_gather(blocks)
     edges = (
         blocks_there[None, :] == np.arange(1, blocks_there.max() + 1)[:, None]
@@ -99,7 +99,7 @@ def _blocks(result: Fit, options: Options) -> IntArray:
 
 
 def _blocks_note(blocks: IntArray, item_ids: np.ndarray, grouped: bool) -> str:
-    """What the blocks mean."""
+    """The note on blocks of items."""
     names = [shorten(item_ids[blocks == k]) for k in range(1, min(blocks.max(), 3) + 1)]
     listed = "; ".join(f"block {k}: {text}" for k, text in enumerate(names, start=1))
     whose = "each group's" if grouped else "the"
@@ -112,7 +112,7 @@ def _blocks_note(blocks: IntArray, item_ids: np.ndarray, grouped: bool) -> str:
 
 
 def _bounds_note(flags: Iterable[str], item_ids: np.ndarray) -> str:
-    """Which parameters of which items ended at a bound."""
+    """The note on parameters at a bound."""
     items: dict[str, list[str]] = {}
     for item, text in zip(item_ids, flags, strict=True):
         for name in re.findall(AT_BOUND.format(r"(\w+)"), text):
@@ -122,14 +122,14 @@ def _bounds_note(flags: Iterable[str], item_ids: np.ndarray) -> str:
 
 
 def _unused_note(flags: Iterable[str], item_ids: np.ndarray) -> str:
-    """Which items have categories without an estimate."""
+    """The note on unused categories."""
     unused = NEVER_USED.format(r"\d+")
     items = [str(i) for i, text in zip(item_ids, flags, strict=True) if re.search(unused, text)]
     return f"Categories that nobody used have no estimate: in {shorten(items)}." if items else ""
 
 
 def with_notes(result: Fit, options: Options) -> Fit:
-    """The fit with what else is to be said in its message, its notes and the items' flags."""
+    """The fit with further notes in its message, its notes and the items' flags."""
     statistics, item_ids = result.bank.statistics.copy(), result.bank.item_ids
     flags = statistics["flags"].astype(str).tolist()
     notes = [*result.notes, _bounds_note(flags, item_ids)]

@@ -1,4 +1,4 @@
-"""The arguments of `fit`, as a method receives them."""
+"""The arguments of `fit`, as passed to a method."""
 
 import os
 from collections.abc import Mapping
@@ -14,8 +14,13 @@ from irtcat.fitting._loop import Progress, Settings
 __all__ = ["Options", "loop_settings"]
 
 TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
+"""Default tolerance, in standard errors."""
+
 NOISE = {"float64": 1e-12, "float32": 1e-7}
+"""Relative fall of the objective that counts as rounding."""
+
 FIRST_JUMP = {"float64": 2, "float32": 6}
+"""First iteration that may extrapolate."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Options:
 
 
 def loop_settings(options: Options, precision: str, expand: bool, noise: float = 0.0) -> Settings:
-    """How EM iterates in this precision; ``noise`` is a further error of the objective."""
+    """Settings of EM in this precision; ``noise`` is a further error of the objective."""
     return Settings(
         TOLERANCE[precision] if options.tolerance is None else options.tolerance,
         options.max_iterations,

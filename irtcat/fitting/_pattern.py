@@ -1,4 +1,4 @@
-"""Which item calls on which ability: what the caller says, made one array."""
+"""The loading pattern: which item measures which ability, from any form the caller passes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class LatentDesign(NamedTuple):
     Attributes:
         pattern: items x dims, 1 where the slope is estimated.
         factors: names of the abilities.
-        exploratory: whether the axes are free to turn.
+        exploratory: whether the axes may be rotated.
         correlated: whether the abilities' correlations are estimated.
     """
 
@@ -83,7 +83,7 @@ def _from_table(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
 
 
 def _marks(pattern: Any, ids: list[str], bifactor: bool) -> tuple[FloatArray, list[str]]:
-    """The pattern in whatever form it was given."""
+    """The pattern from any accepted form."""
     if isinstance(pattern, Mapping):
         return _from_mapping(pattern, ids)
     if not isinstance(pattern, pd.DataFrame) and np.ndim(pattern) == 1:
@@ -96,7 +96,7 @@ def _marks(pattern: Any, ids: list[str], bifactor: bool) -> tuple[FloatArray, li
 
 
 def _bifactor(marks: FloatArray, names: list[str]) -> tuple[FloatArray, list[str]]:
-    """Put the general factor in front where it is not there yet."""
+    """Prepend the general factor where it is absent."""
     if marks.shape[1] > 1 and is_bifactor(marks):
         return marks, names
     if (marks.sum(axis=1) > 1).any():
@@ -111,10 +111,10 @@ def latent_design(
     pattern: Any,
     correlated: bool,
 ) -> LatentDesign:
-    """Settle the abilities of a fit from the arguments ``dims``, ``pattern`` and ``correlated``.
+    """The latent design of a fit from the arguments ``dims``, ``pattern`` and ``correlated``.
 
     Raises:
-        InputError: when they do not fit each other, the model or the items.
+        InputError: when they are inconsistent with each other, the model or the items.
     """
     ids = [str(name) for name in responses.item_ids]
     if pattern is None:
@@ -147,7 +147,7 @@ def latent_design(
         raise argument_error("pattern", "one with a factor for every item", bare)
     if marks.all():
         raise InputError(
-            "The `pattern` argument must leave out some slopes: with all of them free the axes may "
-            f"turn. Got {marks.shape[1]} factors on all items. Use dims={marks.shape[1]}."
+            "The `pattern` argument must leave out some slopes: with all of them free the axes are "
+            f"not identified. Got {marks.shape[1]} factors on all items. Use dims={marks.shape[1]}."
         )
     return LatentDesign(marks, names, False, bool(correlated))

@@ -1,4 +1,4 @@
-"""Which priors and bounds a fit works under, decided once and written in the result."""
+"""Priors and bounds of a fit, chosen once and stated in the result."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -63,7 +63,7 @@ BOUNDS = {
 }
 SMALLEST_POSITIVE_SLOPE = 1e-3
 UNUSED = "unused categories"
-"""What `Fit.priors` calls the categories that nobody used."""
+"""Key of `Fit.priors` for the categories that nobody used."""
 
 
 class PriorTable(NamedTuple):
@@ -71,14 +71,14 @@ class PriorTable(NamedTuple):
 
     Attributes:
         constraints: arrays for the M-step.
-        sparse: items that are under the weak priors.
-        empty: categories that an item has and nobody used, categories x items.
-        held: parameters of such categories that are held where these have a probability near 0.
+        sparse: items with weak priors.
+        empty: unused categories of each item, categories x items.
+        held: parameters of such categories, held where their probability is near 0.
         informed: parameters that some response informs: not those of such categories, nor of
             items that nobody answered or all answered alike.
-        aside: the same where they are the fewer: they are then estimated from the abilities that
-            the other items tell, and have no say in these. All False otherwise.
-        scaled: whether priors on slope or intercept have a say in the latent scale.
+        aside: the sparse items where they are a minority: they are then estimated from abilities
+            that depend on the other items only. All False otherwise.
+        scaled: whether the latent scale depends on priors on slope or intercept.
         description: parameter name -> (mean, SD), as stated in the result.
         tied: columns of parameters that all items share; their one prior is in the row of one item.
     """
@@ -94,12 +94,14 @@ class PriorTable(NamedTuple):
     tied: tuple[int, ...] = ()
 
     def without(self, known: BoolArray) -> "PriorTable":
-        """The same with the parameters ``known`` fixed, and no prior on them."""
+        """The same with the parameters ``known`` fixed and without priors."""
         old = self.constraints
         free, precision = np.array(old.free), np.array(old.prior_precision)
         mean = np.array(old.prior_mean)
         family = None if old.family is None else np.array(old.family)
-        for column in self.tied:  # the prior of a shared parameter is that of the items left
+        for (
+            column
+        ) in self.tied:  # the prior of a shared parameter moves to an item that remains free
             here = np.flatnonzero(precision[:, column] > 0)
             left = np.flatnonzero(free[:, column] & ~known[:, column] & ~self.aside)
             if len(here) and known[here[0], column] and len(left):
@@ -144,7 +146,7 @@ def check_priors(
 
 @jit
 def _rescaled(template: ItemModel, params: Array) -> Array:
-    """How a change of the latent mean and SD moves the parameters."""
+    """Change of the parameters under a change of the latent mean and SD."""
     model = unpack(template, params)
     zero, unit = jnp.zeros(()), jnp.ones(())
     if template.dims > 1:
@@ -153,14 +155,14 @@ def _rescaled(template: ItemModel, params: Array) -> Array:
 
 
 def _examples(template: ItemModel) -> list[int]:
-    """An item of each model there is, with as many categories as any of it."""
+    """One item of each model present, with the largest number of categories."""
     categories = item_categories(template)
     kind = np.asarray(getattr(template, "kind", np.zeros(len(categories), int)))
     return [int(np.where(kind == m, categories, -1).argmax()) for m in np.unique(kind)]
 
 
 def scale_columns(template: ItemModel, params: FloatArray) -> tuple[int, ...]:
-    """Columns of the parameters that another latent mean or SD would change."""
+    """Columns of the parameters that depend on the latent mean or SD."""
     with precision_of("float64"):
         at = _examples(template)
         examples = jax.tree.map(lambda leaf: np.asarray(leaf)[at], template)
@@ -169,30 +171,30 @@ def scale_columns(template: ItemModel, params: FloatArray) -> tuple[int, ...]:
 
 
 def _empty_categories(template: ItemModel, counts: FloatArray) -> BoolArray:
-    """Categories that an item has and nobody used, of items with responses."""
+    """Unused categories of each item with responses."""
     has = np.arange(len(counts))[:, None] < item_categories(template)
     return has & (counts == 0) & (counts.sum(0) > 0)
 
 
 def _check_used(template: ItemModel, empty: BoolArray) -> None:
-    """Refuse a category that nobody used at all where all items share its parameter."""
+    """Reject a category that nobody used in any item where all items share its parameter."""
     shared = template.takes == "graded" and not template.by_category and len(empty) > 2
     if shared and empty.all(axis=1).any():
         unused = np.flatnonzero(empty.all(axis=1))
         raise InputError(
-            f"The {template.key} model needs somebody's answer in every category, but nobody "
-            f"gave the one of number {unused[0] + 1}. Leave its code out, or use another model."
+            f"The {template.key} model needs responses in every category, but nobody "
+            f"used category number {unused[0] + 1}. Leave its code out, or use another model."
         )
 
 
 def _parameters_of_unused(template: ItemModel, unused: BoolArray) -> BoolArray:
-    """Which parameters only the unused categories (items x categories) have a use for."""
+    """Parameters that belong only to the unused categories (items x categories)."""
     with precision_of("float64"):
         return jax.tree.map(np.asarray, template).hold_unused(unused)[1]
 
 
 def ties_fix_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
-    """Whether equal parameters would differ once another latent mean or SD is removed."""
+    """Whether equal parameters would become unequal when the latent mean and SD are removed."""
     if not tied:
         return False
     with precision_of("float64"):
@@ -212,7 +214,7 @@ def _keep_one(
     counting: BoolArray,
     names: tuple[str, ...],
 ) -> None:
-    """Leave the prior of a parameter that all items share with one that counts (in place)."""
+    """Keep the prior of a shared parameter on one item only, one that counts (in place)."""
     have = np.flatnonzero(precision[:, column] > 0)
     if not len(have):
         return
@@ -237,24 +239,24 @@ def prior_table(
     item_ids: np.ndarray | None = None,
     equal: tuple[str, ...] = (),
 ) -> PriorTable:
-    """Decide the priors: the model's own, then the caller's, then weak ones for sparse items.
+    """Choose the priors: the model's defaults, then the caller's, then weak ones for sparse items.
 
-    An item is sparse when it has fewer than 50 responses, or when fewer than 10 subjects gave
-    another answer than most; constant items are. Its slope and intercept then get the priors
-    N(1, 1) and N(0, 3), the logarithm of a Beta item's precision N(2.5, 1.5), unless the caller's
-    priors already cover them, so that a finite estimate exists whatever the responses. In other
-    items the parameters of a category that nobody used are held (`ItemModel.hold_unused`).
+    An item is sparse when it has fewer than 50 responses, or when fewer than 10 subjects gave an
+    answer other than the most frequent one; constant items are sparse. Its slope and intercept then
+    get the priors N(1, 1) and N(0, 3), the logarithm of a Beta item's precision N(2.5, 1.5), unless
+    the caller's priors already cover them, so that a finite estimate exists whatever the responses.
+    In other items the parameters of a category that nobody used are held (`ItemModel.hold_unused`).
 
     Args:
         template: the items.
         counts: number of responses in each category, categories x items.
         item_n: number of each item's responses.
         priors: parameter name -> prior (see `irtcat.fit`), or None to switch a default prior off.
-        weak_priors: whether sparse items get the weak priors.
+        weak_priors: whether sparse items get weak priors.
         positive: whether slopes must be above 0.
         dtype: working precision.
         item_ids: the items' ids, for priors by item.
-        equal: parameters that all items share beside the model's own.
+        equal: parameters that all items share, in addition to the model's tied ones.
 
     Returns:
         The table.
@@ -294,13 +296,13 @@ def prior_table(
     constant = counts.max(0) >= item_n
     uninformed = _parameters_of_unused(template, empty.T & ~constant[:, None])
     held = uninformed & ~sparse[:, None]
-    # Parameters that items share, or that have a prior, are estimated all the same.
+    # Parameters that items share, or that have a prior, are still estimated.
     held &= ~(held & (precision > 0)).any(axis=1, keepdims=True) & ~held[:, list(tied)].any()
     uninformed &= ~held[:, list(tied)].any()
     informed = ~(uninformed | constant[:, None])
     free = free & ~held
     precision[~free], family[~free] = 0.0, 0
-    # Weak priors on many items would pull the latent scale of few subjects their way.
+    # Weak priors on many items would dominate the latent scale of few subjects.
     aside = sparse & (sparse.mean() < 0.5)
     for column in tied:
         _keep_one(column, mean, precision, family, free[:, column] & ~aside, names)

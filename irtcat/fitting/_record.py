@@ -1,4 +1,4 @@
-"""What is recorded of a fit: flags and statistics of the items, and the bank."""
+"""Flags and statistics of the items, and the bank of a fit."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ __all__ = ["AT_BOUND", "Latent", "bank_of", "item_flags", "item_statistics", "n_
 
 
 AT_BOUND = "{} at its bound"
-"""What the flags of an item say of a parameter that ended at its bound."""
+"""Flag of an item with a parameter at its bound."""
 
 
 class Latent(NamedTuple):
@@ -37,7 +37,7 @@ def item_flags(
     slopes: tuple[int, ...],
     at_bound: BoolArray,
 ) -> list[str]:
-    """What is to be said of each item."""
+    """The flags of each item."""
     flags: list[list[str]] = [[] for _ in params]
 
     def mark(which: Any, text: str) -> None:
@@ -75,7 +75,7 @@ def item_statistics(
     start: Start,
     flags: list[str],
 ) -> pd.DataFrame:
-    """What the bank records of each item's calibration data."""
+    """Statistics of each item's calibration data."""
     share = np.full(len(start.item_n), np.nan)
     np.divide(start.item_right, start.item_n, out=share, where=start.item_n > 0)
     columns: dict[str, Any] = {

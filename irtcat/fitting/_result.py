@@ -1,4 +1,4 @@
-"""Fit: a calibrated bank, the subjects' abilities, and how the estimation went."""
+"""Fit: a calibrated bank, the subjects' abilities, and the outcome of the estimation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,34 +22,32 @@ class Fit:
 
     Attributes:
         bank: the calibrated items.
-        responses: what they were calibrated on (`Responses` or `irtcat.io.ResponseSource`).
-        log_likelihood: marginal log-likelihood of the responses, priors not included (given the
-            abilities where they were known).
+        responses: the calibration data (`Responses` or `irtcat.io.ResponseSource`).
+        log_likelihood: marginal log-likelihood of the responses, without priors (conditional on
+            theta where it was fixed).
         log_posterior: the same plus the log-density of the priors (what was maximised).
-        converged: whether the last step was within the tolerance, and nothing else.
-        n_iterations: how many E-steps were taken (from the start that was chosen, where several
-            were compared).
-        n_parameters: number of parameters that some response informs. Not counted are those of a
-            category that nobody used, and of an item that all answered alike or nobody answered.
-        message: how it ended, in one sentence, followed by the notes.
+        converged: whether the last step was within the tolerance.
+        n_iterations: number of E-steps (from the chosen start, where several were compared).
+        n_parameters: number of parameters that some response informs. Parameters of unused
+            categories, of constant items and of items without responses do not count.
+        message: the outcome in one sentence, followed by the notes.
         latent_mean: latent mean that fits best with the items as estimated (should be 0).
         latent_sd: latent SD that fits best with the items as estimated: 1 within .002 if quadrature
             and convergence are good. Both are NaN where most items have a prior on slope or
-            intercept, since the priors then have a say in the scale, and where abilities were
-            known.
+            intercept, since the scale then depends on the priors, and where theta was fixed.
         priors: parameter -> prior as stated, (mean, SD) for a Normal; a text where items differ.
-            "unused categories" says how those that nobody used are held, where there are some.
+            "unused categories" states how categories that nobody used are held, if there are any.
         n_sparse: number of items that were estimated under the weak priors (see their flags).
         precision: "float64" or "float32".
         trace: log-posterior at each iteration (of the items that are not set aside, see
-            `irtcat.fit`); it never falls but by rounding. With method "vi" the bound (ELBO), also
-            in ``bank.provenance["elbo"]``.
+            `irtcat.fit`); it falls only by rounding. With method "vi" the bound (ELBO), also in
+            ``bank.provenance["elbo"]``.
         groups: one row per group of subjects (one for all where items are anchored): n, mean, sd
-            on the bank's scale, se_mean, se_sd (NaN where not estimated); None where the one
+            on the bank's scale, se_mean, se_sd (NaN where not estimated); None where the only
             population is the bank's.
-        grouping: which group each subject belongs to.
-        notes: what else to know, a sentence each: parameters at their bounds, categories that
-            nobody used, blocks of items without common subjects, what further starts gave.
+        grouping: the group of each subject.
+        notes: further remarks, one sentence each: parameters at their bounds, unused categories,
+            blocks of items without common subjects, results of further starts.
     """
 
     bank: ItemBank
@@ -74,7 +72,7 @@ class Fit:
     def abilities(self) -> Ability:
         """EAP abilities of the calibration subjects with 95 % intervals.
 
-        Each subject's prior is the population of its group, where there are groups.
+        With groups, each subject's prior is the population of its group.
         """
         if self.groups is not None and self.grouping is not None:
             return score_groups(

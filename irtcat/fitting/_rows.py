@@ -1,4 +1,4 @@
-"""The rows a fit works on: distinct patterns in memory, passes over a source, shards."""
+"""The rows of a fit: distinct patterns in memory, passes over a source, or shards."""
 
 from typing import Any, NamedTuple
 
@@ -19,12 +19,13 @@ from irtcat.scoring import cells_of
 __all__ = ["Rows", "categories_of", "distinct_rows", "grouping_of", "rows_of"]
 
 MANY_ITEMS_FOR_PATTERNS = 24
+"""Equal response patterns are joined up to this many items; longer patterns rarely recur."""
 
 
 class Rows(NamedTuple):
-    """Distinct response rows, how many subjects gave each, and what is known of them.
+    """Distinct response rows, their weights and groups, and whether any response is missing.
 
-    ``x`` is what this process has in memory; the others are about all rows, wherever they are.
+    ``x`` is in the memory of this process; the other fields describe all rows, of all processes.
     """
 
     x: np.ndarray
@@ -45,7 +46,7 @@ def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray 
     x, has_missing = cells_of(cls, responses, settings_of(responses, cls).get("trials"))
     x = x if used.all() else x[used]
     group = np.zeros(len(x), np.int32) if group is None else group[used]
-    if cls.takes != "counts":  # whose mask is also for unequal numbers of trials
+    if cls.takes != "counts":  # a mask of counts also holds unequal numbers of trials
         has_missing = bool(has_missing and not observed[used].all())
     if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype.kind == "i":
         both = np.column_stack([x, group]) if group.any() else x
@@ -76,7 +77,7 @@ def rows_of(
     options: Options,
     grouping: Grouping | None,
 ) -> tuple[Rows, np.ndarray, Any]:
-    """The rows, the number of categories of each item, and what does the passes over the rows."""
+    """The rows, the number of categories of each item, and the engine that passes over the rows."""
     if isinstance(responses, ResponseSource):
         stream = Streamed(responses, cls.takes == "graded", options.checkpoint is not None)
         group = np.zeros(len(stream.weights), np.int32)
@@ -98,7 +99,7 @@ def rows_of(
 
 
 def _check_connected(responses: Responses, grouping: Grouping) -> None:
-    """Raise where no items connect some groups: nothing would tell their populations apart."""
+    """Raise where no items connect some groups: their populations would not be identified."""
     codes = grouping.codes
     answered = np.stack(
         [responses.observed[codes == g].any(axis=0) for g in range(codes.max() + 1)]

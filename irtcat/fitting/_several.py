@@ -1,11 +1,11 @@
-"""EM with several abilities: one iteration on a grid, on bifactor pairs, or on subjects' own nodes.
+"""EM in several dimensions: one iteration by grid, bifactor or adaptive quadrature.
 
-The steps of EM are made longer by the missing information (`irtcat.fitting._several_step`). In the
-bifactor model, or where that is not wanted, the scale of each ability is its own in every iteration
-(parameter expansion: Liu, Rubin & Wu 1998): the mean and the spread of the abilities are estimated
-and at once removed by rescaling the items, where the model does not mind. Without a loading
-pattern that is the whole covariance, with one it is each ability's SD (correlations are
-parameters), in the bifactor model likewise.
+The steps of EM are lengthened with the missing information (`irtcat.fitting._several_step`). In the
+bifactor model, or where acceleration is off, parameter expansion (Liu, Rubin & Wu 1998) is used
+instead: the mean and the spread of the abilities are estimated in each iteration and immediately
+removed by rescaling the items, where the model is invariant to it. Without a loading pattern the
+spread is the full covariance; with one, and in the bifactor model, it is each ability's SD
+(correlations are parameters).
 """
 
 import functools
@@ -37,18 +37,18 @@ __all__ = [
 
 
 class MultiProblem(NamedTuple):
-    """All that stays the same from one iteration to the next.
+    """Everything that is constant over the iterations.
 
     Attributes:
-        template: the items (bifactor: with two abilities each).
+        template: the items (bifactor: with two dimensions each).
         x: responses, rows x items.
         weights: how many subjects each row stands for.
         item_weights: 1 for the items that abilities are estimated from, 0 for the others.
         has_missing: whether any response is missing.
         constraints: priors, fixed parameters, bounds.
-        rule: where the abilities are integrated.
+        rule: the quadrature.
         chunks: row numbers in blocks.
-        step_rule: how the step of EM is made into the next point.
+        step_rule: how the next point follows from the step of EM.
         group: specific factor of each item (bifactor).
     """
 
@@ -131,7 +131,7 @@ def bifactor_map(
     *,
     has_missing: bool,
 ) -> tuple[EMUpdate, MultiEStep]:
-    """One EM iteration of the bifactor model; each item has the general and its own ability."""
+    """One EM iteration of the bifactor model; items have a general and a specific ability."""
     model = unpack(template, point.params)
     belief = bifactor_step(model, x, weights, item_weights, groups, chunks, has_missing=has_missing)
     pairs = pairs_of(groups)
@@ -181,7 +181,7 @@ def run_multi_e_step(
 
 
 def pair_template(template: ItemModel, pattern: np.ndarray, group: np.ndarray) -> MTwoPL:
-    """The items of a bifactor model with two abilities each: general and own."""
+    """The items of a bifactor model with two dimensions each: general and specific."""
     specific = (np.asarray(pattern)[:, 1:] != 0).any(1)
     dtype = jnp.asarray(template.intercept).dtype  # type: ignore[attr-defined]
     marks = jnp.asarray(np.column_stack([np.ones(len(group)), specific]), dtype)

@@ -1,10 +1,10 @@
-"""Standard errors with several abilities.
+"""Standard errors in several dimensions.
 
 The observed information of all parameters together (item parameters and correlations of the
-abilities) is what complete data would hold less the posterior covariance of the score (Louis 1982).
-In the bifactor model, and on subjects' own nodes where items have a lower asymptote, it is the
-slope of the score, by central differences. On tests too long for either, each item's block comes
-from the outer products of the subjects' expected scores.
+abilities) is the complete-data information less the posterior covariance of the score (Louis 1982).
+In the bifactor model, and with adaptive quadrature where items have a lower asymptote, it is the
+derivative of the score, by central differences. On tests too long for either, each item's block
+comes from the outer products of the subjects' expected scores.
 
 The sandwich is ``I^-1 (sum_i s_i s_i') I^-1``, s_i the subject's expected score (White 1982).
 """
@@ -39,7 +39,10 @@ from irtcat.scoring import (
 __all__ = ["multi_covariance"]
 
 FULL_WORK = 3e10
+"""Maximum number of operations for the full matrix with "auto" (about a second)."""
+
 STEP = 1e-4
+"""Step of the central differences."""
 
 
 def _log_density(pairs: Array, theta: Array) -> Array:
@@ -212,7 +215,7 @@ def _pair_information(pairs: Array, second: Array, n: float) -> FloatArray:
 
 
 def _diagonals(values: FloatArray) -> FloatArray:
-    """Rows of numbers as diagonal matrices."""
+    """Diagonal matrices from rows of numbers."""
     return values[..., None] * np.eye(values.shape[1])
 
 
@@ -305,7 +308,7 @@ def _score(
 def _adaptive_sums_at(
     problem: MultiProblem, params: Array, root: Array, belief: MultiEStep
 ) -> AdaptiveSums:
-    """The sums of an E-step with all items, nodes placed by ``belief``."""
+    """The sums of an E-step with all items, on nodes placed by ``belief``."""
     assert isinstance(problem.rule, AdaptiveQuadrature)
     return adaptive_sums(
         params, root, problem.template, problem.x, problem.weights,
@@ -325,7 +328,7 @@ def _correlation_matrix(pairs: FloatArray, dims: int) -> FloatArray:
 def _differenced_information(
     problem: MultiProblem, point: EMPoint, belief: MultiEStep, free: np.ndarray
 ) -> FloatArray:
-    """Minus the slope of the score; rows and columns of parameters that are not free stay 0."""
+    """Minus the derivative of the score; 0 for parameters that are not free."""
     params = np.asarray(point.params, float)
     root = np.asarray(correlation_root(point.population, problem.template.dims), float)
     pairs = np.zeros(0)
@@ -358,7 +361,7 @@ def _inverse(information: FloatArray, free: np.ndarray) -> FloatArray | None:
 
 
 def _work(problem: MultiProblem, n_free: int) -> float:
-    """Rough number of operations that the whole matrix takes."""
+    """Approximate number of operations for the full matrix."""
     n_rows, n_items = problem.x.shape
     if isinstance(problem.rule, GridQuadrature):
         n_params = problem.constraints.lower.shape[0]
@@ -381,7 +384,7 @@ def multi_covariance(
     Args:
         problem: what was fitted.
         point: the estimates.
-        belief: the E-step there.
+        belief: the E-step at the estimates.
         free: items x params, the parameters that are identified.
         which: "auto", "full", "block", "sandwich" or "none".
 

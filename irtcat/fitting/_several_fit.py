@@ -1,4 +1,4 @@
-"""Marginal maximum likelihood with several abilities, from responses to a `Fit`."""
+"""Marginal maximum likelihood in several dimensions, from responses to a `Fit`."""
 
 import functools
 from dataclasses import replace
@@ -53,6 +53,7 @@ from irtcat.scoring import (
 __all__ = ["fit_multidimensional"]
 
 CHECK_WORK = 4e9
+"""Maximum of nodes x responses for the finer quadrature that estimates the integration error."""
 
 
 def _factor_start(x: np.ndarray, weights: FloatArray, dims: int) -> FloatArray:
@@ -66,7 +67,8 @@ def _factor_start(x: np.ndarray, weights: FloatArray, dims: int) -> FloatArray:
     first = (w * values).T @ answered / n
     spread = np.sqrt(np.maximum(first - first**2, 1e-4))
     phi = np.clip((both - first * first.T) / (spread * spread.T), -0.95, 0.95)
-    # Dichotomies weaken a correlation: about by this factor at the middle, more further out.
+    # Dichotomising attenuates a correlation: about by this factor at the middle, more towards the
+    # ends.
     rough = np.clip(np.sin(np.pi / 2 * phi), -0.95, 0.95)
     h2 = np.clip(np.abs(rough - np.diag(np.diagonal(rough))).max(axis=1), 0.05, 0.9)
     for _ in range(20):
@@ -83,7 +85,7 @@ def _factor_start(x: np.ndarray, weights: FloatArray, dims: int) -> FloatArray:
 def _start_params(
     template: ItemModel, rows: Rows, start: Start, design: LatentDesign, dtype: np.dtype
 ) -> FloatArray:
-    """Where the items begin; a fit without a pattern needs slopes that differ by ability."""
+    """Starting values of the items; without a pattern the slopes must differ by dimension."""
     if not design.exploratory:
         return start.params
     slopes = _factor_start(rows.x, rows.weights, design.dims)
@@ -93,7 +95,7 @@ def _start_params(
 
 
 def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -> PriorTable:
-    """Hold the slopes that the pattern leaves out; priors that do not mind how the axes turn."""
+    """Hold the slopes outside the pattern; centre the priors if the axes may be rotated."""
     slopes = list(field_columns(template, ["slope"]))
     c = prior.constraints
     free = np.array(c.free)
@@ -103,7 +105,7 @@ def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -
         if "slope" in prior.description and (mean[:, slopes][free[:, slopes]] != 0).any():
             stated = prior.description["slope"]
             raise argument_error(
-                "priors['slope']", "of mean 0 where the axes are free to turn", stated
+                "priors['slope']", "of mean 0 where the axes may be rotated", stated
             )
         mean[:, slopes] = 0.0
     weights = np.where(free, np.asarray(c.prior_precision), 0.0)
@@ -118,11 +120,11 @@ def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -
 def _identified(
     work: Workspace, template: ItemModel, params: FloatArray, correlations: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Axes that are defined: echelon without a pattern, pointing to more right answers.
+    """Identified axes: echelon form without a pattern, directed towards more right answers.
 
-    Without a pattern the axes are turned so that one item has no slope on all but the first, a
-    second none on all but the first two, and so on; the items are those that tell most of it
-    (pivoted QR), so that the constraint costs no precision.
+    Without a pattern the axes are rotated so that one item has slope 0 on all but the first, a
+    second one on all but the first two, and so on; the items are the most informative ones (pivoted
+    QR), so that the constraint costs no precision.
 
     Returns:
         Parameters, correlations, and the pattern.
@@ -144,7 +146,7 @@ def _identified(
 def _evaluate(
     problem: MultiProblem, params: FloatArray, correlations: FloatArray, ended: Ended
 ) -> Ended:
-    """The E-step at the identified parameters with all items, also those that were set aside."""
+    """The E-step at the identified parameters with all items, including those set aside."""
     dtype = problem.weights.dtype
     free = ended.point.population
     if problem.correlated:
@@ -168,14 +170,14 @@ def _evaluate(
 
 @functools.partial(jit, static_argnames=("has_missing",))
 def _grid_log_z(*args: Any, has_missing: bool) -> Array:
-    """The subjects' log-likelihoods alone: quick to compile."""
+    """The subjects' log-likelihoods only, which compiles fast."""
     return grid_step(*args, has_missing=has_missing).log_z
 
 
 def _finer_log_likelihood(
     work: Workspace, problem: MultiProblem, ended: Ended, nodes: int | None
 ) -> float:
-    """The log-likelihood by a rule twice as fine (NaN where that would take long)."""
+    """The log-likelihood by a quadrature twice as fine (NaN where that would be slow)."""
     rule, dims = problem.rule, work.design.dims
     if isinstance(rule, AdaptiveQuadrature):
         finer: Any = adaptive_quadrature(dims, nodes, finer=True)
@@ -214,9 +216,9 @@ def _finer_log_likelihood(
 
 
 def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
-    must = "left out for a model of several abilities"
+    must = "left out for a multidimensional model"
     if not isinstance(responses, Responses):
-        raise argument_error("responses", "Responses for a model of several abilities", "a source")
+        raise argument_error("responses", "Responses for a multidimensional model", "a source")
     for name in ("positive", "devices", "groups", "anchors", "fixed", "equal"):
         if getattr(options, name) not in (None, False, ()):
             raise argument_error(name, must, type(getattr(options, name)).__name__)
@@ -228,7 +230,7 @@ def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
 
 
 def fit_multidimensional(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
-    """Marginal maximum likelihood of a model with several abilities (see `irtcat.fit`)."""
+    """Marginal maximum likelihood of a multidimensional model (see `irtcat.fit`)."""
     _check(responses, cls, options)
     design = latent_design(responses, cls, options.dims, options.pattern, options.correlated)
     rows = distinct_rows(responses, cls, None)
@@ -269,7 +271,7 @@ def fit_multidimensional(responses: Responses, cls: type[ItemModel], options: Op
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     assert ended.at_bound is not None
     at_bound = work.widen(ended.at_bound.astype(float)) > 0
-    if design.exploratory:  # the axes have turned since
+    if design.exploratory:  # the axes have been rotated since
         slopes = list(field_columns(template, ["slope"]))
         at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
     flags = _multi_flags(prior, start, params, covariance, free, template, at_bound)
@@ -335,7 +337,7 @@ def _multi_flags(
     template: ItemModel,
     at_bound: np.ndarray,
 ) -> list[str]:
-    """What is to be said of each item; parameters that are held have no error to miss."""
+    """The flags of each item; held parameters are not flagged for missing standard errors."""
     if covariance is not None:
         covariance = covariance.copy()
         held = ~free

@@ -1,4 +1,4 @@
-"""EM on nodes of each subject's own: all sums over subjects x nodes x items are matrix products."""
+"""EM by adaptive quadrature: all sums over subjects x nodes x items are matrix products."""
 
 import functools
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ __all__ = ["AdaptiveSums", "adaptive_map", "adaptive_sums", "surface"]
 
 
 class AdaptiveSums(NamedTuple):
-    """Sums over subjects and their own points, at the current parameters.
+    """Sums over subjects and their nodes, at the current parameters.
 
     Attributes:
         belief: posterior moments (counts, totals and mass are empty).
@@ -49,13 +49,14 @@ class AdaptiveSums(NamedTuple):
 
 
 class Surface(NamedTuple):
-    """P(right) of subjects' responses at their nodes, in the form that sums need.
+    """P(right) of subjects' responses at their nodes, in the form needed by the sums.
 
     With P = c + (1 - c) s, s = sigmoid(eta): d logit P / d eta = s / P =: kappa, d logit P / d
-    logit c = c / P =: lam. Everything is 0 where there is no response.
+    logit c = c / P =: lam. All are 0 where a response is missing.
 
     Attributes:
-        residual: (right - P) kappa, or -P kappa alone where c = 0 (the rest needs no nodes).
+        residual: (right - P) kappa, or -P kappa where c = 0 (the other term does not depend on the
+            nodes).
         spread: P (1 - P) kappa^2.
         lower: (right - P) lam, P (1 - P) kappa lam and P (1 - P) lam^2; None where c = 0.
     """
@@ -105,10 +106,10 @@ def adaptive_sums(
     *,
     has_missing: bool,
 ) -> AdaptiveSums:
-    """E-step on own nodes, with what one Newton step of the items needs, in one pass.
+    """The adaptive E-step with gradient and information of the items' Newton step, in one pass.
 
-    Gradient and information are sums over subjects and nodes of (a number an item) times (a
-    polynomial of theta): products of a matrix nodes x items with a matrix nodes x polynomials.
+    Gradient and information are sums over subjects and nodes of (a number per item) times (a
+    polynomial in theta): products of a matrix nodes x items with a matrix nodes x polynomials.
     """
     n = x.shape[0]
     dims, dtype = root.shape[0], params.dtype
@@ -174,11 +175,11 @@ def adaptive_sums(
 
 
 def _without_turning(gradient: Array, slopes: Array, item_weights: Array) -> Array:
-    """The gradient without its part that turns the axes, of which the likelihood knows nothing.
+    """Remove from the gradient the rotation of the axes, which the likelihood does not identify.
 
-    To turn them is to move the slopes A to A W with W antisymmetric; the antisymmetric part of
-    A' gradient is 0 but for the error of the integration, which would have the axes drift. It is
-    removed along A Y, with Y antisymmetric and ``S Y + Y S`` twice that part, S = A' A.
+    A rotation moves the slopes A to A W with W antisymmetric; the antisymmetric part of A' gradient
+    is 0 except for the integration error, which would make the axes drift. It is removed along A Y,
+    with Y antisymmetric and ``S Y + Y S`` twice that part, S = A' A.
     """
     dims = slopes.shape[1]
     inner = slopes.T @ (item_weights[:, None] * gradient[:, :dims])
@@ -237,7 +238,7 @@ def _adaptive_update(
 def adaptive_map(
     problem: Any, state: EMState, n_steps: int, expand: bool
 ) -> tuple[EMUpdate, MultiEStep]:
-    """One iteration on subjects' own nodes, placed by their posteriors as last seen."""
+    """One iteration by adaptive quadrature, on nodes placed by the last posteriors."""
     dtype = problem.weights.dtype
     root = correlation_root(state.point.population, state.mean.shape[1])
     sums = adaptive_sums(

@@ -1,4 +1,4 @@
-"""What subjects' own nodes tell of the estimates' errors: their scores, and how these vary."""
+"""Subjects' scores by adaptive quadrature, for standard errors."""
 
 import functools
 
@@ -18,7 +18,7 @@ __all__ = ["adaptive_scores"]
 def _by_pairs(theta: Array, root: Array) -> Array:
     """Score of standard Normal abilities by their correlations r_kl: u_k u_l - P_kl, u = P theta.
 
-    P is the inverse of the correlation matrix; pairs as the lower triangle has them.
+    P is the inverse of the correlation matrix; pairs are in the order of the lower triangle.
     """
     rows, columns = np.tril_indices(len(root), -1)
     inverse = jnp.linalg.inv(root @ root.T)
@@ -51,11 +51,11 @@ def adaptive_scores(
         x: responses.
         weights: how many subjects each row stands for.
         rule: the nodes.
-        mean: posterior means that they are placed by.
+        mean: posterior means that place the nodes.
         covariance: posterior covariances, likewise.
         chunks: row numbers in blocks.
         has_missing: whether any response is missing.
-        full: whether the first is wanted (Louis 1982: what complete data would tell more).
+        full: whether to compute the first (the missing information of Louis 1982).
         correlated: whether the correlations are parameters, after those of the items.
 
     Returns:

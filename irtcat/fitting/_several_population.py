@@ -1,8 +1,8 @@
-"""The population of several abilities: its correlations, its scale, and how far to step.
+"""The multidimensional population: its correlations, its scale, and the length of the step.
 
-An M-step for the items and the correlations is made an EM map here: the step is lengthened by the
-missing information (`irtcat.fitting._several_step`), or the scale of the abilities is removed
-(parameter expansion), or it is left as it is.
+Completes the M-step of the items to an EM map: it estimates the correlations; then the step is
+lengthened with the missing information (`irtcat.fitting._several_step`), or the scale of the
+abilities is removed (parameter expansion), or the step is unchanged.
 """
 
 import functools
@@ -29,15 +29,15 @@ __all__ = [
 ]
 
 NEAR = 1.0
-"""Steps of items with a lower asymptote are made longer from here on (in standard errors)."""
+"""Steps of items with a lower asymptote are lengthened below this size (standard errors)."""
 
 STEP_CELLS = 4e6
-"""Responses that the missing information is had from, at most: of more, every k-th row."""
+"""Maximum number of responses for the missing information: beyond it, every k-th row is used."""
 
 
 @functools.partial(jit, static_argnames=("dims",))
 def correlation_root(free: Float[Array, " pairs"], dims: int) -> Float[Array, "dims dims"]:
-    """Lower root of a correlation matrix: rows of (free numbers, 1), made of length 1."""
+    """Lower root of a correlation matrix: rows of (free numbers, 1), scaled to length 1."""
     rows, columns = np.tril_indices(dims, -1)
     lower = jnp.eye(dims, dtype=free.dtype)
     if free.shape[0]:
@@ -47,7 +47,7 @@ def correlation_root(free: Float[Array, " pairs"], dims: int) -> Float[Array, "d
 
 @jit
 def free_correlations(correlations: Float[Array, "dims dims"]) -> Float[Array, " pairs"]:
-    """Undo `correlation_root`: any numbers make a correlation matrix."""
+    """Undo `correlation_root`: any free numbers give a correlation matrix."""
     root = jnp.linalg.cholesky(correlations)
     rows, columns = np.tril_indices(correlations.shape[0], -1)
     return (root / jnp.diagonal(root)[:, None])[rows, columns]
@@ -59,7 +59,7 @@ def _symmetric_root(matrix: Float[Array, "dims dims"]) -> Float[Array, "dims dim
 
 
 def _agreement(free: Float[Array, " pairs"], second: Float[Array, "dims dims"]) -> Array:
-    """Mean log-density of abilities with these second moments (mean 0, SD 1), but a constant."""
+    """Mean log-density of abilities with these second moments (mean 0, SD 1), up to a constant."""
     root = correlation_root(free, second.shape[0])
     half = jax.scipy.linalg.solve_triangular(root, second, lower=True)
     standardised = jax.scipy.linalg.solve_triangular(root, half.T, lower=True)
@@ -67,7 +67,7 @@ def _agreement(free: Float[Array, " pairs"], second: Float[Array, "dims dims"]) 
 
 
 def _positive(matrix: Float[Array, "n n"]) -> tuple[Array, Array]:
-    """Eigenvalues made positive, and the vectors."""
+    """Eigenvalues, made positive, and eigenvectors."""
     values, vectors = jnp.linalg.eigh(matrix)
     return jnp.maximum(jnp.abs(values), 0.05), vectors
 
@@ -75,7 +75,7 @@ def _positive(matrix: Float[Array, "n n"]) -> tuple[Array, Array]:
 def _best_correlations(
     free: Float[Array, " pairs"], second: Float[Array, "dims dims"]
 ) -> Float[Array, " pairs"]:
-    """A step towards the correlations that fit second moments best, with mean 0 and SD 1 held."""
+    """A step towards the correlations that fit the second moments best, with mean 0 and SD 1."""
     for _ in range(3):
         values, vectors = _positive(-jax.hessian(_agreement)(free, second))
         move = vectors @ ((vectors.T @ jax.grad(_agreement)(free, second)) / values)
@@ -87,7 +87,7 @@ def _best_correlations(
 
 
 class Image(NamedTuple):
-    """What the M-step gives for the items: new parameters, and how far they moved."""
+    """The M-step of the items: new parameters, and the size of the step."""
 
     params: Array
     step: Array
@@ -96,7 +96,7 @@ class Image(NamedTuple):
 
 
 class ObservedData(NamedTuple):
-    """The responses behind an E-step, and what it found of the subjects.
+    """The responses of an E-step, and the posterior moments of the subjects.
 
     Attributes:
         x: responses.
@@ -116,12 +116,12 @@ class ObservedData(NamedTuple):
 
 
 class StepRule(NamedTuple):
-    """How a step of EM is made into the next point (static).
+    """How the next point follows from a step of EM (static).
 
     Attributes:
-        lengthen: by the missing information.
-        rescale: else, whether the latent scale is removed.
-        full: whether the whole covariance is removed by that (no loading pattern).
+        lengthen: whether the step is lengthened with the missing information.
+        rescale: otherwise, whether the latent scale is removed.
+        full: whether this removes the full covariance (no loading pattern).
         correlated: whether the abilities' correlations are estimated.
         has_missing: whether any response is missing.
     """
@@ -142,7 +142,7 @@ def _lengthened(
     constraints: Constraints,
     step_rule: StepRule,
 ) -> EMPoint:
-    """The step of EM from ``point`` to ``plain`` as long as it should be."""
+    """The step of EM from ``point`` to ``plain``, lengthened with the missing information."""
     n, _, second = observed.moments
     n_rows, n_items = observed.x.shape
     # The length of a step needs no more than a sample of the rows.
@@ -194,16 +194,16 @@ def finish(
     expand: Array,
     step_rule: StepRule,
 ) -> EMUpdate:
-    """Estimate the correlations, and make the step that ``step_rule`` asks for.
+    """Estimate the correlations, and take the step defined by ``step_rule``.
 
     Args:
-        point: where the E-step was done.
-        new: what the M-step gives for the items.
+        point: the point of the E-step.
+        new: the M-step of the items.
         template: the items.
         observed: the E-step.
         constraints: priors, fixed parameters, bounds.
-        expand: whether to do other than take the plain step.
-        step_rule: what, then.
+        expand: whether to apply ``step_rule`` instead of the plain step.
+        step_rule: how to step.
 
     Returns:
         The update; its ``step`` is that of EM, in standard errors of the complete data.
@@ -220,7 +220,9 @@ def finish(
         image = _lengthened(
             point, plain, new.information, template, observed, constraints, step_rule
         )
-        if point.params.shape[1] > dims + 1:  # far from the top, c bends the likelihood too much
+        if (
+            point.params.shape[1] > dims + 1
+        ):  # far from the maximum, c makes the likelihood too curved
             near = new.step < NEAR
             image = jax.tree.map(lambda a, b: jnp.where(near, a, b), image, plain)
     elif step_rule.rescale:

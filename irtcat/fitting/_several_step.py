@@ -1,21 +1,20 @@
-"""A step of EM made as long as it should be: Aitken's acceleration with the missing information.
+"""Lengthened EM steps: Aitken's acceleration with the missing information.
 
-Near the top an EM step d covers only the share of the way that complete data would tell of it. The
-whole way y solves
+Near the maximum an EM step d covers only a share of the distance, as the responses hold less
+information than complete data. The full step y solves
 
     (I_complete - I_missing) y = I_complete d                                (Louis 1982, section 5)
 
 where I_missing is the posterior covariance of the complete-data score, summed over the subjects.
-It is had without further integrals from the posterior means m and covariances S alone, the
-posteriors taken as Normal: a score s(theta) whose slope and curvature are D and H on average has
-the variance
+It follows without further integrals from the posterior means m and covariances S, with posteriors
+treated as Normal: a score s(theta) with average slope D and curvature H has the variance
 
-    D' S D + tr(H S H S) / 2 + ...                   (Hermite series; no term of it is negative).
+    D' S D + tr(H S H S) / 2 + ...                   (Hermite series; all terms are nonnegative).
 
 As the score of item j is ``g(eta_j) theta`` with ``eta_j = slope_j . theta + intercept_j``, the
-product of I_missing and a vector is a handful of matrix products of subjects x items; the system is
-solved by conjugate gradients without the matrix ever being formed. What is approximated here is
-the length of the step alone: it is 0 where, and only where, that of EM is.
+product of I_missing and a vector takes a few matrix products of subjects x items; the system is
+solved by conjugate gradients without forming the matrix. Only the length of the step is
+approximate: it is 0 if and only if that of EM is.
 """
 
 from typing import Any, NamedTuple
@@ -33,27 +32,29 @@ LINE = 5
 """Gauss-Hermite nodes over each eta."""
 
 MAX_STEPS = 30
+"""Maximum number of conjugate gradient steps."""
+
 SMALL = 1e-3
-"""The system is solved to this, relative to EM's own step."""
+"""Tolerance of the system, relative to EM's step."""
 
 MOST_MISSING = 0.97
-"""Directions of which the responses tell less than the rest to 1 are not followed further."""
+"""Conjugate gradients stop at a direction with a larger share of missing information."""
 
 
 class Displacement(NamedTuple):
-    """A move of all that is estimated: item parameters, and the free numbers of correlations."""
+    """A change of all estimates: item parameters, and the free numbers of the correlations."""
 
     params: Float[Array, "items params"]
     free: Float[Array, " pairs"]
 
 
 class Scores(NamedTuple):
-    """What the scores of each item and subject are on average over the subject's posterior.
+    """Posterior expectations of the scores of each item and subject, and their derivatives.
 
     The score by slopes and intercept is ``g(eta) * (theta, 1)``, that by logit c is ``h(eta)``.
-    Here are the expectations of g and its first three derivatives, and of the first two of h (None
-    without c), each rows x items; all 0 where there is no response, or the item does not inform
-    on ability. ``across`` is the covariance of eta with the abilities.
+    The fields are the expectations of g and its first three derivatives, and of the first two of h
+    (empty without c), each rows x items; all 0 where a response is missing, or the item does not
+    inform on ability. ``across`` is the covariance of eta with the abilities.
     """
 
     g: tuple[Array, ...]
@@ -66,7 +67,7 @@ def _score_derivatives(
     right: Float[Array, "rows items"],
     logit_lower: Float[Array, " items"] | None,
 ) -> tuple[Array, ...]:
-    """Give g and three derivatives by eta; with c also two of h."""
+    """Return g and three derivatives by eta; with c also two of h."""
     s = jax.nn.sigmoid(eta)
     v = s * (1 - s)
     v1 = v * (1 - 2 * s)
@@ -158,16 +159,16 @@ def full_step(
     weights: Float[Array, " rows"],
     by_free: Float[Array, "pairs dims dims"],
 ) -> Displacement:
-    """Lengthen a step of EM (see the head of this file).
+    """Lengthen a step of EM (see the module docstring).
 
-    Conjugate gradients from the step itself on, with I_complete as preconditioner; they end early
-    where the responses tell next to nothing of a direction.
+    Conjugate gradients start at the step itself, with I_complete as preconditioner; they end early
+    where the responses hold almost no information on a direction.
 
     Args:
-        step: of EM; 0 where a parameter is held.
+        step: the EM step; 0 where a parameter is held.
         information: of the complete data by the items' parameters, priors included.
         information_free: the same by the free numbers of the correlations.
-        active: items x params, what may move.
+        active: items x params, the parameters that may change.
         scores: at the posterior means.
         slopes: of the items, as parameterised.
         mean: posterior means on the scale of the slopes.

@@ -1,4 +1,4 @@
-"""The iterations of a fit with several abilities: which nodes, from where, and kept where."""
+"""The iterations of a multidimensional fit: choice of the quadrature, start, checkpoint."""
 
 from typing import Any
 
@@ -35,13 +35,14 @@ from irtcat.scoring import (
 __all__ = ["Workspace", "iterate", "state_of"]
 
 REFINEMENTS = 3
+"""Maximum number of quadratures: EM is run again where the nodes prove too coarse."""
 
 ADAPTIVE_NOISE = 5e-6
-"""Nodes of their own move with the posteriors, and the objective by their error (relative)."""
+"""Adaptive nodes move with the posteriors, and the objective changes by their error (relative)."""
 
 
 class Workspace:
-    """One fit on its way: the problem, and the ways to put another rule into it."""
+    """Data and design of a fit, from which its problem is built for any quadrature."""
 
     def __init__(self, rows: Rows, design: LatentDesign, template: ItemModel, dtype: np.dtype):
         self.rows, self.design, self.dtype = rows, design, dtype
@@ -53,7 +54,7 @@ class Workspace:
         self.x = jax.device_put(rows.x, may_alias=True)
 
     def choose(self, narrowest: float, steepest: float, nodes: int | None) -> Any:
-        """What makes the rule for posteriors of this SD and items of this slope."""
+        """The quadrature (or its spacing) for posteriors of this SD and items of this slope."""
         return choose_nodes(self.design.dims, self.bifactor, narrowest, steepest, nodes)
 
     def rule(
@@ -63,7 +64,7 @@ class Workspace:
         return as_rule(chosen, self.design.pattern, self.bifactor, self.dtype)
 
     def step_rule(self, prior: PriorTable, options: Options) -> StepRule:
-        """How the steps of EM are made into points."""
+        """The step rule of the fit."""
         lengthen = options.accelerate and not self.bifactor
         rescale = options.expand and not prior.scaled
         design = self.design
@@ -77,10 +78,10 @@ class Workspace:
         prior: PriorTable,
         step_rule: StepRule,
     ) -> MultiProblem:
-        """All that stays the same during the iterations."""
+        """Everything that is constant during the iterations."""
         n_points = n_nodes(rule)
         if isinstance(rule, AdaptiveQuadrature):
-            n_points *= self.rows.x.shape[1] * 4  # curves of every subject's own points
+            n_points *= self.rows.x.shape[1] * 4  # curves at the nodes of every subject
         return MultiProblem(
             template=self.template,
             x=self.x,
@@ -95,7 +96,7 @@ class Workspace:
         )
 
     def reduced(self, prior: PriorTable) -> PriorTable:
-        """The constraints of the parameters as they are iterated (bifactor: pairs of slopes)."""
+        """The constraints of the iterated parameters (bifactor: pairs of slopes)."""
         if not self.bifactor:
             return prior
         c = prior.constraints
@@ -115,13 +116,13 @@ class Workspace:
 
     @property
     def columns(self) -> np.ndarray:
-        """Columns of the general slope, the item's own specific slope, and the intercept."""
+        """Columns of the general slope, the item's specific slope, and the intercept."""
         dims = self.design.dims
         specific = np.minimum(self.group + 1, dims - 1)
         return np.column_stack([np.zeros_like(specific), specific, np.full_like(specific, dims)])
 
     def shrink(self, params: FloatArray) -> FloatArray:
-        """Parameters as they are iterated."""
+        """The iterated parameters (bifactor: pairs of slopes) from all parameters."""
         if not self.bifactor:
             return params
         out = np.take_along_axis(params, self.columns, axis=1)
@@ -163,12 +164,12 @@ def _first_covariance(work: Workspace, template: ItemModel, params: FloatArray) 
 
 
 def state_of(point: EMPoint, belief: MultiEStep) -> EMState:
-    """Where to go on, with the posteriors as they were found."""
+    """The state at a point, with the posteriors of its E-step."""
     return EMState(point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
 
 
 def _checkpoint(work: Workspace, problem: MultiProblem, options: Options) -> Checkpoint | None:
-    """Where the state is kept, if it is; `iterate` completes its settings in every turn."""
+    """The checkpoint, if one is written; `iterate` completes its settings in every turn."""
     if options.checkpoint is None:
         return None
     arrays = (problem.template, problem.item_weights, problem.constraints, work.design.pattern)
@@ -179,16 +180,18 @@ def _checkpoint(work: Workspace, problem: MultiProblem, options: Options) -> Che
 def iterate(
     work: Workspace, template: ItemModel, params: FloatArray, prior: PriorTable, options: Options
 ) -> tuple[MultiProblem, Ended]:
-    """Run EM; refine the grid and go on where it proves too coarse for the posteriors.
+    """Run EM; refine the quadrature and continue where it proves too coarse for the posteriors.
 
-    Each grid is a turn of its own for the checkpoint, which says what turn it is of.
+    Each quadrature is a separate turn for the checkpoint, which records the turn.
     """
     design = work.design
     dims = design.dims
     n_pairs = dims * (dims - 1) // 2 if design.correlated else 0
     chosen: Any = work.choose(1.0, 1.0, options.nodes) if options.nodes is not None else None
     mean, covariance = np.zeros((0, dims)), np.zeros((0, dims, dims))
-    if not isinstance(chosen, float):  # a grid that is given does not ask where posteriors are
+    if not isinstance(
+        chosen, float
+    ):  # the spacing of a given grid does not depend on the posteriors
         modes = _first_covariance(work, template, params)
         mean, covariance = np.asarray(modes.mode, float), np.asarray(modes.covariance, float)
         chosen = work.choose(narrowest_sd(covariance), _steepest(template, params), options.nodes)
@@ -230,7 +233,7 @@ def iterate(
         ended = run_em(problem, state, left, options.progress, checkpoint, run_multi_e_step)
         used += ended.n_iterations
         if checkpoint is not None:
-            checkpoint.saved = None  # the next turn begins anew
+            checkpoint.saved = None  # the next turn starts from its own state
         now = np.asarray(ended.point.params, float)
         spread = narrowest_sd(np.asarray(ended.belief.covariance))
         finer = work.choose(spread, _steepest(work.template, now), options.nodes)

@@ -1,9 +1,9 @@
 """Subjects spread over several devices, of one machine or many.
 
-Each device holds some of the rows and works on blocks of its own; expected counts and moments are
-summed over the devices (``psum``), abilities gathered, so that every process knows all of them and
-takes the same steps. Several processes are joined by `jax.distributed.initialize`, each with rows
-of its own; nothing but sums and one number a subject crosses from one to another.
+Each device holds some of the rows and processes its blocks; expected counts and moments are summed
+over the devices (``psum``), abilities gathered, so that every process has all of them and takes the
+same steps. Several processes are joined by `jax.distributed.initialize`, each with its own rows;
+only sums and one number per subject are exchanged.
 """
 
 import functools
@@ -35,10 +35,10 @@ AXIS = "subjects"
 
 
 def mesh_of(devices: Any) -> Mesh:
-    """The mesh that the ``devices`` argument of `irtcat.fit` stands for.
+    """The mesh for the ``devices`` argument of `irtcat.fit`.
 
     Raises:
-        InputError: when it stands for none.
+        InputError: when it does not define a mesh.
     """
     must = f"a mesh with the one axis '{AXIS}', devices, how many of them, or 'all'"
     if isinstance(devices, Mesh):
@@ -59,7 +59,7 @@ def mesh_of(devices: Any) -> Mesh:
 
 
 def all_gather(numbers: Any) -> np.ndarray:
-    """What each process has to say, processes first."""
+    """The arrays of all processes, processes first."""
     out = multihost_utils.process_allgather(np.asarray(numbers), tiled=False)
     return np.asarray(out).reshape(jax.process_count(), *np.shape(numbers))
 
@@ -69,7 +69,7 @@ class Sharded:
 
     Attributes:
         weights: how many subjects each row stands for, all rows of all devices in order.
-        has_missing: whether any response is missing, anywhere.
+        has_missing: whether any response of any process is missing.
         categories: number of categories of each item, over all rows.
         plan: makes the blocks of each device.
     """
@@ -123,7 +123,7 @@ class Sharded:
             )
 
     def _shares(self, n_local: np.ndarray) -> tuple[list[int], list[tuple[int, slice]]]:
-        """How many rows each device gets, and which of which process."""
+        """Number of rows of each device, and the row range of its process."""
         pieces = []
         for p in range(len(n_local)):
             bounds = np.linspace(0, n_local[p], self.owner.count(p) + 1).round().astype(int)
@@ -161,12 +161,12 @@ class Sharded:
         return jax.tree.map(copy, tree)
 
     def _shard(self, array: np.ndarray, axis: int) -> jax.Array:
-        """Numbers that all processes know, split over the devices along an axis."""
+        """An array that all processes hold, sharded over the devices along an axis."""
         sharding = self._sharding(P(*[None] * axis, AXIS))
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
     def _rows(self, vectors: Any) -> jax.Array:
-        """Numbers of the rows, rows last, where the rows are."""
+        """An array over the rows (rows last), on the devices that hold the rows."""
         vectors = np.asarray(vectors)
         shape = (*vectors.shape[:-1], self.per_device * self.mesh.size)
         padded = np.zeros(shape, vectors.dtype)
@@ -176,7 +176,7 @@ class Sharded:
     def _layout(
         self, problem: EMProblem, mean: FloatArray, sd: FloatArray, slack: float
     ) -> tuple[Blocks | None, Blocks | None, int]:
-        """Blocks of every device, one behind the other."""
+        """Blocks of every device, concatenated."""
         parts = [(mean[a:b], sd[a:b]) for a, b in itertools.pairwise(self.starts)]
         layouts = problem.plan.layouts(parts, slack)
 
@@ -193,7 +193,7 @@ class Sharded:
         return join(wide), join(narrow), layouts[0].window
 
     def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
-        """See `irtcat.fitting._start.cross_sums`; per-subject parts in the order of the rows."""
+        """See `irtcat.fitting._start.cross_sums`; per-subject sums in the order of the rows."""
         rows = row_blocks(self.per_device, self.n_items, np.asarray(left).dtype.itemsize)
         out = _cross_sums(
             self.x, *self._replicate((top, rows)), self._rows(left),
@@ -249,7 +249,7 @@ class Sharded:
 
 
 def _local(tree: Any) -> Any:
-    """This process's copy of what is the same everywhere."""
+    """This process's copy of a replicated array."""
     return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
 

@@ -29,14 +29,14 @@ __all__ = [
 
 
 JITTER, SIGN_CHANGES = 0.7, 0.1
-"""SD of the random moves of a further start, and the share of slopes that change their sign."""
+"""SD of the random changes of a further start, and the share of slopes that change their sign."""
 
 SMALL = 2**21
-"""Up to so many responses the sums are taken on the host."""
+"""Up to this many responses the sums are computed on the host."""
 
 
 class Sums(NamedTuple):
-    """Products of the responses and of the mask with two vectors on either side.
+    """Products of the responses and of the mask with two vectors from the left and from the right.
 
     ``by_item`` and ``mask_by_item`` are (two, items), the others (subjects, two).
     """
@@ -48,7 +48,7 @@ class Sums(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a fit begins, and the counts it needs to decide on priors.
+    """Starting values of a fit, and the counts that its priors depend on.
 
     Attributes:
         params: unconstrained item parameters.
@@ -86,7 +86,7 @@ def cross_sums(
         safe = jnp.minimum(rows, n_subjects - 1)
         points, mask = _points(x[safe], has_missing, dtype)
         weight = jnp.where(rows < n_subjects, left[:, safe], 0)
-        if mask is None:  # nothing is missing: no products are needed to know how much there is
+        if mask is None:  # nothing is missing: the sums of the mask need no products
             by_item, by_subject = (
                 weight.sum(1)[:, None],
                 jnp.broadcast_to(right.sum(0), (len(rows), 2)),
@@ -107,7 +107,7 @@ def cross_sums(
 
 
 def points_of(x: np.ndarray, categories: np.ndarray) -> tuple[FloatArray, FloatArray]:
-    """Responses as shares of each item's highest, 0 where missing, and 1 where there is one.
+    """Responses as shares of each item's highest (0 where missing), and the mask of responses.
 
     Counts are numbers of right trials and of all trials.
     """
@@ -119,13 +119,13 @@ def points_of(x: np.ndarray, categories: np.ndarray) -> tuple[FloatArray, FloatA
 
 
 def _host_sums(x: np.ndarray, categories: np.ndarray) -> Callable[[FloatArray, FloatArray], Sums]:
-    """`cross_sums` in numpy: on small data compiling it would take longer than all else."""
+    """`cross_sums` in numpy: on small data compilation would take longer than all other work."""
     points, mask = points_of(x, categories)
     return lambda left, right: Sums(left @ points, left @ mask, points @ right, mask @ right)
 
 
 def _points(x: Array, has_missing: bool, dtype: np.dtype) -> tuple[Array, Array | None]:
-    """Responses as numbers, 0 where missing, and whether there is one (None: always).
+    """Responses as numbers (0 where missing), and the mask of responses (None: complete).
 
     Counts are numbers of right trials and of all trials.
     """
@@ -142,7 +142,7 @@ def _points(x: Array, has_missing: bool, dtype: np.dtype) -> tuple[Array, Array 
 
 @functools.partial(jit, static_argnames=("n_categories",))
 def category_counts(x: Array, weights: Array, rows: Array, n_categories: int) -> Array:
-    """How many subjects gave each category, categories x items."""
+    """Number of subjects in each category, categories x items."""
     n_subjects, n_items = x.shape
 
     def body(carry: Array, rows: Array) -> tuple[Array, None]:
@@ -168,7 +168,7 @@ def _biserial_slopes(
 
 @jit
 def start_params(template: ItemModel, shares: Array, slope: Array) -> Array:
-    """The model's own starting values, compiled as one."""
+    """The model's starting values, compiled as one program."""
     return pack(template.start(shares, slope))
 
 
@@ -184,7 +184,7 @@ def starting_point(
     engine: Any = None,
     direction: FloatArray | None = None,
 ) -> Start:
-    """Guess abilities by the rank of the score corrected for the items answered, then items.
+    """Guess abilities by the rank of the score, corrected for the items answered; then the items.
 
     Args:
         template: the items.
@@ -193,9 +193,9 @@ def starting_point(
         rows: row numbers in blocks, as in `irtcat.scoring.Blocks`.
         has_missing: whether any response is missing.
         dtype: working precision.
-        positive: start all slopes above 0.
+        positive: whether all slopes start above 0.
         categories: number of categories of each item.
-        engine: does the passes over the responses, instead of ``x`` and ``rows``.
+        engine: runs the passes over the responses, instead of ``x`` and ``rows``.
         direction: weight of each item in that score; 1 by default.
 
     Returns:
@@ -264,10 +264,10 @@ def starting_point(
 
 
 def jittered(params: FloatArray, template: ItemModel, options: Options) -> FloatArray:
-    """First guesses moved at random by the seed and the number of the start; number 0 stays.
+    """First guesses with random changes by seed and number of the start; start 0 is unchanged.
 
-    Slopes are multiplied by a lognormal number, some change their sign where they may, and all
-    other parameters that an item has get a Normal number added.
+    Slopes are multiplied by a lognormal factor, some change their sign where allowed, and a Normal
+    number is added to every other parameter of an item.
     """
     if options.start == 0:
         return params
@@ -286,7 +286,7 @@ def jittered(params: FloatArray, template: ItemModel, options: Options) -> Float
 
 
 def further_start(start: Start, template: ItemModel, options: Options) -> Start:
-    """The start of this number: other parameters, and abilities of which little is known."""
+    """The start with this number: other parameters, and abilities with SD 1."""
     if options.start == 0:
         return start
     params = jittered(start.params, template, options)
@@ -296,7 +296,7 @@ def further_start(start: Start, template: ItemModel, options: Options) -> Start:
 def _fraction_counts(x: np.ndarray) -> tuple[FloatArray, FloatArray]:
     """Scores below, equal to and above the median, three x items; and the mean square.
 
-    Where almost all scores are one, that one is the median.
+    Where almost all scores are equal, the median is that score.
     """
     n_items = x.shape[1]
     counts, square = np.zeros((3, n_items)), np.zeros(n_items)
@@ -326,7 +326,7 @@ def _counts(
     n: FloatArray,
     engine: Any,
 ) -> FloatArray:
-    """Responses in each category, categories x items; fractions count in part."""
+    """Number of responses in each category, categories x items; fractions count partially."""
     n_categories = int(categories.max())
     if n_categories == 2:
         return np.stack([n - right, right])

@@ -1,4 +1,4 @@
-"""What the caller states of parameters by name: priors of several families, and fixed values."""
+"""Priors and fixed values of parameters, as the caller states them by name."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ FAMILIES = ("normal", "lognormal", "beta")
 
 ALIASES = {"a": "slope", "c": "logit_lower", "d": "logit_upper"}
 LARGEST_LOGIT = 30.0
+"""Stands for an infinite logit, of a fixed asymptote of 0 or 1."""
 
 
 class StatedPrior(NamedTuple):
@@ -26,7 +27,7 @@ class StatedPrior(NamedTuple):
         family: number of the family in `FAMILIES`; -1 where there is no prior.
         first: mean, mean of the logarithm, or alpha.
         second: SD, SD of the logarithm, or beta.
-        description: as given where all items share it, else how many have one.
+        description: as stated where all items share it, else the number of items that have one.
     """
 
     family: IntArray
@@ -36,10 +37,10 @@ class StatedPrior(NamedTuple):
 
 
 def canonical(argument: str, name: Any, names: tuple[str, ...]) -> str:
-    """The parameter that a name stands for.
+    """The parameter that a name or its alias denotes.
 
     Raises:
-        InputError: for b, which is no parameter, or a name the model does not have.
+        InputError: for b, which is not a parameter, or a name the model does not have.
     """
     if name == "b" and "intercept" in names:
         raise argument_error(
@@ -83,7 +84,7 @@ def _parse_prior(
 def stated_prior(
     name: Any, value: Any, names: tuple[str, ...], item_ids: np.ndarray
 ) -> tuple[str, StatedPrior | None]:
-    """The parameter and its prior, as one of the entries of ``priors`` states them.
+    """The parameter and its prior, from one entry of ``priors``.
 
     Raises:
         InputError: for an unknown parameter, item or family, or numbers out of range.
@@ -113,7 +114,7 @@ def stated_prior(
 
 
 def check_equal(equal: Any, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The parameters that all items share, by their own names.
+    """The parameters that all items share, by their full names.
 
     Raises:
         InputError: for a parameter the model does not have.
@@ -132,7 +133,7 @@ def fixed_values(
 ) -> FloatArray:
     """Fixed unconstrained parameters, items x params; NaN where a parameter is free.
 
-    ``a`` stands for the slope; ``c`` and ``d`` are probabilities, turned into their logits.
+    ``a`` stands for the slope; ``c`` and ``d`` are probabilities, converted to logits.
 
     Raises:
         InputError: for an unknown parameter or item, or a value out of range.
@@ -168,7 +169,7 @@ def fixed_values(
 def check_fixed(
     fixed: FloatArray, constraints: Any, template: ItemModel, item_ids: np.ndarray
 ) -> None:
-    """Raise for slopes steeper than any that is estimated: too steep for the grid."""
+    """Raise for slopes beyond the bound of estimated ones: too steep for the grid."""
     most = np.asarray(constraints.upper, float)
     for column in field_columns(template, ["slope"]):
         steep = np.flatnonzero(np.abs(fixed[:, column]) > most[column])

@@ -1,4 +1,4 @@
-"""The log-likelihood of items steeper than the grid that they were estimated on is fine."""
+"""The log-likelihood of items that are too steep for the grid of the estimation."""
 
 import numpy as np
 from jaxtyping import Array
@@ -13,10 +13,10 @@ from irtcat.scoring import changes_too_fast, posterior
 __all__ = ["marginal_log_likelihoods", "steep_likelihood"]
 
 ROWS = 2**14
-"""Rows whose posteriors are held at a time."""
+"""Number of rows whose posteriors are in memory at a time."""
 
 SAME = 1e-6
-"""Relative difference of two log-likelihoods that is none."""
+"""Relative difference below which two log-likelihoods count as equal."""
 
 
 @jit
@@ -27,14 +27,14 @@ def _rescaled(model: ItemModel, mean: Array, sd: Array) -> ItemModel:
 def marginal_log_likelihoods(
     model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtype
 ) -> FloatArray:
-    """Marginal log-likelihood of each row under N(0, 1), on a grid as fine as the items need."""
+    """Marginal log-likelihood of each row under N(0, 1), on a grid fine enough for the items."""
     starts = range(0, len(x), ROWS)
     blocks = [posterior(model, x[at : at + ROWS], has_missing, dtype).log_z for at in starts]
     return np.concatenate(blocks)
 
 
 def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -> Ended:
-    """The end of a fit with the log-likelihoods of steep items, and a note where they differ.
+    """Recompute the log-likelihoods where items are steep, with a note where the total changes.
 
     The E-step interpolates between nodes that are close enough for ordinary items. Where items
     are steeper, the log-likelihoods are integrated once more on a finer grid.
@@ -63,7 +63,7 @@ def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -
     if abs(exact - rough) <= SAME * abs(exact):
         return ended
     note = (
-        f"Slopes of up to {steepest_slope(model):.3g} change faster than the grid of the "
-        f"estimates is fine: on a finer one the log-likelihood is {exact:.3f}, not {rough:.3f}."
+        f"Slopes of up to {steepest_slope(model):.3g} are too steep for the grid of the "
+        f"estimates: on a finer grid the log-likelihood is {exact:.3f}, not {rough:.3f}."
     )
     return ended._replace(message=f"{ended.message} {note}")

@@ -1,8 +1,8 @@
 """Passes over responses that do not fit in memory.
 
-Everything that fitting takes from the responses is a sum over subjects (counts, totals, moments)
-or a few numbers a subject: so it is taken a chunk of rows at a time, the next chunk read while
-this one is worked on. What stays in memory is a few chunks, the counts, and the abilities.
+Fitting needs only sums over subjects (counts, totals, moments) and a few numbers per subject. They
+are computed a chunk of rows at a time, while the next chunk is read. Only a few chunks, the counts
+and the abilities stay in memory.
 """
 
 import functools
@@ -28,7 +28,7 @@ from irtcat.scoring import EStep, LayoutPlan, Population, e_step, row_blocks
 __all__ = ["CHUNK_BYTES", "Streamed"]
 
 CHUNK_BYTES = 2**27
-"""Responses in memory at a time; with the one being read and one in between, three times this."""
+"""Bytes of responses per chunk; up to three chunks are in memory (in use, queued, being read)."""
 
 
 class Streamed:
@@ -36,9 +36,9 @@ class Streamed:
 
     Attributes:
         weights: 1 for every subject with a response, 0 for the others.
-        has_missing: whether any response is missing among the former.
+        has_missing: whether any response of these subjects is missing.
         categories: number of categories of each item (one more than its highest code).
-        data: digest of the responses, where asked for.
+        data: digest of the responses, where requested.
     """
 
     def __init__(self, source: ResponseSource, graded: bool, fingerprint: bool):
@@ -52,7 +52,7 @@ class Streamed:
             )
 
     def _first_pass(self, graded: bool, fingerprint: bool) -> None:
-        """The first pass: what is there, and the sums that starting values begin with."""
+        """The first pass: weights, categories, and the first sums of the starting values."""
         ones = np.ones(self.n_rows, np.float32)
         top, highest = np.ones(self.n_items, np.float32), np.ones(self.n_items, np.int8)
         marks: list[str] = []
@@ -82,12 +82,12 @@ class Streamed:
         return LayoutPlan(self.rows, self.n_items, itemsize)
 
     def _chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """The rows a chunk holds, and the chunk, filled up to the common size."""
+        """The row range of each chunk, and the chunk, padded to the common size."""
         for k, chunk in enumerate(chunks(self.source, self.rows)):
             yield slice(k * self.rows, min((k + 1) * self.rows, self.n_rows)), chunk
 
     def _filled(self, vectors: Any, at: slice) -> np.ndarray:
-        """A chunk's part of numbers of the rows (rows last), filled up with 0."""
+        """The rows of a chunk from an array of all rows (rows last), padded with 0."""
         chunk = np.asarray(vectors)[..., at]
         missing = self.rows - chunk.shape[-1]
         return np.pad(chunk, [(0, 0)] * (chunk.ndim - 1) + [(0, missing)]) if missing else chunk
@@ -111,7 +111,7 @@ class Streamed:
         return StartSums(by_item[0], by_item[1], by_subject[0], by_subject[1])
 
     def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
-        """See `irtcat.fitting._start.cross_sums`; the sums of the first look are not made again."""
+        """See `irtcat.fitting._start.cross_sums`; the sums of the first pass are reused."""
         plain = [(top, 1), (right, 1), (left, self.weights)]
         if all((np.asarray(array) == value).all() for array, value in plain):
             return self.first
@@ -186,7 +186,7 @@ class Streamed:
 
 
 def _on_device(chunk: np.ndarray) -> jax.Array:
-    """The chunk where it is worked on; on a CPU in place, since it is never written again."""
+    """The chunk on the device; without a copy on a CPU, since it is never written again."""
     return jax.device_put(chunk, may_alias=True)
 
 

@@ -1,8 +1,8 @@
-"""What the M-step needs of every item: expected log-likelihood, gradient, expected information.
+"""Terms of the M-step for every item: expected log-likelihood, gradient, expected information.
 
-Three routes to the same numbers (tests hold them together), the quicker the more is known of the
-model: a logistic curve with two parameters; any link of linear predictors; any model at all, by
-automatic differentiation.
+Three methods give the same numbers (tests compare them); the more special the model, the faster: a
+logistic curve with two parameters; any link of linear predictors; any model, by automatic
+differentiation.
 """
 
 import jax
@@ -82,7 +82,7 @@ def general_terms(
 def mixed_terms(
     template: Mixed, params: Array, counts: Array, totals: Array, nodes: Array
 ) -> Terms:
-    """The same terms for items of several models: of all items as each, and every item its own."""
+    """The same terms for mixed models: of all items under each model, then of each item's model."""
     n_items, n_params = params.shape
     value, gradient = jnp.zeros_like(params[:, 0]), jnp.zeros_like(params)
     information = jnp.zeros((n_items, n_params, n_params), params.dtype)
@@ -104,9 +104,9 @@ def link_terms(
 ) -> Terms:
     """The same terms for all items of a link of linear predictors at once.
 
-    Nothing but the link is evaluated at every item and node, with the items last; sums over the
-    nodes are products with 1, theta and theta^2; and the chain from the predictors to the
-    parameters does not depend on the nodes.
+    Only the link is evaluated at every item and node, with the items last; sums over the nodes are
+    products with 1, theta and theta^2; the derivatives of the predictors by the parameters do not
+    depend on the nodes.
     """
 
     def predictors(phi: Array, item: LinkModel) -> tuple[Array, Array]:
@@ -143,8 +143,8 @@ def link_terms(
 def linear_terms(params: Array, counts: Array, totals: Array, nodes: Array) -> Terms:
     """The same terms for all two-parameter logistic items at once.
 
-    With a linear predictor every sum over the nodes is a product with (1, theta, theta^2), and
-    one exponential an item and node is all there is to evaluate.
+    With a linear predictor every sum over the nodes is a product with (1, theta, theta^2), and only
+    one exponential per item and node is evaluated.
     """
     totals = totals[:, None] if totals.ndim == 1 else totals
     z = nodes[:, None] * params[:, 0] + params[:, 1]
@@ -164,7 +164,7 @@ def linear_terms(params: Array, counts: Array, totals: Array, nodes: Array) -> T
 
 
 def plane_terms(params: Array, counts: Array, totals: Array, nodes: Array) -> Terms:
-    """`linear_terms` with several abilities: parameters are the slopes, then the intercept."""
+    """`linear_terms` in several dimensions: parameters are the slopes, then the intercept."""
     totals = totals[:, None] if totals.ndim == 1 else totals
     n = params.shape[1]
     features = jnp.concatenate([nodes, jnp.ones_like(nodes[:, :1])], axis=1)

@@ -1,10 +1,10 @@
 """Marginal maximum likelihood by EM (Bock & Aitkin 1981), with parameter expansion.
 
-In each iteration the latent mean and SD are estimated along with the items and at once removed
-by rescaling the items (parameter expansion: Liu, Rubin & Wu 1998), which takes the number of
-iterations from 50-100 to about five on long tests. Where priors on slopes or intercepts mind the
-rescaling, the two are chosen with regard to them. The parameters are extrapolated besides
-(Anderson acceleration, see `irtcat.fitting._extrapolation`) as long as the objective does not fall.
+In each iteration the latent mean and SD are estimated with the items and immediately removed by
+rescaling the items (parameter expansion: Liu, Rubin & Wu 1998). This reduces the number of
+iterations from 50-100 to about five on long tests. Where priors on slopes or intercepts depend on
+the scale, the two are chosen under these priors. The parameters are also extrapolated (Anderson
+acceleration, see `irtcat.fitting._extrapolation`) as long as the objective does not fall.
 """
 
 import functools
@@ -44,12 +44,12 @@ __all__ = [
 
 
 class EMPoint(NamedTuple):
-    """What is estimated.
+    """The parameters that EM estimates.
 
     Attributes:
         params: unconstrained item parameters, items x params.
-        population: mean and log SD of ability in each group of subjects, two x groups; all 0
-            where there is one group and the scale is its own.
+        population: mean and log SD of ability in each group of subjects, two x groups; all 0 where
+            there is one group, which defines the scale.
     """
 
     params: Array
@@ -57,7 +57,7 @@ class EMPoint(NamedTuple):
 
 
 class EMProblem(NamedTuple):
-    """All that stays the same from one iteration to the next.
+    """Everything that is constant over the iterations.
 
     Attributes:
         template: the items that are iterated (a Rasch model is fitted as its 1PL).
@@ -71,11 +71,11 @@ class EMProblem(NamedTuple):
         dtype: working precision.
         group: group of each row; None where the one population is N(0, 1) by definition.
         held: groups whose mean and SD are not estimated (unless the scale is expanded).
-        scaled: whether priors have a say in the latent mean and SD.
-        engine: does the passes over the responses where they are not all in the memory of one
-            device (``x`` is then None); None where they are.
-        transform: where the grid lies on the scale of the parameters; None where that scale is the
-            grid's own (always so where it is expanded).
+        scaled: whether the latent mean and SD depend on priors.
+        engine: runs the passes over the responses where they are not all in the memory of one
+            device (``x`` is then None); otherwise None.
+        transform: position of the grid on the scale of the parameters; None where the two scales
+            are equal (always with parameter expansion).
     """
 
     template: ItemModel
@@ -111,8 +111,8 @@ class EMState(NamedTuple):
 
     Attributes:
         point: where the objective is evaluated next.
-        mean: each row's posterior mean as last seen (places the local nodes).
-        sd: each row's posterior SD as last seen.
+        mean: each row's last posterior mean (places the local nodes).
+        sd: each row's last posterior SD.
     """
 
     point: EMPoint
@@ -125,8 +125,8 @@ class EMUpdate(NamedTuple):
 
     Attributes:
         point: the image.
-        plain: the image without parameter expansion (the same where there is none).
-        step: how far the map moved, in standard errors of the complete data (items, groups, and
+        plain: the image without parameter expansion.
+        step: size of the step, in standard errors of the complete data (items, groups, and
             the latent mean and SD that were removed).
         gain: what the Newton step is predicted to add to the log-posterior.
         metric: weight of each parameter in the extrapolation's norm.
@@ -143,7 +143,7 @@ class EMUpdate(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the M-step takes from the E-step; adds up over parts of the subjects.
+    """What the M-step needs from the E-step; additive over subsets of the subjects.
 
     Attributes:
         counts: see `irtcat.scoring.EStep`.
@@ -183,7 +183,7 @@ def _latent(moments: Array) -> tuple[Array, Array]:
 
 
 SCALE_STEPS = 8
-"""Damped Newton steps for the latent mean and SD where priors have a say in them."""
+"""Damped Newton steps for the latent mean and SD where they depend on priors."""
 
 
 def _latent_under_priors(
@@ -261,12 +261,12 @@ def em_update(
     populations = jnp.stack([mean, log_sd])
     plain = EMPoint(new.params, jnp.where(present & ~held, populations, point.population))
     image = pack(unpack(template, new.params).rescale(centre, jnp.exp(log_spread)))
-    # What is held is moved as well: a category that nobody used stays as far from the others.
+    # Held parameters are rescaled as well: an unused category keeps its distance from the others.
     clipped = jnp.clip(image, constraints.lower, constraints.upper)
     image = jnp.where(constraints.free, clipped, image)
     free = jnp.where(present & (expand | ~held), populations, point.population)
     moved = jnp.stack([(free[0] - centre) * jnp.exp(-log_spread), free[1] - log_spread])
-    # One standard population stays so: its mean and SD are what is removed.
+    # A single population stays N(0, 1): its mean and SD are removed.
     population = jnp.where(expand & (len(held) == 1), 0.0, moved)
     unit = jnp.stack([jnp.exp(-point.population[1]), jnp.full_like(log_sd, jnp.sqrt(2.0))])
     in_errors = jnp.sqrt(sums.moments[0]) * unit
@@ -311,7 +311,7 @@ def em_map(
     """One EM iteration: E-step, M-step, and the latent scale removed.
 
     Args:
-        point: where to apply the map.
+        point: the point to which the map is applied.
         template: the items (their own parameters do not matter).
         x: responses.
         weights: how many subjects each row stands for.
@@ -323,14 +323,14 @@ def em_map(
         held: groups whose mean and SD are not estimated.
         n_steps: Newton steps of the M-step.
         expand: whether to estimate and remove the latent mean and SD (parameter expansion).
-        transform: where the grid lies on the scale of the parameters.
+        transform: position of the grid on the scale of the parameters.
         tied: columns all items share.
         window: number of grid nodes in a narrow block's window.
         has_missing: whether any response is missing.
-        scaled: whether priors have a say in the latent mean and SD.
+        scaled: whether the latent mean and SD depend on priors.
 
     Returns:
-        The image of the point and what it takes to judge it; the E-step at the point.
+        The update of the point, and the E-step at the point.
     """
     everyone = (
         None if group is None else Population(point.population[0], point.population[1], group)
@@ -358,7 +358,7 @@ def em_map(
 
 
 def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool):
-    """Lay the subjects out by what is known of them and apply `em_map`."""
+    """Lay out the subjects by their last posteriors and apply `em_map`."""
     if problem.engine is not None:
         return problem.engine.em_map(problem, state, slack, n_steps, expand)
     layout = problem.plan.layout(state.mean, state.sd, slack)

@@ -1,11 +1,11 @@
-"""Penalised joint likelihood: abilities and items as parameters, both maximised over.
+"""Penalised joint maximum likelihood of abilities and items.
 
     sum_ij log P(x_ij | theta_i, item_j) - sum_i theta_i^2 / 2 - sum_j penalty(item_j)
 
-is climbed by turns: a Newton step on all subjects at once, a Newton step on all items at once,
-then the latent scale is moved to where the penalties like it best. For logistic items each part is
-concave given the other; a Newton step that would lower somebody's part is replaced by the step
-under the bound 1/4 on the curvature, which cannot (Böhning & Lindsay 1988).
+is maximised in cycles: a Newton step on all subjects at once, a Newton step on all items at once,
+then the latent scale moves to the optimum of the penalties. For logistic items the objective is
+concave in the abilities given the items, and the reverse; a Newton step that would lower a term is
+replaced by the step under the bound 1/4 on the curvature, which cannot (Böhning & Lindsay 1988).
 """
 
 import functools
@@ -33,10 +33,11 @@ __all__ = ["JointPoint", "Penalty", "fit_joint", "joint_step"]
 MODELS_OF_JOINT = (Rasch, OnePL, TwoPL)
 TOLERANCE = {"float64": 1e-3, "float32": 5e-2}
 LONGEST_SHIFT = 0.5
+"""Maximum Newton step of the latent mean and log SD."""
 
 
 class JointPoint(NamedTuple):
-    """What is estimated: abilities, and slope and intercept of every item."""
+    """The parameters: abilities, and slope and intercept of every item."""
 
     theta: Float[Array, " subjects"]
     params: Float[Array, "items two"]
@@ -45,7 +46,7 @@ class JointPoint(NamedTuple):
 class Penalty(NamedTuple):
     """Normal penalties on slope and intercept: mean and precision, and the bounds.
 
-    The precision is a row an item (a tied slope has its own in the first row only).
+    The precision has one row per item (that of a tied slope is in the first row only).
     """
 
     mean: Float[Array, " two"]
@@ -54,7 +55,7 @@ class Penalty(NamedTuple):
     upper: Float[Array, " two"]
 
     def of(self, params: Float[Array, "items two"]) -> Float[Array, " items"]:
-        """What each item pays."""
+        """The penalty of each item."""
         return 0.5 * (self.precision * (params - self.mean) ** 2).sum(1)
 
 
@@ -85,7 +86,7 @@ def _cells(
 
 
 def _subjects(x: Array, theta: Array, params: Array, has_missing: bool) -> tuple[Array, Array]:
-    """A safe Newton step on the abilities of a block; its length in standard errors."""
+    """A safeguarded Newton step on the abilities of a block, and its length in standard errors."""
     slope = params[:, 0]
     value, residual, weight, mask = _cells(x, theta, params, has_missing)
     gradient = residual @ slope - theta
@@ -122,7 +123,7 @@ def _move(terms: _Terms, params: Array, penalty: Penalty, tied: bool) -> tuple[A
 
 
 def _rescaled(point: JointPoint, penalty: Penalty) -> JointPoint:
-    """Move the latent scale to the optimum of the penalties; the likelihood stays as it is."""
+    """Move the latent scale to the optimum of the penalties; the likelihood does not change."""
 
     def moved(move: Array) -> JointPoint:
         shift, scale = move[0], jnp.exp(move[1])
@@ -154,10 +155,10 @@ def joint_step(
     has_missing: bool,
     tied: bool,
 ) -> tuple[JointPoint, Float[Array, ""], Float[Array, ""]]:
-    """One turn on subjects, items and scale.
+    """One cycle over subjects, items and scale.
 
     Args:
-        point: where to begin.
+        point: the current point.
         x: responses, subjects x items.
         blocks: row numbers in blocks; the number of subjects stands for "no row".
         penalty: of the items.
@@ -165,8 +166,8 @@ def joint_step(
         tied: whether all items share the slope.
 
     Returns:
-        The next point, which is not below; the objective at it before the scale is moved; and the
-        longest step in standard errors (abilities given items, items given abilities).
+        The next point, whose objective is not lower; the objective before the scale is moved; and
+        the longest step in standard errors (abilities given items, items given abilities).
     """
     n = x.shape[0]
 
@@ -212,7 +213,7 @@ def joint_step(
 def _bound_curvature(
     terms: _Terms, x: Array, blocks: Array, theta: Array, has_missing: bool
 ) -> Array:
-    """The three curvatures with every cell's weight at its most, 1/4."""
+    """The three curvatures with every cell's weight at its maximum, 1/4."""
     powers = jnp.stack([theta**2, theta, jnp.ones_like(theta)])
     if not has_missing:
         return jnp.broadcast_to(0.25 * powers.sum(1)[:, None], terms.curvature.shape)
@@ -228,7 +229,7 @@ def _bound_curvature(
 
 
 class _Ended(NamedTuple):
-    """Where the turns ended."""
+    """Result of the cycles."""
 
     point: JointPoint
     converged: bool
@@ -241,7 +242,7 @@ def _run(
     point: JointPoint, x: Array, blocks: Array, penalty: Penalty, has_missing: bool, tied: bool,
     tolerance: float, options: Options,
 ) -> _Ended:  # fmt: skip
-    """Take turns until the longest step is within the tolerance."""
+    """Run cycles until the longest step is within the tolerance."""
     trace: list[float] = []
     for iteration in range(1, options.max_iterations + 1):
         point, value, step = joint_step(
@@ -284,7 +285,7 @@ def _penalty(options: Options, n_items: int, tied: bool, dtype: np.dtype) -> tup
 def _information(
     point: JointPoint, x: Array, blocks: Array, penalty: Penalty, *, has_missing: bool
 ) -> tuple[Array, Array]:
-    """Information on every ability and on every item, each with the other side as known."""
+    """Information of every ability and of every item, each with the other treated as known."""
     n = x.shape[0]
 
     def add(carry: tuple[Array, Array], rows: Array):

@@ -28,6 +28,8 @@ from irtcat.models import (
 __all__ = ["LINKS", "Link", "link"]
 
 NODES, REACH = 81, 4.0
+"""Number of nodes for the curves, and their range in SDs of the reference population."""
+
 OUTLYING = 2.7
 """Robust z beyond which a common item is flagged (Huynh & Meyer 2010)."""
 
@@ -38,12 +40,13 @@ class Link:
 
     Attributes:
         bank: the linked bank, on the reference's scale.
-        A: unit of the bank's scale in units of the reference's.
-        B: where the bank's 0 lies on the reference's scale: ``theta_reference = A theta + B``.
-        method: how A and B were found.
-        criterion: what the method minimises, at A and B (NaN for the two methods of moments).
-        notes: what else to know, a sentence each: banks whose items are in blocks that no
-            subject connects.
+        A: unit of the bank's scale, in units of the reference's.
+        B: position of the bank's 0 on the reference's scale: ``theta_reference = A theta + B``.
+        method: the linking method.
+        criterion: minimum of the method's criterion, at A and B (NaN for the two methods of
+            moments).
+        notes: further remarks, one sentence each: banks whose items are in blocks that no subject
+            connects.
         items: one row per common item: difference (mean over the reference population of the
             reference's expected response less the linked bank's), rmsd (root of the mean square),
             robust_z of the differences, used (in finding A and B), outlier, and a and b in both
@@ -77,7 +80,7 @@ class Link:
 
 @dataclass(frozen=True)
 class _Task:
-    """The common items in both banks, and where their curves are compared."""
+    """The common items in both banks, and the nodes for comparing their curves."""
 
     bank: ItemBank
     reference: ItemBank
@@ -86,7 +89,7 @@ class _Task:
 
     @property
     def fixed_unit(self) -> bool:
-        """Whether the unit of the scale is given (slopes of 1)."""
+        """Whether the unit of the scale is fixed (slopes of 1)."""
         return isinstance(self.bank.model, Rasch)
 
     def only(self, used: BoolArray) -> "_Task":
@@ -96,7 +99,7 @@ class _Task:
 
 
 def _moments(bank: ItemBank, method: str) -> tuple[FloatArray, FloatArray]:
-    """Discriminations and difficulties of the items, as the methods of moments take them."""
+    """Discriminations and difficulties of the items, for the methods of moments."""
     values = published(bank)[0]
     steps = [v.reshape(len(v), -1) for k, v in values.items() if k.startswith("b")]
     if "a" not in values or values["a"].ndim != 1 or not steps:
@@ -138,7 +141,7 @@ def _rescaled(model: ItemModel, unit: Any, shift: Any) -> ItemModel:
 
 
 def _curves(model: ItemModel, nodes: Array) -> Array:
-    """Probabilities of the categories where there are some, else expected responses."""
+    """Probabilities of the categories for categorical models, else expected responses."""
     if isinstance(model, CategoricalModel):
         return probabilities(model, nodes)
     return expected_responses(model, nodes)[..., None]
@@ -171,7 +174,7 @@ def _stocking_lord(
 
 @functools.cache
 def _with_gradient(criterion: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
-    """A criterion and its gradient in the place, compiled once."""
+    """A criterion and its gradient in the scale transform, compiled once."""
     return jit(jax.value_and_grad(criterion))
 
 
@@ -215,11 +218,11 @@ LINKS: dict[str, Callable[[_Task], tuple[float, float, float]]] = {
     "haebara": lambda task: _by_curves(task, _haebara, "haebara"),
     "stocking-lord": lambda task: _by_curves(task, _stocking_lord, "stocking-lord"),
 }
-"""Ways to find A and B by name; to add one, add a row."""
+"""Linking methods by name; to add one, add a row."""
 
 
 def _diagnostics(task: _Task, unit: float, shift: float, used: BoolArray) -> pd.DataFrame:
-    """How far apart the common items are after the link."""
+    """Differences of the common items after the link."""
     with precision("float64"):
         transform = np.log(unit), np.float64(shift)
         gap = np.asarray(
@@ -246,7 +249,7 @@ def _diagnostics(task: _Task, unit: float, shift: float, used: BoolArray) -> pd.
 
 
 def _task(bank: ItemBank, reference: ItemBank) -> _Task:
-    """The common items, or why there is no link."""
+    """The common items, checked for a link."""
     for name, value in (("bank", bank), ("reference", reference)):
         if not isinstance(value, ItemBank):
             raise argument_error(name, "an ItemBank", type(value).__name__)
@@ -271,7 +274,7 @@ def _task(bank: ItemBank, reference: ItemBank) -> _Task:
 
 
 def _blocks_note(which: str, bank: ItemBank, common: np.ndarray) -> str:
-    """What it means for the link that a bank's items are in several blocks, if they are."""
+    """A note on the link if a bank's items are in several blocks."""
     if "block" not in bank.statistics:
         return ""
     blocks = bank.statistics["block"].to_numpy()
@@ -310,12 +313,12 @@ def link(
     Rasch banks have A = 1.
 
     Args:
-        bank: what is to be moved.
-        reference: where to; its scale stays.
+        bank: the bank to move.
+        reference: the bank that defines the scale.
         method: one of the above; the curve methods also take items without a and b.
         drop_outliers: leave out common items whose robust z is beyond 2.7 (difference of the
             expected responses less their median, over .74 times the interquartile range) and link
-            again, until none is left out any more or fewer than three would remain.
+            again, until no further item is left out or fewer than three would remain.
 
     Returns:
         The link, whose ``bank`` has its parameters, covariance and population on the reference's

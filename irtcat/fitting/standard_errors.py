@@ -1,19 +1,19 @@
 """Standard errors from the observed information (Louis 1982), and the sandwich.
 
-The information in the observed responses is what complete data would hold less what is lost
-because abilities are not observed:
+The information in the observed responses is that of complete data less the missing information, as
+abilities are not observed:
 
     I = E[-d2 l / d phi2] - sum_i Var_i(score_i),
 
-expectations under each subject's posterior. Where all parameters together make a matrix of
-moderate size it is formed whole and inverted ("full"), the groups' means and log SDs included. On
-longer tests the loss is small and of known form, and each item's block is inverted on its own
-("block"): the item's own loss by a first-order expansion around the posterior mean, plus the
-uncertainty of the latent mean and SD (variances 1/n and 1/(2n) of the population that defines the
-scale), which all items share.
+expectations under each subject's posterior. Where the matrix of all parameters has a moderate size
+it is formed and inverted ("full"), including the groups' means and log SDs. On longer tests the
+missing information is small and of known form, and each item's block is inverted separately
+("block"): the item's missing information by a first-order expansion around the posterior mean, plus
+the uncertainty of the latent mean and SD (variances 1/n and 1/(2n) of the population that defines
+the scale), which all items share.
 
-The sandwich ``I^-1 (sum_i s_i s_i') I^-1``, s_i the subject's expected score, is right also where
-the model is not (White 1982): whole where that is affordable, else block by block.
+The sandwich ``I^-1 (sum_i s_i s_i') I^-1``, s_i the subject's expected score, is valid also where
+the model is wrong (White 1982): for all parameters where affordable, else block by block.
 """
 
 import functools
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 FULL_WORK = 3e10
-"""The full matrix is formed when rows x nodes x params^2 is at most this (about a second)."""
+"""Maximum of rows x nodes x params^2 for the full matrix (about a second)."""
 
 
 def is_affordable(n_rows: int, n_params: int) -> bool:
@@ -66,7 +66,7 @@ class Covariance(NamedTuple):
 
     Attributes:
         blocks: of each item's parameters.
-        full: of all of them together, item by item; None where items were taken apart.
+        full: of all parameters together, item by item; None where blocks were inverted separately.
         latent: of the first item's parameters followed by the groups' means and the groups'
             log SDs; None where there are no groups.
     """
@@ -210,7 +210,7 @@ def missing_information(
 
 
 def _spread(n_items: int, n_params: int, tied: tuple[int, ...]) -> FloatArray:
-    """Matrix that takes the distinct parameters to all of them (tied ones are one)."""
+    """Matrix that maps the distinct parameters to all parameters (tied ones are one)."""
     columns: list[FloatArray] = []
     for p in range(n_params):
         unit = np.zeros((n_items, n_params))
@@ -223,7 +223,7 @@ def _spread(n_items: int, n_params: int, tied: tuple[int, ...]) -> FloatArray:
 
 
 def _distinct(problem: EMProblem, n_latent: int) -> FloatArray:
-    """`_spread` with the population's parameters appended, for what is estimated only."""
+    """`_spread` with the population's parameters appended, for estimated parameters only."""
     n_items, n_params = problem.constraints.free.shape
     free = np.asarray(problem.constraints.free).ravel()
     spread = _spread(n_items, n_params, problem.tied)
@@ -260,10 +260,10 @@ def full_covariance(
     """Covariance of all parameters together.
 
     Args:
-        problem: what was fitted.
+        problem: the fitted problem.
         point: the estimates.
         belief: the E-step at the estimates.
-        sandwich: robust to a wrong model.
+        sandwich: whether to use the sandwich, which is robust to a wrong model.
 
     Returns:
         The covariances; None if the information is not positive definite.

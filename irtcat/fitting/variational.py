@@ -1,12 +1,12 @@
-"""Variational inference: a Normal belief about every subject and item, from responses to a `Fit`.
+"""Variational inference: a Normal guide for every subject and item, from responses to a `Fit`.
 
-The bound that is climbed is
+It maximises the bound
 
     ELBO = E_q[log P(x | theta, items)] - KL(q(theta) || p(theta)) - KL(q(items) || p(items)),
 
 with q independent over subjects and items, Normal for an ability and multivariate Normal for an
-item's (a or log a, b, logits). Expectations are computed by quadrature, not drawn; the only chance
-is the order of the batches. See `irtcat.fitting._elbo` and `_ascent`.
+item's (a or log a, b, logits). Expectations are computed by quadrature, not sampled; only the order
+of the batches is random. See `irtcat.fitting._elbo` and `_ascent`.
 """
 
 import functools
@@ -49,22 +49,28 @@ VAGUE = {"a": (0.0, 10.0), "log a": (0.0, 2.0), "b": (0.0, 1000.0**0.5)}
 """Vague priors as (mean, SD); ability is N(0, 1)."""
 
 PRIOR_CHOICES = ("hierarchical", "vague")
-FULL_BATCH = 2**22
-BATCH = 2**20
-SPARSE_SHARE = 0.03
-LONG_TEST = 100
+
+FULL_BATCH, BATCH = 2**22, 2**20
+"""Responses are one batch up to the first number; beyond, a batch has the second number."""
+
+SPARSE_SHARE, LONG_TEST = 0.03, 100
+"""Batches are of responses below this share of observed cells, or for few subjects with this many
+items; otherwise of subjects."""
+
 TOLERANCE = 0.05
+"""Gain in the bound over a round that counts as zero."""
+
 ROUNDING = {"float64": 1e-12, "float32": 3e-7}
 BATCH_NOISE = 1e-5
 
 
 @dataclass(frozen=True)
 class VISettings:
-    """How the bound is climbed.
+    """Settings of the stochastic ascent.
 
     Attributes:
-        steps: gradient steps at most.
-        learning_rate: first rate, in units of each parameter's own posterior SD.
+        steps: maximum number of gradient steps.
+        learning_rate: initial rate, in units of each parameter's posterior SD.
         batch_size: responses in a batch; None: all at once up to four million, in batches beyond.
         batches: "subjects" (whole rows, matrix products), "responses" (observed cells alone) or
             "auto" (responses where fewer than 3 % are observed, or where few subjects answered at
@@ -141,7 +147,7 @@ def _priors(choice: Any, template: ItemModel, chart: Chart, dtype: np.dtype) -> 
 
 
 def _start_guide(start: Start, chart: Chart, dtype: np.dtype) -> Guide:
-    """Begin at the first guesses, with SDs by the number of responses."""
+    """Start at the first guesses, with SDs from the number of responses."""
     n_params = start.params.shape[1]
     log_sd = np.log(np.clip(2 / np.sqrt(np.maximum(start.item_n, 1)), 0.01, 0.5))
     factor = log_sd[:, None, None] * np.eye(n_params)
@@ -151,7 +157,7 @@ def _start_guide(start: Start, chart: Chart, dtype: np.dtype) -> Guide:
 
 
 def _row_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Rows:
-    """Whole subjects, all at once where they are few."""
+    """Batches of subjects; one batch where the responses are few."""
     n, n_items = x.shape
     if size is None:
         size = x.size if x.size <= FULL_BATCH else BATCH
@@ -192,10 +198,10 @@ def _cell_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -
 
 
 def _cells_are_cheaper(shape: tuple[int, ...], share: float, n_params: int) -> bool:
-    """Whether so few subjects answered many items that curves on a grid cost more than answers.
+    """Whether curves on a grid cost more than single responses: few subjects, many items.
 
-    The rows' way costs the same for one subject as for many; where tests are long, the coarser
-    cubature over ability is as exact, for abilities are well known.
+    The curves of batches of subjects cost the same for one subject as for many; on long tests the
+    coarser cubature over ability is as exact, since posteriors are narrow.
     """
     cells = shape[0] * share * len(cubature(n_params + 1)[1])
     return shape[1] >= LONG_TEST and 2 * cells < N_NODES * len(cubature(n_params)[1])
@@ -204,7 +210,7 @@ def _cells_are_cheaper(shape: tuple[int, ...], share: float, n_params: int) -> b
 def _batches(
     x: np.ndarray, share: float, settings: VISettings, seed: int, dtype: np.dtype, n_params: int
 ) -> Rows | Cells:
-    """Batches of the kind asked for."""
+    """Batches of subjects or of responses, as set."""
     kind = settings.batches
     if kind == "auto":
         kind = (
@@ -220,7 +226,7 @@ def _batches(
 def _moved_items(
     template: ItemModel, guide: Guide, transform: Array, *, chart: Chart
 ) -> tuple[Array, Array, Array]:
-    """Parameters on another scale, their slopes in the coordinates, and the latter's factor."""
+    """Rescaled parameters, their derivatives by the coordinates, and the coordinates' factor."""
     mean, factor = item_factors(guide, chart)
 
     def params(u: Any, item: ItemModel) -> Any:
@@ -231,10 +237,10 @@ def _moved_items(
 
 
 def _standardised(template: ItemModel, chart: Chart, guide: Guide) -> Calibrated:
-    """Items and abilities on the scale where all subjects together have mean 0 and SD 1.
+    """Items and abilities on the scale where the pooled subjects have mean 0 and SD 1.
 
     The variance of the population is that of the posterior means plus the mean posterior variance:
-    means alone are shrunken, and would make all slopes too small.
+    means alone are shrunken, which would make all slopes too small.
     """
     theta, sd = np.asarray(guide.theta, float), np.exp(np.asarray(guide.log_sd, float))
     centre = float(theta.mean())
@@ -266,12 +272,12 @@ def _learned(guide: Guide, *, chart: Chart, learned: tuple[int, ...]) -> Float[A
 
 
 def _check(cls: type[ItemModel], responses: Responses) -> None:
-    """Refuse models that the guide has no form for."""
+    """Reject models without a guide."""
     probe = cls.blank(Design(np.full(1, 2)))
     names = column_names(OnePL.blank(Design(np.full(1, 2))) if cls is Rasch else probe)
     if cls.takes != "right/wrong" or probe.dims != 1 or not {"slope", "intercept"} <= set(names):
         raise InputError(
-            f'The `method` argument "vi" is for right/wrong models of one ability. '
+            f'The `method` argument "vi" is for right/wrong models in one dimension. '
             f'Got the model "{cls.key}". Use method="em".'
         )
 
@@ -353,7 +359,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
 
 
 def _outcome(ended: Ascent, stated: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """The fields of `Fit` that are this method's own."""
+    """The fields of `Fit` that depend on the method."""
     return {
         "log_posterior": ended.elbo,
         "converged": ended.converged,

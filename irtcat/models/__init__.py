@@ -1,4 +1,4 @@
-"""Item models: the one table, and what holds for every row of it."""
+"""Item models: the table of models, and functions for all of them."""
 
 from irtcat._checks import check_choice
 from irtcat.models._base import (
@@ -148,18 +148,18 @@ STANDARD_FORM: dict[type[ItemModel], type[ItemModel]] = {
     PartialCredit: CommonPartialCredit,
     RatingScale: CommonRatingScale,
 }
-"""Models with slopes of 1, whose population SD is estimated, and what they are fitted as: the
-same curves with one slope for all on the scale where the SD is 1. All other parameters are the
+"""Models with slopes of 1, whose population SD is estimated, and the models fitted in their place:
+the same curves with one common slope on the scale where the SD is 1. All other parameters are the
 same in both."""
 
 
 def get_model(name: str) -> type[ItemModel]:
-    """The class behind a name of `MODELS` (upper and lower case alike)."""
+    """The class for a name in `MODELS` (case-insensitive)."""
     key = name.lower() if isinstance(name, str) else name
     check_choice("model", key, MODELS)
     return MODELS[key]
 
 
 def model_from_key(name: str) -> type[ItemModel]:
-    """The class behind the key of a bank's items: of `MODELS`, or several joined by "+"."""
+    """The class for the model key of a bank: a key of `MODELS`, or several joined by "+"."""
     return mixture_named(name) if isinstance(name, str) and "+" in name else get_model(name)

@@ -1,4 +1,4 @@
-"""What every item model offers, and what follows from it for all of them."""
+"""The interface of item models, and functions for all of them."""
 
 import abc
 import dataclasses
@@ -44,18 +44,19 @@ __all__ = [
 ModelT = TypeVar("ModelT", bound="ItemModel")
 
 Param = Float[Array | np.ndarray, "*items"]
-"""One number an item; a bank on disk and on the host keeps them in numpy."""
+"""One number per item; numpy arrays in a bank, on disk and on the host."""
 
 
 class Design(NamedTuple):
-    """What a model must know of the data before it has parameters.
+    """The design of the items: what a model needs before it has parameters.
 
     Attributes:
         categories: number of response categories of each item (2 for right/wrong).
         dims: number of abilities.
         settings: arrays, items first, for the model's other ``fixed`` fields (loading pattern,
-            trials, ...); what is left out takes the model's default.
-        top: number of categories that there is room for, where it is more than any item has.
+            trials, ...); absent ones take the model's defaults.
+        top: minimum number of categories of the parameter arrays, where it exceeds that of every
+            item.
     """
 
     categories: np.ndarray
@@ -75,21 +76,21 @@ class Design(NamedTuple):
 
 
 def design_of(model: "ItemModel") -> Design:
-    """The design that `ItemModel.blank` would make items like these from."""
+    """The design from which `ItemModel.blank` makes items of this kind."""
     fixed = {name: np.asarray(getattr(model, name)) for name in model.fixed}
     fixed.pop("categories", None)
     return Design(item_categories(model), model.dims, fixed, model.n_categories)
 
 
 def item_categories(model: "ItemModel") -> np.ndarray:
-    """Number of categories of each of stacked items."""
+    """Number of categories of each item."""
     if "categories" in model.fixed:
         return np.asarray(model.categories).astype(int)  # type: ignore[attr-defined]
     return np.full(len(jax.tree.leaves(model)[0]), model.n_categories)
 
 
 def in_precision(model: "ModelT", dtype: Any) -> "ModelT":
-    """The model with its numbers in this precision, on the device; labels stay what they are."""
+    """The model with its floats in this precision, on the device; integers keep their dtype."""
 
     def convert(leaf: Any) -> Array:
         kind = np.dtype(leaf.dtype).kind
@@ -101,7 +102,7 @@ def in_precision(model: "ModelT", dtype: Any) -> "ModelT":
 
 
 def free_parameters(model: "ItemModel") -> np.ndarray:
-    """Which parameters each item has: False for the steps of categories it does not have.
+    """Mask of the parameters that each item has: False for steps of absent categories.
 
     Columns as in `pack`.
     """
@@ -117,12 +118,12 @@ def free_parameters(model: "ItemModel") -> np.ndarray:
 
 
 class ItemModel(eqx.Module):
-    """The maths of one kind of item; an instance holds the parameters of many stacked items.
+    """An item model; an instance holds the parameters of many stacked items.
 
     Every field is an array whose first axis runs over items. It is either an *unconstrained*
-    parameter (a lower asymptote is kept as its logit), so that fitting, priors and standard
-    errors need no further transformation; or named in ``fixed`` and describes the item (a number
-    of trials, a loading pattern). The methods are written for **one** item at **one** ability;
+    parameter (a lower asymptote is kept as its logit), so that fitting, priors and standard errors
+    need no further transformation; or it is named in ``fixed`` and describes the item (a number of
+    trials, a loading pattern). The methods are written for **one** item at **one** ability;
     everything else follows by ``jax.vmap`` and ``jax.jacfwd``.
 
     All models are exponential families of the response at a given ability,
@@ -135,15 +136,14 @@ class ItemModel(eqx.Module):
 
     Attributes:
         key: the model's name in ``MODELS``.
-        takes: "right/wrong", "graded", "counts" (of trials) or "fractions": which responses it
-            is for.
+        takes: "right/wrong", "graded", "counts" (of trials) or "fractions": the type of responses.
         tied: names of the parameters that all items share in this model.
-        fixed: names of the fields that are no parameters; among them "categories" where items
-            may differ in their number.
+        fixed: names of the fields that are not parameters; including "categories" where items may
+            differ in their number.
         default_priors: parameter name -> (mean, SD) of the Normal prior that is always on.
-        by_category: vector parameters that hold one number a category -> number of categories
-            from which on an item has the first of them.
-        members: the models of the items, where these are of several (see `irtcat.models.mixed`).
+        by_category: vector parameters with one number per category -> smallest number of categories
+            of an item that has the first of them.
+        members: the models of the items in a mixture (see `irtcat.models.mixed`).
         vectors: parameters that are vectors in a member.
     """
 
@@ -171,10 +171,10 @@ class ItemModel(eqx.Module):
         """``base`` and the contrasts of one item at one ability."""
 
     def log_outcomes(self, theta: Float[Array, " dims"]) -> Float[Array, " outcomes"]:
-        """The curves that `outcomes` weighs; `natural`, unless a model has more exact ones.
+        """The curves weighted by `outcomes`; `natural`, unless a model has more accurate ones.
 
-        Where a curve is all but 0 or 1, contrasts lose ``log P`` of the likely outcome against
-        that of the unlikely one. Slopes and values of log-likelihoods come from these instead.
+        Where a probability is almost 0 or 1, contrasts lose ``log P`` of the likely outcome against
+        that of the unlikely one. Slopes and values of log-likelihoods use these curves instead.
         """
         return self.natural(theta)
 
@@ -182,12 +182,12 @@ class ItemModel(eqx.Module):
     def outcomes(
         statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
     ) -> Float[Array, "outcomes rows items"]:
-        """What each response weighs in `log_outcomes`, from `sufficient_statistics`."""
+        """Weight of each response in `log_outcomes`, from `sufficient_statistics`."""
         return jnp.concatenate([mask[None], statistics])
 
     @abc.abstractmethod
     def variance(self, theta: Float[Array, " dims"]) -> Float[Array, "contrasts contrasts"]:
-        """Covariance of the statistics t at an ability: what Fisher information is made of."""
+        """Covariance of the statistics t at an ability, for Fisher information."""
 
     @abc.abstractmethod
     def mean(self, theta: Float[Array, " dims"]) -> Float[Array, ""]:
@@ -207,8 +207,8 @@ class ItemModel(eqx.Module):
     ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
         """The statistics t of a block of responses to the stacked items, and the mask of answers.
 
-        Statistics are 0 where a response is missing. The mask is 0 there and 1 elsewhere; where a
-        response may weigh more or less than one (counts of few or many trials), its weight.
+        Statistics are 0 where a response is missing. The mask is 0 there and 1 elsewhere; where the
+        weight of a response may differ from one (counts of trials), its weight.
         """
 
     @abc.abstractmethod
@@ -219,23 +219,23 @@ class ItemModel(eqx.Module):
     def rescale(self: ModelT, mean: Float[Array, "..."], sd: Float[Array, "..."]) -> ModelT:
         """The same curve on the scale z, where theta = mean + sd * z.
 
-        With several abilities ``mean`` is a vector and ``sd`` a square matrix.
+        In several dimensions ``mean`` is a vector and ``sd`` a square matrix.
         """
 
     def hold_unused(
         self: ModelT, unused: Bool[np.ndarray, "items categories"]
     ) -> tuple[ModelT, BoolArray]:
-        """Stacked items whose unused categories have a probability near 0, and what is held.
+        """Hold unused categories of stacked items at a probability near 0.
 
         The likelihood of responses without a category is highest where its probability is 0,
-        which no finite parameters give. So they are held where it is below 1e-5.
+        which no finite parameters reach. So they are held where it is below 1e-5.
 
         Args:
-            unused: categories that an item has and nobody used; at least two others are used.
+            unused: unused categories of each item; at least two others are used.
 
         Returns:
-            The items with the parameters to be held at their values (the other categories' curves
-            stay as they are), and which parameters these are, columns as in `pack`.
+            The items with the held parameters at their values (the curves of the other categories
+            do not change), and the mask of these parameters, columns as in `pack`.
         """
         del unused
         return self, parameter_mask(self)
@@ -245,11 +245,11 @@ class ItemModel(eqx.Module):
         table: dict[str, FloatArray],
         unused: Bool[np.ndarray, "items categories"],
     ) -> dict[str, FloatArray]:
-        """The published parameters of stacked items, NaN where an unused category leaves none.
+        """The published parameters of stacked items, NaN where they depend on unused categories.
 
         Args:
             table: `irt_parameters` of all items, items first; or derivatives of them.
-            unused: categories that an item has and nobody used.
+            unused: unused categories of each item.
         """
         del unused
         return table
@@ -296,7 +296,7 @@ class CategoricalModel(ItemModel):
     def outcomes(
         statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
     ) -> Float[Array, "categories rows items"]:
-        """The share of each category in the response, exactly 0 where it is not given."""
+        """The share of each category in the response, exactly 0 for the other categories."""
         return shares_of(statistics, mask)
 
     def variance(self, theta: Float[Array, " dims"]) -> Float[Array, "contrasts contrasts"]:
@@ -338,7 +338,7 @@ class CategoricalModel(ItemModel):
 
 
 def parameter_names(model: type[ItemModel] | ItemModel) -> tuple[str, ...]:
-    """Names of the parameters (fields that are not fixed), in the order `pack` takes them."""
+    """Names of the parameters (fields that are not fixed), in the order of `pack`."""
     names = (field.name for field in dataclasses.fields(model))
     return tuple(name for name in names if name not in model.fixed)
 
@@ -359,14 +359,14 @@ def column_names(model: ItemModel) -> tuple[str, ...]:
 
 
 def field_columns(model: ItemModel, names: Iterable[str]) -> tuple[int, ...]:
-    """Columns of `pack` that belong to the parameters ``names`` (or are so named themselves)."""
+    """Columns of `pack` for the parameters or columns ``names``."""
     wanted = set(names)
     flat = [(name, column) for name, columns in _columns(model).items() for column in columns]
     return tuple(i for i, pair in enumerate(flat) if wanted & set(pair))
 
 
 def pack(model: ItemModel) -> Float[Array, "items params"]:
-    """Stack the parameters of stacked items into one matrix, an item a row."""
+    """Stack the parameters of stacked items into one matrix, one row per item."""
     leaves = [jnp.asarray(getattr(model, name)) for name in parameter_names(model)]
     sizes = [int(np.prod(leaf.shape[1:], dtype=int)) for leaf in leaves]
     flat = [leaf.reshape(len(leaf), size) for leaf, size in zip(leaves, sizes, strict=True)]
@@ -414,12 +414,12 @@ def unpack(
 
 
 def take(model: ModelT, index: Any) -> ModelT:
-    """The items at ``index`` (integers or a mask) as a model of their own."""
+    """The items at ``index`` (integers or a mask) as a model."""
     return jax.tree.map(lambda leaf: leaf[index], model)
 
 
 def steepest_slope(model: "ItemModel") -> float:
-    """Largest change of the log-odds of neighbouring categories per unit of one ability.
+    """Largest change of the log-odds of adjacent categories per unit of ability.
 
     All curves of the items change over a width of about its inverse.
     """
@@ -430,7 +430,7 @@ def steepest_slope(model: "ItemModel") -> float:
 
 
 def as_points(nodes: Float[Array, "nodes *dims"]) -> Float[Array, "nodes dims"]:
-    """Abilities as vectors: a plain list of numbers is one ability each."""
+    """Abilities as vectors: a one-dimensional array has one ability per node."""
     return nodes[:, None] if nodes.ndim == 1 else nodes
 
 
@@ -442,7 +442,7 @@ def log_probabilities(
 
     Args:
         model: stacked items with categories.
-        nodes: abilities (vectors where there are several).
+        nodes: abilities (vectors in several dimensions).
 
     Returns:
         ``log P(response = k | theta)``, finite wherever the model's curve is positive.
@@ -479,7 +479,7 @@ def response_variances(
 
 @jit
 def simulate(model: ItemModel, theta: Float[Array, "subjects *dims"], key: Array) -> Array:
-    """Draw one response of every subject to every item, as responses are stored.
+    """Draw one response of every subject to every item, in the form that is stored.
 
     Categories are drawn for all cells at once; other models cell by cell.
     """

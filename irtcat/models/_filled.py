@@ -1,4 +1,4 @@
-"""Banks of similar sizes made to share compiled programs."""
+"""Padding of banks, so that similar sizes share compiled programs."""
 
 from typing import TypeVar
 
@@ -12,17 +12,17 @@ __all__ = ["filled"]
 ModelT = TypeVar("ModelT", bound=ItemModel)
 
 OFTEN = 16
-"""Few items are filled up to a multiple of this, so that compiled code is used again."""
+"""The number of items is padded to a multiple of this, so that compiled programs are reused."""
 
 MANY = 256
-"""From so many items on filling up costs more than it saves."""
+"""From this many items on padding costs more than it saves."""
 
 
 def filled(model: ModelT) -> ModelT:
-    """The items, and repeats of the last one up to one of few numbers of items.
+    """The items, padded with repeats of the last one to a multiple of `OFTEN`.
 
-    For functions that are compiled anew for every number of items: those of many similar banks
-    then share a program. What belongs to the repeats is to be left out of the result.
+    For functions that are compiled for every number of items: many similar banks then share a
+    program. Drop the repeats from the result.
     """
     n_items = len(jax.tree.leaves(model)[0])
     if n_items >= MANY:

@@ -8,8 +8,8 @@ Most item models are one of three functions of linear predictors z_m = intercept
   logits being predictors without a slope.
 
 Each gives the log-probabilities of one item at one ability, and, for the M-step, derivative and
-expected information of all items' log-likelihoods in the predictors. Category (or predictor) is
-the first axis of every array, so that what is stacked on it costs nothing.
+expected information of all items' log-likelihoods in the predictors. Category (or predictor) is the
+first axis of every array, so that stacking is cheap.
 """
 
 import abc
@@ -38,7 +38,7 @@ ABSENT = -1e4
 
 
 class LinkTerms(NamedTuple):
-    """What the M-step needs of all items at all nodes.
+    """The terms of the M-step for all items at all nodes.
 
     Attributes:
         value: expected log-likelihood, nodes x items.
@@ -52,7 +52,7 @@ class LinkTerms(NamedTuple):
 
 
 class Link(abc.ABC):
-    """What a link offers; the methods are given predictors first."""
+    """Interface of links; the predictors are the first axis of all arrays."""
 
     @abc.abstractmethod
     def log_probs(self, z: Array, gaps: Array) -> Array:
@@ -95,7 +95,7 @@ class Cumulative(Link):
     """``P(x >= k) = sigmoid(z_k)``.
 
     A middle category has ``P(x = k) = sigmoid(z_k) sigmoid(-z_{k+1}) (1 - exp(-gap_k))`` with the
-    gap ``z_k - z_{k+1}``: a product, free of cancellation, whose last factor does not depend on
+    gap ``z_k - z_{k+1}``: a product without cancellation, whose last factor does not depend on
     ability.
     """
 
@@ -123,7 +123,7 @@ class Cumulative(Link):
         for k in range(1, last):
             value = value + n[k] * (log_above[k - 1] + log_below[k] + jnp.log(widths[k - 1]))
         residual, weight = [], {}
-        for m in range(last):  # z[m] parts category m from m + 1
+        for m in range(last):  # z[m] separates category m from m + 1
             up = below[m] + (pull[m] if m + 1 < last else 0.0)
             down = above[m] + (pull[m - 1] if m > 0 else 0.0)
             residual.append(n[m + 1] * up - n[m] * down)
@@ -140,7 +140,7 @@ class Softmax(Link):
     def log_probs(self, z: Array, gaps: Array) -> Array:
         """``log P_k = -softplus(log sum_{v != k} exp(z_v - z_k))``.
 
-        In this form a category that is all but certain keeps its small ``1 - P_k``, and its
+        In this form an almost certain category keeps its small ``1 - P_k``, and its
         derivatives are sums without cancellation.
         """
         with_zero = jnp.concatenate([jnp.zeros_like(z[:1]), z])
@@ -169,7 +169,7 @@ class Softmax(Link):
 class Asymptotes(Link):
     """``P(right) = c + (d - c) sigmoid(z_1)``.
 
-    The predictors are z_1, then the logit of c and that of d, where there are these. The curve is
+    The predictors are z_1, then the logits of c and d, where the model has these. The curve is
     evaluated as the mixture ``c sigmoid(-z) + d sigmoid(z)``, stable in both tails.
     """
 
@@ -199,7 +199,7 @@ class Asymptotes(Link):
         """Terms of the M-step: two categories, so that the information has rank one."""
         high, low, log_high, log_low = _sigmoids(z[0])
         zero, one = jnp.zeros_like(z[0][:1]), jnp.ones_like(z[0][:1])
-        # The asymptotes' predictors do not depend on ability: one row of them is enough.
+        # The asymptotes' predictors do not depend on ability: one row is enough.
         c, c_ = _sigmoids(z[1][:1])[:2] if self.lower else (zero, one)
         d, d_ = _sigmoids(z[-1][:1])[:2] if self.upper else (one, zero)
         right, wrong = c * low + d * high, c_ * low + d_ * high
@@ -226,7 +226,7 @@ SOFTMAX = Softmax()
 
 
 class LinkModel(CategoricalModel):
-    """A model of categories by a link and its predictors.
+    """A categorical model defined by a link and its predictors.
 
     Attributes:
         link: the link.

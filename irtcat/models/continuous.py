@@ -16,18 +16,21 @@ from irtcat.models.logistic import irt_parameters_of, start_intercept
 __all__ = ["EDGES", "Beta"]
 
 EDGES = (1e-6, 0.005)
-"""The narrowest and the widest edge."""
+"""Smallest and largest edge."""
 
 MOST_LOGIT = {"float64": 150.0, "float32": 15.0}
 """Beyond it the derivatives of the trigamma of the smaller shape would overflow."""
 
 SHIFT = 8
+"""Steps of the recurrence before the asymptotic series."""
+
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 STIRLING = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
 BERNOULLI = (7 / 6, -691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
 """Coefficients of the asymptotic series of log Gamma and of its second derivative."""
 
 START_PRECISION = (1.0, 500.0)
+"""Range of starting values of the precision."""
 
 
 class Beta(ItemModel):
@@ -36,14 +39,14 @@ class Beta(ItemModel):
     ``f(y | theta) = y^(m phi - 1) (1 - y)^((1 - m) phi - 1) / B(m phi, (1 - m) phi)``, so that the
     variance of a score is m (1 - m) / (1 + phi): each item has a precision phi > 0 of its own
     (estimated as ``log_precision``). Log-likelihoods are those of the density, so they may be
-    positive, and do not compare with those of models for right/wrong answers.
+    positive, and are not comparable with those of models for right/wrong answers.
 
-    The density has no room for scores of exactly 0 or 1. A score below ``edge`` is taken as
+    The density is not defined for scores of exactly 0 or 1. A score below ``edge`` is taken as
     ``edge`` and one above 1 - ``edge`` as 1 - ``edge``. When a bank is calibrated edge is half the
-    smallest distance from 0 or 1 of any score strictly between, so that no score is moved; where
-    some are 0 or 1, half a subject's share, 1 / (2 n), if that is more (the place that Smithson &
-    Verkuilen give them); always within 1e-6 and .005. New scores are treated the same way. Items
-    with many such scores are flagged: their precision and information are not to be trusted.
+    smallest distance from 0 or 1 of any score strictly between, so that no score changes; where
+    some are 0 or 1, half a subject's share, 1 / (2 n), if that is more (the value of Smithson &
+    Verkuilen); always within 1e-6 and .005. New scores are treated the same way. Items with many
+    such scores are flagged: their precision and information are not reliable.
 
     References:
         Noel & Dauvier (2007), A Beta item response model for continuous bounded responses, Applied
@@ -151,7 +154,7 @@ def _powers(coefficients: tuple[float, ...], z: Array) -> Array:
 def _log_gamma(x: Array) -> Array:
     """``log Gamma(1 + x)`` for x >= 0 to 1e-14, by Stirling's series eight steps on.
 
-    Unlike the library's it has cheap derivatives of every order, which compile quickly.
+    Unlike JAX's `gammaln` it has cheap derivatives of every order, which compile fast.
     """
     z = x + (SHIFT + 1)
     steps = functools.reduce(jnp.multiply, [x + k for k in range(1, SHIFT + 1)])

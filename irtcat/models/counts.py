@@ -1,6 +1,6 @@
 """Counts: k right of n trials of the same item, with a logistic curve for each trial.
 
-The responses reach the model as one 32-bit number a cell, n in its upper half and k in its lower
+The responses reach the model as one 32-bit integer per cell, n in its upper half and k in its lower
 (`pack_counts`); a cell without trials is missing.
 """
 
@@ -21,7 +21,7 @@ _SHIFT = 16
 
 
 def pack_counts(k: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """One int32 a cell that holds k right of n trials (n = 0: missing).
+    """Pack k right of n trials in one int32 per cell (n = 0: missing).
 
     Example:
         >>> cells = pack_counts(np.array([3, 0]), np.array([10, 0]))
@@ -41,9 +41,9 @@ class Binomial(ItemModel):
 
     For benchmarks that sample every item several times (the pass rate over n runs). The likelihood
     is that of the single trials in their order: the constant ``log C(n, k)`` is left out, so that
-    log-likelihoods compare with those of a 2PL on n columns a trial each whose parameters are
-    equal, which is the same model. ``trials`` is an item's usual number of trials: simulation,
-    information and expected scores are of that many; data may have fewer or more in any cell.
+    log-likelihoods are comparable with those of the same model as a 2PL with equal parameters on n
+    columns, one per trial. ``trials`` is an item's usual number of trials: simulation, information
+    and expected scores are of that many; data may have fewer or more in any cell.
 
     References:
         Andrich (1978), A binomial latent trait model for the study of Likert-style attitude
@@ -122,7 +122,7 @@ class Binomial(ItemModel):
 
     @classmethod
     def blank(cls, design: Design) -> "Binomial":
-        """Items without parameters yet; one trial each where the design does not say."""
+        """Items without parameters yet; one trial each by default."""
         trials = np.asarray(design.settings.get("trials", np.ones(design.n_items)), float)
         slope, intercept = np.zeros((2, design.n_items))
         return cls(slope, intercept, trials)

@@ -22,7 +22,8 @@ class Feasibility(LinkModel):
     Lambda, the feasibility, is the share of right answers that even the ablest reach (an upper
     asymptote: d of the 4PL, with c = 0); labels that are wrong make it small. Slopes may be
     negative. A weak Normal(2, 1.5) prior on logit lambda is always on (95 % within .28 and .99):
-    for an item that few answer rightly, the likelihood hardly tells "hard" from "infeasible".
+    for an item with few right answers, the likelihood hardly distinguishes "hard" from
+    "infeasible".
 
     References:
         Rodriguez et al. (2021), Evaluation Examples are not Equally Informative, ACL, section 3.
@@ -44,7 +45,7 @@ class Feasibility(LinkModel):
     }
 
     def predictors(self) -> Predictors:
-        """The curve's, and the logit of its asymptote."""
+        """The predictor of the curve, and the logit of its asymptote."""
         return predictor_rows(self.slope, self.intercept, self.logit_feasibility)
 
     def irt_parameters(self) -> dict[str, Param]:

@@ -21,7 +21,7 @@ Steps = Float[Array | np.ndarray, "*items _"]
 
 
 def thresholds(intercepts: list[Param], slope: Param, categories: PerItem) -> dict[str, Param]:
-    """b_k = -intercept_k / slope and b, their mean; NaN where there is no such category."""
+    """b_k = -intercept_k / slope and b, their mean; NaN for absent categories."""
     safe = jnp.where(slope == 0, 1.0, slope)
     out = {}
     total = jnp.zeros_like(slope)
@@ -35,17 +35,17 @@ def thresholds(intercepts: list[Param], slope: Param, categories: PerItem) -> di
 
 
 UNREACHABLE = 50.0
-"""Log-odds that keep an unused category at the end of the scale from any ability."""
+"""Log-odds that keep an unused end category improbable at any ability."""
 
 SMALLEST_GAP = 1e-5
-"""Gap that an unused category between two others keeps: a probability below 2.5e-6. A smaller one
-would cost digits: information has terms of the order of 1 / gap, which cancel."""
+"""Gap of an unused category between two others: a probability below 2.5e-6. A smaller gap would
+lose digits: information has terms of the order of 1 / gap, which cancel."""
 
 
 def used_thresholds(
     table: dict[str, FloatArray], unused: BoolArray, categories: np.ndarray, absent: BoolArray
 ) -> dict[str, FloatArray]:
-    """Thresholds without those that are absent, and their mean from the lowest used category on.
+    """Thresholds with NaN where absent, and their mean from the lowest used category on.
 
     Args:
         table: b, b1, b2, ..., items first.
@@ -70,12 +70,12 @@ def used_thresholds(
 class Graded(GradedModel):
     """Graded response model: ``P(x >= k | theta) = sigmoid(slope theta + intercept_k)``, k >= 1.
 
-    The intercepts fall from one category to the next. Kept are the first one and the logarithms
-    of the gaps, ``intercept_{k+1} = intercept_k - exp(log_gap_k)``, so that every value of the
-    parameters is a model; in the field's notation ``a = slope``, ``b_k = -intercept_k / a``, and
-    ``b`` is the mean of the thresholds.
+    The intercepts fall from one category to the next. The parameters are the first one and the
+    logarithms of the gaps, ``intercept_{k+1} = intercept_k - exp(log_gap_k)``, so that all
+    parameter values are valid; in the field's notation ``a = slope``, ``b_k = -intercept_k / a``,
+    and ``b`` is the mean of the thresholds.
 
-    Items may differ in their number of categories: those an item does not have get probability 0.
+    Items may differ in their number of categories: absent categories have probability 0.
 
     References:
         Samejima (1969), Psychometrika Monograph 17.

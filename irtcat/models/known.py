@@ -1,4 +1,4 @@
-"""Items of known parameters, from the notation in which they are published."""
+"""Items from published parameters."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,7 +39,7 @@ def logistic_items(a: Any, b: Any, c: Any, d: Any) -> ItemModel:
 
 
 def multidimensional_items(slopes: Any, intercepts: Any, c: Any) -> ItemModel:
-    """Items of several abilities (see `irtcat.ItemBank.from_slopes`)."""
+    """Multidimensional items (see `irtcat.ItemBank.from_slopes`)."""
     try:
         slope = np.asarray(slopes, float)
         intercept = np.array(np.broadcast_to(np.asarray(intercepts, float), slope.shape[:1]))

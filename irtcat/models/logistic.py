@@ -4,9 +4,9 @@ All five are cases of one curve (Barton & Lord 1981),
 
     P(right | theta) = c + (d - c) * sigmoid(slope * theta + intercept),
 
-with slope = a, intercept = -a b, lower asymptote c and upper asymptote d. The slope and the
-intercept are kept rather than a and b, because they stay finite where an item does not
-discriminate. The curve is evaluated as the mixture ``c * sigmoid(-z) + d * sigmoid(z)``,
+with slope = a, intercept = -a b, lower asymptote c and upper asymptote d. Slope and intercept are
+stored instead of a and b, because they stay finite where an item does not discriminate. The curve
+is evaluated as the mixture ``c * sigmoid(-z) + d * sigmoid(z)``,
 whose logarithm is stable in both tails.
 """
 
@@ -35,8 +35,8 @@ __all__ = [
 Predictors = tuple[Float[Array, "predictors one_and_dims"], Float[Array, " gaps"]]
 AnyShape = Float[Array | np.ndarray, "..."]
 
-LOWER_PRIOR = (-1.1, 0.5)
-UPPER_PRIOR = (3.0, 0.5)
+LOWER_PRIOR, UPPER_PRIOR = (-1.1, 0.5), (3.0, 0.5)
+"""(mean, SD) of the default Normal priors on logit c and logit d."""
 
 
 def two_categories(z: Param) -> Float[Array, " categories"]:
@@ -53,7 +53,7 @@ def predictor_rows(slope: Param, intercept: Param, *logits: Param) -> Predictors
 def irt_parameters_of(
     slope: Param, intercept: Param, lower: Param | float = 0.0, upper: Param | float = 1.0
 ) -> dict[str, Param]:
-    """(a, b, c, d); b is NaN where the slope is 0, since no ability is then the item's own."""
+    """(a, b, c, d); b is NaN where the slope is 0, where it is not defined."""
     safe = jnp.where(slope == 0, 1.0, slope)
     b = jnp.where(slope == 0, jnp.nan, -intercept / safe)
     zero = jnp.zeros_like(intercept)
@@ -104,7 +104,7 @@ class Rasch(CategoricalModel):
         return cls(*np.zeros((1, design.n_items)))
 
     def start(self, shares: Float[Array, "items two"], slope: Param) -> "Rasch":
-        """Intercept by the share of right answers; the slope is 1 whatever is asked."""
+        """Intercept by the share of right answers; the slope is always 1."""
         return Rasch(start_intercept(shares[:, 1], jnp.ones_like(slope)))
 
 

@@ -1,6 +1,6 @@
-"""Banks whose items are of several models: right/wrong beside graded ones, on one scale.
+"""Mixed models: banks with items of several models, such as 2pl and graded, on one scale.
 
-There is one class for each combination of models, made when it is first asked for: `mixture`.
+There is one class for each combination of models, created on first use: `mixture`.
 """
 
 import dataclasses
@@ -38,15 +38,15 @@ __all__ = ["MIXABLE", "Mixed", "as_mixed", "member_columns", "mixture", "mixture
 MIXABLE: dict[str, type[ItemModel]] = {
     cls.key: cls for cls in (TwoPL, ThreePL, FourPL, Feasibility, Graded, GPCM, Nominal)
 }
-"""Models that may stand in one bank; those whose items share a parameter may not."""
+"""Models that can be mixed; those whose items share a parameter cannot."""
 
 
 class Mixed(CategoricalModel):
     """Items of several models; item j follows the member number ``kind`` of the class.
 
-    The fields are those of all members by name, as wide as the widest; what an item's own model
-    does not have is 0 and not estimated. The curve of an item is that of its own model, and
-    categories it does not have get probability 0.
+    The fields are those of all members by name, as wide as the widest; parameters that an item's
+    model does not have are 0 and not estimated. The curve of an item is that of its model, and
+    absent categories have probability 0.
     """
 
     kind: PerItem
@@ -63,11 +63,11 @@ class Mixed(CategoricalModel):
 
     @property
     def n_categories(self) -> int:
-        """The largest number of categories there is room for."""
+        """The largest number of categories of the arrays."""
         return max(items.n_categories for items in self.as_members())
 
     def as_members(self) -> list[Any]:
-        """All items as each of the members in turn: right for the items that are of it."""
+        """All items as each member model in turn; valid for the items of that model."""
         return [self._as_member(member) for member in self.members]
 
     def _as_member(self, member: Any) -> Any:
@@ -81,7 +81,7 @@ class Mixed(CategoricalModel):
         return member(**fields)
 
     def _from_members(self, parts: list[Any]) -> "Mixed":
-        """Each item's parameters from the member it is of: undoes `as_members`."""
+        """Each item's parameters from its member model: undoes `as_members`."""
         new = {}
         for name in parameter_names(self):
             like = getattr(self, name)
@@ -90,7 +90,7 @@ class Mixed(CategoricalModel):
         return dataclasses.replace(self, **new)
 
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
-        """Log-probability of each category, by the item's own model."""
+        """Log-probability of each category, by the item's model."""
         most, by_member = self.n_categories, []
         for items in self.as_members():
             log_p = items.log_probs(theta)
@@ -99,7 +99,7 @@ class Mixed(CategoricalModel):
         return _select_member(self.kind, by_member)
 
     def irt_parameters(self) -> dict[str, Param]:
-        """All that any member has; NaN where the item's own model has it not."""
+        """The parameters of all members; NaN where the item's model does not have one."""
         tables = [items.irt_parameters() for items in self.as_members()]
         nothing = jnp.full_like(tables[0]["a"], jnp.nan)
         names = dict.fromkeys(name for table in tables for name in table)
@@ -154,7 +154,7 @@ class Mixed(CategoricalModel):
         return out
 
     def has_parameters(self) -> BoolArray:
-        """Which parameters each item has, columns as in `pack`."""
+        """Mask of the parameters that each item has, columns as in `pack`."""
         kind = np.asarray(self.kind)
         out = np.zeros((len(kind), parameter_matrix(self).shape[1]), bool)
         for m, (member, items) in enumerate(zip(self.members, self.as_members(), strict=True)):
@@ -213,7 +213,7 @@ def mixture(keys: tuple[str, ...]) -> type[Mixed]:
 
 
 def mixture_named(name: str) -> type[Mixed]:
-    """The class behind a key such as "2pl+graded"."""
+    """The class for a key such as "2pl+graded"."""
     keys = tuple(name.split("+"))
     if len(keys) < 2 or keys != tuple(key for key in MIXABLE if key in keys):
         raise argument_error("model", f"of names among {', '.join(MIXABLE)} joined by +", name)
@@ -225,7 +225,7 @@ def _rebuilt(key: str, values: dict[str, Any]) -> Mixed:
 
 
 def member_columns(model: ItemModel, member: type[ItemModel]) -> list[int]:
-    """Columns of a mixture's `pack` that are the member's, in the member's own order."""
+    """Columns of a mixture's `pack` that belong to the member, in the member's order."""
     columns: list[int] = []
     for name in parameter_names(member):
         here = field_columns(model, [name])
@@ -236,11 +236,11 @@ def member_columns(model: ItemModel, member: type[ItemModel]) -> list[int]:
 def as_mixed(
     model: ItemModel, keys: tuple[str, ...], top: int
 ) -> tuple[Mixed, list[tuple[BoolArray, list[int], list[int]]]]:
-    """The same items as part of a wider mixture with room for ``top`` categories.
+    """The same items in a wider mixture with ``top`` categories.
 
     Returns:
-        The items; and for each model among them which items they are, the columns of its
-        parameters in ``model`` and those in the mixture.
+        The items; and for each of their models the mask of its items, the columns of its parameters
+        in ``model`` and in the mixture.
     """
     members = model.members or (type(model),)
     kind = np.asarray(getattr(model, "kind", np.zeros(len(item_categories(model)), int)))
@@ -260,7 +260,7 @@ def as_mixed(
 def _common_columns(
     model: ItemModel, wider: ItemModel, member: type[ItemModel]
 ) -> tuple[list[int], list[int]]:
-    """Columns of a member's parameters in a model, and in one with at least as much room."""
+    """Columns of a member's parameters in a model, and in a wider one."""
     source: list[int] = []
     target: list[int] = []
     for name in parameter_names(member):

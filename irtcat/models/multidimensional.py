@@ -1,11 +1,11 @@
-"""Items that call on several abilities at once, which make up for one another.
+"""Multidimensional (compensatory) items.
 
 All are cases of one surface (McKinley & Reckase 1983),
 
     P(right | theta) = c + (1 - c) * sigmoid(slope . theta + intercept),
 
-with a slope for each ability. The field ``pattern`` (0 or 1 for each slope) says which slopes are
-estimated; the others are 0.
+with a slope for each dimension. The field ``pattern`` (0 or 1 for each slope) marks the estimated
+slopes; the others are 0.
 """
 
 from dataclasses import replace
@@ -23,11 +23,11 @@ from irtcat.models.logistic import LOWER_PRIOR, start_intercept, two_categories
 __all__ = ["PLANES", "Bifactor", "MThreePL", "MTwoPL", "has_several", "is_bifactor"]
 
 Slopes = Float[Array | np.ndarray, "*items dims"]
-"""A number an item and ability."""
+"""One number per item and dimension."""
 
 
 def has_several(model: type[Any]) -> bool:
-    """Whether a class of item models has as many abilities as its slopes say."""
+    """Whether a class of item models is multidimensional (``dims`` depends on its slopes)."""
     return isinstance(model.dims, property)
 
 
@@ -45,7 +45,7 @@ def _pattern(design: Design) -> np.ndarray:
 
 
 def _spread(slope: Float[Array | np.ndarray, "..."], pattern: Slopes) -> Slopes:
-    """One rough slope an item shared out over the item's abilities; several are taken as given."""
+    """One rough slope per item, spread over its dimensions; a matrix is only masked."""
     if slope.ndim == pattern.ndim:
         return slope * pattern
     share = jnp.sqrt(jnp.maximum(pattern.sum(-1, keepdims=True), 1.0))
@@ -79,7 +79,7 @@ def _reckase(slope: Slopes, intercept: Param, lower: Param | float) -> dict[str,
 
 
 class _Surface(CategoricalModel):
-    """A curve over several abilities that depends on ``slope . theta + intercept``."""
+    """A multidimensional curve that depends on ``slope . theta + intercept``."""
 
     slope: eqx.AbstractVar[Slopes]
     pattern: eqx.AbstractVar[Slopes]
@@ -191,10 +191,10 @@ class MThreePL(_Surface):
 
 
 class Bifactor(_Plane):
-    """Bifactor model: a general ability and, for each item, at most one specific one.
+    """Bifactor model: a general ability and at most one specific ability per item.
 
-    The curve is that of the multidimensional 2PL; all abilities are independent, which lets the
-    integral over any number of specific abilities be done one at a time (Gibbons & Hedeker).
+    The curve is that of the multidimensional 2PL; all abilities are independent, so that the
+    integrals over the specific abilities are computed one at a time (Gibbons & Hedeker).
 
     References:
         Holzinger & Swineford (1937), Psychometrika 2, 41-54; Gibbons & Hedeker (1992),

@@ -1,4 +1,4 @@
-"""Bock's nominal model: categories without an order given in advance."""
+"""Bock's nominal model: categories without a predefined order."""
 
 import dataclasses
 from typing import ClassVar
@@ -49,7 +49,7 @@ class Nominal(GradedModel):
         return self.intercept.shape[-1] + 1
 
     def _has_category(self) -> Array:
-        """Which of the categories 1, 2, ... the item has."""
+        """Mask of the categories 1, 2, ... that the item has."""
         return jnp.arange(1, self.n_categories) < jnp.asarray(self.categories)[..., None]
 
     def predictors(self) -> Predictors:
@@ -96,7 +96,7 @@ class Nominal(GradedModel):
     def drop_unused(
         self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
     ) -> dict[str, FloatArray]:
-        """The lowest used category is the one that slopes and intercepts are against."""
+        """Slopes and intercepts relative to the lowest used category."""
         first, last = np.argmin(unused, axis=1), np.asarray(self.categories) - 1
         tail = (1,) * (table["a"].ndim - 1)
         share = (last / np.maximum(last - first, 1)).reshape(-1, *tail)

@@ -4,7 +4,7 @@ All are cases of
 
     P(x = k | theta) = exp(k a theta + intercept_k) / sum_v exp(v a theta + intercept_v),
 
-with ``intercept_0 = 0``. The odds of category k against k - 1 are even at
+with ``intercept_0 = 0``. Categories k and k - 1 are equally probable at
 ``b_k = (intercept_{k-1} - intercept_k) / a``; these thresholds need not be in order.
 """
 
@@ -50,21 +50,21 @@ def _steps(intercept: Steps) -> list[Param]:
 
 
 def start_intercepts(shares: Float[Array, "items categories"]) -> Steps:
-    """Log-odds of each category against the first, a little stretched as ability varies."""
+    """Log-odds of each category against the first, stretched a little for the spread of ability."""
     log_share = jnp.log(jnp.maximum(shares, 0.002))
     return 1.2 * (log_share[:, 1:] - log_share[:, :1])
 
 
 def start_slope(slope: Param, n_categories: int) -> Param:
-    """The slope a step of an item with this biserial slope has."""
+    """The slope of a step of an item with this biserial slope."""
     return slope * (1.0 if n_categories == 2 else 0.75)
 
 
 def used_intercepts(intercept: Steps, unused: BoolArray) -> tuple[FloatArray, BoolArray]:
-    """Intercepts that keep unused categories out of reach, and which of them are held.
+    """Intercepts that make unused categories improbable, and the mask of held ones.
 
-    Where category 0 is unused the others' intercepts are against the lowest one that is used,
-    which is held high above category 0.
+    Where category 0 is unused the other intercepts are relative to the lowest used category, which
+    is held far above category 0.
     """
     with_zero = np.pad(np.asarray(intercept, float), ((0, 0), (1, 0)))
     first = np.argmin(unused, axis=1)[:, None]
@@ -81,7 +81,7 @@ ItemStepsT = TypeVar("ItemStepsT", bound="_ItemSteps")
 
 
 class _ItemSteps(GradedModel):
-    """Items that may differ in their number of categories; each has an intercept for each."""
+    """Items with their own steps: one intercept per category, any number of categories."""
 
     intercept: eqx.AbstractVar[Steps]
     categories: eqx.AbstractVar[PerItem]
@@ -155,14 +155,14 @@ class GPCM(_ItemSteps):
 
 
 def _shifted(intercept: Steps, slope: Param, mean: AnyShape, categories: PerItem) -> Steps:
-    """Intercepts that take up a mean."""
+    """Intercepts after a shift of theta by a mean."""
     k = jnp.arange(1, intercept.shape[-1] + 1)
     shift = k * (jnp.asarray(slope) * mean)[..., None]
     return intercept + jnp.where(k < jnp.asarray(categories)[..., None], shift, 0.0)
 
 
 def _zero_absent(intercept: Steps, categories: PerItem) -> Steps:
-    """0 for the categories an item does not have."""
+    """Intercepts with 0 for absent categories."""
     k = jnp.arange(1, intercept.shape[-1] + 1)
     return jnp.where(k < categories[:, None], intercept, 0.0)
 
@@ -214,7 +214,7 @@ class PartialCredit(_ItemSteps):
 class CommonPartialCredit(_ItemSteps):
     """The partial credit model on a standardised scale, where its slopes are the population SD.
 
-    Not in ``MODELS``: what `PartialCredit` is fitted as.
+    Not in ``MODELS``: `PartialCredit` is fitted in this form.
 
     References:
         Masters (1982), Psychometrika 47, 149-174.
@@ -263,7 +263,7 @@ def _rating_intercepts(location: Param, step: Steps) -> Steps:
 
 
 def _start_rating(shares: Float[Array, "items categories"]) -> tuple[Param, Steps]:
-    """Locations by the last category's odds; the mean of what is left as the common steps."""
+    """Locations by the last category's odds; the mean of the remainders as the common steps."""
     intercept = start_intercepts(shares)
     k = jnp.arange(1, shares.shape[1])
     location = intercept[:, -1] / (shares.shape[1] - 1)
@@ -272,7 +272,7 @@ def _start_rating(shares: Float[Array, "items categories"]) -> tuple[Param, Step
 
 
 class _CommonSteps(GradedModel):
-    """Items of as many categories, whose steps are the same."""
+    """Items with equal numbers of categories and equal steps."""
 
     step: eqx.AbstractVar[Steps]
 
@@ -330,7 +330,7 @@ class RatingScale(_CommonSteps):
 class CommonRatingScale(_CommonSteps):
     """The rating scale model on a standardised scale, where its slopes are the population SD.
 
-    Not in ``MODELS``: what `RatingScale` is fitted as.
+    Not in ``MODELS``: `RatingScale` is fitted in this form.
 
     References:
         Andrich (1978), Psychometrika 43, 561-573.

@@ -1,9 +1,9 @@
-"""Integration on nodes of each subject's own, where one grid for all would be too large.
+"""Adaptive quadrature: nodes for each subject, where one grid for all would be too large.
 
-The nodes are ``mean + root turn x``, with the mean and a root of the covariance of the subject's
-posterior as last known, x from a rule for the standard Normal, and a random rotation that depends
-on the subject's responses. The weights correct for what the posterior differs from that Normal
-(importance sampling), so that where the nodes lie changes the accuracy and not the answer.
+The nodes are ``mean + root Q x``, with the mean and a root of the covariance of the subject's last
+posterior, x from a rule for the standard Normal, and a random rotation Q that depends on the
+subject's responses. The weights correct for the difference between the posterior and that Normal
+(importance sampling), so that the placement of the nodes affects only the accuracy.
 """
 
 import functools
@@ -30,10 +30,11 @@ __all__ = [
     "root_of",
 ]
 
-POINTS_2D = 15
-RADII = 3
+POINTS_2D, RADII = 15, 3
+"""Nodes per dimension in two dimensions; lengths of the rule by direction and length beyond."""
+
 N_ROTATIONS = 256
-"""Rotations that subjects share."""
+"""Number of rotations; subjects share them."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -44,7 +45,7 @@ class AdaptiveQuadrature(NamedTuple):
     Attributes:
         points: the points x.
         log_weight: log of (probability of the point / standard Normal density there).
-        rotation_matrices: rotations; which one a subject's points take depends on its responses.
+        rotation_matrices: rotations of the points; a subject's responses choose one of them.
     """
 
     points: Float[Any, "points dims"]
@@ -53,7 +54,7 @@ class AdaptiveQuadrature(NamedTuple):
 
 
 def _product_rule(dims: int, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Hermite in every dimension, without the corners of next to no weight."""
+    """Gauss-Hermite in every dimension, without corners of negligible weight."""
     x, w = np.polynomial.hermite_e.hermegauss(n_nodes)
     points = np.stack(np.meshgrid(*[x] * dims, indexing="ij"), -1).reshape(-1, dims)
     logs = np.log(w / w.sum())
@@ -63,13 +64,13 @@ def _product_rule(dims: int, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def adaptive_quadrature(dims: int, n: int | None = None, finer: bool = False) -> AdaptiveQuadrature:
-    """Choose the points.
+    """The quadrature rule for a number of dimensions.
 
     Args:
         dims: number of abilities.
-        n: points a dimension of a product of Gauss-Hermite rules; by default 15 in two dimensions,
-            and beyond a rule by direction and length (`irtcat.scoring._spherical`).
-        finer: a second rule to judge the first by: more points, in other directions.
+        n: points per dimension of a product of Gauss-Hermite rules; by default 15 in two
+            dimensions, and beyond a rule by direction and length (`irtcat.scoring._spherical`).
+        finer: whether to return a finer rule for checking the first: more points, other directions.
 
     Returns:
         The rule.
@@ -89,7 +90,7 @@ def adaptive_quadrature(dims: int, n: int | None = None, finer: bool = False) ->
 
 
 def root_of(covariance: Float[Array, "*rows dims dims"]) -> Float[Array, "*rows dims dims"]:
-    """Lower root of posterior covariances, kept away from singular ones."""
+    """Lower root of posterior covariances, with a ridge against singular ones."""
     dims = covariance.shape[-1]
     return jnp.linalg.cholesky(covariance + 1e-6 * jnp.eye(dims, dtype=covariance.dtype))
 
@@ -103,13 +104,13 @@ class Plane(NamedTuple):
 
 
 def plane_of(model: ItemModel) -> Plane:
-    """The numbers of a model of several abilities."""
+    """The parameters of a multidimensional model."""
     lower = getattr(model, "logit_lower", None)
     return Plane(model.slope, model.intercept, lower)  # type: ignore[attr-defined]
 
 
 class AdaptiveBlock(NamedTuple):
-    """Some subjects on their own nodes.
+    """Adaptive quadrature of a block of subjects.
 
     Attributes:
         z: the nodes.
@@ -127,10 +128,10 @@ class AdaptiveBlock(NamedTuple):
 
 
 def _subject_rotations(right: Array, mask: Array | None, rotation_matrices: Array) -> Array:
-    """The rotation of each row: the same for the same responses, wherever they stand."""
+    """The rotation of each row: equal for equal responses, in any order of the rows."""
     n = len(rotation_matrices)
     number = np.arange(right.shape[1], dtype=np.int64)
-    # Whole numbers small enough to be added exactly in either precision.
+    # Integers small enough for exact sums in either precision.
     code = right @ jnp.asarray((31 * number**2 + 151 * number + 17) % n, right.dtype)
     if mask is not None:
         code = code + mask @ jnp.asarray((57 * number**2 + 101 * number + 5) % n, right.dtype)
@@ -138,7 +139,7 @@ def _subject_rotations(right: Array, mask: Array | None, rotation_matrices: Arra
 
 
 def _log_product(factors: Float[Array, "rows points items"]) -> Float[Array, "rows points"]:
-    """Sum over items the logarithms of numbers from 1 to 2: few of them, and no overflow."""
+    """Sum over items of the logarithms of numbers from 1 to 2: few logarithms, and no overflow."""
     most = 1000 if factors.dtype == np.float64 else 120
     n = factors.shape[2]
     logs = [jnp.log(factors[:, :, i : i + most].prod(2)) for i in range(0, n, most)]
@@ -156,7 +157,7 @@ def adaptive_block(
 ) -> AdaptiveBlock:
     """Nodes (z scale), posterior weights and the log of the normaliser of each row.
 
-    One exponential a response and node: with e = exp(-|eta|) all else is arithmetic, as
+    One exponential per response and node: with e = exp(-|eta|) the rest is arithmetic, as
 
         log-likelihood = sum_j x_j eta_j - max(eta_j, 0) - log(1 + e_j),
 
@@ -184,7 +185,7 @@ def adaptive_block(
     else:
         c = jax.nn.sigmoid(items.logit_lower)
         p = jnp.where(right[:, None] > 0.5, c + (1 - c) * s, (1 - c) * t)
-        # Far below its place the P of an item without guessing underflows: its logarithm is eta.
+        # P of an item without guessing underflows far below its difficulty: its logarithm is eta.
         below = jnp.where(right[:, None] > 0.5, eta, -eta) + jax.nn.log_sigmoid(-items.logit_lower)
         tiny = jnp.finfo(p.dtype).tiny
         logs = jnp.where(p > tiny, jnp.log(jnp.maximum(p, tiny)), below)

@@ -12,12 +12,12 @@ __all__ = ["Cells", "cells_of"]
 
 
 class Cells(NamedTuple):
-    """What `ItemModel.channels` takes.
+    """The input of `ItemModel.sufficient_statistics`.
 
     Attributes:
         x: subjects x items: int8 codes (-1 missing), float32 fractions (NaN missing), or counts
             of trials packed in int32.
-        has_missing: whether a mask (or weights) must go with them.
+        has_missing: whether they need a mask (or weights).
     """
 
     x: np.ndarray
@@ -27,11 +27,11 @@ class Cells(NamedTuple):
 def cells_of(
     model: ItemModel | type[ItemModel], responses: Responses, trials: np.ndarray | None = None
 ) -> Cells:
-    """The responses in the form that the items take.
+    """The responses in the form that the item model reads.
 
     Args:
         model: stacked items, or their class where they have no parameters yet.
-        responses: who answered what, item by item of ``model``.
+        responses: the responses, with the items of ``model`` in order.
         trials: usual number of trials of each item; by default the model's.
 
     Raises:
@@ -58,7 +58,7 @@ def _as_fractions(values: np.ndarray) -> np.ndarray:
 
 
 def _trials(responses: Responses) -> np.ndarray:
-    """Numbers of trials: those given, or one for each right/wrong answer."""
+    """Numbers of trials, as stated or one for each right/wrong answer."""
     if responses.trials is not None:
         return responses.trials
     if responses.is_fractional:

@@ -1,16 +1,15 @@
-"""The E-step: what the responses say of every subject's ability, as matrix products.
+"""The E-step: every subject's posterior and the expected counts, as matrix products.
 
 The log-likelihood of a response row at the nodes of one common grid is a product of the
 one-hot responses with the items' log-probabilities. For short tests the grid itself is the
-quadrature. For long tests the posterior is narrower than the grid is fine; but the
-log-likelihood is still as smooth as the items' curves, so it is *interpolated* (Lagrange,
-degree 7) from the few grid nodes around the subject to nodes of its own, placed by its own
-posterior mode and width. The transpose of the same interpolation spreads the posterior back on
-the grid as expected counts. Subjects sorted by ability share a window of the grid, so the
-products keep their form: (rows x items) @ (items x window).
+quadrature. For long tests the posterior is narrower than the spacing of the grid; but the
+log-likelihood is still as smooth as the items' curves, so it is *interpolated* (Lagrange, degree 7)
+from the few grid nodes around the subject to local nodes, placed by the mode and width of its
+posterior. The transpose of the same interpolation spreads the posterior back on the grid as
+expected counts. Subjects sorted by ability share a window of the grid, so the products keep their
+form: (rows x items) @ (items x window).
 
-All of it happens on a standardised scale, where the population (of all groups together, where
-there are several) has mean 0 and SD 1.
+The scale is standardised: the population (of all groups together) has mean 0 and SD 1.
 """
 
 import functools
@@ -60,15 +59,19 @@ __all__ = [
 ]
 
 STENCIL = 8
+"""Nodes of an interpolation (Lagrange, degree 7)."""
+
 Z_NODES = np.linspace(-6.0, 6.0, 25)
+"""Local nodes, in posterior SDs around the mean."""
+
 PAIR = (54, 74)
-"""Two nodes that stand for all where only sums and first moments count."""
+"""Two nodes that represent all where the M-step needs only sums and first moments."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
 
 class Blocks(NamedTuple):
-    """Rows of the response matrix that are worked on together.
+    """Rows of the response matrix that are processed together.
 
     Attributes:
         rows: row numbers; the number of subjects stands for "no row".
@@ -111,7 +114,7 @@ STANDARD = Prior()
 
 
 class ScaleTransform(NamedTuple):
-    """Where the standardised scale lies on another: theta = mean + sd * z."""
+    """Transform from the standardised scale to another: theta = mean + sd * z."""
 
     mean: Float[Array, ""]
     sd: Float[Array, ""]
@@ -155,7 +158,7 @@ def transformed_nodes(transform: ScaleTransform | None, dtype: np.dtype) -> Floa
 def on_grid_scale(
     model: ItemModel, population: Population | None, transform: ScaleTransform | None
 ) -> tuple[ItemModel, Population | None]:
-    """Items and populations on the grid's own scale."""
+    """Items and populations on the standardised scale of the grid."""
     if transform is None:
         return model, population
     model = model.rescale(transform.mean, transform.sd)
@@ -201,19 +204,19 @@ def local_quadrature(
     points: np.ndarray = Z_NODES,
     prior: Prior = STANDARD,
 ) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
-    """Integrate each row's posterior on nodes of its own.
+    """Integrate each row's posterior on local nodes.
 
     Args:
         log_lik: log-likelihood on the window's grid nodes.
         left: ability at the first of them.
-        rounds: how often the nodes are placed: first by the curvature at the mode, then by the
-            moments found.
+        rounds: number of placements of the nodes: first by the curvature at the mode, then by the
+            posterior moments.
         points: nodes in SDs around the mean, equally spaced.
         prior: each row's population.
 
     Returns:
         Nodes, posterior weights, the log of the normaliser, and for the transpose of the
-        interpolation the first stencil node and the stencil's weights.
+        interpolation the stencils' nodes and weights.
     """
     z = jnp.asarray(points, log_lik.dtype)
     mean, sd = _mode(log_lik, left, prior)
@@ -240,8 +243,8 @@ def integrate_locally(
     theta = mean[:, None] + sd[:, None] * z
     theta = jnp.clip(theta, left, left + (window - 1) * SPACING)
     u = (theta - left) / SPACING
-    # The compiler may evaluate `first` twice, rounding u differently: the shift keeps the step of
-    # the floor away from nodes that fall on the grid, where the two would not agree.
+    # The compiler may evaluate `first` twice and round u differently: the shift keeps the jump of
+    # the floor away from nodes on the grid, where the two values would differ.
     first = jnp.clip(jnp.floor(u + 0.2929).astype(jnp.int32) - 3, 0, window - STENCIL)
     stencil = _lagrange(u - first)
     index = first[..., None] + jnp.arange(STENCIL, dtype=jnp.int32)
@@ -264,7 +267,7 @@ def _moments(theta: Array, weight: Array) -> tuple[Array, Array, Array]:
 
 
 class _Totals(NamedTuple):
-    """What the scan over blocks carries along."""
+    """The carry of the scan over blocks."""
 
     stats: Float[Array, "four subjects"]
     counts: Float[Array, "contrasts nodes items"]
@@ -313,7 +316,7 @@ def _grid_block(statistics, mask, curves, nodes, prior, lines=None):
 
 
 def _window_block(statistics, mask, curves, first, window, prior, lines=None):
-    """Posterior of a block on its subjects' own nodes, spread back on the window."""
+    """Posterior of a block on its subjects' local nodes, spread back to the window."""
     log_lik, at_middle = window_likelihood(statistics, mask, curves, first, window, lines)
     left = first * SPACING - LIMIT
     theta, weight, log_z, index, stencil = local_quadrature(
@@ -365,12 +368,12 @@ def e_step(
         subject_weights: how many subjects each row stands for.
         item_weights: 1 for items that inform on ability, 0 for those that are only counted.
         wide: blocks integrated on the grid itself.
-        narrow: blocks integrated on their subjects' own nodes.
+        narrow: blocks integrated on their subjects' local nodes.
         window: number of grid nodes in a narrow block's window.
         has_missing: whether any response is missing.
         population: distribution of ability in the subjects' groups; N(0, 1) if None.
         condense: give the counts of a linear model with missing responses by two nodes only, with
-            the right sum and first moment: all its M-step takes, at a fraction of the cost.
+            the same sum and first moment: all that the M-step needs, at a fraction of the cost.
 
     Returns:
         The moments in the order of the rows, and the counts.
@@ -416,7 +419,7 @@ def e_step(
 
 
 def _scan_blocks(carry: _Totals, blocks: Blocks, n_subjects: int, work) -> _Totals:
-    """Fold ``work`` over the blocks; those without a row are skipped."""
+    """Fold ``work`` over the blocks; blocks without rows are skipped."""
 
     def body(carry: _Totals, block: tuple[Array, Array]) -> tuple[_Totals, None]:
         rows, first = block

@@ -1,4 +1,4 @@
-"""Which subjects are worked on together, and in which window of the grid."""
+"""Layout of the E-step: blocks of subjects, and their windows of the grid."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,13 +17,13 @@ REACH = 6.0
 """Posterior SDs on either side of the mean that a window must hold."""
 
 ROW_COST, CELL_COST, BLOCK_COST = 5e-6, 2e-9, 2e-5
-"""Roughly the seconds that a row, a response and a block take."""
+"""Approximate seconds per row, per response and per block."""
 
 FEWEST_ROWS, MANY = 32, 200
-"""Rows of a block at least; blocks of rows that fill themselves."""
+"""Minimum number of rows in a block; above this many full blocks, blocks fill up anyway."""
 
 BLOCK_BYTES = 2**23
-"""A block of responses in working precision is kept to about this size (stays in cache)."""
+"""Approximate size of a block of responses in working precision, which fits in the cache."""
 
 
 class Layout(NamedTuple):
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
 
 
 class LayoutPlan:
-    """Makes layouts of unchanging shapes for changing abilities, so that nothing recompiles.
+    """Makes layouts of constant shapes for changing abilities, to avoid recompilation.
 
     The number of blocks only ever grows; blocks left over are empty and cost nothing.
     """
@@ -50,12 +50,12 @@ class LayoutPlan:
         self.n_narrow = 0
 
     def layout(self, mean: np.ndarray, sd: np.ndarray, slack: float = 0.0) -> Layout:
-        """Blocks for subjects believed to be at ``mean`` with posterior SD ``sd``.
+        """Blocks for subjects with posterior means ``mean`` and SDs ``sd``.
 
         Args:
             mean: ability of each subject.
             sd: posterior SD of each subject.
-            slack: further reach of the windows, for abilities that are first guesses.
+            slack: extra reach of the windows, for abilities that are first guesses.
 
         Returns:
             The layout; every subject is in one block.
@@ -84,8 +84,8 @@ class LayoutPlan:
             narrow.append(self._windows(np.flatnonzero(~is_wide), mean, sd, slack))
         n_wide = max(map(len, wide))
         if self.n_wide + self.n_narrow == 0:
-            # First guesses of the SD are rough: room for blocks of wide ones from the start
-            # costs less than compiling again when they turn up.
+            # First guesses of the SD are rough: spare blocks of wide posteriors from the start
+            # cost less than a later recompilation.
             maybe = max(int((sd >= WIDE_SD / 2).sum()) for _, sd in parts)
             n_wide = max(-(-maybe // self.rows), n_wide)
         self.n_wide = _grow(self.n_wide, n_wide)
@@ -96,10 +96,10 @@ class LayoutPlan:
         ]
 
     def _choose_rows(self, parts: Sequence[tuple[np.ndarray, np.ndarray]], slack: float) -> None:
-        """Rows of a block that promise the least work.
+        """Choose the rows per block with the least estimated time.
 
-        Wide posteriors of few subjects leave blocks of many rows almost empty: only so many
-        abilities fit one window.
+        With few subjects and wide posteriors, blocks of many rows are almost empty, because few
+        subjects fit one window.
         """
         narrow = [np.flatnonzero(sd < WIDE_SD) for _, sd in parts]
         if not 0 < sum(map(len, narrow)) <= MANY * self.rows:

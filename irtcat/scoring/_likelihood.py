@@ -1,8 +1,8 @@
 """The log-likelihood of response rows on the common grid, as matrix products.
 
 In general (rows x items) @ (items x nodes) for each contrast curve. Where the contrasts are
-straight lines in theta (1PL, 2PL) two sums a row take the place of these products, and without
-gaps the base is the same for all rows: nothing as wide as the window is left to multiply.
+straight lines in theta (1PL, 2PL) two sums a row take the place of these products, and for complete
+responses the base is the same for all rows, so that no product as wide as the window remains.
 """
 
 from typing import NamedTuple
@@ -28,6 +28,7 @@ __all__ = [
     "window_likelihood",
 ]
 
+# Grid from -6.4 to 6.4, in population SDs.
 SPACING = 0.1
 LIMIT = 6.4
 N_NODES = 129
@@ -37,7 +38,7 @@ LINEAR = (OnePL, TwoPL)
 
 
 class Curves(NamedTuple):
-    """What the items say on the grid: `natural`, the base apart from the contrasts."""
+    """The items' `natural` curves on the grid: the base and the contrasts."""
 
     base: Float[Array, "nodes items"]
     contrast: Float[Array, "contrasts nodes items"]
@@ -73,7 +74,7 @@ def log_likelihood(
 def _careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
     """Sum over the items in two levels.
 
-    One long float32 sum is off by the same amount for all subjects, which adds up in the
+    One long float32 sum has the same rounding error for all subjects, which adds up in the
     log-likelihood.
     """
     n_nodes, n_items = array.shape
@@ -104,10 +105,10 @@ def _careful_log_likelihood(
 
 
 class Lines(NamedTuple):
-    """What takes the place of the contrast curves where they are straight lines in theta.
+    """Replacement of the contrast curves where they are straight lines in theta.
 
-    The log-likelihood is then (x . slope) theta + x . intercept + the base: two sums a row are all
-    there is to be multiplied. The base's sums over all items serve complete rows.
+    The log-likelihood is then (x . slope) theta + x . intercept + the base: only two sums per row
+    are needed. The base's sums over all items are for complete rows.
     """
 
     slope: Float[Array, " items"]
@@ -122,7 +123,7 @@ class Lines(NamedTuple):
     def rise(self, first: Int[Array, ""], window: int) -> Float[Array, " window"]:
         """The base's sum in a window, less that at its middle.
 
-        Summed up from the middle outwards, so that it is most exact where the posterior is.
+        Summed from the middle outwards, so that it is most accurate near the posterior.
         """
         steps, centre = jax.lax.dynamic_slice(self.steps, (first,), (window - 1,)), window // 2
         below = -jnp.cumsum(steps[:centre][::-1])[::-1]
@@ -166,8 +167,8 @@ def window_likelihood(
 ) -> tuple[Float[Array, "rows window"], Float[Array, " rows"]]:
     """Log-likelihood of each row in a window less that at its middle, and the latter.
 
-    Differences to the window's middle are small numbers: what is lost in float32 is then only a
-    constant of each row, which the posterior does not see.
+    Differences to the window's middle are small numbers: the rounding error in float32 is then a
+    constant of each row, which cancels in the posterior.
     """
     if lines is not None:
         return _linear_window_likelihood(statistics, mask, curves, first, window, lines)

@@ -1,4 +1,4 @@
-"""Posterior modes of several abilities, for all subjects at once."""
+"""Posterior modes in several dimensions, for all subjects at once."""
 
 import functools
 from typing import Any, NamedTuple
@@ -14,8 +14,10 @@ from irtcat.scoring._adaptive import Plane, plane_of
 __all__ = ["Modes", "posterior_modes"]
 
 STEPS = 40
+"""Maximum number of scoring steps."""
+
 SETTLED = 1e-9
-"""Modes are left where the largest slope of all log-posteriors is below this (float32: 1e-4)."""
+"""The steps end when the largest slope of all log-posteriors is below this (float32: 1e-4)."""
 
 
 class Modes(NamedTuple):
@@ -24,7 +26,7 @@ class Modes(NamedTuple):
     Attributes:
         mode: where the posterior is highest.
         covariance: inverse of the expected information there, the prior's included.
-        gradient: largest slope of the log-posterior left.
+        gradient: largest remaining slope of the log-posterior.
     """
 
     mode: Float[Array, "subjects dims"]
@@ -35,7 +37,7 @@ class Modes(NamedTuple):
 def _terms(
     items: Plane, z: Float[Array, "rows dims"], right: Array, answered: Array
 ) -> tuple[Array, Array, Array]:
-    """Log-posterior but a constant, its gradient, and the expected information."""
+    """Log-posterior up to a constant, its gradient, and the expected information."""
     n, dims = z.shape
     eta = z @ items.slope.T + items.intercept
     s, t = jax.nn.sigmoid(eta), jax.nn.sigmoid(-eta)
@@ -43,7 +45,7 @@ def _terms(
         value = (right * eta - answered * jax.nn.softplus(eta)).sum(1)
         by_eta, information = right - answered * s, answered * s * t
     else:
-        # In logarithms: P of an item without guessing underflows far below its place.
+        # In logarithms: P of an item without guessing underflows far below its difficulty.
         log_s, log_t = jax.nn.log_sigmoid(eta), jax.nn.log_sigmoid(-eta)
         log_c, log_d = (jax.nn.log_sigmoid(sign * items.logit_lower) for sign in (1, -1))
         log_p, log_q = jnp.logaddexp(log_c, log_d + log_s), log_d + log_t
@@ -67,7 +69,7 @@ def posterior_modes(
         model: stacked items on the z scale.
         x: responses.
         chunks: row numbers in blocks.
-        unit: an array of the working precision (says which it is).
+        unit: an array of the working precision (only its dtype is used).
         has_missing: whether any response is missing.
 
     Returns:

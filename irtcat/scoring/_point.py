@@ -1,13 +1,12 @@
-"""Point estimates of ability: ML, MAP and Warm's WLE, the global optimum on a grid, then polished.
+"""Point estimates of ability: ML, MAP and Warm's WLE, by a grid search and Newton steps.
 
-Likelihoods of items with asymptotes can have several maxima, and a root finder started anywhere
-finds any of them. So the objective is evaluated on a grid over the whole range first; the
-neighbours of its best node bracket the global optimum, which safeguarded Newton steps then
-find to machine precision.
+Likelihoods of items with asymptotes can have several maxima, and a root finder may converge to any
+of them. So the objective is first evaluated on a grid over the whole range; the neighbours of its
+best node bracket the global optimum, which safeguarded Newton steps then find to machine precision.
 
-Far from all items the objective is level to rounding, and the best node is one of many that tie.
-The bracket then spans all of them, and the sign of the slope decides, which is exact where the
-objective itself is not: every slope is a sum of the answers' own slopes (`ItemModel.log_outcomes`).
+Far from all items the objective is flat to rounding, and many nodes tie for the maximum. The
+bracket then spans all of them, and the sign of the slope decides, which is exact where the
+objective is not: every slope is a sum of the answers' slopes (`ItemModel.log_outcomes`).
 """
 
 import functools
@@ -26,19 +25,19 @@ from irtcat.scoring._posterior import row_blocks
 __all__ = ["PointEstimate", "bias_slope", "point_estimates", "tied_nodes"]
 
 CELLS, MOST_CELLS = 240, 7680
-"""Cells of the grid: ordinarily, and at most, where items are steep."""
+"""Cells of the grid: default, and maximum where items are steep."""
 
 STEEPEST_CELL = 2.0
-"""Change of an item's log-odds within a cell, at most."""
+"""Maximum change of an item's log-odds within a cell."""
 
 NEWTON_STEPS, MOST_STEPS = 14, 40
-"""Steps of the polish: within two cells, and where many nodes tie."""
+"""Newton steps: within two cells, and where many nodes tie."""
 
 ROUNDING = 8.0
-"""Differences of the objective below this many times its rounding are none."""
+"""Differences of the objective below this many times its rounding error count as zero."""
 
 FARTHER = (10.0, 1e2, 1e3, 1e4)
-"""How far beyond the bounds a maximum is looked for where the likelihood is level within them."""
+"""Distances beyond the bounds that are searched where the likelihood is flat within them."""
 
 
 class PointEstimate(NamedTuple):
@@ -70,8 +69,8 @@ def _item_terms(
 
     With contrasts eta and their statistics' covariance V, I = eta' V eta'. Warm's
     J = sum P' P'' / P is I' - eta' V eta'': for an exponential family the derivative of I holds
-    the third moment that J is made of. J takes one derivative more than the others, and is left
-    out where it is not asked for.
+    the third moment that J is made of. J takes one derivative more than the others, and is computed
+    only on request.
     """
 
     def outcomes(t: Array) -> Array:
@@ -88,7 +87,7 @@ def _item_terms(
         if not with_warm:
             log_p, d1 = _slope(outcomes, theta)
             return log_p, d1, (jnp.exp(log_p) * d1**2).sum(), None
-        # `jacfwd` within: of these nests the one whose compiled program runs fastest.
+        # `jacfwd` inside `jvp`: the fastest compiled program of these nestings.
         log_p, (d1, d2) = outcomes(theta), _slope(jax.jacfwd(outcomes), theta)
         p = jnp.exp(log_p)
         return log_p, d1, (p * d1**2).sum(), (p * d1 * (d2 + d1**2)).sum()
@@ -114,9 +113,9 @@ def bias_slope(warm: Array, information: Array) -> Array:
 def _outcomes(
     model: ItemModel, x: Array, n_contrasts: int, dtype: np.dtype
 ) -> tuple[Float[Array, "rows items outcomes"], Float[Array, "rows items"]]:
-    """What each response weighs in the outcome curves, and in the information; 0 where missing."""
+    """Weight of each response in the outcome curves, and in the information; 0 where missing."""
     statistics, mask = model.sufficient_statistics(x, n_contrasts, True, dtype)
-    assert mask is not None  # asked for
+    assert mask is not None  # requested above
     return jnp.moveaxis(model.outcomes(statistics, mask), 0, -1), mask
 
 
@@ -203,7 +202,7 @@ def _estimate(
             inside = (new >= low) & (new <= high) & (slope < 0) & near
             return jnp.where(inside, new, 0.5 * (low + high)), low, high, theta, -slope
 
-        # The last turn evaluates the estimate.
+        # The last step evaluates the estimate.
         state = jax.lax.fori_loop(0, n_steps + 1, polish, (start, low, high, start, start))
         theta, information = state[3:]
         fisher = jax.vmap(expected)(theta, answered)
@@ -232,7 +231,7 @@ def tied_nodes(objective: Float[Array, "rows nodes"]) -> tuple[Array, Array]:
     exact = rounding * jnp.abs(objective).max(axis=1, keepdims=True)
     ties = objective >= objective.max(axis=1, keepdims=True) - exact
     first, last = _ends(ties)
-    # Maxima apart from each other are not one.
+    # Separate maxima do not tie.
     best, together = jnp.argmax(objective, axis=1), ties.sum(axis=1) == last - first + 1
     return jnp.where(together, first, best), jnp.where(together, last, best)
 
@@ -265,8 +264,8 @@ def point_estimates(
         dtype: working precision (must match the precision context).
 
     Returns:
-        The estimates, in float64. Where the objective is level within the bounds, its maximum is
-        looked for beyond them, and the estimate is the bound on its side.
+        The estimates, in float64. Where the objective is flat within the bounds, its maximum is
+        searched beyond them, and the estimate is the bound on its side.
     """
     n_rows, n_items = x.shape
     items, answers = in_precision(model, dtype), jnp.asarray(x)

@@ -1,8 +1,8 @@
-"""The posterior of every subject on nodes of its own, for scoring with a calibrated bank.
+"""The posterior of every subject on local nodes, for scoring with a calibrated bank.
 
-Ordinarily the log-likelihood is interpolated from the common grid. That needs items that change
-slowly against its spacing, and a posterior within its ends. Otherwise each row is summed up on a
-grid that is finer, or reaches farther, by factors of two.
+By default the log-likelihood is interpolated from the common grid. This requires items that change
+slowly relative to its spacing, and a posterior within its range. Otherwise each row is integrated
+on a grid that is finer, or wider, by factors of two.
 """
 
 import functools
@@ -51,19 +51,19 @@ FINE_NODES = np.linspace(-6.0, 6.0, 121)
 """Nodes of the reported posterior, in SDs: fine enough for quantiles and draws."""
 
 NEGLIGIBLE = 30.0
-"""Fall of the log-posterior from its top beyond which nothing is left to integrate."""
+"""Fall of the log-posterior from its maximum beyond which its mass is negligible."""
 
 CUT_OFF = 7.0
-"""A posterior that has fallen by less at an end of the grid goes on beyond it."""
+"""A posterior that has fallen by less at an end of the grid is cut off there."""
 
 STEP_CELLS = 0.6
-"""Change of an item's log-odds within a cell of the grid, at most."""
+"""Maximum change of an item's log-odds within a cell of the grid."""
 
 STEEP_CELLS = 10.0
-"""Cells that a posterior's SD must be wide where items change faster than that."""
+"""Minimum posterior SD in cells, where items change faster than that."""
 
 MOST_CELLS, FARTHEST = 2**13, LIMIT * 2**10
-"""Cells of the finest grid, and the farthest end of any."""
+"""Maximum number of cells, and maximum range, of a grid."""
 
 
 class Posterior(NamedTuple):
@@ -75,8 +75,8 @@ class Posterior(NamedTuple):
         log_z: marginal log-likelihood of the subject's responses.
         mean: posterior mean.
         sd: posterior SD.
-        beyond: whether the posterior goes on beyond the grid.
-        coarse: whether it is narrower than the grid is fine.
+        beyond: whether the posterior is cut off by the grid.
+        coarse: whether it is too narrow for the spacing of the grid.
     """
 
     nodes: Float[Any, "rows nodes"]
@@ -98,12 +98,12 @@ def row_blocks(n_rows: int, n_items: int, itemsize: int) -> np.ndarray:
 
 
 def _support(log_lik: Array, nodes: Array) -> tuple[Array, Array, Array]:
-    """Where each row's posterior lives, for those wide enough to be seen on the grid.
+    """The range of each row's posterior, where it is wide enough for the grid.
 
     Short tests can leave a posterior skewed or with two modes, whose tails reach beyond six SDs.
 
     Returns:
-        Middle and a twelfth of the width of the range that holds all of it, and whether its SD
+        Middle and a twelfth of the width of the range that holds its mass, and whether its SD
         is at least `WIDE_SD`.
     """
     log_post = log_lik - 0.5 * nodes**2
@@ -120,7 +120,7 @@ def _support(log_lik: Array, nodes: Array) -> tuple[Array, Array, Array]:
 
 
 SMALL = 2**20
-"""Up to so many responses items are filled up, so that one program serves similar banks."""
+"""Up to this many responses the items are padded: similar banks then share one program."""
 
 
 def _is_cut_off(log_post: Float[Array, "rows nodes"]) -> Array:
@@ -182,10 +182,10 @@ def _summed(
     nodes: Float[Array, " nodes"],
     least_sd: Float[Array, ""],
 ) -> Posterior:
-    """The same by sums over an evenly spaced grid, reported on as few nodes as `_posterior` does.
+    """The same by sums over an evenly spaced grid, returned on as many nodes as by `_posterior`.
 
     The sum is exact to rounding where the items change slowly within a cell; the edge of a steeper
-    one is off by half a cell at most. Posteriors narrower than ``least_sd`` are marked.
+    one is off by half a cell at most. Posteriors narrower than ``least_sd`` are marked as coarse.
     """
     curves = item_curves(model, nodes)
     step = nodes[1] - nodes[0]
@@ -235,7 +235,7 @@ def standardised(bank: ItemBank) -> ItemModel:
 
 
 def changes_too_fast(model: ItemModel) -> bool:
-    """Whether items change faster than the common grid is fine."""
+    """Whether items change too fast for the spacing of the common grid."""
     return steepest_slope(model) * SPACING > STEP_CELLS
 
 
@@ -247,7 +247,7 @@ def n_cells_for(model: ItemModel) -> int:
 
 
 def least_sd_for(model: ItemModel, step: float) -> float:
-    """SD of the narrowest posterior that sums over nodes this far apart are good for."""
+    """SD of the narrowest posterior that a grid with this spacing integrates accurately."""
     return step if steepest_slope(model) * step <= STEP_CELLS else STEEP_CELLS * step
 
 
@@ -274,11 +274,11 @@ def posterior(model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtyp
     items, answers = in_precision(model, dtype), jnp.asarray(x)
 
     def summed(which: np.ndarray, limit: float, n_cells: int) -> Posterior:
-        """Some rows on a grid; those it is too narrow or too coarse for on the next one."""
+        """Integrate rows on a grid; where it is too narrow or too coarse, on the next one."""
         nodes = jnp.linspace(-limit, limit, n_cells + 1, dtype=dtype)
         least = jnp.asarray(least_sd_for(model, 2 * limit / n_cells), dtype)
         rows = np.full(2 ** int(np.ceil(np.log2(len(which)))) + 1, n_rows, np.int32)
-        rows[: len(which)] = which  # of few lengths, so that compiled code is used again
+        rows[: len(which)] = which  # few distinct lengths, so that compiled programs are reused
         blocks = rows[row_blocks(len(rows) - 1, max(n_items, n_cells), dtype.itemsize)]
         out = _summed(
             items,
@@ -314,13 +314,13 @@ def posterior(model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtyp
 
 
 def _assign_rows(into: Posterior, at: np.ndarray, rows: Posterior) -> None:
-    """Write the rows found into their places."""
+    """Write rows into a posterior at the given indices."""
     for array, new in zip(into, rows, strict=True):
         array[at] = new
 
 
 def quantile(post: Posterior, probability: float | FloatArray) -> FloatArray:
-    """Quantile of each subject's posterior, its density taken as linear between nodes.
+    """Quantile of each subject's posterior, with a density that is linear between nodes.
 
     ``probability`` is one number, or a column with one for each subject.
     """

@@ -1,4 +1,4 @@
-"""Which nodes several abilities are integrated on."""
+"""Choice of the multidimensional quadrature."""
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,11 @@ from irtcat.scoring._several import (
 __all__ = ["as_rule", "choose_nodes", "n_nodes", "narrowest_sd"]
 
 SPACINGS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
-"""Spacings that grids are made with: few, so that compiled code is used again."""
+"""Spacings of grids: few, so that compiled programs are reused."""
 
 
 def narrowest_sd(covariance: FloatArray) -> float:
-    """SD of the narrowest posteriors (half a percent are narrower) in their narrowest direction."""
+    """SD of the narrowest posteriors (0.5 % quantile) in their narrowest direction."""
     smallest = np.linalg.eigvalsh(np.asarray(covariance, float))[:, 0]
     return float(np.sqrt(max(np.quantile(smallest, 0.005), 1e-12)))
 
@@ -30,14 +30,14 @@ def narrowest_sd(covariance: FloatArray) -> float:
 def choose_nodes(
     dims: int, bifactor: bool, narrowest: float, steepest: float, nodes: int | None
 ) -> float | AdaptiveQuadrature:
-    """The spacing of a grid (bifactor: of its lines), or a rule for subjects' own nodes.
+    """The spacing of a grid (bifactor: of its lines), or an adaptive quadrature.
 
     Args:
         dims: number of abilities.
-        bifactor: whether they are a general and specific ones.
+        bifactor: whether there is a general dimension and specific ones.
         narrowest: see `narrowest_sd`.
         steepest: slope of the steeper items.
-        nodes: nodes a dimension, where the user sets them.
+        nodes: nodes per dimension, where the user sets them.
     """
     flat = 2 if bifactor else dims
     if nodes is not None:
@@ -52,7 +52,7 @@ def choose_nodes(
 def as_rule(
     chosen: float | AdaptiveQuadrature, pattern: FloatArray, bifactor: bool, dtype: np.dtype
 ):
-    """The nodes themselves, in working precision."""
+    """The quadrature in working precision."""
     rule: GridQuadrature | BifactorQuadrature | AdaptiveQuadrature
     if isinstance(chosen, AdaptiveQuadrature):
         rule = chosen
@@ -65,7 +65,7 @@ def as_rule(
 
 
 def n_nodes(rule: GridQuadrature | BifactorQuadrature | AdaptiveQuadrature) -> int:
-    """How many nodes (bifactor: pairs)."""
+    """Number of nodes (bifactor: pairs)."""
     if isinstance(rule, BifactorQuadrature):
         return len(rule.general.nodes) * len(rule.specific.nodes)
     return len(rule.nodes) if isinstance(rule, GridQuadrature) else len(rule.points)

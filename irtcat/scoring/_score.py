@@ -26,7 +26,7 @@ from irtcat.scoring.sum_score import check_has_sum_scores, sum_scores
 __all__ = ["METHODS", "plausible_values", "score"]
 
 CHUNK_CELLS = 2**26
-"""Responses that are scored at a time, where they are read in passes."""
+"""Responses scored at a time, where they are read in passes."""
 
 UNUSED_CATEGORY = "used a category that nobody used in calibration"
 
@@ -34,7 +34,7 @@ PER_SUBJECT = ["subject_ids", "theta", "se", "lower", "upper", "percentile", "n_
 
 
 class _Task(NamedTuple):
-    """Everything an estimator may need."""
+    """The inputs of an estimator."""
 
     bank: ItemBank
     responses: Responses
@@ -44,7 +44,7 @@ class _Task(NamedTuple):
 
 
 class _Estimate(NamedTuple):
-    """What an estimator gives back; flags are empty texts where there is nothing to say."""
+    """The result of an estimator; flags are empty strings where nothing is flagged."""
 
     theta: FloatArray
     se: FloatArray
@@ -58,7 +58,7 @@ def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
     """Bank and responses restricted to the items they share, in the bank's order.
 
     Raises:
-        InputError: when they share none, or the responses do not fit the bank's model.
+        InputError: when they share no item, or the responses do not fit the bank's model.
     """
     shared = pd.Index(bank.item_ids).isin(pd.Index(responses.item_ids))
     if not shared.any():
@@ -75,7 +75,7 @@ def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
 
 
 def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
-    """The responses with categories numbered as the bank's; no item beyond its own number."""
+    """The responses with categories numbered as in the bank, checked against each item's number."""
     n_categories = bank.model.n_categories
     # Graded items may have two categories among responses that have more.
     right_wrong = n_categories == 2 and (
@@ -138,7 +138,7 @@ def _eap(task: _Task) -> _Estimate:
 
 
 def _grid_flags(beyond: BoolArray, coarse: BoolArray) -> np.ndarray:
-    """What is said of posteriors that the finest and widest grid does not hold."""
+    """Flags of posteriors beyond the range or resolution of all grids."""
     flags = _no_flags(len(beyond))
     flags[coarse], flags[beyond] = "posterior narrower than the grid", "posterior beyond the grid"
     return flags
@@ -149,7 +149,7 @@ def _no_flags(n: int) -> np.ndarray:
 
 
 def _point(task: _Task, kind: str) -> _Estimate:
-    """A point estimate with its Wald interval; where that says nothing, by the objective's fall."""
+    """A point estimate with its Wald interval, or a likelihood-ratio one at bounds."""
     prior = (task.bank.population_mean, task.bank.population_sd)
     z = ndtri(0.5 + task.level / 2)
     drop = z**2 / 2  # half the chi-squared quantile, df = 1
@@ -163,7 +163,7 @@ def _point(task: _Task, kind: str) -> _Estimate:
     theta, flags = out.theta, _no_flags(len(se))
     at_low, at_high = theta <= low, theta >= high
     flat = ~at_low & ~at_high & (np.isinf(se) | (out.tied & (se > high - low)))
-    # At a bound, and where the objective is flat, the curvature says nothing.
+    # At a bound, and where the objective is flat, the curvature is not informative.
     by_fall = at_low | at_high | flat
     open_low = at_low | out.flat | (out.lower <= low)
     open_high = at_high | out.flat | (out.upper >= high)
@@ -180,7 +180,7 @@ def _map(task: _Task) -> _Estimate:
 
 
 def _likelihood_only(task: _Task, kind: str) -> _Estimate:
-    """ML or WLE: nothing is known of subjects without responses."""
+    """ML or WLE; NaN for subjects without responses."""
     estimate = _point(task, kind)
     none = ~task.responses.observed.any(axis=1)
     values = (np.nan, np.nan, -np.inf, np.inf)
@@ -200,7 +200,7 @@ def _wle(task: _Task) -> _Estimate:
 
 
 def _eapsum(task: _Task) -> _Estimate:
-    """EAP from the sum score; each pattern of answered items has its own table."""
+    """EAP from the sum score, with one table for each pattern of answered items."""
     if task.responses.is_fractional:
         raise argument_error("method", "other than eapsum for fractional responses", "eapsum")
     check_has_sum_scores(task.bank)
@@ -270,8 +270,8 @@ def score(
 
     Args:
         bank: the calibrated items.
-        responses: who answered what; items not in the bank are ignored, missing ones skipped. A
-            `irtcat.io.ResponseSource` is gone over in blocks (the posteriors are then not kept).
+        responses: the responses; items not in the bank are ignored, missing responses skipped. A
+            `irtcat.io.ResponseSource` is read in blocks (without the posteriors).
         method: one of the above.
         level: probability of the interval, in (0, 1).
         theta_bounds: range of ``ml``, ``map`` and ``wle`` estimates.
@@ -280,14 +280,14 @@ def score(
     Returns:
         The abilities. An ``ml``, ``wle`` or ``map`` estimate at a bound is flagged, and its
         interval is the likelihood-ratio (posterior-ratio) interval, open at every bound it
-        reaches. Where the likelihood is level to the last bit at all abilities within the bounds,
-        the estimate is the bound on the side of the maximum, which is looked for beyond them, and
-        its SE is infinite. A maximum level to the last bit between the bounds is flagged "flat
+        reaches. Where the likelihood is flat to the last bit at all abilities within the bounds,
+        the estimate is the bound on the side of the maximum, which is searched beyond them, and its
+        SE is infinite. A maximum that is flat to the last bit between the bounds is flagged "flat
         likelihood". ``eap`` and ``eapsum`` are integrated on as fine and wide a grid as the items
-        and answers need; a posterior that none holds is flagged "posterior narrower than the
+        and answers need; a posterior that no grid resolves is flagged "posterior narrower than the
         grid" or "posterior beyond the grid". Without any response ``ml`` and ``wle`` are NaN and
         flagged; the others give the population. Subjects who used a category that nobody used in
-        calibration are flagged: its curve is no estimate. On a bank of several abilities ``eap``
+        calibration are flagged: its curve is not an estimate. On a multidimensional bank ``eap``
         and ``map`` give vectors with their covariance, and normal intervals.
 
     Raises:
@@ -350,7 +350,7 @@ def _in_passes(
     theta_bounds: tuple[float, float],
     precision: str,
 ) -> Ability:
-    """`score` of what does not fit in memory, a chunk of subjects at a time."""
+    """`score` of a `ResponseSource`, a chunk of subjects at a time."""
     opened = as_source(source)
     if opened is None:
         raise argument_error("responses", "Responses or a ResponseSource", type(source).__name__)
@@ -385,7 +385,7 @@ def plausible_values(
 
     Args:
         bank: the calibrated items.
-        responses: who answered what.
+        responses: the responses.
         n: number of draws per subject, at least 1.
         seed: seed of the draws.
         precision: see `score`.

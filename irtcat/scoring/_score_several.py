@@ -1,4 +1,4 @@
-"""Scores on banks of several abilities: posterior means and modes as vectors."""
+"""Scores on multidimensional banks: posterior means and modes as vectors."""
 
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ def _root(bank: ItemBank) -> FloatArray:
 
 
 def _pairs(bank: ItemBank, dtype: np.dtype) -> MTwoPL:
-    """Items of a bifactor bank with two abilities each: general and own."""
+    """Items of a bifactor bank with two dimensions each: general and specific."""
     slope = bank.parameters()[:, : bank.model.dims]
     pattern = np.asarray(bank.model.pattern)  # type: ignore[attr-defined]
     group = group_items(pattern)[0]
@@ -94,7 +94,7 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
             belief = bifactor_step(
                 _pairs(bank, dtype), x, *ones, rule, chunks, has_missing=has_missing
             )
-            d = len(root)  # items of the general factor alone have a group without meaning
+            d = len(root)  # the group of items without a specific factor has no meaning
             out = belief.mean[:, :d], belief.covariance[:, :d, :d], belief.log_z
         else:
             first = adaptive_posterior(
@@ -119,7 +119,7 @@ def _map(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosteri
 def score_multidimensional(
     bank: ItemBank, responses: Responses, method: str, level: float, dtype_name: str
 ) -> Ability:
-    """Abilities on a bank of several dimensions (see `score`)."""
+    """Abilities on a multidimensional bank (see `score`)."""
     if method not in MULTI_METHODS:
         raise argument_error(
             "method", f"eap or map for a bank of {bank.model.dims} abilities", method

@@ -1,13 +1,13 @@
-"""The E-step with several abilities: grids, bifactor reduction, and nodes of each subject's own.
+"""The E-step in several dimensions: grid, bifactor and adaptive quadrature.
 
-All of it happens on the scale z where the abilities of the population are independent N(0, 1);
+The scale z has independent N(0, 1) abilities in the population;
 with correlated abilities theta = root z, and the items are rescaled by that root.
 
-- Up to three abilities: one grid of rectangular cells for all, fine against the posterior's width,
-  without its corners; log-likelihoods and counts are matrix products as in one dimension.
-- Bifactor: the specific abilities are independent given the general one, so that each is
-  integrated on its own on a grid of two dimensions (Gibbons & Hedeker 1992).
-- Otherwise: nodes mean + root z of each subject's own (`irtcat.scoring._adaptive`).
+- Up to three dimensions: one grid of rectangular cells for all, fine relative to the posteriors'
+width, without its corners; log-likelihoods and counts are matrix products as in one dimension.
+- Bifactor: the specific abilities are independent given the general one, so that each is integrated
+separately on a grid of two dimensions (Gibbons & Hedeker 1992).
+- Otherwise: nodes mean + root z for each subject (`irtcat.scoring._adaptive`).
 """
 
 import functools
@@ -39,12 +39,13 @@ __all__ = [
 ]
 
 REACH = 6.0
-"""The grid goes this many SDs of the population in every direction."""
+"""The grid reaches this many SDs of the population in every direction."""
 
+# Largest spacing of a grid, and smallest by number of dimensions.
 COARSEST = 0.5
 FINEST = {2: 0.1, 3: 0.3}
 CHUNK = 2**20
-"""Rows x nodes that are worked on together."""
+"""Rows x nodes that are processed together."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -73,7 +74,7 @@ class BifactorQuadrature(NamedTuple):
 
 
 class MultiEStep(NamedTuple):
-    """What an E-step with several abilities finds, all on the z scale.
+    """The result of an E-step in several dimensions, all on the z scale.
 
     Attributes:
         mean: posterior means.
@@ -93,7 +94,7 @@ class MultiEStep(NamedTuple):
 
     @property
     def sd(self) -> Array:
-        """The spread of each posterior, by which nodes of its own are placed."""
+        """The spread of each posterior, which places its adaptive nodes."""
         return self.covariance
 
 
@@ -101,10 +102,10 @@ def spacing_for(dims: int, narrowest: float, steepest: float) -> float | None:
     """Spacing of a grid that integrates posteriors of this SD and items of this slope.
 
     The error of the rectangle rule on a Normal is exp(-2 pi^2 (SD / spacing)^2), on a logistic
-    curve exp(-2 pi^2 / (slope * spacing)): at most 1e-8 and 2e-6 of what the term adds.
+    curve exp(-2 pi^2 / (slope * spacing)): at most 1e-8 and 2e-6 of each term.
 
     Returns:
-        The spacing; None where it would be finer than a grid of so many dimensions can be.
+        The spacing; None where it would be too fine for a grid of this many dimensions.
     """
     wanted = min(COARSEST, narrowest)
     finest = FINEST.get(dims, np.inf)
@@ -114,7 +115,7 @@ def spacing_for(dims: int, narrowest: float, steepest: float) -> float | None:
 
 
 def line_rule(spacing: float) -> GridQuadrature:
-    """Nodes of one ability."""
+    """Nodes in one dimension."""
     half = int(np.ceil(REACH / spacing))
     nodes = spacing * np.arange(-half, half + 1)
     log_prior = -0.5 * nodes**2
@@ -122,9 +123,9 @@ def line_rule(spacing: float) -> GridQuadrature:
 
 
 def grid_rule(dims: int, spacing: float) -> GridQuadrature:
-    """Nodes of all abilities together, without the corners that no subject is in.
+    """Nodes in several dimensions, without the corners, where the density is negligible.
 
-    The prior's probabilities sum to 1: what is cut off (1e-7) is spread over the rest.
+    The prior's probabilities sum to 1: the cut-off mass (1e-7) is spread over the rest.
     """
     line = line_rule(spacing).nodes[:, 0]
     mesh = np.stack(np.meshgrid(*[line] * dims, indexing="ij"), axis=-1).reshape(-1, dims)
@@ -135,7 +136,7 @@ def grid_rule(dims: int, spacing: float) -> GridQuadrature:
 
 
 def row_chunks(n_rows: int, n_nodes: int) -> np.ndarray:
-    """Row numbers in blocks; the number of rows stands for none."""
+    """Row numbers in blocks; the number of rows stands for "no row"."""
     size = int(min(n_rows, max(16, CHUNK // max(1, n_nodes))))
     n_blocks = -(-n_rows // size)
     return np.minimum(np.arange(n_blocks * size), n_rows).reshape(n_blocks, size).astype(np.int32)
@@ -253,7 +254,7 @@ def bifactor_step(
     """The E-step of the bifactor model by dimension reduction.
 
     Args:
-        model: stacked items with two abilities each, the general and their own specific one.
+        model: stacked items with two dimensions each, the general and their specific one.
         x: responses, subjects x items.
         weights: how many subjects each row stands for.
         item_weights: see `grid_step`.

@@ -4,8 +4,8 @@ A Normal vector is a direction, uniform on the sphere, times a length whose half
 distributed. A rule that is exact for polynomials up to degree 7 in the direction (2 d + 2^d + 2 d
 (d - 1) points, all weights positive up to d = 8), times a Gauss-Laguerre rule for the length, takes
 144 points in four dimensions and 246 in five, where a product rule of the same accuracy takes
-thousands. Turned by a random rotation the rule is unbiased for everything else as well, so that
-the errors of many subjects, each with a rotation of its own, average out.
+thousands. With a random rotation the rule is also unbiased for all other functions, so that the
+errors of many subjects with different rotations average out.
 
 References:
     Genz & Monahan (1998), SIAM Journal on Scientific Computing 19, 426-439; Stroud (1971),
@@ -22,9 +22,10 @@ from irtcat._types import FloatArray
 __all__ = ["rotations", "spherical_rule"]
 
 MOST_DIMS = 8
-"""Beyond, the rule of degree 7 has negative weights, and quasi-random directions are taken."""
+"""Beyond, the rule of degree 7 has negative weights, and quasi-random directions are used."""
 
 DIRECTIONS = 256
+"""Number of quasi-random directions; each is used with its negative."""
 
 
 def _axes(dims: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Ability: what is believed of subjects after their responses."""
+"""Ability: estimates of the subjects' abilities with their uncertainty."""
 
 from dataclasses import dataclass
 
@@ -23,14 +23,14 @@ class Ability:
         upper: upper end of the interval.
         percentile: 100 * Phi((theta - mean) / sd) in the bank's calibration population, 0-100.
         n_items: number of items answered.
-        flags: text per subject, empty where there is nothing to say.
+        flags: text per subject, empty where nothing is flagged.
         method: how theta was estimated.
         level: probability of the interval.
         nodes: nodes of the posterior, subjects x nodes (None for ``ml`` and ``wle``).
         weights: posterior probabilities of the nodes; each row sums to 1.
-        covariance: posterior covariance of each subject where the bank has several abilities;
+        covariance: posterior covariance of each subject on a multidimensional bank;
             ``theta``, ``se``, ``lower``, ``upper`` and ``percentile`` are then subjects x
-            abilities. None where there is one ability.
+            dimensions. None in one dimension.
     """
 
     subject_ids: np.ndarray
@@ -56,7 +56,7 @@ class Ability:
     def to_frame(self) -> pd.DataFrame:
         """One row per subject: theta, se, lower, upper, percentile, n_items, flags.
 
-        With several abilities theta_1, theta_2, ..., se_1, ... in place of theta, se, ....
+        In several dimensions theta_1, theta_2, ..., se_1, ... in place of theta, se, ....
         """
         index = pd.Index(self.subject_ids, dtype=object, name="subject")
         columns: dict[str, np.ndarray] = {}

@@ -27,7 +27,7 @@ from irtcat.scoring._posterior import (
 __all__ = ["check_has_sum_scores", "sum_score_table", "sum_scores"]
 
 UNDERFLOW = -500.0
-"""Logarithms of probabilities, against their node's largest, that plain products are good for."""
+"""Smallest log-probability, relative to its node's largest, that plain products represent."""
 
 
 @functools.partial(jit, static_argnames=("n_scores", "logs"))
@@ -36,7 +36,7 @@ def _log_score_probabilities(
 ) -> Float[Array, "scores nodes"]:
     """Log P(sum score | theta) by adding one item at a time (Lord & Wingersky 1984).
 
-    With ``logs`` the sums are of logarithms: ten times the time, and no underflow.
+    With ``logs`` it works on logarithms: ten times slower, but without underflow.
     """
 
     def moved(so_far: Array, by: int) -> Array:
@@ -88,13 +88,13 @@ def sum_scores(bank: ItemBank, level: float = 0.95) -> dict[str, np.ndarray]:
 
 
 def _underflows(log_p: FloatArray, z: FloatArray) -> bool:
-    """Whether plain products lose a score where its posterior is."""
+    """Whether plain products underflow for a score at its posterior mode."""
     best = (log_p - 0.5 * z**2).argmax(axis=1)
     return bool((log_p[np.arange(len(log_p)), best] - log_p.max(axis=0)[best] < UNDERFLOW).any())
 
 
 def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str, np.ndarray]:
-    """The table by sums over one grid; scores that it does not hold by the next one."""
+    """The table by sums over one grid; scores beyond its range or resolution by the next one."""
     z = np.linspace(-limit, limit, n_cells + 1)
     step = z[1] - z[0]
     theta = bank.population_mean + bank.population_sd * z
