@@ -12,6 +12,8 @@ package (and the command line's ``--help``) is fast.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from irtcat._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from irtcat import (
         agreement,
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from irtcat.rotation import factor_loadings, rotate
     from irtcat.scoring import Ability, plausible_values, score, sum_score_table
     from irtcat.selection import STRATEGIES, Subset, select
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ESTIMATORS",

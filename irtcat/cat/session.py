@@ -12,7 +12,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -51,9 +51,6 @@ from irtcat.cat.engine import context_of, start, step
 from irtcat.cat.exposure import blank_counts, cell_of, cuts_in
 from irtcat.cat.stopping import STOPPING, leaves, score_moments
 from irtcat.models import item_categories
-
-if TYPE_CHECKING:
-    from irtcat.cat.store import Store
 
 __all__ = ["Session", "bank_hash", "frozen_prior", "head_of", "utc_text"]
 
@@ -116,8 +113,6 @@ class Session:
         self.events: list[Event] = []
         self._pending: dict[str, Event] = {}
         self._answered: dict[str, Any] = {}
-        self._store: Store | None = None
-        self._digest = ""  # of the last event in the store
         self._clock = clock
         self._ticks: dict[str, float] = {}  # monotonic clock at the time stamps of this process
 
@@ -196,15 +191,13 @@ class Session:
                 process; if another process asked, it is the difference of the times in UTC.
 
         Returns:
-            Ids of the items to be answered next; empty when the session is over. With a store,
-            the answer is on disk when this returns.
+            Ids of the items to be answered next; empty when the session is over. For a session
+            of a store, the answer is on disk when this returns.
 
         Raises:
             InputError: for an item that was not asked, an invalid answer, or an answer that differs
                 from the recorded one. Repeating the same answer changes nothing.
         """
-        if self._store is not None:
-            return self._store.answer(self, item, value, seconds)
         for event in self.events_of(item, value, seconds):
             self._apply(event)
         return self.asked

@@ -58,6 +58,18 @@ from irtcat.cat.session import Session, bank_hash, head_of, utc_text
 __all__ = ["Store", "StoreError"]
 
 
+class StoredSession(Session):
+    """A session of a store: `answer` returns when the answer is on disk."""
+
+    _store: "Store"
+    _digest: str
+    """Digest of the last event that was read or written."""
+
+    def answer(self, item: str, value: Any, seconds: float | None = None) -> list[str]:
+        """Record the answer in the store, then apply it (see `Session.answer`)."""
+        return self._store.answer(self, item, value, seconds)
+
+
 class Store:
     """Live sessions in one SQLite file.
 
@@ -277,7 +289,9 @@ class Store:
         name = uuid4().hex if session_id is None else session_id
         started = utc_text(self._clock()[0])
         head = head_of(bank, config, drawn, prior, name, subject, checked, started)
-        session = Session(bank, config, head, self._pool_of(bank, config, digest), self._clock)
+        pool = self._pool_of(bank, config, digest)
+        session = StoredSession(bank, config, head, pool, self._clock)
+        session._store = self
         first = session.first_events()
         with self._writing():
             if session.id in self:
@@ -292,7 +306,7 @@ class Store:
             last = self._append(session, 0, first_digest(head, self._key), first)
         for event in first:
             session._apply(event)
-        session._store, session._digest = self, last
+        session._digest = last
         return session
 
     def __contains__(self, session_id: object) -> bool:
@@ -317,12 +331,12 @@ class Store:
             digest = head["bank"]
             bank, config = self._bank(digest), Config.from_json(head["config"])
             pool = self._pool_of(bank, config, digest)
-            session = Session(bank, config, head, pool, self._clock)
-        self._apply(session, events, last)
+            session = StoredSession(bank, config, head, pool, self._clock)
         session._store = self
+        self._apply(session, events, last)
         return session
 
-    def _apply(self, session: Session, events: list[Event], last: str) -> None:
+    def _apply(self, session: StoredSession, events: list[Event], last: str) -> None:
         """Apply events of the file to a session."""
         try:
             session.apply_events(events)
@@ -331,7 +345,7 @@ class Store:
         session._digest = last
 
     def answer(
-        self, session: Session, item: str, value: Any, seconds: float | None = None
+        self, session: StoredSession, item: str, value: Any, seconds: float | None = None
     ) -> list[str]:
         """Check, write and acknowledge an answer (see `Session.answer`)."""
         written = False

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from irtcat import __version__
 from irtcat._numbers import number_in
+from irtcat._version import __version__
 from irtcat.cli import (
     _input,
     audit,

@@ -220,9 +220,7 @@ def finish(
         image = _lengthened(
             point, plain, new.information, template, observed, constraints, step_rule
         )
-        if (
-            point.params.shape[1] > dims + 1
-        ):  # far from the maximum, c makes the likelihood too curved
+        if point.params.shape[1] > dims + 1:  # with c, steps far from the maximum are too long
             near = new.step < NEAR
             image = jax.tree.map(lambda a, b: jnp.where(near, a, b), image, plain)
     elif step_rule.rescale:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
-from irtcat import __version__
+from irtcat._version import __version__
 from irtcat.report._blocks import Section, shorter
 
 __all__ = ["page"]
