@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,53 @@ def test_imports_go_downward(path):
         below = LEVEL[there] < LEVEL[here]
         small = there == here or (LEVEL[there] == LEVEL[here] and there.startswith("_"))
         assert below or small, f"{here} imports {there}, which is not below it"
+
+
+def modules() -> dict[str, Path]:
+    """Modules by dotted name, packages by their ``__init__``."""
+    out = {}
+    for path in ROOT.rglob("*.py"):
+        parts = ("irtcat", *path.relative_to(ROOT).with_suffix("").parts)
+        out[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return out
+
+
+def test_no_module_imports_itself_through_others():
+    """No circles within packages either, also by imports in functions or for types."""
+    known = modules()
+    graph: dict[str, set[str]] = {name: set() for name in known}
+    for name, path in known.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                found = [f"{node.module}.{alias.name}" for alias in node.names]
+                graph[name] |= {n if n in known else node.module for n in found}
+            elif isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names}
+        graph[name] = {other for other in graph[name] if other in known and other != name}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_records_are_built_by_keyword():
+    """No call of a record with more than five positional arguments."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules().items()}
+    records = {
+        node.name
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and (
+            any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
+            or any("dataclass" in ast.dump(decorator) for decorator in node.decorator_list)
+        )
+    }
+    long = [
+        f"{name}:{node.lineno} {node.func.id}"
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in records and len(node.args) > 5
+    ]
+    assert not long
 
 
 def test_every_part_has_a_layer():

@@ -8,21 +8,19 @@ thousandth for 30,000.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from irtcat._types import BoolArray, FloatArray
-from irtcat.cat._pool import has_logistic_information, logistic_information
+from irtcat.cat._pool import Contenders, has_logistic_information, logistic_information
 from irtcat.cat._state import NONE, Context
+from irtcat.cat.config import Config
 from irtcat.models import ItemModel
 
-if TYPE_CHECKING:
-    from irtcat.cat.config import Config
-
-__all__ = ["Contenders", "contenders", "contending", "is_plain"]
+__all__ = ["contenders", "contending", "is_plain"]
 
 MOST_CELLS, LEAST_CELLS = 400, 16
 WORK = 6_000_000
@@ -42,29 +40,7 @@ HALVINGS = 50
 """Bisection steps: enough for the precision of float64."""
 
 
-class Contenders(NamedTuple):
-    """The items that can be the best, by cell of ability.
-
-    Attributes:
-        start: lower end of the first cell.
-        per_unit: number of cells in one unit of ability.
-        items: positions in the bank in rising order, cells x columns; `NONE` where there are fewer.
-        a: their discriminations.
-        intercept: their intercepts.
-        c: their lower asymptotes.
-        d: their upper asymptotes.
-    """
-
-    start: Array
-    per_unit: Array
-    items: Array
-    a: Array
-    intercept: Array
-    c: Array
-    d: Array
-
-
-def is_plain(config: "Config", pretest: BoolArray) -> bool:
+def is_plain(config: Config, pretest: BoolArray) -> bool:
     """Whether a session takes the most informative open item, and only asked items are closed."""
     return (
         config.criterion == "mfi"
@@ -82,7 +58,7 @@ def is_plain(config: "Config", pretest: BoolArray) -> bool:
 def contenders(
     model: ItemModel,
     parameters: Mapping[str, FloatArray],
-    config: "Config",
+    config: Config,
     pretest: BoolArray,
     theta_bounds: tuple[float, float],
     real: Any,

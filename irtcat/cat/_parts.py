@@ -2,11 +2,75 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from irtcat._checks import argument_error
 
-__all__ = ["Part", "as_part", "part"]
+__all__ = ["Part", "Settings", "as_part", "part"]
+
+
+class Settings(Protocol):
+    """What rules may read of a `Config`, which stands above them and knows their tables."""
+
+    @property
+    def criterion(self) -> str:
+        """Name of the selection criterion."""
+
+    @property
+    def start(self) -> Any:
+        """The start rule, a `Part`."""
+
+    @property
+    def content(self) -> Any:
+        """The content rules, `Part`s."""
+
+    @property
+    def enemies(self) -> Any:
+        """Sets of ids of which a test holds at most one."""
+
+    @property
+    def sampled(self) -> float:
+        """Share of the items that are drawn at random."""
+
+    @property
+    def method(self) -> Any:
+        """Estimation method of the ability."""
+
+    @property
+    def prior(self) -> str:
+        """Kind of the prior."""
+
+    @property
+    def constant(self) -> str:
+        """Estimate of "ml" while all answers are right or all wrong."""
+
+    @property
+    def constant_step(self) -> float:
+        """Length of its steps."""
+
+    @property
+    def max_items(self) -> int:
+        """Greatest number of scored items."""
+
+    @property
+    def pretest_at(self) -> tuple[int, ...]:
+        """Positions of pretest items."""
+
+    @property
+    def acceleration(self) -> float:
+        """Exponent of "progressive" and "proportional"."""
+
+    @property
+    def n_strata(self) -> int:
+        """Number of strata of "a-stratified"."""
+
+    @property
+    def exposure(self) -> Any:
+        """The exposure rule, a `Part`."""
+
+    @property
+    def least_length(self) -> int:
+        """Fewest items of a session."""
 
 
 @dataclass(frozen=True)

@@ -119,8 +119,14 @@ def content_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
     supply = np.bincount(group[scored], minlength=len(names))
     low, high = shares.T * config.full_length
     enemies = enemies_of(bank, config)
-    rules = Rules(config.full_length, group, np.floor(low + EPS), np.ceil(high - EPS), enemies,
-                  testlet if (testlet >= 0).any() else None)  # fmt: skip
+    rules = Rules(
+        length=config.full_length,
+        group=group,
+        low=np.floor(low + EPS),
+        high=np.ceil(high - EPS),
+        enemies=enemies,
+        testlet=testlet if (testlet >= 0).any() else None,
+    )
     forced = np.isin(np.arange(bank.n_items), first) & scored
     items, sizes = _classes(rules, scored, forced)
     constraints = rules.constraints(items)

@@ -1,7 +1,7 @@
 """Pool: the items of a bank prepared for adaptive tests, with their curves tabulated once."""
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,8 @@ from irtcat.information import item_information
 from irtcat.models import ItemModel, LinkModel, OnePL, Rasch, TwoPL
 from irtcat.models._links import Asymptotes
 
-if TYPE_CHECKING:
-    from irtcat.cat._contenders import Contenders
-
 __all__ = [
+    "Contenders",
     "Counts",
     "Plan",
     "Pool",
@@ -82,6 +80,28 @@ class Plan(NamedTuple):
     kind_tied: Array | None
 
 
+class Contenders(NamedTuple):
+    """The items that can be the best, by cell of ability.
+
+    Attributes:
+        start: lower end of the first cell.
+        per_unit: number of cells in one unit of ability.
+        items: positions in the bank in rising order, cells x columns; `NONE` where there are fewer.
+        a: their discriminations.
+        intercept: their intercepts.
+        c: their lower asymptotes.
+        d: their upper asymptotes.
+    """
+
+    start: Array
+    per_unit: Array
+    items: Array
+    a: Array
+    intercept: Array
+    c: Array
+    d: Array
+
+
 class Pool(NamedTuple):
     """A bank as the engine uses it: a pytree of arrays, items first.
 
@@ -134,7 +154,7 @@ class Pool(NamedTuple):
     seconds: Array
     counts: Counts
     top: Array
-    near: "Contenders | None"
+    near: Contenders | None
 
     @property
     def n_items(self) -> int:
@@ -273,7 +293,16 @@ def curves_of(
     score = jnp.arange(p.shape[1], dtype=p.dtype) / top[:, None]
     mean, square = ((p * power[:, :, None]).sum(axis=1) for power in (score, score**2))
     variance = jnp.maximum(square - mean**2, 0)
-    return Curves(log_p, p, information, entropy, warm, mean, variance, best_theta)
+    return Curves(
+        log_p=log_p,
+        p=p,
+        information=information,
+        entropy=entropy,
+        warm=warm,
+        mean=mean,
+        variance=variance,
+        best_theta=best_theta,
+    )
 
 
 def _any_curves(model: ItemModel, nodes: Array) -> tuple[Array, Array, Array]:

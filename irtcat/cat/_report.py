@@ -359,13 +359,13 @@ class Report:
             rows = np.flatnonzero(self.items[:, k] >= 0)
             values[rows, self.items[rows, k]] = self.answers[rows, k]
         return Responses(
-            values,
-            self.subject_ids,
-            np.asarray(self.item_ids, dtype=object),
-            calibration.n_categories,
-            calibration.codes,
-            pd.DataFrame(index=pd.Index(self.subject_ids, dtype=object, name="subject")),
-            pd.DataFrame(index=pd.Index(self.item_ids, dtype=object, name="item")),
+            values=values,
+            subject_ids=self.subject_ids,
+            item_ids=np.asarray(self.item_ids, dtype=object),
+            n_categories=calibration.n_categories,
+            codes=calibration.codes,
+            subjects=pd.DataFrame(index=pd.Index(self.subject_ids, dtype=object, name="subject")),
+            items=pd.DataFrame(index=pd.Index(self.item_ids, dtype=object, name="item")),
         )
 
     def chances(self, bank: ItemBank) -> FloatArray:

@@ -2,16 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from irtcat.cat._parts import Settings
 from irtcat.cat._pool import Pool, information_at, probabilities_at
-
-if TYPE_CHECKING:
-    from irtcat.cat.config import Config
 
 __all__ = [
     "CONTENT_RELAXED",
@@ -136,7 +134,7 @@ class Context:
     """
 
     pool: Pool
-    config: "Config"
+    config: Settings
     state: CatState
     log_like: Float[Array, " nodes"]
     theta: Float[Array, "*dims"]

@@ -173,9 +173,13 @@ def _solved(
     least, most, length = (np.asarray(limit, float) for limit in limits)
     testlets = np.asarray(testlet)
     rules = Rules(
-        int(length), np.asarray(group), least, most, np.asarray(enemies),
-        testlets if (testlets >= 0).any() else None,
-    )  # fmt: skip
+        length=int(length),
+        group=np.asarray(group),
+        low=least,
+        high=most,
+        enemies=np.asarray(enemies),
+        testlet=testlets if (testlets >= 0).any() else None,
+    )
     form = best_form(np.asarray(values, float), rules, np.asarray(administered))
     if form is None:
         return (certain, np.array(True)) if certain.any() else (possible, np.array(False))

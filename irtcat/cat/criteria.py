@@ -140,7 +140,14 @@ def _expected_information(context: Context, observed: bool) -> Values:
             warm=state.warm if pool.warm is None else state.warm + pool.warm[item],
         )
         log_like = context.log_like + pool.log_p[item, answer]
-        context_after = Context(pool, context.config, state, log_like, context.theta, context.se)
+        context_after = Context(
+            pool=pool,
+            config=context.config,
+            state=state,
+            log_like=log_like,
+            theta=context.theta,
+            se=context.se,
+        )
         theta = METHODS[rule.name](context_after, **rule.kwargs()).theta
         single_item = jax.tree.map(lambda leaf: leaf[item], pool.model)
         if not observed:

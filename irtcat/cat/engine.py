@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat.cat._contenders import contending
+from irtcat.cat._parts import Settings
 from irtcat.cat._pool import Pool
 from irtcat.cat._state import (
     CONTENT_RELAXED,
@@ -44,7 +45,14 @@ BRANCHES = 16
 
 def context_of(pool: Pool, config: Config, state: CatState) -> Context:
     """The input of the rules for a session."""
-    return Context(pool, config, state, state.log_like, state.theta, state.se)
+    return Context(
+        pool=pool,
+        config=config,
+        state=state,
+        log_like=state.log_like,
+        theta=state.theta,
+        se=state.se,
+    )
 
 
 def blank(
@@ -135,7 +143,7 @@ def record(
     )
 
 
-def _is_pretest_position(config: Config, position: Array) -> Array:
+def _is_pretest_position(config: Settings, position: Array) -> Array:
     """Whether this position in the test (from 0) is one for a pretest item."""
     return (jnp.asarray(config.pretest_at, jnp.int32) == position + 1).any()
 
@@ -253,7 +261,16 @@ def _joint_values(context: Context, mass: Array, criterion: Any) -> Array:
         mean = branch @ pool.nodes
         se = jnp.sqrt(jnp.maximum(branch @ (pool.nodes - mean) ** 2, 1e-12))
         log_like = jnp.log(jnp.maximum(branch, 1e-30)) - prior - pool.log_weights
-        return criterion(Context(pool, context.config, context.state, log_like, mean, se))
+        return criterion(
+            Context(
+                pool=pool,
+                config=context.config,
+                state=context.state,
+                log_like=log_like,
+                theta=mean,
+                se=se,
+            )
+        )
 
     values = jax.vmap(one)(share)
     return jnp.where(total[:, None] > 0, values * total[:, None], 0).sum(axis=0)

@@ -9,7 +9,7 @@ a session is drawn once, so an item that fails it is excluded for the whole sess
 import inspect
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,9 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._checks import argument_error, check_count
-from irtcat.cat._parts import Part
+from irtcat.cat._parts import Part, Settings
 from irtcat.cat._pool import Counts
 from irtcat.cat._state import Context
-
-if TYPE_CHECKING:
-    from irtcat.cat.config import Config
 
 __all__ = [
     "CAN_FAIL",
@@ -215,7 +212,7 @@ def greatest_rate(rule: Part) -> float | None:
     return float(rule.get(name, inspect.signature(EXPOSURE[rule.name]).parameters[name].default))
 
 
-def check_exposure(config: "Config", n_items: int) -> None:
+def check_exposure(config: Settings, n_items: int) -> None:
     """Raise where no choice of items can satisfy the rates, which sum to the length of a session.
 
     Args:

@@ -5,8 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from irtcat.cat._parts import Settings
 from irtcat.cat._state import DRAWS, Context, uniforms
-from irtcat.cat.config import Config
 
 __all__ = ["chances", "drawn", "draws", "with_floor"]
 
@@ -14,7 +14,7 @@ FLOOR = 0.1
 """Share of the probability that is spread evenly over the open items."""
 
 
-def draws(config: Config, position: Any) -> Any:
+def draws(config: Settings, position: Any) -> Any:
     """Whether the item at this position (from 0) is drawn; such positions are spread evenly.
 
     Example:

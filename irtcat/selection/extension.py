@@ -57,11 +57,18 @@ def extended(
     else:
         limits = Constraints.plain(n_items, left)
         rng = np.random.default_rng(seed)
-        task = Task(item_ids, limits, None, calibration, rng, strategy)
+        task = Task(item_ids, limits, None, calibration, rng, strategy=strategy)
         more = choose_stratified(task).chosen
     chosen = np.concatenate([first.item_ids, item_ids[more]])
     nothing = np.full(len(chosen), np.nan)
-    request = Request(strategy, n_items, seed, item_ids, {"allowed": allowed}, first)
+    request = Request(
+        strategy=strategy,
+        n_items=n_items,
+        seed=seed,
+        item_ids=item_ids,
+        options={"allowed": allowed},
+        first=first,
+    )
     return replace(
         first,
         item_ids=chosen,
