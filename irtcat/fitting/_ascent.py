@@ -51,7 +51,7 @@ class Problem(NamedTuple):
         template: the items (their own parameters do not matter).
         batches: responses of whole subjects, or cells (batches x cells).
         prior: of the items' coordinates.
-        chart: what the coordinates are.
+        chart: the mapping of the coordinates.
         learned: coordinates whose prior's mean and precision are estimated.
         theta_learned: likewise for ability.
         has_missing: whether any response is missing.

@@ -76,7 +76,7 @@ class MStep(NamedTuple):
     Attributes:
         params: the new unconstrained parameters.
         step: largest first Newton step over the items, in standard errors of the complete data.
-        gain: what the first Newton step is predicted to add to the expected log-posterior.
+        gain: predicted increase of the expected log-posterior by the first Newton step.
         information: expected information of the complete data at the last accepted point.
     """
 

@@ -153,9 +153,8 @@ def _evaluate(
         free = free_correlations(jnp.asarray(correlations, dtype))
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
     state = state_of(EMPoint(jnp.asarray(params, dtype), free), ended.belief)
-    if isinstance(
-        problem.rule, AdaptiveQuadrature
-    ):  # the axes may have turned: place the nodes again
+    if isinstance(problem.rule, AdaptiveQuadrature):
+        # The axes may have been rotated: place the nodes again.
         root = correlation_root(free, problem.template.dims)
         zero = jnp.zeros(problem.template.dims, dtype)
         model = unpack(problem.template, state.point.params).rescale(zero, root)

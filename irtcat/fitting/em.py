@@ -128,7 +128,7 @@ class EMUpdate(NamedTuple):
         plain: the image without parameter expansion.
         step: size of the step, in standard errors of the complete data (items, groups, and
             the latent mean and SD that were removed).
-        gain: what the Newton step is predicted to add to the log-posterior.
+        gain: predicted increase of the log-posterior by the Newton step.
         metric: weight of each parameter in the extrapolation's norm.
         log_prior: log-density of the priors at the parameters the map was applied to (items of
             weight 1).
