@@ -19,7 +19,7 @@ demo: .venv/.demo
 test test-all: export OPENBLAS_NUM_THREADS = 1
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" -rs
 
 test-all: lint
 	IRTCAT_TEST_OPTIMISED=1 $(BIN)/python -m pytest -n auto --dist loadfile
