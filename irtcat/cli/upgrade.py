@@ -9,7 +9,7 @@ import typer
 from irtcat.cli._output import say
 from irtcat.cli._session import read_key
 
-EXAMPLE = ("irtcat upgrade RUN-FOLDER", "irtcat upgrade session.json")
+EXAMPLE = ("irtcat upgrade session.json",)
 
 
 def command(
@@ -25,8 +25,9 @@ def command(
         Path | None, typer.Option(help="Key with which a session is signed; a digest without.")
     ] = None,
 ) -> None:
-    """Bring a run folder, a crowd or a session of an earlier version to the present one.
+    """Convert files of earlier versions.
 
+    They are a run folder of irtcat evaluate, the folder of a crowd, or a session as JSON.
     Stores are upgraded when they are opened. Banks and subsets of earlier versions are read as they
     are. A checkpoint of a fit is not converted: fit again.
     """

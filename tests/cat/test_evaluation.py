@@ -130,13 +130,13 @@ def test_chances_are_those_of_the_session(report):
 
 def test_drawn_items_correct_the_curves():
     """One update by hand: residuals weighted by 1 / chance, both cases Normal."""
-    like, density = Case(np.array([0.5]), np.array([0.0004])).told(
+    like, density = Case(np.array([0.5]), np.array([0.0004])).updated_by(
         Case(np.array([0.6]), np.array([0.0012]))
     )
     assert like.mean[0] == pytest.approx((0.5 / 0.0004 + 0.6 / 0.0012) / (1 / 0.0004 + 1 / 0.0012))
     assert like.variance[0] == pytest.approx(1 / (1 / 0.0004 + 1 / 0.0012))
     assert density[0] == pytest.approx(norm.logpdf(0.6, 0.5, 0.04) + 0.5 * np.log(2 * np.pi))
-    none, nothing = like.told(Case(np.array([0.9]), np.array([np.inf])))
+    none, nothing = like.updated_by(Case(np.array([0.9]), np.array([np.inf])))
     assert (none.mean, none.variance, nothing) == (like.mean, like.variance, 0)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,8 @@ def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
         small_demo(monkeypatch)
     if name == "import":
         write_logs()
+    if name == "upgrade":
+        shutil.copy(Path(__file__).parents[1] / "compat" / "df22f9f" / "session.json", ".")
     lines = run_ok(name, "--help").split("Example:\n")[1].strip().splitlines()
     assert f"irtcat {name} " in "\n".join(lines)
     for line in lines:

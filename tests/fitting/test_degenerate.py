@@ -236,4 +236,4 @@ def test_the_log_likelihood_of_steep_items_is_integrated():
     each = np.log(likelihood @ np.exp(-0.5 * z**2) * (z[1] - z[0]) / np.sqrt(2 * np.pi))
     exact = right.sum() * each[0] + (~right).sum() * each[1]
     assert result.log_likelihood == pytest.approx(exact, abs=1e-5)
-    assert "on a finer one the log-likelihood is" in result.message
+    assert "on a finer grid the log-likelihood is" in result.message

@@ -191,9 +191,9 @@ def test_few_subjects_with_many_items():
     assert quick.log_posterior == pytest.approx(rows.log_posterior, abs=0.1)
     np.testing.assert_allclose(quick.bank.parameters(), rows.bank.parameters(), atol=0.02)
     assert np.corrcoef(quick.abilities.theta, rows.abilities.theta)[0, 1] > 0.9999
-    assert variational._few((10, 100), 1.0, 2)
-    assert not variational._few((10, 99), 1.0, 2)
-    assert not variational._few((200, 100), 1.0, 2)
+    assert variational._cells_are_cheaper((10, 100), 1.0, 2)
+    assert not variational._cells_are_cheaper((10, 99), 1.0, 2)
+    assert not variational._cells_are_cheaper((200, 100), 1.0, 2)
 
 
 @pytest.mark.parametrize("positive", [False, True])

@@ -255,7 +255,7 @@ def test_a_folder_with_anything_else_in_it_is_refused(bank, tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
     asked = []
-    with pytest.raises(InputError, match=r"no manifest\.json of a run .*Give a new or an empty"):
+    with pytest.raises(InputError, match=r"no manifest\.json of a run\. Give a new or an empty"):
         evaluate(bank, model(asked), RULES, out=tmp_path)
     assert asked == []
     assert [each.name for each in tmp_path.iterdir()] == [name.split("/")[0]]

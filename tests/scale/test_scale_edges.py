@@ -57,7 +57,7 @@ def test_names_that_collide_as_files(found, tmp_path):
     again = pd.read_csv(tmp_path / "items.csv", keep_default_na=False)
     assert again["item"].tolist() == IDS
     assert len(scale.file_names(["A", "a", "x" * 300, "/"])["x" * 300]) < 100
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be created"):
         found.save(tmp_path / "report.md" / "deeper")
 
 
