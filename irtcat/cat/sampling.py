@@ -18,6 +18,7 @@ def draws(config: Settings, position: Any) -> Any:
     """Whether the item at this position (from 0) is drawn; such positions are spread evenly.
 
     Example:
+        >>> from irtcat.cat import Config
         >>> [bool(draws(Config(max_items=5, sampled=0.4), position)) for position in range(5)]
         [False, False, True, False, True]
     """
