@@ -65,7 +65,10 @@ def test_the_answer_is_that_of_memory(model, shape, gaps):
 
 
 def test_how_often_the_responses_are_read():
-    """Once to look, once for starting values (twice with gaps), once an iteration."""
+    """Once to look, once for starting values (twice with gaps), once an iteration.
+
+    And once more until all items are connected by subjects: here by the first of them.
+    """
     for gaps in (False, True):
         x = draw(150, 240, gaps)
         passes = []
@@ -78,7 +81,7 @@ def test_how_often_the_responses_are_read():
         source = ResponseSource(*x.shape, blocks)
         result = fit(source, "2pl", standard_errors="none", **SETTINGS)
         aside = result.n_sparse > 0  # items set aside are counted at the end
-        assert len(passes) == 2 + gaps + result.n_iterations + aside
+        assert len(passes) == 3 + gaps + result.n_iterations + aside
 
 
 def test_interrupted_in_passes(tmp_path):
