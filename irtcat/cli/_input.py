@@ -2,7 +2,7 @@
 
 import warnings
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -71,6 +71,11 @@ class Reading(NamedTuple):
     response: str = "response"
     duplicates: str = "refuse"
     trials: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "Reading":
+        """The reading options among the arguments of a command (its ``locals()``)."""
+        return cls(**{name: options[name] for name in cls._fields if name in options})
 
 
 def read(source: str, options: Reading) -> "Responses":

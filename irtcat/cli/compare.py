@@ -55,14 +55,7 @@ def command(
     arguments.choose("--method", method, METHODS)
     if out is not None:
         check_target(out)
-    options = arguments.Reading(
-        format=format,
-        subject=subject,
-        item=item,
-        response=response,
-        duplicates=duplicates,
-        trials=trials,
-    )
+    options = arguments.Reading.of(locals())
     known, answers = arguments.read(calibration, options), arguments.read(responses, options)
     items = arguments.read_subset(subset)
     result = leaderboard.compare(known, items, answers, new, old, method=method, level=level)

@@ -100,14 +100,7 @@ def command(
         if path is not None:
             check_target(path)
     use_compilation_cache()
-    reading = arguments.Reading(
-        format=format,
-        subject=subject,
-        item=item,
-        response=response,
-        duplicates=duplicates,
-        trials=trials,
-    )
+    reading = arguments.Reading.of(locals())
     data = open_source(responses) if stream else arguments.read(responses, reading)
     options = {"positive": positive, "weak_priors": weak_priors, "precision": precision}
     options |= {"max_iterations": max_iterations, "checkpoint": checkpoint, "resume": resume}

@@ -53,14 +53,7 @@ def command(
     if figure is not None:
         plot.check_figure_path(figure)
     use_compilation_cache()
-    options = arguments.Reading(
-        format=format,
-        subject=subject,
-        item=item,
-        response=response,
-        duplicates=duplicates,
-        trials=trials,
-    )
+    options = arguments.Reading.of(locals())
     loaded = arguments.read_bank(bank)
     data = None if responses is None else arguments.read(responses, options)
     labels: str | list[object] | None = groups

@@ -97,14 +97,7 @@ def command(
     if figure is not None:
         plot.check_figure_path(figure)
     use_compilation_cache()
-    options = arguments.Reading(
-        format=format,
-        subject=subject,
-        item=item,
-        response=response,
-        duplicates=duplicates,
-        trials=trials,
-    )
+    options = arguments.Reading.of(locals())
     data = arguments.read(responses, options)
     if subjects is not None:
         data = arguments.with_subjects(data, subjects, column)

@@ -41,14 +41,7 @@ def command(
     names = arguments.split_names("--designs", designs, DESIGNS)
     if out is not None:
         check_target(out)
-    options = arguments.Reading(
-        format=format,
-        subject=subject,
-        item=item,
-        response=response,
-        duplicates=duplicates,
-        trials=trials,
-    )
+    options = arguments.Reading.of(locals())
     data = arguments.read(responses, options)
     plan = leaderboard.plan(data, gap / 100, confidence, designs=tuple(names), seed=seed)
     if out is not None:

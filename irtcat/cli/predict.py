@@ -64,14 +64,7 @@ def command(
         if path is not None:
             check_target(path)
     use_compilation_cache()
-    options = arguments.Reading(
-        format=format,
-        subject=subject,
-        item=item,
-        response=response,
-        duplicates=duplicates,
-        trials=trials,
-    )
+    options = arguments.Reading.of(locals())
     known, answers = arguments.read(calibration, options), arguments.read(responses, options)
     labels: Any = groups
     if items is not None and groups is not None:

@@ -59,14 +59,7 @@ def command(
             if result.kind == "sessions" else result
             for result in loaded
         ]  # fmt: skip
-    options = arguments.Reading(
-        format=format,
-        subject=subject,
-        item=item,
-        response=response,
-        duplicates=duplicates,
-        trials=trials,
-    )
+    options = arguments.Reading.of(locals())
     full_responses = None if responses is None else arguments.read(responses, options)
     report.write(loaded, out, title=title, responses=full_responses)
     size = out.stat().st_size

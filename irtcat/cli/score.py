@@ -37,14 +37,7 @@ def command(
     if out is not None:
         check_target(out)
     use_compilation_cache()
-    options = arguments.Reading(
-        format=format,
-        subject=subject,
-        item=item,
-        response=response,
-        duplicates=duplicates,
-        trials=trials,
-    )
+    options = arguments.Reading.of(locals())
     loaded = arguments.read_bank(bank)
     ability = irtcat.score(loaded, arguments.read(responses, options), method, level=level)
     frame = ability.to_frame()

@@ -92,14 +92,7 @@ def command(
     if out is not None:
         check_target(out)
     use_compilation_cache()
-    options = arguments.Reading(
-        format=format,
-        subject=subject,
-        item=item,
-        response=response,
-        duplicates=duplicates,
-        trials=trials,
-    )
+    options = arguments.Reading.of(locals())
     loaded = None if bank is None else arguments.read_bank(bank)
     data = None if responses is None else arguments.read(responses, options)
     subset = irtcat.select(

@@ -1,13 +1,18 @@
 """``irtcat upgrade``."""
 
 import json
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from irtcat.cli._output import say
 from irtcat.cli._session import read_key
+
+if TYPE_CHECKING:
+    from irtcat._checks import InputError
 
 EXAMPLE = ("irtcat upgrade session.json",)
 
@@ -44,8 +49,8 @@ def command(
     say(f"upgraded {path}")
 
 
-def _document(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """A JSON object of this kind and version."""
+def _document(path: Path, kind: str, version: int, needed: Iterable[str]) -> dict[str, Any]:
+    """A JSON object of this kind and version with these fields."""
     from irtcat._checks import InputError
     from irtcat._reading import read_json
 
@@ -54,6 +59,9 @@ def _document(path: Path, kind: str, version: int) -> dict[str, Any]:
         raise InputError(f"{path}: not of the format {kind}.")
     if document.get("version") != version:
         raise InputError(f"{path}: of version {document.get('version')}, not {version}.")
+    for name in needed:
+        if name not in document:
+            raise InputError(f"{path}: damaged; it has no {name!r}.")
     return document
 
 
@@ -66,7 +74,7 @@ def _run_folder(folder: Path) -> None:
 
     if (folder / MANIFEST).exists():
         raise InputError(f"{folder}: it has a {MANIFEST} already.")
-    about = _document(folder / "run.json", "irtcat-evaluation", 1)
+    about = _document(folder / "run.json", "irtcat-evaluation", 1, ("model", "bank", "config"))
     about = {name: value for name, value in about.items() if name not in ("format", "version")}
     about["config"] = Config.from_json(about["config"]).to_json()
     output = OutputFolder(folder, "evaluate")
@@ -75,20 +83,31 @@ def _run_folder(folder: Path) -> None:
     output.make(about)
 
 
+def _damaged(path: Path, reason: str) -> "InputError":
+    """The error for a member that cannot be read."""
+    from irtcat._checks import InputError
+
+    return InputError(f"{path}: damaged ({reason}). Remove it to retrain the member.")
+
+
 def _crowd(folder: Path) -> None:
     """Add the digests that members have from version 3 on."""
     import numpy as np
 
+    from irtcat._archives import array_file
     from irtcat._files import replacing
+    from irtcat._reading import MOST_BYTES
     from irtcat.training._crowd_store import ARRAYS, SETTINGS, VERSION, digest
 
-    saved = _document(folder / SETTINGS, "irtcat crowd", 2)
+    saved = _document(folder / SETTINGS, "irtcat crowd", 2, ("data", "learners"))
     settings = {name: value for name, value in saved.items() if name not in ("format", "version")}
-    for path in sorted(folder.glob("member-*.npz")):
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ARRAYS if name in file.files}
+    members: dict[Path, dict[str, np.ndarray]] = {}
+    for path in sorted(folder.glob(f"member-{'[0-9]' * 6}.npz")):
+        with array_file(path, partial(_damaged, path), MOST_BYTES) as file:
+            arrays = file.read(*ARRAYS)
         number = int(path.stem.removeprefix("member-")) - 1
-        arrays["digest"] = np.array(digest(digest(settings), number, arrays))
+        members[path] = arrays | {"digest": np.array(digest(digest(settings), number, arrays))}
+    for path, arrays in members.items():  # nothing is written before all are read
         with replacing(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
     with replacing(folder / SETTINGS) as file:
@@ -100,8 +119,9 @@ def _session(path: Path, key: bytes | None) -> None:
     from irtcat._checks import InputError
     from irtcat._files import replacing
     from irtcat.cat._log import document_digest
+    from irtcat.cat.session import HEAD
 
-    document = _document(path, "irtcat-session", 1)
+    document = _document(path, "irtcat-session", 1, (*HEAD, "events"))
     if "digest" in document:
         raise InputError(f"{path}: it has a digest already.")
     document["digest"] = document_digest(document, key)

@@ -118,6 +118,24 @@ def test_crowds_are_upgraded_and_go_on(files, inputs, monkeypatch):
     np.testing.assert_array_equal(build().responses().values, EXPECTED["crowd"])
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("session.json", "", "expected JSON"),
+        ("session.json", '{"format": "irtcat-session", "version": 1}', "damaged; it has no 'id'"),
+        ("evaluation/run.json", '{"format": "irtcat-evaluation", "version": 1}', "no 'model'"),
+        ("crowd/crowd.json", "{}", "not of the format"),
+        ("crowd/member-000002.npz", "x", "000002.npz: damaged"),
+    ],
+)
+def test_damaged_files_are_refused_and_left(files, name, content, message):
+    (files / name).write_text(content)
+    before = {path: path.read_bytes() for path in files.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=message):
+        upgrade(files / name if name == "session.json" else (files / name).parent)
+    assert {path: path.read_bytes() for path in files.rglob("*") if path.is_file()} == before
+
+
 def test_checkpoints_are_refused(files, inputs):
     data = Responses.from_array(inputs["data"])
     with pytest.raises(InputError, match="not a checkpoint of this version"):
