@@ -46,6 +46,16 @@ class Registry(Mapping[str, RowT]):
         kind: class of the rows.
         headers: titles of the table's columns, that of the name included.
         rows: the rows that are always there.
+
+    Raises:
+        InputError: as `add` does, for one of the rows.
+
+    Example:
+        >>> from irtcat.selection import STRATEGIES
+        >>> STRATEGIES["random"].needs, "no-such-strategy" in STRATEGIES
+        ((), False)
+        >>> STRATEGIES.table()[2]
+        '| random | a simple random sample | bank or responses |'
     """
 
     def __init__(
