@@ -111,15 +111,13 @@ def check_loaded(bank: Any) -> None:
 
 
 def _check_settings(model: Any, n: int) -> None:
-    """The fixed numbers of the items: numbers of trials, loading patterns, margins."""
+    """The fixed numbers of the items: numbers of trials, margins."""
     for name, value in design_of(model).settings.items():
-        shape = (n, model.dims) if name == "pattern" else (n,)
         good = {
-            "pattern": np.isin(value, (0, 1)),
             "trials": (value >= 1) & (value == np.rint(value)),
             "edge": (value > 0) & (value < 0.5),
         }.get(name, value >= 0)
-        if value.shape != shape or not np.all(good):
+        if value.shape != (n,) or not np.all(good):
             raise argument_error(f"setting_{name}", f"{name} of {n} items", value)
 
 

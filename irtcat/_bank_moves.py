@@ -11,7 +11,15 @@ from jaxtyping import Array
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.models import ItemModel, Rasch, filled, pack, parameter_matrix, unpack
+from irtcat.models import (
+    ItemModel,
+    Rasch,
+    category_parameters,
+    filled,
+    pack,
+    parameter_matrix,
+    unpack,
+)
 
 __all__ = [
     "NEVER_USED",
@@ -33,7 +41,11 @@ def unused_categories(bank: Any) -> BoolArray:
     All False for models whose items share the parameters of the categories.
     """
     unused = np.zeros((bank.n_items, bank.model.n_categories), bool)
-    if bank.model.n_categories > 2 and bank.model.by_category and "flags" in bank.statistics:
+    if (
+        bank.model.n_categories > 2
+        and category_parameters(bank.model)
+        and "flags" in bank.statistics
+    ):
         for item, flags in enumerate(bank.statistics["flags"].astype(str)):
             for number in re.findall(NEVER_USED.format(r"(\d+)"), flags):
                 unused[item, int(number) - 1] = True

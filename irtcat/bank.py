@@ -27,6 +27,7 @@ from irtcat.models import (
     filled,
     item_categories,
     logistic_items,
+    measured,
     multidimensional_items,
     parameter_matrix,
     probabilities,
@@ -197,7 +198,7 @@ class ItemBank:
             item_ids: ids; by default i1, i2, ....
 
         Returns:
-            An "m2pl" bank where all c = 0, else an "m3pl" bank.
+            A "2pl" bank where all c = 0, else a "3pl" bank.
 
         Raises:
             InputError: for inconsistent shapes or numbers out of range.
@@ -458,6 +459,27 @@ class ItemBank:
                 version, or its values are impossible (an infinite parameter, a negative variance).
         """
         return read_parts(ItemBank, Path(path), max_bytes)
+
+
+def structure_of(bank: ItemBank) -> str:
+    """The structure of the abilities that the bank was calibrated with: "bifactor", ... or ""."""
+    if bank.provenance.get("model") == "bifactor":
+        return "bifactor"
+    return str(bank.provenance.get("structure", ""))
+
+
+def is_bifactor(bank: ItemBank) -> bool:
+    """Whether the first of three or more abilities is general, and the others specific.
+
+    Either the bank was calibrated so, or every item measures the first ability and at most one
+    other, and all are uncorrelated.
+    """
+    if structure_of(bank) == "bifactor":
+        return True
+    if bank.model.dims < 3 or bank.correlations is not None:
+        return False
+    marks = measured(bank.model)
+    return bool(marks[:, 0].all() and (marks[:, 1:].sum(axis=1) <= 1).all())
 
 
 def one_ability(bank: ItemBank, purpose: str) -> None:

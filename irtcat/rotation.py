@@ -14,7 +14,8 @@ import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, structure_of
+from irtcat.models import category_parameters
 
 __all__ = ["ROTATIONS", "Rotated", "factor_loadings", "rotate", "rotate_loadings"]
 
@@ -235,7 +236,10 @@ def _multidimensional_slopes(bank: ItemBank, purpose: str) -> FloatArray:
         raise argument_error(
             "bank", f"of several abilities for {purpose}", f"a {bank.model.key} bank"
         )
-    return bank.parameters()[:, : bank.model.dims]
+    if "slope" in category_parameters(bank.model):
+        must = f"of items with one slope for each ability for {purpose}"
+        raise argument_error("bank", must, f"a {bank.model.key} bank")
+    return np.asarray(bank.model.slope)  # type: ignore[attr-defined]
 
 
 def _correlations(bank: ItemBank) -> FloatArray:
@@ -297,8 +301,9 @@ def rotate(
         Browne (2001), Multivariate Behavioral Research 36, 111-150.
     """
     slopes = _multidimensional_slopes(bank, "a rotation")
-    if bank.model.key == "bifactor":
-        raise argument_error("bank", "other than bifactor, whose axes have a meaning", "bifactor")
+    if structure := structure_of(bank):
+        must = "without a bifactor or two-tier structure, whose axes have a meaning"
+        raise argument_error("bank", must, structure)
     root = np.linalg.cholesky(_correlations(bank))
     plain = slopes @ root  # on uncorrelated factors
     scale = np.sqrt(LOGISTIC_SCALE**2 + (plain**2).sum(axis=1, keepdims=True))
@@ -313,11 +318,8 @@ def rotate(
         n_starts=n_starts,
         seed=seed,
     )
-    fields: dict[str, Any] = {
-        "slope": plain @ np.linalg.inv(out.transform).T,
-        "pattern": np.ones_like(slopes),
-    }
-    model = replace(bank.model, **fields)
+    slope = plain @ np.linalg.inv(out.transform).T
+    model = replace(bank.model, slope=slope)  # type: ignore[call-arg]
     covariance = None
     if bank.covariance is not None:
         covariance = bank.covariance.copy()

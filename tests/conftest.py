@@ -18,13 +18,14 @@ from scipy.special import expit
 MATHS = [
     "models",
     "information",
-    "scoring._kernel",
-    "scoring._likelihood",
+    "latent._line",
+    "latent._likelihood",
     "scoring._posterior",
     "scoring._point",
 ]
 MATHS += ["fitting.em", "fitting._mstep", "fitting._start", "fitting.standard_errors"]
-MATHS += ["scoring._several", "scoring._adaptive", "fitting._several", "fitting._several_errors"]
+MATHS += ["latent._grid", "latent._adaptive", "latent._parts", "latent._population"]
+MATHS += ["fitting._multi_em", "fitting._multi_errors"]
 MATHS += ["fitting._guide", "fitting._elbo", "fitting._ascent", "fitting.joint", "fitting._known"]
 install_import_hook([f"irtcat.{name}" for name in MATHS], "beartype.beartype")
 

@@ -21,6 +21,7 @@ _precision _matrix _metadata _summary _archives _trials _rules _progress _split
 responses models agreement
 bank _bank_checks _bank_file _bank_join _bank_moves
 io datasets information rotation
+latent
 scoring
 fitting
 selection

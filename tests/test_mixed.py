@@ -286,7 +286,7 @@ def test_what_is_stated_by_name_is_for_the_items_that_have_it(responses):
         (["2pl", "graded"], "3 names, one an item. Got '?2"),
         (["graded", "2pl", "2pl"], "for item c. Got '2pl, but its codes go up to 2'"),
         (["rasch", "2pl", "graded"], "among 2pl, .* share a parameter"),
-        (["2pl", "2pl", "m2pl"], "among 2pl, .* of another kind"),
+        (["2pl", "2pl", "m2pl"], "one of rasch"),
         (7, "a name for each item. Got 7"),
         ("2pl", r'model=\{"2pl": \[...\], "graded": \[...\]\}'),
     ],

@@ -20,7 +20,6 @@ from irtcat.models import (
     filled,
     free_parameters,
     get_model,
-    has_several,
     item_categories,
     log_probabilities,
     pack,
@@ -28,16 +27,15 @@ from irtcat.models import (
     parameter_names,
     probabilities,
     take,
+    tied_parameters,
     unpack,
 )
 
 N_ITEMS = 12
 N_CATEGORIES = 4
 FAR = np.array([-40.0, -8.0, -1.0, 0.0, 2.5, 9.0, 40.0])
-# Several abilities, counts and scores have batteries of their own (test_several.py,
-# test_continuous.py).
-ONE_ABILITY = [key for key in MODELS if not has_several(MODELS[key])]
-ONE_ABILITY = [key for key in ONE_ABILITY if MODELS[key].takes in ("right/wrong", "graded")]
+# Counts and scores have a battery of their own (test_continuous.py).
+ONE_ABILITY = [key for key in MODELS if MODELS[key].takes in ("right/wrong", "graded")]
 every_model = pytest.mark.parametrize("key", ONE_ABILITY)
 RIGHT_WRONG = [key for key in ONE_ABILITY if MODELS[key].takes == "right/wrong"]
 GRADED = [key for key in ONE_ABILITY if MODELS[key].takes == "graded"]
@@ -79,7 +77,7 @@ def draw(key: str, seed: int = 0, cls=None) -> np.ndarray:
     blank = template(key, cls)
     columns = [draw_column(name, rng) for name in column_names(blank)]
     for i, name in enumerate(column_names(blank)):
-        if name in blank.tied:
+        if name in tied_parameters(blank):
             columns[i] = np.full(N_ITEMS, 1.3)
     return np.where(free_parameters(blank), np.stack(columns, axis=-1), 0.0)
 
@@ -99,7 +97,7 @@ def test_row_of_the_table(key):
     names = parameter_names(cls)
     assert cls.key == key
     assert get_model(key.upper()) is cls
-    assert set(cls.tied) | set(cls.default_priors) | set(cls.by_category) <= set(names)
+    assert set(cls.parameters) == set(names)
     assert cls.__doc__ is not None
     assert "References" in cls.__doc__
 

@@ -28,9 +28,9 @@ def parts(fit, responses, repeats=3):
 
     from irtcat._precision import precision
     from irtcat.fitting._mstep import Constraints, m_step
+    from irtcat.latent import LayoutPlan, e_step, grid_nodes
+    from irtcat.latent._line import item_curves
     from irtcat.models import pack
-    from irtcat.scoring import LayoutPlan, e_step, grid_nodes
-    from irtcat.scoring._kernel import item_curves
 
     with precision(fit.precision) as dtype:
         model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), fit.bank.model)

@@ -100,7 +100,7 @@ def work(task):
     import numpy as np
 
     import irtcat
-    from irtcat.scoring import LayoutPlan
+    from irtcat.latent import LayoutPlan
 
     x, *truth = simulate(n_subjects, n_items)
     responses = irtcat.Responses.from_array(x)

@@ -291,10 +291,10 @@ def _is_file(path: str) -> bool:
 
 
 def one_ability_models() -> list[str]:
-    """Names of the models that the commands fit: the unidimensional ones."""
-    from irtcat.models import MODELS, has_several
+    """Names of the models that the commands fit."""
+    from irtcat.models import MODELS
 
-    return [name for name, model in MODELS.items() if not has_several(model)]
+    return list(MODELS)
 
 
 def choose(option: str, value: str, choices: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from irtcat._bank_moves import unused_categories
 from irtcat._checks import check_choice
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.models import column_names, field_columns, free_parameters
+from irtcat.models import column_names, field_columns, free_parameters, tied_parameters
 
 __all__ = ["ESTIMATED", "Free", "free_of"]
 
@@ -111,9 +111,9 @@ def _possible(bank: ItemBank) -> BoolArray:
     unused = unused_categories(bank)
     if unused.any():
         possible &= ~bank.model.hold_unused(unused)[1]
-    pattern = getattr(bank.model, "pattern", None)
-    if pattern is not None:
-        possible[:, list(field_columns(bank.model, ["slope"]))] &= np.asarray(pattern) != 0
+    if bank.model.dims > 1:
+        slopes = list(field_columns(bank.model, ["slope"]))
+        possible[:, slopes] &= bank.parameters()[:, slopes] != 0
     return possible
 
 
@@ -139,7 +139,7 @@ def _shared(bank: ItemBank, mask: BoolArray) -> BoolArray:
     The latter are detected by their values, which are exactly equal.
     """
     by_model = np.zeros(mask.shape[1], bool)
-    by_model[list(field_columns(bank.model, bank.model.tied))] = True
+    by_model[list(field_columns(bank.model, tied_parameters(bank.model)))] = True
     values = bank.parameters()
     variances = None
     if bank.covariance is not None:

@@ -15,7 +15,7 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import Fit, fit
 from irtcat.fitting._groups import Grouping
-from irtcat.models import column_names, expected_responses, free_parameters
+from irtcat.models import column_names, expected_responses, free_parameters, tied_parameters
 from irtcat.responses import Responses
 
 __all__ = [
@@ -149,7 +149,7 @@ def wald(fits: SplitFits, free: Iterable[int], item: int) -> dict[str, float]:
         return {"statistic": np.nan, "df": np.nan, "p_slope": np.nan}
     params, names = bank.parameters(), column_names(bank.model)
     n_groups, size = params.shape
-    tested = free_parameters(bank.model)[0] & ~np.isin(names, bank.model.tied)
+    tested = free_parameters(bank.model)[0] & ~np.isin(names, tied_parameters(bank.model))
     contrasts = np.kron(np.c_[-np.ones(n_groups - 1), np.eye(n_groups - 1)], np.eye(size))
     rows = np.tile(tested, n_groups - 1)
     slopes = np.tile((np.array(names) == "slope") & tested, n_groups - 1)

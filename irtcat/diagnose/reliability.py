@@ -7,10 +7,10 @@ import pandas as pd
 
 from irtcat._checks import argument_error, check_choice
 from irtcat._types import FloatArray, IntArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, is_bifactor
 from irtcat.diagnose._common import curves, population_nodes
 from irtcat.information import fisher_information
-from irtcat.models import Bifactor, CategoricalModel, take
+from irtcat.models import CategoricalModel, measured, take
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
 
@@ -287,8 +287,8 @@ def omega(bank: ItemBank) -> dict[str, float]:
     if not isinstance(bank.model, CategoricalModel):
         must = "of items that are right/wrong or graded"
         raise argument_error("bank", must, f"a {bank.model.key} bank")
-    if isinstance(bank.model, Bifactor):
-        return _bifactor_omega(bank, np.asarray(bank.model.pattern))
+    if is_bifactor(bank):
+        return _bifactor_omega(bank, measured(bank.model))
     points, weights = population_nodes(bank)
     mean, variance = _moments(bank, points)
     true = _variance(mean.sum(axis=0), weights)

@@ -28,9 +28,7 @@ from irtcat.fitting._guide import (
     normal_log_prior,
     param_columns,
 )
-from irtcat.models import ItemModel, OnePL, TwoPL, unpack
-from irtcat.models._links import Asymptotes, LinkModel
-from irtcat.scoring._kernel import (
+from irtcat.latent._line import (
     LIMIT,
     N_NODES,
     SPACING,
@@ -40,6 +38,8 @@ from irtcat.scoring._kernel import (
     item_curves,
     log_likelihood,
 )
+from irtcat.models import ItemModel, OnePL, TwoPL, unpack
+from irtcat.models._links import Asymptotes, LinkModel
 
 __all__ = ["Cells", "expected_cells", "expected_rows", "log_prior_terms", "prior_and_entropy"]
 

@@ -51,6 +51,8 @@ from irtcat.fitting._steep import steep_likelihood
 from irtcat.fitting.em import EMProblem, EMState, run_e_step
 from irtcat.fitting.standard_errors import Covariance, full_covariance, is_affordable
 from irtcat.io.source import ResponseSource
+from irtcat.latent import LIMIT, LayoutPlan
+from irtcat.latent._line import N_NODES
 from irtcat.models import (
     STANDARD_FORM,
     Beta,
@@ -59,14 +61,14 @@ from irtcat.models import (
     ItemModel,
     column_names,
     field_columns,
+    fitted_form,
     in_precision,
     pack,
     parameter_names,
     unpack,
 )
 from irtcat.responses import Responses
-from irtcat.scoring import LIMIT, LayoutPlan, row_blocks
-from irtcat.scoring._kernel import N_NODES
+from irtcat.scoring import row_blocks
 
 __all__ = ["fit_em"]
 
@@ -243,7 +245,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
     if cls.takes == "fractions" and options.precision == "auto":
         name = "float64"  # log-densities are small differences of large numbers
     # A Rasch model is the 1PL on a scale where the common slope is 1: the same likelihood.
-    work = STANDARD_FORM.get(cls, cls)
+    work, shared = fitted_form(cls)
+    shared = tuple(dict.fromkeys((*shared, *options.equal)))
     settled = settings_of(responses, cls)
     if options.kinds is not None:
         check_kinds(cls, options.kinds, categories, responses.item_ids)
@@ -271,11 +274,12 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             options.positive,
             dtype,
             responses.item_ids,
-            options.equal,
+            shared,
         )
+        tied = field_columns(template, shared)
         anchors, known = None, None
         if anchor_bank is not None and isinstance(responses, Responses):
-            anchors = anchor_items(anchor_bank, responses, template)
+            anchors = anchor_items(anchor_bank, responses, template, tied)
             known = first_population(anchors.bank, responses, dtype)
         held = fixed_values(
             options.fixed or {}, template, parameter_names(cls), responses.item_ids, options.equal
@@ -284,7 +288,6 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         if anchors is not None:
             held = np.where(anchors.known, anchors.params, held)
         prior = prior.without(~np.isnan(held))
-        tied = field_columns(template, (*template.tied, *options.equal))
         fixed_scale = fixes_the_scale(template, held, tied)
         n_groups = None if grouping is None else len(grouping.labels)
         problem = _problem(rows, prior, template, x, dtype, engine, n_groups, tied)

@@ -15,9 +15,10 @@ from irtcat.fitting._record import AT_BOUND
 from irtcat.fitting._result import Fit
 from irtcat.fitting._start import Start
 from irtcat.fitting._steep import marginal_log_likelihoods
-from irtcat.models import Design, ItemModel, Rasch, field_columns, unpack
+from irtcat.latent import LayoutPlan, e_step
+from irtcat.models import Design, ItemModel, Rasch, field_columns, tied_parameters, unpack
 from irtcat.responses import Responses
-from irtcat.scoring import LayoutPlan, changes_too_fast, e_step
+from irtcat.scoring import changes_too_fast
 
 __all__ = ["Calibrated", "finish", "used_rows"]
 
@@ -160,7 +161,7 @@ def finish(
     statistics = _statistics(responses, start, slopes, calibrated.covariance, at_bound or {})
     params, covariance, sd = calibrated.params, calibrated.covariance, 1.0
     informed = (start.item_n > 0) & (start.counts.max(0) < start.item_n)
-    tied = field_columns(template, template.tied)
+    tied = field_columns(template, tied_parameters(template))
     n_parameters = int(informed.sum()) * (params.shape[1] - len(tied)) + len(tied)
     blank = cls.blank(Design(np.full(len(params), 2)))
     if cls is Rasch:

@@ -22,30 +22,37 @@ from irtcat.fitting._groups import check_groups
 from irtcat.fitting._known import fit_fixed_theta
 from irtcat.fitting._loop import Progress
 from irtcat.fitting._mixing import HOW_TO_MIX, model_of_items
+from irtcat.fitting._multi_fit import fit_multidimensional
 from irtcat.fitting._notes import with_notes
 from irtcat.fitting._options import Options
 from irtcat.fitting._priors import check_priors
 from irtcat.fitting._result import Fit
-from irtcat.fitting._several_fit import fit_multidimensional
 from irtcat.fitting._stated import check_equal
 from irtcat.fitting.joint import fit_joint
 from irtcat.fitting.variational import fit_vi
 from irtcat.io.source import ResponseSource, as_source
-from irtcat.models import MODELS, ItemModel, has_several, parameter_names
+from irtcat.models import ALIASES, MODELS, ItemModel, parameter_names
 from irtcat.responses import Responses
 
 __all__ = ["FITTERS", "fit"]
 
 
 def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
-    """EM in one or several dimensions; item regressions where theta is fixed."""
+    """EM for one or several abilities; item regressions where theta is fixed."""
     if options.theta is not None:
-        if has_several(cls):
-            raise argument_error("theta", f"left out for the {cls.key} model", "some")
+        if _has_several(options):
+            raise argument_error("theta", "left out for several abilities", "some")
         return fit_fixed_theta(responses, cls, options)
-    if has_several(cls):
+    if _has_several(options):
         return fit_multidimensional(responses, cls, options)
     return fit_em(responses, cls, options)
+
+
+def _has_several(options: Options) -> bool:
+    """Whether the arguments ask for several abilities."""
+    anchored = isinstance(options.anchors, ItemBank) and options.anchors.model.dims > 1
+    asked = (options.pattern, options.structure)
+    return options.dims not in (None, 1) or anchored or any(part is not None for part in asked)
 
 
 def _anchored(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
@@ -179,20 +186,30 @@ def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel
 
 
 def _check_dims(
-    cls: type[ItemModel], method: str, dims: Any, pattern: Any, correlated: bool, nodes: Any
-) -> None:
-    """Reject arguments that the model or method does not use."""
-    if has_several(cls):
-        if method != "em":
-            raise argument_error("method", f"em for the {cls.key} model", method)
-        return
-    arguments = {"dims": dims, "pattern": pattern, "correlated": correlated or None, "nodes": nodes}
-    for name, value in arguments.items():
-        if value is not None and not (name == "dims" and value == 1):
-            names = ", ".join(key for key, other in MODELS.items() if has_several(other))
-            raise argument_error(
-                name, f"left out for the {cls.key} model", value, f"It is for {names}."
-            )
+    model: Any, method: str, dims: Any, pattern: Any, correlated: bool, nodes: Any, structure: Any,
+    anchors: Any,
+) -> str | None:  # fmt: skip
+    """Reject arguments for several abilities that do not fit; the structure of the abilities."""
+    several = dims not in (None, 1) or pattern is not None or structure is not None
+    several |= isinstance(anchors, ItemBank) and anchors.model.dims > 1
+    name = model.lower() if isinstance(model, str) else ""
+    if name == "bifactor":
+        if structure not in (None, "bifactor"):
+            raise argument_error("structure", "bifactor for the bifactor model", structure)
+        structure, several = "bifactor", True
+    if name in ALIASES and not several and dims is None:
+        raise argument_error("dims", f"given (or a pattern) for the {name} model", dims)
+    if dims == 1 and name in ALIASES:
+        check_count("dims", dims, least=2)
+    if several and method != "em" and not (method == "anchored" and anchors is not None):
+        raise argument_error("method", "em for several abilities", method)
+    if not several:
+        for argument, value in (("correlated", correlated or None), ("nodes", nodes)):
+            if value is not None:
+                raise argument_error(
+                    argument, "left out for one ability", value, "Give dims or a pattern."
+                )
+    return structure
 
 
 def fit(
@@ -225,6 +242,7 @@ def fit(
     dims: int | None = None,
     pattern: Any = None,
     correlated: bool = False,
+    structure: str | None = None,
     nodes: int | None = None,
 ) -> Fit:
     """Calibrate items: estimate their parameters from the responses of many subjects.
@@ -259,9 +277,10 @@ def fit(
             read in passes: a `irtcat.io.ResponseSource`, the path of a ``.npy`` or wide Parquet
             file (see `irtcat.io.open_source`), a memory-mapped array, or any object with
             ``n_subjects``, ``n_items`` and ``blocks()``, which yields int8 blocks of rows.
-        model: "rasch", "1pl", "2pl", "3pl", "4pl" or "feasibility" for right/wrong responses; the
-            multidimensional "m2pl", "m3pl" or "bifactor"; "graded", "gpcm", "pcm", "rsm" or
-            "nominal" for responses in categories (including right/wrong). Items may differ in their
+        model: "rasch", "1pl", "2pl", "3pl", "4pl" or "feasibility" for right/wrong responses;
+            "graded", "gpcm", "pcm", "rsm" or "nominal" for responses in categories (including
+            right/wrong). "m2pl", "m3pl" and "bifactor" stand for "2pl" and "3pl" with several
+            abilities and for "2pl" with a bifactor structure. Items may differ in their
             number of categories, one more than the highest code that occurs. Items of several
             models: a mapping from models to item ids, ``{"2pl": [...], "graded": [...]}``, or from
             item ids to models (with "default" for those not named), or a list with one name per
@@ -351,13 +370,20 @@ def fit(
         settings: for "vi": ``steps`` (maximum; 3000), ``learning_rate`` (initial, in posterior SDs;
             0.3), ``batch_size`` (responses in a batch; all at once up to four million), ``batches``
             ("subjects": whole rows; "responses": observed cells alone; "auto").
-        dims: number of dimensions of an exploratory "m2pl" or "m3pl": all slopes free, on axes that
-            `irtcat.rotate` can rotate.
+        dims: number of abilities, for every model but "binomial" and "beta". Without a pattern all
+            slopes are free, on axes that `irtcat.rotate` can rotate. The models with equal slopes
+            ("rasch", "1pl", "pcm", "rsm") need a pattern; their banks have a slope for each
+            ability, its SD, on the scale where the SDs are 1.
         pattern: which item measures which ability, where that is known: items x factors of 0 and 1
-            (an array, or a DataFrame by item id), or a mapping factor -> item ids. For "bifactor"
-            the specific factors only; also a list with the name of each item's specific factor
-            (None for an item of the general factor alone).
-        correlated: whether the abilities of a pattern may correlate (SDs are 1 in either case).
+            (an array, or a DataFrame by item id), or a mapping factor -> item ids. For a bifactor
+            structure the specific factors only; also a list with the name of each item's specific
+            factor (None for an item of the general factor alone).
+        correlated: whether the abilities of a pattern may correlate (SDs are 1 in either case);
+            with a two-tier structure the general ones.
+        structure: "bifactor" (a general ability of all items, and at most one specific ability an
+            item, all independent) or "two-tier" (Cai 2010: the first two or more factors of the
+            pattern are general, the others specific). The integrals over the specific abilities
+            are then computed one at a time, with several groups or anchors all together.
         nodes: number of quadrature nodes per dimension; by default as many as the posteriors need
             (the bank's provenance states them and the integration error).
 
@@ -392,7 +418,9 @@ def fit(
         raise argument_error("method", "em where items are of several models", method)
     if kinds is not None and theta is not None:
         raise argument_error("theta", "left out where items are of several models", "some")
-    _check_dims(cls, method, dims, pattern, correlated, nodes)
+    structure = _check_dims(
+        model, method, dims, pattern, correlated, nodes, structure, anchors
+    )  # fmt: skip
     _check_method(method, arguments)
     check_choice("standard_errors", standard_errors, ("auto", "full", "block", "sandwich", "none"))
     check_count("max_iterations", max_iterations)
@@ -436,6 +464,7 @@ def fit(
         pattern=pattern,
         correlated=correlated,
         nodes=nodes,
+        structure=structure,
         fixed=fixed,
         equal=check_equal(equal, parameter_names(cls)),
         theta=theta,

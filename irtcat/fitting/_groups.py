@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, shorten
+from irtcat._precision import choose_precision
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.latent import Populations
 from irtcat.responses import Responses
-from irtcat.scoring import Ability, score
+from irtcat.scoring import Ability, score, score_multidimensional
 from irtcat.scoring.ability import population_percentile
 
 __all__ = ["Grouping", "check_groups", "group_table", "score_groups"]
@@ -109,24 +111,38 @@ def group_table(
 
 
 def score_groups(
-    bank: ItemBank, responses: Responses, grouping: Grouping, table: pd.DataFrame, precision: str
+    bank: ItemBank,
+    responses: Responses,
+    grouping: Grouping,
+    table: pd.DataFrame,
+    populations: Populations | None,
+    precision: str,
 ) -> Ability:
     """EAP abilities with each subject's group population as the prior.
 
     Percentiles always refer to the bank's population.
     """
     by_group, rows = [], []
-    for code, (_, row) in enumerate(table.iterrows()):
+    for code in range(len(table)):
         members = np.flatnonzero(grouping.codes == code)
-        group_bank = replace(bank, population_mean=row["mean"], population_sd=row["sd"])
-        by_group.append(score(group_bank, responses.subset(subjects=members), precision=precision))
+        theirs = responses.subset(subjects=members)
+        if populations is None:
+            mean, sd = table["mean"].iloc[code], table["sd"].iloc[code]
+            group_bank = replace(bank, population_mean=mean, population_sd=sd)
+            by_group.append(score(group_bank, theirs, precision=precision))
+        else:
+            moments = np.asarray(populations.mean[code]), np.asarray(populations.covariance[code])
+            name = choose_precision(precision, theirs.values.size)
+            by_group.append(score_multidimensional(bank, theirs, "eap", 0.95, name, moments))
         rows.append(members)
-    order = np.argsort(np.concatenate(rows), kind="stable")
+    order, first = np.argsort(np.concatenate(rows), kind="stable"), by_group[0]
 
-    def column(name: str) -> np.ndarray:
+    def column(name: str) -> Any:
+        if getattr(first, name) is None:
+            return None
         return np.concatenate([getattr(scores, name) for scores in by_group])[order]
 
-    theta, first = column("theta"), by_group[0]
+    theta = column("theta")
     return Ability(
         subject_ids=column("subject_ids"),
         theta=theta,
@@ -140,4 +156,5 @@ def score_groups(
         level=first.level,
         nodes=column("nodes"),
         weights=column("weights"),
+        covariance=column("covariance"),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import digamma, gammaln
 
-from irtcat.models import ItemModel, field_columns
+from irtcat.models import ItemModel, field_columns, tied_parameters
 
 __all__ = [
     "Chart",
@@ -64,7 +64,7 @@ class Chart(NamedTuple):
         """The chart of a model with one slope and one intercept per item."""
         (slope,) = field_columns(template, ["slope"])
         (intercept,) = field_columns(template, ["intercept"])
-        return Chart(slope, intercept, positive, field_columns(template, template.tied))
+        return Chart(slope, intercept, positive, field_columns(template, tied_parameters(template)))
 
 
 class Guide(NamedTuple):

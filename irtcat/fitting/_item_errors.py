@@ -16,8 +16,7 @@ from irtcat.fitting.standard_errors import (
     complete_information,
     score_curves,
 )
-from irtcat.models import ItemModel, pack, unpack
-from irtcat.scoring import (
+from irtcat.latent import (
     Blocks,
     EStep,
     Population,
@@ -27,6 +26,7 @@ from irtcat.scoring import (
     row_priors,
     transformed_nodes,
 )
+from irtcat.models import ItemModel, pack, unpack
 
 __all__ = ["block_covariance", "inverse_blocks"]
 

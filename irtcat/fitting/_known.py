@@ -34,6 +34,8 @@ from irtcat.fitting._rows import categories_of
 from irtcat.fitting._start import Start, further_start, starting_point
 from irtcat.fitting._stated import fixed_values
 from irtcat.fitting.standard_errors import complete_information
+from irtcat.latent import cells_of, item_curves
+from irtcat.latent._line import STENCIL
 from irtcat.models import (
     STANDARD_FORM,
     Beta,
@@ -41,14 +43,14 @@ from irtcat.models import (
     ItemModel,
     column_names,
     field_columns,
+    fitted_form,
     in_precision,
     pack,
     parameter_names,
     unpack,
 )
 from irtcat.responses import Responses
-from irtcat.scoring import Ability, cells_of, item_curves, row_blocks
-from irtcat.scoring._kernel import STENCIL
+from irtcat.scoring import Ability, row_blocks
 
 __all__ = ["fit_fixed_theta", "fixed_theta", "spread"]
 
@@ -273,7 +275,8 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
     x, categories = x[used], categories_of(responses, cls)
     if "categories" not in cls.fixed:
         categories = np.full_like(categories, categories.max())
-    work = STANDARD_FORM.get(cls, cls)
+    work, shared = fitted_form(cls)
+    shared = tuple(dict.fromkeys((*shared, *options.equal)))
     blank = work.blank(Design(categories, settings=settings))
     choose_precision(options.precision, x.size)  # rejects unknown names
     name = "float64"  # the sums are cheap, and float64 lets the steps converge exactly
@@ -294,7 +297,7 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
         start = further_start(start, template, options)
         prior = prior_table(
             template, start.counts, start.item_n, options.priors, options.weak_priors,
-            options.positive, dtype, responses.item_ids, options.equal,
+            options.positive, dtype, responses.item_ids, shared,
         )  # fmt: skip
         held = fixed_values(
             options.fixed or {}, template, parameter_names(cls), responses.item_ids, options.equal
@@ -303,7 +306,7 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
             held[:, list(field_columns(template, ["slope"]))] = 1.0
         prior = prior.without(~np.isnan(held))
         free = np.asarray(prior.constraints.free)
-        tied = field_columns(template, (*template.tied, *options.equal))
+        tied = field_columns(template, shared)
         tied = tuple(p for p in tied if free[:, p].any())
         params = _first_guess(start, template, theta, held, prior, tied)
         nodes, counts, totals = _collect(template, x, has_missing, theta, dtype)

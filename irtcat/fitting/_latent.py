@@ -19,9 +19,17 @@ from irtcat.fitting._start import Start
 from irtcat.fitting._stated import FAMILIES
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.fitting.standard_errors import Covariance
-from irtcat.models import ItemModel, column_names, item_categories, pack, unpack
+from irtcat.latent import LIMIT, ScaleTransform
+from irtcat.models import (
+    ItemModel,
+    column_names,
+    item_categories,
+    pack,
+    tied_parameters,
+    unpack,
+)
 from irtcat.responses import Responses
-from irtcat.scoring import LIMIT, ScaleTransform, match, posterior, standardised
+from irtcat.scoring import match, posterior, standardised
 
 __all__ = [
     "Anchors",
@@ -76,7 +84,7 @@ def check_anchors(bank: Any, responses: Responses, cls: type[ItemModel]) -> Item
     """
     if not isinstance(bank, ItemBank):
         raise argument_error("anchors", "an ItemBank", type(bank).__name__)
-    if cls.members or "step" in cls.tied:
+    if cls.members or "step" in tied_parameters(cls):
         advice = "Calibrate the items together, or link the banks afterwards."
         must = "left out for a model whose items share their steps or are of several models"
         raise argument_error("anchors", must, f"a {cls.key} model", advice)
@@ -105,7 +113,9 @@ def _item_columns(bank: ItemBank, responses: Responses) -> IntArray:
     return pd.Index(np.asarray(responses.item_ids, str)).get_indexer(pd.Index(bank.item_ids))
 
 
-def anchor_items(bank: ItemBank, responses: Responses, template: ItemModel) -> Anchors:
+def anchor_items(
+    bank: ItemBank, responses: Responses, template: ItemModel, tied: tuple[int, ...]
+) -> Anchors:
     """Parameters of the anchor items, in the rows of the responses' items."""
     names = list(column_names(template))
     params = np.full((responses.n_items, len(names)), np.nan)
@@ -115,10 +125,10 @@ def anchor_items(bank: ItemBank, responses: Responses, template: ItemModel) -> A
     params[np.ix_(at, np.array(columns))] = (
         np.clip(anchor_params, -30.0, 30.0) if anchor_params.size else anchor_params
     )
-    tied = [names.index(name) for name in template.tied]
     if tied:  # all items share the bank's slope
         unit = column_names(bank.model) != column_names(template)
-        params[:, tied] = 1.0 if unit else anchor_params[:, [columns.index(c) for c in tied]].mean()
+        shared = [columns.index(column) for column in tied if column in columns]
+        params[:, list(tied)] = 1.0 if unit else anchor_params[:, shared].mean()
     return Anchors(bank, params)
 
 

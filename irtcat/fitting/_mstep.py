@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from irtcat._types import BoolArray
 from irtcat.fitting._terms import item_terms
+from irtcat.latent._line import grid_nodes
 from irtcat.models import ItemModel
-from irtcat.scoring._kernel import grid_nodes
 
 __all__ = [
     "Constraints",
     "MStep",
+    "Shared",
     "at_bounds",
+    "direction",
     "log_prior",
     "m_step",
     "penalised_terms",
@@ -39,6 +41,18 @@ MAX_STEPS = 12
 """Maximum number of evaluations, where steps are rejected and damped again."""
 
 
+class Shared(NamedTuple):
+    """Which cells of the tied columns are the same parameter.
+
+    Attributes:
+        labels: number of each cell's parameter.
+        counts: number of cells of each parameter.
+    """
+
+    labels: Int[Array, "items tied"]
+    counts: Float[Array, " shared"]
+
+
 class Constraints(NamedTuple):
     """Priors, fixed parameters and bounds of every item's unconstrained parameters.
 
@@ -51,6 +65,8 @@ class Constraints(NamedTuple):
         family: 0 Normal; 1 lognormal (``prior_mean`` and ``prior_precision`` are of the
             logarithm); 2 Beta on the parameter's sigmoid (alpha and beta take their place).
             None where all are Normal.
+        shared: which cells of the tied columns are the same parameter; None where all of a column
+            are.
     """
 
     prior_mean: Float[Array, "items params"]
@@ -59,6 +75,7 @@ class Constraints(NamedTuple):
     lower: Float[Array, " params"]
     upper: Float[Array, " params"]
     family: Array | None = None
+    shared: Shared | None = None
 
 
 def at_bounds(params: Any, constraints: Constraints) -> BoolArray:
@@ -176,15 +193,20 @@ def _solve(matrix: Array, vector: Array) -> Array:
     return jnp.stack(x, axis=-1)
 
 
-def _direction(
+def direction(
     gradient: Array,
     information: Array,
     damping: Array,
     active: Array,
     tied: tuple[int, ...],
     item_weights: Array,
+    shared: "Shared | None" = None,
 ) -> Array:
-    """The damped Newton step; tied parameters move together, inactive ones do not move."""
+    """The damped Newton step; tied parameters move together, inactive ones do not move.
+
+    The step of the tied parameters solves the sum over the items of the Schur complements of their
+    other parameters.
+    """
     n = gradient.shape[-1]
     eye = jnp.eye(n, dtype=gradient.dtype)
     both = active[..., None] & active[..., None, :]
@@ -194,22 +216,43 @@ def _direction(
     if not tied:
         return _solve(matrix, vector)
     untied = [i for i in range(n) if i not in tied]
-    if not untied:
-        weight = item_weights[:, None]
-        shared = _solve((weight[..., None] * matrix).sum(0), (weight * vector).sum(0))
-        return jnp.broadcast_to(shared, vector.shape)
-    t, o = jnp.array(tied), jnp.array(untied)
-    cross = matrix[:, o][:, :, t]
-    block = matrix[:, o][:, :, o]
-    solved = jnp.stack([_solve(block, cross[..., i]) for i in range(len(tied))], -1)
-    solved_gradient = _solve(block, vector[:, o])
-    schur = matrix[:, t][:, :, t] - jnp.einsum("jot,jos->jts", cross, solved)
-    right = vector[:, t] - jnp.einsum("jot,jo->jt", cross, solved_gradient)
+    t, o = np.array(tied), np.array(untied, int)
+    schur, right = matrix[:, t][:, :, t], vector[:, t]
+    if untied:
+        cross = matrix[:, o][:, :, t]
+        block = matrix[:, o][:, :, o]
+        solved = jnp.stack([_solve(block, cross[..., i]) for i in range(len(tied))], -1)
+        solved_gradient = _solve(block, vector[:, o])
+        schur = schur - jnp.einsum("jot,jos->jts", cross, solved)
+        right = right - jnp.einsum("jot,jo->jt", cross, solved_gradient)
+    is_active = active[:, t]
+    schur = jnp.where(is_active[:, :, None] & is_active[:, None, :], schur, 0)
+    step = _shared_step(schur, jnp.where(is_active, right, 0), item_weights, shared)
+    step = jnp.where(is_active, step, 0)
+    out = jnp.zeros_like(gradient).at[:, t].set(step)
+    if untied:
+        out = out.at[:, o].set(solved_gradient - jnp.einsum("jot,jt->jo", solved, step))
+    return out
+
+
+def _shared_step(
+    schur: Float[Array, "items tied tied"],
+    right: Float[Array, "items tied"],
+    item_weights: Float[Array, " items"],
+    shared: "Shared | None",
+) -> Float[Array, "items tied"]:
+    """The step of the tied parameters of every item."""
     weight = item_weights[:, None]
-    shared = _solve((weight[..., None] * schur).sum(0), (weight * right).sum(0))
-    untied_step = solved_gradient - jnp.einsum("jot,t->jo", solved, shared)
-    out = jnp.zeros_like(gradient).at[:, o].set(untied_step)
-    return out.at[:, t].set(shared)
+    if shared is None:  # one number a column for all items
+        total = (weight[..., None] * schur).sum(0)
+        total = total + jnp.diag(jnp.where(jnp.diagonal(total) > 0, 0.0, 1.0))
+        return jnp.broadcast_to(_solve(total, (weight * right).sum(0)), right.shape)
+    size, labels = len(shared.counts), shared.labels
+    total = jnp.zeros((size, size), schur.dtype)
+    total = total.at[labels[:, :, None], labels[:, None, :]].add(weight[..., None] * schur)
+    total = total + jnp.diag(jnp.where(jnp.diagonal(total) > 0, RIDGE, 1.0))
+    values = jnp.zeros(size, right.dtype).at[labels].add(weight * right)
+    return jnp.linalg.solve(total, values)[labels]
 
 
 class _State(NamedTuple):
@@ -261,7 +304,9 @@ def m_step(
         at_low = (best <= constraints.lower) & (gradient < 0)
         at_high = (best >= constraints.upper) & (gradient > 0)
         active = constraints.free & ~at_low & ~at_high
-        move = _direction(gradient, information, damping, active, tied, item_weights)
+        move = direction(
+            gradient, information, damping, active, tied, item_weights, constraints.shared
+        )
         moved = jnp.clip(best + move, constraints.lower, constraints.upper)
         return jnp.where(constraints.free, moved, best)
 

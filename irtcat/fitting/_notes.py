@@ -14,6 +14,7 @@ from irtcat.fitting._record import AT_BOUND
 from irtcat.fitting._result import Fit
 from irtcat.fitting._shard import all_gather
 from irtcat.io.source import ResponseSource
+from irtcat.models import category_parameters
 from irtcat.responses import Responses
 
 __all__ = ["linked_items", "with_notes"]
@@ -133,7 +134,7 @@ def with_notes(result: Fit, options: Options) -> Fit:
     statistics, item_ids = result.bank.statistics.copy(), result.bank.item_ids
     flags = statistics["flags"].astype(str).tolist()
     notes = [*result.notes, _bounds_note(flags, item_ids)]
-    if result.bank.model.by_category:
+    if category_parameters(result.bank.model):
         notes.append(_unused_note(flags, item_ids))
     if options.theta is None:
         blocks = _blocks(result, options)

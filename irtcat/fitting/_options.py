@@ -48,6 +48,7 @@ class Options:
     pattern: Any = None
     correlated: bool = False
     nodes: int | None = None
+    structure: str | None = None
     fixed: Mapping[str, Any] | None = None
     equal: tuple[str, ...] = ()
     theta: Any = None

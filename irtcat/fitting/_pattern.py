@@ -6,33 +6,41 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_count
+from irtcat._checks import InputError, argument_error, check_choice, check_count
 from irtcat._types import FloatArray
-from irtcat.models import ItemModel, is_bifactor
 from irtcat.responses import Responses
 
 __all__ = ["LatentDesign", "latent_design"]
 
 
 class LatentDesign(NamedTuple):
-    """The abilities of a fit.
+    """The abilities of a fit, and which items measure which.
 
     Attributes:
-        pattern: items x dims, 1 where the slope is estimated.
+        pattern: items x abilities, 1 where the slope is estimated, else 0.
         factors: names of the abilities.
         exploratory: whether the axes may be rotated.
-        correlated: whether the abilities' correlations are estimated.
+        correlated: whether the (general) abilities' correlations are estimated.
+        structure: "bifactor", "two-tier" or "" for neither.
+        n_general: number of general abilities, which come first; all without a structure.
     """
 
     pattern: FloatArray
     factors: list[str]
     exploratory: bool
     correlated: bool
+    structure: str = ""
+    n_general: int = 0
 
     @property
     def dims(self) -> int:
         """Number of abilities."""
         return self.pattern.shape[1]
+
+    @property
+    def n_correlated(self) -> int:
+        """How many of the first abilities may correlate."""
+        return self.n_general or self.dims
 
 
 def _from_mapping(pattern: Mapping[Any, Any], ids: list[str]) -> tuple[FloatArray, list[str]]:
@@ -95,33 +103,38 @@ def _marks(pattern: Any, ids: list[str], bifactor: bool) -> tuple[FloatArray, li
     return _from_table(pattern, ids)
 
 
-def _bifactor(marks: FloatArray, names: list[str]) -> tuple[FloatArray, list[str]]:
+def _with_general(marks: FloatArray, names: list[str]) -> tuple[FloatArray, list[str]]:
     """Prepend the general factor where it is absent."""
-    if marks.shape[1] > 1 and is_bifactor(marks):
+    if marks.shape[1] > 1 and marks[:, 0].all() and (marks[:, 1:].sum(axis=1) <= 1).all():
         return marks, names
     if (marks.sum(axis=1) > 1).any():
         raise argument_error("pattern", "of at most one specific factor an item", "several")
     return np.column_stack([np.ones(len(marks)), marks]), ["general", *names]
 
 
+STRUCTURES = ("bifactor", "two-tier")
+
+
 def latent_design(
     responses: Responses,
-    cls: type[ItemModel],
     dims: int | None,
     pattern: Any,
     correlated: bool,
+    structure: str | None = None,
 ) -> LatentDesign:
-    """The latent design of a fit from the arguments ``dims``, ``pattern`` and ``correlated``.
+    """The latent design of a fit from the arguments of `irtcat.fit`.
 
     Raises:
         InputError: when they are inconsistent with each other, the model or the items.
     """
     ids = [str(name) for name in responses.item_ids]
+    if structure is not None:
+        check_choice("structure", structure, STRUCTURES)
     if pattern is None:
-        if cls.key == "bifactor":
-            raise argument_error("pattern", "given for the bifactor model", None)
+        if structure is not None:
+            raise argument_error("pattern", f"given for the {structure} structure", None)
         if dims is None:
-            raise argument_error("dims", f"given (or a pattern) for the {cls.key} model", None)
+            raise argument_error("dims", "given (or a pattern) for a multidimensional model", None)
         if correlated:
             raise argument_error(
                 "correlated", "False without a pattern", True, "Rotate the fitted bank instead."
@@ -129,12 +142,14 @@ def latent_design(
         check_count("dims", dims, least=2, most=len(ids) - 1)
         names = [f"F{i + 1}" for i in range(dims)]
         return LatentDesign(np.ones((len(ids), dims)), names, True, False)
-    bifactor = cls.key == "bifactor"
+    bifactor = structure == "bifactor"
     marks, names = _marks(pattern, ids, bifactor)
+    n_general = 0
     if bifactor:
         if correlated:
-            raise argument_error("correlated", "False for the bifactor model", True)
-        marks, names = _bifactor(marks, names)
+            raise argument_error("correlated", "False for the bifactor structure", True)
+        marks, names = _with_general(marks, names)
+        n_general = 1
     if dims is not None and dims != marks.shape[1]:
         raise argument_error("dims", f"{marks.shape[1]}, as the pattern says, or left out", dims)
     if marks.shape[1] < 2:
@@ -145,9 +160,29 @@ def latent_design(
     bare = [name for name, n in zip(ids, marks.sum(axis=1), strict=True) if n == 0]
     if bare:
         raise argument_error("pattern", "one with a factor for every item", bare)
+    if structure == "two-tier":
+        n_general = _count_tier(marks)
     if marks.all():
         raise InputError(
             "The `pattern` argument must leave out some slopes: with all of them free the axes are "
             f"not identified. Got {marks.shape[1]} factors on all items. Use dims={marks.shape[1]}."
         )
-    return LatentDesign(marks, names, False, bool(correlated))
+    return LatentDesign(
+        pattern=marks,
+        factors=names,
+        exploratory=False,
+        correlated=bool(correlated),
+        structure=structure or "",
+        n_general=n_general,
+    )
+
+
+def _count_tier(marks: FloatArray) -> int:
+    """The smallest number of first factors, at least 2, that leaves one specific factor an item."""
+    for n_general in range(2, marks.shape[1]):
+        if (marks[:, n_general:].sum(axis=1) <= 1).all():
+            return n_general
+    raise argument_error(
+        "pattern", "of two or more general factors, then specific ones, of which an item has one",
+        f"{marks.shape[1]} factors", 'For one general factor use structure="bifactor".',
+    )  # fmt: skip

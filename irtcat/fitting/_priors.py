@@ -17,6 +17,7 @@ from irtcat.fitting._mstep import Constraints
 from irtcat.fitting._stated import FAMILIES, StatedPrior, stated_prior
 from irtcat.models import (
     ItemModel,
+    category_parameters,
     column_names,
     field_columns,
     free_parameters,
@@ -24,13 +25,13 @@ from irtcat.models import (
     pack,
     parameter_matrix,
     parameter_names,
+    tied_parameters,
     unpack,
 )
 
 __all__ = [
     "FEW_RARE",
     "FEW_RESPONSES",
-    "WEAK_PRIORS",
     "PriorTable",
     "check_priors",
     "prior_table",
@@ -40,27 +41,6 @@ __all__ = [
 
 FEW_RESPONSES = 50
 FEW_RARE = 10
-WEAK_PRIORS = {
-    "slope": (1.0, 1.0),
-    "intercept": (0.0, 3.0),
-    "location": (0.0, 3.0),
-    "log_gap": (0.0, 1.0),
-    "step": (0.0, 3.0),
-    "log_precision": (2.5, 1.5),
-}
-"""Priors of items with too few responses to be estimated from them alone."""
-
-BOUNDS = {
-    "slope": (-25.0, 25.0),
-    "intercept": (-75.0, 75.0),
-    "logit_lower": (-12.0, 3.0),
-    "logit_upper": (-3.0, 12.0),
-    "logit_feasibility": (-6.0, 12.0),
-    "log_gap": (-9.0, 5.0),
-    "location": (-75.0, 75.0),
-    "step": (-75.0, 75.0),
-    "log_precision": (-4.0, 10.0),
-}
 SMALLEST_POSITIVE_SLOPE = 1e-3
 UNUSED = "unused categories"
 """Key of `Fit.priors` for the categories that nobody used."""
@@ -178,7 +158,7 @@ def _empty_categories(template: ItemModel, counts: FloatArray) -> BoolArray:
 
 def _check_used(template: ItemModel, empty: BoolArray) -> None:
     """Reject a category that nobody used in any item where all items share its parameter."""
-    shared = template.takes == "graded" and not template.by_category and len(empty) > 2
+    shared = template.takes == "graded" and not category_parameters(template) and len(empty) > 2
     if shared and empty.all(axis=1).any():
         unused = np.flatnonzero(empty.all(axis=1))
         raise InputError(
@@ -265,14 +245,17 @@ def prior_table(
     n_items = len(item_n)
     ids = np.arange(n_items).astype(str) if item_ids is None else item_ids
     stated: dict[str, StatedPrior] = {}
-    for name, value in [*template.default_priors.items(), *dict(priors or {}).items()]:
+    default = {name: parameter.prior for name, parameter in template.parameters.items()}
+    default = {name: prior for name, prior in default.items() if prior is not None}
+    for name, value in [*default.items(), *dict(priors or {}).items()]:
         parameter, prior = stated_prior(name, value, parameter_names(template), ids)
         stated.pop(parameter, None)
         if prior is not None:
             stated[parameter] = prior
     mean, precision = np.zeros((n_items, len(names))), np.zeros((n_items, len(names)))
     family = np.zeros((n_items, len(names)), np.int32)
-    tied = field_columns(template, (*template.tied, *equal))
+    tied_names = (*tied_parameters(template), *equal)
+    tied = field_columns(template, tied_names)
     for name, prior in stated.items():
         on = prior.family >= 0
         second = np.where(prior.family == FAMILIES.index("beta"), prior.second, prior.second**-2.0)
@@ -286,10 +269,11 @@ def prior_table(
     rare = counts.sum(0) - counts.max(0)
     sparse = (item_n < FEW_RESPONSES) | (rare < FEW_RARE)
     sparse &= weak_priors
-    for name, (centre, sd) in WEAK_PRIORS.items():
+    for name, parameter in template.parameters.items():
         for column in field_columns(template, [name]):
-            if column not in tied and not (precision[:, column] > 0).all():
+            if parameter.weak_prior and column not in tied and not (precision[:, column] > 0).all():
                 few = sparse & (precision[:, column] == 0)
+                centre, sd = parameter.weak_prior
                 mean[few, column], precision[few, column] = centre, sd**-2.0
     empty = _empty_categories(template, counts)
     _check_used(template, empty)
@@ -307,14 +291,13 @@ def prior_table(
     for column in tied:
         _keep_one(column, mean, precision, family, free[:, column] & ~aside, names)
     bounds = np.full((len(names), 2), (-np.inf, np.inf))
-    for name, pair in BOUNDS.items():
-        bounds[list(field_columns(template, [name]))] = pair
+    for name, parameter in template.parameters.items():
+        columns = list(field_columns(template, [name]))
+        bounds[columns] = parameter.lower, parameter.upper
     slopes = list(field_columns(template, ["slope"]))
     lognormal = FAMILIES.index("lognormal")
     all_lognormal = bool((family[:, slopes] == lognormal).all()) and bool(slopes)
-    if (
-        positive or "slope" in (*template.tied, *equal) or all_lognormal
-    ):  # one slope for all points upwards
+    if positive or "slope" in tied_names or all_lognormal:  # one slope for all points upwards
         bounds[slopes, 0] = SMALLEST_POSITIVE_SLOPE
     constraints = Constraints(
         prior_mean=device_put(mean.astype(dtype)),

@@ -11,6 +11,7 @@ import pandas as pd
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._groups import Grouping, score_groups
+from irtcat.latent import Populations
 from irtcat.scoring import Ability, score
 
 __all__ = ["Fit"]
@@ -48,6 +49,8 @@ class Fit:
         grouping: the group of each subject.
         notes: further remarks, one sentence each: parameters at their bounds, unused categories,
             blocks of items without common subjects, results of further starts.
+        populations: mean and root of the covariance of the abilities in each group, where there are
+            several abilities; otherwise None.
     """
 
     bank: ItemBank
@@ -67,6 +70,7 @@ class Fit:
     groups: pd.DataFrame | None = None
     grouping: Grouping | None = None
     notes: tuple[str, ...] = ()
+    populations: Populations | None = None
 
     @cached_property
     def abilities(self) -> Ability:
@@ -76,8 +80,9 @@ class Fit:
         """
         if self.groups is not None and self.grouping is not None:
             return score_groups(
-                self.bank, self.responses, self.grouping, self.groups, self.precision
-            )
+                self.bank, self.responses, self.grouping, self.groups, self.populations,
+                self.precision,
+            )  # fmt: skip
         return score(self.bank, self.responses, precision=self.precision)
 
     @property

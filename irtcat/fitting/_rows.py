@@ -12,9 +12,9 @@ from irtcat.fitting._options import Options
 from irtcat.fitting._shard import Sharded, mesh_of
 from irtcat.fitting._stream import Streamed
 from irtcat.io.source import ResponseSource
+from irtcat.latent import cells_of
 from irtcat.models import ItemModel
 from irtcat.responses import Responses
-from irtcat.scoring import cells_of
 
 __all__ = ["Rows", "categories_of", "distinct_rows", "grouping_of", "rows_of"]
 

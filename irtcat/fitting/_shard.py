@@ -21,13 +21,15 @@ from jax.sharding import PartitionSpec as P
 from irtcat._checks import InputError, argument_error
 from irtcat._compile import jit
 from irtcat._types import FloatArray
+from irtcat.fitting._blocks import RowBlock
 from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
 from irtcat.fitting._start import category_counts, cross_sums
 from irtcat.fitting.em import EMProblem, EMState, em_update, sums_of
 from irtcat.fitting.standard_errors import missing_information
+from irtcat.latent import Blocks, EStep, LayoutPlan, Population, e_step
 from irtcat.models import unpack
-from irtcat.scoring import Blocks, EStep, LayoutPlan, Population, e_step, row_blocks
+from irtcat.scoring import row_blocks
 
 __all__ = ["AXIS", "Sharded", "all_gather", "mesh_of"]
 
@@ -111,6 +113,18 @@ class Sharded:
         device_rows = [x[at] for p, at in pieces if p == here]
         self.data = digest(all_gather(np.frombuffer(bytes.fromhex(digest(x)), np.uint8)))
         self.x = self._put_rows(device_rows)
+
+    def row_blocks(self) -> list[RowBlock]:
+        """The rows of each device, for several abilities (of one process)."""
+        blocks = []
+        for shard in sorted(self.x.addressable_shards, key=lambda shard: shard.index[0].start or 0):
+            d = (shard.index[0].start or 0) // self.per_device
+            at = slice(int(self.starts[d]), int(self.starts[d + 1]))
+            weights = np.zeros(self.per_device, np.float32)
+            weights[: at.stop - at.start] = self.weights[at]
+            group = np.zeros(self.per_device, np.int32)
+            blocks.append(RowBlock(at, shard.data, jax.device_put(weights, shard.device), group))
+        return blocks
 
     @staticmethod
     def _check_same_items(item_ids: np.ndarray) -> None:

@@ -13,7 +13,14 @@ from scipy.special import ndtri
 from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._options import Options
-from irtcat.models import ItemModel, field_columns, free_parameters, pack, unpack_counts
+from irtcat.models import (
+    ItemModel,
+    field_columns,
+    free_parameters,
+    pack,
+    tied_parameters,
+    unpack_counts,
+)
 
 __all__ = [
     "Start",
@@ -183,6 +190,7 @@ def starting_point(
     categories: np.ndarray,
     engine: Any = None,
     direction: FloatArray | None = None,
+    pattern: FloatArray | None = None,
 ) -> Start:
     """Guess abilities by the rank of the score, corrected for the items answered; then the items.
 
@@ -197,6 +205,7 @@ def starting_point(
         categories: number of categories of each item.
         engine: runs the passes over the responses, instead of ``x`` and ``rows``.
         direction: weight of each item in that score; 1 by default.
+        pattern: items x abilities, 1 where an item measures an ability, where there are several.
 
     Returns:
         The starting point, in float64.
@@ -247,7 +256,10 @@ def starting_point(
         counts = _counts(x, weights, rows, dtype, categories, item_right, item_n, engine)
         used = np.arange(len(counts))[:, None] < categories
         shares = np.where(used, counts + 1 / categories, 0) / (item_n + 1)
-    params = start_params(template, np.asarray(shares.T, dtype), np.asarray(slope, dtype))
+    slopes = slope
+    if pattern is not None:
+        slopes = slope[:, None] * pattern / np.sqrt(np.maximum(pattern.sum(1, keepdims=True), 1))
+    params = start_params(template, np.asarray(shares.T, dtype), np.asarray(slopes, dtype))
     # A subject's sum of p (1 - p) is below its number right, and below its number wrong.
     right, n_answered = first.by_subject[:, 0], first.mask_by_subject[:, 0]
     spreads = np.minimum(third.mask_by_subject[:, 0], np.minimum(right, n_answered - right))
@@ -280,7 +292,7 @@ def jittered(params: FloatArray, template: ItemModel, options: Options) -> Float
     moved[:, slopes] = params[:, slopes] * factor[:, slopes]
     if not options.positive:
         moved[:, slopes] *= np.where(sign_change[:, slopes], -1.0, 1.0)
-    tied = field_columns(template, template.tied)
+    tied = field_columns(template, tied_parameters(template))
     moved[:, list(tied)] = params[:, list(tied)] * factor[0, list(tied)]
     return moved
 

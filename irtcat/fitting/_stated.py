@@ -8,7 +8,7 @@ import pandas as pd
 
 from irtcat._checks import argument_error, brief
 from irtcat._types import FloatArray, IntArray
-from irtcat.models import ItemModel, column_names, field_columns, free_parameters
+from irtcat.models import ItemModel, column_names, field_columns, free_parameters, tied_parameters
 
 __all__ = ["FAMILIES", "StatedPrior", "check_equal", "check_fixed", "fixed_values", "stated_prior"]
 
@@ -150,7 +150,7 @@ def fixed_values(
         if parameter in first_name:
             raise argument_error("fixed", f"of {parameter} once", [first_name[parameter], name])
         first_name[parameter] = name
-        shared = parameter in (*template.tied, *equal)
+        shared = parameter in (*tied_parameters(template), *equal)
         if shared and (len(by_item) < len(at) or len(set(by_item.values())) > 1):
             raise argument_error(
                 f"fixed[{name!r}]", "one number: all items share the parameter", value

@@ -16,14 +16,16 @@ import numpy as np
 from irtcat._checks import argument_error
 from irtcat._compile import jit
 from irtcat._types import FloatArray
+from irtcat.fitting._blocks import RowBlock
 from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
 from irtcat.fitting._start import category_counts, cross_sums
 from irtcat.fitting.em import EMProblem, EMState, Sums, em_update, sums_of
 from irtcat.fitting.standard_errors import missing_information
 from irtcat.io.source import ResponseSource, chunks
+from irtcat.latent import EStep, LayoutPlan, Population, e_step
 from irtcat.models import unpack
-from irtcat.scoring import EStep, LayoutPlan, Population, e_step, row_blocks
+from irtcat.scoring import row_blocks
 
 __all__ = ["CHUNK_BYTES", "Streamed"]
 
@@ -76,6 +78,13 @@ class Streamed:
     def stand_in(self) -> np.ndarray:
         """An array of the shape of the responses that takes no memory."""
         return np.broadcast_to(np.int8(-1), (self.n_rows, self.n_items))
+
+    def row_blocks(self) -> Iterator[RowBlock]:
+        """The rows chunk by chunk, for several abilities."""
+        weights = self.weights.astype(np.float32)
+        group = np.zeros(self.rows, np.int32)
+        for at, chunk in self._chunks():
+            yield RowBlock(at, _on_device(chunk), jnp.asarray(self._filled(weights, at)), group)
 
     def make_plan(self, itemsize: int) -> LayoutPlan:
         """Blocks of each chunk."""

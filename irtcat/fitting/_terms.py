@@ -1,32 +1,21 @@
 """Terms of the M-step for every item: expected log-likelihood, gradient, expected information.
 
 Three methods give the same numbers (tests compare them); the more special the model, the faster: a
-logistic curve with two parameters; any link of linear predictors; any model, by automatic
+logistic curve with two parameters; links of linear predictors; any model, by automatic
 differentiation.
 """
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models import (
-    PLANES,
-    Binomial,
-    ItemModel,
-    LinkModel,
-    Mixed,
-    OnePL,
-    TwoPL,
-    as_points,
-    member_columns,
-    unpack,
-)
+from irtcat.latent import chain_of, part_terms, parts_of
+from irtcat.models import Binomial, ItemModel, LinkModel, Mixed, OnePL, TwoPL, as_points, unpack
 
-__all__ = ["LINEAR", "item_terms"]
+__all__ = ["LINEAR", "chained", "item_terms"]
 
 LINEAR = (OnePL, TwoPL)
-"""Models whose parameters are (slope, intercept) of a logistic curve: see `linear_terms`."""
+"""Models whose parameters are (slopes, intercept) of a logistic curve: see `linear_terms`."""
 
 Terms = tuple[
     Float[Array, " items"], Float[Array, "items params"], Float[Array, "items params params"]
@@ -42,16 +31,14 @@ def item_terms(
 ) -> Terms:
     """Expected log-likelihood of each item, its gradient and its expected information."""
     if isinstance(template, LINEAR):
-        return linear_terms(params, counts, totals, nodes)
+        if template.dims > 1:
+            return plane_terms(params, counts, totals, nodes)
+        return linear_terms(params, counts, totals, nodes.reshape(-1))
     if isinstance(template, Binomial):  # in numbers of trials it is the same curve
         totals = (totals[:, None] if totals.ndim == 1 else totals) * template.trials
         return linear_terms(params, counts * template.trials, totals, nodes)
-    if isinstance(template, PLANES):
-        return plane_terms(params, counts, totals, nodes)
-    if isinstance(template, Mixed):
-        return mixed_terms(template, params, counts, totals, nodes)
-    if isinstance(template, LinkModel):
-        return link_terms(template, params, counts, totals, as_points(nodes))
+    if isinstance(template, (LinkModel, Mixed)):
+        return part_sums(template, params, counts, totals, as_points(nodes))
     in_axes = (0, 0, -1, None if totals.ndim == 1 else -1, None)
     return jax.vmap(general_terms, in_axes)(template, params, counts, totals, as_points(nodes))
 
@@ -79,57 +66,21 @@ def general_terms(
     return value, gradient, jnp.einsum("gcp,gcq->pq", eta, weighted)
 
 
-def mixed_terms(
-    template: Mixed, params: Array, counts: Array, totals: Array, nodes: Array
-) -> Terms:
-    """The same terms for mixed models: of all items under each model, then of each item's model."""
-    n_items, n_params = params.shape
-    value, gradient = jnp.zeros_like(params[:, 0]), jnp.zeros_like(params)
-    information = jnp.zeros((n_items, n_params, n_params), params.dtype)
-    for m, items in enumerate(template.as_members()):
-        columns = np.array(member_columns(template, type(items)))
-        is_member = template.kind == m
-        terms = item_terms(
-            items, params[:, columns], counts[: items.n_categories - 1], totals, nodes
-        )
-        value = jnp.where(is_member, terms[0], value)
-        gradient = gradient.at[:, columns].add(jnp.where(is_member[:, None], terms[1], 0))
-        among = (slice(None), columns[:, None], columns)
-        information = information.at[among].add(jnp.where(is_member[:, None, None], terms[2], 0))
-    return value, gradient, information
+def chained(
+    score: Float[Array, "predictors basis items"],
+    sums: dict[tuple[int, int], Float[Array, "basis basis items"]],
+    chain: Float[Array, "items predictors basis params"],
+) -> tuple[Float[Array, "items params"], Float[Array, "items params params"]]:
+    """Gradient and information by the parameters, from those by the predictors' coefficients.
 
-
-def link_terms(
-    template: LinkModel, params: Array, counts: Array, totals: Array, nodes: Array
-) -> Terms:
-    """The same terms for all items of a link of linear predictors at once.
-
-    Only the link is evaluated at every item and node, with the items last; sums over the nodes are
-    products with 1, theta and theta^2; the derivatives of the predictors by the parameters do not
-    depend on the nodes.
+    Args:
+        score: sums of residuals times (1, theta) of each predictor.
+        sums: sums of weights times products of (1, theta), of each pair of predictors.
+        chain: derivatives of the coefficients by the parameters.
     """
-
-    def predictors(phi: Array, item: LinkModel) -> tuple[Array, Array]:
-        return unpack(item, phi).predictors()
-
-    rows, gaps = jax.vmap(predictors)(params, template)  # items x predictors x (1 + dims)
-    chain = jax.vmap(jax.jacfwd(lambda phi, item: predictors(phi, item)[0]))(params, template)
-    basis = jnp.concatenate([jnp.ones_like(nodes[:, :1]), nodes], axis=1)
-    n_basis, n_predictors = basis.shape[1], rows.shape[1]
-    z = [
-        sum(basis[:, a, None] * rows[:, m, a] for a in range(n_basis)) for m in range(n_predictors)
-    ]
-    totals = totals[:, None] if totals.ndim == 1 else totals
-    link = template.link.terms(z, [gaps[:, k] for k in range(gaps.shape[1])], counts, totals)
-    value = link.value.sum(0)
-    score = jnp.stack([basis.T @ table for table in link.residual])
+    n_predictors, n_basis, n_items = score.shape
     gradient = jnp.einsum("mai,imap->ip", score, chain)
-    squares = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
-    sums = {
-        pair: (squares.T @ table).reshape(n_basis, n_basis, -1)
-        for pair, table in link.weight.items()
-    }
-    nothing = jnp.zeros((n_basis, n_basis, params.shape[0]), params.dtype)
+    nothing = jnp.zeros((n_basis, n_basis, n_items), score.dtype)
     full = jnp.stack(
         [
             jnp.stack([sums.get((min(m, n), max(m, n)), nothing) for n in range(n_predictors)])
@@ -137,7 +88,35 @@ def link_terms(
         ]
     )
     half = jnp.einsum("mnabi,inbq->imaq", full, chain)
-    return value, gradient, jnp.einsum("imap,imaq->ipq", chain, half)
+    return gradient, jnp.einsum("imap,imaq->ipq", chain, half)
+
+
+def part_sums(
+    template: ItemModel, params: Array, counts: Array, totals: Array, nodes: Array
+) -> Terms:
+    """The same terms for all items of a link of linear predictors at once, or of several links.
+
+    Only the link is evaluated at every item and node, with the items last; sums over the nodes are
+    products with 1, theta and theta^2; the derivatives of the predictors by the parameters do not
+    depend on the nodes.
+    """
+    basis = jnp.concatenate([jnp.ones_like(nodes[:, :1]), nodes], axis=1)
+    n_basis = basis.shape[1]
+    squares = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
+    totals = totals[:, None] if totals.ndim == 1 else totals
+    value, gradient, information = 0.0, 0.0, 0.0
+    chains = chain_of(template, params)
+    for part, chain in zip(parts_of(unpack(template, params)), chains, strict=True):
+        terms = part_terms(part, nodes, counts, totals)
+        score = jnp.stack([basis.T @ table for table in terms.residual])
+        sums = {
+            pair: (squares.T @ table).reshape(n_basis, n_basis, -1)
+            for pair, table in terms.weight.items()
+        }
+        by_params = chained(score, sums, chain)
+        value = value + terms.value.sum(0)
+        gradient, information = gradient + by_params[0], information + by_params[1]
+    return value, gradient, information
 
 
 def linear_terms(params: Array, counts: Array, totals: Array, nodes: Array) -> Terms:

@@ -18,8 +18,7 @@ from jaxtyping import Array, Float
 from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints, log_prior, m_step
-from irtcat.models import ItemModel, pack, unpack
-from irtcat.scoring import (
+from irtcat.latent import (
     Blocks,
     EStep,
     LayoutPlan,
@@ -29,6 +28,7 @@ from irtcat.scoring import (
     on_grid_scale,
     transformed_nodes,
 )
+from irtcat.models import ItemModel, pack, unpack
 
 __all__ = [
     "EMPoint",

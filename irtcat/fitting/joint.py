@@ -21,7 +21,7 @@ from irtcat._compile import jit
 from irtcat._precision import choose_precision, precision
 from irtcat.fitting._evaluate import Calibrated, finish, used_rows
 from irtcat.fitting._options import Options
-from irtcat.fitting._priors import BOUNDS, SMALLEST_POSITIVE_SLOPE, WEAK_PRIORS, check_priors
+from irtcat.fitting._priors import SMALLEST_POSITIVE_SLOPE, check_priors
 from irtcat.fitting._result import Fit
 from irtcat.fitting._start import further_start, starting_point
 from irtcat.models import Design, ItemModel, OnePL, Rasch, TwoPL
@@ -267,14 +267,15 @@ def _penalty(options: Options, n_items: int, tied: bool, dtype: np.dtype) -> tup
     """The penalties stated, and their description."""
     priors: Any = options.priors or {}
     check_priors(priors, ("slope", "intercept"))
-    stated = {name: WEAK_PRIORS[name] for name in ("slope", "intercept")} | dict(priors)
+    weak = {name: parameter.weak_prior for name, parameter in TwoPL.parameters.items()}
+    stated: dict[str, Any] = weak | dict(priors)
     mean, precisions = np.zeros(2), np.zeros((n_items, 2))
     for column, name in enumerate(("slope", "intercept")):
         if stated[name] is not None:
             mean[column], precisions[:, column] = stated[name][0], stated[name][1] ** -2.0
     if tied:
         precisions[1:, 0] = 0.0
-    bounds = np.array([BOUNDS["slope"], BOUNDS["intercept"]])
+    bounds = np.array([(row.lower, row.upper) for row in TwoPL.parameters.values()])
     if options.positive or tied:
         bounds[0, 0] = SMALLEST_POSITIVE_SLOPE
     arrays = (jnp.asarray(array, dtype) for array in (mean, precisions, bounds[:, 0], bounds[:, 1]))

@@ -29,8 +29,7 @@ from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints, penalised_terms, prior_information, prior_slopes
 from irtcat.fitting._terms import LINEAR
 from irtcat.fitting.em import EMPoint, EMProblem
-from irtcat.models import ItemModel, as_points, unpack
-from irtcat.scoring import (
+from irtcat.latent import (
     Blocks,
     EStep,
     Population,
@@ -41,6 +40,7 @@ from irtcat.scoring import (
     row_priors,
     transformed_nodes,
 )
+from irtcat.models import ItemModel, as_points, unpack
 
 __all__ = [
     "FULL_WORK",

@@ -38,10 +38,10 @@ from irtcat.fitting._guide import (
 from irtcat.fitting._options import Options
 from irtcat.fitting._result import Fit
 from irtcat.fitting._start import Start, further_start, starting_point
-from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, unpack
+from irtcat.latent._line import N_NODES
+from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, tied_parameters, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import row_blocks
-from irtcat.scoring._kernel import N_NODES
 
 __all__ = ["VAGUE", "VISettings", "fit_vi"]
 
@@ -134,7 +134,8 @@ def _priors(choice: Any, template: ItemModel, chart: Chart, dtype: np.dtype) -> 
             raise argument_error("priors", f"a mapping with keys among {', '.join(names)}", name)
         if value.shape != (2,) or not np.isfinite(value).all() or value[1] <= 0:
             raise argument_error(f"priors[{name!r}]", "(mean, SD) with SD above 0", pair)
-    stated = {**VAGUE, **template.default_priors, **by_name}
+    default = {name: row.prior for name, row in template.parameters.items() if row.prior}
+    stated: dict[str, Any] = {**VAGUE, **default, **by_name}
     for name in names:
         stated.setdefault(name, (0.0, 2.0))
     pairs = np.array([stated[name] for name in names], float)
@@ -290,7 +291,9 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
     name = choose_precision(options.precision, x.size)
     work: type[ItemModel] = OnePL if cls is Rasch else cls
     categories = np.full(x.shape[1], 2)
-    positive = options.positive or "slope" in work.tied  # one slope for all points upwards
+    positive = options.positive or "slope" in tied_parameters(
+        work
+    )  # one slope for all points upwards
     with precision(name) as dtype:
         template = jax.tree.map(
             lambda leaf: jnp.asarray(leaf, dtype), work.blank(Design(categories))

@@ -6,7 +6,9 @@ from irtcat.models._base import (
     Design,
     ItemModel,
     Param,
+    Parameter,
     as_points,
+    category_parameters,
     column_names,
     design_of,
     expected_responses,
@@ -15,24 +17,27 @@ from irtcat.models._base import (
     in_precision,
     item_categories,
     log_probabilities,
+    measured,
     pack,
     parameter_matrix,
     parameter_names,
     probabilities,
     response_variances,
+    restricted,
     simulate,
     steepest_slope,
+    steepest_slopes,
     take,
+    tied_parameters,
     unpack,
 )
 from irtcat.models._filled import filled
-from irtcat.models._links import LinkModel
+from irtcat.models._links import Asymptotes, LinkModel
 from irtcat.models.continuous import EDGES, Beta
 from irtcat.models.counts import Binomial, pack_counts, unpack_counts
-from irtcat.models.feasibility import Feasibility
 from irtcat.models.graded import Graded
 from irtcat.models.known import categorical_items, logistic_items, multidimensional_items
-from irtcat.models.logistic import FourPL, OnePL, Rasch, ThreePL, TwoPL
+from irtcat.models.logistic import Feasibility, FourPL, OnePL, Rasch, ThreePL, TwoPL
 from irtcat.models.mixed import (
     MIXABLE,
     Mixed,
@@ -41,48 +46,37 @@ from irtcat.models.mixed import (
     mixture,
     mixture_named,
 )
-from irtcat.models.multidimensional import (
-    PLANES,
-    Bifactor,
-    MThreePL,
-    MTwoPL,
-    has_several,
-    is_bifactor,
-)
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import (
     GPCM,
-    CommonPartialCredit,
-    CommonRatingScale,
+    GeneralisedRatingScale,
     PartialCredit,
     RatingScale,
 )
 
 __all__ = [
+    "ALIASES",
     "EDGES",
     "GPCM",
     "MIXABLE",
     "MODELS",
-    "PLANES",
     "STANDARD_FORM",
+    "Asymptotes",
     "Beta",
-    "Bifactor",
     "Binomial",
     "CategoricalModel",
-    "CommonPartialCredit",
-    "CommonRatingScale",
     "Design",
     "Feasibility",
     "FourPL",
+    "GeneralisedRatingScale",
     "Graded",
     "ItemModel",
     "LinkModel",
-    "MThreePL",
-    "MTwoPL",
     "Mixed",
     "Nominal",
     "OnePL",
     "Param",
+    "Parameter",
     "PartialCredit",
     "Rasch",
     "RatingScale",
@@ -91,19 +85,20 @@ __all__ = [
     "as_mixed",
     "as_points",
     "categorical_items",
+    "category_parameters",
     "column_names",
     "design_of",
     "expected_responses",
     "field_columns",
     "filled",
+    "fitted_form",
     "free_parameters",
     "get_model",
-    "has_several",
     "in_precision",
-    "is_bifactor",
     "item_categories",
     "log_probabilities",
     "logistic_items",
+    "measured",
     "member_columns",
     "mixture",
     "model_from_key",
@@ -114,9 +109,12 @@ __all__ = [
     "parameter_names",
     "probabilities",
     "response_variances",
+    "restricted",
     "simulate",
     "steepest_slope",
+    "steepest_slopes",
     "take",
+    "tied_parameters",
     "unpack",
     "unpack_counts",
 ]
@@ -135,9 +133,6 @@ MODELS: dict[str, type[ItemModel]] = {
         PartialCredit,
         RatingScale,
         Nominal,
-        MTwoPL,
-        MThreePL,
-        Bifactor,
         Binomial,
         Beta,
     )
@@ -145,19 +140,30 @@ MODELS: dict[str, type[ItemModel]] = {
 
 STANDARD_FORM: dict[type[ItemModel], type[ItemModel]] = {
     Rasch: OnePL,
-    PartialCredit: CommonPartialCredit,
-    RatingScale: CommonRatingScale,
+    PartialCredit: GPCM,
+    RatingScale: GeneralisedRatingScale,
 }
 """Models with slopes of 1, whose population SD is estimated, and the models fitted in their place:
 the same curves with one common slope on the scale where the SD is 1. All other parameters are the
 same in both."""
 
 
+def fitted_form(cls: type[ItemModel]) -> tuple[type[ItemModel], tuple[str, ...]]:
+    """The class that is fitted for a model, and the parameters that all items share in the fit."""
+    form = STANDARD_FORM.get(cls, cls)
+    shared = (*tied_parameters(form), *(("slope",) if cls in STANDARD_FORM else ()))
+    return form, tuple(dict.fromkeys(shared))
+
+
+ALIASES = {"m2pl": "2pl", "m3pl": "3pl", "bifactor": "2pl"}
+"""Names of models of several abilities, and the models that they are cases of."""
+
+
 def get_model(name: str) -> type[ItemModel]:
-    """The class for a name in `MODELS` (case-insensitive)."""
+    """The class for a name in `MODELS` or `ALIASES` (case-insensitive)."""
     key = name.lower() if isinstance(name, str) else name
-    check_choice("model", key, MODELS)
-    return MODELS[key]
+    check_choice("model", key, (*MODELS, *ALIASES))
+    return MODELS[ALIASES.get(key, key)]
 
 
 def model_from_key(name: str) -> type[ItemModel]:

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -19,7 +19,9 @@ __all__ = [
     "Design",
     "ItemModel",
     "Param",
+    "Parameter",
     "as_points",
+    "category_parameters",
     "column_names",
     "design_of",
     "expected_responses",
@@ -28,16 +30,20 @@ __all__ = [
     "in_precision",
     "item_categories",
     "log_probabilities",
+    "measured",
     "pack",
     "parameter_mask",
     "parameter_matrix",
     "parameter_names",
     "probabilities",
     "response_variances",
+    "restricted",
     "shares_of",
     "simulate",
     "steepest_slope",
+    "steepest_slopes",
     "take",
+    "tied_parameters",
     "unpack",
 ]
 
@@ -47,14 +53,36 @@ Param = Float[Array | np.ndarray, "*items"]
 """One number per item; numpy arrays in a bank, on disk and on the host."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """What is known of a parameter of an item model before any data.
+
+    Attributes:
+        lower: smallest value of an estimate, on the unconstrained scale.
+        upper: largest value.
+        prior: (mean, SD) of the Normal prior that is always on, if any.
+        weak_prior: (mean, SD) of the Normal prior of items with too few responses, if any.
+        tied: whether all items share the parameter.
+        first_category: for a vector with one number per category, the smallest number of
+            categories of an item that has the first of them; 0 for other parameters.
+    """
+
+    lower: float = -np.inf
+    upper: float = np.inf
+    prior: tuple[float, float] | None = None
+    weak_prior: tuple[float, float] | None = None
+    tied: bool = False
+    first_category: int = 0
+
+
 class Design(NamedTuple):
     """The design of the items: what a model needs before it has parameters.
 
     Attributes:
         categories: number of response categories of each item (2 for right/wrong).
         dims: number of abilities.
-        settings: arrays, items first, for the model's other ``fixed`` fields (loading pattern,
-            trials, ...); absent ones take the model's defaults.
+        settings: arrays, items first, for the model's other ``fixed`` fields (trials, ...);
+            absent ones take the model's defaults.
         top: minimum number of categories of the parameter arrays, where it exceeds that of every
             item.
     """
@@ -73,6 +101,11 @@ class Design(NamedTuple):
     def n_items(self) -> int:
         """How many items."""
         return len(self.categories)
+
+    @property
+    def slope_shape(self) -> tuple[int, ...]:
+        """Shape of the slopes: one per item, or a vector where there are several abilities."""
+        return (self.n_items,) if self.dims == 1 else (self.n_items, self.dims)
 
 
 def design_of(model: "ItemModel") -> Design:
@@ -110,10 +143,12 @@ def free_parameters(model: "ItemModel") -> np.ndarray:
         return model.has_parameters()  # type: ignore[attr-defined]
     categories = item_categories(model)
     columns = []
+    by_category = category_parameters(model)
     for name in parameter_names(model):
-        size = int(np.prod(np.shape(getattr(model, name))[1:], dtype=int))
-        first = model.by_category.get(name, 0)
-        columns += [categories >= first + i if first else categories > 0 for i in range(size)]
+        shape = np.shape(getattr(model, name))[1:]
+        first = by_category.get(name, 0)
+        for index in np.ndindex(*shape):  # the category is the last axis
+            columns.append(categories >= first + index[-1] if first else categories > 0)
     return np.stack(columns, axis=-1)
 
 
@@ -122,9 +157,9 @@ class ItemModel(eqx.Module):
 
     Every field is an array whose first axis runs over items. It is either an *unconstrained*
     parameter (a lower asymptote is kept as its logit), so that fitting, priors and standard errors
-    need no further transformation; or it is named in ``fixed`` and describes the item (a number of
-    trials, a loading pattern). The methods are written for **one** item at **one** ability;
-    everything else follows by ``jax.vmap`` and ``jax.jacfwd``.
+    need no further transformation, and has a row in ``parameters``; or it is named in ``fixed`` and
+    describes the item (a number of trials). The methods are written for **one** item at **one**
+    ability; everything else follows by ``jax.vmap`` and ``jax.jacfwd``.
 
     All models are exponential families of the response at a given ability,
 
@@ -137,22 +172,17 @@ class ItemModel(eqx.Module):
     Attributes:
         key: the model's name in ``MODELS``.
         takes: "right/wrong", "graded", "counts" (of trials) or "fractions": the type of responses.
-        tied: names of the parameters that all items share in this model.
+        parameters: the properties of each parameter, by name.
         fixed: names of the fields that are not parameters; including "categories" where items may
             differ in their number.
-        default_priors: parameter name -> (mean, SD) of the Normal prior that is always on.
-        by_category: vector parameters with one number per category -> smallest number of categories
-            of an item that has the first of them.
         members: the models of the items in a mixture (see `irtcat.models.mixed`).
         vectors: parameters that are vectors in a member.
     """
 
     key: eqx.AbstractClassVar[str]
     takes: eqx.AbstractClassVar[str]
-    tied: eqx.AbstractClassVar[tuple[str, ...]]
-    fixed: eqx.AbstractClassVar[tuple[str, ...]]
-    default_priors: eqx.AbstractClassVar[dict[str, tuple[float, float]]]
-    by_category: ClassVar[dict[str, int]] = {}
+    parameters: ClassVar[Mapping[str, Parameter]] = {}
+    fixed: ClassVar[tuple[str, ...]] = ()
     members: ClassVar[tuple[Any, ...]] = ()
     vectors: ClassVar[frozenset[str]] = frozenset()
 
@@ -337,6 +367,17 @@ class CategoricalModel(ItemModel):
         return statistics, (x >= 0).astype(dtype) if has_missing else None
 
 
+def tied_parameters(model: type[ItemModel] | ItemModel) -> tuple[str, ...]:
+    """Names of the parameters that all items share."""
+    return tuple(name for name, parameter in model.parameters.items() if parameter.tied)
+
+
+def category_parameters(model: type[ItemModel] | ItemModel) -> dict[str, int]:
+    """Parameters with one number per category -> `Parameter.first_category`."""
+    first = {name: parameter.first_category for name, parameter in model.parameters.items()}
+    return {name: category for name, category in first.items() if category}
+
+
 def parameter_names(model: type[ItemModel] | ItemModel) -> tuple[str, ...]:
     """Names of the parameters (fields that are not fixed), in the order of `pack`."""
     names = (field.name for field in dataclasses.fields(model))
@@ -348,8 +389,8 @@ def _columns(model: ItemModel) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
     for name in parameter_names(model):
         shape = np.shape(getattr(model, name))[1:]
-        numbers = range(1, int(np.prod(shape)) + 1)
-        columns[name] = [f"{name}_{i}" for i in numbers] if shape else [name]
+        indices = [[str(i + 1) for i in index] for index in np.ndindex(*shape)]
+        columns[name] = ["_".join([name, *index]) for index in indices]
     return columns
 
 
@@ -424,9 +465,36 @@ def steepest_slope(model: "ItemModel") -> float:
     All curves of the items change over a width of about its inverse.
     """
     slope = np.asarray(getattr(model, "slope", 1.0), float)
-    if slope.ndim > 1:  # one for each category
+    if "slope" in category_parameters(model):
         slope = np.diff(slope, axis=-1, prepend=0.0)
     return float(np.abs(slope).max())
+
+
+def steepest_slopes(model: "ItemModel") -> Float[np.ndarray, " items"]:
+    """The largest slope of each item on any ability."""
+    slope = np.abs(np.asarray(model.slope, float))  # type: ignore[attr-defined]
+    return slope.reshape(len(slope), -1).max(axis=1)
+
+
+def measured(model: "ItemModel") -> BoolArray:
+    """Which abilities each item measures, items x abilities: its slopes there are not 0."""
+    slope = np.asarray(model.slope)  # type: ignore[attr-defined]
+    return (slope.reshape(len(slope), model.dims, -1) != 0).any(axis=2)
+
+
+def restricted(model: ModelT, abilities: np.ndarray) -> ModelT:
+    """Items with some of the abilities each.
+
+    Args:
+        model: stacked items of several abilities.
+        abilities: numbers of the abilities that each item keeps, items x abilities kept.
+
+    Returns:
+        The items with slopes on these alone; 0 where an item's ability is none of them.
+    """
+    slope = jnp.asarray(model.slope)  # type: ignore[attr-defined]
+    at = abilities.reshape(*abilities.shape, *(1,) * (slope.ndim - 2))
+    return dataclasses.replace(model, slope=jnp.take_along_axis(slope, at, axis=1))  # type: ignore[call-arg]
 
 
 def as_points(nodes: Float[Array, "nodes *dims"]) -> Float[Array, "nodes dims"]:

@@ -4,8 +4,8 @@ Most item models are one of three functions of linear predictors z_m = intercept
 
 - `CUMULATIVE` (graded): ``P(x >= k) = sigmoid(z_k)``, with ``z_1 > z_2 > ...``;
 - `SOFTMAX` (partial credit, nominal): ``P(x = k) = exp(z_k) / sum_v exp(z_v)``, ``z_0 = 0``;
-- `Asymptotes` (3PL, 4PL, feasibility): ``P(right) = c + (d - c) sigmoid(z_1)``, the asymptotes'
-  logits being predictors without a slope.
+- `Asymptotes` (logistic models): ``P(right) = c + (d - c) sigmoid(z_1)``, the asymptotes' logits
+  being predictors without a slope.
 
 Each gives the log-probabilities of one item at one ability, and, for the M-step, derivative and
 expected information of all items' log-likelihoods in the predictors. Category (or predictor) is the
@@ -18,9 +18,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models._base import CategoricalModel
+from irtcat.models._base import CategoricalModel, category_parameters
 
 __all__ = [
     "ABSENT",
@@ -52,7 +53,19 @@ class LinkTerms(NamedTuple):
 
 
 class Link(abc.ABC):
-    """Interface of links; the predictors are the first axis of all arrays."""
+    """Interface of links; the predictors are the first axis of all arrays.
+
+    Attributes:
+        has_predictor_per_contrast: whether there are as many predictors as categories but the
+            first; otherwise there are two categories.
+    """
+
+    has_predictor_per_contrast: ClassVar[bool] = True
+
+    @staticmethod
+    def pairs(n_predictors: int) -> list[tuple[int, int]]:
+        """The pairs of predictors that share information."""
+        return [(m, n) for n in range(n_predictors) for m in range(n + 1)]
 
     @abc.abstractmethod
     def log_probs(self, z: Array, gaps: Array) -> Array:
@@ -98,6 +111,12 @@ class Cumulative(Link):
     gap ``z_k - z_{k+1}``: a product without cancellation, whose last factor does not depend on
     ability.
     """
+
+    @staticmethod
+    def pairs(n_predictors: int) -> list[tuple[int, int]]:
+        """Neighbours."""
+        neighbours = [(m, m + 1) for m in range(n_predictors - 1)]
+        return [(m, m) for m in range(n_predictors)] + neighbours
 
     def log_probs(self, z: Array, gaps: Array) -> Array:
         """Log-probabilities of the categories."""
@@ -176,6 +195,8 @@ class Asymptotes(Link):
     lower: bool
     upper: bool
 
+    has_predictor_per_contrast: ClassVar[bool] = False
+
     def log_probs(self, z: Array, gaps: Array) -> Array:
         """Log-probabilities of wrong and right."""
         low, high = jax.nn.log_sigmoid(-z[0]), jax.nn.log_sigmoid(z[0])
@@ -213,10 +234,11 @@ class Asymptotes(Link):
         slopes += [c * c_ * low] if self.lower else []
         slopes += [d * d_ * high] if self.upper else []
         # Where the other asymptote is absent the ratios are these, also where both underflow.
-        per_right = [s / right for s in slopes] if self.lower else [low, d_ + 0 * low]
-        per_wrong = [s / wrong for s in slopes] if self.upper else [high, c + 0 * low]
+        n_slopes = len(slopes)
+        per_right = [s / right for s in slopes] if self.lower else [low, d_ + 0 * low][:n_slopes]
+        per_wrong = [s / wrong for s in slopes] if self.upper else [high, c + 0 * low][:n_slopes]
         residual = [n1 * r - n0 * w for r, w in zip(per_right, per_wrong, strict=True)]
-        pairs = [(m, n) for n in range(len(slopes)) for m in range(n + 1)]
+        pairs = self.pairs(len(slopes))
         weight = {(m, n): totals * per_right[m] * per_wrong[n] for m, n in pairs}
         return LinkTerms(n1 * log_right + n0 * log_wrong, residual, weight)
 
@@ -226,13 +248,25 @@ SOFTMAX = Softmax()
 
 
 class LinkModel(CategoricalModel):
-    """A categorical model defined by a link and its predictors.
+    """A categorical model defined by a link and its predictors, of one or several abilities.
 
     Attributes:
         link: the link.
+        one_per_item: name of a field with one number per item.
     """
 
     link: ClassVar[Any]
+    one_per_item: ClassVar[str] = "intercept"
+
+    @property
+    def dims(self) -> int:
+        """Number of abilities: slopes are one number per item, or a vector of this length."""
+        slope = getattr(self, "slope", None)
+        if slope is None:
+            return 1
+        n_item_axes = np.ndim(getattr(self, self.one_per_item))
+        is_vector = np.ndim(slope) > n_item_axes + ("slope" in category_parameters(self))
+        return np.shape(slope)[n_item_axes] if is_vector else 1
 
     @abc.abstractmethod
     def predictors(self) -> tuple[Float[Array, "predictors one_and_dims"], Float[Array, " gaps"]]:
@@ -247,10 +281,6 @@ class LinkModel(CategoricalModel):
 
 
 class GradedModel(LinkModel):
-    """A model of ordered or unordered answers 0, 1, ..., K - 1 on one ability."""
+    """A model of ordered or unordered answers 0, 1, ..., K - 1."""
 
     takes: ClassVar[str] = "graded"
-    dims: ClassVar[int] = 1
-    fixed: ClassVar[tuple[str, ...]] = ()
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}

@@ -3,14 +3,16 @@
 import dataclasses
 import functools
 import math
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models._base import Design, ItemModel, Param
+from irtcat.models._base import Design, ItemModel, Param, Parameter
+from irtcat.models._slopes import INTERCEPT, SLOPE
 from irtcat.models.logistic import irt_parameters_of, start_intercept
 
 __all__ = ["EDGES", "Beta"]
@@ -65,8 +67,11 @@ class Beta(ItemModel):
     n_categories: ClassVar[int] = 2
     dims: ClassVar[int] = 1
     fixed: ClassVar[tuple[str, ...]] = ("edge",)
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "slope": SLOPE,
+        "intercept": INTERCEPT,
+        "log_precision": Parameter(-4.0, 10.0, weak_prior=(2.5, 1.5)),
+    }
 
     def _log_shapes(self, theta: Float[Array, " dims"]) -> Float[Array, " two"]:
         """Logarithms of the two shape parameters, m phi and (1 - m) phi."""
@@ -117,7 +122,7 @@ class Beta(ItemModel):
         curve = irt_parameters_of(self.slope, self.intercept)
         return {**curve, "phi": jnp.exp(self.log_precision)}
 
-    def rescale(self, mean: Param, sd: Param) -> "Beta":
+    def rescale(self, mean: Any, sd: Any) -> "Beta":
         """Slope times ``sd``; the intercept takes up the mean; the precision stays."""
         intercept = self.intercept + self.slope * mean
         return dataclasses.replace(self, slope=self.slope * sd, intercept=intercept)

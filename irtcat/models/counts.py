@@ -5,6 +5,7 @@ The responses reach the model as one 32-bit integer per cell, n in its upper hal
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -12,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models._base import Design, ItemModel, Param, shares_of
+from irtcat.models._base import Design, ItemModel, Param, Parameter, shares_of
+from irtcat.models._slopes import INTERCEPT, SLOPE
 from irtcat.models.logistic import irt_parameters_of, start_intercept, two_categories
 
 __all__ = ["Binomial", "pack_counts", "unpack_counts"]
@@ -60,8 +62,10 @@ class Binomial(ItemModel):
     n_categories: ClassVar[int] = 2
     dims: ClassVar[int] = 1
     fixed: ClassVar[tuple[str, ...]] = ("trials",)
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "slope": SLOPE,
+        "intercept": INTERCEPT,
+    }
 
     def natural(self, theta: Float[Array, " dims"]) -> Float[Array, " one_and_contrasts"]:
         """``n log(1 - P)`` and ``n logit P``; the statistic is the share k / n."""
@@ -115,7 +119,7 @@ class Binomial(ItemModel):
         """A = slope, b = -intercept / slope, c = 0, d = 1 of one trial."""
         return irt_parameters_of(self.slope, self.intercept)
 
-    def rescale(self, mean: Param, sd: Param) -> "Binomial":
+    def rescale(self, mean: Any, sd: Any) -> "Binomial":
         """Slope times ``sd``; the intercept takes up the mean."""
         intercept = self.intercept + self.slope * mean
         return dataclasses.replace(self, slope=self.slope * sd, intercept=intercept)

@@ -1,15 +1,24 @@
 """Samejima's graded response model: ordered categories by the probability of reaching each."""
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from irtcat._types import BoolArray, FloatArray
-from irtcat.models._base import Design, Param, parameter_mask
+from irtcat.models._base import Design, Param, Parameter, parameter_mask
 from irtcat.models._links import ABSENT, CUMULATIVE, GradedModel, Link
+from irtcat.models._slopes import (
+    INTERCEPT,
+    SLOPE,
+    Slopes,
+    published_on_axes,
+    rescaled_slope,
+    slope_length,
+)
 from irtcat.models.logistic import start_intercept
 
 __all__ = ["Graded"]
@@ -32,6 +41,41 @@ def thresholds(intercepts: list[Param], slope: Param, categories: PerItem) -> di
         out[f"b{k}"] = jnp.where(here & (slope != 0), b, jnp.nan)
     mean = jnp.where(slope == 0, jnp.nan, total / (categories - 1))
     return {"a": slope, "b": mean, **out}
+
+
+def published_steps(
+    slope: Slopes,
+    dims: int,
+    intercepts: list[Param],
+    cumulative: list[Param],
+    categories: PerItem,
+) -> dict[str, Param]:
+    """Published parameters of items with one slope (vector) and several intercepts.
+
+    Args:
+        slope: the slopes.
+        dims: number of abilities.
+        intercepts: of the predictors, published as d1, d2, ... with several abilities.
+        cumulative: the intercepts whose zeros are the thresholds.
+        categories: number of categories of each item.
+    """
+    named = {f"d{k}": jnp.where(k < categories, d, jnp.nan) for k, d in enumerate(intercepts, 1)}
+    return published_on_axes(slope, dims, named, lambda a: thresholds(cumulative, a, categories))
+
+
+def predictor_rows(
+    intercept: Float[Array, " steps"], slope: Slopes, here: Array, factor: Any = 1.0
+) -> Float[Array, "steps one_and_dims"]:
+    """Rows of one item's predictors with a common slope, which absent categories do not have.
+
+    Args:
+        intercept: one a predictor.
+        slope: the slope, or a vector of them.
+        here: mask of the predictors that the item has.
+        factor: multiplies the slope of each predictor.
+    """
+    slopes = jnp.where(here, factor, 0.0).astype(intercept.dtype)[:, None] * jnp.atleast_1d(slope)
+    return jnp.concatenate([intercept[:, None], slopes], axis=1)
 
 
 UNREACHABLE = 50.0
@@ -81,7 +125,7 @@ class Graded(GradedModel):
         Samejima (1969), Psychometrika Monograph 17.
     """
 
-    slope: Param
+    slope: Slopes
     intercept: Param
     log_gap: Steps
     categories: PerItem
@@ -89,7 +133,11 @@ class Graded(GradedModel):
     key: ClassVar[str] = "graded"
     link: ClassVar[Link] = CUMULATIVE
     fixed: ClassVar[tuple[str, ...]] = ("categories",)
-    by_category: ClassVar[dict[str, int]] = {"log_gap": 3}
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "slope": SLOPE,
+        "intercept": INTERCEPT,
+        "log_gap": Parameter(-9.0, 5.0, weak_prior=(0.0, 1.0), first_category=3),
+    }
 
     @property
     def n_categories(self) -> int:
@@ -103,20 +151,19 @@ class Graded(GradedModel):
         gap = jnp.where(here[1:], jnp.exp(self.log_gap), -ABSENT)
         fall = jnp.concatenate([jnp.zeros_like(gap[:1]), jnp.cumsum(gap)]) if n_gaps else 0.0
         intercept = jnp.where(here, self.intercept - fall, ABSENT)
-        slope = jnp.where(here, self.slope, 0.0)
-        return jnp.stack([intercept, slope], axis=-1), gap
+        return predictor_rows(intercept, self.slope, here), gap
 
     def irt_parameters(self) -> dict[str, Param]:
-        """A, b (mean of the thresholds), b1, b2, ...."""
+        """A, b (mean of the thresholds), b1, b2, ...; Reckase's of several abilities."""
         intercepts = [self.intercept]
         for k in range(self.log_gap.shape[-1]):
             intercepts.append(intercepts[-1] - jnp.exp(self.log_gap[..., k]))
-        return thresholds(intercepts, self.slope, self.categories)
+        return published_steps(self.slope, self.dims, intercepts, intercepts, self.categories)
 
-    def rescale(self, mean: Param, sd: Param) -> "Graded":
+    def rescale(self, mean: Any, sd: Any) -> "Graded":
         """Slope times ``sd``; the first intercept takes up the mean; the gaps stay."""
-        intercept = self.intercept + self.slope * mean
-        return Graded(self.slope * sd, intercept, self.log_gap, self.categories)
+        slope, shift = rescaled_slope(self.slope, self.dims, mean, sd)
+        return Graded(slope, self.intercept + shift, self.log_gap, self.categories)
 
     def hold_unused(
         self, unused: Bool[np.ndarray, "items categories"]
@@ -145,12 +192,13 @@ class Graded(GradedModel):
     def blank(cls, design: Design) -> "Graded":
         """Items without parameters yet."""
         n, gaps = design.n_items, np.zeros((design.n_items, design.most - 2))
-        return cls(np.zeros(n), np.zeros(n), gaps, np.asarray(design.categories))
+        return cls(np.zeros(design.slope_shape), np.zeros(n), gaps, np.asarray(design.categories))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Param) -> "Graded":
+    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "Graded":
         """The slopes given; intercepts by the shares of those who reach each category."""
         reach = jnp.cumsum(shares[:, ::-1], axis=1)[:, ::-1] / shares.sum(1, keepdims=True)
-        intercept = start_intercept(reach[:, 1:], slope[:, None])
+        length = slope_length(slope, self.dims)
+        intercept = start_intercept(reach[:, 1:], length[:, None])
         gap = jnp.maximum(intercept[:, :-1] - intercept[:, 1:], 0.1)
         here = jnp.arange(3, shares.shape[1] + 1) <= self.categories[:, None]
         return Graded(slope, intercept[:, 0], jnp.where(here, jnp.log(gap), 0.0), self.categories)

@@ -1,16 +1,14 @@
 """Items from published parameters."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from irtcat._checks import argument_error, check_choice
 from irtcat._types import FloatArray
-from irtcat.models._base import Design, ItemModel, unpack
+from irtcat.models._base import ItemModel, unpack
 from irtcat.models.graded import Graded
 from irtcat.models.logistic import FourPL, ThreePL, TwoPL
-from irtcat.models.multidimensional import MThreePL, MTwoPL
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM, PartialCredit
 
@@ -52,13 +50,9 @@ def multidimensional_items(slopes: Any, intercepts: Any, c: Any) -> ItemModel:
         raise argument_error("intercepts", "finite numbers", intercept)
     if (lower < 0).any() or (lower >= 1).any():
         raise argument_error("c", "in [0, 1)", lower)
-    settings = {"pattern": np.ones_like(slope)}
-    design = Design(np.full(len(slope), 2), slope.shape[1], settings)
-    fields = {"slope": slope, "intercept": intercept}
     if (lower > 0).any():
-        fields["logit_lower"] = _logit(lower)
-    blank = (MThreePL if "logit_lower" in fields else MTwoPL).blank(design)
-    return replace(blank, **fields)  # type: ignore[arg-type]
+        return ThreePL(slope, intercept, _logit(lower))
+    return TwoPL(slope, intercept)
 
 
 def categorical_items(model: str, a: Any, b: Any) -> ItemModel:

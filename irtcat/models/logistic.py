@@ -1,8 +1,8 @@
-"""The logistic family for right/wrong items: Rasch, 1PL, 2PL, 3PL, 4PL.
+"""The logistic family for right/wrong items: Rasch, 1PL, 2PL, 3PL, 4PL, feasibility.
 
-All five are cases of one curve (Barton & Lord 1981),
+All are cases of one curve (Barton & Lord 1981; of several abilities McKinley & Reckase 1983),
 
-    P(right | theta) = c + (d - c) * sigmoid(slope * theta + intercept),
+    P(right | theta) = c + (d - c) * sigmoid(slope . theta + intercept),
 
 with slope = a, intercept = -a b, lower asymptote c and upper asymptote d. Slope and intercept are
 stored instead of a and b, because they stay finite where an item does not discriminate. The curve
@@ -10,24 +10,38 @@ is evaluated as the mixture ``c * sigmoid(-z) + d * sigmoid(z)``,
 whose logarithm is stable in both tails.
 """
 
-from typing import ClassVar
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models._base import CategoricalModel, Design, Param
+from irtcat.models._base import Design, Param, Parameter
 from irtcat.models._links import Asymptotes, Link, LinkModel
+from irtcat.models._slopes import (
+    INTERCEPT,
+    SLOPE,
+    Slopes,
+    along,
+    common_slope,
+    predictor_row,
+    published_on_axes,
+    rescaled_slope,
+    slope_length,
+)
 
 __all__ = [
+    "Feasibility",
     "FourPL",
     "OnePL",
     "Rasch",
     "ThreePL",
     "TwoPL",
     "irt_parameters_of",
-    "predictor_rows",
     "start_intercept",
     "two_categories",
 ]
@@ -35,19 +49,15 @@ __all__ = [
 Predictors = tuple[Float[Array, "predictors one_and_dims"], Float[Array, " gaps"]]
 AnyShape = Float[Array | np.ndarray, "..."]
 
-LOWER_PRIOR, UPPER_PRIOR = (-1.1, 0.5), (3.0, 0.5)
-"""(mean, SD) of the default Normal priors on logit c and logit d."""
+LOWER = Parameter(-12.0, 3.0, prior=(-1.1, 0.5))
+UPPER = Parameter(-3.0, 12.0, prior=(3.0, 0.5))
+FEASIBILITY = Parameter(-6.0, 12.0, prior=(2.0, 1.5))
+"""Logits of asymptotes: bounds, and (mean, SD) of the Normal priors that are always on."""
 
 
 def two_categories(z: Param) -> Float[Array, " categories"]:
     """Log-probabilities of wrong and right for the linear predictor ``z``."""
     return jnp.stack([jax.nn.log_sigmoid(-z), jax.nn.log_sigmoid(z)])
-
-
-def predictor_rows(slope: Param, intercept: Param, *logits: Param) -> Predictors:
-    """The curve's predictor, then the asymptotes' logits, which have no slope."""
-    rows = [[intercept, slope], *([logit, jnp.zeros_like(slope)] for logit in logits)]
-    return jnp.stack([jnp.stack(row) for row in rows]), jnp.zeros(0, jnp.asarray(slope).dtype)
 
 
 def irt_parameters_of(
@@ -69,8 +79,10 @@ def start_intercept(share: AnyShape, slope: AnyShape) -> Array:
     return logit * jnp.sqrt(1 + slope**2 / 2.89)
 
 
-class Rasch(CategoricalModel):
+class Rasch(LinkModel):
     """Rasch model: ``P = sigmoid(theta + intercept)``, b = -intercept; the population SD is free.
+
+    With several abilities it is reported as the 1PL, whose slopes are the abilities' SDs.
 
     References:
         Rasch (1960), Probabilistic Models for Some Intelligence and Attainment Tests.
@@ -81,10 +93,13 @@ class Rasch(CategoricalModel):
     key: ClassVar[str] = "rasch"
     takes: ClassVar[str] = "right/wrong"
     n_categories: ClassVar[int] = 2
-    dims: ClassVar[int] = 1
-    fixed: ClassVar[tuple[str, ...]] = ()
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
+    link: ClassVar[Link] = Asymptotes(lower=False, upper=False)
+    parameters: ClassVar[Mapping[str, Parameter]] = {"intercept": INTERCEPT}
+
+    def predictors(self) -> Predictors:
+        """The curve's, with slope 1."""
+        row = predictor_row(self.intercept, jnp.ones_like(self.intercept))
+        return row[None], jnp.zeros(0, row.dtype)
 
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
         """Log-probability of wrong and right for one item at one ability."""
@@ -94,153 +109,163 @@ class Rasch(CategoricalModel):
         """A = 1, b = -intercept, c = 0, d = 1."""
         return irt_parameters_of(jnp.ones_like(self.intercept), self.intercept)
 
-    def rescale(self, mean: Param, sd: Param) -> "OnePL":  # type: ignore[override]
+    def rescale(self, mean: Any, sd: Any) -> "OnePL":  # type: ignore[override]
         """A 1PL with slope ``sd``: on the standardised scale the common slope is the SD."""
         return OnePL(sd + jnp.zeros_like(self.intercept), self.intercept + mean)
 
     @classmethod
     def blank(cls, design: Design) -> "Rasch":
         """Items without parameters yet."""
-        return cls(*np.zeros((1, design.n_items)))
+        return cls(np.zeros(design.n_items))
 
-    def start(self, shares: Float[Array, "items two"], slope: Param) -> "Rasch":
+    def start(self, shares: Float[Array, "items two"], slope: Slopes) -> "Rasch":
         """Intercept by the share of right answers; the slope is always 1."""
-        return Rasch(start_intercept(shares[:, 1], jnp.ones_like(slope)))
+        return Rasch(start_intercept(shares[:, 1], jnp.ones_like(shares[:, 1])))
 
 
-class OnePL(CategoricalModel):
+class _Logistic(LinkModel):
+    """A logistic curve with slopes, an intercept, and the logits of asymptotes.
+
+    Attributes:
+        lower: name of the field with the logit of the lower asymptote, if any.
+        upper: name of the field with the logit of the upper asymptote, if any.
+    """
+
+    slope: eqx.AbstractVar[Slopes]
+    intercept: eqx.AbstractVar[Param]
+
+    takes: ClassVar[str] = "right/wrong"
+    n_categories: ClassVar[int] = 2
+    lower: ClassVar[str] = ""
+    upper: ClassVar[str] = ""
+
+    def _logits(self) -> list[Param]:
+        return [getattr(self, name) for name in (self.lower, self.upper) if name]
+
+    def predictors(self) -> Predictors:
+        """The curve's predictor, then the asymptotes' logits, which have no slope."""
+        flat = jnp.zeros_like(self.slope)
+        rows = [predictor_row(self.intercept, self.slope)]
+        rows += [predictor_row(logit, flat) for logit in self._logits()]
+        return jnp.stack(rows), jnp.zeros(0, rows[0].dtype)
+
+    def _asymptotes(self) -> tuple[Param | float, Param | float]:
+        lower = jax.nn.sigmoid(getattr(self, self.lower)) if self.lower else 0.0
+        upper = jax.nn.sigmoid(getattr(self, self.upper)) if self.upper else 1.0
+        return lower, upper
+
+    def irt_parameters(self) -> dict[str, Param]:
+        """A = slope, b = -intercept / slope, asymptotes c and d; Reckase's of several abilities."""
+        lower, upper = self._asymptotes()
+        return published_on_axes(
+            self.slope, self.dims, {"intercept": self.intercept},
+            lambda a: irt_parameters_of(a, self.intercept, lower, upper),
+        )  # fmt: skip
+
+    def rescale(self, mean: Any, sd: Any) -> "_Logistic":
+        """Slope times ``sd``; the intercept takes up the mean; the asymptotes stay."""
+        slope, shift = rescaled_slope(self.slope, self.dims, mean, sd)
+        return dataclasses.replace(self, slope=slope, intercept=self.intercept + shift)
+
+    @classmethod
+    def blank(cls, design: Design) -> "_Logistic":
+        """Items without parameters yet."""
+        logits = [np.zeros(design.n_items) for name in (cls.lower, cls.upper) if name]
+        return cls(np.zeros(design.slope_shape), np.zeros(design.n_items), *logits)
+
+    def start(self, shares: Float[Array, "items two"], slope: Slopes) -> "_Logistic":
+        """The slopes given, asymptotes at their prior means, intercepts by the share between."""
+        like = jnp.zeros_like(self.intercept)
+        logits = {}
+        for name in filter(None, (self.lower, self.upper)):
+            prior = self.parameters[name].prior
+            assert prior is not None
+            logits[name] = like + prior[0]
+        new = dataclasses.replace(self, slope=slope, **logits)
+        lower, upper = new._asymptotes()
+        share = (shares[:, 1] - lower) / (upper - lower)
+        intercept = start_intercept(share, slope_length(slope, self.dims))
+        return dataclasses.replace(new, intercept=intercept)
+
+
+class _TwoParameters(_Logistic):
+    """``P = sigmoid(slope . theta + intercept)``."""
+
+    link: ClassVar[Link] = Asymptotes(lower=False, upper=False)
+
+    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
+        """Log-probability of wrong and right for one item at one ability."""
+        return two_categories(along(self.slope, theta) + self.intercept)
+
+
+class OnePL(_TwoParameters):
     """One-parameter logistic model: ``P = sigmoid(slope * theta + intercept)``, one slope for all.
 
-    The same curves as Rasch's on another scale: here the population SD is 1.
+    The same curves as Rasch's on another scale: here the population SD is 1. With several abilities
+    the items of each have a common slope.
 
     References:
         Birnbaum (1968), in Lord & Novick, Statistical Theories of Mental Test Scores.
     """
 
-    slope: Param
+    slope: Slopes
     intercept: Param
 
     key: ClassVar[str] = "1pl"
-    takes: ClassVar[str] = "right/wrong"
-    n_categories: ClassVar[int] = 2
-    dims: ClassVar[int] = 1
-    fixed: ClassVar[tuple[str, ...]] = ()
-    tied: ClassVar[tuple[str, ...]] = ("slope",)
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "slope": dataclasses.replace(SLOPE, tied=True),
+        "intercept": INTERCEPT,
+    }
 
-    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
-        """Log-probability of wrong and right for one item at one ability."""
-        return two_categories(self.slope * theta[0] + self.intercept)
-
-    def irt_parameters(self) -> dict[str, Param]:
-        """A = slope, b = -intercept / slope, c = 0, d = 1."""
-        return irt_parameters_of(self.slope, self.intercept)
-
-    def rescale(self, mean: Param, sd: Param) -> "OnePL":
-        """Slope times ``sd``; the intercept takes up the mean."""
-        return OnePL(self.slope * sd, self.intercept + self.slope * mean)
-
-    @classmethod
-    def blank(cls, design: Design) -> "OnePL":
-        """Items without parameters yet."""
-        return cls(*np.zeros((2, design.n_items)))
-
-    def start(self, shares: Float[Array, "items two"], slope: Param) -> "OnePL":
+    def start(self, shares: Float[Array, "items two"], slope: Slopes) -> "OnePL":
         """The mean of the slopes for all; intercepts by the share of right answers."""
-        common = jnp.full_like(slope, slope.mean())
-        return OnePL(common, start_intercept(shares[:, 1], common))
+        common = common_slope(slope)
+        return OnePL(common, start_intercept(shares[:, 1], slope_length(common, self.dims)))
 
 
-class TwoPL(CategoricalModel):
-    """Two-parameter logistic model: ``P = sigmoid(slope * theta + intercept)``.
+class TwoPL(_TwoParameters):
+    """Two-parameter logistic model: ``P = sigmoid(slope . theta + intercept)``.
 
     References:
-        Birnbaum (1968), in Lord & Novick, Statistical Theories of Mental Test Scores.
+        Birnbaum (1968), in Lord & Novick, Statistical Theories of Mental Test Scores. McKinley &
+        Reckase (1983), An extension of the two-parameter logistic model to the multidimensional
+        latent space. Reckase (2009), Multidimensional Item Response Theory.
     """
 
-    slope: Param
+    slope: Slopes
     intercept: Param
 
     key: ClassVar[str] = "2pl"
-    takes: ClassVar[str] = "right/wrong"
-    n_categories: ClassVar[int] = 2
-    dims: ClassVar[int] = 1
-    fixed: ClassVar[tuple[str, ...]] = ()
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {}
-
-    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
-        """Log-probability of wrong and right for one item at one ability."""
-        return two_categories(self.slope * theta[0] + self.intercept)
-
-    def irt_parameters(self) -> dict[str, Param]:
-        """A = slope, b = -intercept / slope, c = 0, d = 1."""
-        return irt_parameters_of(self.slope, self.intercept)
-
-    def rescale(self, mean: Param, sd: Param) -> "TwoPL":
-        """Slope times ``sd``; the intercept takes up the mean."""
-        return TwoPL(self.slope * sd, self.intercept + self.slope * mean)
-
-    @classmethod
-    def blank(cls, design: Design) -> "TwoPL":
-        """Items without parameters yet."""
-        return cls(*np.zeros((2, design.n_items)))
-
-    def start(self, shares: Float[Array, "items two"], slope: Param) -> "TwoPL":
-        """The slopes given; intercepts by the share of right answers."""
-        return TwoPL(slope, start_intercept(shares[:, 1], slope))
+    parameters: ClassVar[Mapping[str, Parameter]] = {"slope": SLOPE, "intercept": INTERCEPT}
 
 
-class ThreePL(LinkModel):
-    """Three-parameter logistic model: ``P = c + (1 - c) * sigmoid(slope * theta + intercept)``.
+class ThreePL(_Logistic):
+    """Three-parameter logistic model: ``P = c + (1 - c) * sigmoid(slope . theta + intercept)``.
 
     A Normal(-1.1, 0.5) prior on logit c is always on (c about .25, 95 % within .11 to .47):
     without one the likelihood is close to flat in c for easy items.
 
     References:
-        Birnbaum (1968); equation 1 of Lalor, Wu & Yu (2016).
+        Birnbaum (1968); equation 1 of Lalor, Wu & Yu (2016); of several abilities Reckase (2009),
+        Multidimensional Item Response Theory, section 4.1.
     """
 
-    slope: Param
+    slope: Slopes
     intercept: Param
     logit_lower: Param
 
     key: ClassVar[str] = "3pl"
-    takes: ClassVar[str] = "right/wrong"
-    n_categories: ClassVar[int] = 2
-    dims: ClassVar[int] = 1
     link: ClassVar[Link] = Asymptotes(lower=True, upper=False)
-    fixed: ClassVar[tuple[str, ...]] = ()
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {"logit_lower": LOWER_PRIOR}
-
-    def predictors(self) -> Predictors:
-        """The curve's, and the logit of its lower asymptote."""
-        return predictor_rows(self.slope, self.intercept, self.logit_lower)
-
-    def irt_parameters(self) -> dict[str, Param]:
-        """A = slope, b = -intercept / slope, c = sigmoid(logit_lower), d = 1."""
-        return irt_parameters_of(self.slope, self.intercept, jax.nn.sigmoid(self.logit_lower))
-
-    def rescale(self, mean: Param, sd: Param) -> "ThreePL":
-        """Slope times ``sd``; the intercept takes up the mean; c stays."""
-        intercept = self.intercept + self.slope * mean
-        return ThreePL(self.slope * sd, intercept, self.logit_lower)
-
-    @classmethod
-    def blank(cls, design: Design) -> "ThreePL":
-        """Items without parameters yet."""
-        return cls(*np.zeros((3, design.n_items)))
-
-    def start(self, shares: Float[Array, "items two"], slope: Param) -> "ThreePL":
-        """The slopes given, c at its prior mean, intercepts by the share above guessing."""
-        lower = jnp.full_like(slope, LOWER_PRIOR[0])
-        c = jax.nn.sigmoid(lower)
-        return ThreePL(slope, start_intercept((shares[:, 1] - c) / (1 - c), slope), lower)
+    lower: ClassVar[str] = "logit_lower"
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "slope": SLOPE,
+        "intercept": INTERCEPT,
+        "logit_lower": LOWER,
+    }
 
 
-class FourPL(LinkModel):
-    """Four-parameter logistic model: ``P = c + (d - c) * sigmoid(slope * theta + intercept)``.
+class FourPL(_Logistic):
+    """Four-parameter logistic model: ``P = c + (d - c) * sigmoid(slope . theta + intercept)``.
 
     Normal priors are always on: logit c ~ N(-1.1, 0.5) and logit d ~ N(3, 0.5) (d about .95).
 
@@ -248,46 +273,45 @@ class FourPL(LinkModel):
         Barton & Lord (1981), An upper asymptote for the three-parameter logistic model.
     """
 
-    slope: Param
+    slope: Slopes
     intercept: Param
     logit_lower: Param
     logit_upper: Param
 
     key: ClassVar[str] = "4pl"
-    takes: ClassVar[str] = "right/wrong"
-    n_categories: ClassVar[int] = 2
-    dims: ClassVar[int] = 1
     link: ClassVar[Link] = Asymptotes(lower=True, upper=True)
-    fixed: ClassVar[tuple[str, ...]] = ()
-    tied: ClassVar[tuple[str, ...]] = ()
-    default_priors: ClassVar[dict[str, tuple[float, float]]] = {
-        "logit_lower": LOWER_PRIOR,
-        "logit_upper": UPPER_PRIOR,
+    lower: ClassVar[str] = "logit_lower"
+    upper: ClassVar[str] = "logit_upper"
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "slope": SLOPE,
+        "intercept": INTERCEPT,
+        "logit_lower": LOWER,
+        "logit_upper": UPPER,
     }
 
-    def predictors(self) -> Predictors:
-        """The curve's, and the logits of its asymptotes."""
-        return predictor_rows(self.slope, self.intercept, self.logit_lower, self.logit_upper)
 
-    def irt_parameters(self) -> dict[str, Param]:
-        """A = slope, b = -intercept / slope, c and d from their logits."""
-        c, d = jax.nn.sigmoid(self.logit_lower), jax.nn.sigmoid(self.logit_upper)
-        return irt_parameters_of(self.slope, self.intercept, c, d)
+class Feasibility(_Logistic):
+    """Feasibility model: ``P(right) = lambda sigmoid(slope . theta + intercept)``.
 
-    def rescale(self, mean: Param, sd: Param) -> "FourPL":
-        """Slope times ``sd``; the intercept takes up the mean; c and d stay."""
-        intercept = self.intercept + self.slope * mean
-        return FourPL(self.slope * sd, intercept, self.logit_lower, self.logit_upper)
+    Lambda, the feasibility, is the share of right answers that even the ablest reach (an upper
+    asymptote: d of the 4PL, with c = 0); labels that are wrong make it small. Slopes may be
+    negative. A weak Normal(2, 1.5) prior on logit lambda is always on (95 % within .28 and .99):
+    for an item with few right answers, the likelihood hardly distinguishes "hard" from
+    "infeasible".
 
-    @classmethod
-    def blank(cls, design: Design) -> "FourPL":
-        """Items without parameters yet."""
-        return cls(*np.zeros((4, design.n_items)))
+    References:
+        Rodriguez et al. (2021), Evaluation Examples are not Equally Informative, ACL, section 3.
+    """
 
-    def start(self, shares: Float[Array, "items two"], slope: Param) -> "FourPL":
-        """The slopes given, c and d at their prior means, intercepts by the share between."""
-        lower = jnp.full_like(slope, LOWER_PRIOR[0])
-        upper = jnp.full_like(slope, UPPER_PRIOR[0])
-        c, d = jax.nn.sigmoid(lower), jax.nn.sigmoid(upper)
-        intercept = start_intercept((shares[:, 1] - c) / (d - c), slope)
-        return FourPL(slope, intercept, lower, upper)
+    slope: Slopes
+    intercept: Param
+    logit_feasibility: Param
+
+    key: ClassVar[str] = "feasibility"
+    link: ClassVar[Link] = Asymptotes(lower=False, upper=True)
+    upper: ClassVar[str] = "logit_feasibility"
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "slope": SLOPE,
+        "intercept": INTERCEPT,
+        "logit_feasibility": FEASIBILITY,
+    }

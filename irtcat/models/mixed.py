@@ -19,6 +19,7 @@ from irtcat.models._base import (
     Design,
     ItemModel,
     Param,
+    Parameter,
     field_columns,
     free_parameters,
     item_categories,
@@ -27,9 +28,8 @@ from irtcat.models._base import (
     unpack,
 )
 from irtcat.models._links import ABSENT
-from irtcat.models.feasibility import Feasibility
 from irtcat.models.graded import Graded, PerItem
-from irtcat.models.logistic import FourPL, ThreePL, TwoPL
+from irtcat.models.logistic import Feasibility, FourPL, ThreePL, TwoPL
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM
 
@@ -53,9 +53,12 @@ class Mixed(CategoricalModel):
     categories: PerItem
 
     takes: ClassVar[str] = "graded"
-    dims: ClassVar[int] = 1
     fixed: ClassVar[tuple[str, ...]] = ("kind", "categories")
-    tied: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def dims(self) -> int:
+        """Number of abilities."""
+        return self.as_members()[0].dims
 
     def __reduce__(self) -> Any:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -101,14 +104,14 @@ class Mixed(CategoricalModel):
     def irt_parameters(self) -> dict[str, Param]:
         """The parameters of all members; NaN where the item's model does not have one."""
         tables = [items.irt_parameters() for items in self.as_members()]
-        nothing = jnp.full_like(tables[0]["a"], jnp.nan)
+        nothing = jnp.full_like(next(iter(tables[0].values())), jnp.nan)
         names = dict.fromkeys(name for table in tables for name in table)
         return {
             name: _select_member(self.kind, [t.get(name, nothing) for t in tables])
             for name in names
         }
 
-    def rescale(self, mean: Param, sd: Param) -> "Mixed":
+    def rescale(self, mean: Any, sd: Any) -> "Mixed":
         """Every item as its own model does it."""
         return self._from_members([items.rescale(mean, sd) for items in self.as_members()])
 
@@ -190,6 +193,12 @@ def _widened(value: Any, like: Any) -> Array:
     return jnp.concatenate([value[..., None], rest], axis=-1)
 
 
+def _declared(name: str, members: tuple[type[ItemModel], ...]) -> Parameter:
+    """The properties of a parameter: those of the member with one number per category, if any."""
+    rows = [member.parameters[name] for member in members if name in member.parameters]
+    return max(rows, key=lambda row: row.first_category)
+
+
 @functools.cache
 def mixture(keys: tuple[str, ...]) -> type[Mixed]:
     """The class of banks that mix these models (names in the order of `MIXABLE`)."""
@@ -205,8 +214,7 @@ def mixture(keys: tuple[str, ...]) -> type[Mixed]:
         "takes": "graded" if graded else "right/wrong",
         "members": members,
         "vectors": vectors,
-        "default_priors": {k: v for member in members for k, v in member.default_priors.items()},
-        "by_category": {k: v for member in members for k, v in member.by_category.items()},
+        "parameters": {name: _declared(name, members) for name in names},
     }
     name = "Mixed_" + "_".join(keys)
     return types.new_class(name, (Mixed,), {}, lambda space: space.update(body))
@@ -224,13 +232,18 @@ def _rebuilt(key: str, values: dict[str, Any]) -> Mixed:
     return mixture_named(key)(**values)
 
 
+def _columns_of(model: ItemModel, member: type[ItemModel], name: str) -> np.ndarray:
+    """Columns of a member's parameter in `pack`, in the parameter's shape."""
+    shape = np.shape(getattr(model, name))[1:]
+    columns = np.array(field_columns(model, [name])).reshape(shape)
+    is_wide = name in model.vectors and name not in _vectors(member)
+    return columns[..., 0] if is_wide else columns
+
+
 def member_columns(model: ItemModel, member: type[ItemModel]) -> list[int]:
     """Columns of a mixture's `pack` that belong to the member, in the member's order."""
-    columns: list[int] = []
-    for name in parameter_names(member):
-        here = field_columns(model, [name])
-        columns += here if name in _vectors(member) else here[:1]
-    return columns
+    columns = [_columns_of(model, member, name).ravel() for name in parameter_names(member)]
+    return np.concatenate(columns).tolist()
 
 
 def as_mixed(
@@ -245,7 +258,7 @@ def as_mixed(
     members = model.members or (type(model),)
     kind = np.asarray(getattr(model, "kind", np.zeros(len(item_categories(model)), int)))
     new_kind = np.array([keys.index(member.key) for member in members])
-    design = Design(item_categories(model), 1, {"kind": new_kind[kind]}, top)
+    design = Design(item_categories(model), model.dims, {"kind": new_kind[kind]}, top)
     blank = mixture(keys).blank(design)
     old, new = parameter_matrix(model), np.zeros(parameter_matrix(blank).shape)
     moves = []
@@ -260,12 +273,12 @@ def as_mixed(
 def _common_columns(
     model: ItemModel, wider: ItemModel, member: type[ItemModel]
 ) -> tuple[list[int], list[int]]:
-    """Columns of a member's parameters in a model, and in a wider one."""
+    """Columns of a member's parameters in a model, and in one with as many categories or more."""
     source: list[int] = []
     target: list[int] = []
     for name in parameter_names(member):
-        here, there = field_columns(model, [name]), field_columns(wider, [name])
-        here = here if name in _vectors(member) else here[:1]
-        source += here
-        target += there[: len(here)]
+        here, there = (_columns_of(items, member, name) for items in (model, wider))
+        source += here.ravel().tolist()
+        there = there[..., : here.shape[-1]] if here.ndim else there
+        target += there.ravel().tolist()
     return source, target

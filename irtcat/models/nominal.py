@@ -1,17 +1,20 @@
 """Bock's nominal model: categories without a predefined order."""
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from irtcat._types import BoolArray, FloatArray
-from irtcat.models._base import Design, Param, parameter_mask
+from irtcat.models._base import Design, Param, Parameter, parameter_mask
 from irtcat.models._links import ABSENT, SOFTMAX, GradedModel, Link
+from irtcat.models._slopes import SLOPE, Slopes
 from irtcat.models.graded import PerItem, Steps
 from irtcat.models.partial_credit import (
+    STEP_INTERCEPT,
     Predictors,
     start_intercepts,
     start_slope,
@@ -22,26 +25,32 @@ __all__ = ["Nominal"]
 
 
 class Nominal(GradedModel):
-    """Nominal response model: ``P(x = k) = exp(slope_k theta + intercept_k) / sum_v ...``.
+    """Nominal response model: ``P(x = k) = exp(slope_k . theta + intercept_k) / sum_v ...``.
 
     Category 0 has slope and intercept 0. In the other common notation the slopes are
     ``slope_k = a ak_k`` with ``ak_0 = 0`` and ``ak_{K-1} = K - 1``, so that ``a`` is the slope of
     the last category over K - 1, and ``d_k`` are the intercepts; equally spaced ``ak`` make it a
-    generalised partial credit item. Items may differ in their number of categories.
+    generalised partial credit item. Items may differ in their number of categories. With several
+    abilities every category has a slope on each of the item's abilities.
 
     References:
         Bock (1972), Psychometrika 37, 29-51. Thissen, Cai & Bock (2010), in Nering & Ostini,
-        Handbook of Polytomous Item Response Theory Models (the second notation).
+        Handbook of Polytomous Item Response Theory Models (the second notation). Bolt & Johnson
+        (2009), Applied Psychological Measurement 33, 335-352 (several abilities).
     """
 
-    slope: Steps
+    slope: Float[Array | np.ndarray, "*items_and_dims steps"]
     intercept: Steps
     categories: PerItem
 
     key: ClassVar[str] = "nominal"
     link: ClassVar[Link] = SOFTMAX
+    one_per_item: ClassVar[str] = "categories"
     fixed: ClassVar[tuple[str, ...]] = ("categories",)
-    by_category: ClassVar[dict[str, int]] = {"slope": 2, "intercept": 2}
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "slope": dataclasses.replace(SLOPE, first_category=2),
+        "intercept": STEP_INTERCEPT,
+    }
 
     @property
     def n_categories(self) -> int:
@@ -56,47 +65,61 @@ class Nominal(GradedModel):
         """One for each category but 0."""
         here = self._has_category()
         slope, intercept = jnp.where(here, self.slope, 0.0), jnp.where(here, self.intercept, ABSENT)
-        return jnp.stack([intercept, slope], axis=-1), jnp.zeros(0, intercept.dtype)
+        slopes = slope.reshape(-1, slope.shape[-1])
+        return jnp.concatenate([intercept[None], slopes]).T, jnp.zeros(0, intercept.dtype)
 
     def irt_parameters(self) -> dict[str, Param]:
-        """A, b (NaN: there is no order), ak1, ak2, ..., d1, d2, ...."""
+        """A, b (NaN: there is no order), ak1, ..., d1, ....
+
+        With several abilities the slopes of the categories, a1_1, a1_2, ..., and d1, ....
+        """
+        k = range(1, self.n_categories)
+        here = self._has_category()
+        d = jnp.where(here, self.intercept, jnp.nan)
+        by_category = {f"d{i}": d[..., i - 1] for i in k}
+        if self.dims > 1:
+            slope = jnp.where(here[..., None, :], self.slope, jnp.nan)
+            axes = range(self.dims)
+            slopes = {f"a{i}_{m + 1}": slope[..., m, i - 1] for i in k for m in axes}
+            return {**slopes, **by_category}
         last = jnp.asarray(self.categories) - 1
         at_last = jnp.arange(1, self.n_categories) == last[..., None]
         a = (jnp.where(at_last, self.slope, 0.0)).sum(-1) / last
         safe = jnp.where(a == 0, 1.0, a)
-        here = self._has_category()
         ak = jnp.where(at_last, 1.0 * last[..., None], self.slope / safe[..., None])
         ak = jnp.where(here & (a != 0)[..., None], ak, jnp.nan)
-        d = jnp.where(here, self.intercept, jnp.nan)
-        k = range(1, self.n_categories)
-        return {
-            "a": a,
-            "b": jnp.full_like(a, jnp.nan),
-            **{f"ak{i}": ak[..., i - 1] for i in k},
-            **{f"d{i}": d[..., i - 1] for i in k},
-        }
+        scores = {f"ak{i}": ak[..., i - 1] for i in k}
+        return {"a": a, "b": jnp.full_like(a, jnp.nan), **scores, **by_category}
 
-    def rescale(self, mean: Param, sd: Param) -> "Nominal":
+    def rescale(self, mean: Any, sd: Any) -> "Nominal":
         """Slopes times ``sd``; the intercepts take up the mean."""
-        mean, sd = jnp.asarray(mean)[..., None], jnp.asarray(sd)[..., None]
-        return Nominal(self.slope * sd, self.intercept + self.slope * mean, self.categories)
+        if self.dims == 1:
+            mean, sd = jnp.asarray(mean)[..., None], jnp.asarray(sd)[..., None]
+            return Nominal(self.slope * sd, self.intercept + self.slope * mean, self.categories)
+        slope = jnp.einsum("...ds,de->...es", self.slope, sd)
+        shift = jnp.einsum("...ds,d->...s", self.slope, mean)
+        return Nominal(slope, self.intercept + shift, self.categories)
 
     def hold_unused(
         self, unused: Bool[np.ndarray, "items categories"]
     ) -> tuple["Nominal", BoolArray]:
         """Intercepts and slopes; category 0, where unused, has the slope of the lowest used one."""
         intercept, held = used_intercepts(self.intercept, unused)
-        slope = np.pad(np.asarray(self.slope, float), ((0, 0), (1, 0)))
-        first = np.argmin(unused, axis=1)[:, None]
-        k = np.arange(slope.shape[1])
-        slope = np.where(k < first, 0.0, slope - np.take_along_axis(slope, first, axis=1))
-        mask = parameter_mask(self, slope=held, intercept=held)
-        return dataclasses.replace(self, slope=slope[:, 1:], intercept=intercept), mask
+        old = np.asarray(self.slope, float)
+        slope = np.concatenate([np.zeros_like(old[..., :1]), old], axis=-1)
+        first = np.argmin(unused, axis=1).reshape(-1, *(1,) * (slope.ndim - 1))
+        k = np.arange(slope.shape[-1])
+        slope = np.where(k < first, 0.0, slope - np.take_along_axis(slope, first, axis=-1))
+        held_slope = np.broadcast_to(held if slope.ndim == 2 else held[:, None], old.shape)
+        mask = parameter_mask(self, slope=held_slope, intercept=held)
+        return dataclasses.replace(self, slope=slope[..., 1:], intercept=intercept), mask
 
     def drop_unused(
         self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
     ) -> dict[str, FloatArray]:
         """Slopes and intercepts relative to the lowest used category."""
+        if self.dims > 1:
+            return self._drop_unused_slopes(table, unused)
         first, last = np.argmin(unused, axis=1), np.asarray(self.categories) - 1
         tail = (1,) * (table["a"].ndim - 1)
         share = (last / np.maximum(last - first, 1)).reshape(-1, *tail)
@@ -109,18 +132,32 @@ class Nominal(GradedModel):
             out[f"d{k}"] = np.where(absent, np.nan, table[f"d{k}"] - base)
         return out
 
+    def _drop_unused_slopes(
+        self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
+    ) -> dict[str, FloatArray]:
+        first, out = np.argmin(unused, axis=1), dict(table)
+        for form in ("d{}", *(f"a{{}}_{m + 1}" for m in range(self.dims))):
+            names = [form.format(k) for k in range(1, unused.shape[1])]
+            values = np.stack([np.zeros_like(table[names[0]]), *(table[name] for name in names)])
+            tail = (1,) * (values.ndim - 2)
+            base = np.take_along_axis(values, first.reshape(1, -1, *tail), axis=0)[0]
+            for k, name in enumerate(names, 1):
+                absent = unused[:, k].reshape(-1, *tail)
+                out[name] = np.where(absent, np.nan, table[name] - base)
+        return out
+
     @classmethod
     def blank(cls, design: Design) -> "Nominal":
         """Items without parameters yet."""
-        empty = np.zeros((design.n_items, design.most - 1))
-        return cls(empty, empty.copy(), np.asarray(design.categories))
+        steps = design.most - 1
+        slope, intercept = np.zeros((*design.slope_shape, steps)), np.zeros((design.n_items, steps))
+        return cls(slope, intercept, np.asarray(design.categories))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Param) -> "Nominal":
+    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "Nominal":
         """As a generalised partial credit item: a higher category is a higher ability."""
         k = jnp.arange(1, shares.shape[1])
-        slopes = k * start_slope(slope, shares.shape[1])[:, None]
+        slopes = k * start_slope(slope, shares.shape[1])[..., None]
         here = self._has_category()
-        intercept = start_intercepts(shares)
-        return Nominal(
-            jnp.where(here, slopes, 0.0), jnp.where(here, intercept, 0.0), self.categories
-        )
+        intercept = jnp.where(here, start_intercepts(shares), 0.0)
+        on_axes = here if slopes.ndim == 2 else here[:, None]
+        return Nominal(jnp.where(on_axes, slopes, 0.0), intercept, self.categories)

@@ -10,7 +10,8 @@ with ``intercept_0 = 0``. Categories k and k - 1 are equally probable at
 
 import dataclasses
 import itertools
-from typing import ClassVar, TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,28 +19,31 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from irtcat._types import BoolArray, FloatArray
-from irtcat.models._base import Design, Param, parameter_mask
+from irtcat.models._base import Design, Param, Parameter, parameter_mask
 from irtcat.models._links import ABSENT, SOFTMAX, GradedModel, Link
+from irtcat.models._slopes import INTERCEPT, SLOPE, Slopes, common_slope, rescaled_slope
 from irtcat.models.graded import (
     UNREACHABLE,
     PerItem,
     Steps,
-    thresholds,
+    predictor_rows,
+    published_steps,
     used_thresholds,
 )
-from irtcat.models.logistic import AnyShape
 
-__all__ = ["GPCM", "CommonPartialCredit", "CommonRatingScale", "PartialCredit", "RatingScale"]
+__all__ = ["GPCM", "GeneralisedRatingScale", "PartialCredit", "RatingScale"]
+
+STEP_INTERCEPT = dataclasses.replace(INTERCEPT, first_category=2)
+COMMON_STEP = Parameter(-75.0, 75.0, weak_prior=(0.0, 3.0), tied=True)
 
 Predictors = tuple[Float[Array, "steps one_and_dims"], Float[Array, " gaps"]]
 
 
-def partial_credit_predictors(slope: Param, intercept: Steps, categories: PerItem) -> Predictors:
-    """``k slope theta + intercept_k`` for the categories the item has."""
+def partial_credit_predictors(slope: Slopes, intercept: Steps, categories: PerItem) -> Predictors:
+    """``k slope . theta + intercept_k`` for the categories the item has."""
     k = jnp.arange(1, intercept.shape[-1] + 1)
     here = k < categories
-    slopes = jnp.where(here, k * slope, 0.0).astype(intercept.dtype)
-    rows = jnp.stack([jnp.where(here, intercept, ABSENT), slopes], axis=-1)
+    rows = predictor_rows(jnp.where(here, intercept, ABSENT), slope, here, factor=k)
     return rows, jnp.zeros(0, intercept.dtype)
 
 
@@ -87,8 +91,8 @@ class _ItemSteps(GradedModel):
     categories: eqx.AbstractVar[PerItem]
 
     link: ClassVar[Link] = SOFTMAX
+    one_per_item: ClassVar[str] = "categories"
     fixed: ClassVar[tuple[str, ...]] = ("categories",)
-    by_category: ClassVar[dict[str, int]] = {"intercept": 2}
 
     @property
     def n_categories(self) -> int:
@@ -111,7 +115,7 @@ class _ItemSteps(GradedModel):
 
 
 class GPCM(_ItemSteps):
-    """Generalised partial credit model: ``P(x = k) ~ exp(k slope theta + intercept_k)``.
+    """Generalised partial credit model: ``P(x = k) ~ exp(k slope . theta + intercept_k)``.
 
     In the field's notation ``a = slope`` and ``b_k = (intercept_{k-1} - intercept_k) / a``; ``b``
     is their mean. Items may differ in their number of categories.
@@ -120,45 +124,45 @@ class GPCM(_ItemSteps):
         Muraki (1992), Applied Psychological Measurement 16, 159-176.
     """
 
-    slope: Param
+    slope: Slopes
     intercept: Steps
     categories: PerItem
 
     key: ClassVar[str] = "gpcm"
+    parameters: ClassVar[Mapping[str, Parameter]] = {"slope": SLOPE, "intercept": STEP_INTERCEPT}
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
         return partial_credit_predictors(self.slope, self.intercept, self.categories)
 
     def irt_parameters(self) -> dict[str, Param]:
-        """A, b (mean of the thresholds), b1, b2, ...."""
-        return thresholds(_steps(self.intercept), self.slope, self.categories)
+        """A, b (mean of the thresholds), b1, b2, ...; Reckase's of several abilities."""
+        intercepts = [self.intercept[..., k] for k in range(self.intercept.shape[-1])]
+        steps = _steps(self.intercept)
+        return published_steps(self.slope, self.dims, intercepts, steps, self.categories)
 
-    def rescale(self, mean: Param, sd: Param) -> "GPCM":
+    def rescale(self, mean: Any, sd: Any) -> "GPCM":
         """Slope times ``sd``; the intercepts take up the mean."""
-        return GPCM(
-            self.slope * sd,
-            _shifted(self.intercept, self.slope, mean, self.categories),
-            self.categories,
-        )
+        slope, shift = rescaled_slope(self.slope, self.dims, mean, sd)
+        return GPCM(slope, _shifted(self.intercept, shift, self.categories), self.categories)
 
     @classmethod
     def blank(cls, design: Design) -> "GPCM":
         """Items without parameters yet."""
-        n, most = design.n_items, design.most
-        return cls(np.zeros(n), np.zeros((n, most - 1)), np.asarray(design.categories))
+        intercept = np.zeros((design.n_items, design.most - 1))
+        return cls(np.zeros(design.slope_shape), intercept, np.asarray(design.categories))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Param) -> "GPCM":
+    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "GPCM":
         """Slopes by the correlations, intercepts by the shares."""
         intercept = _zero_absent(start_intercepts(shares), self.categories)
         return GPCM(start_slope(slope, shares.shape[1]), intercept, self.categories)
 
 
-def _shifted(intercept: Steps, slope: Param, mean: AnyShape, categories: PerItem) -> Steps:
-    """Intercepts after a shift of theta by a mean."""
+def _shifted(intercept: Steps, shift: Param, categories: PerItem) -> Steps:
+    """Intercepts after a shift of ``slope . theta``."""
     k = jnp.arange(1, intercept.shape[-1] + 1)
-    shift = k * (jnp.asarray(slope) * mean)[..., None]
-    return intercept + jnp.where(k < jnp.asarray(categories)[..., None], shift, 0.0)
+    by_category = k * jnp.asarray(shift)[..., None]
+    return intercept + jnp.where(k < jnp.asarray(categories)[..., None], by_category, 0.0)
 
 
 def _zero_absent(intercept: Steps, categories: PerItem) -> Steps:
@@ -172,6 +176,7 @@ class PartialCredit(_ItemSteps):
 
     The Rasch model of items with several categories: slopes are 1, ``b_k = intercept_{k-1} -
     intercept_k``. Items may differ in their number of categories; right/wrong ones are Rasch items.
+    With several abilities it is reported as `GPCM`, whose slopes are the abilities' SDs.
 
     References:
         Masters (1982), Psychometrika 47, 149-174.
@@ -181,78 +186,33 @@ class PartialCredit(_ItemSteps):
     categories: PerItem
 
     key: ClassVar[str] = "pcm"
+    parameters: ClassVar[Mapping[str, Parameter]] = {"intercept": STEP_INTERCEPT}
+
+    def _as_gpcm(self, slope: Param | float = 1.0) -> GPCM:
+        one = jnp.ones_like(self.intercept[..., 0])
+        return GPCM(slope * one, self.intercept, self.categories)
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
-        one = jnp.ones_like(self.intercept[..., 0])
-        return partial_credit_predictors(one, self.intercept, self.categories)
+        return self._as_gpcm().predictors()
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = 1, b (mean of the thresholds), b1, b2, ...."""
-        one = jnp.ones_like(self.intercept[..., 0])
-        return thresholds(_steps(self.intercept), one, self.categories)
+        return self._as_gpcm().irt_parameters()
 
-    def rescale(self, mean: Param, sd: Param) -> "CommonPartialCredit":  # type: ignore[override]
+    def rescale(self, mean: Any, sd: Any) -> GPCM:  # type: ignore[override]
         """Items with the common slope ``sd``: on the standardised scale that is the SD."""
-        one = jnp.ones_like(self.intercept[..., 0])
-        return CommonPartialCredit(
-            sd * one, _shifted(self.intercept, one, mean, self.categories), self.categories
-        )
+        return self._as_gpcm().rescale(mean, sd)
 
     @classmethod
     def blank(cls, design: Design) -> "PartialCredit":
         """Items without parameters yet."""
         return cls(np.zeros((design.n_items, design.most - 1)), np.asarray(design.categories))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Param) -> "PartialCredit":
+    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "PartialCredit":
         """Intercepts by the shares."""
-        return PartialCredit(
-            _zero_absent(start_intercepts(shares), self.categories), self.categories
-        )
-
-
-class CommonPartialCredit(_ItemSteps):
-    """The partial credit model on a standardised scale, where its slopes are the population SD.
-
-    Not in ``MODELS``: `PartialCredit` is fitted in this form.
-
-    References:
-        Masters (1982), Psychometrika 47, 149-174.
-    """
-
-    slope: Param
-    intercept: Steps
-    categories: PerItem
-
-    key: ClassVar[str] = "pcm"
-    tied: ClassVar[tuple[str, ...]] = ("slope",)
-
-    def predictors(self) -> Predictors:
-        """One for each category but 0."""
-        return partial_credit_predictors(self.slope, self.intercept, self.categories)
-
-    def irt_parameters(self) -> dict[str, Param]:
-        """A, b (mean of the thresholds), b1, b2, ...."""
-        return thresholds(_steps(self.intercept), self.slope, self.categories)
-
-    def rescale(self, mean: Param, sd: Param) -> "CommonPartialCredit":
-        """Slope times ``sd``; the intercepts take up the mean."""
-        intercept = _shifted(self.intercept, self.slope, mean, self.categories)
-        return CommonPartialCredit(self.slope * sd, intercept, self.categories)
-
-    @classmethod
-    def blank(cls, design: Design) -> "CommonPartialCredit":
-        """Items without parameters yet."""
-        n, most = design.n_items, design.most
-        return cls(np.zeros(n), np.zeros((n, most - 1)), np.asarray(design.categories))
-
-    def start(
-        self, shares: Float[Array, "items categories"], slope: Param
-    ) -> "CommonPartialCredit":
-        """The mean of the slopes for all; intercepts by the shares."""
-        common = jnp.full_like(slope, start_slope(slope.mean(), shares.shape[1]))
         intercept = _zero_absent(start_intercepts(shares), self.categories)
-        return CommonPartialCredit(common, intercept, self.categories)
+        return PartialCredit(intercept, self.categories)
 
 
 def _rating_intercepts(location: Param, step: Steps) -> Steps:
@@ -277,11 +237,66 @@ class _CommonSteps(GradedModel):
     step: eqx.AbstractVar[Steps]
 
     link: ClassVar[Link] = SOFTMAX
+    one_per_item: ClassVar[str] = "location"
 
     @property
     def n_categories(self) -> int:
         """Number of categories."""
         return self.step.shape[-1] + 2
+
+
+class GeneralisedRatingScale(_CommonSteps):
+    """Rating scale items with slopes: ``P(x = k) ~ exp(k (slope . theta + location) + step_k)``.
+
+    The form in which `RatingScale` is fitted, with one slope for all items: on the scale where the
+    population SD is 1, the slope is the SD.
+
+    References:
+        Muraki (1992), Applied Psychological Measurement 16, 159-176, equations 8-10.
+    """
+
+    slope: Slopes
+    location: Param
+    step: Steps
+
+    key: ClassVar[str] = "grsm"
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "slope": SLOPE,
+        "location": INTERCEPT,
+        "step": COMMON_STEP,
+    }
+
+    def as_gpcm(self) -> GPCM:
+        """The same items with intercepts of their own."""
+        intercept = _rating_intercepts(self.location, self.step)
+        n_categories = jnp.full(jnp.shape(self.location), self.n_categories)
+        return GPCM(self.slope, intercept, n_categories)
+
+    def predictors(self) -> Predictors:
+        """One for each category but 0."""
+        return self.as_gpcm().predictors()
+
+    def irt_parameters(self) -> dict[str, Param]:
+        """A, b, b1, b2, ...; Reckase's of several abilities."""
+        return self.as_gpcm().irt_parameters()
+
+    def rescale(self, mean: Any, sd: Any) -> "GeneralisedRatingScale":
+        """Slope times ``sd``; the location takes up the mean; the steps stay."""
+        slope, shift = rescaled_slope(self.slope, self.dims, mean, sd)
+        return GeneralisedRatingScale(slope, self.location + shift, self.step)
+
+    @classmethod
+    def blank(cls, design: Design) -> "GeneralisedRatingScale":
+        """Items without parameters yet."""
+        n = design.n_items
+        return cls(np.zeros(design.slope_shape), np.zeros(n), np.zeros((n, design.most - 2)))
+
+    def start(
+        self, shares: Float[Array, "items categories"], slope: Slopes
+    ) -> "GeneralisedRatingScale":
+        """The mean of the slopes for all; locations and steps by the shares."""
+        common = common_slope(start_slope(slope, shares.shape[1]))
+        return GeneralisedRatingScale(common, *_start_rating(shares))
 
 
 class RatingScale(_CommonSteps):
@@ -290,6 +305,7 @@ class RatingScale(_CommonSteps):
     The steps are the same for all items and ``step_0 = step_{K-1} = 0``: an item's location is
     minus the mean of its thresholds ``b_k = -location + step_{k-1} - step_k``, whose distances all
     items share. The population SD is free. All items have the same number of categories.
+    With several abilities it is reported as `GPCM`, whose slopes are the abilities' SDs.
 
     References:
         Andrich (1978), Psychometrika 43, 561-573.
@@ -299,72 +315,28 @@ class RatingScale(_CommonSteps):
     step: Steps
 
     key: ClassVar[str] = "rsm"
-    tied: ClassVar[tuple[str, ...]] = ("step",)
+    parameters: ClassVar[Mapping[str, Parameter]] = {"location": INTERCEPT, "step": COMMON_STEP}
+
+    def _with_slope(self) -> GeneralisedRatingScale:
+        return GeneralisedRatingScale(jnp.ones_like(self.location), self.location, self.step)
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
-        one = jnp.ones_like(self.location)
-        intercept = _rating_intercepts(self.location, self.step)
-        return partial_credit_predictors(one, intercept, jnp.asarray(self.n_categories))
+        return self._with_slope().predictors()
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = 1, b = -location, b1, b2, ...."""
-        steps = _steps(_rating_intercepts(self.location, self.step))
-        return thresholds(steps, jnp.ones_like(self.location), jnp.asarray(self.n_categories))
+        return self._with_slope().irt_parameters()
 
-    def rescale(self, mean: Param, sd: Param) -> "CommonRatingScale":  # type: ignore[override]
+    def rescale(self, mean: Any, sd: Any) -> GeneralisedRatingScale:  # type: ignore[override]
         """Items with the common slope ``sd``: on the standardised scale that is the SD."""
-        one = jnp.ones_like(self.location)
-        return CommonRatingScale(sd * one, self.location + mean, self.step)
+        return self._with_slope().rescale(mean, sd)
 
     @classmethod
     def blank(cls, design: Design) -> "RatingScale":
         """Items without parameters yet."""
         return cls(np.zeros(design.n_items), np.zeros((design.n_items, design.most - 2)))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Param) -> "RatingScale":
+    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "RatingScale":
         """Locations and steps by the shares."""
         return RatingScale(*_start_rating(shares))
-
-
-class CommonRatingScale(_CommonSteps):
-    """The rating scale model on a standardised scale, where its slopes are the population SD.
-
-    Not in ``MODELS``: `RatingScale` is fitted in this form.
-
-    References:
-        Andrich (1978), Psychometrika 43, 561-573.
-    """
-
-    slope: Param
-    location: Param
-    step: Steps
-
-    key: ClassVar[str] = "rsm"
-    tied: ClassVar[tuple[str, ...]] = ("slope", "step")
-
-    def predictors(self) -> Predictors:
-        """One for each category but 0."""
-        intercept = _rating_intercepts(self.location, self.step)
-        return partial_credit_predictors(self.slope, intercept, jnp.asarray(self.n_categories))
-
-    def irt_parameters(self) -> dict[str, Param]:
-        """A, b, b1, b2, ...."""
-        steps = _steps(_rating_intercepts(self.location, self.step))
-        return thresholds(steps, self.slope, jnp.asarray(self.n_categories))
-
-    def rescale(self, mean: Param, sd: Param) -> "CommonRatingScale":
-        """Slope times ``sd``; the location takes up the mean; the steps stay."""
-        location = self.location + self.slope * mean
-        return CommonRatingScale(self.slope * sd, location, self.step)
-
-    @classmethod
-    def blank(cls, design: Design) -> "CommonRatingScale":
-        """Items without parameters yet."""
-        n, most = design.n_items, design.most
-        return cls(np.zeros(n), np.zeros(n), np.zeros((n, most - 2)))
-
-    def start(self, shares: Float[Array, "items categories"], slope: Param) -> "CommonRatingScale":
-        """The mean of the slopes for all; locations and steps by the shares."""
-        common = jnp.full_like(slope, start_slope(slope.mean(), shares.shape[1]))
-        return CommonRatingScale(common, *_start_rating(shares))

@@ -13,10 +13,11 @@ from irtcat._matrix import row_blocks
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
+from irtcat.latent import LIMIT
 from irtcat.models import ItemModel, expected_responses, response_variances, take
 from irtcat.prediction._task import Estimate, Task
 from irtcat.prediction.design import predict_weighted
-from irtcat.scoring import LIMIT, score
+from irtcat.scoring import score
 
 __all__ = ["mixture_quantile", "predict_gpirt", "predict_irt", "predict_pirt"]
 

@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Float
 from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.models import ItemModel, filled, in_precision, steepest_slope
-from irtcat.scoring._kernel import (
+from irtcat.latent._layout import BLOCK_BYTES, WIDE_SD
+from irtcat.latent._line import (
     LIMIT,
     LOG_2PI,
     N_NODES,
@@ -29,7 +29,7 @@ from irtcat.scoring._kernel import (
     local_quadrature,
     log_likelihood,
 )
-from irtcat.scoring._layout import BLOCK_BYTES, WIDE_SD
+from irtcat.models import ItemModel, filled, in_precision, steepest_slope
 
 __all__ = [
     "CUT_OFF",

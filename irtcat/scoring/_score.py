@@ -14,9 +14,9 @@ from irtcat._precision import choose_precision, precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.io.source import ResponseSource, as_source, chunks
+from irtcat.latent._cells import cells_of
 from irtcat.models import item_categories
 from irtcat.responses import Responses
-from irtcat.scoring._cells import cells_of
 from irtcat.scoring._point import point_estimates
 from irtcat.scoring._posterior import Posterior, posterior, quantile, standardised
 from irtcat.scoring._score_several import score_multidimensional

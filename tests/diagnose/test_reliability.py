@@ -14,7 +14,7 @@ from irtcat.diagnose import (
     marginal_reliability,
     omega,
 )
-from irtcat.models import Bifactor
+from irtcat.models import TwoPL
 
 
 @pytest.mark.parametrize(("data", "model"), [("lsat6", "2pl"), ("lsat7", "3pl"), ("lsat7", "1pl")])
@@ -87,7 +87,7 @@ def test_omega_of_a_bifactor_bank_is_that_of_simulated_sums():
     pattern = np.column_stack([np.ones(12), np.repeat(np.eye(3), 4, axis=0)])
     pattern[11, 1:] = 0  # an item of the general ability alone
     slopes = pattern * np.column_stack([np.full(12, 1.2), np.full((12, 3), 1.0)])
-    model = Bifactor(slopes, rng.normal(0, 0.7, 12), pattern)
+    model = TwoPL(slopes, rng.normal(0, 0.7, 12))
     bank = ItemBank(model, [f"i{k}" for k in range(12)])
     found = omega(bank)
     theta = rng.normal(size=(20_000, 4))

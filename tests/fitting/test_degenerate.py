@@ -6,12 +6,11 @@ from scipy.special import log_expit
 
 from irtcat import MODELS, InputError, ItemBank, Responses, fit
 from irtcat.datasets import load
-from irtcat.models import has_several
 from irtcat.scoring import METHODS, score
 
 # Several abilities, counts and scores have batteries of their own (test_several.py,
 # test_continuous.py).
-ONE_ABILITY = [key for key in MODELS if not has_several(MODELS[key])]
+ONE_ABILITY = list(MODELS)
 ONE_ABILITY = [key for key in ONE_ABILITY if MODELS[key].takes in ("right/wrong", "graded")]
 every_model = pytest.mark.parametrize("key", ONE_ABILITY)
 LOGISTIC = ("rasch", "1pl", "2pl", "3pl", "4pl")

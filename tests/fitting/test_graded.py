@@ -75,7 +75,8 @@ class Brute:
         log_likelihood = logsumexp(total, axis=0).sum()
         if self.key != "feasibility":
             return log_likelihood, log_likelihood
-        ((mean, spread),) = MODELS[self.key].default_priors.values()
+        priors = [row.prior for row in MODELS[self.key].parameters.values()]
+        ((mean, spread),) = [prior for prior in priors if prior]
         logit = np.log(table["d"] / (1 - table["d"]))
         return log_likelihood, log_likelihood + norm.logpdf(logit, mean, spread).sum()
 

@@ -10,8 +10,8 @@ from irtcat import InputError, ItemBank, Responses, fit, score
 from irtcat._precision import precision
 from irtcat.fitting import FITTERS
 from irtcat.fitting._known import N_NODES, spread
+from irtcat.latent import cells_of, item_curves
 from irtcat.models import unpack
-from irtcat.scoring import cells_of, item_curves
 
 SHAPE = (400, 5)
 EXACT = {"tolerance": 1e-9}

@@ -9,10 +9,11 @@ import pytest
 from scipy.special import expit, logsumexp, ndtri
 from scipy.stats import qmc
 
-from irtcat import MODELS, InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
+from irtcat import InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
 from irtcat.fitting._pattern import latent_design
-from irtcat.fitting._several_population import correlation_root, free_correlations
-from irtcat.scoring._spherical import rotations, spherical_rule
+from irtcat.latent import correlation_root, free_correlations
+from irtcat.latent._spherical import rotations, spherical_rule
+from irtcat.models import measured
 
 EXACT = {"tolerance": 1e-6, "precision": "float64", "max_iterations": 20000}
 NO_ERRORS = {"standard_errors": "none"}
@@ -271,7 +272,7 @@ def test_nodes_of_their_own(monkeypatch):
     responses = Responses.from_array(X)
     arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-5}
     on_grid = fit(responses, "m2pl", **arguments)
-    monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: None)
+    monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: None)
     own = fit(responses, "m2pl", **arguments)
     assert own.converged
     assert own.bank.provenance["nodes_are"] == "each subject's own"
@@ -365,15 +366,15 @@ def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch)
     responses = Responses.from_array(X)
     arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-6, **NO_ERRORS}
     if own:
-        monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: None)
+        monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: None)
     else:  # a first grid too coarse, so that there is a second turn
         spacings = iter([0.5] + [0.3] * 99)
-        monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: next(spacings))
+        monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: next(spacings))
     whole = fit(responses, "m2pl", **arguments)
     for k in range(2, whole.n_iterations, 3):
         if not own:
             spacings = iter([0.5] + [0.3] * 99)
-            monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: next(spacings))  # noqa: B023
+            monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: next(spacings))  # noqa: B023
         file = tmp_path / f"{k}.npz"
         with pytest.raises(KeyboardInterrupt):
             fit(responses, "m2pl", checkpoint=file, progress=Stop(k), **arguments)
@@ -396,7 +397,7 @@ def test_full_errors_and_the_sandwich(own, monkeypatch):
     X, pattern = small(correlation=0.5)
     arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-6}
     if own:
-        monkeypatch.setattr("irtcat.scoring._rules.spacing_for", lambda *_: None)
+        monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: None)
     responses = Responses.from_array(X)
     full, robust = (
         fit(responses, "m2pl", standard_errors=how, **arguments) for how in ("full", "sandwich")
@@ -466,7 +467,7 @@ def test_many_abilities_without_a_pattern(dims):
 def test_echelon_form(exploratory):
     """As many zeros as the axes can turn, in items that tell most; everything else has an SE."""
     slopes = exploratory.bank.model.slope
-    pattern = exploratory.bank.model.pattern
+    pattern = measured(exploratory.bank.model)
     assert (pattern == 0).sum() == 1
     assert (slopes[pattern == 0] == 0).all()
     assert (slopes.sum(axis=0) > 0).all()
@@ -516,15 +517,14 @@ def test_odd_items_and_subjects():
 def test_patterns_in_any_form(data):
     names = [[f"i{j + 1}" for j in np.flatnonzero(PATTERN[:, column])] for column in range(2)]
     table = pd.DataFrame(PATTERN, index=data.item_ids, columns=["u", "v"])
-    model = MODELS["m2pl"]
     for form in (PATTERN, dict(zip("uv", names, strict=True)), table.iloc[::-1]):
-        design = latent_design(data, model, None, form, correlated=True)
+        design = latent_design(data, None, form, correlated=True)
         np.testing.assert_array_equal(design.pattern, PATTERN)
         assert design.factors == (["F1", "F2"] if form is PATTERN else ["u", "v"])
     specific = np.repeat(np.eye(2), 8, axis=0)
     whole = np.column_stack([np.ones(16), specific])
     for form in (["a"] * 8 + ["b"] * 8, specific, whole):
-        design = latent_design(data, MODELS["bifactor"], None, form, correlated=False)
+        design = latent_design(data, None, form, correlated=False, structure="bifactor")
         np.testing.assert_array_equal(design.pattern, whole)
 
 
@@ -532,7 +532,7 @@ def test_save_and_load(confirmatory, data, tmp_path):
     again = ItemBank.load(confirmatory.bank.save(tmp_path / "bank.npz"))
     np.testing.assert_array_equal(again.correlations, confirmatory.bank.correlations)
     np.testing.assert_array_equal(again.parameters(), confirmatory.bank.parameters())
-    np.testing.assert_array_equal(again.model.pattern, PATTERN)
+    np.testing.assert_array_equal(measured(again.model), PATTERN != 0)
     np.testing.assert_array_equal(score(again, data).theta, confirmatory.abilities.theta)
 
 
@@ -548,7 +548,7 @@ def test_correlations_from_free_numbers(dims):
 
 BAD = {
     "no dims": ({}, "`dims` argument must be given"),
-    "one dim": ({"dims": 1}, "`dims` argument must be a whole number between 2"),
+    "one dim": ({"dims": 1}, "`dims` argument must be a whole number of at least 2"),
     "dims and pattern": ({"dims": 3, "pattern": PATTERN}, "`dims` argument must be 2"),
     "correlated axes": ({"dims": 2, "correlated": True}, "`correlated` argument must be False"),
     "unknown item": ({"pattern": {"a": ["i1"], "b": ["no"]}}, "Got no."),
@@ -575,8 +575,8 @@ def test_bad_arguments(what, data):
 
 
 def test_arguments_of_other_models(data):
-    with pytest.raises(InputError, match="`dims` argument must be left out for the 2pl model"):
-        fit(data, "2pl", dims=2)
+    with pytest.raises(InputError, match="`dims` argument must be 1 for the beta model"):
+        fit(Responses.from_array(np.full((4, 4), 0.5)), "beta", dims=2)
     with pytest.raises(InputError, match="`pattern` argument must be given for the bifactor"):
         fit(data, "bifactor")
     with pytest.raises(InputError, match="at most one specific factor"):

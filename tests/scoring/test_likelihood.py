@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from irtcat._precision import precision
+from irtcat.latent import LayoutPlan, e_step, grid_nodes
 from irtcat.models import ThreePL, TwoPL, simulate
-from irtcat.scoring import LayoutPlan, e_step, grid_nodes
 
 N, ITEMS = 90, 150
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from irtcat._compile import jit
+from irtcat.latent._parts import Part, information_of, part_terms, parts_of
 from irtcat.models import ItemModel
-from irtcat.scoring._adaptive import Plane, plane_of
 
 __all__ = ["Modes", "posterior_modes"]
 
@@ -35,28 +35,18 @@ class Modes(NamedTuple):
 
 
 def _terms(
-    items: Plane, z: Float[Array, "rows dims"], right: Array, answered: Array
+    parts: list[Part], z: Float[Array, "rows dims"], statistics: Array, answered: Array
 ) -> tuple[Array, Array, Array]:
     """Log-posterior up to a constant, its gradient, and the expected information."""
-    n, dims = z.shape
-    eta = z @ items.slope.T + items.intercept
-    s, t = jax.nn.sigmoid(eta), jax.nn.sigmoid(-eta)
-    if items.logit_lower is None:
-        value = (right * eta - answered * jax.nn.softplus(eta)).sum(1)
-        by_eta, information = right - answered * s, answered * s * t
-    else:
-        # In logarithms: P of an item without guessing underflows far below its difficulty.
-        log_s, log_t = jax.nn.log_sigmoid(eta), jax.nn.log_sigmoid(-eta)
-        log_c, log_d = (jax.nn.log_sigmoid(sign * items.logit_lower) for sign in (1, -1))
-        log_p, log_q = jnp.logaddexp(log_c, log_d + log_s), log_d + log_t
-        wrong = answered - right
-        value = (right * log_p + wrong * log_q).sum(1)
-        k = jnp.exp(log_s - log_p)
-        by_eta = right * jnp.exp(log_q) * k - wrong * s
-        information = answered * jnp.exp(log_p + log_q) * k**2
-    squares = (items.slope[:, :, None] * items.slope[:, None, :]).reshape(-1, dims**2)
-    precision = (information @ squares).reshape(n, dims, dims) + jnp.eye(dims, dtype=z.dtype)
-    return value - 0.5 * (z**2).sum(1), by_eta @ items.slope - z, precision
+    value, gradient = -0.5 * (z**2).sum(1), -z
+    information = jnp.broadcast_to(jnp.eye(z.shape[1], dtype=z.dtype), (*z.shape, z.shape[1]))
+    for part in parts:
+        terms = part_terms(part, z, statistics, answered)
+        value = value + terms.value.sum(1)
+        for m, residual in enumerate(terms.residual):
+            gradient = gradient + residual @ part.slopes[:, m]
+        information = information + information_of(part, terms.weight)
+    return value, gradient, information
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
@@ -77,22 +67,21 @@ def posterior_modes(
     """
     n = x.shape[0]
     dtype, dims = unit.dtype, model.dims
-    items = plane_of(model)
+    parts, n_contrasts = parts_of(model), model.n_categories - 1
     least = SETTLED if dtype == jnp.float64 else 1e-4
 
     def block(_: None, rows: Array) -> tuple[None, tuple[Array, ...]]:
         statistics, mask = model.sufficient_statistics(
-            x[jnp.minimum(rows, n - 1)], 1, has_missing, dtype
+            x[jnp.minimum(rows, n - 1)], n_contrasts, has_missing, dtype
         )
-        right = statistics[0]
-        answered = jnp.ones_like(right) if mask is None else mask
+        answered = jnp.ones_like(statistics[0]) if mask is None else mask
 
         def update(state: Any) -> Any:
             k, z, value, gradient, information, damping = state
             diagonal = jnp.diagonal(information, axis1=1, axis2=2) * damping[:, None]
             lifted = information + diagonal[..., None] * jnp.eye(dims, dtype=dtype)
             new = z + jnp.linalg.solve(lifted, gradient[..., None])[..., 0]
-            there = _terms(items, new, right, answered)
+            there = _terms(parts, new, statistics, answered)
             up = there[0] >= value - 1e-12
             wide = up[:, None]
             return (
@@ -108,7 +97,7 @@ def posterior_modes(
         start = (
             jnp.int32(0),
             zero,
-            *_terms(items, zero, right, answered),
+            *_terms(parts, zero, statistics, answered),
             jnp.zeros_like(zero[:, 0]),
         )
         _count, z, _value, gradient, information, _damping = jax.lax.while_loop(

@@ -16,17 +16,16 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
 from irtcat._compile import jit
-from irtcat.models import ItemModel
-from irtcat.scoring._spherical import rotations, spherical_rule
+from irtcat.latent._parts import Part, PartTerms, part_terms, parts_of
+from irtcat.latent._spherical import rotations, spherical_rule
+from irtcat.models import Asymptotes, ItemModel
 
 __all__ = [
     "AdaptiveQuadrature",
-    "Plane",
     "adaptive_block",
     "adaptive_posterior",
     "adaptive_quadrature",
     "moments_of",
-    "plane_of",
     "root_of",
 ]
 
@@ -69,7 +68,7 @@ def adaptive_quadrature(dims: int, n: int | None = None, finer: bool = False) ->
     Args:
         dims: number of abilities.
         n: points per dimension of a product of Gauss-Hermite rules; by default 15 in two
-            dimensions, and beyond a rule by direction and length (`irtcat.scoring._spherical`).
+            dimensions, and beyond a rule by direction and length (`irtcat.latent._spherical`).
         finer: whether to return a finer rule for checking the first: more points, other directions.
 
     Returns:
@@ -95,20 +94,6 @@ def root_of(covariance: Float[Array, "*rows dims dims"]) -> Float[Array, "*rows 
     return jnp.linalg.cholesky(covariance + 1e-6 * jnp.eye(dims, dtype=covariance.dtype))
 
 
-class Plane(NamedTuple):
-    """Items ``P = c + (1 - c) * sigmoid(slope . z + intercept)``; ``logit_lower`` None: c = 0."""
-
-    slope: Float[Array, "items dims"]
-    intercept: Float[Array, " items"]
-    logit_lower: Float[Array, " items"] | None
-
-
-def plane_of(model: ItemModel) -> Plane:
-    """The parameters of a multidimensional model."""
-    lower = getattr(model, "logit_lower", None)
-    return Plane(model.slope, model.intercept, lower)  # type: ignore[attr-defined]
-
-
 class AdaptiveBlock(NamedTuple):
     """Adaptive quadrature of a block of subjects.
 
@@ -116,25 +101,24 @@ class AdaptiveBlock(NamedTuple):
         z: the nodes.
         weight: their posterior probabilities.
         log_z: log of the normaliser.
-        s: sigmoid(slope . z + intercept).
-        t: 1 - s.
+        terms: of each part's items at the nodes, rows x points x items.
     """
 
     z: Float[Array, "rows points dims"]
     weight: Float[Array, "rows points"]
     log_z: Float[Array, " rows"]
-    s: Float[Array, "rows points items"]
-    t: Float[Array, "rows points items"]
+    terms: list[PartTerms]
 
 
-def _subject_rotations(right: Array, mask: Array | None, rotation_matrices: Array) -> Array:
+def _subject_rotations(statistics: Array, mask: Array | None, rotation_matrices: Array) -> Array:
     """The rotation of each row: equal for equal responses, in any order of the rows."""
     n = len(rotation_matrices)
-    number = np.arange(right.shape[1], dtype=np.int64)
+    number = np.arange(statistics.shape[2], dtype=np.int64)
     # Integers small enough for exact sums in either precision.
-    code = right @ jnp.asarray((31 * number**2 + 151 * number + 17) % n, right.dtype)
+    factors = jnp.asarray((31 * number**2 + 151 * number + 17) % n, statistics.dtype)
+    code = sum((1 + 2 * k) * (h @ factors) for k, h in enumerate(statistics))
     if mask is not None:
-        code = code + mask @ jnp.asarray((57 * number**2 + 101 * number + 5) % n, right.dtype)
+        code = code + mask @ jnp.asarray((57 * number**2 + 101 * number + 5) % n, statistics.dtype)
     return rotation_matrices[jnp.mod(jnp.round(code), n).astype(jnp.int32)]
 
 
@@ -146,16 +130,14 @@ def _log_product(factors: Float[Array, "rows points items"]) -> Float[Array, "ro
     return functools.reduce(jnp.add, logs)
 
 
-def adaptive_block(
-    items: Plane,
+def _logistic_terms(
+    part: Part,
+    z: Float[Array, "rows points dims"],
     right: Float[Array, "rows items"],
     mask: Float[Array, "rows items"] | None,
-    mean: Float[Array, "rows dims"],
-    root: Float[Array, "rows dims dims"],
-    rule: AdaptiveQuadrature,
     item_weights: Float[Array, " items"],
-) -> AdaptiveBlock:
-    """Nodes (z scale), posterior weights and the log of the normaliser of each row.
+) -> tuple[Float[Array, "rows points"], PartTerms]:
+    """Log-likelihood and terms of items without asymptotes.
 
     One exponential per response and node: with e = exp(-|eta|) the rest is arithmetic, as
 
@@ -163,38 +145,52 @@ def adaptive_block(
 
     of which the first term needs no pass over the items and the last is the logarithm of a product.
     """
-    dims = mean.shape[1]
-    rotated = jnp.einsum(
-        "rde,ref->rdf", root, _subject_rotations(right, mask, rule.rotation_matrices)
-    )
-    z = mean[:, None] + jnp.einsum("rde,qe->rqd", rotated, rule.points)
-    shape = (*z.shape[:2], -1)
-    eta = (z.reshape(-1, dims) @ items.slope.T + items.intercept).reshape(shape)
+    slope, intercept = part.rows[:, 0, 1:], part.rows[:, 0, 0]
+    (eta,) = part.predictors(z)
     e = jnp.exp(-jnp.abs(eta))
     d = 1 / (1 + e)
     s, t = jnp.where(eta >= 0, d, e * d), jnp.where(eta >= 0, e * d, d)
-    counted = None if mask is None else (mask * item_weights)[:, None]
     scores = right * item_weights
-    if items.logit_lower is None:
-        answered = item_weights if counted is None else counted
-        linear_sum = (
-            jnp.einsum("rqd,rd->rq", z, scores @ items.slope) + (scores @ items.intercept)[:, None]
-        )
-        high = (jnp.maximum(eta, 0) * answered).sum(2)
-        log_lik = linear_sum - high - _log_product(1 + e * answered)
+    counted = item_weights if mask is None else (mask * item_weights)[:, None]
+    linear_sum = jnp.einsum("rqd,rd->rq", z, scores @ slope) + (scores @ intercept)[:, None]
+    high = (jnp.maximum(eta, 0) * counted).sum(2)
+    log_lik = linear_sum - high - _log_product(1 + e * counted)
+    residual, weight = right[:, None] - s, s * t
+    if mask is not None:
+        residual, weight = residual * mask[:, None], weight * mask[:, None]
+    return log_lik, PartTerms(log_lik, [residual], {(0, 0): weight})
+
+
+def adaptive_block(
+    parts: list[Part],
+    statistics: Float[Array, "contrasts rows items"],
+    mask: Float[Array, "rows items"] | None,
+    mean: Float[Array, "rows dims"],
+    root: Float[Array, "rows dims dims"],
+    rule: AdaptiveQuadrature,
+    item_weights: Float[Array, " items"],
+) -> AdaptiveBlock:
+    """Nodes (z scale), posterior weights and the log of the normaliser of each row."""
+    dims = mean.shape[1]
+    rotated = jnp.einsum(
+        "rde,ref->rdf", root, _subject_rotations(statistics, mask, rule.rotation_matrices)
+    )
+    z = mean[:, None] + jnp.einsum("rde,qe->rqd", rotated, rule.points)
+    log_lik, terms = jnp.zeros(z.shape[:2], z.dtype), []
+    if len(parts) == 1 and parts[0].link == Asymptotes(lower=False, upper=False):
+        log_lik, logistic = _logistic_terms(parts[0], z, statistics[0], mask, item_weights)
+        terms = [logistic]
     else:
-        c = jax.nn.sigmoid(items.logit_lower)
-        p = jnp.where(right[:, None] > 0.5, c + (1 - c) * s, (1 - c) * t)
-        # P of an item without guessing underflows far below its difficulty: its logarithm is eta.
-        below = jnp.where(right[:, None] > 0.5, eta, -eta) + jax.nn.log_sigmoid(-items.logit_lower)
-        tiny = jnp.finfo(p.dtype).tiny
-        logs = jnp.where(p > tiny, jnp.log(jnp.maximum(p, tiny)), below)
-        log_lik = (logs * (item_weights if counted is None else counted)).sum(2)
+        answered = jnp.ones_like(statistics[0]) if mask is None else mask
+        for part in parts:
+            here = part_terms(part, z, statistics[:, :, None], answered[:, None])
+            log_lik = log_lik + here.value @ item_weights
+            terms.append(here)
     log_det = jnp.log(jnp.diagonal(root, axis1=1, axis2=2)).sum(1)
     log_density = -0.5 * ((z**2).sum(2) + dims * LOG_2PI)
     log_post = log_lik + log_density + rule.log_weight + log_det[:, None]
     log_z = logsumexp(log_post, axis=1)
-    return AdaptiveBlock(z, jnp.exp(log_post - log_z[:, None]), log_z, s, t)
+    return AdaptiveBlock(z, jnp.exp(log_post - log_z[:, None]), log_z, terms)
 
 
 def moments_of(
@@ -222,19 +218,19 @@ def adaptive_posterior(
     """Posterior mean and covariance and marginal log-likelihood of each subject (z scale)."""
     n, n_items = x.shape
     ones = jnp.ones(n_items, mean.dtype)
-    items = plane_of(model)
+    parts, n_contrasts = parts_of(model), model.n_categories - 1
 
-    def body(carry: None, rows: Array) -> tuple[None, tuple[Array, ...]]:
+    def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
         safe = jnp.minimum(rows, n - 1)
-        statistics, mask = model.sufficient_statistics(x[safe], 1, has_missing, mean.dtype)
+        statistics, mask = model.sufficient_statistics(
+            x[safe], n_contrasts, has_missing, mean.dtype
+        )
         root = root_of(covariance[safe])
-        block = adaptive_block(items, statistics[0], mask, mean[safe], root, rule, ones)
-        return None, (*moments_of(block.weight, block.z), block.log_z)
+        block = adaptive_block(parts, statistics, mask, mean[safe], root, rule, ones)
+        new = (*moments_of(block.weight, block.z), block.log_z)
+        return tuple(
+            table.at[rows].set(value, mode="drop") for table, value in zip(carry, new, strict=True)
+        ), None
 
-    new, spread, log_z = jax.lax.scan(body, None, chunks)[1]
-    dims = mean.shape[1]
-    return (
-        new.reshape(-1, dims)[:n],
-        spread.reshape(-1, dims, dims)[:n],
-        log_z.reshape(-1)[:n],
-    )
+    empty = jnp.zeros_like(mean), jnp.zeros_like(covariance), jnp.zeros_like(mean[:, 0])
+    return jax.lax.scan(body, empty, chunks)[0]  # type: ignore[return-value]

@@ -7,7 +7,7 @@ with correlated abilities theta = root z, and the items are rescaled by that roo
 width, without its corners; log-likelihoods and counts are matrix products as in one dimension.
 - Bifactor: the specific abilities are independent given the general one, so that each is integrated
 separately on a grid of two dimensions (Gibbons & Hedeker 1992).
-- Otherwise: nodes mean + root z for each subject (`irtcat.scoring._adaptive`).
+- Otherwise: nodes mean + root z for each subject (`irtcat.latent._adaptive`).
 """
 
 import functools
@@ -20,15 +20,15 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
 from irtcat._compile import jit
+from irtcat.latent._line import Curves, item_curves, log_likelihood
 from irtcat.models import ItemModel
-from irtcat.scoring._kernel import Curves, item_curves, log_likelihood
 
 __all__ = [
     "REACH",
-    "BifactorQuadrature",
     "GridQuadrature",
     "MultiEStep",
-    "bifactor_step",
+    "TwoTierQuadrature",
+    "count_general",
     "grid_posterior",
     "grid_rule",
     "grid_step",
@@ -36,6 +36,7 @@ __all__ = [
     "line_rule",
     "row_chunks",
     "spacing_for",
+    "two_tier_step",
 ]
 
 REACH = 6.0
@@ -57,13 +58,13 @@ class GridQuadrature(NamedTuple):
     log_prior: Float[Any, " nodes"]
 
 
-class BifactorQuadrature(NamedTuple):
-    """The items of each specific factor, padded to the same number.
+class TwoTierQuadrature(NamedTuple):
+    """The items of each specific factor, padded to the same number, and the nodes.
 
     Attributes:
         members: item numbers, groups x most items.
         valid: 1 for a member, 0 for padding.
-        general: nodes of the general ability, with their log-prior.
+        general: nodes of the general abilities, with their log-prior.
         specific: the same of a specific one.
     """
 
@@ -71,6 +72,13 @@ class BifactorQuadrature(NamedTuple):
     valid: Float[Any, "groups most"]
     general: GridQuadrature
     specific: GridQuadrature
+
+    @property
+    def pairs(self) -> Float[Array, "pairs one_more_than_general"]:
+        """All pairs of a general and a specific node, general outer."""
+        n_g, n_s = len(self.general.nodes), len(self.specific.nodes)
+        general = jnp.repeat(jnp.asarray(self.general.nodes), n_s, axis=0)
+        return jnp.concatenate([general, jnp.tile(jnp.asarray(self.specific.nodes), (n_g, 1))], 1)
 
 
 class MultiEStep(NamedTuple):
@@ -80,9 +88,9 @@ class MultiEStep(NamedTuple):
         mean: posterior means.
         covariance: posterior covariances.
         log_z: marginal log-likelihood of each subject's responses.
-        counts: expected sums of the statistics at the nodes (bifactor: of the pairs of nodes).
+        counts: expected sums of the statistics at the nodes (two-tier: of the pairs of nodes).
         totals: expected number of subjects at each node, per item where responses are missing.
-        mass: expected number of subjects at each node (bifactor: groups x pairs of nodes).
+        mass: expected number of subjects at each node (two-tier: groups x pairs of nodes).
     """
 
     mean: Float[Array, "subjects dims"]
@@ -225,12 +233,12 @@ def grid_step(
     )
 
 
-def group_items(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Group of each item (the last one: general factor only), padded members, and their mask."""
-    marks = np.asarray(pattern) != 0
-    dims = marks.shape[1]
-    group = np.where(marks[:, 1:].any(1), marks[:, 1:].argmax(1), dims - 1)
-    n_groups = dims if (group == dims - 1).any() else dims - 1
+def group_items(pattern: np.ndarray, n_general: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Specific factor of each item (the last group: none), padded members, and their mask."""
+    marks = np.asarray(pattern)[:, n_general:] != 0
+    n_specific = marks.shape[1]
+    group = np.where(marks.any(1), marks.argmax(1), n_specific)
+    n_groups = n_specific + int((group == n_specific).any())
     most = int(np.bincount(group, minlength=n_groups).max())
     members = np.zeros((n_groups, most), np.int32)
     valid = np.zeros((n_groups, most))
@@ -240,40 +248,58 @@ def group_items(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return group, members, valid
 
 
+def count_general(pattern: np.ndarray, correlations: np.ndarray | None) -> int:
+    """The smallest number of first abilities, at least 1, that leaves the others specific.
+
+    Specific abilities are uncorrelated with all others, and no item measures two of them.
+    """
+    marks = np.asarray(pattern) != 0
+    dims = marks.shape[1]
+    free = np.eye(dims, dtype=bool) if correlations is None else np.asarray(correlations) != 0
+    for n_general in range(1, dims):
+        off = free[:, n_general:] & ~np.eye(dims, dtype=bool)[:, n_general:]
+        if not off.any() and (marks[:, n_general:].sum(1) <= 1).all():
+            return n_general
+    return dims
+
+
 @functools.partial(jit, static_argnames=("has_missing",))
-def bifactor_step(
+def two_tier_step(
     model: ItemModel,
     x: Array,
     weights: Float[Array, " subjects"],
     item_weights: Float[Array, " items"],
-    groups: BifactorQuadrature,
+    rule: TwoTierQuadrature,
     chunks: Int[Array, "blocks rows"],
     *,
     has_missing: bool,
 ) -> MultiEStep:
-    """The E-step of the bifactor model by dimension reduction.
+    """The E-step of a two-tier model by dimension reduction.
 
     Args:
-        model: stacked items with two dimensions each, the general and their specific one.
+        model: stacked items, each with the general abilities and its specific one.
         x: responses, subjects x items.
         weights: how many subjects each row stands for.
         item_weights: see `grid_step`.
-        groups: the items of each specific factor, and the nodes.
+        rule: the items of each specific factor, and the nodes.
         chunks: row numbers in blocks.
         has_missing: whether any response is missing.
 
     Returns:
-        Moments (general ability first, then one a group) and counts of pairs of nodes (general
+        Moments (general abilities first, then one a group) and counts of pairs of nodes (general
         outer, specific inner).
+
+    References:
+        Gibbons & Hedeker (1992), Psychometrika 57, 423-436. Cai (2010), Psychometrika 75, 581-612.
     """
     n, n_items = x.shape
     dtype = weights.dtype
-    general, specific = groups.general.nodes[:, 0], groups.specific.nodes[:, 0]
-    n_g, n_s, n_groups = len(general), len(specific), len(groups.members)
-    pairs = jnp.stack(jnp.meshgrid(general, specific, indexing="ij"), -1).reshape(-1, 2)
-    curves = _weighted_curves(model, pairs, item_weights)
+    general, specific = rule.general.nodes, rule.specific.nodes[:, 0]
+    n_g, n_s, n_groups = len(general), len(specific), len(rule.members)
+    dims = general.shape[1] + n_groups
+    curves = _weighted_curves(model, rule.pairs, item_weights)
     n_contrasts = curves.contrast.shape[0]
-    all_groups = (groups.members, groups.valid)
+    all_groups = (rule.members, rule.valid)
 
     def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
         safe = jnp.minimum(rows, n - 1)
@@ -288,13 +314,13 @@ def bifactor_step(
             log_lik = log_likelihood(group_statistics, group_mask, group_curves).reshape(
                 -1, n_g, n_s
             )
-            return log_lik + groups.specific.log_prior, group_statistics, group_mask
+            return log_lik + rule.specific.log_prior, group_statistics, group_mask
 
         def inner(_: None, group: tuple[Array, Array]) -> tuple[None, Array]:
             return None, logsumexp(group_likelihood(*group)[0], axis=2)
 
         by_group = jax.lax.scan(inner, None, all_groups)[1]
-        joint = by_group.sum(0) + groups.general.log_prior
+        joint = by_group.sum(0) + rule.general.log_prior
         log_z = logsumexp(joint, axis=1)
         post = jnp.exp(joint - log_z[:, None])
 
@@ -318,7 +344,7 @@ def bifactor_step(
         (counts, totals), (first, second, mass) = jax.lax.scan(
             outer, (counts, totals), (*all_groups, by_group)
         )
-        mean, covariance = _bifactor_moments(post, general, first, second)
+        mean, covariance = _two_tier_moments(post, general, first, second)
         return (
             carry[0].at[rows].set(mean, mode="drop"),
             carry[1].at[rows].set(covariance, mode="drop"),
@@ -329,8 +355,8 @@ def bifactor_step(
         ), None
 
     empty = (
-        jnp.zeros((n, 1 + n_groups), dtype),
-        jnp.zeros((n, 1 + n_groups, 1 + n_groups), dtype),
+        jnp.zeros((n, dims), dtype),
+        jnp.zeros((n, dims, dims), dtype),
         jnp.zeros(n, dtype),
         jnp.zeros((n_contrasts, n_g * n_s, n_items), dtype),
         jnp.zeros((n_g * n_s, n_items), dtype),
@@ -342,21 +368,23 @@ def bifactor_step(
     )
 
 
-def _bifactor_moments(
-    post: Float[Array, "rows general"],
-    general: Float[Array, " general"],
-    first: Float[Array, "groups rows general"],
-    second: Float[Array, "groups rows general"],
+def _two_tier_moments(
+    post: Float[Array, "rows nodes"],
+    general: Float[Array, "nodes general"],
+    first: Float[Array, "groups rows nodes"],
+    second: Float[Array, "groups rows nodes"],
 ) -> tuple[Float[Array, "rows dims"], Float[Array, "rows dims dims"]]:
     """Mean and covariance of the general and the specific abilities of each row.
 
-    Given the general one the specific abilities are independent: their covariance is that of
+    Given the general ones the specific abilities are independent: their covariance is that of
     their conditional means (``first``).
     """
-    means = jnp.concatenate([jnp.broadcast_to(general, post.shape)[None], first])
+    shape = (general.shape[1], *post.shape)
+    means = jnp.concatenate([jnp.broadcast_to(general.T[:, None], shape), first])
     mean = jnp.einsum("rg,krg->rk", post, means)
     centred = means - mean.T[:, :, None]
     covariance = jnp.einsum("rg,krg,lrg->rkl", post, centred, centred)
     within = jnp.einsum("rg,krg->rk", post, second - first**2)
-    diagonal = jnp.concatenate([jnp.zeros_like(within[:, :1]), within], axis=1)
+    general_part = jnp.zeros((len(post), general.shape[1]), within.dtype)
+    diagonal = jnp.concatenate([general_part, within], axis=1)
     return mean, covariance + diagonal[:, :, None] * jnp.eye(mean.shape[1], dtype=mean.dtype)

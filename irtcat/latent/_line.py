@@ -22,8 +22,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
 from irtcat._compile import jit
-from irtcat.models import ItemModel
-from irtcat.scoring._likelihood import (
+from irtcat.latent._likelihood import (
     LIMIT,
     N_NODES,
     SPACING,
@@ -35,6 +34,7 @@ from irtcat.scoring._likelihood import (
     log_likelihood,
     window_likelihood,
 )
+from irtcat.models import ItemModel
 
 __all__ = [
     "LIMIT",

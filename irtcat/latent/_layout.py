@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from irtcat.scoring._kernel import LIMIT, N_NODES, SPACING, STENCIL, Blocks
+from irtcat.latent._line import LIMIT, N_NODES, SPACING, STENCIL, Blocks
 
 __all__ = ["Layout", "LayoutPlan", "plan_layout"]
 

@@ -1,0 +1,559 @@
+"""Marginal maximum likelihood of several abilities, from responses to a `Fit`."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import scipy.linalg
+
+from irtcat._checks import argument_error, check_count
+from irtcat._precision import choose_precision, precision
+from irtcat._types import BoolArray, FloatArray
+from irtcat.bank import ItemBank
+from irtcat.fitting._groups import Grouping
+from irtcat.fitting._latent import anchor_items, check_anchors, known_categories, with_anchors
+from irtcat.fitting._loop import Ended
+from irtcat.fitting._mixing import check_kinds
+from irtcat.fitting._multi_em import MultiProblem, run_multi_e_step
+from irtcat.fitting._multi_errors import MultiCovariance, multi_covariance
+from irtcat.fitting._multi_work import Workspace, iterate, slopes_by_item, state_of
+from irtcat.fitting._options import Options
+from irtcat.fitting._pattern import LatentDesign, latent_design
+from irtcat.fitting._priors import PriorTable, prior_table
+from irtcat.fitting._record import item_flags, item_statistics, n_parameters
+from irtcat.fitting._result import Fit
+from irtcat.fitting._rows import grouping_of, rows_of
+from irtcat.fitting._start import Start, jittered, points_of, start_params, starting_point
+from irtcat.fitting._stated import check_fixed, fixed_values
+from irtcat.fitting.em import EMPoint, EMState
+from irtcat.io.source import ResponseSource
+from irtcat.latent import (
+    AdaptiveQuadrature,
+    GridQuadrature,
+    PopulationDesign,
+    Populations,
+    TwoTierQuadrature,
+    adaptive_quadrature,
+    n_nodes,
+    population_vector,
+    populations_of,
+    posterior_modes,
+    row_chunks,
+)
+from irtcat.models import (
+    Design,
+    GeneralisedRatingScale,
+    ItemModel,
+    column_names,
+    field_columns,
+    fitted_form,
+    in_precision,
+    pack,
+    parameter_names,
+    unpack,
+)
+from irtcat.responses import Responses
+from irtcat.scoring import row_blocks
+
+__all__ = ["fit_multidimensional"]
+
+CHECK_WORK = 4e9
+"""Maximum of nodes x responses for the finer quadrature that estimates the integration error."""
+
+START_CELLS = 4_000_000
+"""Maximum number of responses behind the factors of a start; beyond it, every k-th row is used."""
+
+
+def _factor_start(x: np.ndarray, weights: FloatArray, categories: Any, dims: int) -> FloatArray:
+    """Slopes from principal factors of the items' (pairwise) correlations."""
+    points, answered = points_of(x, categories)
+    w = weights[:, None]
+    n = np.maximum((w * answered).T @ answered, 1.0)
+    both = (w * points).T @ points / n
+    first = (w * points).T @ answered / n
+    square = (w * points**2).T @ answered / n
+    spread = np.sqrt(np.maximum(square - first**2, 1e-4))
+    phi = np.clip((both - first * first.T) / (spread * spread.T), -0.95, 0.95)
+    # Dichotomising attenuates a correlation: about by this factor at the middle, more towards the
+    # ends; with more categories less.
+    rough = np.where(categories > 2, phi, np.sin(np.pi / 2 * phi))
+    rough = np.clip((rough + rough.T) / 2, -0.95, 0.95)
+    h2 = np.clip(np.abs(rough - np.diag(np.diagonal(rough))).max(axis=1), 0.05, 0.9)
+    for _ in range(20):
+        matrix = rough.copy()
+        np.fill_diagonal(matrix, h2)
+        values_, vectors = np.linalg.eigh(matrix)
+        loadings = vectors[:, -dims:] * np.sqrt(np.maximum(values_[-dims:], 1e-3))
+        h2 = np.clip((loadings**2).sum(axis=1), 0.01, 0.85)
+    shrink = np.sqrt(np.minimum(1.0, 0.85 / np.maximum((loadings**2).sum(axis=1), 1e-9)))
+    loadings = loadings * shrink[:, None]
+    return 1.702 * loadings / np.sqrt(1 - (loadings**2).sum(axis=1, keepdims=True))
+
+
+def _sample(work: Workspace) -> tuple[np.ndarray, FloatArray]:
+    """Rows that determine the factors of a start."""
+    block = next(iter(work.blocks()))
+    n = block.rows.stop - block.rows.start
+    every = max(1, int(n * block.x.shape[1] // START_CELLS))
+    return np.asarray(block.x)[:n:every], np.asarray(block.weights, float)[:n:every]
+
+
+def _start_params(work: Workspace, start: Start, categories: Any) -> FloatArray:
+    """Starting values of the items; without a pattern the slopes must differ by dimension."""
+    if not work.design.exploratory:
+        return start.params
+    slopes = _factor_start(*_sample(work), categories, work.design.dims)
+    used = np.arange(len(start.counts))[:, None] < categories
+    shares = np.where(used, start.counts + 1 / np.asarray(categories), 0) / (start.item_n + 1)
+    arguments = np.asarray(shares.T, work.dtype), np.asarray(slopes, work.dtype)
+    return np.asarray(start_params(work.full_template, *arguments), float)
+
+
+def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -> PriorTable:
+    """Hold the slopes outside the pattern; centre the priors if the axes may be rotated."""
+    slopes = list(field_columns(template, ["slope"]))
+    n_steps = len(slopes) // design.dims
+    c = prior.constraints
+    free = np.array(c.free)
+    free[:, slopes] &= np.repeat(design.pattern != 0, n_steps, axis=1)
+    mean = np.array(c.prior_mean)
+    if design.exploratory:
+        if "slope" in prior.description and (mean[:, slopes][free[:, slopes]] != 0).any():
+            stated = prior.description["slope"]
+            raise argument_error(
+                "priors['slope']", "of mean 0 where the axes may be rotated", stated
+            )
+        mean[:, slopes] = 0.0
+    weights = np.where(free, np.asarray(c.prior_precision), 0.0)
+    held = c._replace(
+        prior_mean=jnp.asarray(mean, c.prior_mean.dtype),
+        prior_precision=jnp.asarray(weights, c.prior_precision.dtype),
+        free=jnp.asarray(free),
+    )
+    return prior._replace(constraints=held)
+
+
+def _identified(
+    work: Workspace, params: FloatArray, populations: Populations, upright: bool
+) -> tuple[FloatArray, Populations, BoolArray]:
+    """Identified axes: echelon form without a pattern, directed towards more right answers.
+
+    Without a pattern the axes are rotated so that one item has slope 0 on all but the first, a
+    second one on all but the first two, and so on; the items are the most informative ones (pivoted
+    QR), so that the constraint costs no precision.
+
+    Returns:
+        Parameters, populations, and the mask of the slopes that are not held at 0.
+    """
+    template = work.full_template
+    columns = list(field_columns(template, ["slope"]))
+    slopes = slopes_by_item(template, params)
+    dims, n_steps = slopes.shape[1:]
+    pattern = np.repeat(work.design.pattern[:, :, None] != 0, n_steps, axis=2)
+    mean, covariance = (
+        np.asarray(part, float) for part in (populations.mean, populations.covariance)
+    )
+    turn = np.eye(dims)
+    if work.design.exploratory:
+        by_row = np.moveaxis(slopes, 1, 2).reshape(-1, dims)
+        turn, _, pivots = scipy.linalg.qr(by_row.T, pivoting=True, mode="economic")
+        for k in range(dims):
+            item, step = divmod(int(pivots[k]), n_steps)
+            pattern[item, k + 1 :, step] = False
+    slopes = np.where(pattern, np.einsum("jds,de->jes", slopes, turn), 0.0)
+    sign = np.where(slopes.sum(axis=(0, 2)) < 0, -1.0, 1.0) if upright else np.ones(dims)
+    turn = turn * sign
+    params = params.copy()
+    params[:, columns] = (slopes * sign[:, None]).reshape(len(params), -1)
+    mean, covariance = mean @ turn, turn.T @ covariance @ turn
+    root = np.linalg.cholesky(covariance)
+    return params, Populations(mean, root), pattern.reshape(len(params), -1)
+
+
+def _at_identified(
+    work: Workspace, problem: MultiProblem, params: FloatArray, populations: Populations,
+    ended: Ended,
+) -> Ended:  # fmt: skip
+    """The E-step at the identified parameters with all items, including those set aside."""
+    dtype = problem.weights.dtype
+    covariance = jnp.asarray(np.asarray(populations.covariance), dtype)
+    vector = population_vector(jnp.asarray(populations.mean, dtype), covariance, work.population)
+    everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
+    state = state_of(EMPoint(jnp.asarray(params, dtype), vector), ended.belief)
+    if isinstance(problem.rule, AdaptiveQuadrature):
+        # The axes may have been rotated: place the nodes again.
+        state = EMState(state.point, *_modes_by_group(work, problem, state.point))
+        state = state_of(state.point, run_multi_e_step(everyone, state, 0.0, 0, False)[1])
+    update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
+    return ended._replace(point=state.point, update=update, belief=belief)
+
+
+def _modes_by_group(
+    work: Workspace, problem: MultiProblem, point: EMPoint
+) -> tuple[FloatArray, FloatArray]:
+    """Posterior modes and covariances of all rows, each on the z scale of its group."""
+    populations = populations_of(point.population, work.population)
+    n_cells = work.rows.shape[1] * (work.design.dims + 2) ** 2
+    n_cells *= problem.template.n_categories - 1
+    means, covariances = [], []
+    for block in problem.blocks():
+        n = block.rows.stop - block.rows.start
+        mode = np.zeros((n, work.design.dims))
+        covariance = np.zeros((n, work.design.dims, work.design.dims))
+        chunks = jnp.asarray(row_chunks(len(block.x), n_cells))
+        for group in range(work.population.n_groups):
+            model = unpack(problem.template, point.params).rescale(
+                populations.mean[group], populations.root[group]
+            )
+            unit = jnp.zeros((), work.dtype)
+            modes = posterior_modes(model, block.x, chunks, unit, has_missing=problem.has_missing)
+            here = block.group[:n] == group
+            mode[here] = np.asarray(modes.mode, float)[:n][here]
+            covariance[here] = np.asarray(modes.covariance, float)[:n][here]
+        means.append(mode)
+        covariances.append(covariance)
+    return np.concatenate(means), np.concatenate(covariances)
+
+
+def _finer_log_likelihood(
+    work: Workspace, problem: MultiProblem, ended: Ended, nodes: int | None
+) -> float:
+    """The log-likelihood by a quadrature twice as fine (NaN where that would be slow)."""
+    rule, dims = problem.rule, work.design.dims
+    if isinstance(rule, AdaptiveQuadrature):
+        finer: Any = adaptive_quadrature(dims, nodes, finer=True)
+    else:
+        line = rule.specific.nodes if isinstance(rule, TwoTierQuadrature) else rule.nodes
+        inner = np.unique(np.asarray(line, float)[:, 0].round(6))
+        finer = float(inner[1] - inner[0]) / 2
+    fine = work.rule(finer)
+    if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
+        return np.nan
+    other = problem._replace(rule=fine, item_weights=jnp.ones_like(problem.item_weights))
+    belief = run_multi_e_step(other, state_of(ended.point, ended.belief), 0.0, 0, False)[1]
+    return float(work.rows.weights @ np.asarray(belief.log_z, float))
+
+
+def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
+    """Refuse what cannot be fitted with several abilities."""
+    if "slope" not in parameter_names(fitted_form(cls)[0]) or cls.takes in ("counts", "fractions"):
+        raise argument_error("dims", f"1 for the {cls.key} model", options.dims or "a pattern")
+    if jax.process_count() > 1:
+        raise argument_error(
+            "devices", "of one process for several abilities", f"{jax.process_count()} processes"
+        )
+    two_tier = options.structure is not None
+    if options.standard_errors == "sandwich" and (two_tier or options.groups is not None):
+        must = "auto, full, block or none for a bifactor or two-tier structure or several groups"
+        raise argument_error("standard_errors", must, "sandwich")
+    if options.positive and options.pattern is None:
+        raise argument_error("positive", "left out where the axes may be rotated", True)
+    if options.nodes is not None:
+        check_count("nodes", options.nodes, least=3)
+
+
+class Known(NamedTuple):
+    """Anchor items, and what they say of the fit.
+
+    Attributes:
+        bank: the anchors that occur in the responses.
+        params: their parameters in the rows of the responses' items, NaN elsewhere.
+    """
+
+    bank: ItemBank
+    params: FloatArray
+
+
+def _anchored_design(options: Options, responses: Responses, bank: ItemBank) -> LatentDesign:
+    """The design of new items on the abilities of anchors: their axes cannot be rotated."""
+    dims = bank.model.dims
+    if options.dims not in (None, dims):
+        raise argument_error("dims", f"{dims}, as the anchors have, or left out", options.dims)
+    factors = [str(name) for name in bank.provenance.get("factors", ())]
+    if options.pattern is not None:
+        design = latent_design(responses, dims, options.pattern, True)
+        return design._replace(factors=factors or design.factors)
+    pattern = np.ones((responses.n_items, dims))
+    names = factors or [f"F{i + 1}" for i in range(dims)]
+    return LatentDesign(pattern, names, False, True)
+
+
+def _tied_and_free(
+    prior: PriorTable, tied: tuple[int, ...], template: ItemModel, design: LatentDesign
+) -> None:
+    """Common slopes need a pattern that says which items share them."""
+    slopes = set(field_columns(template, ["slope"]))
+    if slopes & set(tied) and design.exploratory:
+        raise argument_error(
+            "pattern", "given where items share a slope (rasch, 1pl, pcm, rsm, equal=)", None
+        )
+
+
+def fit_multidimensional(
+    responses: Responses | ResponseSource, cls: type[ItemModel], options: Options
+) -> Fit:
+    """Marginal maximum likelihood of several abilities (see `irtcat.fit`)."""
+    _check(responses, cls, options)
+    form, shared = fitted_form(cls)
+    shared = tuple(dict.fromkeys((*shared, *options.equal)))
+    grouping = grouping_of(responses, options)
+    anchor_bank = None
+    if options.anchors is not None and isinstance(responses, Responses):
+        anchor_bank = check_anchors(options.anchors, responses, cls)
+        design = _anchored_design(options, responses, anchor_bank)
+    else:
+        design = latent_design(
+            responses, options.dims, options.pattern, options.correlated, options.structure
+        )
+    rows, categories, engine = rows_of(responses, cls, options, grouping)
+    if anchor_bank is not None and isinstance(responses, Responses):
+        categories = known_categories(anchor_bank, responses, categories)
+    if "categories" not in cls.fixed:  # the same number for all
+        categories = np.full_like(categories, categories.max())
+    settled: dict[str, Any] = {}
+    if options.kinds is not None:
+        check_kinds(cls, options.kinds, categories, responses.item_ids)
+        settled = {"kind": options.kinds}
+    name = choose_precision(options.precision, rows.shape[0] * rows.shape[1])
+    n_groups = 1 if grouping is None else len(grouping.labels)
+    population = PopulationDesign(
+        design.dims, design.n_correlated, design.correlated, n_groups,
+        first_is_free=anchor_bank is not None, full=design.exploratory or design.correlated,
+    )  # fmt: skip
+    with precision(name) as dtype:
+        blank = form.blank(Design(categories, design.dims, settled))
+        template = in_precision(blank, dtype)
+        tied = field_columns(template, shared)
+        x = blocks = None
+        if engine is None:
+            x = jax.device_put(rows.x, may_alias=True)
+            blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
+        start = starting_point(
+            template, x, rows.weights, blocks, rows.has_missing, dtype, False, categories, engine,
+            pattern=design.pattern,
+        )  # fmt: skip
+        table = prior_table(
+            template, start.counts, start.item_n, options.priors, options.weak_priors,
+            options.positive, dtype, responses.item_ids, shared,
+        )  # fmt: skip
+        prior = _constraints(table, design, template)
+        _tied_and_free(prior, tied, template, design)
+        held = fixed_values(
+            options.fixed or {}, template, parameter_names(cls), responses.item_ids, shared
+        )
+        check_fixed(held, prior.constraints, template, responses.item_ids)
+        known = None
+        if anchor_bank is not None and isinstance(responses, Responses):
+            known = anchor_items(anchor_bank, responses, template, tied)
+            held = np.where(known.known, known.params, held)
+        prior = prior.without(~np.isnan(held))
+        work = Workspace(rows, design, template, population, tied, dtype, engine)
+        params = _start_params(work, start, categories)
+        params = jittered(params, template, options)
+        params = prior.with_held(template, np.where(np.isnan(held), params, held))
+        params = _with_ties(params, tied, prior)
+        vector = np.asarray(_first_population(population, options.anchors), float)
+        has_held = not np.isnan(held).all()
+        problem, ended = iterate(work, params, vector, prior, options, not has_held)
+        params = work.widen(np.asarray(ended.point.params, float))
+        populations = populations_of(ended.point.population, population)
+        params, populations, slopes_free = _identified(work, params, populations, not has_held)
+        ended = _at_identified(work, problem, work.shrink(params), populations, ended)
+        finer = _finer_log_likelihood(work, problem, ended, options.nodes)
+        free = np.array(prior.constraints.free)
+        free[:, list(field_columns(template, ["slope"]))] &= slopes_free
+        inner = free
+        if work.columns is not None:
+            inner = np.take_along_axis(free, work.columns, axis=1) & work._has
+        covariance = multi_covariance(
+            problem, ended.point, ended.belief, inner, options.standard_errors
+        )
+    items = None if covariance.items is None else work.widen_covariance(covariance.items)
+    log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
+    assert ended.at_bound is not None
+    at_bound = work.widen(ended.at_bound.astype(float)) > 0
+    slopes = list(field_columns(template, ["slope"]))
+    if design.exploratory:  # the axes have been rotated since
+        at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
+    flags = _multi_flags(prior, start, params, items, free, template, at_bound)
+    statistics = item_statistics(responses, categories, start, flags)
+    informed = prior._replace(constraints=prior.constraints._replace(free=jnp.asarray(free)))
+    model, items = _published_model(blank, params, items)
+    correlations = None
+    if anchor_bank is not None:
+        correlations = anchor_bank.correlations
+    elif design.correlated:
+        correlations = np.asarray(populations.covariance[0], float)
+    bank = ItemBank(
+        model=model,
+        item_ids=np.asarray(responses.item_ids, dtype=str),
+        covariance=items,
+        items=responses.items,
+        statistics=statistics,
+        correlations=correlations,
+    )
+    if known is not None:
+        bank = with_anchors(bank, known)
+    errors = _population_errors(population, ended.point, covariance)
+    provenance = {
+        "model": cls.key,
+        "method": "em",
+        "n_subjects": int(rows.weights.sum()),
+        "log_likelihood": log_likelihood,
+        "integration_error": finer - log_likelihood,
+        "nodes": n_nodes(problem.rule),
+        "nodes_are": _NODE_KINDS[type(problem.rule)],
+        "factors": design.factors,
+        **({"structure": design.structure} if design.structure else {}),
+        "converged": ended.converged,
+        "n_iterations": ended.n_iterations,
+        "priors": {k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()},
+        "n_sparse": int(prior.sparse.sum()),
+        "standard_errors": covariance.how,
+        "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
+        "precision": name,
+        "codes": list(getattr(responses, "codes", range(int(categories.max())))),
+    }
+    groups = None
+    if grouping is not None:
+        n = np.bincount(rows.group, rows.weights, n_groups)
+        groups = _group_table(grouping, n, populations, errors)
+    return Fit(
+        bank=replace(bank, provenance=provenance),
+        responses=responses,
+        log_likelihood=log_likelihood,
+        log_posterior=log_likelihood + float(ended.update.log_prior),
+        converged=ended.converged,
+        n_iterations=ended.n_iterations,
+        n_parameters=n_parameters(informed, tied) + population.size,
+        message=ended.message,
+        latent_mean=np.nan,
+        latent_sd=np.nan,
+        priors=prior.description,
+        n_sparse=int(prior.sparse.sum()),
+        precision=name,
+        trace=ended.trace,
+        groups=groups,
+        grouping=grouping,
+        populations=populations if grouping is not None else None,
+    )
+
+
+_NODE_KINDS = {
+    GridQuadrature: "one grid",
+    TwoTierQuadrature: "pairs of general and specific",
+    AdaptiveQuadrature: "each subject's own",
+}
+
+
+def _with_ties(params: FloatArray, tied: tuple[int, ...], prior: PriorTable) -> FloatArray:
+    """First guesses, equal where items share a parameter."""
+    params, free = params.copy(), np.asarray(prior.constraints.free)
+    for column in tied:
+        here = free[:, column]
+        if here.any():
+            params[here, column] = params[here, column].mean()
+    return params
+
+
+def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any:
+    """The free numbers at the start: all groups as the anchors' population, or standard Normal."""
+    eye = np.eye(design.dims)
+    first = eye if anchors is None or anchors.correlations is None else anchors.correlations
+    covariance = jnp.asarray(np.tile(first, (design.n_groups, 1, 1)))
+    return population_vector(jnp.zeros((design.n_groups, design.dims)), covariance, design)
+
+
+def _published_model(
+    blank: ItemModel, params: FloatArray, covariance: FloatArray | None
+) -> tuple[ItemModel, FloatArray | None]:
+    """The items of the bank: rating scale items become generalised partial credit items."""
+    if not isinstance(blank, GeneralisedRatingScale):
+        return unpack(blank, params), covariance
+
+    def one(vector: Any, item: Any) -> Any:
+        new = unpack(item, vector).as_gpcm()
+        return pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
+
+    with precision("float64"):
+        model = jax.tree.map(np.asarray, unpack(blank, params).as_gpcm())
+        slopes = np.asarray(jax.vmap(jax.jacfwd(one))(jnp.asarray(params), blank))
+    if covariance is None:
+        return model, None
+    known = np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
+    out = slopes @ np.nan_to_num(covariance) @ slopes.transpose(0, 2, 1)
+    depends = np.einsum("jqp,jp->jq", slopes != 0, ~known) > 0
+    return model, np.where(depends[:, :, None] & depends[:, None, :], out, np.nan)
+
+
+def _population_errors(
+    design: PopulationDesign, point: EMPoint, covariance: MultiCovariance
+) -> dict[str, FloatArray] | None:
+    """Standard errors of means, SDs and correlations of each group, by the delta method."""
+    if covariance.population is None or not design.size:
+        return None
+
+    def table(vector: Any) -> Any:
+        populations = populations_of(vector, design)
+        sd = jnp.sqrt(jnp.diagonal(populations.covariance, axis1=1, axis2=2))
+        correlation = populations.covariance / (sd[:, :, None] * sd[:, None, :])
+        return {"mean": populations.mean, "sd": sd, "correlation": correlation}
+
+    def error(slopes: Any) -> FloatArray:
+        flat = np.asarray(slopes, float).reshape(-1, design.size)
+        variance = np.einsum("ij,jk,ik->i", flat, covariance.population, flat)
+        known = np.abs(flat).max(axis=1) > 1e-9  # rounding of a constant
+        errors = np.sqrt(np.where(known, np.maximum(variance, 0), np.nan))
+        return errors.reshape(slopes.shape[:-1])
+
+    with precision("float64"):
+        by_vector = jax.jacfwd(table)(jnp.asarray(np.asarray(point.population, float)))
+    errors = {name: error(slopes) for name, slopes in by_vector.items()}
+    errors["correlation"] = np.nan_to_num(errors["correlation"])
+    return errors
+
+
+def _group_table(
+    grouping: Grouping, n: FloatArray, populations: Populations, errors: Any
+) -> pd.DataFrame:
+    """Means, SDs and correlations of the abilities in each group, with standard errors."""
+    mean, covariance = (np.asarray(a, float) for a in (populations.mean, populations.covariance))
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    correlation = covariance / (sd[:, :, None] * sd[:, None, :])
+    values = {"mean": mean, "sd": sd, "correlation": correlation}
+    columns: dict[str, Any] = {"n": n.round().astype(int)}
+    dims = mean.shape[1]
+    for prefix, tables in (("", values), ("se_", errors)):
+        if tables is None:
+            continue
+        for name in ("mean", "sd"):
+            columns |= {f"{prefix}{name}_{d + 1}": tables[name][:, d] for d in range(dims)}
+        for i in range(dims):
+            for j in range(i):
+                column = f"{prefix}correlation_{j + 1}_{i + 1}"
+                columns[column] = tables["correlation"][:, i, j]
+    return pd.DataFrame(columns, index=pd.Index(list(grouping.labels), name="group"))
+
+
+def _multi_flags(
+    prior: PriorTable,
+    start: Start,
+    params: FloatArray,
+    covariance: FloatArray | None,
+    free: np.ndarray,
+    template: ItemModel,
+    at_bound: np.ndarray,
+) -> list[str]:
+    """The flags of each item; held parameters are not flagged for missing standard errors."""
+    if covariance is not None:
+        covariance = covariance.copy()
+        held = ~free
+        diagonal = np.einsum("jpp->jp", covariance)
+        diagonal[held] = 1.0
+    return item_flags(
+        prior, start, params, covariance, column_names(template),
+        field_columns(template, ["slope"]), at_bound,
+    )  # fmt: skip

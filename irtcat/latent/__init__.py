@@ -1,0 +1,120 @@
+"""The latent variable: quadratures, E-steps, posterior modes and populations.
+
+One ability is integrated by `e_step` (a common grid, and nodes of each subject's own where
+posteriors are narrower than its spacing); several by `grid_step`, `two_tier_step` or adaptive
+quadrature (`adaptive_block`), as `choose_nodes` says.
+"""
+
+from irtcat.latent._adaptive import (
+    AdaptiveQuadrature,
+    adaptive_block,
+    adaptive_posterior,
+    adaptive_quadrature,
+    moments_of,
+    root_of,
+)
+from irtcat.latent._cells import Cells, cells_of
+from irtcat.latent._grid import (
+    GridQuadrature,
+    MultiEStep,
+    TwoTierQuadrature,
+    count_general,
+    grid_posterior,
+    grid_rule,
+    grid_step,
+    group_items,
+    line_rule,
+    row_chunks,
+    spacing_for,
+    two_tier_step,
+)
+from irtcat.latent._layout import Layout, LayoutPlan
+from irtcat.latent._line import (
+    LIMIT,
+    Blocks,
+    EStep,
+    Population,
+    ScaleTransform,
+    e_step,
+    grid_nodes,
+    item_curves,
+    on_grid_scale,
+    posterior_on_grid,
+    row_priors,
+    transformed_nodes,
+)
+from irtcat.latent._modes import posterior_modes
+from irtcat.latent._parts import Part, chain_of, part_terms, parts_of, scores_of
+from irtcat.latent._population import (
+    Moments,
+    PopulationDesign,
+    Populations,
+    correlation_curvature,
+    correlation_root,
+    free_correlations,
+    population_log_density,
+    population_step,
+    population_vector,
+    populations_of,
+    rescaled_populations,
+)
+from irtcat.latent._rules import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
+
+__all__ = [
+    "LIMIT",
+    "AdaptiveQuadrature",
+    "Blocks",
+    "Cells",
+    "EStep",
+    "GridQuadrature",
+    "Layout",
+    "LayoutPlan",
+    "Moments",
+    "MultiEStep",
+    "Part",
+    "Population",
+    "PopulationDesign",
+    "Populations",
+    "Quadrature",
+    "ScaleTransform",
+    "TwoTierQuadrature",
+    "adaptive_block",
+    "adaptive_posterior",
+    "adaptive_quadrature",
+    "as_rule",
+    "cells_of",
+    "chain_of",
+    "choose_nodes",
+    "correlation_curvature",
+    "correlation_root",
+    "count_general",
+    "e_step",
+    "free_correlations",
+    "grid_nodes",
+    "grid_posterior",
+    "grid_rule",
+    "grid_step",
+    "group_items",
+    "item_curves",
+    "line_rule",
+    "moments_of",
+    "n_nodes",
+    "narrowest_sd",
+    "on_grid_scale",
+    "part_terms",
+    "parts_of",
+    "population_log_density",
+    "population_step",
+    "population_vector",
+    "populations_of",
+    "posterior_modes",
+    "posterior_on_grid",
+    "rescaled_populations",
+    "root_of",
+    "row_chunks",
+    "row_priors",
+    "scores_of",
+    "spacing_for",
+    "transformed_nodes",
+    "two_tier_step",
+]

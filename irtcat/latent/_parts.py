@@ -1,0 +1,152 @@
+"""The items of a model by link: linear predictors of several abilities, and their terms at points.
+
+A *part* holds the items that share a link, as rows of coefficients: the predictors of all items at
+any points are then one matrix product, and the derivatives by the item parameters follow from those
+by the predictors with a chain that does not depend on the points. A mixed model has one part per
+item model, each with all items and a mask of its own.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat.models import ItemModel, Mixed, member_columns, unpack
+
+__all__ = ["Part", "PartTerms", "chain_of", "information_of", "part_terms", "parts_of", "scores_of"]
+
+
+class Part(NamedTuple):
+    """The items of one link.
+
+    Attributes:
+        link: the link.
+        rows: intercept and slopes of each predictor.
+        gaps: differences of neighbouring predictors of a cumulative link.
+        is_member: 1 for the items of this part, 0 for others; None where all are.
+    """
+
+    link: Any
+    rows: Float[Array, "items predictors one_and_dims"]
+    gaps: Float[Array, "items gaps"]
+    is_member: Float[Array, " items"] | None
+
+    @property
+    def slopes(self) -> Float[Array, "items predictors dims"]:
+        """The slopes of the predictors."""
+        return self.rows[:, :, 1:]
+
+    def predictors(self, theta: Float[Array, "*points dims"]) -> list[Array]:
+        """Each predictor at points, points x items."""
+        flat = theta.reshape(-1, theta.shape[-1])
+        shape = (*theta.shape[:-1], -1)
+        return [
+            (flat @ self.rows[:, m, 1:].T + self.rows[:, m, 0]).reshape(shape)
+            for m in range(self.rows.shape[1])
+        ]
+
+
+def _members(template: ItemModel) -> list[tuple[Any, Any, Any]]:
+    """The items as each model, the columns of its parameters, and the mask of its items."""
+    if not isinstance(template, Mixed):
+        return [(template, slice(None), None)]
+    kinds = enumerate(template.as_members())
+    return [
+        (items, np.array(member_columns(template, type(items))), template.kind == m)
+        for m, items in kinds
+    ]
+
+
+def parts_of(model: ItemModel) -> list[Part]:
+    """The parts of stacked items (traceable)."""
+    parts = []
+    for items, _, mask in _members(model):
+        rows, gaps = jax.vmap(lambda item: item.predictors())(items)
+        is_member = None if mask is None else mask.astype(rows.dtype)
+        parts.append(Part(items.link, rows, gaps, is_member))
+    return parts
+
+
+def chain_of(
+    template: ItemModel, params: Float[Array, "items params"]
+) -> list[Float[Array, "items predictors one_and_dims params"]]:
+    """Derivatives of the rows of each part by the items' parameters (traceable)."""
+
+    def rows(phi: Array, item: Any) -> Array:
+        return unpack(item, phi).predictors()[0]
+
+    chains = []
+    for items, columns, mask in _members(template):
+        chain = jax.vmap(jax.jacfwd(rows))(params[:, columns], items)
+        if mask is not None:
+            chain = chain * mask[:, None, None, None]
+        full = jnp.zeros((*chain.shape[:3], params.shape[1]), params.dtype)
+        chains.append(full.at[..., columns].set(chain))
+    return chains
+
+
+class PartTerms(NamedTuple):
+    """Terms of a part's items at points: log-likelihood, and its derivatives by the predictors.
+
+    Attributes:
+        value: log-likelihood.
+        residual: derivative in each predictor.
+        weight: expected information, by pairs of predictors (m <= n).
+    """
+
+    value: Float[Array, "..."]
+    residual: list[Array]
+    weight: dict[tuple[int, int], Array]
+
+
+def part_terms(
+    part: Part,
+    theta: Float[Array, "..."],
+    statistics: Float[Array, "..."],
+    mask: Float[Array, "..."],
+) -> PartTerms:
+    """The terms of all items at points, 0 for other parts' items.
+
+    Args:
+        part: the items.
+        theta: the points, abilities last.
+        statistics: responses as `ItemModel.sufficient_statistics`, contrasts first, items last, in
+            shapes that broadcast with the points.
+        mask: 1 where there is a response, else 0; without the axis of contrasts.
+    """
+    z = part.predictors(theta)
+    gaps = [part.gaps[:, k] for k in range(part.gaps.shape[1])]
+    if part.is_member is not None:
+        statistics, mask = statistics * part.is_member, mask * part.is_member
+    n_contrasts = part.rows.shape[1] if part.link.has_predictor_per_contrast else 1
+    value, residual, weight = part.link.terms(z, gaps, statistics[:n_contrasts], mask)
+    return PartTerms(value, residual, weight)
+
+
+def scores_of(
+    parts: list[Part], terms: list[PartTerms], chains: list[Array], theta: Float[Array, "... dims"]
+) -> Float[Array, "... items params"]:
+    """Derivative of each item's log-likelihood at points by its parameters."""
+    basis = jnp.concatenate([jnp.ones_like(theta[..., :1]), theta], axis=-1)
+    total: Any = 0.0
+    for part_term, chain in zip(terms, chains, strict=True):
+        for m, residual in enumerate(part_term.residual):
+            by_params = jnp.einsum("...a,iap->...ip", basis, chain[:, m])
+            total = total + residual[..., None] * by_params
+    return total
+
+
+def information_of(
+    part: Part, weight: dict[tuple[int, int], Array]
+) -> Float[Array, "rows dims dims"]:
+    """Expected information on the abilities, summed over items, from terms rows x items."""
+    total: Any = 0.0
+    dims = part.rows.shape[2] - 1
+    for (m, n), table in weight.items():
+        products = part.slopes[:, m, :, None] * part.slopes[:, n, None, :]
+        if m != n:
+            products = products + jnp.swapaxes(products, 1, 2)
+        total = total + (table @ products.reshape(-1, dims**2)).reshape(-1, dims, dims)
+    return total
