@@ -288,7 +288,7 @@ def omega(bank: ItemBank) -> dict[str, float]:
         must = "of items that are right/wrong or graded"
         raise argument_error("bank", must, f"a {bank.model.key} bank")
     if is_bifactor(bank):
-        return _bifactor_omega(bank, measured(bank.model))
+        return _bifactor_omega(bank, measured(bank.model).astype(int))
     points, weights = population_nodes(bank)
     mean, variance = _moments(bank, points)
     true = _variance(mean.sum(axis=0), weights)

@@ -195,8 +195,9 @@ class MultiSums(NamedTuple):
     def __add__(self, other: Any) -> "MultiSums":
         """The sums over the rows of both; the posteriors of one after those of the other."""
         a, b = self.belief, other.belief
-        rows = [np.concatenate([x, y]) for x, y in zip(a[:3], b[:3], strict=True)]
-        belief = MultiEStep(*rows, a.counts + b.counts, a.totals + b.totals, a.mass + b.mass)
+        rows: Any = [np.concatenate([x, y]) for x, y in zip(a[:3], b[:3], strict=True)]
+        totals: Any = [x + y for x, y in zip(a[3:], b[3:], strict=True)]
+        belief = MultiEStep(*rows, *totals)
         rest = (None if x is None else x + y for x, y in zip(self[2:], other[2:], strict=True))
         return MultiSums(belief, self.theta, *rest)
 
@@ -205,10 +206,11 @@ def _joined(beliefs: list[MultiEStep]) -> MultiEStep:
     """The E-steps of the groups as one: each is 0 for the rows of the others."""
     if len(beliefs) == 1:
         return beliefs[0]
-    rows = [sum(values) for values in zip(*(belief[:3] for belief in beliefs), strict=True)]
+    rows: Any = [sum(values) for values in zip(*(belief[:3] for belief in beliefs), strict=True)]
     counts = jnp.concatenate([belief.counts for belief in beliefs], axis=1)
-    nodes = (jnp.concatenate([b[i] for b in beliefs]) for i in (4, 5))
-    return MultiEStep(*rows, counts, *nodes)  # type: ignore[arg-type]
+    nodes: Any = [jnp.concatenate([belief[i] for belief in beliefs]) for i in (4, 5)]
+    parts: Any = [*rows, counts, *nodes]
+    return MultiEStep(*parts)
 
 
 def _rescaled(template: ItemModel, params: Array, populations: Populations, group: int):
@@ -614,8 +616,8 @@ def sums_at(problem: MultiProblem, state: EMState) -> MultiSums:
         return running[0][0]
     total: Any = None
     for sums, n_rows in running:  # the blocks of several devices run at the same time until here
-        rows = (np.asarray(array)[:n_rows] for array in sums.belief[:3])
-        rest = (np.asarray(array) for array in sums.belief[3:])
+        rows: Any = [np.asarray(array)[:n_rows] for array in sums.belief[:3]]
+        rest: Any = [np.asarray(array) for array in sums.belief[3:]]
         here = jax.device_get(sums)._replace(belief=MultiEStep(*rows, *rest))
         total = here if total is None else total + here
     return total

@@ -447,7 +447,7 @@ def multi_covariance(
     if information is not None and not (which == "sandwich" and meat is None):
         covariance = _inverse(information, spread)
         if covariance is not None:
-            if which == "sandwich":
+            if which == "sandwich" and meat is not None:
                 inner = np.nan_to_num(covariance)
                 covariance = np.where(np.isnan(covariance), np.nan, inner @ meat @ inner)
             items = covariance[at[:, :, None], at[:, None, :]]

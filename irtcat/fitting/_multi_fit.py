@@ -170,7 +170,11 @@ def _identified(
     params[:, columns] = (slopes * sign[:, None]).reshape(len(params), -1)
     mean, covariance = mean @ turn, turn.T @ covariance @ turn
     root = np.linalg.cholesky(covariance)
-    return params, Populations(mean, root), pattern.reshape(len(params), -1)
+    return (
+        params,
+        Populations(jnp.asarray(mean), jnp.asarray(root)),
+        pattern.reshape(len(params), -1),
+    )
 
 
 def _at_identified(
@@ -419,7 +423,7 @@ def fit_multidimensional(
     }
     groups = None
     if grouping is not None:
-        n = np.bincount(rows.group, rows.weights, n_groups)
+        n = np.bincount(rows.group, rows.weights, n_groups).astype(float)
         groups = _group_table(grouping, n, populations, errors)
     return Fit(
         bank=replace(bank, provenance=provenance),
@@ -504,7 +508,7 @@ def _population_errors(
 
     def error(slopes: Any) -> FloatArray:
         flat = np.asarray(slopes, float).reshape(-1, design.size)
-        variance = np.einsum("ij,jk,ik->i", flat, covariance.population, flat)
+        variance = np.einsum("ij,jk,ik->i", flat, np.asarray(covariance.population), flat)
         known = np.abs(flat).max(axis=1) > 1e-9  # rounding of a constant
         errors = np.sqrt(np.where(known, np.maximum(variance, 0), np.nan))
         return errors.reshape(slopes.shape[:-1])

@@ -268,7 +268,8 @@ def iterate(
     """
     dims = work.design.dims
     chosen: Any = work.choose(1.0, 1.0, options.nodes) if options.nodes is not None else None
-    mean, covariance = np.zeros((0, dims)), np.zeros((0, dims, dims))
+    mean: FloatArray = np.zeros((0, dims))
+    covariance: FloatArray = np.zeros((0, dims, dims))
     if not isinstance(
         chosen, float
     ):  # the spacing of a given grid does not depend on the posteriors

@@ -8,6 +8,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count
 from irtcat._types import FloatArray
+from irtcat.io.source import ResponseSource
 from irtcat.responses import Responses
 
 __all__ = ["LatentDesign", "latent_design"]
@@ -116,7 +117,7 @@ STRUCTURES = ("bifactor", "two-tier")
 
 
 def latent_design(
-    responses: Responses,
+    responses: Responses | ResponseSource,
     dims: int | None,
     pattern: Any,
     correlated: bool,

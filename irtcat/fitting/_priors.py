@@ -269,11 +269,11 @@ def prior_table(
     rare = counts.sum(0) - counts.max(0)
     sparse = (item_n < FEW_RESPONSES) | (rare < FEW_RARE)
     sparse &= weak_priors
-    for name, parameter in template.parameters.items():
+    for name, declared in template.parameters.items():
         for column in field_columns(template, [name]):
-            if parameter.weak_prior and column not in tied and not (precision[:, column] > 0).all():
+            if declared.weak_prior and column not in tied and not (precision[:, column] > 0).all():
                 few = sparse & (precision[:, column] == 0)
-                centre, sd = parameter.weak_prior
+                centre, sd = declared.weak_prior
                 mean[few, column], precision[few, column] = centre, sd**-2.0
     empty = _empty_categories(template, counts)
     _check_used(template, empty)
@@ -291,9 +291,9 @@ def prior_table(
     for column in tied:
         _keep_one(column, mean, precision, family, free[:, column] & ~aside, names)
     bounds = np.full((len(names), 2), (-np.inf, np.inf))
-    for name, parameter in template.parameters.items():
+    for name, declared in template.parameters.items():
         columns = list(field_columns(template, [name]))
-        bounds[columns] = parameter.lower, parameter.upper
+        bounds[columns] = declared.lower, declared.upper
     slopes = list(field_columns(template, ["slope"]))
     lognormal = FAMILIES.index("lognormal")
     all_lognormal = bool((family[:, slopes] == lognormal).all()) and bool(slopes)

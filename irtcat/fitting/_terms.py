@@ -5,6 +5,8 @@ logistic curve with two parameters; links of linear predictors; any model, by au
 differentiation.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -104,7 +106,9 @@ def part_sums(
     n_basis = basis.shape[1]
     squares = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
     totals = totals[:, None] if totals.ndim == 1 else totals
-    value, gradient, information = 0.0, 0.0, 0.0
+    value: Any = 0.0
+    gradient: Any = 0.0
+    information: Any = 0.0
     chains = chain_of(template, params)
     for part, chain in zip(parts_of(unpack(template, params)), chains, strict=True):
         terms = part_terms(part, nodes, counts, totals)

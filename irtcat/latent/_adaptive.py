@@ -220,7 +220,7 @@ def adaptive_posterior(
     ones = jnp.ones(n_items, mean.dtype)
     parts, n_contrasts = parts_of(model), model.n_categories - 1
 
-    def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
+    def body(carry: Any, rows: Array) -> tuple[Any, None]:
         safe = jnp.minimum(rows, n - 1)
         statistics, mask = model.sufficient_statistics(
             x[safe], n_contrasts, has_missing, mean.dtype
@@ -233,4 +233,4 @@ def adaptive_posterior(
         ), None
 
     empty = jnp.zeros_like(mean), jnp.zeros_like(covariance), jnp.zeros_like(mean[:, 0])
-    return jax.lax.scan(body, empty, chunks)[0]  # type: ignore[return-value]
+    return jax.lax.scan(body, empty, chunks)[0]

@@ -54,7 +54,7 @@ def choose_nodes(
 
 
 def as_rule(
-    chosen: float | AdaptiveQuadrature, pattern: FloatArray, n_general: int, dtype: np.dtype
+    chosen: float | AdaptiveQuadrature, pattern: np.ndarray, n_general: int, dtype: np.dtype
 ) -> Quadrature:
     """The quadrature in working precision.
 

@@ -472,13 +472,13 @@ def steepest_slope(model: "ItemModel") -> float:
 
 def steepest_slopes(model: "ItemModel") -> Float[np.ndarray, " items"]:
     """The largest slope of each item on any ability."""
-    slope = np.abs(np.asarray(model.slope, float))  # type: ignore[attr-defined]
+    slope = np.abs(np.asarray(getattr(model, "slope"), float))  # noqa: B009
     return slope.reshape(len(slope), -1).max(axis=1)
 
 
 def measured(model: "ItemModel") -> BoolArray:
     """Which abilities each item measures, items x abilities: its slopes there are not 0."""
-    slope = np.asarray(model.slope)  # type: ignore[attr-defined]
+    slope = np.asarray(getattr(model, "slope"))  # noqa: B009
     return (slope.reshape(len(slope), model.dims, -1) != 0).any(axis=2)
 
 

@@ -1,6 +1,6 @@
 """Slopes on one ability (a number for each item) or on several (a vector for each item)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -29,13 +29,13 @@ INTERCEPT = Parameter(-75.0, 75.0, weak_prior=(0.0, 3.0))
 """Bounds far beyond any estimate of real items, and the weak priors of sparse ones."""
 
 
-def along(slope: Array, theta: Float[Array, " dims"]) -> Array:
+def along(slope: Slopes, theta: Float[Array, " dims"]) -> Array:
     """``slope . theta`` of one item at one ability."""
     # Not a matrix product: accelerators would round it to fewer digits.
-    return (slope * theta).sum()
+    return jnp.sum(slope * theta)
 
 
-def predictor_row(intercept: Array, slope: Array) -> Float[Array, " one_and_dims"]:
+def predictor_row(intercept: Param, slope: Slopes) -> Float[Array, " one_and_dims"]:
     """Intercept and slopes of a predictor of one item, as one row."""
     return jnp.concatenate([jnp.atleast_1d(intercept), jnp.atleast_1d(slope)])
 
@@ -69,7 +69,7 @@ def common_slope(slope: Slopes) -> Slopes:
 def published_on_axes(
     slope: Slopes,
     dims: int,
-    intercepts: dict[str, Param],
+    intercepts: Mapping[str, Param],
     by_length: Callable[[Param], dict[str, Param]],
 ) -> dict[str, Param]:
     """Published parameters: those of one ability, or Reckase's of several.
