@@ -98,7 +98,7 @@ class Workspace:
     def blocks(self):
         """The rows in blocks, once for every pass."""
         if self.engine is not None:
-            return self.engine.row_blocks()
+            return self.engine.row_blocks(self.dtype)
         return [self._block]
 
     @functools.cached_property

@@ -114,13 +114,13 @@ class Sharded:
         self.data = digest(all_gather(np.frombuffer(bytes.fromhex(digest(x)), np.uint8)))
         self.x = self._put_rows(device_rows)
 
-    def row_blocks(self) -> list[RowBlock]:
+    def row_blocks(self, dtype: np.dtype) -> list[RowBlock]:
         """The rows of each device, for several abilities (of one process)."""
         blocks = []
         for shard in sorted(self.x.addressable_shards, key=lambda shard: shard.index[0].start or 0):
             d = (shard.index[0].start or 0) // self.per_device
             at = slice(int(self.starts[d]), int(self.starts[d + 1]))
-            weights = np.zeros(self.per_device, np.float32)
+            weights = np.zeros(self.per_device, dtype)
             weights[: at.stop - at.start] = self.weights[at]
             group = np.zeros(self.per_device, np.int32)
             blocks.append(RowBlock(at, shard.data, jax.device_put(weights, shard.device), group))

@@ -79,9 +79,9 @@ class Streamed:
         """An array of the shape of the responses that takes no memory."""
         return np.broadcast_to(np.int8(-1), (self.n_rows, self.n_items))
 
-    def row_blocks(self) -> Iterator[RowBlock]:
+    def row_blocks(self, dtype: np.dtype) -> Iterator[RowBlock]:
         """The rows chunk by chunk, for several abilities."""
-        weights = self.weights.astype(np.float32)
+        weights = self.weights.astype(dtype)
         group = np.zeros(self.rows, np.int32)
         for at, chunk in self._chunks():
             yield RowBlock(at, _on_device(chunk), jnp.asarray(self._filled(weights, at)), group)
