@@ -6,8 +6,7 @@ import numpy as np
 
 from irtcat._checks import argument_error, check_choice
 from irtcat._types import FloatArray
-from irtcat.agreement._labels import code_labels, label_list, read_joint
-from irtcat.agreement._lists import number_vector
+from irtcat.agreement._inputs import code_labels, label_list, number_vector, read_joint
 
 __all__ = ["SCHEMES", "average_precision", "confidence_weighted_score", "confidence_weights"]
 

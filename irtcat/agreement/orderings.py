@@ -6,7 +6,7 @@ import numpy as np
 
 from irtcat._checks import check_count
 from irtcat._types import FloatArray
-from irtcat.agreement._lists import number_pairs
+from irtcat.agreement._inputs import number_pairs
 
 __all__ = [
     "mean_absolute_error",
