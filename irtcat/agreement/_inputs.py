@@ -152,10 +152,8 @@ def _check_counts(counts: Any, labels: Any) -> tuple[FloatArray, list[Any], list
     table = _matrix("counts", counts)
     if (table != np.round(table)).any():
         raise argument_error("counts", "whole numbers", table[table != np.round(table)][0])
-    if isinstance(counts, pd.DataFrame):
-        units, order = list(counts.index), list(counts.columns)
-    else:
-        units, order = list(range(len(table))), list(range(table.shape[1]))
+    frame = counts if isinstance(counts, pd.DataFrame) else pd.DataFrame(table)
+    units, order = list(frame.index), list(frame.columns)
     if labels is not None:
         order = _distinct_labels(labels)
         if len(order) != table.shape[1]:
@@ -176,8 +174,9 @@ def _read_table(
         must = f"a joint table if `{names[1]}` is left out"
         raise argument_error(names[0], must, table)
     values = _matrix(names[0], table)
+    frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(values)
+    rows, columns = list(frame.index), list(frame.columns)
     if isinstance(table, pd.DataFrame):
-        rows, columns = list(table.index), list(table.columns)
         if len({*rows}) < len(rows) or len({*columns}) < len(columns):
             raise argument_error(names[0], "a table of distinct labels", "repeated ones")
         if labels is not None:
@@ -187,13 +186,11 @@ def _read_table(
         elif {*rows} == {*columns}:
             columns = rows
         values = _matrix(names[0], table.loc[rows, columns])
-    else:
-        rows, columns = (list(range(k)) for k in values.shape)
-        if labels is not None:
-            rows = columns = _distinct_labels(labels)
-            if values.shape != (len(rows), len(rows)):
-                must = f"labels of a table of shape {values.shape}"
-                raise argument_error("labels", must, f"{len(rows)} labels")
+    elif labels is not None:
+        rows = columns = _distinct_labels(labels)
+        if values.shape != (len(rows), len(rows)):
+            must = f"labels of a table of shape {values.shape}"
+            raise argument_error("labels", must, f"{len(rows)} labels")
     if square and rows != columns:
         got = f"shape {values.shape}" if values.shape[0] != values.shape[1] else "different labels"
         raise argument_error(names[0], "a table with the same labels in rows and columns", got)

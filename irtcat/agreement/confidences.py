@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from irtcat._checks import argument_error, check_choice
 from irtcat._types import FloatArray
@@ -44,12 +45,9 @@ def confidence_weights(confidence: Any, scheme: str = "linear") -> FloatArray:
     """
     check_choice("scheme", scheme, SCHEMES)
     vector = _confidences(confidence)
-    by_rank = SCHEMES[scheme](len(vector))
-    order = np.argsort(-vector, kind="stable")
-    _, block = np.unique(-vector[order], return_inverse=True)
-    shared = np.bincount(block, by_rank) / np.bincount(block)
-    weights = np.empty(len(vector))
-    weights[order] = shared[block]
+    by_rank = np.empty(len(vector))
+    by_rank[np.argsort(-vector)] = SCHEMES[scheme](len(vector))
+    weights = pd.Series(by_rank).groupby(vector).transform("mean").to_numpy()
     return weights / weights.sum()
 
 

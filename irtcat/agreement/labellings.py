@@ -124,11 +124,9 @@ def conditioned_accuracies(
     """
     check_choice("given", given, SIDES)
     joint = read_joint(gold, system, labels, weights)
-    total = joint.p.sum(axis=1 - SIDES.index(given))
-    shares = np.full(len(total), np.nan)
-    np.divide(np.diag(joint.p), total, out=shares, where=total > 0)
     index = pd.Index(joint.rows, tupleize_cols=False)
-    return pd.Series(shares, index, name=f"accuracy given {given}")
+    right = pd.Series(np.diag(joint.p), index, name=f"accuracy given {given}")
+    return right / joint.p.sum(axis=1 - SIDES.index(given))  # 0 / 0 is NaN
 
 
 def balanced_accuracy(

@@ -532,17 +532,12 @@ def majority_labels(ratings: Any = None, *, counts: Any = None, labels: Any = No
     """
     table, order, units = read_counts(ratings, counts, labels)
     n, votes = table.sum(axis=1), table.max(axis=1)
-    share = np.full(len(n), np.nan)
-    np.divide(votes, n, out=share, where=n > 0)
     best = [order[j] if size else None for j, size in zip(table.argmax(axis=1), n, strict=True)]
-    label = np.empty(len(best), dtype=object)
-    for i, value in enumerate(best):  # one by one, so that a tuple stays one label
-        label[i] = value
     return pd.DataFrame(
         {
-            "label": pd.Series(label, dtype=object),
+            "label": pd.Series(best, dtype=object),
             "votes": votes.astype(int),
-            "share": share,
+            "share": pd.Series(votes) / n,  # 0 / 0 is NaN
             "n_ratings": n.astype(int),
             "tied": ((table == votes[:, None]).sum(axis=1) > 1) & (n > 0),
             # Compares whole numbers, so that 2 of 3 is exactly two thirds.
