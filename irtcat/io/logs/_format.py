@@ -84,7 +84,6 @@ class Request:
         max_bytes: how many bytes of a file may be parsed as one document.
         tasks: the tasks to read, which a reader may use to leave out others; empty for all.
         beside: the files that belong to logs of this format, such as results files.
-        without_results: logs without a results file, to which a reader adds.
         listed: for a results file, the tasks with totals for which no log was read so far.
     """
 
@@ -92,7 +91,6 @@ class Request:
     max_bytes: int = MOST_BYTES
     tasks: frozenset[str] = frozenset()
     beside: list[Path] = field(default_factory=list)
-    without_results: list[Path] = field(default_factory=list)
     listed: dict[str, set[str]] = field(default_factory=dict)
     _last: tuple[Path | None, Any] = (None, None)
 
@@ -195,6 +193,7 @@ class Run:
         lower_is_better: metrics that are not used as responses.
         name_source: where the model's name comes from: "log"; "made up", if every model
             without a name gets the same; or "folder", if no log contains it.
+        lacks_results: whether the harness's results file, which names the model, was not there.
         unscored: number of samples without a score.
         cut: why the run is incomplete, or "".
         notes: further remarks.
@@ -212,6 +211,7 @@ class Run:
     settings: dict[str, Any] = field(default_factory=dict)
     lower_is_better: set[str] = field(default_factory=set)
     name_source: str = "log"
+    lacks_results: bool = False
     unscored: int = 0
     cut: str = ""
     notes: tuple[str, ...] = ()
@@ -287,18 +287,6 @@ class Run:
         return f"{self.file}: expected {expected}. Got {mean:.6g}."
 
 
-def _never(file: LogFile) -> bool:
-    return False
-
-
-def _none_alone(paths: list[Path], logs: list[Path] | None) -> Iterable[Skipped]:
-    return ()
-
-
-def _by_name(path: Path) -> tuple[str, str]:
-    return "", path.stem
-
-
 @dataclass(frozen=True)
 class LogFormat:
     """A format of logs: a row of `LOG_FORMATS`.
@@ -327,9 +315,9 @@ class LogFormat:
     read: Callable[[Path, Request], Iterable[Run]]
     summary: str
     reference: str = ""
-    is_beside: Callable[[LogFile], bool] = _never
-    alone: Callable[[list[Path], list[Path] | None], Iterable[Skipped]] = _none_alone
-    order: Callable[[Path], tuple[str, str]] = _by_name
+    is_beside: Callable[[LogFile], bool] = lambda file: False
+    alone: Callable[[list[Path], list[Path] | None], Iterable[Skipped]] = lambda paths, logs: ()
+    order: Callable[[Path], tuple[str, str]] = lambda path: ("", path.stem)
     column: str = "filter"
     samples: str = "numbers"
     unit: str = "log"

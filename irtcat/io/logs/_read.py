@@ -136,7 +136,11 @@ def read_logs(
         if progress is not None:
             progress(done, len(logs), file.name)
         try:
-            for run in list(row.read(file, requests[row])):
+            runs_of_file = list(row.read(file, requests[row]))
+            for run in runs_of_file:
+                if run.cut and incomplete != "keep":
+                    raise CutError(run.cut)
+            for run in runs_of_file:
                 if names and run.task not in names:
                     unread_tasks.add(run.task)
                 else:
@@ -156,7 +160,8 @@ def read_logs(
     if not all_runs:
         raise InputError(_failure(root, names, skipped, unread_tasks, notes))
     for row, request in requests.items():
-        notes += _lacking(row, request, names, root)
+        lacking = [run.file for run in all_runs if run.format is row and run.lacks_results]
+        notes += _lacking(row, lacking, request.listed if root.is_dir() else {}, names)
     return _finish(all_runs, items, preferences, runs, skipped, notes, no_logs, root)
 
 
@@ -173,14 +178,16 @@ def _with_positions(run: Run, file: Path, row: LogFormat, items: Items) -> Run:
     return run
 
 
-def _lacking(row: LogFormat, request: Request, names: Collection[str], root: Path) -> list[str]:
-    """Notes about logs without results files, and results files without some logs."""
+def _lacking(
+    row: LogFormat, files: list[str], listed: dict[str, set[str]], names: Collection[str]
+) -> list[str]:
+    """Notes about logs without results files, and about results files without some logs."""
     notes = []
-    if files := request.without_results:
+    if files:
         subject = f"{row.unit} file has" if len(files) == 1 else f"{row.unit} files have"
         effect = "their models are named after their folders, and totals were not compared"
         notes.append(f"{len(files)} {subject} no results file ({files[0]} first): {effect}.")
-    for file, tasks in request.listed.items() if root.is_dir() else ():
+    for file, tasks in listed.items():
         if lacking := sorted(task for task in tasks if not names or task in names):
             notes.append(f"{file}: there are no {row.unit} of {shorten(lacking)}, only totals.")
     return notes

@@ -27,10 +27,6 @@ def _is_log(file: LogFile) -> bool:
     return {"evaluation_id", "sample_id"} <= file.keys or file.path.name.endswith("_samples.jsonl")
 
 
-def _is_beside(file: LogFile) -> bool:
-    return file.suffix == ".json" and {"evaluation_id", "evaluation_results"} <= file.keys
-
-
 def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
     for path in paths:
         names = (f"{path.stem}_samples.jsonl", f"{path.stem}.jsonl")
@@ -66,8 +62,6 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         raise CutError(f"{path}: expected a line per sample and metric. Got an empty file.")
     for name, run in runs.items():
         run.cut = cut or _compare(run, evaluations.get(name, {}), count if len(runs) == 1 else None)
-        if run.cut and not request.keep:
-            raise CutError(run.cut)
     yield from runs.values()
 
 
@@ -205,6 +199,8 @@ EVERY_EVAL_EVER = LogFormat(
     _read,
     "JSON lines of Every Eval Ever, one per model, sample and metric",
     "https://evalevalai.com",
-    is_beside=_is_beside,
+    is_beside=lambda file: (
+        file.suffix == ".json" and {"evaluation_id", "evaluation_results"} <= file.keys
+    ),
     alone=_alone,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from irtcat._checks import InputError, shorten
 from irtcat._reading import read_json
-from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
+from irtcat.io.logs._format import LogFormat, Request, Run, Skipped
 from irtcat.io.logs._values import CutError, as_object, as_text, show_settings
 
 __all__ = ["HELM"]
@@ -16,14 +16,6 @@ FILE, SPEC = "per_instance_stats.json", "run_spec.json"
 BESIDE = (SPEC, "scenario.json", "scenario_state.json", "stats.json", "instances.json",
           "display_predictions.json", "display_requests.json")  # fmt: skip
 SETTINGS = ("method", "instructions", "max_train_instances", "num_train_trials", "temperature")
-
-
-def _is_log(file: LogFile) -> bool:
-    return file.path.name == FILE
-
-
-def _is_beside(file: LogFile) -> bool:
-    return file.path.name in BESIDE
 
 
 def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
@@ -149,10 +141,10 @@ def _compare(run: Run, path: Path, max_bytes: int) -> None:
 
 HELM = LogFormat(
     "helm",
-    _is_log,
+    lambda file: file.path.name == FILE,
     _read,
     "run folders of HELM",
     "https://crfm-helm.readthedocs.io",
-    is_beside=_is_beside,
+    is_beside=lambda file: file.path.name in BESIDE,
     alone=_alone,
 )

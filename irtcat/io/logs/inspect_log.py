@@ -89,8 +89,6 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         raise CutError(f"{path}: no sample has a score.")
     if not run.cut:
         run.cut = _compare(run, header, log)
-        if run.cut and not request.keep:
-            raise CutError(run.cut)
     yield run
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from irtcat._checks import InputError, brief, shorten
 from irtcat._reading import MOST_BYTES, read_json, too_large
-from irtcat.io.logs._format import NEAR, Answers, LogFile, LogFormat, Request, Run, Skipped
+from irtcat.io.logs._format import NEAR, Answers, LogFormat, Request, Run, Skipped
 from irtcat.io.logs._values import (
     CutError,
     MissingExtraError,
@@ -181,14 +181,6 @@ class _Row:
     scores: dict[str, Any]
 
 
-def _is_log(file: LogFile) -> bool:
-    return DETAILS.fullmatch(file.path.name) is not None
-
-
-def _is_beside(file: LogFile) -> bool:
-    return is_results(file) and '"config_general"' in file.head
-
-
 def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
     paired = {totals.absolute() for log in logs or () if (totals := _find_totals(log, paths))}
     advice = "there are no details of its run. Run lighteval with --save-details"
@@ -213,9 +205,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     match = DETAILS.fullmatch(path.name)
     file = _find_totals(path, request.beside)
     totals = None if file is None else request.results(path, file, _Totals.read)
-    if totals is None:
-        request.without_results.append(path)
-    else:
+    if totals is not None:
         remaining = request.listed.setdefault(totals.file, set(totals.tasks))
         remaining.discard(match["task"] if match else "")  # it exists, even if it cannot be read
     rows = list(_rows(path))
@@ -230,6 +220,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     by_hash = by_hash or (totals is not None and totals.splits(run.task) > 1)
     _add_rows(run, rows, by_hash)
     if totals is None:
+        run.lacks_results = True
         run.model = _model_by_folder(path)  # lighteval writes to details/MODEL/DATE
     else:
         run.model, run.settings = totals.model, totals.settings(run.task)
@@ -362,11 +353,11 @@ def _as_trials(answers: Answers, n: int) -> Answers:
 
 LIGHTEVAL = LogFormat(
     "lighteval",
-    _is_log,
+    lambda file: DETAILS.fullmatch(file.path.name) is not None,
     _read,
     "details of lighteval 0.11 and later, run with ``--save-details`` (needs pyarrow)",
     "https://huggingface.co/docs/lighteval",
-    is_beside=_is_beside,
+    is_beside=lambda file: is_results(file) and '"config_general"' in file.head,
     alone=_alone,
     unit="details",
 )

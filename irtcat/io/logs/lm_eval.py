@@ -74,10 +74,6 @@ def is_results(file: LogFile) -> bool:
     )
 
 
-def _is_beside(file: LogFile) -> bool:
-    return is_results(file) and '"config_general"' not in file.head
-
-
 def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
     stamps = {(log.parent, _split_name(log)[1]) for log in logs or ()}
     advice = "there are no samples files beside it. Run lm-eval with --log_samples"
@@ -239,10 +235,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run.notes = (_order_note(path),) if trust == 0 and lines[0].doc_id is not None else ()
     if results is None:
         run.model, run.name_source = path.parent.resolve().name, "folder"
-        run.cut = cut
-        if run.cut and not request.keep:
-            raise CutError(run.cut)
-        request.without_results.append(path)
+        run.cut, run.lacks_results = cut, True
         yield run
         return
     run.model, run.name_source = results.model, results.name_source
@@ -252,8 +245,6 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run.settings = results.settings(task)
     run.lower_is_better = results.lower(task)
     run.cut = cut or _compare(path, run, results)
-    if run.cut and not request.keep:
-        raise CutError(run.cut)
     yield run
 
 
@@ -469,7 +460,7 @@ LM_EVAL = LogFormat(
     _read,
     "samples files of lm-evaluation-harness 0.4.3 and later, with the results files beside them",
     "https://github.com/EleutherAI/lm-evaluation-harness",
-    is_beside=_is_beside,
+    is_beside=lambda file: is_results(file) and '"config_general"' not in file.head,
     alone=_alone,
     order=lambda path: _split_name(path)[::-1],
     samples="documents",
