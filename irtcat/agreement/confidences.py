@@ -1,5 +1,6 @@
 """Confidence: weights from ranks, the confidence-weighted score, average precision."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -161,13 +162,8 @@ def _confidences(confidence: Any) -> FloatArray:
     return vector
 
 
-def _linear(n: int) -> FloatArray:
-    return np.arange(n, 0, -1.0)
-
-
-def _harmonic(n: int) -> FloatArray:
-    return (1.0 / np.arange(n, 0, -1.0)).cumsum()[::-1]
-
-
-SCHEMES = {"linear": _linear, "harmonic": _harmonic}
+SCHEMES: dict[str, Callable[[int], FloatArray]] = {
+    "linear": lambda n: np.arange(n, 0, -1.0),
+    "harmonic": lambda n: (1.0 / np.arange(n, 0, -1.0)).cumsum()[::-1],
+}
 """Weights by rank, the most confident first, up to a factor."""

@@ -473,18 +473,10 @@ def _values(order: list[Any], measurement: str, stated: bool) -> FloatArray:
     return np.arange(len(order), dtype=np.float64)
 
 
-def _nominal(values: FloatArray, margin: FloatArray) -> FloatArray:
-    return 1.0 - np.eye(len(values))
-
-
 def _ordinal(values: FloatArray, margin: FloatArray) -> FloatArray:
     """Squared number of ratings between the middles of two labels."""
     middle = np.cumsum(margin) - margin / 2
     return (middle[:, None] - middle) ** 2
-
-
-def _interval(values: FloatArray, margin: FloatArray) -> FloatArray:
-    return (values[:, None] - values) ** 2
 
 
 def _ratio(values: FloatArray, margin: FloatArray) -> FloatArray:
@@ -495,9 +487,9 @@ def _ratio(values: FloatArray, margin: FloatArray) -> FloatArray:
 
 
 MEASUREMENTS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
-    "nominal": _nominal,
+    "nominal": lambda values, margin: 1.0 - np.eye(len(values)),
     "ordinal": _ordinal,
-    "interval": _interval,
+    "interval": lambda values, margin: (values[:, None] - values) ** 2,
     "ratio": _ratio,
 }
 """Squared distance of every two labels by level of measurement."""

@@ -131,7 +131,7 @@ def read_responses(
     check_count("max_bytes", max_bytes)
     options = Options(subject, item, response, layout, duplicates)
     with seekable_copy(check_path(path), max_bytes) as file:
-        if format in LOG_FORMATS or (format is None and _is_log(file)):
+        if format in LOG_FORMATS or (format is None and is_log(file)):
             return _from_logs(file, format or "auto", max_bytes)
         if file.is_dir():
             raise argument_error("path", f"a file, to be read as {format}", f"the folder {file}")
@@ -140,14 +140,6 @@ def read_responses(
             return FORMATS[str(kind)](file, options, max_bytes)
         except OSError as error:
             raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
-
-
-def _is_log(path: Path) -> bool:
-    """Whether this is a log of a harness, or a folder, which can contain only logs."""
-    try:
-        return path.is_dir() or is_log(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror}).") from None
 
 
 def _from_logs(path: Path, format: str, max_bytes: int) -> Responses:

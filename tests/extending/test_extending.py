@@ -114,6 +114,9 @@ def test_a_log_format(rows, tmp_path):
     path.write_text('{"player": "", "question": "q"}\n')
     with pytest.raises(InputError, match=r"line 1: expected player to be a name"):
         read_logs(path)
+    path.write_text("\n")
+    with pytest.raises(InputError, match="no sample has a score"):
+        read_logs(path, "quiz")
     with pytest.raises(InputError, match=r"one of auto, lm-eval, .*, lighteval, quiz"):
         read_logs(path, "quizzes")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from irtcat._checks import InputError
 from irtcat.io.logs._format import LogFile, LogFormat, Skipped
 from irtcat.io.logs.registry import LOG_FORMATS
 
@@ -77,8 +78,13 @@ def find_logs(root: Path, format: str) -> Tree:
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file is a log, or belongs to one and cannot be read without it."""
-    row, is_beside = _recognise(LogFile(path), list(LOG_FORMATS.values()))
+    """Whether this is a folder, a log, or belongs to a log and cannot be read without it."""
+    if path.is_dir():
+        return True
+    try:
+        row, is_beside = _recognise(LogFile(path), list(LOG_FORMATS.values()))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened ({error.strerror}).") from None
     return row is not None and (not is_beside or any(row.alone([path], None)))
 
 

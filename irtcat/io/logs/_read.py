@@ -130,21 +130,20 @@ def read_logs(
             tasks=names,
             beside=beside.get(row.name, []),
         )
-        for _, row in logs
+        for row in dict.fromkeys(row for _, row in logs)
     }
     for done, (file, row) in enumerate(logs):
         if progress is not None:
             progress(done, len(logs), file.name)
         try:
-            runs_of_file = list(row.read(file, requests[row]))
-            for run in runs_of_file:
-                if run.cut and incomplete != "keep":
-                    raise CutError(run.cut)
-            for run in runs_of_file:
-                if names and run.task not in names:
-                    unread_tasks.add(run.task)
-                else:
-                    all_runs.append(_with_positions(run, file, row, items))
+            found = list(row.read(file, requests[row]))
+            wanted = [run for run in found if not names or run.task in names]
+            unread_tasks |= {run.task for run in found} - names if names else set()
+            if incomplete != "keep" and (cut := [run.cut for run in found if run.cut]):
+                raise CutError(cut[0])
+            if not found or any(not run.columns for run in wanted):
+                raise CutError(f"{file}: no sample has a score.")
+            all_runs += [_with_positions(run, file, row, items) for run in wanted]
         except MissingExtraError:
             raise
         except OSError as error:

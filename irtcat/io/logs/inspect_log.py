@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from irtcat._archives import Unpacker
 from irtcat._checks import InputError, shorten
 from irtcat._reading import parse_json, read_json
-from irtcat.io.logs._format import NEAR, Answers, LogFile, LogFormat, Request, Run
+from irtcat.io.logs._format import NEAR, LogFile, LogFormat, Request, Run
 from irtcat.io.logs._values import (
     CutError,
     MissingExtraError,
@@ -262,7 +263,7 @@ def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:
         complete = score.get("unscored_samples") in (None, 0) and not run.unscored
         if answers is None or total is None or np.isnan(total) or answers.flaw or not complete:
             continue
-        per_item = _means(answers)
+        per_item = pd.Series(answers.values).groupby(answers.items).mean().mean()
         if abs(per_item - total) <= NEAR:
             continue
         message = (
@@ -273,13 +274,6 @@ def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:
         reason = "the task may convert partial credit to numbers in another way"
         run.notes = (*run.notes, f"{message}. Got {per_item:.6g}: {reason}.")
     return ""
-
-
-def _means(answers: Answers) -> float:
-    """The mean over items of the mean over trials."""
-    _, codes = np.unique(answers.items, return_inverse=True)
-    counts = np.bincount(codes)
-    return float(np.mean(np.bincount(codes, answers.values) / counts))
 
 
 INSPECT = LogFormat(

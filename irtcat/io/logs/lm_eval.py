@@ -363,16 +363,14 @@ def _drop_repeats(lines: list[_Line]) -> None:
     earlier: dict[tuple[str, int | None, str], _Line] = {}
     for line in lines:
         first = earlier.setdefault((line.hash, line.doc_id, line.filter), line)
-        if first is not line and not _same(first.scores, line.scores):
+        if first is line:
+            continue
+        scores = [json.dumps(one.scores, sort_keys=True) for one in (first, line)]
+        if scores[0] != scores[1]:  # as text, so that NaN equals NaN
             line_number = first.location.rpartition(", ")[2]
             conflict = f"document {line.doc_id} is in {line_number} with other scores"
             raise InputError(f"{line.location}: {conflict}.")
     lines[:] = earlier.values()
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two lines have the same scores (NaN equals NaN)."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _keys_of(lines: list[_Line]) -> tuple[list[str], int]:
