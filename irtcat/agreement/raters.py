@@ -111,7 +111,10 @@ def cohen_kappa(
         Cohen (1960), Educational and Psychological Measurement 20, 37-46; Cohen (1968),
         Psychological Bulletin 70, 213-220: weighted.
     """
-    joint = read_joint(x, y, labels, _check_weights(weights), ("x", "y"))
+    if isinstance(weights, str):
+        advice = f"Weighted kappa is `distance={weights!r}`."
+        raise argument_error("weights", "numbers, one per observation", weights, advice)
+    joint = read_joint(x, y, labels, weights, ("x", "y"))
     d = _distances(distance, joint, labels is not None or y is None)
     expected = float((d * np.outer(joint.p.sum(axis=1), joint.p.sum(axis=0))).sum())
     if expected <= 0:
@@ -213,14 +216,6 @@ def _sample_size(joint: Joint, n: float | None) -> float:
         must = "passed with a table of probabilities"
         raise argument_error("n", must, None, "A standard error needs the number of observations.")
     return joint.n
-
-
-def _check_weights(weights: Any) -> Any:
-    """Weights of observations; the name of a distance raises an error that points to `distance`."""
-    if isinstance(weights, str):
-        advice = f"Weighted kappa is `distance={weights!r}`."
-        raise argument_error("weights", "numbers, one per observation", weights, advice)
-    return weights
 
 
 def _distances(distance: Any, joint: Joint, ordered: bool) -> FloatArray:

@@ -198,7 +198,7 @@ EVERY_EVAL_EVER = LogFormat(
     _is_log,
     _read,
     "JSON lines of Every Eval Ever, one per model, sample and metric",
-    "https://evalevalai.com",
+    "https://github.com/evaleval/every_eval_ever",
     is_beside=lambda file: (
         file.suffix == ".json" and {"evaluation_id", "evaluation_results"} <= file.keys
     ),
