@@ -8,6 +8,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, brief
 from irtcat._matrix import aligned_empty, row_blocks
+from irtcat._per_item import by_id
 
 __all__ = ["MOST_TRIALS", "check_trials", "count_shares", "spread_trials"]
 
@@ -33,15 +34,11 @@ def spread_trials(trials: Any, subject_ids: np.ndarray, item_ids: np.ndarray) ->
         >>> spread_trials({"y": 3, "x": 5}, rows, columns).tolist()
         [[5, 3], [5, 3]]
     """
-    if isinstance(trials, Mapping):
-        trials = pd.Series(dict(trials), dtype=object)
-    if isinstance(trials, pd.Series):
-        trials = _by_id(trials.set_axis(trials.index.astype(str)), item_ids).to_numpy()
+    if isinstance(trials, (Mapping, pd.Series)):
+        trials = by_id("trials", trials, item_ids, "item", "number").to_numpy()
     elif isinstance(trials, pd.DataFrame):
-        frame = trials.set_axis(trials.index.astype(str)).set_axis(
-            trials.columns.astype(str), axis=1
-        )
-        trials = _by_id(_by_id(frame, subject_ids).T, item_ids).T.to_numpy()
+        rows = by_id("trials", trials, subject_ids, "subject", "row")
+        trials = by_id("trials", rows.T, item_ids, "item", "column").T.to_numpy()
     shape = (len(subject_ids), len(item_ids))
     try:
         numbers = np.nan_to_num(np.asarray(trials, float), nan=0.0, posinf=-1)
@@ -54,17 +51,6 @@ def spread_trials(trials: Any, subject_ids: np.ndarray, item_ids: np.ndarray) ->
     if bad.any():
         raise argument_error("trials", f"whole numbers from 0 to {MOST_TRIALS}", numbers[bad][0])
     return np.broadcast_to(numbers.astype(np.int16), shape)
-
-
-def _by_id(table: Any, ids: np.ndarray) -> Any:
-    """The rows of the ids, in the order of the ids."""
-    unknown = [name for name in ids.tolist() if name not in table.index]
-    if unknown:
-        raise argument_error("trials", "given for every subject and item", f"none for {unknown[0]}")
-    if not table.index.is_unique:
-        repeated = table.index[table.index.duplicated()][0]
-        raise argument_error("trials", "given once for every id", f"{repeated} twice")
-    return table.loc[ids]
 
 
 def check_trials(

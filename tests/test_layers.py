@@ -16,7 +16,7 @@ _types _version _checks _compile _numbers
 _registry
 _reading
 _files
-_csv _folders
+_csv _folders _per_item
 _precision _matrix _metadata _summary _archives _trials _rules _progress _split
 responses models agreement
 bank _bank_checks _bank_file _bank_join _bank_moves

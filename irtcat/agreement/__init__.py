@@ -15,12 +15,6 @@
 """
 
 from irtcat.agreement._corrections import benjamini_hochberg, holm
-from irtcat.agreement.accuracies import (
-    accuracy,
-    balanced_accuracy,
-    conditioned_accuracies,
-    joint_table,
-)
 from irtcat.agreement.confidences import (
     average_precision,
     confidence_weighted_score,
@@ -28,28 +22,39 @@ from irtcat.agreement.confidences import (
 )
 from irtcat.agreement.correlations import (
     Correlation,
+    CorrelationMatrix,
+    correlation_matrix,
     correlation_test,
     kendall_tau_b,
     pearson,
     spearman,
 )
-from irtcat.agreement.entropies import (
+from irtcat.agreement.labellings import (
+    accuracy,
+    balanced_accuracy,
     conditional_entropies,
     conditional_entropy,
+    conditioned_accuracies,
     entropy,
+    joint_table,
     label_agreement,
     mutual_information,
 )
-from irtcat.agreement.fleiss import fleiss_kappa, fleiss_kappa_test
-from irtcat.agreement.kappas import Kappa, cohen_kappa, cohen_kappa_test
-from irtcat.agreement.krippendorff import krippendorff_alpha
-from irtcat.agreement.majorities import majority_labels, majority_share
-from irtcat.agreement.matrices import CorrelationMatrix, correlation_matrix
 from irtcat.agreement.orderings import (
     mean_absolute_error,
     pairwise_accuracy,
     root_mean_squared_error,
     top_overlap,
+)
+from irtcat.agreement.raters import (
+    Kappa,
+    cohen_kappa,
+    cohen_kappa_test,
+    fleiss_kappa,
+    fleiss_kappa_test,
+    krippendorff_alpha,
+    majority_labels,
+    majority_share,
 )
 from irtcat.agreement.resampling import BootstrapInterval, bootstrap_interval
 

@@ -33,9 +33,12 @@ def holm(p: Any) -> FloatArray:
     References:
         Holm (1979), Scandinavian Journal of Statistics 6, 65-70.
     """
-    values, order = _tests(p)
-    steps = np.arange(len(order), 0, -1) * values.ravel()[order]
-    return _scattered(values, order, np.maximum.accumulate(steps))
+    adjusted = _p_values(p)
+    order = np.flatnonzero(~np.isnan(adjusted))
+    order = order[np.argsort(adjusted.flat[order], kind="stable")]
+    steps = np.arange(len(order), 0, -1) * adjusted.flat[order]
+    adjusted.flat[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted
 
 
 def benjamini_hochberg(p: Any) -> FloatArray:
@@ -61,9 +64,12 @@ def benjamini_hochberg(p: Any) -> FloatArray:
     References:
         Benjamini & Hochberg (1995), Journal of the Royal Statistical Society B 57, 289-300.
     """
-    values, order = _tests(p)
-    steps = values.ravel()[order] * (len(order) / np.arange(1, len(order) + 1))
-    return _scattered(values, order, np.minimum.accumulate(steps[::-1])[::-1])
+    from scipy.stats import false_discovery_control  # scipy.stats is slow to import
+
+    adjusted = _p_values(p)
+    tested = ~np.isnan(adjusted)
+    adjusted[tested] = false_discovery_control(adjusted[tested])
+    return adjusted
 
 
 def adjust(p: Any, correction: str) -> FloatArray:
@@ -72,22 +78,8 @@ def adjust(p: Any, correction: str) -> FloatArray:
     return CORRECTIONS[correction](p)
 
 
-def _unadjusted(p: Any) -> FloatArray:
-    """The checked p-values, unchanged."""
-    return _tests(p)[0]
-
-
-CORRECTIONS = {
-    "none": _unadjusted,
-    "holm": holm,
-    "benjamini-hochberg": benjamini_hochberg,
-    "bh": benjamini_hochberg,
-}
-"""Corrections by name, wherever p-values are adjusted for multiple testing."""
-
-
-def _tests(p: Any) -> tuple[FloatArray, np.ndarray]:
-    """The checked p-values, and flat positions of those that are not NaN, in increasing order."""
+def _p_values(p: Any) -> FloatArray:
+    """A copy of the p-values, checked."""
     try:
         values = np.array(p, dtype=np.float64)
     except (TypeError, ValueError):
@@ -95,13 +87,13 @@ def _tests(p: Any) -> tuple[FloatArray, np.ndarray]:
     invalid = (values < 0) | (values > 1)
     if invalid.any():
         raise argument_error("p", "p-values between 0 and 1", values[invalid][0])
-    flat = values.ravel()
-    order = np.argsort(flat, kind="stable")  # NaN last
-    return values, order[: np.count_nonzero(~np.isnan(flat))]
+    return values
 
 
-def _scattered(values: FloatArray, order: np.ndarray, adjusted: FloatArray) -> FloatArray:
-    """The adjusted p-values at their original positions, NaN elsewhere."""
-    out = np.full(values.size, np.nan)
-    out[order] = np.minimum(adjusted, 1.0)
-    return out.reshape(values.shape)
+CORRECTIONS = {
+    "none": _p_values,
+    "holm": holm,
+    "benjamini-hochberg": benjamini_hochberg,
+    "bh": benjamini_hochberg,
+}
+"""Corrections by name, wherever p-values are adjusted for multiple testing."""

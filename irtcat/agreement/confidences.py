@@ -1,13 +1,14 @@
 """Confidence: weights from ranks, the confidence-weighted score, average precision."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from irtcat._checks import argument_error, check_choice
 from irtcat._types import FloatArray
-from irtcat.agreement._labels import code_labels, label_list, read_joint
-from irtcat.agreement._lists import number_vector
+from irtcat.agreement._inputs import code_labels, label_list, number_vector, read_joint
 
 __all__ = ["SCHEMES", "average_precision", "confidence_weighted_score", "confidence_weights"]
 
@@ -45,12 +46,9 @@ def confidence_weights(confidence: Any, scheme: str = "linear") -> FloatArray:
     """
     check_choice("scheme", scheme, SCHEMES)
     vector = _confidences(confidence)
-    by_rank = SCHEMES[scheme](len(vector))
-    order = np.argsort(-vector, kind="stable")
-    _, block = np.unique(-vector[order], return_inverse=True)
-    shared = np.bincount(block, by_rank) / np.bincount(block)
-    weights = np.empty(len(vector))
-    weights[order] = shared[block]
+    by_rank = np.empty(len(vector))
+    by_rank[np.argsort(-vector)] = SCHEMES[scheme](len(vector))
+    weights = pd.Series(by_rank).groupby(vector).transform("mean").to_numpy()
     return weights / weights.sum()
 
 
@@ -164,13 +162,8 @@ def _confidences(confidence: Any) -> FloatArray:
     return vector
 
 
-def _linear(n: int) -> FloatArray:
-    return np.arange(n, 0, -1.0)
-
-
-def _harmonic(n: int) -> FloatArray:
-    return (1.0 / np.arange(n, 0, -1.0)).cumsum()[::-1]
-
-
-SCHEMES = {"linear": _linear, "harmonic": _harmonic}
+SCHEMES: dict[str, Callable[[int], FloatArray]] = {
+    "linear": lambda n: np.arange(n, 0, -1.0),
+    "harmonic": lambda n: (1.0 / np.arange(n, 0, -1.0)).cumsum()[::-1],
+}
 """Weights by rank, the most confident first, up to a factor."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from irtcat._checks import check_count
 from irtcat._types import FloatArray
-from irtcat.agreement._lists import number_pairs
+from irtcat.agreement._inputs import number_pairs
 
 __all__ = [
     "mean_absolute_error",
@@ -123,6 +123,7 @@ def top_overlap(x: Any, y: Any, n: int) -> float:
 
 def _top_shares(values: FloatArray, n: int) -> FloatArray:
     """Share of one of the n top ranks that each value has."""
-    above = len(values) - np.searchsorted(np.sort(values), values, side="right")
-    _, group, size = np.unique(values, return_inverse=True, return_counts=True)
-    return np.clip((n - above) / size[group], 0.0, 1.0)
+    from scipy.stats import rankdata  # scipy.stats is slow to import
+
+    first, last = rankdata(-values, "min"), rankdata(-values, "max")
+    return np.clip((n + 1 - first) / (last + 1 - first), 0.0, 1.0)

@@ -1,4 +1,8 @@
-"""Bootstrap intervals of any statistic of sampled rows."""
+"""Bootstrap intervals of any statistic of sampled rows.
+
+The same resamples and intervals as those of `scipy.stats.bootstrap`, which returns NaN where the
+statistic is not defined in a resample, or is the same in all.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

@@ -25,7 +25,7 @@ def command(
         Path,
         typer.Argument(
             metavar="LOGS",
-            help="A log of lm-eval, Inspect, HELM or Every Eval Ever, or a folder of them.",
+            help="A log of an evaluation harness, or a folder of them (see --format).",
         ),
     ],
     out: Annotated[
@@ -48,7 +48,8 @@ def command(
     log_format: Annotated[
         str,
         typer.Option(
-            "--format", help="auto, lm-eval, inspect, every-eval-ever, helm or lighteval."
+            "--format",
+            help="auto, lm-eval, inspect, every-eval-ever, helm, lighteval, or one of a package.",
         ),
     ] = "auto",
     report: Annotated[
@@ -59,9 +60,7 @@ def command(
     """Read logs of evaluation harnesses into one response file."""
     from irtcat._checks import argument_error
     from irtcat._files import check_target
-    from irtcat.io import LOG_FORMATS, read_logs
-    from irtcat.io._assemble import RUNS
-    from irtcat.io.logs import INCOMPLETE
+    from irtcat.io.logs import INCOMPLETE, LOG_FORMATS, RUNS, read_logs
 
     arguments.choose("--runs", runs, RUNS)
     arguments.choose("--incomplete", incomplete, INCOMPLETE)

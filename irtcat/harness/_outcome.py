@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from irtcat._checks import argument_error, shorten
+from irtcat._checks import argument_error
+from irtcat._per_item import per_item
 from irtcat.bank import ItemBank
 from irtcat.cat import Counts, Report, Session
 from irtcat.cat._report import numbered
@@ -206,18 +207,12 @@ def read_costs(bank: ItemBank, costs: Any) -> dict[str, float] | None:
     """
     if costs is None:
         return None
-    ids = bank.item_ids.tolist()
-    if isinstance(costs, str):
-        if costs not in bank.items:
-            have = shorten(list(bank.items.columns))
-            raise argument_error("costs", f"a column of the items' metadata ({have})", costs)
-        costs = dict(zip(ids, bank.items[costs].tolist(), strict=True))
-    by_id = {str(name): value for name, value in pd.Series(costs).items()}
+    values = per_item("costs", costs, bank.item_ids, [bank.items], "number")
     out = {}
-    for name in ids:
+    for name, value in zip(bank.item_ids.tolist(), values, strict=True):
         try:
-            out[name] = float(by_id[name])
-        except (KeyError, TypeError, ValueError):
+            out[name] = float(value)
+        except (TypeError, ValueError):
             raise argument_error("costs", "a number for every item", f"none for {name}") from None
         if not 0 <= out[name] < float("inf"):
             raise argument_error("costs", "finite numbers of at least 0", f"{out[name]} for {name}")

@@ -21,7 +21,7 @@ from irtcat._checks import (
 from irtcat._folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness._items import Item
-from irtcat.io.inspect_log import LETTERS
+from irtcat.io.logs.inspect_log import LETTERS
 
 __all__ = ["Answer", "Ask", "Calls", "Harness", "as_code", "ask_until_over"]
 

@@ -24,7 +24,7 @@ from irtcat.harness._extra import imported
 from irtcat.harness._items import Item
 from irtcat.harness._replies import Replies, append
 from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
-from irtcat.io._choose import FIRST
+from irtcat.io.logs._choose import FIRST
 
 __all__ = ["LmEval"]
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from irtcat._checks import InputError, argument_error, check_choice, check_count
 from irtcat._csv import csv_escape
 from irtcat._reading import MOST_BYTES, check_path, seekable_copy
-from irtcat.io._find import LOG_FORMATS, log_format
-from irtcat.io._report import ImportReport
 from irtcat.io._table import Options
 from irtcat.io.delimited import read_delimited
 from irtcat.io.every_eval_ever_out import write_every_eval_ever
-from irtcat.io.logs import Logs, read_logs
+from irtcat.io.logs import LOG_FORMATS, ImportReport, LogFormat, Logs, read_logs
+from irtcat.io.logs._find import is_log
 from irtcat.io.npz import read_npz
 from irtcat.io.parquet import read_parquet
 from irtcat.io.pyirt import read_pyirt
@@ -24,6 +23,7 @@ __all__ = [
     "FORMATS",
     "LOG_FORMATS",
     "ImportReport",
+    "LogFormat",
     "Logs",
     "ResponseSource",
     "csv_escape",
@@ -90,17 +90,16 @@ def read_responses(
     integer code. Missing is an empty cell, NA, NaN or null in any case, an absent row, and -1 in
     ``.npz``. Ids are kept as text exactly as in the file, in order of first appearance.
 
-    Logs of lm-evaluation-harness, Inspect AI, HELM, lighteval and Every Eval Ever, one file or a
-    folder of them, are read as by `irtcat.io.read_logs`, which has options and a report; a warning
-    lists skipped files and which of several metrics was selected.
+    Logs of evaluation harnesses, one file or a folder of them, are read as by
+    `irtcat.io.read_logs`, which lists their formats, has options and a report; a warning lists
+    skipped files and which of several metrics was selected.
 
     A pipe (``/dev/stdin``, a named pipe) is read to its end, once.
 
     Args:
         path: the file, or a folder of logs.
-        format: None to detect it; or "csv", "tsv", "npz", "parquet", "pyirt", "lm-eval",
-            "inspect", "every-eval-ever", "helm", "lighteval"; or "wide" or "long" to set only the
-            layout of a table.
+        format: None to detect it; or "csv", "tsv", "npz", "parquet", "pyirt" or a format of
+            logs; or "wide" or "long" to set only the layout of a table.
         subject: header of the subject column of a long table; a usual synonym (subject_id,
             model, user, …) is detected if there is only one.
         item: header of the item column (item_id, question, problem, …).
@@ -132,7 +131,7 @@ def read_responses(
     check_count("max_bytes", max_bytes)
     options = Options(subject, item, response, layout, duplicates)
     with seekable_copy(check_path(path), max_bytes) as file:
-        if format in LOG_FORMATS or (format is None and _is_log(file)):
+        if format in LOG_FORMATS or (format is None and is_log(file)):
             return _from_logs(file, format or "auto", max_bytes)
         if file.is_dir():
             raise argument_error("path", f"a file, to be read as {format}", f"the folder {file}")
@@ -141,14 +140,6 @@ def read_responses(
             return FORMATS[str(kind)](file, options, max_bytes)
         except OSError as error:
             raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
-
-
-def _is_log(path: Path) -> bool:
-    """Whether this is a log of a harness, or a folder, which can contain only logs."""
-    try:
-        return path.is_dir() or log_format(path) in (*LOG_FORMATS, "results")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror}).") from None
 
 
 def _from_logs(path: Path, format: str, max_bytes: int) -> Responses:

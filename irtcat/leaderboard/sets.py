@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from irtcat._checks import argument_error, finite_vector
 from irtcat._compile import jit
+from irtcat._per_item import per_item
 from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, one_ability
@@ -133,15 +134,7 @@ def _sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
         raise argument_error("bank", "an ItemBank, or several by name", type(bank).__name__)
     if groups is None:
         return {"all": bank}
-    if isinstance(groups, str):
-        if groups not in bank.items.columns:
-            known = ", ".join(map(str, bank.items.columns)) or "none"
-            raise argument_error("groups", f"a column of the items' metadata ({known})", groups)
-        labels = bank.items[groups]
-    else:
-        labels = pd.Series(list(groups), dtype=object)
-        if len(labels) != bank.n_items:
-            raise argument_error("groups", f"{bank.n_items} names, one per item", f"{len(labels)}")
+    labels = pd.Series(per_item("groups", groups, bank.item_ids, [bank.items], "name"))
     names = labels.where(labels.notna(), "(none)").astype(str).to_numpy()
     return {name: bank.subset(names == name) for name in dict.fromkeys(names.tolist())}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error
+from irtcat._per_item import per_item
 from irtcat._types import FloatArray
 from irtcat.responses import Responses
 
@@ -18,18 +19,8 @@ def item_groups(responses: Responses, groups: Any) -> np.ndarray | None:
     """One label per item, from a column of ``responses.items`` or as passed."""
     if groups is None:
         return None
-    if isinstance(groups, str):
-        if groups not in responses.items.columns:
-            known = ", ".join(map(str, responses.items.columns)) or "none"
-            must = f"a column of the items' metadata ({known})"
-            raise argument_error("groups", must, groups)
-        labels = responses.items[groups].to_numpy(dtype=object)
-    elif isinstance(groups, pd.Series):
-        labels = _by_item("groups", groups, responses.item_ids).to_numpy(dtype=object)
-    else:
-        labels = np.asarray(groups, dtype=object)
-    if labels.shape != (responses.n_items,):
-        raise argument_error("groups", f"one label for {responses.n_items} items", labels.shape)
+    labels = per_item("groups", groups, responses.item_ids, [responses.items], "label")
+    labels = labels.astype(object)
     if pd.isna(labels).any():
         item = responses.item_ids[int(np.argmax(pd.isna(labels)))]
         raise argument_error("groups", "a label for every item", f"none for item {item}")
@@ -44,11 +35,7 @@ def item_weights(item_ids: np.ndarray, weights: Any, labels: np.ndarray | None) 
     if isinstance(weights, Mapping):
         values = _of_groups(weights, labels)
     else:
-        if isinstance(weights, pd.Series):
-            weights = _by_item("weights", weights, item_ids)
-        values = _numbers(weights)
-        if values.shape != (n_items,):
-            raise argument_error("weights", f"one number for {n_items} items", values.shape)
+        values = _numbers(per_item("weights", weights, item_ids, what="number"))
     if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
         raise argument_error("weights", "finite numbers of at least 0, not all 0", weights)
     return values / values.sum()
@@ -78,16 +65,3 @@ def _numbers(weights: Any) -> FloatArray:
         return np.asarray(weights, float)
     except (TypeError, ValueError):
         raise argument_error("weights", "finite numbers of at least 0", weights) from None
-
-
-def _by_item(name: str, values: pd.Series, item_ids: np.ndarray) -> pd.Series:
-    """The values of these items, in their order, by the ids in the index."""
-    index = pd.Index([str(key) for key in values.index])
-    wanted = pd.Index(np.asarray(item_ids, dtype=str))
-    repeated = index[index.duplicated()].intersection(wanted)
-    if len(repeated):
-        raise argument_error(name, "one value for each item", f"several for item {repeated[0]}")
-    missing = wanted.difference(index, sort=False)
-    if len(missing):
-        raise argument_error(name, "a value for every item", f"none for item {missing[0]}")
-    return values.set_axis(index).loc[wanted]

@@ -1,12 +1,12 @@
 """Splitting items into scales: by factors, or by groups."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, shorten
+from irtcat._checks import argument_error
+from irtcat._per_item import per_item
 from irtcat.diagnose import ParallelAnalysis, factors, parallel_analysis
 from irtcat.responses import Responses
 from irtcat.scale._rules import Record
@@ -45,30 +45,7 @@ def item_labels(responses: Responses, groups: Any) -> np.ndarray:
     Raises:
         InputError: for an unknown column, labels that do not match the items, or no labels.
     """
-    ids = [str(name) for name in responses.item_ids]
-    if isinstance(groups, str):
-        if groups not in responses.items.columns:
-            have = shorten(list(responses.items.columns))
-            raise argument_error("groups", f"a column of the items' metadata ({have})", groups)
-        values = responses.items[groups].tolist()
-    elif isinstance(groups, (Mapping, pd.Series)):
-        pairs = [(str(name), label) for name, label in groups.items()]
-        table = dict(pairs)
-        if len(table) < len(pairs):
-            names = [name for name, _ in pairs]
-            repeated = next(name for name in names if names.count(name) > 1)
-            raise argument_error("groups", "one label for each item", f"several for {repeated!r}")
-        unknown = [name for name in table if name not in set(ids)]
-        if unknown:
-            raise argument_error("groups", "a mapping of items of the responses", unknown[0])
-        values = [table.get(name) for name in ids]
-    else:
-        if not isinstance(groups, Iterable):
-            must = "a column of the items' metadata, a mapping by item id, or a label for each item"
-            raise argument_error("groups", must, groups)
-        values = list(groups)
-        if len(values) != len(ids):
-            raise argument_error("groups", f"one label for each of {len(ids)} items", len(values))
+    values = per_item("groups", groups, responses.item_ids, [responses.items], "label", True)
     nested = [v for v in values if np.ndim(v) > 0]
     if nested:
         raise argument_error("groups", "such that each item has one label", nested[0])

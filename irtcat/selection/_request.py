@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_count, check_positive, shorten
+from irtcat._checks import argument_error, check_count, check_positive
+from irtcat._per_item import per_item
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
@@ -45,33 +46,9 @@ def item_values(
     bank: ItemBank | None,
     responses: Responses | None,
 ) -> np.ndarray:
-    """One value per item, from a named metadata column, a Series or mapping by id, or a list.
-
-    Raises:
-        InputError: if the column does not exist, an item has no value, or the length is wrong.
-    """
-    if isinstance(value, str):
-        for holder in (responses, bank):
-            if holder is not None and value in holder.items.columns:
-                return holder.items[value].reindex(item_ids).to_numpy()
-        have = {
-            c for source in (responses, bank) if source is not None for c in source.items.columns
-        }
-        columns = shorten(sorted(map(str, have))) if have else "none"
-        must = f"a column of the items' metadata ({columns}) or a value for each item"
-        raise argument_error(name, must, value)
-    if isinstance(value, (pd.Series, Mapping)):
-        series = pd.Series(value)
-        series.index = series.index.astype(str)
-        missing = [i for i in item_ids.tolist() if i not in series.index]
-        if missing:
-            raise argument_error(name, "a value for every item", f"none for {missing[0]}")
-        return series[~series.index.duplicated()].loc[item_ids].to_numpy()
-    values = np.asarray(value)
-    if values.shape != item_ids.shape:
-        must = f"a column of the items' metadata or {len(item_ids)} values, one per item"
-        raise argument_error(name, must, f"shape {values.shape}")
-    return values
+    """One value per item (see `per_item`), a column being one of the responses or the bank."""
+    tables = [holder.items for holder in (responses, bank) if holder is not None]
+    return per_item(name, value, item_ids, tables)
 
 
 def read_groups(values: np.ndarray) -> tuple[IntArray, list[str]]:

@@ -92,6 +92,26 @@ def test_interval_is_that_of_scipys_bootstrap():
     assert test.to_frame().loc[0, "n"] == 60
 
 
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_resamples_are_scipys(method):
+    """With one seed, to rounding, where the statistic is defined in all resamples."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=40)
+    y = x + rng.normal(size=40)
+    ours = agreement.bootstrap_interval(agreement.pearson, x, y, method=method, seed=3)
+    theirs = stats.bootstrap(
+        (np.arange(40),),
+        lambda rows: agreement.pearson(x[rows], y[rows]),
+        vectorized=False,
+        n_resamples=2000,
+        method=method,
+        rng=np.random.default_rng(3),
+    )
+    ends = theirs.confidence_interval
+    assert (ours.lower, ours.upper) == pytest.approx((ends.low, ends.high), abs=1e-14)
+    assert ours.standard_error == pytest.approx(theirs.standard_error, abs=1e-14)
+
+
 def test_bootstrap_of_labels_and_units():
     frame = pd.DataFrame([["a", "a"], ["a", "b"], ["b", "b"], ["b", "b"]] * 10)
     found = agreement.bootstrap_interval(agreement.fleiss_kappa, frame, resamples=50)

@@ -23,6 +23,7 @@ from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, app
 from irtcat.fitting import FITTERS, LINKS
 from irtcat.fitting._stated import FAMILIES
+from irtcat.io import LOG_FORMATS
 from irtcat.prediction import ESTIMATORS
 from irtcat.scoring import METHODS
 
@@ -142,6 +143,7 @@ def test_help_names_what_there_is():
     assert re.split(r", | or ", _input.LINKS_HELP) == list(LINKS)
     for command, table in (
         ("score", METHODS), ("leaderboard", ESTIMATORS), ("link", LINKS), ("fit", FITTERS),
+        ("import", LOG_FORMATS),
     ):  # fmt: skip
         text = " ".join(run_ok(command, "--help").split())
         assert all(re.search(rf"\b{name}\b", text) for name in table)

@@ -14,6 +14,7 @@ import irtcat
 from irtcat import ItemBank, predict, select
 from irtcat._checks import InputError
 from irtcat.cat import STOPPING, Config, parse_stopping, simulate
+from irtcat.io import LOG_FORMATS, LogFormat, read_logs, read_responses
 from irtcat.selection import Strategy
 
 GUIDE = Path(irtcat.__file__).parents[1] / "docs" / "contributing" / "extending.md"
@@ -22,7 +23,13 @@ TABLES = {
     "alphabetical": ("irtcat.strategies", irtcat.STRATEGIES, "ALPHABETICAL"),
     "beta": ("irtcat.estimators", irtcat.ESTIMATORS, "BETA"),
     "settled": ("irtcat.cat_rules", STOPPING, "SETTLED"),
+    "quiz": ("irtcat.log_formats", LOG_FORMATS, "QUIZ"),
 }
+QUIZ = [
+    {"player": player, "question": f"q{i}", "text": f"{i} + {i}?", "right": i % n == 0}
+    for n, player in enumerate("ab", start=1)
+    for i in range(4)
+]
 
 
 @pytest.fixture
@@ -77,6 +84,43 @@ def test_a_stopping_rule(rows, data):
             parse_stopping(text)
 
 
+def write_quiz(folder, lines=QUIZ):
+    """A log of the guide's format, beside files of no format."""
+    folder.mkdir()
+    (folder / "notes.txt").write_text("no log")
+    path = folder / "evening.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_a_log_format(rows, tmp_path):
+    path = write_quiz(tmp_path / "logs")
+    for read in (read_logs(path), read_logs(path.parent), read_logs(path.parent, "quiz")):
+        assert read.responses.to_numpy().tolist() == [[1, 1, 1, 1], [1, 0, 1, 0]]
+        assert read.responses.subject_ids.tolist() == ["a", "b"]
+        assert read.responses.items.loc["quiz/q1", ["format", "text"]].tolist() == [
+            "quiz",
+            "1 + 1?",
+        ]
+        assert set(read.report.runs["format"]) == {"quiz"}
+        assert not read.report.skipped
+    assert read_responses(path).shape == read_responses(path, format="quiz").shape == (2, 4)
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(InputError, match=r"evening\.jsonl, line 8: the file is cut off"):
+        read_logs(path)
+    path.write_text(json.dumps(QUIZ[0] | {"right": 7}) + "\n")
+    with pytest.raises(InputError, match=r"line 1: expected acc to be a score from 0 to 1\. Got 7"):
+        read_logs(path)
+    path.write_text('{"player": "", "question": "q"}\n')
+    with pytest.raises(InputError, match=r"line 1: expected player to be a name"):
+        read_logs(path)
+    path.write_text("\n")
+    with pytest.raises(InputError, match="no sample has a score"):
+        read_logs(path, "quiz")
+    with pytest.raises(InputError, match=r"one of auto, lm-eval, .*, lighteval, quiz"):
+        read_logs(path, "quizzes")
+
+
 def test_what_is_no_row_or_has_a_name_that_is_taken():
     with pytest.raises(InputError, match="of class Strategy"):
         irtcat.STRATEGIES.add("alphabetical")
@@ -84,6 +128,8 @@ def test_what_is_no_row_or_has_a_name_that_is_taken():
         irtcat.STRATEGIES.add(Strategy("random", lambda task: None, "again"))
     with pytest.raises(InputError, match=r"one of bank, responses"):
         Strategy("x", lambda task: None, "", ("money",))
+    with pytest.raises(InputError, match=r"one of names, numbers, documents"):
+        LogFormat("x", bool, list, "", samples="letters")
 
 
 def installed(folder, broken=False):
@@ -118,6 +164,15 @@ def test_an_installed_package(tmp_path):
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "settled"
+    path = write_quiz(tmp_path / "logs")
+    for more in ((), ("--format", "quiz")):
+        done = run("import", path.parent, "--json", *more, env=env)
+        report = json.loads(done.stdout)
+        assert (report["n_subjects"], report["n_items"]) == (2, 4)
+        assert [each["format"] for each in report["runs"]] == ["quiz", "quiz"]
+    done = run("import", path, "--format", "quizzes", env=env)
+    assert done.returncode == 2
+    assert "quiz" in done.stderr
 
 
 def test_a_package_that_cannot_be_loaded_is_left_out(tmp_path):

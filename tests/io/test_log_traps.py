@@ -9,7 +9,7 @@ import pytest
 
 from irtcat._checks import InputError
 from irtcat.io import read_logs
-from irtcat.io.lm_eval import document_hash
+from irtcat.io.logs.lm_eval import document_hash
 
 STAMP = "2026-11-21T00-00-43.298874"
 

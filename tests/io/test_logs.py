@@ -14,7 +14,7 @@ import pytest
 import irtcat
 from irtcat._checks import InputError
 from irtcat.io import read_logs, read_responses
-from irtcat.io.inspect_log import ZSTD
+from irtcat.io.logs.inspect_log import ZSTD
 
 
 def has_zstd():

@@ -2,29 +2,28 @@
 
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from irtcat._archives import Unpacker
 from irtcat._checks import InputError, shorten
-from irtcat._reading import MOST_BYTES, parse_json, read_json
-from irtcat.io._logs import (
-    About,
+from irtcat._reading import parse_json, read_json
+from irtcat.io.logs._format import NEAR, LogFile, LogFormat, Request, Run
+from irtcat.io.logs._values import (
     CutError,
-    Items,
-    Rows,
-    Run,
+    MissingExtraError,
     as_object,
     as_text,
-    clip,
     iso_date,
     score_number,
     show_settings,
 )
 
-__all__ = ["read_inspect"]
+__all__ = ["INSPECT", "LETTERS"]
 
 ZSTD = 93
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0}
@@ -32,9 +31,6 @@ LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0}
 
 NO_MODEL = ("none", "none/none")
 """Inspect's names for the model of a task that does not call one itself, such as an agent's."""
-
-NEAR = 1e-9
-"""Largest accepted difference of a mean from Inspect's own (rounding of long sums)."""
 
 JSON_SHARE = 4
 """Unpacked data may take 1/4 of the limit: the bytes, the decoded text and the parsed document
@@ -51,21 +47,21 @@ class _Log(NamedTuple):
     location: str
 
 
-def read_inspect(path: Path, items: Items, keep: bool = False, max_bytes: int = MOST_BYTES) -> Run:
+def _is_log(file: LogFile) -> bool:
+    is_json = file.suffix == ".json" and {"status", "eval"} <= file.keys
+    return file.suffix == ".eval" or (is_json and "evaluation_id" not in file.keys)
+
+
+def _read(path: Path, request: Request) -> Iterator[Run]:
     """Read one log; several epochs of a sample are repeated trials of an item.
 
-    Args:
-        path: a ``.eval`` archive (its header and summaries are read, not the transcripts) or a
-            ``.json`` log.
-        items: the items of all runs, which are added to.
-        keep: read the scored samples of a run that failed, was cancelled or has not ended.
-        max_bytes: how many bytes a ``.json`` log may have; the members read from an archive may
-            have a quarter of them, unpacked.
+    Of a ``.eval`` archive the header and summaries are read, not the transcripts; they may have a
+    quarter of ``max_bytes``, unpacked.
 
     Raises:
         InputError: naming the file, the member of the archive and the invalid sample.
     """
-    log = (_from_json if path.suffix.lower() == ".json" else _from_archive)(path, max_bytes)
+    log = (_from_json if path.suffix.lower() == ".json" else _from_archive)(path, request.max_bytes)
     location, header = log.location, log.header
     about = as_object(header.get("eval"), f"{location}", "eval")
     status = header.get("status", "started")
@@ -73,7 +69,6 @@ def read_inspect(path: Path, items: Items, keep: bool = False, max_bytes: int = 
         raise InputError(f"{location}: expected a known status. Got {shorten(status)}.")
     run = Run(
         file=str(path),
-        format="inspect",
         task=as_text(about.get("task"), location, "eval.task"),
         model=as_text(about.get("model"), location, "eval.model"),
         date=iso_date(about.get("created")),
@@ -86,19 +81,16 @@ def read_inspect(path: Path, items: Items, keep: bool = False, max_bytes: int = 
     if status != "success":
         words = {"started": "has not ended", "error": "failed", "cancelled": "was cancelled"}
         run.cut = f"{path}: the run {words[str(status)]}{_reason(header)}."
-        if not keep:
+        if not request.keep:
             raise CutError(run.cut)
     if header.get("invalidated") is True:
         raise InputError(f"{path}: the log is marked as invalidated.")
-    rows = _rows(run, log, items)
-    run.columns = rows.columns()
+    _add_samples(run, log)
     if not run.columns:
         raise CutError(f"{path}: no sample has a score.")
     if not run.cut:
         run.cut = _compare(run, header, log)
-        if run.cut and not keep:
-            raise CutError(run.cut)
-    return run
+    yield run
 
 
 def _reason(header: dict[str, Any]) -> str:
@@ -192,10 +184,6 @@ def _zstd(path: Path) -> Any:
     return with_zstd
 
 
-class MissingExtraError(InputError):
-    """A required package is not installed: no file of this format can be read."""
-
-
 def _member(unpacker: Unpacker, info: Any) -> Any:
     """Parse a member of the archive as JSON."""
     location = f"{unpacker.name}, member {info.filename}"
@@ -209,8 +197,8 @@ def _member(unpacker: Unpacker, info: Any) -> Any:
     return parse_json(data, location, unpacker.most * JSON_SHARE)
 
 
-def _rows(run: Run, log: _Log, items: Items) -> Rows:
-    """The scores of all samples; of a sample that was retried, those of the last attempt."""
+def _add_samples(run: Run, log: _Log) -> None:
+    """Add the scores of all samples; of a sample that was retried, those of the last attempt."""
     last: dict[tuple[str, int], tuple[dict[str, Any], str]] = {}
     for number, sample in enumerate(log.samples, start=1):
         location = f"{log.location}, sample {number}"
@@ -220,28 +208,18 @@ def _rows(run: Run, log: _Log, items: Items) -> Rows:
         if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 1:
             raise InputError(f"{location}: expected epoch to be a number from 1. Got {epoch!r}.")
         last[name, epoch] = (sample, location)
-    rows = Rows()
     for (name, _), (sample, location) in last.items():
         scores = sample.get("scores")
         if scores is None or scores == {}:  # it failed, or was never scored
             run.unscored += 1
             continue
-        about = About(
-            task=run.task,
-            key=name,
-            format="inspect",
-            sample=name,
-            trust=2,
-            text=_text(sample.get("input")),
-            target=clip(sample.get("target")),
-        )
-        item = items.add(about)
+        text, target = _text(sample.get("input")), sample.get("target")
+        item = run.item(name, sample=name, trust=2, text=text, target=target)
         for scorer, score in as_object(scores, location, "scores").items():
             if "value" not in as_object(score, location, f"the score {scorer}"):
                 raise InputError(f"{location}: the score {scorer} has no value.")
             for metric, value in _named_values(score["value"]):
-                rows.add((scorer, metric), item, value, location)
-    return rows
+                run.add(item, value, metric, source=scorer, location=location)
 
 
 def _named_values(value: Any) -> list[tuple[str, Any]]:
@@ -258,12 +236,12 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _text(value: Any) -> str | None:
+def _text(value: Any) -> Any:
     """The text of a sample's input: itself, or the contents of a list of messages."""
-    if isinstance(value, list):
-        contents = [message.get("content") for message in value if isinstance(message, dict)]
-        return clip("\n".join(text for text in contents if isinstance(text, str)) or value)
-    return clip(value)
+    if not isinstance(value, list):
+        return value
+    contents = [message.get("content") for message in value if isinstance(message, dict)]
+    return "\n".join(text for text in contents if isinstance(text, str)) or value
 
 
 def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:
@@ -285,7 +263,7 @@ def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:
         complete = score.get("unscored_samples") in (None, 0) and not run.unscored
         if answers is None or total is None or np.isnan(total) or answers.flaw or not complete:
             continue
-        per_item = _means(answers)
+        per_item = pd.Series(answers.values).groupby(answers.items).mean().mean()
         if abs(per_item - total) <= NEAR:
             continue
         message = (
@@ -298,8 +276,12 @@ def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:
     return ""
 
 
-def _means(answers: Any) -> float:
-    """The mean over items of the mean over trials."""
-    _, codes = np.unique(answers.items, return_inverse=True)
-    counts = np.bincount(codes)
-    return float(np.mean(np.bincount(codes, answers.values) / counts))
+INSPECT = LogFormat(
+    "inspect",
+    _is_log,
+    _read,
+    "``.eval`` archives and ``.json`` logs of Inspect AI",
+    "https://inspect.aisi.org.uk/eval-logs.html",
+    column="scorer",
+    samples="names",
+)

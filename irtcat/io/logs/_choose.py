@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from irtcat._checks import InputError, argument_error, shorten
-from irtcat.io._logs import Column, Run
+from irtcat.io.logs._format import Column, LogFormat, Run
 
 __all__ = [
     "Choice",
@@ -86,10 +86,10 @@ class Preferences:
         return names
 
 
-def show_column(column: Column, format: str) -> str:
+def show_column(column: Column, format: LogFormat) -> str:
     """Format a column for a message."""
     source, metric = column
-    if format == "inspect":
+    if format.column == "scorer":
         return f"{source}.{metric}" if metric else source
     return f"{metric} (filter {source})" if source else metric
 
@@ -127,10 +127,10 @@ def choose_columns(
 
 def group_name(run: Run) -> str:
     """The key of the runs that share one column: task and log format."""
-    return f"{run.task} ({run.format})"
+    return f"{run.task} ({run.format.name})"
 
 
-def list_columns(columns: Iterable[Column], format: str) -> str:
+def list_columns(columns: Iterable[Column], format: LogFormat) -> str:
     """Format up to twelve columns for a message."""
     labels = [show_column(column, format) for column in columns]
     more = f" and {len(labels) - 12} more" if len(labels) > 12 else ""
@@ -140,9 +140,8 @@ def list_columns(columns: Iterable[Column], format: str) -> str:
 def _choose(group: list[Run], counts: dict[Column, int], preferences: Preferences) -> Column:
     """The column of a task: as requested, else by number of runs, name and order."""
     task, format = group[0].task, group[0].format
-    source = "scorer" if format == "inspect" else "filter"
     candidates = list(counts)
-    for index, argument in ((0, source), (1, "metric")):
+    for index, argument in ((0, format.column), (1, "metric")):
         names = preferences.names(argument, task)
         available = list(dict.fromkeys(c[index] for c in candidates if c[index]))
         if not names or not available:

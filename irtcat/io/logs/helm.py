@@ -1,46 +1,38 @@
 """Run folders of HELM: the statistics of each instance, and the run's other files."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from irtcat._checks import InputError, shorten
-from irtcat._reading import MOST_BYTES, read_json
-from irtcat.io._logs import (
-    About,
-    CutError,
-    Items,
-    Rows,
-    Run,
-    as_object,
-    as_text,
-    clip,
-    score_number,
-    show_settings,
-)
+from irtcat._reading import read_json
+from irtcat.io.logs._format import LogFormat, Request, Run, Skipped
+from irtcat.io.logs._values import CutError, as_object, as_text, show_settings
 
-__all__ = ["BESIDE", "FILE", "SPEC", "read_helm"]
+__all__ = ["HELM"]
 
 FILE, SPEC = "per_instance_stats.json", "run_spec.json"
 BESIDE = (SPEC, "scenario.json", "scenario_state.json", "stats.json", "instances.json",
           "display_predictions.json", "display_requests.json")  # fmt: skip
 SETTINGS = ("method", "instructions", "max_train_instances", "num_train_trials", "temperature")
-NEAR = 1e-9
-"""Largest accepted difference of a mean from HELM's own (rounding of long sums)."""
 
 
-def read_helm(path: Path, items: Items, max_bytes: int = MOST_BYTES) -> Run:
+def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
+    """Runs without statistics, reported once; and files that only have the names of HELM's."""
+    for path in paths if logs is not None else ():
+        if path.with_name(FILE).is_file() or (path.name != SPEC and path.with_name(SPEC).is_file()):
+            continue
+        reason = f"{path}: there is no {FILE} beside it. The run has not ended, or failed."
+        is_run = path.name == SPEC
+        yield Skipped(str(path), reason if is_run else "", is_run)
+
+
+def _read(path: Path, request: Request) -> Iterator[Run]:
     """Read the ``per_instance_stats.json`` of a run folder; perturbed instances are skipped.
 
     The metrics are those named in the run's ``run_spec.json``, by split ("test", "valid": the
     filter). Several train trials of an instance are repeated trials of an item.
-
-    Args:
-        path: the file.
-        items: the items of all runs, which are added to.
-        max_bytes: how many bytes each file of the run may have.
 
     Raises:
         InputError: naming the file and the invalid instance.
@@ -53,12 +45,11 @@ def read_helm(path: Path, items: Items, max_bytes: int = MOST_BYTES) -> Run:
     model = as_text(adapter.get("model"), str(spec_file), "adapter_spec.model")
     name = as_text(spec.get("name"), str(spec_file), "name")
     task = re.sub(r"(?<=[:,])model=[^,]*,?", "", name).rstrip(":,")
-    run = Run(file=str(path), format="helm", task=task, model=model, session=str(path.parent))
+    run = Run(task, model, str(path), session=str(path.parent))
     run.settings = show_settings((key, adapter.get(key)) for key in SETTINGS)
     metrics = _metrics(spec)
-    texts = _texts(path.with_name("scenario_state.json"), max_bytes)
-    rows = Rows()
-    instances = read_json(path, max_bytes)
+    texts = _texts(path.with_name("scenario_state.json"), request.max_bytes)
+    instances = read_json(path, request.max_bytes)
     if not isinstance(instances, list) or not instances:
         raise InputError(f"{path}: expected a list of instances. Got {shorten(instances)}.")
     trials: set[tuple[str, int]] = set()
@@ -66,12 +57,11 @@ def read_helm(path: Path, items: Items, max_bytes: int = MOST_BYTES) -> Run:
         location = f"{path}, instance {number}"
         instance = as_object(instance, location, "an instance")
         if instance.get("perturbation") is None:
-            _add(run, rows, instance, location, items, metrics, texts, trials)
-    run.columns = rows.columns()
+            _add(run, instance, location, metrics, texts, trials)
     if not run.columns:
         raise InputError(f"{path}: expected one of the metrics {shorten(sorted(metrics))}.")
-    _compare(run, path.with_name("stats.json"), max_bytes)
-    return run
+    _compare(run, path.with_name("stats.json"), request.max_bytes)
+    yield run
 
 
 def _metrics(spec: dict[str, Any]) -> set[str]:
@@ -86,7 +76,7 @@ def _metrics(spec: dict[str, Any]) -> set[str]:
     return metrics
 
 
-def _texts(path: Path, max_bytes: int) -> dict[str, tuple[str | None, str | None]]:
+def _texts(path: Path, max_bytes: int) -> dict[str, tuple[Any, Any]]:
     """Text and correct answer of each instance; empty if the run did not store them."""
     try:
         states = read_json(path, max_bytes)["request_states"]
@@ -95,7 +85,7 @@ def _texts(path: Path, max_bytes: int) -> dict[str, tuple[str | None, str | None
             instance = state["instance"]
             right = [r["output"]["text"] for r in instance["references"] if "correct" in r["tags"]]
             target = right[0] if len(right) == 1 else right
-            out[str(instance["id"])] = (clip(instance["input"]["text"]), clip(target or None))
+            out[str(instance["id"])] = instance["input"]["text"], target or None
     except (OSError, InputError, KeyError, TypeError, IndexError):
         return {}
     return out
@@ -103,12 +93,10 @@ def _texts(path: Path, max_bytes: int) -> dict[str, tuple[str | None, str | None
 
 def _add(
     run: Run,
-    rows: Rows,
     instance: dict[str, Any],
     location: str,
-    items: Items,
     metrics: set[str],
-    texts: dict[str, tuple[str | None, str | None]],
+    texts: dict[str, tuple[Any, Any]],
     trials: set[tuple[str, int]],
 ) -> None:
     """Add the statistics of one instance in one train trial."""
@@ -123,16 +111,7 @@ def _add(
     if not isinstance(stats, list):
         raise InputError(f"{location}: expected stats to be a list. Got {shorten(stats)}.")
     text, target = texts.get(sample, (None, None))
-    about = About(
-        task=run.task,
-        key=sample,
-        format="helm",
-        sample=sample,
-        trust=2,
-        text=text,
-        target=target,
-    )
-    item = items.add(about)
+    item = run.item(sample, sample=sample, trust=2, text=text, target=target)
     for stat in stats:
         stat = as_object(stat, location, "a statistic")
         label = as_object(stat.get("name"), location, "the name of a statistic")
@@ -142,7 +121,8 @@ def _add(
         if "mean" not in stat and stat.get("count") != 0:
             raise InputError(f"{location}: the statistic {shorten(metric)} has no mean.")
         if "mean" in stat:
-            rows.add((str(label.get("split") or ""), metric), item, stat.get("mean"), location)
+            split = str(label.get("split") or "")
+            run.add(item, stat["mean"], metric, source=split, location=location)
 
 
 def _compare(run: Run, path: Path, max_bytes: int) -> None:
@@ -154,11 +134,17 @@ def _compare(run: Run, path: Path, max_bytes: int) -> None:
         label = stat.get("name") if isinstance(stat, dict) else None
         if not isinstance(label, dict) or label.get("perturbation") is not None:
             continue
-        answers = run.columns.get((str(label.get("split") or ""), str(label.get("name"))))
-        total = score_number(stat.get("mean"))
-        if answers is None or answers.flaw or total is None or np.isnan(total):
-            continue
-        mean = float(np.mean(answers.values))
-        if not np.isnan(mean) and abs(mean - total) > NEAR:
-            expected = f"a mean {label['name']} of {total:.6g}, as stated in {path}"
-            raise InputError(f"{run.file}: expected {expected}. Got {mean:.6g}.")
+        column = str(label.get("split") or ""), str(label.get("name"))
+        if message := run.wrong_mean(column, stat.get("mean"), column[1], str(path)):
+            raise InputError(message)
+
+
+HELM = LogFormat(
+    "helm",
+    lambda file: file.path.name == FILE,
+    _read,
+    "run folders of HELM",
+    "https://crfm-helm.readthedocs.io",
+    is_beside=lambda file: file.path.name in BESIDE,
+    alone=_alone,
+)

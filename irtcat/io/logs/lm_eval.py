@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,21 +11,19 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, shorten
-from irtcat._reading import numbered_lines, parse_json
-from irtcat.io._lm_eval_results import Results
-from irtcat.io._logs import (
-    About,
+from irtcat._reading import read_json
+from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
+from irtcat.io.logs._values import (
     CutError,
-    Items,
-    Rows,
-    Run,
     as_object,
-    clip,
+    as_text,
     iso_date,
+    json_lines,
     score_number,
+    show_settings,
 )
 
-__all__ = ["find_results", "read_samples", "split_name", "spread_stamp"]
+__all__ = ["LM_EVAL", "RESULTS", "STAMP", "document_hash", "is_results", "spread_stamp"]
 
 STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(?:\.\d+)?"
 SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<stamp>{STAMP})\.jsonl")
@@ -38,29 +37,57 @@ TEXTS = (
     *("question", "query", "problem", "prompt", "input", "instruction", "goal", "ctx", "sentence"),
     *("text", "passage", "premise", "context", "sentence1", "inputs"),
 )
-NEAR = 1e-9
-"""Largest accepted difference of a mean from the harness's own (rounding of long sums)."""
+SETTINGS = (
+    *("model", "model_args", "model_revision", "model_dtype", "limit", "gen_kwargs"),
+    *("random_seed", "numpy_seed", "torch_seed", "fewshot_seed"),
+)
 
 
-def split_name(path: Path) -> tuple[str, str]:
+def _split_name(path: Path) -> tuple[str, str]:
     """Task and time stamp of a samples file, by its name.
 
     Example:
-        >>> split_name(Path("samples_arc_easy_2026-11-21T00-00-43.298874.jsonl"))
+        >>> _split_name(Path("samples_arc_easy_2026-11-21T00-00-43.298874.jsonl"))
         ('arc_easy', '2026-11-21T00-00-43.298874')
-        >>> split_name(Path("samples_arc_easy.jsonl"))
+        >>> _split_name(Path("samples_arc_easy.jsonl"))
         ('arc_easy', '')
     """
-    match = SAMPLES.fullmatch(path.name)
-    if match:
+    if match := SAMPLES.fullmatch(path.name):
         return match["task"], match["stamp"]
     undated = UNDATED.fullmatch(path.name)  # as written by `irtcat evaluate`
     return (undated["task"] if undated else path.stem), ""
 
 
-def find_results(path: Path) -> Path | None:
+def _is_log(file: LogFile) -> bool:
+    if SAMPLES.fullmatch(file.path.name):
+        return True
+    if file.suffix not in (".jsonl", ".ndjson") or "evaluation_id" in file.keys:
+        return False
+    return "doc_id" in file.keys and not file.keys.isdisjoint(("resps", "doc"))
+
+
+def is_results(file: LogFile) -> bool:
+    """Whether a file is a results file of this harness, or of lighteval, which names it so too."""
+    name = file.path.name
+    return RESULTS.fullmatch(name) is not None and (
+        name.startswith("results_") or "results" in file.keys
+    )
+
+
+def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
+    stamps = {(log.parent, _split_name(log)[1]) for log in logs or ()}
+    advice = "there are no samples files beside it. Run lm-eval with --log_samples"
+    if logs is None:
+        advice = "a results file of lm-eval holds totals only. Give the folder with its samples"
+    for path in paths:
+        match = RESULTS.fullmatch(path.name)
+        if (path.parent, match["stamp"] if match else "") not in stamps:
+            yield Skipped(str(path), f"{path}: {advice}.")
+
+
+def _find_results(path: Path) -> Path | None:
     """The results file of the same run as a samples file: same folder, same time stamp."""
-    stamp = split_name(path)[1]
+    stamp = _split_name(path)[1]
     if not stamp:
         return None
     usual = path.with_name(f"results_{stamp}.json")
@@ -70,11 +97,102 @@ def find_results(path: Path) -> Path | None:
     return next((other for other in others if RESULTS.fullmatch(other.name)), None)
 
 
+@dataclass(frozen=True)
+class _Results:
+    """The content of the results file of a run, which also wrote the samples files.
+
+    Attributes:
+        file: its path.
+        model: the model's name as passed to the harness, not as the folder spells it.
+        name_source: "log"; or "made up": by the harness (all models without a name get the same),
+            or the name of the folder if the file has none.
+        document: the full JSON document.
+    """
+
+    file: str
+    model: str
+    name_source: str
+    document: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> "_Results":
+        """Read and check a results file."""
+        document = as_object(read_json(path), str(path), "the results")
+        for key in ("results", "configs", "n-samples", "config", "higher_is_better", "versions"):
+            as_object(document.get(key, {}), str(path), key)
+        if "results" not in document:
+            raise InputError(f"{path}: expected the key results. Got {shorten(list(document))}.")
+        config = document.get("config", {})
+        name = document.get("model_name")
+        if name is None or name == "":
+            name = _model_in_arguments(config)
+        model = as_text(
+            path.parent.resolve().name if name is None else name, str(path), "model_name"
+        )
+        random_name = not config.get("model_args") and re.fullmatch(r"[a-z0-9]{8}", model)
+        source = "made up" if random_name or name is None else "log"
+        return cls(str(path), model, source, document)
+
+    def of(self, section: str, task: str) -> dict[str, Any]:
+        """The task's entry in a section, or an empty dict."""
+        entry = self.document.get(section, {}).get(task, {})
+        return entry if isinstance(entry, dict) else {}
+
+    def settings(self, task: str) -> dict[str, Any]:
+        """Settings of the run that affect the scores."""
+        config = self.document.get("config", {})
+        keys = ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
+        shots, versions = (self.document.get(name) for name in ("n-shot", "versions"))
+        pairs = [(name, config.get(name)) for name in SETTINGS]
+        pairs += [(name, self.document.get(name)) for name in keys]
+        pairs.append(("num_fewshot", shots.get(task) if isinstance(shots, dict) else None))
+        pairs.append(("task_version", versions.get(task) if isinstance(versions, dict) else None))
+        return show_settings(pairs)
+
+    def filters(self, task: str, metrics: list[str]) -> list[str]:
+        """Names of the task's filters, in the order of the log."""
+        names = (key.split(",", 1) for key in self.of("results", task) if "," in key)
+        return list(dict.fromkeys(n[1] for n in names if n[0] in metrics))
+
+    def sizes(self, task: str) -> tuple[int | None, bool]:
+        """The number of documents that were run, and whether that number is reliable."""
+        n = self.of("results", task).get("sample_len")
+        if isinstance(n, int):
+            return n, True
+        n = self.of("n-samples", task).get("effective")
+        return (n, False) if isinstance(n, int) else (None, False)
+
+    def averaged(self, task: str) -> set[str]:
+        """Metrics whose total is the mean over the samples."""
+        metrics = self.of("configs", task).get("metric_list")
+        metrics = metrics if isinstance(metrics, list) else []
+        return {
+            str(metric.get("metric"))
+            for metric in metrics
+            if isinstance(metric, dict) and metric.get("aggregation") == "mean"
+        }
+
+    def lower(self, task: str) -> set[str]:
+        """Metrics for which lower is better."""
+        return {name for name, up in self.of("higher_is_better", task).items() if up is False}
+
+
+def _model_in_arguments(config: dict[str, Any]) -> str | None:
+    """The model in the command-line arguments, for results files that do not name it."""
+    arguments = config.get("model_args")
+    if isinstance(arguments, str):
+        arguments = dict(pair.split("=", 1) for pair in arguments.split(",") if "=" in pair)
+    if not isinstance(arguments, dict):
+        return None
+    names = ("peft", "delta", "pretrained", "model", "path", "engine")
+    return next((str(arguments[name]) for name in names if arguments.get(name)), None)
+
+
 @dataclass
 class _Line:
     """One line of a samples file."""
 
-    number: int
+    location: str
     doc_id: int | None
     hash: str
     filter: str
@@ -82,62 +200,52 @@ class _Line:
     record: dict[str, Any] = field(repr=False)
 
 
-def read_samples(path: Path, results: Results | None, items: Items, keep: bool = False) -> Run:
+def _read(path: Path, request: Request) -> Iterator[Run]:
     """Read one samples file.
 
     Documents are distinguished by the hash of their content (computed if an older log lacks
     it), because the harness logs wrong numbers for unsorted ``--samples``; by number only
     if the document is not in the log either.
 
-    Args:
-        path: the samples file.
-        results: the content of its results file, if any.
-        items: the items of all runs, which are added to.
-        keep: read the complete lines of a truncated file.
-
     Raises:
         InputError: naming the file and the invalid line.
     """
-    task, stamp = split_name(path)
-    lines, cut = _read_lines(path, keep)
-    _name_filters(path, task, lines, results)
-    _drop_repeats(path, lines)
-    run = Run(
-        file=str(path),
-        format="lm-eval",
-        task=task,
-        model="",
-        date=iso_date(stamp) or spread_stamp(stamp),
-        session=stamp,
-    )
+    task, stamp = _split_name(path)
+    if request.tasks and task not in request.tasks:
+        yield Run(task, "")
+        return
+    file = _find_results(path)
+    results = None if file is None else request.results(path, file, _Results.read)
+    lines, cut = _read_lines(path, request.keep)
+    _name_filters(task, lines, results)
+    _drop_repeats(lines)
+    run = Run(task, "", str(path), date=iso_date(stamp) or spread_stamp(stamp), session=stamp)
     keys, trust = _keys_of(lines)
     if trust == 0 and not all(line.hash for line in lines):
         reason = "the document numbers are not in order, and there are no hashes of documents"
         raise InputError(f"{path}: {reason}. Run lm-eval again with sorted --samples.")
-    positions, rows = {}, Rows()
+    positions: dict[str, int] = {}
     for key, line in zip(keys, lines, strict=True):
         if key not in positions:
-            positions[key] = items.add(_about(task, key, line, trust, items))
+            positions[key] = _add_item(run, key, line, trust)
         for metric, value in line.scores.items():
-            rows.add((line.filter, metric), positions[key], value, f"{path}, line {line.number}")
-    run.columns = rows.columns()
+            run.add(positions[key], value, metric, source=line.filter, location=line.location)
     if any(not answers.flaw for answers in run.columns.values()):
         run.unscored = min(int(np.isnan(a.values).sum()) for a in run.columns.values())
     run.notes = (_order_note(path),) if trust == 0 and lines[0].doc_id is not None else ()
     if results is None:
         run.model, run.name_source = path.parent.resolve().name, "folder"
-        run.cut = cut
-        return run
+        run.cut, run.lacks_results = cut, True
+        yield run
+        return
     run.model, run.name_source = results.model, results.name_source
-    run.session = f"{path.parent}/{stamp}"
+    run.session, run.copied_session = f"{path.parent}/{stamp}", stamp
     run.date = iso_date(results.document.get("date")) or run.date
     run.version = str(results.document.get("lm_eval_version") or "")
     run.settings = results.settings(task)
     run.lower_is_better = results.lower(task)
     run.cut = cut or _compare(path, run, results)
-    if run.cut and not keep:
-        raise CutError(run.cut)
-    return run
+    yield run
 
 
 def _order_note(path: Path) -> str:
@@ -156,24 +264,19 @@ def spread_stamp(stamp: str) -> str:
 def _read_lines(path: Path, keep: bool) -> tuple[list[_Line], str]:
     """Read all lines; if the last is truncated and ``keep`` is true, also a sentence about it."""
     lines: list[_Line] = []
-    for number, raw, ended in numbered_lines(path):
-        location = f"{path}, line {number}"
-        try:
-            record = parse_json(raw, location)
-        except InputError as error:
-            if ended:
-                raise error from None
-            cut = f"{location}: the file is cut off in the middle of this line."
-            if keep and lines:
-                return lines, cut
-            raise CutError(cut) from None
-        lines.append(_line(as_object(record, location, "a line"), number, location))
+    try:
+        for location, record in json_lines(path):
+            lines.append(_line(record, location))
+    except CutError as error:
+        if not keep or not lines:
+            raise
+        return lines, str(error)
     if not lines:
         raise CutError(f"{path}: expected a line per document. Got an empty file.")
     return lines, ""
 
 
-def _line(record: dict[str, Any], number: int, location: str) -> _Line:
+def _line(record: dict[str, Any], location: str) -> _Line:
     """Check and extract the fields of a line."""
     doc_id = record.get("doc_id")
     is_count = isinstance(doc_id, int) and not isinstance(doc_id, bool) and 0 <= doc_id < 2**53
@@ -197,7 +300,7 @@ def _line(record: dict[str, Any], number: int, location: str) -> _Line:
         raise InputError(f"{location}: expected filter to be a name. Got {shorten(name)}.")
     content = {key: record.get(key) for key in ("doc", "target", "arguments")}
     return _Line(
-        number=number,
+        location=location,
         doc_id=doc_id,
         hash=digest or "",
         filter=name,
@@ -230,7 +333,7 @@ def _scores(record: dict[str, Any], location: str) -> dict[str, Any]:
     return scores
 
 
-def _name_filters(path: Path, task: str, lines: list[_Line], results: Results | None) -> None:
+def _name_filters(task: str, lines: list[_Line], results: _Results | None) -> None:
     """Name the filters of a log without names: each document occurs once per filter, in order."""
     if any(line.filter for line in lines):
         return
@@ -250,25 +353,24 @@ def _name_filters(path: Path, task: str, lines: list[_Line], results: Results | 
         repeat = lines[next(i for i, index in enumerate(indices) if index)]
         advice = "Give the results file, whose totals name the filters."
         reason = f"document {repeat.doc_id} occurs again, and no filter is named. {advice}"
-        raise InputError(f"{path}, line {repeat.number}: {reason}")
+        raise InputError(f"{repeat.location}: {reason}")
     for line, index in zip(lines, indices, strict=True):
         line.filter = names[index]
 
 
-def _drop_repeats(path: Path, lines: list[_Line]) -> None:
+def _drop_repeats(lines: list[_Line]) -> None:
     """Drop lines that repeat an earlier one; raise if their scores differ."""
     earlier: dict[tuple[str, int | None, str], _Line] = {}
     for line in lines:
         first = earlier.setdefault((line.hash, line.doc_id, line.filter), line)
-        if first is not line and not _same(first.scores, line.scores):
-            conflict = f"document {line.doc_id} is in line {first.number} with other scores"
-            raise InputError(f"{path}, line {line.number}: {conflict}.")
+        if first is line:
+            continue
+        scores = [json.dumps(one.scores, sort_keys=True) for one in (first, line)]
+        if scores[0] != scores[1]:  # as text, so that NaN equals NaN
+            line_number = first.location.rpartition(", ")[2]
+            conflict = f"document {line.doc_id} is in {line_number} with other scores"
+            raise InputError(f"{line.location}: {conflict}.")
     lines[:] = earlier.values()
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two lines have the same scores (NaN equals NaN)."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _keys_of(lines: list[_Line]) -> tuple[list[str], int]:
@@ -309,27 +411,13 @@ def _trust(ids: list[int | None]) -> int:
     return int((np.diff(interleaved) > 0).all())
 
 
-def _about(task: str, key: str, line: _Line, trust: int, items: Items) -> About:
-    """The metadata of a line's document; its texts only if they are not known yet."""
-    sample = str(line.doc_id) if trust > 0 or not line.hash else None
-    known = items.find(task, key)
-    if known is not None and known.text is not None:
-        return About(
-            task=task, key=key, format="lm-eval", hash=line.hash, sample=sample, trust=trust
-        )
+def _add_item(run: Run, key: str, line: _Line, trust: int) -> int:
+    """Add a line's document to the items."""
     doc, target = line.record["doc"], line.record["target"]
     text = next((doc[n] for n in TEXTS if doc.get(n)), None) if isinstance(doc, dict) else None
     text = text or _prompt(line.record["arguments"]) or doc
-    return About(
-        task=task,
-        key=key,
-        format="lm-eval",
-        hash=line.hash,
-        sample=sample,
-        trust=trust,
-        text=clip(text),
-        target=clip(target),
-    )
+    sample = str(line.doc_id) if trust > 0 or not line.hash else None
+    return run.item(key, sample=sample, trust=trust, hash=line.hash, text=text, target=target)
 
 
 def _prompt(arguments: Any) -> str | None:
@@ -345,16 +433,13 @@ def _prompt(arguments: Any) -> str | None:
     return first if isinstance(first, str) else None
 
 
-def _compare(path: Path, run: Run, results: Results) -> str:
+def _compare(path: Path, run: Run, results: _Results) -> str:
     """Compare the lines with the results file; a sentence if their number differs, else ""."""
-    means = {}
-    for (name, metric), answers in run.columns.items():
-        total = score_number(results.of("results", run.task).get(f"{metric},{name}"))
-        if total is None or answers.flaw or np.isnan(answers.values).any() or np.isnan(total):
-            continue
-        if metric in results.averaged(run.task):
-            means[name, metric] = (float(np.mean(answers.values)), total)
-    wrong = [item for item in means.items() if abs(item[1][0] - item[1][1]) > NEAR]
+    totals, averaged, wrong = results.of("results", run.task), results.averaged(run.task), ""
+    for name, metric in run.columns:
+        if metric in averaged and not wrong:
+            total, label = totals.get(f"{metric},{name}"), f"{metric} ({name})"
+            wrong = run.wrong_mean((name, metric), total, label, results.file)
     n_documents, reliable = results.sizes(run.task)
     most = max(len(np.unique(answers.items)) for answers in run.columns.values())
     least = min(len(np.unique(answers.items)) for answers in run.columns.values())
@@ -363,7 +448,19 @@ def _compare(path: Path, run: Run, results: Results) -> str:
         got = least if least != n_documents else most
         return f"{path}: expected {n_documents} documents, as stated in {results.file}. Got {got}."
     if wrong:
-        (name, metric), (mean, total) = wrong[0]
-        expected = f"a mean {metric} ({name}) of {total:.6g}, as stated in {results.file}"
-        raise InputError(f"{path}: expected {expected}. Got {mean:.6g}.")
+        raise InputError(wrong)
     return ""
+
+
+LM_EVAL = LogFormat(
+    "lm-eval",
+    _is_log,
+    _read,
+    "samples files of lm-evaluation-harness 0.4.3 and later, with the results files beside them",
+    "https://github.com/EleutherAI/lm-evaluation-harness",
+    is_beside=lambda file: is_results(file) and '"config_general"' not in file.head,
+    alone=_alone,
+    order=lambda path: _split_name(path)[::-1],
+    samples="documents",
+    unit="samples",
+)

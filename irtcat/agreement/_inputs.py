@@ -1,4 +1,4 @@
-"""Label lists, joint tables and ratings from users: checked, coded, counted."""
+"""Label lists, joint tables, ratings and lists of numbers from users: checked, coded, counted."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -8,16 +8,19 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, shorten
 from irtcat._types import FloatArray, IntArray
-from irtcat.agreement._lists import weight_vector
 
 __all__ = [
     "Joint",
     "code_labels",
     "has_natural_order",
+    "is_constant",
     "is_table",
     "label_list",
+    "number_pairs",
+    "number_vector",
     "read_counts",
     "read_joint",
+    "weight_vector",
 ]
 
 
@@ -149,10 +152,8 @@ def _check_counts(counts: Any, labels: Any) -> tuple[FloatArray, list[Any], list
     table = _matrix("counts", counts)
     if (table != np.round(table)).any():
         raise argument_error("counts", "whole numbers", table[table != np.round(table)][0])
-    if isinstance(counts, pd.DataFrame):
-        units, order = _names(counts.index), _names(counts.columns)
-    else:
-        units, order = _names(range(len(table))), _names(range(table.shape[1]))
+    frame = counts if isinstance(counts, pd.DataFrame) else pd.DataFrame(table)
+    units, order = list(frame.index), list(frame.columns)
     if labels is not None:
         order = _distinct_labels(labels)
         if len(order) != table.shape[1]:
@@ -173,8 +174,9 @@ def _read_table(
         must = f"a joint table if `{names[1]}` is left out"
         raise argument_error(names[0], must, table)
     values = _matrix(names[0], table)
+    frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(values)
+    rows, columns = list(frame.index), list(frame.columns)
     if isinstance(table, pd.DataFrame):
-        rows, columns = _names(table.index), _names(table.columns)
         if len({*rows}) < len(rows) or len({*columns}) < len(columns):
             raise argument_error(names[0], "a table of distinct labels", "repeated ones")
         if labels is not None:
@@ -184,13 +186,11 @@ def _read_table(
         elif {*rows} == {*columns}:
             columns = rows
         values = _matrix(names[0], table.loc[rows, columns])
-    else:
-        rows, columns = (_names(range(k)) for k in values.shape)
-        if labels is not None:
-            rows = columns = _distinct_labels(labels)
-            if values.shape != (len(rows), len(rows)):
-                must = f"labels of a table of shape {values.shape}"
-                raise argument_error("labels", must, f"{len(rows)} labels")
+    elif labels is not None:
+        rows = columns = _distinct_labels(labels)
+        if values.shape != (len(rows), len(rows)):
+            must = f"labels of a table of shape {values.shape}"
+            raise argument_error("labels", must, f"{len(rows)} labels")
     if square and rows != columns:
         got = f"shape {values.shape}" if values.shape[0] != values.shape[1] else "different labels"
         raise argument_error(names[0], "a table with the same labels in rows and columns", got)
@@ -255,12 +255,56 @@ def _check_types(labels: list[Any], name: str) -> None:
             raise argument_error(name, must, f"both {other!r} and {label!r}")
 
 
-def _names(values: Iterable[Any]) -> list[Any]:
-    return list(values)
-
-
 def _sorted(labels: list[Any]) -> list[Any]:
     try:
         return sorted(labels)
     except TypeError:
         return labels
+
+
+def number_pairs(x: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+    """Both lists as vectors of float64, checked."""
+    first, second = number_vector("x", x), number_vector("y", y)
+    if len(first) != len(second):
+        raise argument_error("y", f"as long as x ({len(first)} values)", f"{len(second)} values")
+    if len(first) < 2:
+        raise argument_error("x", "at least 2 values to compare", f"{len(first)}")
+    return first, second
+
+
+def number_vector(name: str, values: Any) -> FloatArray:
+    """A vector of finite numbers, or an error that names the first bad position."""
+    try:
+        vector = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise argument_error(name, "a list of numbers", values) from None
+    if vector.ndim != 1:
+        raise argument_error(name, "one list of numbers", f"an array of shape {vector.shape}")
+    invalid = ~np.isfinite(vector)
+    if invalid.any():
+        index = int(invalid.argmax())
+        advice = "Leave out the pairs without a value first."
+        got = f"{vector[index]} at position {index + 1}"
+        raise argument_error(name, "finite numbers", got, advice)
+    return vector
+
+
+def weight_vector(weights: Any, n: int) -> FloatArray:
+    """Weights of n observations that sum to 1; equal weights for None."""
+    if weights is None:
+        return np.full(n, 1.0 / n)
+    vector = number_vector("weights", weights)
+    if len(vector) != n:
+        raise argument_error("weights", f"{n} numbers, one per observation", f"{len(vector)}")
+    if (vector < 0).any():
+        index = int((vector < 0).argmax())
+        raise argument_error("weights", "at least 0", f"{vector[index]} at position {index + 1}")
+    if not vector.any():
+        raise argument_error("weights", "above 0 for some observation", "only zeros")
+    vector = vector / vector.max()  # so that the sum of huge weights does not overflow
+    return vector / vector.sum()
+
+
+def is_constant(values: FloatArray) -> bool:
+    """Whether all values are the same number."""
+    return bool((values == values[0]).all())

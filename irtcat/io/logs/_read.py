@@ -1,9 +1,10 @@
 """Read logs of evaluation harnesses, one file or a folder tree, to responses and a report."""
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,26 +12,19 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
 from irtcat._progress import Progress
 from irtcat._reading import MOST_BYTES, check_path
-from irtcat.io._assemble import RUNS, assemble
-from irtcat.io._choose import Preference, Preferences, group_name, show_column
-from irtcat.io._find import LOG_FORMATS, LogFile, find_logs
-from irtcat.io._lighteval_results import DETAILS, Totals
-from irtcat.io._lm_eval_results import Results
-from irtcat.io._logs import CutError, Items, Run
-from irtcat.io._report import ImportReport, Skipped
-from irtcat.io.every_eval_ever import read_every_eval_ever
-from irtcat.io.helm import read_helm
-from irtcat.io.inspect_log import MissingExtraError, read_inspect
-from irtcat.io.lighteval import read_details
-from irtcat.io.lm_eval import find_results, read_samples, split_name
+from irtcat._registry import documented
+from irtcat.io.logs._assemble import RUNS, assemble
+from irtcat.io.logs._choose import Preference, Preferences, group_name, show_column
+from irtcat.io.logs._find import find_logs
+from irtcat.io.logs._format import Items, LogFormat, Request, Run, Skipped
+from irtcat.io.logs._report import ImportReport
+from irtcat.io.logs._values import CutError, MissingExtraError
+from irtcat.io.logs.registry import LOG_FORMATS
 from irtcat.responses import Responses
 
-__all__ = ["INCOMPLETE", "Logs", "read_logs"]
+__all__ = ["INCOMPLETE", "RUNS", "Logs", "read_logs"]
 
 INCOMPLETE = ("skip", "keep", "refuse")
-
-
-Kind = TypeVar("Kind", Results, Totals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +43,7 @@ class Logs:
         return f"Logs({self.responses!r}, {len(self.report.skipped)} files skipped)"
 
 
+@documented(LOG_FORMATS)
 def read_logs(
     path: str | os.PathLike[str],
     format: str = "auto",
@@ -64,17 +59,15 @@ def read_logs(
 ) -> Logs:
     r"""Read who answered what from logs of evaluation harnesses.
 
-    Formats: lm-evaluation-harness samples files (0.4.3 and later; with the results files beside
-    them), Inspect AI's ``.eval`` and ``.json``, Every Eval Ever's JSON lines, HELM's run folders,
-    and lighteval's details (0.11 and later, run with ``--save-details``; needs pyarrow). A tree
-    may contain several tasks, filters, runs, models and formats. Files are read one after another,
-    and only their scores are stored. If a log contains the harness's totals, its scores must
-    reproduce them.
+    {table}
+
+    A tree may contain several tasks, filters, runs, models and formats. Files are read one after
+    another, and only their scores are stored. If a log contains the harness's totals, its scores
+    must reproduce them. An installed package may add formats (see `LogFormat`).
 
     Args:
         path: a log file, or a folder of them at any depth.
-        format: "auto", or one of "lm-eval", "inspect", "every-eval-ever", "helm", "lighteval" to
-            read only those.
+        format: "auto", or the name of a format to read only its logs.
         tasks: names of the tasks to read (lighteval's as "name|shots"); all by default.
         metric: the metric to read: a name, several in order of preference, or {task: name}. By
             default right or wrong (exact_match, acc, …) before others, and of those the one that
@@ -123,54 +116,98 @@ def read_logs(
     check_count("max_bytes", max_bytes)
     root = check_path(path)
     names = _task_names(tasks)
-    logs, skipped, no_logs, notes = find_logs(root, format)
+    logs, beside, skipped, no_logs, notes = find_logs(root, format)
     incomplete_logs = [log for log in skipped if log.incomplete]
     if incomplete_logs and incomplete == "refuse":
         raise InputError(incomplete_logs[0].reason)
     items = Items()
     all_runs: list[Run] = []
     unread_tasks: set[str] = set()
-    reader = _Reader(items, incomplete == "keep", notes, max_bytes)
-    for done, log in enumerate(logs):
+    requests = {
+        row: Request(
+            keep=incomplete == "keep",
+            max_bytes=max_bytes,
+            tasks=names,
+            beside=beside.get(row.name, []),
+        )
+        for row in dict.fromkeys(row for _, row in logs)
+    }
+    for done, (file, row) in enumerate(logs):
         if progress is not None:
-            progress(done, len(logs), log.path.name)
-        if names and log.kind == "lm-eval" and split_name(log.path)[0] not in names:
-            unread_tasks.add(split_name(log.path)[0])
-            continue
+            progress(done, len(logs), file.name)
         try:
-            log_runs = reader.read(log)
-            unread_tasks |= {run.task for run in log_runs if names and run.task not in names}
-            all_runs += [run for run in log_runs if not names or run.task in names]
+            found = list(row.read(file, requests[row]))
+            wanted = [run for run in found if not names or run.task in names]
+            unread_tasks |= {run.task for run in found} - names if names else set()
+            if incomplete != "keep" and (cut := [run.cut for run in found if run.cut]):
+                raise CutError(cut[0])
+            if not found or any(not run.columns for run in wanted):
+                raise CutError(f"{file}: no sample has a score.")
+            all_runs += [_with_positions(run, file, row, items) for run in wanted]
         except MissingExtraError:
             raise
         except OSError as error:
-            reason = f"{log.path}: cannot be opened ({error.strerror or error})."
-            skipped.append(Skipped(str(log.path), reason))
+            reason = f"{file}: cannot be opened ({error.strerror or error})."
+            skipped.append(Skipped(str(file), reason))
         except InputError as error:
             if incomplete == "refuse" or root.is_file():
                 raise
-            skipped.append(Skipped(str(log.path), str(error), isinstance(error, CutError)))
+            skipped.append(Skipped(str(file), str(error), isinstance(error, CutError)))
     if progress is not None:
         progress(len(logs), len(logs), "matrix")
     all_runs = _without_copies(all_runs, skipped)
     if not all_runs:
         raise InputError(_failure(root, names, skipped, unread_tasks, notes))
-    notes += reader.unpaired() + (reader.undetailed(names) if root.is_dir() else [])
+    for row, request in requests.items():
+        lacking = [run.file for run in all_runs if run.format is row and run.lacks_results]
+        notes += _lacking(row, lacking, request.listed if root.is_dir() else {}, names)
     return _finish(all_runs, items, preferences, runs, skipped, notes, no_logs, root)
 
 
-def _task_names(tasks: Any) -> set[str]:
+def _with_positions(run: Run, file: Path, row: LogFormat, items: Items) -> Run:
+    """The run with its items' positions among those of all runs, to which they are added."""
+    run.file, run.format = run.file or str(file), row
+    for item in run.items.all:
+        item.format = row
+    compare = row.samples != "documents"  # texts are prompts, which depend on the settings
+    positions = np.array([items.add(item, compare) for item in run.items.all], np.int32)
+    for answers in run.columns.values():
+        answers.items = positions[answers.items]
+    run.items = Items()
+    return run
+
+
+def _lacking(
+    row: LogFormat, files: list[str], listed: dict[str, set[str]], names: Collection[str]
+) -> list[str]:
+    """Notes about logs without results files, and about results files without some logs."""
+    notes = []
+    if files:
+        subject = f"{row.unit} file has" if len(files) == 1 else f"{row.unit} files have"
+        effect = "their models are named after their folders, and totals were not compared"
+        notes.append(f"{len(files)} {subject} no results file ({files[0]} first): {effect}.")
+    for file, tasks in listed.items():
+        if lacking := sorted(task for task in tasks if not names or task in names):
+            notes.append(f"{file}: there are no {row.unit} of {shorten(lacking)}, only totals.")
+    return notes
+
+
+def _task_names(tasks: Any) -> frozenset[str]:
     """The requested tasks; empty for all."""
     if tasks is None:
-        return set()
-    names = {tasks} if isinstance(tasks, str) else set(tasks)
+        return frozenset()
+    names = frozenset([tasks] if isinstance(tasks, str) else tasks)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise argument_error("tasks", "names of tasks", tasks)
     return names
 
 
 def _failure(
-    root: Path, names: set[str], skipped: list[Skipped], unread_tasks: set[str], notes: list[str]
+    root: Path,
+    names: Collection[str],
+    skipped: list[Skipped],
+    unread_tasks: set[str],
+    notes: list[str],
 ) -> str:
     """The message if no log can be used."""
     reasons = " ".join(file.reason for file in skipped[:3])
@@ -186,8 +223,7 @@ def _failure(
     advice = " ".join(notes) or "Run lm-eval with --log_samples, or give Inspect's log folder."
     if root.is_file():
         advice = f"A table of responses needs no import: every command reads it. {advice}"
-    kinds = "lm-eval, Inspect, HELM, lighteval or Every Eval Ever"
-    return f"{root}: expected logs of {kinds}. Got none. {advice}"
+    return f"{root}: expected logs of one of {', '.join(LOG_FORMATS)}. Got none. {advice}"
 
 
 def _finish(
@@ -210,7 +246,7 @@ def _finish(
         rows.append(
             {
                 "file": run.file,
-                "format": run.format,
+                "format": run.format.name,
                 "model": run.model,
                 "task": run.task,
                 "metric": show_column(assembly["columns"][group_name(run)], run.format),
@@ -232,90 +268,12 @@ def _finish(
     )
 
 
-class _Reader:
-    """Reads one file after another; keeps the last results file, which several files may share."""
-
-    def __init__(self, items: Items, keep: bool, notes: list[str], max_bytes: int) -> None:
-        self.items, self.keep, self.notes, self.max_bytes = items, keep, notes, max_bytes
-        self._last: tuple[Path | None, Results | Totals | InputError | None] = (None, None)
-        self._without: dict[str, list[str]] = {"samples": [], "details": []}
-        self._undetailed: dict[str, set[str]] = {}
-
-    def read(self, log: LogFile) -> list[Run]:
-        """Read the runs in a file."""
-        if log.kind == "inspect":
-            return [read_inspect(log.path, self.items, self.keep, self.max_bytes)]
-        if log.kind == "helm":
-            return [read_helm(log.path, self.items, self.max_bytes)]
-        if log.kind == "every-eval-ever":
-            return read_every_eval_ever(log.path, self.items, self.keep)
-        if log.kind == "lighteval":
-            return [self._details(log)]
-        results = self._results(log.path, find_results(log.path), Results)
-        run = read_samples(log.path, results, self.items, self.keep)
-        if results is None:
-            if run.cut and not self.keep:
-                raise CutError(run.cut)
-            self._without["samples"].append(str(log.path))
-        return [run]
-
-    def _details(self, log: LogFile) -> Run:
-        """Read a details file of lighteval."""
-        totals = self._results(log.path, log.totals, Totals)
-        if totals is None:
-            self._without["details"].append(str(log.path))
-            return read_details(log.path, None, self.items)
-        remaining = self._undetailed.setdefault(totals.file, set(totals.tasks))
-        if match := DETAILS.fullmatch(log.path.name):
-            remaining.discard(match["task"])  # it exists, even if it cannot be read
-        run = read_details(log.path, totals, self.items)
-        remaining.discard(run.task)
-        return run
-
-    def _results(self, log: Path, path: Path | None, kind: type[Kind]) -> Kind | None:
-        """Read the results file of a log, if there is one."""
-        if path is None:
-            return None
-        if self._last[0] != path:
-            try:
-                self._last = (path, kind.read(path))
-            except InputError as error:
-                self._last = (path, error)
-        if not isinstance(self._last[1], kind):
-            raise InputError(f"{log}: its results file cannot be used. {self._last[1]}")
-        return self._last[1]
-
-    def unpaired(self) -> list[str]:
-        """Notes about files without a results file."""
-        notes = []
-        for kind, files in self._without.items():
-            if files:
-                subject = f"{kind} file has" if len(files) == 1 else f"{kind} files have"
-                effect = "their models are named after their folders, and totals were not compared"
-                notes.append(
-                    f"{len(files)} {subject} no results file ({files[0]} first): {effect}."
-                )
-        return notes
-
-    def undetailed(self, names: set[str]) -> list[str]:
-        """Notes about lighteval's results with totals of tasks without details."""
-        notes = []
-        for file, tasks in self._undetailed.items():
-            lacking = sorted(tasks & names if names else tasks)
-            if lacking:
-                notes.append(f"{file}: there are no details of {shorten(lacking)}, only totals.")
-        return notes
-
-
 def _without_copies(runs: list[Run], skipped: list[Skipped]) -> list[Run]:
     """Remove repeated runs: a log that was copied or converted by Inspect counts once."""
     unique: dict[tuple[str, ...], Run] = {}
     for run in runs:
-        if not run.session:
-            unique[run.file, run.task] = run
-            continue
-        session = Path(run.session).name if run.format == "lm-eval" else run.session
-        key: tuple[str, ...] = (run.format, session, run.task, run.model, run.date)
+        session = run.copied_session or run.session or run.file
+        key: tuple[str, ...] = (run.format.name, session, run.task, run.model, run.date)
         if key in unique and _same_answers(unique[key], run):
             reason = f"{run.file}: a copy of {unique[key].file}."
             skipped.append(Skipped(run.file, reason))

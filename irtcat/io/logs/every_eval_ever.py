@@ -2,77 +2,67 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from irtcat._checks import InputError, shorten
-from irtcat._reading import numbered_lines, parse_json, read_json
-from irtcat.io._logs import (
-    About,
+from irtcat._reading import read_json
+from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
+from irtcat.io.logs._values import (
     CutError,
-    Items,
-    Rows,
-    Run,
     as_object,
     as_text,
-    clip,
     iso_date,
-    score_number,
+    json_lines,
     show_settings,
 )
 
-__all__ = ["read_every_eval_ever"]
-
-NEAR = 1e-9
-"""Largest accepted difference of a mean from the log's own (rounding of long sums)."""
+__all__ = ["EVERY_EVAL_EVER"]
 
 
-def read_every_eval_ever(path: Path, items: Items, keep: bool = False) -> list[Run]:
+def _is_log(file: LogFile) -> bool:
+    if file.suffix not in (".jsonl", ".ndjson") or not file.head.strip():
+        return False
+    return {"evaluation_id", "sample_id"} <= file.keys or file.path.name.endswith("_samples.jsonl")
+
+
+def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
+    for path in paths:
+        names = (f"{path.stem}_samples.jsonl", f"{path.stem}.jsonl")
+        if not any(path.with_name(name).is_file() for name in names):
+            reason = f"{path}: there are totals only, no {names[0]} beside it."
+            yield Skipped(str(path), reason)
+
+
+def _read(path: Path, request: Request) -> Iterator[Run]:
     """Read one file of samples, and the file about the evaluation beside it if there is one.
 
-    Args:
-        path: the ``.jsonl`` file; ``X_samples.jsonl`` belongs to ``X.json``.
-        items: the items of all runs, which are added to.
-        keep: read the complete lines of a truncated file.
-
-    Returns:
-        A run per evaluation in the file (usually one).
+    ``X_samples.jsonl`` belongs to ``X.json``. There is a run per evaluation (usually one).
 
     Raises:
         InputError: naming the file and the invalid line.
     """
     evaluations = _evaluation(path)
     runs: dict[str, Run] = {}
-    rows: dict[str, Rows] = {}
     earlier: dict[tuple[Any, ...], Any] = {}
     count, cut = 0, ""
-    for number, raw, ended in numbered_lines(path):
-        location = f"{path}, line {number}"
-        try:
-            record = as_object(parse_json(raw, location), location, "a line")
-        except InputError as error:
-            if ended:
-                raise error from None
-            cut = f"{location}: the file is cut off in the middle of this line."
-            if keep and runs:
-                break
-            raise CutError(cut) from None
-        count += 1
-        name = as_text(record.get("evaluation_id"), location, "evaluation_id")
-        if name not in runs:
-            runs[name] = _run(path, name, record, location, evaluations.get(name, {}))
-            rows[name] = Rows()
-        _add_row(runs[name], rows[name], record, location, items, earlier, number)
+    try:
+        for location, record in json_lines(path):
+            count += 1
+            name = as_text(record.get("evaluation_id"), location, "evaluation_id")
+            if name not in runs:
+                runs[name] = _run(path, name, record, location, evaluations.get(name, {}))
+            _add_row(runs[name], record, location, earlier)
+    except CutError as error:
+        if not request.keep or not runs:
+            raise
+        cut = str(error)
     if not runs:
         raise CutError(f"{path}: expected a line per sample and metric. Got an empty file.")
     for name, run in runs.items():
-        run.columns = rows[name].columns()
         run.cut = cut or _compare(run, evaluations.get(name, {}), count if len(runs) == 1 else None)
-        if run.cut and not keep:
-            raise CutError(run.cut)
-    return list(runs.values())
+    yield from runs.values()
 
 
 def _evaluation(path: Path) -> dict[str, dict[str, Any]]:
@@ -102,7 +92,7 @@ def _run(
         task = source["dataset_name"]
     task = task or as_text(record.get("evaluation_name"), location, "evaluation_name")
     library = evaluation.get("eval_library") or {}
-    run = Run(file=str(path), format="every-eval-ever", task=task, model=model, session=name)
+    run = Run(task, model, str(path), session=name)
     run.date = iso_date(
         evaluation.get("evaluation_timestamp") or evaluation.get("retrieved_timestamp")
     )
@@ -133,13 +123,7 @@ def _column(result: Any, record: dict[str, Any]) -> tuple[str, str]:
 
 
 def _add_row(
-    run: Run,
-    rows: Rows,
-    record: dict[str, Any],
-    location: str,
-    items: Items,
-    earlier: dict[tuple[Any, ...], Any],
-    number: int,
+    run: Run, record: dict[str, Any], location: str, earlier: dict[tuple[Any, ...], Any]
 ) -> None:
     """Add one row: a sample's score by one metric."""
     if (model := record.get("model_id")) != run.model:
@@ -155,9 +139,10 @@ def _add_row(
     if pair in earlier and earlier[pair][1] == score:
         return
     if pair in earlier:
-        conflict = f"sample {shorten(sample)} has another score in line {earlier[pair][0]}"
+        first = earlier[pair][0].rpartition(", ")[2]
+        conflict = f"sample {shorten(sample)} has another score in {first}"
         raise InputError(f"{location}: {conflict}.")
-    earlier[pair] = (number, score)
+    earlier[pair] = (location, score)
     if record.get("error") is not None:
         note = f"{run.file}: samples that ended in an error have the score given in the log."
         run.notes = (note,)
@@ -167,9 +152,9 @@ def _add_row(
     if isinstance(reference, list) and len(reference) == 1:
         reference = reference[0]
     key = f"{digest}{_repeat_suffix(earlier, run, digest, sample)}" if digest else sample
-    about = About(task=run.task, key=key, format=run.format, hash=digest, sample=sample, trust=1)
-    about.text, about.target = clip(source.get("raw")), clip(reference)
-    rows.add(column, items.add(about), score, location)
+    text = source.get("raw")
+    item = run.item(key, sample=sample, trust=1, hash=digest, text=text, target=reference)
+    run.add(item, score, column[1], source=column[0], location=location)
 
 
 def _repeat_suffix(earlier: dict[tuple[Any, ...], Any], run: Run, digest: str, sample: str) -> str:
@@ -196,19 +181,26 @@ def _compare(run: Run, evaluation: dict[str, Any], count: int | None) -> str:
         )
     for row in evaluation.get("evaluation_results", []):
         details, config = row.get("score_details"), row.get("metric_config")
-        total = score_number(details.get("score")) if isinstance(details, dict) else None
+        total = details.get("score") if isinstance(details, dict) else None
         mean = isinstance(config, dict) and config.get("metric_kind") == "accuracy"
         result = row.get("evaluation_result_id")
         columns = [c for c in run.columns if result in (c[1], f"{c[1]}:{c[0]}")]
-        if total is None or not mean or len(columns) != 1:
+        if not mean or len(columns) != 1:
             continue
-        answers = run.columns[columns[0]]
-        if answers.flaw or np.isnan(answers.values).any() or np.isnan(total):
-            continue
-        if abs(float(np.mean(answers.values)) - total) > NEAR:
-            got = f"{float(np.mean(answers.values)):.6g}"
-            raise InputError(
-                f"{run.file}: expected a mean {json.dumps(result)} of {total:.6g}, as stated "
-                f"in the evaluation's file. Got {got}."
-            )
+        source = "the evaluation's file"
+        if message := run.wrong_mean(columns[0], total, json.dumps(result), source):
+            raise InputError(message)
     return ""
+
+
+EVERY_EVAL_EVER = LogFormat(
+    "every-eval-ever",
+    _is_log,
+    _read,
+    "JSON lines of Every Eval Ever, one per model, sample and metric",
+    "https://github.com/evaleval/every_eval_ever",
+    is_beside=lambda file: (
+        file.suffix == ".json" and {"evaluation_id", "evaluation_results"} <= file.keys
+    ),
+    alone=_alone,
+)

@@ -6,24 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat.io._choose import Choice
+from irtcat.io.logs._choose import Choice
+from irtcat.io.logs._format import Skipped
 
-__all__ = ["ImportReport", "Skipped"]
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A file that was not read, and why.
-
-    Attributes:
-        file: its path.
-        reason: a sentence that names the file and, if possible, the invalid line.
-        incomplete: whether it is the log of a run that did not end (see ``incomplete=``).
-    """
-
-    file: str
-    reason: str
-    incomplete: bool = False
+__all__ = ["ImportReport"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, shorten
-from irtcat.io._choose import (
+from irtcat.io.logs._choose import (
     Choice,
     Preferences,
     choose_columns,
@@ -16,7 +16,7 @@ from irtcat.io._choose import (
     list_columns,
     show_column,
 )
-from irtcat.io._logs import Answers, Column, Items, Run
+from irtcat.io.logs._format import Answers, Column, Item, Items, Run
 from irtcat.responses import Responses
 
 __all__ = ["RUNS", "assemble"]
@@ -100,7 +100,7 @@ def _same_documents(items: Items) -> tuple[np.ndarray, int]:
     mapping = np.arange(len(items.all))
     for position, about in enumerate(items.all):
         matches = numbers.get((about.task, about.sample or ""), [])
-        if about.format == "lm-eval" and not about.hash and len(matches) == 1:
+        if about.format.samples == "documents" and not about.hash and len(matches) == 1:
             mapping[position] = matches[0]
     return mapping, int((mapping != np.arange(len(mapping))).sum())
 
@@ -154,7 +154,7 @@ def _order(used: list[tuple[Run, Answers]], mapping: np.ndarray, items: Items) -
 
     def key(position: int) -> tuple[int, float, int]:
         about = items.all[position]
-        sample = about.sample if about.format != "inspect" else None
+        sample = about.sample if about.format.samples != "names" else None
         number = float(sample) if sample is not None and sample.isdecimal() else np.inf
         return tasks[about.task], number, position
 
@@ -217,7 +217,7 @@ def _is_binary(values: np.ndarray) -> bool:
     return bool((np.isnan(values) | (values == 0) | (values == 1)).all())
 
 
-def _item_ids(abouts: list[Any], notes: list[str]) -> list[str]:
+def _item_ids(abouts: list[Item], notes: list[str]) -> list[str]:
     """Ids "task/key", with the first characters of a hash, independent of other imported logs.
 
     Documents whose hashes begin with the same characters get the full hash in their ids.
@@ -245,10 +245,14 @@ def _item_ids(abouts: list[Any], notes: list[str]) -> list[str]:
     return ids
 
 
-def _about_items(abouts: list[Any], ids: list[str]) -> pd.DataFrame:
+def _about_items(abouts: list[Item], ids: list[str]) -> pd.DataFrame:
     """Metadata of the items."""
-    names = ("task", "format", "sample", "hash", "text", "target")
-    table = {name: [getattr(about, name) or None for about in abouts] for name in names}
+    names = ("sample", "hash", "text", "target")
+    table = {
+        "task": [about.task for about in abouts],
+        "format": [about.format.name for about in abouts],
+        **{name: [getattr(about, name) or None for about in abouts] for name in names},
+    }
     return pd.DataFrame(table, index=pd.Index(ids, dtype=object))
 
 
@@ -264,7 +268,7 @@ def _about_subjects(subjects: dict[str, list[tuple[Run, Answers]]]) -> pd.DataFr
             {
                 "model": last.model,
                 "date": last.date or None,
-                "harness": last.format,
+                "harness": last.format.name,
                 "version": last.version or None,
                 "runs": len({run.session or run.file for run, _ in pairs}),
                 "settings": json.dumps(settings, ensure_ascii=False, sort_keys=True),
