@@ -7,10 +7,10 @@ from irtcat._types import FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints, allocate, round_at_random
 from irtcat.selection._dense import centred_scores
-from irtcat.selection._greedy import grow
+from irtcat.selection._greedy import Picks, better
 from irtcat.selection._task import Choice, Task
 from irtcat.selection.curves import score_curves
-from irtcat.selection.gaussian import by_score, choose_robust
+from irtcat.selection.gaussian import choose_robust, conditioned, covariance
 
 __all__ = ["balanced_weights", "choose_balanced"]
 
@@ -18,8 +18,8 @@ STRATA, ITEMS_A_STRATUM = 10, 3
 HALVES_FROM = 100
 ALL_ELIGIBLE_BELOW = 20
 ELIGIBLE, SUBJECTS_FOR_HALF, SPARE = 0.7, 30, 1.5
-ENOUGH, MORE_PLACES = 0.9, 6
-"""Larger sizes are tried, `MORE_PLACES` times at most, until `ENOUGH` of the budget is spent."""
+ENOUGH, MOST_ENLARGEMENTS = 0.9, 6
+"""Under a budget larger sizes are tried, at most this often, until `ENOUGH` of it is spent."""
 
 
 def eligible_share(k: int, n_subjects: int) -> float:
@@ -56,39 +56,42 @@ def choose_balanced(task: Task) -> Choice:
     """
     limits = task.limits
     if limits.costs is None or not np.isfinite(limits.budget):
-        cell, cells_limits = _cell_constraints(task, limits.n_items)
-        return _chosen_in_cells(task, cell, cells_limits)[0]
+        return _chosen_in_cells(task, *_cell_constraints(task, limits.n_items))
     fewest = int(limits.lower.sum())
     mean_cost = float(limits.costs[limits.allowed].mean())
     n = int(min(limits.n_items, max(limits.budget / max(mean_cost, 1e-12), fewest, 1)))
     cell, cells_limits = _cell_constraints(task, n)
-    while cells_limits.open().reserve > limits.budget:
+    while cells_limits.reserve > limits.budget:
         if n <= fewest + 1:  # the quotas alone use the budget
             return choose_robust(task)
         n = max(int(0.9 * n), fewest + 1)
         cell, cells_limits = _cell_constraints(task, n)
-    best, cost = _chosen_in_cells(task, cell, cells_limits)
-    for _ in range(MORE_PLACES):
+    choice = best = _chosen_in_cells(task, cell, cells_limits)
+    for _ in range(MOST_ENLARGEMENTS):
+        cost = limits.cost(choice.chosen)
         if cost > ENOUGH * limits.budget or n == limits.n_items:
             break
         n = min(limits.n_items, int(np.ceil(n * min(limits.budget / max(cost, 1e-12), 1.5))))
         cell, cells_limits = _cell_constraints(task, n)
-        if cells_limits.open().reserve > limits.budget:
+        if cells_limits.reserve > limits.budget:
             break
-        other, cost = _chosen_in_cells(task, cell, cells_limits)
-        best = max(best, other, key=lambda choice: choice.criterion.sum())
+        choice = _chosen_in_cells(task, cell, cells_limits)
+        best = max(best, choice, key=lambda option: option.criterion.sum())
     return best
 
 
-def _chosen_in_cells(task: Task, cell: IntArray, limits: Constraints) -> tuple[Choice, float]:
-    """The score-optimal items within the cells, and their cost."""
-    filler = task.rng.permutation(len(cell))
-    ledger, gains = grow(lambda: by_score(task), limits, filler)
-    chosen = np.array(ledger.chosen, int)
+def _chosen_in_cells(task: Task, cell: IntArray, limits: Constraints) -> Choice:
+    """The score-optimal items within the cells."""
+    filler, sigma = task.rng.permutation(len(cell)), covariance(task.scores)
+
+    def choose(by_cost: bool) -> Picks:
+        return conditioned(sigma, limits, filler, by_cost=by_cost)
+
+    chosen, gains = better(choose, limits)
     n_cells = len(limits.names)
     size, n_chosen = (np.bincount(at, minlength=n_cells) for at in (cell[cell >= 0], cell[chosen]))
     weights = (size / np.maximum(n_chosen, 1))[cell[chosen]]
-    return Choice(chosen, gains, None, weights), ledger.spent
+    return Choice(chosen, gains, None, weights)
 
 
 def _cell_constraints(task: Task, n: int) -> tuple[IntArray, Constraints]:

@@ -248,26 +248,25 @@ def _represent(task: Task, points: FloatArray, centres: FloatArray) -> Choice:
     """
     distances = _distances(points, centres)
     sizes = np.bincount(distances.argmin(axis=1), minlength=len(centres))
-    ledger = task.limits.open()
+    chosen: list[int] = []
     used_clusters, criterion = [], []
     for c in np.argsort(-sizes, kind="stable"):
-        items = ledger.candidates()
+        items = task.limits.candidates(chosen)
         if not len(items):
             break
-        ledger.add(int(items[np.argmin(distances[items, c])]))
+        chosen.append(int(items[np.argmin(distances[items, c])]))
         used_clusters.append(int(c))
-        criterion.append(float(distances[ledger.chosen[-1], c]))
+        criterion.append(float(distances[chosen[-1], c]))
     centres = centres[used_clusters]
     filler = task.rng.permutation(len(points))
-    nearest = _distances(points, points[ledger.chosen]).min(axis=1)
-    while len(items := ledger.candidates()):
-        order = np.lexsort((filler[items], -nearest[items]))
-        item = int(items[order[0]])
-        ledger.add(item)
+    nearest = _distances(points, points[chosen]).min(axis=1)
+    while len(items := task.limits.candidates(chosen)):
+        item = int(items[np.lexsort((filler[items], -nearest[items]))[0]])
+        chosen.append(item)
         criterion.append(0.0)
         centres = np.concatenate([centres, points[[item]]])
         nearest = np.minimum(nearest, _distances(points, points[[item]])[:, 0])
     labels = _distances(points, centres).argmin(axis=1)
-    labels[ledger.chosen] = np.arange(len(ledger.chosen))
-    weights = np.bincount(labels, minlength=len(ledger.chosen)) / len(points)
-    return Choice(np.array(ledger.chosen, int), np.array(criterion), None, weights)
+    labels[chosen] = np.arange(len(chosen))
+    weights = np.bincount(labels, minlength=len(chosen)) / len(points)
+    return Choice(np.array(chosen, int), np.array(criterion), None, weights)

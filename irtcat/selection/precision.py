@@ -7,8 +7,8 @@ from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.information import fisher_information
 from irtcat.scoring import score
-from irtcat.selection._constraints import Ledger
-from irtcat.selection._greedy import argbest, grow, run
+from irtcat.selection._constraints import Constraints
+from irtcat.selection._greedy import argbest, better, run
 from irtcat.selection._task import Choice, Task
 
 __all__ = ["Determinant", "Weakest", "choose_d_optimal", "choose_minimax"]
@@ -41,21 +41,13 @@ class Weakest:
         self._total += self._information[item]
 
 
-class Least:
+class Least(Weakest):
     """Increase of the minimum information over the range by an item (a `Criterion`)."""
-
-    def __init__(self, information: FloatArray):
-        self._information = information
-        self._total = np.zeros(information.shape[1])
 
     def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
         """See `Criterion`."""
         gains = (self._total + self._information[items]).min(axis=1) - self._total.min()
         return argbest(gains, items, costs)
-
-    def add(self, item: int) -> None:
-        """See `Criterion`."""
-        self._total += self._information[item]
 
 
 def choose_minimax(task: Task) -> Choice:
@@ -83,36 +75,34 @@ def choose_minimax(task: Task) -> Choice:
     starts = []
     for make in (Weakest, Least):
         for by_cost in (False, True)[: 1 if task.limits.costs is None else 2]:
-            starts.append(task.limits.open())
-            run(make(information), starts[-1], task.limits.n_items, by_cost)
-            _exchange(starts[-1], information)
-    chosen = np.array(
-        max(starts, key=lambda ledger: information[ledger.chosen].sum(0).min()).chosen, int
-    )
+            start, _ = run(make(information), task.limits, by_cost)
+            starts.append(_exchange(start, task.limits, information))
+    chosen = max(starts, key=lambda items: information[items].sum(axis=0).min())
     weakest = int(np.argmin(information[chosen].sum(axis=0)))
     chosen = chosen[np.argsort(-information[chosen, weakest], kind="stable")]
     return Choice(chosen, information[chosen, weakest])
 
 
-def _exchange(ledger: Ledger, information: FloatArray) -> None:
-    """Swap chosen items for other ones while that raises the minimum information."""
-    total = information[ledger.chosen].sum(axis=0)
+def _exchange(chosen: IntArray, limits: Constraints, information: FloatArray) -> IntArray:
+    """Exchange chosen items for other ones while that raises the minimum information."""
+    chosen = chosen.copy()
+    total = information[chosen].sum(axis=0)
     for _ in range(SWEEPS):
         before = total.min()
-        for position, replaced in enumerate(list(ledger.chosen)):
+        for position, replaced in enumerate(chosen.tolist()):
             weakest = int(np.argmin(total))
-            items = ledger.replacements(replaced)
+            items = limits.replacements(chosen, position)
             items = items[information[items, weakest] > information[replaced, weakest]]
             if not len(items):
                 continue
-            without = total - information[replaced]
-            least = (without + information[items]).min(axis=1)
+            least = (total - information[replaced] + information[items]).min(axis=1)
             best = int(np.argmax(least))
             if least[best] > total.min() * (1 + 1e-9):
-                ledger.replace(position, int(items[best]))
-                total = information[ledger.chosen].sum(axis=0)
+                chosen[position] = items[best]
+                total = information[chosen].sum(axis=0)
         if total.min() <= before * (1 + 1e-9):
             break
+    return chosen
 
 
 class Determinant:
@@ -177,8 +167,12 @@ def choose_d_optimal(task: Task) -> Choice:
     if dims == 1:
         information = information[:, :, None, None]
     precision = np.linalg.inv(_covariance(bank))
-    ledger, gains = grow(lambda: Determinant(information, precision), task.limits)
-    return Choice(np.array(ledger.chosen, int), gains)
+    return Choice(
+        *better(
+            lambda by_cost: run(Determinant(information, precision), task.limits, by_cost),
+            task.limits,
+        )
+    )
 
 
 def _covariance(bank: ItemBank) -> FloatArray:
