@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from irtcat._types import FloatArray, IntArray
-from irtcat.prediction._task import Estimate, Task, filled_scores, patterns
-from irtcat.prediction.auto import FOLDS, LEAST_SUBJECTS, mixture_interval
-from irtcat.prediction.design import predict_weighted
+from irtcat.prediction._mixture import mixture_interval
+from irtcat.prediction._task import FOLDS, Estimate, Task, filled_scores, patterns
+from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.selection.curves import score_curves
 
 __all__ = ["CurveField", "predict_curves"]
@@ -78,9 +78,7 @@ def predict_curves(task: Task) -> Estimate:
         Lord (1980), Applications of Item Response Theory, section 4.1.
     """
     if len(task.usable) < LEAST_SUBJECTS:
-        note = np.full(len(task.x), f"fewer than {LEAST_SUBJECTS} calibrated subjects", object)
-        how = np.full(len(task.x), "weighted mean", dtype=object)
-        return predict_weighted(task)._replace(flags=note, how=how)
+        return predict_for_few(task)
     return CurveField(task).estimate(task)
 
 

@@ -6,7 +6,16 @@ from scipy.special import ndtri
 from irtcat._types import FloatArray
 from irtcat.prediction._task import Estimate, Task
 
-__all__ = ["predict_mean", "predict_weighted", "wilson_interval"]
+__all__ = [
+    "LEAST_SUBJECTS",
+    "predict_for_few",
+    "predict_mean",
+    "predict_weighted",
+    "wilson_interval",
+]
+
+LEAST_SUBJECTS = 8
+"""With fewer calibrated subjects no estimator learns from them: five folds leave out one or two."""
 
 
 def predict_mean(task: Task) -> Estimate:
@@ -23,6 +32,13 @@ def predict_weighted(task: Task) -> Estimate:
     The interval is Wilson's for ``(sum w)^2 / sum w^2`` items (m with equal weights).
     """
     return _weighted_mean(task, task.weights * task.weights_of_chosen * task.n_items)
+
+
+def predict_for_few(task: Task) -> Estimate:
+    """The weighted mean, flagged, where `LEAST_SUBJECTS` are too many to ask of the calibration."""
+    note = np.full(len(task.x), f"fewer than {LEAST_SUBJECTS} calibrated subjects", dtype=object)
+    how = np.full(len(task.x), "weighted mean", dtype=object)
+    return predict_weighted(task)._replace(flags=note, how=how)
 
 
 def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:

@@ -1,60 +1,36 @@
 """Greedy choice of items by their gain, within the constraints."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
 from irtcat._types import FloatArray, IntArray
 from irtcat.selection._constraints import Constraints
 
-__all__ = ["Criterion", "Fixed", "argbest", "better", "run"]
+__all__ = ["FREE", "Gain", "Picks", "better", "run"]
+
+Gain = Callable[[IntArray, list[int]], FloatArray]
+"""Gains of candidates, given the items chosen so far (a step each)."""
 
 Picks = tuple[IntArray, FloatArray]
 """Positions of the chosen items in order, and the gain of each when it was chosen."""
 
-
-class Criterion(Protocol):
-    """Objective of a greedy choice: gains that depend on the items chosen so far."""
-
-    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """The item with the greatest gain (per cost if costs are given), and its gain."""
-        ...
-
-    def add(self, item: int) -> None:
-        """Add an item to those chosen."""
-        ...
+FREE = 1e-12
+"""Cost of items without cost in gains per cost: they come first, by gain."""
 
 
-class Fixed:
-    """A criterion that does not depend on the items chosen: fixed values."""
-
-    def __init__(self, values: FloatArray):
-        self.values = values
-
-    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """See `Criterion`."""
-        return argbest(self.values[items], items, costs)
-
-    def add(self, item: int) -> None:
-        """See `Criterion`."""
-
-
-def argbest(gains: FloatArray, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-    """The item with the greatest gain, or gain per cost; items without cost come first, by gain."""
-    index = int(np.argmax(gains if costs is None else gains / np.maximum(costs[items], 1e-12)))
-    return int(items[index]), float(gains[index])
-
-
-def run(criterion: Criterion, limits: Constraints, by_cost: bool = False) -> Picks:
-    """Choose the best candidate (per cost with ``by_cost``) until no item or budget is left."""
+def run(gain: Gain, limits: Constraints, by_cost: bool = False) -> Picks:
+    """Choose the candidate with the greatest gain (per cost) until no item or budget is left."""
     chosen: list[int] = []
     gains: list[float] = []
     while len(items := limits.candidates(chosen)):
-        item, gain = criterion.best(items, limits.costs if by_cost else None)
-        criterion.add(item)
-        chosen.append(item)
-        gains.append(gain)
+        value = gain(items, chosen)
+        per_cost = value
+        if by_cost and limits.costs is not None:
+            per_cost = value / np.maximum(limits.costs[items], FREE)
+        best = int(np.argmax(per_cost))
+        chosen.append(int(items[best]))
+        gains.append(float(value[best]))
     return np.array(chosen, int), np.array(gains)
 
 

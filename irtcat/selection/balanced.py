@@ -7,10 +7,9 @@ from irtcat._types import FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints, allocate, round_at_random
 from irtcat.selection._dense import centred_scores
-from irtcat.selection._greedy import Picks, better
 from irtcat.selection._task import Choice, Task
 from irtcat.selection.curves import score_curves
-from irtcat.selection.gaussian import choose_robust, conditioned, covariance
+from irtcat.selection.gaussian import Covariance, choose_robust, greedy
 
 __all__ = ["balanced_weights", "choose_balanced"]
 
@@ -82,14 +81,10 @@ def choose_balanced(task: Task) -> Choice:
 
 def _chosen_in_cells(task: Task, cell: IntArray, limits: Constraints) -> Choice:
     """The score-optimal items within the cells."""
-    filler, sigma = task.rng.permutation(len(cell)), covariance(task.scores)
-
-    def choose(by_cost: bool) -> Picks:
-        return conditioned(sigma, limits, filler, by_cost=by_cost)
-
-    chosen, gains = better(choose, limits)
-    n_cells = len(limits.names)
-    size, n_chosen = (np.bincount(at, minlength=n_cells) for at in (cell[cell >= 0], cell[chosen]))
+    sigma = Covariance(task.scores, task.scores.variances)
+    chosen, gains = greedy(sigma, limits, task.rng.permutation(len(cell)))
+    size = np.bincount(cell[cell >= 0], minlength=len(limits.names))
+    n_chosen = np.bincount(cell[chosen], minlength=len(limits.names))
     weights = (size / np.maximum(n_chosen, 1))[cell[chosen]]
     return Choice(chosen, gains, None, weights)
 

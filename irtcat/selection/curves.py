@@ -49,9 +49,11 @@ def score_curves(x: FloatArray, slope_sd: float = SLOPE_SD) -> ScoreCurves:
     """
     score = x.mean(axis=1, dtype=float)
     bins = np.array_split(np.argsort(score, kind="stable"), min(BINS, len(score)))
-    size = np.array([len(rows) for rows in bins], float)
-    total = np.stack([x[rows].sum(axis=0, dtype=float) for rows in bins])
-    bin_score = np.array([score[rows].mean() for rows in bins])
+    size, bin_score = np.empty((2, len(bins)))
+    total = np.empty((len(bins), x.shape[1]))
+    for b, rows in enumerate(bins):
+        size[b], bin_score[b] = len(rows), score[rows].mean()
+        x[rows].sum(axis=0, dtype=float, out=total[b])
     t = logit((bin_score + EDGE) / (1 + 2 * EDGE))
     centre = size @ t / size.sum()
     u = (t - centre)[:, None]

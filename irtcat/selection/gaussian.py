@@ -25,7 +25,7 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints
 from irtcat.selection._dense import Scores, centred_scores
-from irtcat.selection._greedy import Picks, better
+from irtcat.selection._greedy import FREE, Picks, better
 from irtcat.selection._task import Choice, Task
 from irtcat.selection.sampling import choose_stratified, difficulty_strata, draw
 
@@ -35,8 +35,8 @@ __all__ = [
     "choose_rank_optimal",
     "choose_robust",
     "choose_score_optimal",
-    "conditioned",
     "continued",
+    "greedy",
 ]
 
 SHRINKAGE = 0.3
@@ -123,7 +123,7 @@ def conditioned(
     t = sigma.shared((x @ weight.astype(np.float32))[:, None])[0] + diagonal * weight
     least_variance = LEAST_VARIANCE * d.max(initial=0.0)
     unit = np.ones(len(d)) if limits.costs is None or not by_cost else limits.costs
-    unit = np.maximum(unit, 1e-12)  # items without cost come first, by gain
+    unit = np.maximum(unit, FREE)
     hashes = np.arange(1, len(d) + 1, dtype=np.uint64) * HASH
     columns: dict[int, FloatArray] = {}
     factor, rank = np.empty((BLOCK, len(d)), np.float32), 0
@@ -175,9 +175,21 @@ def conditioned(
     return np.array(chosen, int), np.array(gains)
 
 
-def covariance(scores: Scores) -> Covariance:
-    """The covariance of the items over the subjects."""
-    return Covariance(scores, scores.variances)
+def greedy(
+    sigma: Covariance,
+    limits: Constraints,
+    filler: IntArray,
+    n_items: int | None = None,
+    max_cost: float = np.inf,
+) -> Picks:
+    """The `conditioned` choice; under a cost budget the better of those by gain and per cost."""
+
+    def choose(by_cost: bool) -> Picks:
+        return conditioned(
+            sigma, limits, filler, by_cost=by_cost, n_items=n_items, max_cost=max_cost
+        )
+
+    return better(choose, limits)
 
 
 def choose_score_optimal(task: Task) -> Choice:
@@ -194,7 +206,8 @@ def choose_score_optimal(task: Task) -> Choice:
         section 3 (variance reduction); Das & Kempe (2011), Submodular meets spectral, section 2
         (greedy subset selection for one target); Ledoit & Wolf (2004) (shrinkage).
     """
-    return _greedy(task, covariance(task.scores))
+    scores, filler = task.scores, task.rng.permutation(len(task.item_ids))
+    return Choice(*greedy(Covariance(scores, scores.variances), task.limits, filler))
 
 
 def continued(
@@ -202,8 +215,8 @@ def continued(
 ) -> IntArray:
     """Positions of the k items that most reduce the variance of the full score given the first."""
     filler = np.random.default_rng(seed).permutation(len(allowed))
-    sigma, limits = covariance(centred_scores(responses)), Constraints.plain(k, allowed)
-    return conditioned(sigma, limits, filler, first=first)[0]
+    scores, limits = centred_scores(responses), Constraints.plain(k, allowed)
+    return conditioned(Covariance(scores, scores.variances), limits, filler, first=first)[0]
 
 
 def choose_rank_optimal(task: Task) -> Choice:
@@ -226,7 +239,7 @@ def choose_rank_optimal(task: Task) -> Choice:
     scores = task.scores
     level, kernel, degree, total = _close_pairs(scores, task.limits.n_items)
     if total <= 0:
-        return _greedy(task, covariance(scores))
+        return choose_score_optimal(task)
 
     member = csr_array((np.ones(len(level), np.float32), (level, np.arange(len(level)))))
 
@@ -239,7 +252,8 @@ def choose_rank_optimal(task: Task) -> Choice:
         block = scores.centred[:, columns]
         variances[columns] = np.einsum("ij,ij->j", block, mix(block), dtype=float)
     variances = np.maximum(variances, 0.0)
-    return _greedy(task, Covariance(scores, variances, mix, scale=2.0))
+    filler = task.rng.permutation(len(task.item_ids))
+    return Choice(*greedy(Covariance(scores, variances, mix, scale=2.0), task.limits, filler))
 
 
 def _close_pairs(scores: Scores, k: int) -> tuple[IntArray, FloatArray, FloatArray, float]:
@@ -256,15 +270,6 @@ def _close_pairs(scores: Scores, k: int) -> tuple[IntArray, FloatArray, FloatArr
     degree = (kernel @ np.bincount(level).astype(np.float32))[level]
     total = float(degree.sum(dtype=float) - 0.5 * len(level))
     return level, kernel, degree, total if len(level) > 1 else 0.0
-
-
-def _greedy(task: Task, sigma: Covariance) -> Choice:
-    filler = task.rng.permutation(len(task.item_ids))
-
-    def choose(by_cost: bool) -> Picks:
-        return conditioned(sigma, task.limits, filler, by_cost=by_cost)
-
-    return Choice(*better(choose, task.limits))
 
 
 def choose_robust(task: Task) -> Choice:
@@ -286,14 +291,8 @@ def choose_robust(task: Task) -> Choice:
     n_first, budget_first = limits.n_items - n_sampled, (1 - share) * limits.budget
     upper = np.minimum(limits.upper, np.floor((1 - share) * limits.upper + 1e-9).astype(int))
     first = limits if n_sampled == 0 else replace(limits, upper=upper)
-    sigma = covariance(task.scores)
-
-    def choose(by_cost: bool) -> Picks:
-        return conditioned(
-            sigma, first, filler, by_cost=by_cost, n_items=n_first, max_cost=budget_first
-        )
-
-    chosen, gains = better(choose, limits)
+    sigma = Covariance(task.scores, task.scores.variances)
+    chosen, gains = greedy(sigma, first, filler, n_first, budget_first)
     try:
         remaining = limits.after(chosen)
         if n_sampled == 0 or remaining is None:

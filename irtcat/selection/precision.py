@@ -8,10 +8,10 @@ from irtcat.bank import ItemBank
 from irtcat.information import fisher_information
 from irtcat.scoring import score
 from irtcat.selection._constraints import Constraints
-from irtcat.selection._greedy import argbest, better, run
+from irtcat.selection._greedy import FREE, Picks, better, run
 from irtcat.selection._task import Choice, Task
 
-__all__ = ["Determinant", "Weakest", "choose_d_optimal", "choose_minimax"]
+__all__ = ["Determinant", "choose_d_optimal", "choose_minimax"]
 
 NODES = 41
 """Points of the ability range of "minimax"."""
@@ -22,32 +22,6 @@ POINTS = 64
 SWEEPS = 20
 BATCH = 64
 """Gains that are recomputed at a time in the lazy greedy search."""
-
-
-class Weakest:
-    """Information at the ability where the chosen items have the least (a `Criterion`)."""
-
-    def __init__(self, information: FloatArray):
-        self._information = information
-        self._total = np.zeros(information.shape[1])
-
-    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """See `Criterion`."""
-        weakest = int(np.argmin(self._total))
-        return argbest(self._information[items, weakest], items, costs)
-
-    def add(self, item: int) -> None:
-        """See `Criterion`."""
-        self._total += self._information[item]
-
-
-class Least(Weakest):
-    """Increase of the minimum information over the range by an item (a `Criterion`)."""
-
-    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """See `Criterion`."""
-        gains = (self._total + self._information[items]).min(axis=1) - self._total.min()
-        return argbest(gains, items, costs)
 
 
 def choose_minimax(task: Task) -> Choice:
@@ -72,10 +46,18 @@ def choose_minimax(task: Task) -> Choice:
         bank.population_mean + half_range,
     )
     information = fisher_information(bank, np.linspace(low, high, NODES))
+
+    def at_weakest(items: IntArray, chosen: list[int]) -> FloatArray:
+        return information[items, information[chosen].sum(axis=0).argmin()]
+
+    def of_least(items: IntArray, chosen: list[int]) -> FloatArray:
+        total = information[chosen].sum(axis=0)
+        return (total + information[items]).min(axis=1) - total.min()
+
     starts = []
-    for make in (Weakest, Least):
+    for gain in (at_weakest, of_least):
         for by_cost in (False, True)[: 1 if task.limits.costs is None else 2]:
-            start, _ = run(make(information), task.limits, by_cost)
+            start, _ = run(gain, task.limits, by_cost)
             starts.append(_exchange(start, task.limits, information))
     chosen = max(starts, key=lambda items: information[items].sum(axis=0).min())
     weakest = int(np.argmin(information[chosen].sum(axis=0)))
@@ -106,7 +88,7 @@ def _exchange(chosen: IntArray, limits: Constraints, information: FloatArray) ->
 
 
 class Determinant:
-    """Sum over abilities of log det(prior precision + information) (a `Criterion`).
+    """Gain in the mean over abilities of log det(prior precision + information) (a `Gain`).
 
     Gains only decrease as items are added, so an old gain is an upper bound: only items whose bound
     exceeds the best gain so far are recomputed ("lazy greedy", exact).
@@ -114,39 +96,34 @@ class Determinant:
     Args:
         information: items x points x dims x dims.
         precision: prior precision, dims x dims.
+        costs: cost of each item if gains per cost are compared, else None.
     """
 
-    def __init__(self, information: FloatArray, precision: FloatArray):
+    def __init__(
+        self, information: FloatArray, precision: FloatArray, costs: FloatArray | None = None
+    ):
         self._information = information
         self._state = np.repeat(precision[None], information.shape[1], axis=0)
-        self._level = np.linalg.slogdet(self._state)[1].mean()
+        self._unit = np.ones(len(information)) if costs is None else np.maximum(costs, FREE)
         self._bound = np.full(len(information), np.inf)
 
-    def gain(self, items: IntArray) -> FloatArray:
-        """Increase of the mean log-determinant by each item."""
-        states = self._state + self._information[items]
-        return np.maximum(np.linalg.slogdet(states)[1].mean(axis=1) - self._level, 0.0)
-
-    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """See `Criterion`."""
-        cost = np.ones(len(items)) if costs is None else np.maximum(costs[items], 1e-12)
-        order = np.argsort(-self._bound[items] / cost, kind="stable")
-        best, value = -1, -np.inf
+    def __call__(self, items: IntArray, chosen: list[int]) -> FloatArray:
+        """The gains; -inf for items that cannot be the best. Called once after each choice."""
+        if chosen:
+            self._state = self._state + self._information[chosen[-1]]
+        level = np.linalg.slogdet(self._state)[1].mean()
+        unit, bound = self._unit[items], self._bound[items] / self._unit[items]
+        order = np.argsort(-bound, kind="stable")
+        gains, best = np.full(len(items), -np.inf), -np.inf
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
-            if self._bound[items[batch[0]]] / cost[batch[0]] < value:
+            if bound[batch[0]] < best:
                 break
-            self._bound[items[batch]] = self.gain(items[batch])
-            values = self._bound[items[batch]] / cost[batch]
-            leader = int(batch[np.argmax(values)])
-            if values.max() > value or (values.max() == value and leader < best):
-                best, value = leader, float(values.max())
-        return int(items[best]), float(self._bound[items[best]])
-
-    def add(self, item: int) -> None:
-        """See `Criterion`."""
-        self._state = self._state + self._information[item]
-        self._level = np.linalg.slogdet(self._state)[1].mean()
+            after = np.linalg.slogdet(self._state + self._information[items[batch]])[1]
+            gains[batch] = np.maximum(after.mean(axis=1) - level, 0.0)
+            self._bound[items[batch]] = gains[batch]
+            best = max(best, float((gains[batch] / unit[batch]).max()))
+        return gains
 
 
 def choose_d_optimal(task: Task) -> Choice:
@@ -167,12 +144,12 @@ def choose_d_optimal(task: Task) -> Choice:
     if dims == 1:
         information = information[:, :, None, None]
     precision = np.linalg.inv(_covariance(bank))
-    return Choice(
-        *better(
-            lambda by_cost: run(Determinant(information, precision), task.limits, by_cost),
-            task.limits,
-        )
-    )
+
+    def choose(by_cost: bool) -> Picks:
+        costs = task.limits.costs if by_cost else None
+        return run(Determinant(information, precision, costs), task.limits, by_cost)
+
+    return Choice(*better(choose, task.limits))
 
 
 def _covariance(bank: ItemBank) -> FloatArray:

@@ -12,7 +12,7 @@ from irtcat._rules import RULES, Rule
 from irtcat._types import BoolArray, FloatArray
 from irtcat.information import fisher_information, summed_information
 from irtcat.scoring import score
-from irtcat.selection._greedy import Fixed, better, run
+from irtcat.selection._greedy import Picks, better, run
 from irtcat.selection._task import Choice, Strategy, Task
 
 __all__ = [
@@ -51,9 +51,11 @@ def _best(
         chosen = candidates[np.argsort(-criterion[candidates], kind="stable")[: limits.n_items]]
         return Choice(chosen, criterion[chosen])
     limits = replace(limits, allowed=limits.allowed & usable).checked()
-    if additive:
-        return Choice(*better(lambda by_cost: run(Fixed(criterion), limits, by_cost), limits))
-    return Choice(*run(Fixed(criterion), limits))
+
+    def choose(by_cost: bool) -> Picks:
+        return run(lambda items, _: criterion[items], limits, by_cost)
+
+    return Choice(*(better(choose, limits) if additive else choose(False)))
 
 
 def choose_fisher(task: Task) -> Choice:
