@@ -30,7 +30,7 @@ from scipy.special import logit, ndtri
 from irtcat._checks import InputError
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._equating import Equating
-from irtcat.prediction._mixture import mixture_interval
+from irtcat.prediction._intervals import conformal_quantile, mixture_interval
 from irtcat.prediction._out_of_range import (
     Estimates,
     affordable_prior,
@@ -162,7 +162,7 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
     if len(task.usable) < LEAST_SUBJECTS:
         return predict_for_few(task)
     calibrated = Calibrated(task)
-    share = 1 - np.isnan(task.x).mean(axis=1)
+    share = (~np.isnan(task.x)).mean(axis=1)
     is_partial = (share > 0) & (share < 1 - FEW_MISSING)
     complete, partial = np.flatnonzero(~is_partial), np.flatnonzero(is_partial)
     rows, runs = [complete], [Run(task.x[complete], task.chosen, task.weights, task.request)]
@@ -182,34 +182,33 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
 
 def _predict_run(task: Task, calibrated: Calibrated, run: Run, has_shared_prior: bool) -> Estimate:
     """The estimate for subjects who answered (nearly) the same items: steps 1 to 4."""
-    y = calibrated.y
+    y, equate = calibrated.y, calibrated.equating[1]
     by_slope_sd = [equating(run.items, run.weights, run.x) for equating in calibrated.equating]
     equated, equated_sd = by_slope_sd[1]
     similar = np.arange(len(y))
     if run.is_tailored:
         nearest = np.argsort(np.abs(y - equated.mean()), kind="stable")
         similar = nearest[: max(FEWEST_NEAREST, int(len(y) * NEAREST))]
-    crossed, penalty, w = _cross_validated(task, calibrated, run, similar)
-    blend_of_crossed = w * crossed.regression + (1 - w) * crossed.equated
-    prior, score_of_crossed = affordable_prior(crossed, blend_of_crossed, y)
+    # Steps 1 and 2, and the prior of step 3, from the calibrated subjects.
+    held_out, penalty, w = _cross_validated(task, calibrated, run, similar)
+    held_out_blend = w * held_out.regression + (1 - w) * held_out.equated
+    prior, held_out_score = affordable_prior(held_out, held_out_blend, y)
 
-    at = logit(np.clip(equated, EDGE, 1 - EDGE))
-    expected = calibrated.equating[1].curves(at, run.items).T
+    # Steps 2 and 3 for the new subjects; missing answers are replaced by their expectations.
+    expected = equate.curves(logit(np.clip(equated, EDGE, 1 - EDGE)), run.items).T
     answers = np.where(np.isnan(run.x), expected, run.x)
     regression = ridge_path(calibrated.x[:, run.items], y, answers, np.array([penalty]))[0]
     new = Estimates(regression, equated, equated_sd)
     probability = with_shared_prior if has_shared_prior else probability_out_of_range
-    q = probability(new, crossed, prior)
+    q = probability(new, held_out, prior)
     blend = w * regression + (1 - w) * equated
     score = (1 - q) * blend + q * equated
 
+    # Step 4.
     z = ndtri(0.5 + task.level / 2)
-    # A conformal quantile, with the finite-sample correction for one more subject.
-    errors = np.abs(score_of_crossed - y)[similar]
-    reach = min(1.0, np.ceil((len(errors) + 1) * task.level) / len(errors))
-    blend_sd = float(np.quantile(errors, reach)) / z
-    by_formula = max(float(np.mean(crossed.equated_sd[similar] ** 2)), 1e-12)
-    ratio = np.sqrt(np.mean((crossed.equated - y)[similar] ** 2) / by_formula)
+    blend_sd = conformal_quantile(np.abs(held_out_score - y)[similar], task.level) / z
+    by_formula = max(float(np.mean(held_out.equated_sd[similar] ** 2)), 1e-12)
+    ratio = np.sqrt(np.mean((held_out.equated - y)[similar] ** 2) / by_formula)
     by_prior = np.ptp([scores for scores, _ in by_slope_sd], axis=0) / 2
     sampling_sd = np.clip(ratio, *ERROR_RATIO) * equated_sd
     outside_sd = np.maximum(np.sqrt(sampling_sd**2 + (by_prior / z) ** 2), blend_sd)
@@ -219,7 +218,7 @@ def _predict_run(task: Task, calibrated: Calibrated, run: Run, has_shared_prior:
         score=np.where(is_empty, np.nan, score),
         lower=np.where(is_empty, np.nan, np.minimum(lower, score)),
         upper=np.where(is_empty, np.nan, np.maximum(upper, score)),
-        flags=_reasons(new, crossed, q),
+        flags=_reasons(new, held_out, q),
         how=np.where(q > 0.5, "equating", "regression").astype(object),
     )
 

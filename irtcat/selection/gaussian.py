@@ -40,11 +40,13 @@ __all__ = [
 ]
 
 SHRINKAGE = 0.3
-"""Share s by which the covariance is shrunk to its diagonal: with a hundred subjects a covariance
-has a standard error of .1 of the variances, and the greatest of many thousands are so by chance."""
+"""Share s by which the covariance is shrunk to its diagonal, since the greatest of many thousand
+covariances are so by chance. Errors of ridge predictions (simulated: 300 items of two abilities, 50
+or 200 subjects, 20 or 60 items chosen) differ by 6 % from .3 to .8, and are up to 14 % greater at
+.02."""
 
 LEVELS = 1000
-"""Score levels of "rank-optimal": thousandths, below the standard error of any full score."""
+"""Score levels of "rank-optimal", so that pairs of levels take at most 4 MB."""
 
 BLOCK = 16
 """Columns of Sigma that are computed at a time, for the items with the greatest gains: one matrix
@@ -126,6 +128,7 @@ def conditioned(
     unit = np.maximum(unit, FREE)
     hashes = np.arange(1, len(d) + 1, dtype=np.uint64) * HASH
     columns: dict[int, FloatArray] = {}
+    is_computed = np.zeros(len(d), bool)
     factor, rank = np.empty((BLOCK, len(d)), np.float32), 0
     chosen: list[int] = []
     gains: list[float] = []
@@ -144,9 +147,11 @@ def conditioned(
             best = np.argmin(filler[items])
         item = int(items[best])
         if d[item] > least_variance:
-            if item not in columns:
-                top = items[np.argsort(-value, kind="stable")[:BLOCK]]
-                batch = np.union1d([item], np.setdiff1d(top, list(columns)))
+            if not is_computed[item]:
+                top = np.argsort(-value, kind="stable")[:BLOCK]
+                batch = np.unique(np.append(items[top], item))
+                batch = batch[~is_computed[batch]]
+                is_computed[batch] = True
                 products = sigma.shared(np.ascontiguousarray(x[:, batch]))
                 columns.update(zip(batch.tolist(), products, strict=True))
             column = columns.pop(item).astype(float)

@@ -14,12 +14,14 @@ from irtcat.selection._task import Choice, Task
 __all__ = ["Determinant", "choose_d_optimal", "choose_minimax"]
 
 NODES = 41
-"""Points of the ability range of "minimax"."""
+"""Points of the ability range of "minimax": a tenth of an SD apart, where curves are smooth."""
 
 POINTS = 64
-"""Abilities over which "d-optimal" averages."""
+"""Abilities over which "d-optimal" averages: each is a determinant for every item and step."""
 
 SWEEPS = 20
+"""Limit of the passes of exchanges, of which the last one only finds that none helps."""
+
 BATCH = 64
 """Gains that are recomputed at a time in the lazy greedy search."""
 

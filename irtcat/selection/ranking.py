@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 POPULATION_NODES = 61
+"""Equally likely abilities over which "fisher" sums without responses."""
 
 
 def _best(

@@ -1,14 +1,20 @@
-"""Quantiles of mixtures of Normal distributions, by bisection."""
+"""Quantiles behind the intervals: of cross-validated errors, and of mixtures of Normals."""
 
 import numpy as np
 from scipy.special import ndtr
 
 from irtcat._types import FloatArray
 
-__all__ = ["mixture_interval", "mixture_quantile"]
+__all__ = ["conformal_quantile", "mixture_interval", "mixture_quantile"]
 
 BISECTIONS = 40
 """Halvings of [-1, 2]: precision 3e-12."""
+
+
+def conformal_quantile(errors: FloatArray, probability: float) -> float:
+    """Quantile of cross-validated errors that holds for one more subject: of n + 1, not n."""
+    n = len(errors)
+    return float(np.quantile(errors, min(1.0, np.ceil((n + 1) * probability) / n)))
 
 
 def mixture_quantile(
