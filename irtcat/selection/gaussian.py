@@ -62,7 +62,7 @@ position: tables are often sorted by date or topic, and items that few answered 
 LEAST_VARIANCE = 1e-6
 """Items with a smaller share of the greatest variance are known already, up to single precision."""
 
-NONE: IntArray = np.zeros(0, int)
+NO_ITEMS: IntArray = np.zeros(0, int)
 
 
 class Covariance(NamedTuple):
@@ -96,7 +96,7 @@ def conditioned(
     by_cost: bool = False,
     n_items: int | None = None,
     max_cost: float = np.inf,
-    first: IntArray = NONE,
+    first: IntArray = NO_ITEMS,
 ) -> Picks:
     """The items that most reduce the posterior variance of the full score, one after another.
 
@@ -105,8 +105,8 @@ def conditioned(
     ``l = Sigma[:, j | chosen] / sqrt(d_j)``: ``t -= l t_j / sqrt(d_j)``, ``d -= l^2``. The vectors
     l are the rows of the factor.
 
-    The loop calls nothing but numpy, since a cross-validation chooses many times: the constraints
-    are asked anew only where minima or a budget reserve something.
+    All is one loop over arrays, since a cross-validation chooses many times: the constraints are
+    asked again only where minima or a budget may reserve something.
 
     Args:
         sigma: the covariance of the items.
@@ -134,6 +134,7 @@ def conditioned(
     gains: list[float] = []
     candidates, room = limits.candidates(max_cost=max_cost), limits.upper.copy()
     is_reserved = limits.costs is not None or limits.lower.any()
+    # Steps below 0 condition on the first items, which are not part of the choice.
     for step in range(-len(first), limits.n_items if n_items is None else n_items):
         items = candidates if step >= 0 else first[step:][:1]
         if not len(items):
@@ -146,7 +147,7 @@ def conditioned(
         if gain[best] <= 0:
             best = np.argmin(filler[items])
         item = int(items[best])
-        if d[item] > least_variance:
+        if d[item] > least_variance:  # else nothing is left to condition on
             if not is_computed[item]:
                 top = np.argsort(-value, kind="stable")[:BLOCK]
                 batch = np.unique(np.append(items[top], item))
