@@ -178,7 +178,7 @@ def test_equating_solves_its_equation():
     target = rng.dirichlet(np.full(50, 5.0))
     x = (rng.random((6, 10)) < 0.5).astype(float)
     x[0, :3] = np.nan
-    ours, sd = auto.equate(curves, chosen, weights, target, x)
+    ours, sd = auto.Equating(curves, target)(chosen, weights, x)
     for row, told in zip(x, ours, strict=True):
         seen = ~np.isnan(row)
         w = weights[seen] * target[chosen][seen]
@@ -191,7 +191,8 @@ def test_equating_solves_its_equation():
         at = brentq(above, -9, 9)
         assert told == pytest.approx(target @ curves(np.array([at]))[:, 0], abs=1e-4)
     assert (sd > 0).all()
-    everything = auto.equate(curves, np.arange(50), target, np.ones(50) / 50, np.ones((1, 50)))
+    even = auto.Equating(curves, np.full(50, 1 / 50))
+    everything = even(np.arange(50), target, np.ones((1, 50)))
     assert everything[1][0] == 0  # all items were run
 
 
@@ -210,16 +211,16 @@ def test_ridge_path_is_ridge():
 def test_the_further_out_the_likelier_outside():
     rng = np.random.default_rng(3)
     truth = rng.normal(0.4, 0.1, 200)
-    told = auto.Parts(truth, truth + rng.normal(0, 0.03, 200), np.full(200, 0.03))
+    told = auto.Estimates(truth, truth + rng.normal(0, 0.03, 200), np.full(200, 0.03))
     score = np.array([0.4, 0.6, 0.65, 0.65, 0.65])
     gap = np.array([0.0, 0.0, 0.0, 0.1, 0.2])
-    new = auto.Parts(score, score + gap, np.full(5, 0.03))
-    outside = auto.probability_outside(new, told, 0.05)
+    new = auto.Estimates(score, score + gap, np.full(5, 0.03))
+    outside = auto.probability_out_of_range(new, told, 0.05)
     assert (np.diff(outside) > 0).all()
     assert outside[0] < 0.05
     assert outside[-1] > 0.99
-    inwards = auto.Parts(score, score - gap, np.full(5, 0.03))
-    assert (auto.probability_outside(inwards, told, 0.05)[3:] < outside[3:]).all()
+    inwards = auto.Estimates(score, score - gap, np.full(5, 0.03))
+    assert (auto.probability_out_of_range(inwards, told, 0.05)[3:] < outside[3:]).all()
 
 
 def test_interval_of_a_mixture():

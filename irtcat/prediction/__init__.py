@@ -99,10 +99,7 @@ ESTIMATORS: Registry[Estimator] = Registry(
             "leave-one-out errors of calibrated subjects",
         ),
         Estimator(
-            "gp",
-            predict_gp,
-            "Gaussian-process regression on the answers",
-            "posterior predictive",
+            "gp", predict_gp, "Gaussian-process regression on the answers", "posterior predictive"
         ),
         Estimator(
             "aipw",
@@ -188,10 +185,7 @@ def predict(
     """
     check_choice("estimator", estimator, ESTIMATORS)
     check_interval("level", level)
-    for name, value in (
-        ("calibration", calibration),
-        ("responses", responses),
-    ):
+    for name, value in (("calibration", calibration), ("responses", responses)):
         if not isinstance(value, Responses):
             advice = "Build them with Responses.from_array."
             raise argument_error(name, "Responses", type(value).__name__, advice)
@@ -304,7 +298,7 @@ def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Resp
 def _as_prediction(task: Task, estimate: Estimate, estimator: str) -> Prediction:
     """Clip to the possible range, rank among the calibrated subjects, and flag."""
     is_observed, t = ~np.isnan(task.x), task.weights_of_chosen
-    n_seen = is_observed.sum(axis=1)
+    n_answered = is_observed.sum(axis=1)
     lowest = np.where(is_observed, task.x, 0) @ t
     highest = lowest + np.where(
         is_observed.all(axis=1) & (is_observed.shape[1] == task.n_items), 0, 1 - is_observed @ t
@@ -332,7 +326,7 @@ def _as_prediction(task: Task, estimate: Estimate, estimator: str) -> Prediction
         rank=rank(score),
         rank_lower=rank(upper),
         rank_upper=rank(lower),
-        flags=_flags(task, estimate, n_seen),
+        flags=_flags(task, estimate, n_answered),
         estimator=estimator,
         level=task.level,
         field=field,
@@ -340,14 +334,14 @@ def _as_prediction(task: Task, estimate: Estimate, estimator: str) -> Prediction
     )
 
 
-def _flags(task: Task, estimate: Estimate, n_seen: np.ndarray) -> np.ndarray:
+def _flags(task: Task, estimate: Estimate, n_answered: np.ndarray) -> np.ndarray:
     """Missing answers, then the flags of the estimator."""
     k = task.x.shape[1]
-    flags = np.full(len(n_seen), "", dtype=object)
-    for row in np.flatnonzero(n_seen < k):
-        missing = k - n_seen[row]
+    flags = np.full(len(n_answered), "", dtype=object)
+    for row in np.flatnonzero(n_answered < k):
+        missing = k - n_answered[row]
         flags[row] = "no responses" if missing == k else f"{missing} of {k} responses missing"
-    for row in np.flatnonzero(np.isnan(estimate.score) & (n_seen > 0)):
+    for row in np.flatnonzero(np.isnan(estimate.score) & (n_answered > 0)):
         flags[row] = "; ".join(filter(None, (flags[row], "no answer that counts in the score")))
     if estimate.flags is None:
         return flags

@@ -17,6 +17,7 @@ from irtcat.responses import Responses
 from irtcat.selection import Request, centred_scores
 
 __all__ = [
+    "FOLDS",
     "Estimate",
     "Estimator",
     "Task",
@@ -26,6 +27,11 @@ __all__ = [
     "patterns",
     "recode",
 ]
+
+
+FOLDS = 5
+"""Folds of every cross-validation and cross-fit: four fifths of a small calibration are left, and
+the work is five times that of a fit."""
 
 
 class Estimate(NamedTuple):

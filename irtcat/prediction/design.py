@@ -6,7 +6,16 @@ from scipy.special import ndtri
 from irtcat._types import FloatArray
 from irtcat.prediction._task import Estimate, Task
 
-__all__ = ["predict_mean", "predict_weighted", "wilson_interval"]
+__all__ = [
+    "LEAST_SUBJECTS",
+    "predict_for_few",
+    "predict_mean",
+    "predict_weighted",
+    "wilson_interval",
+]
+
+LEAST_SUBJECTS = 8
+"""With fewer calibrated subjects no estimator learns from them: five folds leave out one or two."""
 
 
 def predict_mean(task: Task) -> Estimate:
@@ -25,6 +34,13 @@ def predict_weighted(task: Task) -> Estimate:
     return _weighted_mean(task, task.weights * task.weights_of_chosen * task.n_items)
 
 
+def predict_for_few(task: Task) -> Estimate:
+    """The weighted mean, flagged: the calibration has fewer than `LEAST_SUBJECTS`."""
+    note = np.full(len(task.x), f"fewer than {LEAST_SUBJECTS} calibrated subjects", dtype=object)
+    how = np.full(len(task.x), "weighted mean", dtype=object)
+    return predict_weighted(task)._replace(flags=note, how=how)
+
+
 def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:
     """Weighted mean of the observed answers; weights are renormalised for missing ones."""
     is_observed = ~np.isnan(task.x)
@@ -36,20 +52,12 @@ def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:
     effective = np.zeros(len(total))
     np.divide(total**2, is_observed @ weights**2, out=effective, where=usable)
     counts = task.item_weights > 0  # for a group's score the group is the population
-    n_seen = is_observed[:, counts[task.chosen]].sum(axis=1)
-    n = _corrected_size(effective, n_seen, int(counts.sum()))
+    n_answered = is_observed[:, counts[task.chosen]].sum(axis=1)
+    # A sample with replacement of the same variance; infinite if all items were run.
+    n_items, n = int(counts.sum()), np.full(len(effective), np.inf)
+    np.divide(effective * (n_items - 1), n_items - n_answered, out=n, where=n_answered < n_items)
     lower, upper = wilson_interval(mean, n, task.level)
     return Estimate(mean, lower, upper, task.note_of_design())
-
-
-def _corrected_size(effective: FloatArray, n_seen: np.ndarray, n_items: int) -> FloatArray:
-    """Sample size with replacement that has the variance of the sample without replacement.
-
-    ``n (N - 1) / (N - m)``: infinite if all N items were run, since the score is then known.
-    """
-    size = np.full(len(effective), np.inf)
-    np.divide(effective * (n_items - 1), n_items - n_seen, out=size, where=n_seen < n_items)
-    return size
 
 
 def wilson_interval(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
 from irtcat._compile import jit
 from irtcat._matrix import row_blocks
@@ -15,22 +15,22 @@ from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.latent import LIMIT
 from irtcat.models import ItemModel, expected_responses, response_variances, take
+from irtcat.prediction._intervals import mixture_quantile
 from irtcat.prediction._task import Estimate, Task
 from irtcat.prediction.design import predict_weighted
 from irtcat.scoring import score
 
-__all__ = ["mixture_quantile", "predict_gpirt", "predict_irt", "predict_pirt"]
+__all__ = ["predict_gpirt", "predict_irt", "predict_pirt"]
 
 N_GRID = 257
 GRID = np.linspace(-LIMIT, LIMIT, N_GRID)
 """Abilities, in population SDs, at which curves are tabulated: the range of the posterior."""
 
 ITEMS_AT_ONCE = 4096
-BISECTIONS = 40
-"""Halvings of [-1, 2]: precision 3e-12."""
+"""Bounds the memory of the curves of all items at all abilities."""
 
 N_DRAWS = 256
-"""Number of draws from the posterior of several abilities."""
+"""Quasi-random draws from a multidimensional posterior; a power of 2, as Sobol points need."""
 
 
 class Curves(NamedTuple):
@@ -40,18 +40,11 @@ class Curves(NamedTuple):
     variance: FloatArray
 
 
-class ScoreMixture(NamedTuple):
-    """Posterior of each subject's ability, and the distribution of the score at each ability.
+class Posterior(NamedTuple):
+    """Abilities, subjects x nodes (x abilities), and their posterior probabilities."""
 
-    Attributes:
-        weights: posterior probabilities of the abilities, subjects x nodes.
-        mean: expected score at each of them, including the observed answers.
-        sd: its standard deviation, from the unobserved answers.
-    """
-
+    theta: FloatArray
     weights: FloatArray
-    mean: FloatArray
-    sd: FloatArray
 
 
 def predict_irt(task: Task) -> Estimate:
@@ -64,10 +57,11 @@ def predict_irt(task: Task) -> Estimate:
     T(theta) and the variance of a sum of independent responses. It includes the uncertainty of the
     ability and of the unobserved answers, but not that of the item parameters or of the model.
     """
-    mixture = _score_mixture(task)
-    expected = (mixture.weights * mixture.mean).sum(axis=1)
+    posterior = _posterior(task)
+    mean, sd = _moments(task, posterior)
+    expected = (posterior.weights * mean).sum(axis=1)
     tail = (1 - task.level) / 2
-    lower, upper = (mixture_quantile(*mixture, q) for q in (tail, 1 - tail))
+    lower, upper = (mixture_quantile(posterior.weights, mean, sd, q) for q in (tail, 1 - tail))
     # A short interval of a skewed distribution may miss its mean.
     return Estimate(expected, np.minimum(lower, expected), np.maximum(upper, expected))
 
@@ -80,11 +74,12 @@ def predict_pirt(task: Task) -> Estimate:
     References:
         Maia Polo et al. (2024), tinyBenchmarks, section 4.
     """
-    score, sd = _plugged_in(
-        task, _multidimensional_posterior(task) if task.bank.model.dims > 1 else _posterior(task)
-    )
-    z = ndtri(0.5 + task.level / 2)
-    return Estimate(score, score - z * sd, score + z * sd)
+    posterior = _posterior(task)
+    weights = posterior.weights if posterior.theta.ndim == 2 else posterior.weights[..., None]
+    theta = (weights * posterior.theta).sum(axis=1, keepdims=True)
+    mean, sd = _moments(task, Posterior(theta, np.ones(theta.shape[:2])))
+    score, half = mean[:, 0], ndtri(0.5 + task.level / 2) * sd[:, 0]
+    return Estimate(score, score - half, score + half)
 
 
 def predict_gpirt(task: Task) -> Estimate:
@@ -110,37 +105,21 @@ def predict_gpirt(task: Task) -> Estimate:
     floor = (
         (share**2).sum(axis=1) * 0.25 / np.maximum(m + 2, 1)
     )  # all answers right show no variance
-    unseen = np.maximum(1 - is_observed @ task.weights_of_chosen, 0)
-    v = np.maximum(spread, floor) * unseen
+    unanswered = np.maximum(1 - is_observed @ task.weights_of_chosen, 0)
+    v = np.maximum(spread, floor) * unanswered
     mean_share = np.where(np.isnan(mean), 0.0, bias / np.maximum(bias + v, 1e-12))
     score = mean_share * np.nan_to_num(mean) + (1 - mean_share) * pirt
     half = ndtri(0.5 + task.level / 2) * np.sqrt(mean_share**2 * v + (1 - mean_share) ** 2 * bias)
     return Estimate(score, score - half, score + half)
 
 
-def _score_mixture(task: Task) -> ScoreMixture:
-    points = _multidimensional_posterior(task) if task.bank.model.dims > 1 else _posterior(task)
-    return ScoreMixture(points.weights, *_moments(task, points))
-
-
-class Points(NamedTuple):
-    """Abilities, subjects x nodes (x abilities), and their posterior probabilities."""
-
-    theta: FloatArray
-    weights: FloatArray
-
-
-def _posterior(task: Task) -> Points:
-    """The posterior of one ability."""
+def _posterior(task: Task) -> Posterior:
+    """The posterior of the ability; of several abilities quasi-random draws from its Normal."""
     ability = score(task.bank.subset(task.chosen), task.answers)
-    assert ability.nodes is not None  # eap always returns its posterior
-    assert ability.weights is not None
-    return Points(ability.nodes, ability.weights)
-
-
-def _multidimensional_posterior(task: Task) -> Points:
-    """Quasi-random draws from the Normal posterior of several abilities."""
-    ability = score(task.bank.subset(task.chosen), task.answers)
+    if task.bank.model.dims == 1:
+        assert ability.nodes is not None  # eap always returns its posterior
+        assert ability.weights is not None
+        return Posterior(ability.nodes, ability.weights)
     mean, covariance = np.asarray(ability.theta), np.asarray(ability.covariance)
     from scipy.stats import qmc  # slow to import
 
@@ -148,10 +127,10 @@ def _multidimensional_posterior(task: Task) -> Points:
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
     theta = mean[:, None] + np.einsum("nde,qe->nqd", root, ndtri(np.clip(sobol, 1e-9, 1 - 1e-9)))
-    return Points(theta, np.full((len(mean), N_DRAWS), 1 / N_DRAWS))
+    return Posterior(theta, np.full((len(mean), N_DRAWS), 1 / N_DRAWS))
 
 
-def _moments(task: Task, points: Points) -> tuple[FloatArray, FloatArray]:
+def _moments(task: Task, points: Posterior) -> tuple[FloatArray, FloatArray]:
     """Expected score at each ability, including the observed answers, and its SD."""
     is_observed = ~np.isnan(task.x)
     observed_score = (np.where(is_observed, task.x, 0) @ task.weights_of_chosen)[:, None]
@@ -163,14 +142,6 @@ def _moments(task: Task, points: Points) -> tuple[FloatArray, FloatArray]:
     else:
         mean, variance = _rest_at(task, points.theta, is_observed)
     return observed_score + mean, np.sqrt(np.maximum(variance, 0))
-
-
-def _plugged_in(task: Task, points: Points) -> tuple[FloatArray, FloatArray]:
-    """The score at the mean ability, and its SD from the unobserved answers."""
-    weights = points.weights if points.theta.ndim == 2 else points.weights[..., None]
-    theta = (weights * points.theta).sum(axis=1, keepdims=True)
-    mean, sd = _moments(task, Points(theta, np.ones(theta.shape[:2])))
-    return mean[:, 0], sd[:, 0]
 
 
 def _rest_at(
@@ -247,31 +218,3 @@ def _interpolate(curves: FloatArray, theta: FloatArray) -> FloatArray:
         + curves[rows, first + 2] * (-below * (t - 3) / 2)
         + curves[rows, first + 3] * (below * (t - 2) / 6)
     )
-
-
-def mixture_quantile(
-    weights: FloatArray, mean: FloatArray, sd: FloatArray, probability: float
-) -> FloatArray:
-    """Quantile of a mixture of Normals, for every row, by bisection on [-1, 2].
-
-    Args:
-        weights: probabilities of the components, subjects x nodes; rows sum to 1.
-        mean: their means, within [0, 1].
-        sd: their SDs, at least 0 (0 is a point mass).
-        probability: between 0 and 1.
-
-    Returns:
-        One number per row, within [-1, 2], to 3e-12.
-
-    Example:
-        >>> half = np.array([[0.5, 0.5]])
-        >>> mixture_quantile(half, np.array([[0.2, 0.8]]), np.array([[0.1, 0.1]]), 0.5).round(6)
-        array([0.5])
-    """
-    low, high = np.full(len(weights), -1.0), np.full(len(weights), 2.0)
-    inverse = 1 / np.maximum(sd, 1e-9)  # a point mass is a very narrow Normal
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        below = (weights * ndtr((middle[:, None] - mean) * inverse)).sum(axis=1) < probability
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return (low + high) / 2

@@ -94,9 +94,7 @@ STRATEGIES: Registry[Strategy] = Registry(
             "greedily least posterior variance of the full score",
         ),
         Strategy(
-            "rank-optimal",
-            choose_rank_optimal,
-            "the same of score differences of close subjects",
+            "rank-optimal", choose_rank_optimal, "the same of score differences of close subjects"
         ),
         Strategy(
             "robust", choose_robust, "part score-optimal, part (``share``) a stratified sample"
@@ -242,14 +240,12 @@ def select(
     if isinstance(share, bool) or not 0 <= share <= 1:
         raise argument_error("share", "a proportion in [0, 1]", share)
 
-    def read_values(name: str, value: Any) -> np.ndarray | None:
-        return None if value is None else item_values(name, value, item_ids, bank, calibration)
-
-    group_values = read_values("groups", groups)
-    named_groups = None if group_values is None else read_groups(group_values)
-    limits = read_constraints(
-        n_items, mask, named_groups, quotas, read_values("costs", costs), budget
-    )
+    named_groups = None
+    if groups is not None:
+        named_groups = read_groups(item_values("groups", groups, item_ids, bank, calibration))
+    if costs is not None:
+        costs = item_values("costs", costs, item_ids, bank, calibration)
+    limits = read_constraints(n_items, mask, named_groups, quotas, costs, budget)
     task = Task(
         item_ids=item_ids,
         limits=limits,
@@ -264,14 +260,10 @@ def select(
         groups=None if named_groups is None else named_groups[0],
     )
     row = STRATEGIES[strategy]
-    subset = _as_subset(task, row.choose(task), seed)
-    if "bank" in row.needs:
-        return subset
-    options = {
-        "tau": tau, "allowed": mask, "groups": read_values("groups", groups), "quotas": quotas,
-        "costs": read_values("costs", costs), "budget": budget, "share": share,
-    }  # fmt: skip
-    return replace(subset, request=Request(strategy, n_items, seed, item_ids, options))
+    request = None
+    if "bank" not in row.needs:
+        request = Request(strategy, n_items, seed, replace(task, bank=None, responses=None))
+    return _as_subset(task, row.choose(task), seed, request)
 
 
 def plain_request(strategy: str, n_items: int, seed: int) -> Request | None:
@@ -287,20 +279,18 @@ def rechoose(request: Request, calibration: Responses) -> Subset:
     Raises:
         InputError: as `select` does, where these responses do not allow the choice.
     """
-    n_items, seed = request.n_items, request.seed
-    if request.item_ids is not None:
-        calibration = calibration.subset(items=request.item_ids)
-    if request.first is None:
-        return select(
-            None, n_items, strategy=request.strategy, calibration=calibration, seed=seed,
-            **request.options,
-        )  # fmt: skip
+    strategy, n_items, seed, task = request.strategy, request.n_items, request.seed, request.task
+    if task is None:
+        return select(None, n_items, strategy=strategy, calibration=calibration, seed=seed)
+    if not np.array_equal(task.item_ids, np.asarray(calibration.item_ids, str)):
+        calibration = calibration.subset(items=task.item_ids)
     first = request.first
-    if first.request is not None:
-        first = rechoose(first.request, calibration)
-    return extended(
-        first, calibration, n_items, strategy=request.strategy, seed=seed, **request.options
-    )
+    if first is not None:
+        first = first if first.request is None else rechoose(first.request, calibration)
+        allowed = task.limits.allowed
+        return extended(first, calibration, n_items, strategy=strategy, seed=seed, allowed=allowed)
+    task = replace(task, responses=calibration, rng=np.random.default_rng(seed))
+    return _as_subset(task, STRATEGIES[strategy].choose(task), seed, request)
 
 
 def _all_item_ids(bank: ItemBank | None, calibration: Responses | None) -> np.ndarray:
@@ -312,7 +302,7 @@ def _all_item_ids(bank: ItemBank | None, calibration: Responses | None) -> np.nd
     raise argument_error("bank", "a bank, or None with responses given", None)
 
 
-def _as_subset(task: Task, choice: Choice, seed: int) -> Subset:
+def _as_subset(task: Task, choice: Choice, seed: int, request: Request | None) -> Subset:
     """The subset with item ids; by default with equal weights and without probabilities."""
     n = len(choice.chosen)
     weights: FloatArray = np.ones(n) if choice.weights is None else choice.weights
@@ -323,5 +313,6 @@ def _as_subset(task: Task, choice: Choice, seed: int) -> Subset:
         criterion=choice.criterion,
         strategy=task.strategy,
         seed=seed,
+        request=request,
         reach=choice.reach,
     )

@@ -1,5 +1,6 @@
 """Constraints on the choice: allowed items, quotas of groups, costs within a budget."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from irtcat._checks import InputError, argument_error
 from irtcat._types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Constraints", "Ledger", "allocate", "round_at_random"]
+__all__ = ["Constraints", "allocate", "round_at_random"]
 
 SLACK = 1e-9
 """Tolerance of sums of costs, against rounding."""
@@ -17,9 +18,9 @@ SLACK = 1e-9
 class Constraints:
     """The constraints on every strategy.
 
-    Strategies that add items one by one open a `Ledger` and use its `candidates` at every step: it
-    reserves the items and the budget that unfilled minima require, so that a choice never becomes
-    infeasible. Samplers `allocate` first and draw within groups.
+    Strategies that choose item by item ask for the `candidates` before every step: they leave the
+    items and the budget that unfilled minima require, so that a choice never becomes infeasible.
+    Samplers `allocate` first and draw within groups.
 
     Attributes:
         n_items: number of items; the maximum number with a budget.
@@ -54,18 +55,14 @@ class Constraints:
         )
 
     @property
-    def free(self) -> bool:
-        """Whether only the list of allowed items restricts the choice."""
-        return self.costs is None and len(self.names) == 1
-
-    @property
     def sizes(self) -> IntArray:
         """Number of allowed items in each group."""
         return np.bincount(self.group[self.allowed], minlength=len(self.names))
 
-    def within(self, mask: BoolArray) -> "Constraints":
-        """The same with fewer allowed items, checked again."""
-        return replace(self, allowed=self.allowed & mask).checked()
+    @property
+    def reserve(self) -> float:
+        """Total cost of the cheapest items that fill all minima."""
+        return sum(float(costs.sum()) for costs in self._cheapest(self.allowed, self.lower))
 
     def checked(self) -> "Constraints":
         """Check the constraints; return them with k reduced to what a budget allows.
@@ -82,134 +79,86 @@ class Constraints:
                 raise argument_error("budget", "enough for one item", f"{self.budget:g}", advice)
             if not np.array_equal(affordable, self.allowed):
                 return replace(self, allowed=affordable).checked()
-        sizes = self.sizes
-        lacking = np.flatnonzero(self.lower > sizes)
-        if len(lacking):
-            g = lacking[0]
+        sizes, n_fewest = self.sizes, int(self.lower.sum())
+        if (self.lower > sizes).any():
+            g = int(np.argmax(self.lower > sizes))
             got = f"{self.lower[g]} of group {self.names[g]!r}, which has {sizes[g]} to choose from"
             raise argument_error("quotas", "at most the size of each group", got)
-        if self.lower.sum() > self.n_items:
-            raise argument_error(
-                "quotas", f"at most k = {self.n_items} in all", int(self.lower.sum())
-            )
+        if n_fewest > self.n_items:
+            raise argument_error("quotas", f"at most k = {self.n_items} in all", n_fewest)
         capacity = int(np.minimum(self.upper, sizes).sum())
         if capacity < self.n_items and self.costs is None:
-            raise argument_error(
-                "quotas", f"wide enough for k = {self.n_items} items", f"room for {capacity}"
-            )
-        constraints = replace(self, n_items=min(self.n_items, capacity))
-        if constraints.open().reserve > self.budget + SLACK:
-            must = f"enough for the quotas' fewest items, which cost {constraints.open().reserve:g}"
+            must = f"wide enough for k = {self.n_items} items"
+            raise argument_error("quotas", must, f"room for {capacity}")
+        if self.reserve > self.budget + SLACK:
+            must = f"enough for the quotas' fewest items, which cost {self.reserve:g}"
             raise argument_error("budget", must, f"{self.budget:g}")
-        return constraints
-
-    def capped(self, upper: IntArray) -> "Constraints":
-        """The same with smaller upper limits, for a first part of the items; not checked."""
-        return replace(self, upper=np.minimum(self.upper, upper))
+        return replace(self, n_items=min(self.n_items, capacity))
 
     def after(self, chosen: IntArray) -> "Constraints | None":
         """The constraints for the rest after some items are chosen; None if nothing is left."""
         allowed = self.allowed.copy()
         allowed[chosen] = False
-        counts = np.bincount(self.group[chosen], minlength=len(self.names))
-        lower, upper = np.maximum(self.lower - counts, 0), self.upper - counts
-        spent = 0.0 if self.costs is None else float(self.costs[chosen].sum())
-        k = self.n_items - len(chosen)
-        if k == 0 or not allowed.any():
+        if len(chosen) == self.n_items or not allowed.any():
             return None
-        remaining = replace(self, n_items=k, allowed=allowed, lower=lower, upper=upper)
-        return replace(remaining, budget=self.budget - spent).checked()
+        counts = np.bincount(self.group[chosen], minlength=len(self.names))
+        return replace(
+            self,
+            n_items=self.n_items - len(chosen),
+            allowed=allowed,
+            lower=np.maximum(self.lower - counts, 0),
+            upper=self.upper - counts,
+            budget=self.budget - self.cost(chosen),
+        ).checked()
 
-    def open(self) -> "Ledger":
-        """A ledger without chosen items."""
-        return Ledger(self)
+    def cost(self, chosen: IntArray) -> float:
+        """Total cost of the chosen items; 0 without costs."""
+        return 0.0 if self.costs is None else float(self.costs[chosen].sum())
 
+    def candidates(self, chosen: Sequence[int] = (), max_cost: float = np.inf) -> IntArray:
+        """Positions of the items that may be chosen next; empty if no item or budget is left.
 
-class Ledger:
-    """The items chosen so far, and the remaining candidates.
+        Args:
+            chosen: positions of the items chosen so far.
+            max_cost: maximum total cost with the next item, where that is less than the budget.
+        """
+        items = np.asarray(chosen, int)
+        remaining = self.allowed.copy()
+        remaining[items] = False
+        n_left = self.n_items - len(items)
+        counts = np.bincount(self.group[items], minlength=len(self.names))
+        n_lacking = np.maximum(self.lower - counts, 0)
+        is_open = (counts < self.upper) & (n_left > 0)
+        if n_left <= n_lacking.sum():
+            is_open &= n_lacking > 0
+        mask = remaining & is_open[self.group]
+        if self.costs is not None:
+            cheapest = self._cheapest(remaining, n_lacking)
+            # An item of a group below its minimum sets free what was reserved for a dearer one.
+            dearest = np.array([costs.max(initial=0.0) for costs in cheapest])
+            released = np.minimum(self.costs, dearest[self.group])
+            spent, reserve = self.cost(items), sum(costs.sum() for costs in cheapest)
+            mask &= self.costs - released <= self.budget - spent - reserve + SLACK
+            mask &= spent + self.costs <= max_cost + SLACK
+        return np.flatnonzero(mask)
 
-    Attributes:
-        chosen: the items so far, in order.
-        spent: their total cost.
-    """
-
-    def __init__(self, limits: Constraints):
-        self.limits = limits
-        self.chosen: list[int] = []
-        self.spent = 0.0
-        self._counts = np.zeros(len(limits.names), int)
-        self._remaining = limits.allowed.copy()
-
-    @property
-    def unmet(self) -> IntArray:
-        """Number of items that each group lacks to its minimum."""
-        return np.maximum(self.limits.lower - self._counts, 0)
-
-    @property
-    def full(self) -> bool:
-        """Whether k items are chosen."""
-        return len(self.chosen) >= self.limits.n_items
-
-    def _expensive(self) -> FloatArray:
-        """Greatest cost of the cheapest items that fill each group's minimum; 0 if it is filled."""
-        return np.array([costs.max(initial=0.0) for costs in self._cheapest()])
-
-    @property
-    def reserve(self) -> float:
-        """Total cost of the cheapest items that fill all minima."""
-        return float(sum(costs.sum() for costs in self._cheapest()))
-
-    def _cheapest(self) -> list[FloatArray]:
+    def _cheapest(self, remaining: BoolArray, n_lacking: IntArray) -> list[FloatArray]:
         """Costs of the cheapest remaining items that fill each group's minimum."""
-        limits = self.limits
-        if limits.costs is None:
-            return [np.zeros(0)]
-        out = []
-        for g, n_lacking in enumerate(self.unmet):
-            costs = (
-                limits.costs[self._remaining & (limits.group == g)] if n_lacking else np.zeros(0)
-            )
-            out.append(np.sort(costs)[:n_lacking])
-        return out
+        if self.costs is None:
+            return []
+        return [
+            np.sort(self.costs[remaining & (self.group == g)])[:n] if n else np.zeros(0)
+            for g, n in enumerate(n_lacking)
+        ]
 
-    def candidates(self) -> IntArray:
-        """Positions of the items that may be chosen next; empty if no item or budget is left."""
-        limits, unmet = self.limits, self.unmet
-        if self.full:
-            return np.zeros(0, int)
-        open_ = self._counts < limits.upper
-        if limits.n_items - len(self.chosen) <= unmet.sum():
-            open_ &= unmet > 0
-        mask = self._remaining & open_[limits.group]
-        if limits.costs is not None:
-            released = np.minimum(limits.costs, self._expensive()[limits.group])
-            spare = limits.budget - self.spent - self.reserve
-            mask &= limits.costs - released <= spare + SLACK
-        return np.flatnonzero(mask)
-
-    def add(self, item: int) -> None:
-        """Choose an item."""
-        self.chosen.append(int(item))
-        self._remaining[item] = False
-        self._counts[self.limits.group[item]] += 1
-        if self.limits.costs is not None:
-            self.spent += float(self.limits.costs[item])
-
-    def replacements(self, item: int) -> IntArray:
+    def replacements(self, chosen: IntArray, position: int) -> IntArray:
         """Positions of the affordable items of the same group that may replace a chosen one."""
-        limits = self.limits
-        mask = self._remaining & (limits.group == limits.group[item])
-        if limits.costs is not None:
-            mask &= self.spent - limits.costs[item] + limits.costs <= limits.budget + SLACK
+        item = chosen[position]
+        mask = self.allowed & (self.group == self.group[item])
+        mask[chosen] = False
+        if self.costs is not None:
+            mask &= self.cost(chosen) - self.costs[item] + self.costs <= self.budget + SLACK
         return np.flatnonzero(mask)
-
-    def replace(self, position: int, item: int) -> None:
-        """Replace the item chosen at ``position``."""
-        removed = self.chosen[position]
-        self.chosen[position] = int(item)
-        self._remaining[removed], self._remaining[item] = True, False
-        if self.limits.costs is not None:
-            self.spent += float(self.limits.costs[item] - self.limits.costs[removed])
 
 
 def allocate(k: int, sizes: IntArray, lower: IntArray, upper: IntArray) -> FloatArray:

@@ -11,6 +11,8 @@ from irtcat.responses import Responses
 __all__ = ["Scores", "centred_scores"]
 
 SWEEPS = 10
+"""Sweeps of alternating least squares."""
+
 PSEUDO_ANSWERS, PSEUDO_SUBJECTS = 5.0, 2.0
 """Pseudo-observations at the mean that shrink a subject's effect, and an item's mean."""
 

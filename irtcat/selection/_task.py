@@ -1,9 +1,9 @@
 """Input and output of a selection strategy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -171,22 +171,20 @@ class Strategy:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a choice was made by, but for the responses: it can be repeated with others.
+    """How items were chosen, but for the responses: the choice can be repeated with others.
 
     Attributes:
         strategy: name of the strategy.
         n_items: how many items, at most.
         seed: seed of the choice.
-        item_ids: the items there are to choose from; None: those of the responses.
-        options: further arguments of `select`, in the order of ``item_ids``.
+        task: the items and constraints, without responses; None for any items without constraints.
         first: the items that these were added to, in a choice of two stages.
     """
 
     strategy: str
     n_items: int
     seed: int
-    item_ids: np.ndarray | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    task: Task | None = None
     first: "Subset | None" = None
 
 

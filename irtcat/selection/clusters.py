@@ -21,15 +21,18 @@ __all__ = [
 ]
 
 SKETCH = 512
-"""Maximum number of coordinates with many items: more subjects are randomly projected."""
+"""Most coordinates with many items: more subjects are randomly projected (see `sketch`)."""
+
 SWAP_ITEMS = 2500
-"""Up to this many items: no projection, several starts and, for medoids, swaps."""
-STEPS = 25
-STARTS = 3
-TOLERANCE = 1e-4
-"""Iterations end when the total falls by less than this, relatively."""
+"""Up to this many items: no projection, several starts and, for medoids, swaps, for which all
+distances are kept (25 MB)."""
+
+STARTS, STEPS, TOLERANCE = 3, 25, 1e-4
+"""Starts of k-means and of Voronoi iterations, which end after so many steps, or when the total
+falls by less than the tolerance, relatively."""
+
 NUDGE = 0.01
-"""Weight of the mean score as a coordinate, which only breaks ties."""
+"""Weight of the mean score as a coordinate: distances change by at most 1e-4, which breaks ties."""
 
 
 def choose_anchor_points(task: Task) -> Choice:
@@ -248,26 +251,25 @@ def _represent(task: Task, points: FloatArray, centres: FloatArray) -> Choice:
     """
     distances = _distances(points, centres)
     sizes = np.bincount(distances.argmin(axis=1), minlength=len(centres))
-    ledger = task.limits.open()
+    chosen: list[int] = []
     used_clusters, criterion = [], []
     for c in np.argsort(-sizes, kind="stable"):
-        items = ledger.candidates()
+        items = task.limits.candidates(chosen)
         if not len(items):
             break
-        ledger.add(int(items[np.argmin(distances[items, c])]))
+        chosen.append(int(items[np.argmin(distances[items, c])]))
         used_clusters.append(int(c))
-        criterion.append(float(distances[ledger.chosen[-1], c]))
+        criterion.append(float(distances[chosen[-1], c]))
     centres = centres[used_clusters]
     filler = task.rng.permutation(len(points))
-    nearest = _distances(points, points[ledger.chosen]).min(axis=1)
-    while len(items := ledger.candidates()):
-        order = np.lexsort((filler[items], -nearest[items]))
-        item = int(items[order[0]])
-        ledger.add(item)
+    nearest = _distances(points, points[chosen]).min(axis=1)
+    while len(items := task.limits.candidates(chosen)):
+        item = int(items[np.lexsort((filler[items], -nearest[items]))[0]])
+        chosen.append(item)
         criterion.append(0.0)
         centres = np.concatenate([centres, points[[item]]])
         nearest = np.minimum(nearest, _distances(points, points[[item]])[:, 0])
     labels = _distances(points, centres).argmin(axis=1)
-    labels[ledger.chosen] = np.arange(len(ledger.chosen))
-    weights = np.bincount(labels, minlength=len(ledger.chosen)) / len(points)
-    return Choice(np.array(ledger.chosen, int), np.array(criterion), None, weights)
+    labels[chosen] = np.arange(len(chosen))
+    weights = np.bincount(labels, minlength=len(chosen)) / len(points)
+    return Choice(np.array(chosen, int), np.array(criterion), None, weights)

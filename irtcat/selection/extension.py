@@ -15,9 +15,7 @@ from irtcat.selection.balanced import balanced_weights
 from irtcat.selection.gaussian import continued
 from irtcat.selection.sampling import choose_stratified
 
-__all__ = ["EXTENSIONS", "extended"]
-
-EXTENSIONS = ("score-optimal", "stratified")
+__all__ = ["extended"]
 
 
 def extended(
@@ -47,36 +45,35 @@ def extended(
         InputError: for fewer items left than ``n_items``.
     """
     item_ids = np.asarray(calibration.item_ids, dtype=str)
+    may_run = read_allowed(item_ids, allowed)
     taken = np.isin(item_ids, first.item_ids)
-    left = ~taken if allowed is None else ~taken & read_allowed(item_ids, allowed)
-    if left.sum() < n_items:
-        raise argument_error("n_items", f"at most the {left.sum()} items that are left", n_items)
+    n_left = int((may_run & ~taken).sum())
+    if n_left < n_items:
+        raise argument_error("n_items", f"at most the {n_left} items that are left", n_items)
+    task = Task(
+        item_ids=item_ids,
+        limits=Constraints.plain(n_items, may_run & ~taken),
+        bank=None,
+        responses=calibration,
+        rng=np.random.default_rng(seed),
+        strategy=strategy,
+    )
     if strategy == "score-optimal":
-        start: IntArray = np.flatnonzero(taken)
-        more = continued(calibration, start, left, n_items, seed)
+        taken_at: IntArray = np.flatnonzero(taken)
+        more = continued(calibration, taken_at, task.limits.allowed, n_items, seed)
     else:
-        limits = Constraints.plain(n_items, left)
-        rng = np.random.default_rng(seed)
-        task = Task(item_ids, limits, None, calibration, rng, strategy=strategy)
         more = choose_stratified(task).chosen
     chosen = np.concatenate([first.item_ids, item_ids[more]])
-    nothing = np.full(len(chosen), np.nan)
-    request = Request(
-        strategy=strategy,
-        n_items=n_items,
-        seed=seed,
-        item_ids=item_ids,
-        options={"allowed": allowed},
-        first=first,
-    )
+    # To repeat the choice: the items that are left depend on the first ones, chosen anew as well.
+    anew = replace(task, responses=None, limits=Constraints.plain(n_items, may_run))
     return replace(
         first,
         item_ids=chosen,
         weights=balanced_weights(calibration, chosen),
-        probabilities=nothing,
-        criterion=nothing,
+        probabilities=np.full(len(chosen), np.nan),
+        criterion=np.full(len(chosen), np.nan),
         strategy=f"two-stage: {strategy}",
         seed=seed,
-        request=request,
+        request=Request(strategy, n_items, seed, anew, first),
         reach=None,
     )

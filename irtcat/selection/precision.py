@@ -7,55 +7,23 @@ from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.information import fisher_information
 from irtcat.scoring import score
-from irtcat.selection._constraints import Ledger
-from irtcat.selection._greedy import argbest, grow, run
+from irtcat.selection._constraints import Constraints
+from irtcat.selection._greedy import FREE, Picks, better, run
 from irtcat.selection._task import Choice, Task
 
-__all__ = ["Determinant", "Weakest", "choose_d_optimal", "choose_minimax"]
+__all__ = ["Determinant", "choose_d_optimal", "choose_minimax"]
 
 NODES = 41
-"""Points of the ability range of "minimax"."""
+"""Points of the ability range of "minimax": a tenth of an SD apart, where curves are smooth."""
 
 POINTS = 64
-"""Abilities over which "d-optimal" averages."""
+"""Abilities over which "d-optimal" averages: each is a determinant for every item and step."""
 
 SWEEPS = 20
+"""Limit of the passes of exchanges, of which the last one only finds that none helps."""
+
 BATCH = 64
 """Gains that are recomputed at a time in the lazy greedy search."""
-
-
-class Weakest:
-    """Information at the ability where the chosen items have the least (a `Criterion`)."""
-
-    def __init__(self, information: FloatArray):
-        self._information = information
-        self._total = np.zeros(information.shape[1])
-
-    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """See `Criterion`."""
-        weakest = int(np.argmin(self._total))
-        return argbest(self._information[items, weakest], items, costs)
-
-    def add(self, item: int) -> None:
-        """See `Criterion`."""
-        self._total += self._information[item]
-
-
-class Least:
-    """Increase of the minimum information over the range by an item (a `Criterion`)."""
-
-    def __init__(self, information: FloatArray):
-        self._information = information
-        self._total = np.zeros(information.shape[1])
-
-    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """See `Criterion`."""
-        gains = (self._total + self._information[items]).min(axis=1) - self._total.min()
-        return argbest(gains, items, costs)
-
-    def add(self, item: int) -> None:
-        """See `Criterion`."""
-        self._total += self._information[item]
 
 
 def choose_minimax(task: Task) -> Choice:
@@ -80,43 +48,49 @@ def choose_minimax(task: Task) -> Choice:
         bank.population_mean + half_range,
     )
     information = fisher_information(bank, np.linspace(low, high, NODES))
+
+    def at_weakest(items: IntArray, chosen: list[int]) -> FloatArray:
+        return information[items, information[chosen].sum(axis=0).argmin()]
+
+    def of_least(items: IntArray, chosen: list[int]) -> FloatArray:
+        total = information[chosen].sum(axis=0)
+        return (total + information[items]).min(axis=1) - total.min()
+
     starts = []
-    for make in (Weakest, Least):
+    for gain in (at_weakest, of_least):
         for by_cost in (False, True)[: 1 if task.limits.costs is None else 2]:
-            starts.append(task.limits.open())
-            run(make(information), starts[-1], task.limits.n_items, by_cost)
-            _exchange(starts[-1], information)
-    chosen = np.array(
-        max(starts, key=lambda ledger: information[ledger.chosen].sum(0).min()).chosen, int
-    )
+            start, _ = run(gain, task.limits, by_cost)
+            starts.append(_exchange(start, task.limits, information))
+    chosen = max(starts, key=lambda items: information[items].sum(axis=0).min())
     weakest = int(np.argmin(information[chosen].sum(axis=0)))
     chosen = chosen[np.argsort(-information[chosen, weakest], kind="stable")]
     return Choice(chosen, information[chosen, weakest])
 
 
-def _exchange(ledger: Ledger, information: FloatArray) -> None:
-    """Swap chosen items for other ones while that raises the minimum information."""
-    total = information[ledger.chosen].sum(axis=0)
+def _exchange(chosen: IntArray, limits: Constraints, information: FloatArray) -> IntArray:
+    """Exchange chosen items for other ones while that raises the minimum information."""
+    chosen = chosen.copy()
+    total = information[chosen].sum(axis=0)
     for _ in range(SWEEPS):
         before = total.min()
-        for position, replaced in enumerate(list(ledger.chosen)):
+        for position, replaced in enumerate(chosen.tolist()):
             weakest = int(np.argmin(total))
-            items = ledger.replacements(replaced)
+            items = limits.replacements(chosen, position)
             items = items[information[items, weakest] > information[replaced, weakest]]
             if not len(items):
                 continue
-            without = total - information[replaced]
-            least = (without + information[items]).min(axis=1)
+            least = (total - information[replaced] + information[items]).min(axis=1)
             best = int(np.argmax(least))
             if least[best] > total.min() * (1 + 1e-9):
-                ledger.replace(position, int(items[best]))
-                total = information[ledger.chosen].sum(axis=0)
+                chosen[position] = items[best]
+                total = information[chosen].sum(axis=0)
         if total.min() <= before * (1 + 1e-9):
             break
+    return chosen
 
 
 class Determinant:
-    """Sum over abilities of log det(prior precision + information) (a `Criterion`).
+    """Gain in the mean over abilities of log det(prior precision + information) (a `Gain`).
 
     Gains only decrease as items are added, so an old gain is an upper bound: only items whose bound
     exceeds the best gain so far are recomputed ("lazy greedy", exact).
@@ -124,39 +98,34 @@ class Determinant:
     Args:
         information: items x points x dims x dims.
         precision: prior precision, dims x dims.
+        costs: cost of each item if gains per cost are compared, else None.
     """
 
-    def __init__(self, information: FloatArray, precision: FloatArray):
+    def __init__(
+        self, information: FloatArray, precision: FloatArray, costs: FloatArray | None = None
+    ):
         self._information = information
         self._state = np.repeat(precision[None], information.shape[1], axis=0)
-        self._level = np.linalg.slogdet(self._state)[1].mean()
+        self._unit = np.ones(len(information)) if costs is None else np.maximum(costs, FREE)
         self._bound = np.full(len(information), np.inf)
 
-    def gain(self, items: IntArray) -> FloatArray:
-        """Increase of the mean log-determinant by each item."""
-        states = self._state + self._information[items]
-        return np.maximum(np.linalg.slogdet(states)[1].mean(axis=1) - self._level, 0.0)
-
-    def best(self, items: IntArray, costs: FloatArray | None) -> tuple[int, float]:
-        """See `Criterion`."""
-        cost = np.ones(len(items)) if costs is None else np.maximum(costs[items], 1e-12)
-        order = np.argsort(-self._bound[items] / cost, kind="stable")
-        best, value = -1, -np.inf
+    def __call__(self, items: IntArray, chosen: list[int]) -> FloatArray:
+        """The gains; -inf for items that cannot be the best. Called once after each choice."""
+        if chosen:
+            self._state = self._state + self._information[chosen[-1]]
+        level = np.linalg.slogdet(self._state)[1].mean()
+        unit, bound = self._unit[items], self._bound[items] / self._unit[items]
+        order = np.argsort(-bound, kind="stable")
+        gains, best = np.full(len(items), -np.inf), -np.inf
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
-            if self._bound[items[batch[0]]] / cost[batch[0]] < value:
+            if bound[batch[0]] < best:
                 break
-            self._bound[items[batch]] = self.gain(items[batch])
-            values = self._bound[items[batch]] / cost[batch]
-            leader = int(batch[np.argmax(values)])
-            if values.max() > value or (values.max() == value and leader < best):
-                best, value = leader, float(values.max())
-        return int(items[best]), float(self._bound[items[best]])
-
-    def add(self, item: int) -> None:
-        """See `Criterion`."""
-        self._state = self._state + self._information[item]
-        self._level = np.linalg.slogdet(self._state)[1].mean()
+            after = np.linalg.slogdet(self._state + self._information[items[batch]])[1]
+            gains[batch] = np.maximum(after.mean(axis=1) - level, 0.0)
+            self._bound[items[batch]] = gains[batch]
+            best = max(best, float((gains[batch] / unit[batch]).max()))
+        return gains
 
 
 def choose_d_optimal(task: Task) -> Choice:
@@ -177,8 +146,12 @@ def choose_d_optimal(task: Task) -> Choice:
     if dims == 1:
         information = information[:, :, None, None]
     precision = np.linalg.inv(_covariance(bank))
-    ledger, gains = grow(lambda: Determinant(information, precision), task.limits)
-    return Choice(np.array(ledger.chosen, int), gains)
+
+    def choose(by_cost: bool) -> Picks:
+        costs = task.limits.costs if by_cost else None
+        return run(Determinant(information, precision, costs), task.limits, by_cost)
+
+    return Choice(*better(choose, task.limits))
 
 
 def _covariance(bank: ItemBank) -> FloatArray:

@@ -1,6 +1,7 @@
 """Strategies that take the first k items by a criterion: filters and information."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -11,7 +12,7 @@ from irtcat._rules import RULES, Rule
 from irtcat._types import BoolArray, FloatArray
 from irtcat.information import fisher_information, summed_information
 from irtcat.scoring import score
-from irtcat.selection._greedy import Fixed, grow, run
+from irtcat.selection._greedy import Picks, better, run
 from irtcat.selection._task import Choice, Strategy, Task
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 POPULATION_NODES = 61
+"""Equally likely abilities over which "fisher" sums without responses."""
 
 
 def _best(
@@ -45,18 +47,16 @@ def _best(
             f"{limits.n_items} are requested. Request fewer"
             f"{'' if task.tau is None else ' or move tau'}."
         )
-    if limits.free:
+    if limits.costs is None and len(limits.names) == 1:
         candidates = np.flatnonzero(usable & limits.allowed)
         chosen = candidates[np.argsort(-criterion[candidates], kind="stable")[: limits.n_items]]
         return Choice(chosen, criterion[chosen])
-    limits, fixed = limits.within(usable), Fixed(criterion)
-    ledger = limits.open()
-    if additive:
-        ledger, _ = grow(lambda: fixed, limits)
-    else:
-        run(fixed, ledger, limits.n_items)
-    chosen = np.array(ledger.chosen, int)
-    return Choice(chosen, criterion[chosen])
+    limits = replace(limits, allowed=limits.allowed & usable).checked()
+
+    def choose(by_cost: bool) -> Picks:
+        return run(lambda items, _: criterion[items], limits, by_cost)
+
+    return Choice(*(better(choose, limits) if additive else choose(False)))
 
 
 def choose_fisher(task: Task) -> Choice:

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 N_STRATA = 10
-"""Strata of proportion correct."""
+"""Strata of proportion correct, as in `irtcat.selection.balanced`."""
 
 
 Strata = Callable[[IntArray], list[IntArray]]

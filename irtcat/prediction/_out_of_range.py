@@ -1,0 +1,135 @@
+"""Is a new subject unlike the calibrated ones? Its probability to be out of their range.
+
+A subject like the calibrated ones is predicted alike by regression and by equating (see
+`irtcat.prediction.auto`). One that is stronger or weaker than all of them has a regression in their
+tail, and an equated score still further out: a regression is drawn towards their mean.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from irtcat._types import FloatArray
+
+__all__ = ["Estimates", "affordable_prior", "probability_out_of_range", "with_shared_prior"]
+
+PRIORS = (0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003)
+"""Candidate prior probabilities of an out-of-range subject, from cautious to trusting."""
+
+AFFORDABLE, CHANCE = 1.03, 2.0
+"""A prior is affordable if the error of the calibrated subjects rises by at most this factor, or by
+at most two standard errors of the rise. With less suspicion the error on ARC-C at 30 items was 2.56
+instead of 2.64 points within the range, and 5.5 instead of 4.7 beyond it
+(`experiments/subset_selection`)."""
+
+ODD = 0.1
+"""Probability of odd answers within the range, relative to that of being out of range."""
+
+WEAK_END = 0.1
+"""Share of the prior for subjects among the weakest: new subjects are mostly stronger than all, and
+a false alarm costs accuracy."""
+
+SPREAD = 4.0
+"""SD of the difference E - R of an out-of-range subject, in those of the calibrated subjects."""
+
+NEIGHBOURS, FEWEST_NEIGHBOURS = 0.1, 12
+"""The mean and SD of E - R vary with R: they are those of this share of the calibrated subjects,
+and of at least so many."""
+
+PSEUDO_SUBJECTS, ROUNDS, MOST = 10, 30, 0.85
+"""Shared prior: weight of the given prior in subjects; rounds of EM (170 more changed the scores of
+40 simulated subjects by .001 at most); upper bound, since some subject may be like the calibrated
+ones."""
+
+
+class Estimates(NamedTuple):
+    """Two estimates of the full scores of some subjects.
+
+    Attributes:
+        regression: by regression on the answers, R.
+        equated: by equating, E.
+        equated_sd: sampling SD of E.
+    """
+
+    regression: FloatArray
+    equated: FloatArray
+    equated_sd: FloatArray
+
+
+def probability_out_of_range(new: Estimates, calibrated: Estimates, prior: float) -> FloatArray:
+    """Posterior probability that subjects are unlike the calibrated ones.
+
+    Two statistics are used: the share u of calibrated subjects beyond R in its nearer tail
+    (doubled), and the difference z = E - R standardised by the calibrated subjects nearby.
+
+    - A subject like the calibrated ones has u uniform and z ~ N(0, 1).
+    - One out of range (``prior``; a tenth of it at the weak end) has u ~ Beta(.3, 6), and z a
+      half-normal of SD 4 outwards plus N(0, 1).
+    - An odd one (a tenth of the prior of being out of range) has u uniform and z ~ N(0, 17).
+    """
+    n = len(calibrated.regression)
+    ordered = np.sort(calibrated.regression)
+    above = (n - np.searchsorted(ordered, new.regression, "left") + 0.5) / (n + 1)
+    below = (np.searchsorted(ordered, new.regression, "right") + 0.5) / (n + 1)
+    u = np.minimum(2 * np.minimum(above, below), 1.0)
+    share = np.where(above < below, prior, WEAK_END * prior)
+    z = _standardised_difference(new, calibrated)
+    outwards = np.where(above < below, z, -z)
+    sd = np.sqrt(1 + SPREAD**2)
+    # Densities without the factor 1 / sqrt(2 pi). Out of range it is a skew-normal times the Beta
+    # density, of which 1.78 is the beta function B(.3, 6); the logistic approximates the Normal.
+    like = np.exp(-0.5 * z**2) * (1 - (1 + ODD) * share)
+    odd = np.exp(-0.5 * (z / sd) ** 2) / sd
+    beyond = 2 * odd * expit(1.702 * outwards * SPREAD / sd) * u**-0.7 * (1 - u) ** 5 / 1.78
+    unlike = share * (beyond + ODD * odd)
+    return unlike / np.maximum(like + unlike, 1e-300)
+
+
+def _standardised_difference(new: Estimates, calibrated: Estimates) -> FloatArray:
+    """E - R less its mean, over its SD, among the calibrated subjects nearest in R."""
+    order = np.argsort(calibrated.regression, kind="stable")
+    difference = (calibrated.equated - calibrated.regression)[order]
+    n = len(difference)
+    m = min(n, max(FEWEST_NEIGHBOURS, int(n * NEIGHBOURS)))
+    sums = np.concatenate([[0.0], np.cumsum(difference)])
+    squares = np.concatenate([[0.0], np.cumsum(difference**2)])
+    nearest = np.searchsorted(calibrated.regression[order], new.regression)
+    first = np.clip(nearest - m // 2, 0, n - m)
+    mean = (sums[first + m] - sums[first]) / m
+    variance = np.maximum((squares[first + m] - squares[first]) / m - mean**2, 0)
+    # Few neighbours may all be alike: half of the variance is a robust one of all (1.4826 MAD).
+    robust = 1.4826 * np.median(np.abs(difference - np.median(difference)))
+    sd = np.sqrt(0.5 * variance + 0.5 * robust**2) + 1e-6
+    return (new.equated - new.regression - mean) / sd
+
+
+def affordable_prior(
+    calibrated: Estimates, blend: FloatArray, y: FloatArray
+) -> tuple[float, FloatArray]:
+    """The greatest affordable prior, and the scores of the calibrated subjects under it.
+
+    Args:
+        calibrated: their estimates.
+        blend: their scores if all are in range.
+        y: their full scores.
+    """
+    error = np.abs(blend - y)
+    for prior in PRIORS:
+        outside = probability_out_of_range(calibrated, calibrated, prior)
+        score = (1 - outside) * blend + outside * calibrated.equated
+        rise = np.abs(score - y) - error
+        by_chance = CHANCE * rise.std() / np.sqrt(len(y))
+        if rise.mean() <= max((AFFORDABLE - 1) * error.mean(), by_chance):
+            break
+    return prior, score
+
+
+def with_shared_prior(new: Estimates, calibrated: Estimates, prior: float) -> FloatArray:
+    """Probabilities under a prior estimated from all new subjects by EM, from the given one on."""
+    share = prior
+    for _ in range(ROUNDS + 1):
+        outside = probability_out_of_range(new, calibrated, share)
+        total = PSEUDO_SUBJECTS * prior + outside.sum()
+        share = min(MOST, float(total / (PSEUDO_SUBJECTS + len(outside))))
+    return outside

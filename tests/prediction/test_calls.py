@@ -1,0 +1,57 @@
+"""The work of a prediction, counted in Python calls."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import irtcat
+from irtcat import ItemBank, predict, select
+
+ROOT = str(Path(irtcat.__file__).parent)
+
+
+def calls(function) -> int:
+    """Calls of functions in irtcat that a second run makes: the first one imports and caches."""
+    function()
+    count = 0
+
+    def count_calls(frame, event, argument):
+        nonlocal count
+        count += event == "call" and frame.f_code.co_filename.startswith(ROOT)
+
+    before = sys.getprofile()
+    sys.setprofile(count_calls)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    bank = ItemBank.from_parameters(a=rng.lognormal(0, 0.3, 200), b=rng.normal(size=200))
+    return bank.simulate(rng.normal(size=100), seed=1), bank.simulate([-1.0, 0.0, 1.0], seed=2)
+
+
+def test_predict_as_in_the_readme(data):
+    """Five folds, each with a choice of its own: at most 400 calls in all."""
+    calibration, new = data
+    subset = select(None, 30, calibration=calibration)
+    answers = new.subset(items=subset.item_ids)
+    assert calls(lambda: predict(calibration, subset, answers)) <= 400
+
+
+def test_a_greedy_choice_makes_no_calls_for_each_item(data):
+    """Only blocks of columns of the covariance are called for, not items."""
+    calibration, _ = data
+
+    def choose(n_items):
+        return calls(
+            lambda: select(None, n_items, strategy="score-optimal", calibration=calibration)
+        )
+
+    assert choose(60) - choose(10) <= 25
