@@ -172,7 +172,7 @@ def _identified(
     root = np.linalg.cholesky(covariance)
     return (
         params,
-        Populations(jnp.asarray(mean), jnp.asarray(root)),
+        Populations(mean, root),
         pattern.reshape(len(params), -1),
     )
 

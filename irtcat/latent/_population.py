@@ -79,7 +79,7 @@ class Populations(NamedTuple):
     @property
     def covariance(self) -> Float[Array, "groups dims dims"]:
         """The covariances."""
-        return self.root @ jnp.swapaxes(self.root, 1, 2)
+        return self.root @ self.root.swapaxes(1, 2)
 
 
 class Moments(NamedTuple):
