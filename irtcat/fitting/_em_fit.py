@@ -16,6 +16,7 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting._directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
 from irtcat.fitting._groups import group_table
+from irtcat.fitting._invariance import with_versions
 from irtcat.fitting._item_errors import block_covariance
 from irtcat.fitting._kinds import QUASI, add_edge_flags, likelihood_notes, settings_of
 from irtcat.fitting._latent import (
@@ -277,6 +278,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             shared,
         )
         tied = field_columns(template, shared)
+        if options.versions is not None:
+            tied, prior = with_versions(prior, template, tied, options.versions, dtype)
         anchors, known = None, None
         if anchor_bank is not None and isinstance(responses, Responses):
             anchors = anchor_items(anchor_bank, responses, template, tied)

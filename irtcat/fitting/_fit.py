@@ -19,19 +19,28 @@ from irtcat.fitting._checkpoint import check_checkpoint
 from irtcat.fitting._directions import MIN_GAIN, REPORTED_GAIN
 from irtcat.fitting._em_fit import fit_em
 from irtcat.fitting._groups import check_groups
+from irtcat.fitting._invariance import versions_of
 from irtcat.fitting._known import fit_fixed_theta
 from irtcat.fitting._loop import Progress
 from irtcat.fitting._mixing import HOW_TO_MIX, model_of_items
 from irtcat.fitting._multi_fit import fit_multidimensional
 from irtcat.fitting._notes import with_notes
 from irtcat.fitting._options import Options
+from irtcat.fitting._pattern import pattern_of_versions
 from irtcat.fitting._priors import check_priors
 from irtcat.fitting._result import Fit
 from irtcat.fitting._stated import check_equal
 from irtcat.fitting.joint import fit_joint
 from irtcat.fitting.variational import fit_vi
 from irtcat.io.source import ResponseSource, as_source
-from irtcat.models import ALIASES, MODELS, ItemModel, parameter_names
+from irtcat.models import (
+    ALIASES,
+    MODELS,
+    ItemModel,
+    fitted_form,
+    parameter_names,
+    tied_parameters,
+)
 from irtcat.responses import Responses
 
 __all__ = ["FITTERS", "fit"]
@@ -219,6 +228,7 @@ def fit(
     *,
     groups: Any = None,
     reference: Any = None,
+    invariance: Any = None,
     anchors: ItemBank | None = None,
     theta: Any = None,
     fixed: Mapping[str, Any] | None = None,
@@ -296,6 +306,12 @@ def fit(
             items. The reference's is N(0, 1), the others' means and SDs are estimated
             (``fit.groups``).
         reference: label of the reference group; the first subject's by default.
+        invariance: the items that are the same in all groups, by default all. Either ids of
+            invariant items, all others having parameters of their own in each group; or a mapping
+            from items to what is equal in all groups: "all", "none" or names of parameters (items
+            not named: "all"). The bank then has a version of each other item for every group, the
+            reference's under its own id, others as "id (group)"; `Fit.bank_of` is the bank of a
+            group. One item at least must be invariant: it connects the groups' scales.
         anchors: a bank of the same model (any but "rsm" and several models in one). Items in it
             keep their parameters, the others are calibrated on its scale, and the mean and SD of
             the population (of each group) are estimated.
@@ -442,6 +458,20 @@ def fit(
                 'which is for method="vi".'
             )
         check_priors(priors or {}, parameter_names(cls), responses.item_ids)
+    grouping = check_groups(responses, groups, reference)
+    versions = None
+    if invariance is not None:
+        if method != "em" or not isinstance(responses, Responses) or anchors is not None:
+            must = "left out but with method em on responses in memory, without anchors"
+            raise argument_error("invariance", must, invariance)
+        if set(tied_parameters(fitted_form(cls)[0])) - {"slope"}:
+            raise argument_error("invariance", f"left out for the {cls.key} model", invariance)
+        versions = versions_of(responses, grouping, invariance, parameter_names(cls))
+        if pattern is not None:
+            bifactor = structure == "bifactor"
+            pattern = pattern_of_versions(pattern, responses.item_ids, versions.items, bifactor)
+        kinds = None if kinds is None else kinds[versions.items]
+        responses = versions.responses
     options = Options(
         priors=priors,
         weak_priors=weak_priors,
@@ -458,7 +488,7 @@ def fit(
         resume=resume,
         devices=devices,
         settings=settings,
-        groups=check_groups(responses, groups, reference),
+        groups=grouping,
         anchors=anchors,
         dims=dims,
         pattern=pattern,
@@ -469,6 +499,9 @@ def fit(
         equal=check_equal(equal, parameter_names(cls)),
         theta=theta,
         kinds=kinds,
+        versions=versions,
     )
     result = _best_of(starts, FITTERS[method], responses, cls, options)
+    if versions is not None:
+        result = replace(result, versions=versions)
     return with_notes(result, options)

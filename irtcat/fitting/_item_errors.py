@@ -101,7 +101,9 @@ def block_covariance(
     )
     information = np.asarray(complete, float) - np.asarray(loss, float)
     free = np.asarray(problem.constraints.free)
-    covariance = inverse_blocks(information, free, problem.tied)
+    covariance = inverse_blocks(
+        information, free, problem.tied if problem.constraints.shared is None else ()
+    )
     if sandwich:
         covariance = covariance @ _item_squares_of(problem, point, belief) @ covariance
     covariance = covariance + _scale_uncertainty(problem, params)

@@ -17,6 +17,7 @@ from irtcat.fitting._mstep import Constraints
 from irtcat.fitting._priors import scale_columns, ties_fix_the_scale
 from irtcat.fitting._start import Start
 from irtcat.fitting._stated import FAMILIES
+from irtcat.fitting._ties import averaged
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.fitting.standard_errors import Covariance
 from irtcat.latent import LIMIT, ScaleTransform
@@ -203,8 +204,7 @@ def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraint
     if constraints.family is not None:
         above = np.asarray(constraints.family) == FAMILIES.index("lognormal")
         params[above] = np.maximum(params[above], 0.2)
-    params[:, list(tied)] = params[:, list(tied)].mean(axis=0)
-    return params
+    return averaged(params, np.ones(params.shape, bool), tied, constraints.shared)
 
 
 def fixes_the_scale(template: ItemModel, fixed: FloatArray, tied: tuple[int, ...]) -> bool:

@@ -22,6 +22,7 @@ from irtcat._types import BoolArray, FloatArray
 from irtcat.fitting._mstep import penalised_terms, prior_slopes
 from irtcat.fitting._multi_em import MultiProblem, MultiSums, filled, sums_at
 from irtcat.fitting._terms import LINEAR
+from irtcat.fitting._ties import spread_of
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.fitting.standard_errors import complete_information, score_curves
 from irtcat.latent import (
@@ -366,28 +367,6 @@ def _inverse(information: FloatArray, spread: FloatArray) -> FloatArray | None:
     return out
 
 
-def spread_of(free: BoolArray, tied: tuple[int, ...], labels: Any, n_more: int) -> FloatArray:
-    """All cells x free parameters: tied cells belong to one parameter.
-
-    Args:
-        free: items x params.
-        tied: columns of parameters that items share.
-        labels: number of each tied cell's parameter; None where all of a column are one.
-        n_more: number of further free parameters.
-    """
-    n_items = len(free)
-    name = np.arange(free.size).reshape(free.shape)
-    for i, column in enumerate(tied):
-        number = np.full(n_items, i) if labels is None else np.asarray(labels)[:, i]
-        name[:, column] = -1 - number
-    cells = np.concatenate([name.ravel(), free.size + np.arange(n_more)])
-    all_free = np.concatenate([free.ravel(), np.ones(n_more, bool)])
-    names, which = np.unique(cells[all_free], return_inverse=True)
-    spread = np.zeros((len(cells), len(names)))
-    spread[np.flatnonzero(all_free), which] = 1.0
-    return spread
-
-
 def _work(problem: MultiProblem, n_free: int, by_differences: bool) -> float:
     """Approximate number of operations for the full matrix."""
     n_rows, n_items = len(problem.weights), len(problem.item_weights)
@@ -419,8 +398,8 @@ def multi_covariance(
         return MultiCovariance(None, None, "none")
     rule, design = problem.rule, problem.population
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
-    labels = None if problem.constraints.shared is None else problem.constraints.shared.labels
-    spread = spread_of(free, problem.step_rule.tied, labels, design.size)
+    shared = problem.constraints.shared
+    spread = spread_of(free, problem.step_rule.tied, shared, design.size)
     two_tier = isinstance(rule, TwoTierQuadrature)
     is_adaptive = isinstance(rule, AdaptiveQuadrature)
     # Observed and expected information of the complete data are equal for these.

@@ -14,6 +14,7 @@ from irtcat._precision import choose_precision, precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._groups import Grouping
+from irtcat.fitting._invariance import with_versions
 from irtcat.fitting._latent import anchor_items, check_anchors, known_categories, with_anchors
 from irtcat.fitting._loop import Ended
 from irtcat.fitting._mixing import check_kinds
@@ -28,6 +29,7 @@ from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import grouping_of, rows_of
 from irtcat.fitting._start import Start, jittered, points_of, start_params, starting_point
 from irtcat.fitting._stated import check_fixed, fixed_values
+from irtcat.fitting._ties import averaged
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.io.source import ResponseSource
 from irtcat.latent import (
@@ -345,6 +347,8 @@ def fit_multidimensional(
         )  # fmt: skip
         prior = _constraints(table, design, template)
         _tied_and_free(prior, tied, template, design)
+        if options.versions is not None:
+            tied, prior = with_versions(prior, template, tied, options.versions, dtype)
         held = fixed_values(
             options.fixed or {}, template, parameter_names(cls), responses.item_ids, shared
         )
@@ -358,7 +362,8 @@ def fit_multidimensional(
         params = _start_params(work, start, categories)
         params = jittered(params, template, options)
         params = prior.with_held(template, np.where(np.isnan(held), params, held))
-        params = _with_ties(params, tied, prior)
+        free = np.asarray(prior.constraints.free)
+        params = averaged(params, free, tied, prior.constraints.shared)
         vector = np.asarray(_first_population(population, options.anchors), float)
         has_held = not np.isnan(held).all()
         problem, ended = iterate(work, params, vector, prior, options, not has_held)
@@ -451,16 +456,6 @@ _NODE_KINDS = {
     TwoTierQuadrature: "pairs of general and specific",
     AdaptiveQuadrature: "each subject's own",
 }
-
-
-def _with_ties(params: FloatArray, tied: tuple[int, ...], prior: PriorTable) -> FloatArray:
-    """First guesses, equal where items share a parameter."""
-    params, free = params.copy(), np.asarray(prior.constraints.free)
-    for column in tied:
-        here = free[:, column]
-        if here.any():
-            params[here, column] = params[here, column].mean()
-    return params
 
 
 def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any:

@@ -11,7 +11,6 @@ from irtcat._types import FloatArray
 from irtcat.fitting._blocks import RowBlock
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting._loop import Ended, run_em
-from irtcat.fitting._mstep import Shared
 from irtcat.fitting._multi_em import (
     CAN_BE_LENGTHENED,
     MultiProblem,
@@ -22,6 +21,7 @@ from irtcat.fitting._options import Options, loop_settings
 from irtcat.fitting._pattern import LatentDesign
 from irtcat.fitting._priors import PriorTable
 from irtcat.fitting._rows import Rows
+from irtcat.fitting._ties import shared_cells
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.latent import (
     AdaptiveQuadrature,
@@ -161,13 +161,7 @@ class Workspace:
             return prior
         c, at = prior.constraints, self.columns
         row = np.arange(len(at))[:, None]
-        shared = None
-        if self.tied:
-            cells = at[:, list(self.tied)]
-            names, labels = np.unique(cells, return_inverse=True)
-            labels = labels.reshape(cells.shape)
-            counts = np.bincount(labels.ravel(), minlength=len(names)).astype(float)
-            shared = Shared(jnp.asarray(labels, jnp.int32), jnp.asarray(counts, self.dtype))
+        shared = shared_cells(at[:, list(self.tied)], self.dtype) if self.tied else None
         family = None if c.family is None else jnp.asarray(np.asarray(c.family)[row, at])
         return prior._replace(
             constraints=c._replace(

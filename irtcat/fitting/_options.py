@@ -49,6 +49,8 @@ class Options:
     correlated: bool = False
     nodes: int | None = None
     structure: str | None = None
+    versions: Any = None
+    density: str | None = None
     fixed: Mapping[str, Any] | None = None
     equal: tuple[str, ...] = ()
     theta: Any = None

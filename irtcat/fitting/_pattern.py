@@ -72,7 +72,9 @@ def _from_labels(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
 
 def _from_table(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
     """Items x factors, by item id where it is a DataFrame."""
-    if isinstance(pattern, pd.DataFrame):
+    if isinstance(pattern, pd.DataFrame) and isinstance(pattern.index, pd.RangeIndex):
+        values, names = pattern.to_numpy(), [str(name) for name in pattern.columns]
+    elif isinstance(pattern, pd.DataFrame):
         table = pattern.set_axis(pattern.index.astype(str))
         missing = [name for name in ids if name not in table.index]
         if missing:
@@ -111,6 +113,19 @@ def _with_general(marks: FloatArray, names: list[str]) -> tuple[FloatArray, list
     if (marks.sum(axis=1) > 1).any():
         raise argument_error("pattern", "of at most one specific factor an item", "several")
     return np.column_stack([np.ones(len(marks)), marks]), ["general", *names]
+
+
+def pattern_of_versions(pattern: Any, item_ids: Any, items: Any, bifactor: bool) -> pd.DataFrame:
+    """The pattern of versions of items: the rows of the items that they are of.
+
+    Args:
+        pattern: of the items, in any form.
+        item_ids: the items.
+        items: number of the item of each version.
+        bifactor: whether a list of factor names is allowed.
+    """
+    marks, names = _marks(pattern, [str(name) for name in item_ids], bifactor)
+    return pd.DataFrame(marks[items], columns=names)
 
 
 STRUCTURES = ("bifactor", "two-tier")

@@ -10,6 +10,7 @@ from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._priors import PriorTable
 from irtcat.fitting._start import Start
+from irtcat.fitting._ties import count_distinct
 from irtcat.io.source import ResponseSource
 from irtcat.models import STANDARD_FORM, ItemModel, design_of, field_columns, unpack
 from irtcat.responses import Responses
@@ -64,9 +65,8 @@ def item_flags(
 
 def n_parameters(prior: PriorTable, tied: tuple[int, ...]) -> int:
     """Number of parameters that some response informs; tied ones count once."""
-    free = (np.asarray(prior.constraints.free) & prior.informed).sum(axis=0)
-    free[list(tied)] = np.minimum(free[list(tied)], 1)
-    return int(free.sum())
+    counted = np.asarray(prior.constraints.free) & prior.informed
+    return count_distinct(counted, tied, prior.constraints.shared)
 
 
 def item_statistics(

@@ -1,13 +1,14 @@
 """Fit: a calibrated bank, the subjects' abilities, and the outcome of the estimation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from irtcat._checks import argument_error
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._groups import Grouping, score_groups
@@ -51,6 +52,7 @@ class Fit:
             blocks of items without common subjects, results of further starts.
         populations: mean and root of the covariance of the abilities in each group, where there are
             several abilities; otherwise None.
+        versions: the versions of items that are not the same in all groups, if any.
     """
 
     bank: ItemBank
@@ -71,6 +73,42 @@ class Fit:
     grouping: Grouping | None = None
     notes: tuple[str, ...] = ()
     populations: Populations | None = None
+    versions: Any = None
+
+    def bank_of(self, group: Any) -> ItemBank:
+        """The items of a group and its population, after a fit with groups.
+
+        Args:
+            group: label of the group.
+
+        Returns:
+            The bank with the original item ids; with one ability, its population is the group's.
+
+        Raises:
+            InputError: without groups, or for an unknown group.
+
+        Example:
+            >>> from irtcat import Responses, fit
+            >>> x = np.random.default_rng(0).integers(0, 2, (60, 4))
+            >>> r = Responses.from_array(x)
+            >>> f = fit(r, groups=["a", "b"] * 30, invariance={"i4": "none"})
+            >>> f.bank.n_items, f.bank_of("b").item_ids.tolist()
+            (5, ['i1', 'i2', 'i3', 'i4'])
+        """
+        if self.grouping is None or self.groups is None:
+            raise argument_error("group", "of a fit with groups", group)
+        labels = list(self.grouping.labels)
+        if group not in labels:
+            raise argument_error("group", f"one of {labels}", group)
+        code, bank = labels.index(group), self.bank
+        if self.versions is not None:
+            at = self.versions.of_group(code)
+            reference = self.bank.item_ids[self.versions.of_group(0)]
+            bank = replace(bank.subset(at), item_ids=reference)
+        if self.populations is not None:
+            return bank
+        mean, sd = (float(self.groups[name].iloc[code]) for name in ("mean", "sd"))
+        return replace(bank, population_mean=mean, population_sd=sd)
 
     @cached_property
     def abilities(self) -> Ability:

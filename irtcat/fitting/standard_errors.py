@@ -28,6 +28,7 @@ from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints, penalised_terms, prior_information, prior_slopes
 from irtcat.fitting._terms import LINEAR
+from irtcat.fitting._ties import spread_of
 from irtcat.fitting.em import EMPoint, EMProblem
 from irtcat.latent import (
     Blocks,
@@ -209,25 +210,10 @@ def missing_information(
     return out
 
 
-def _spread(n_items: int, n_params: int, tied: tuple[int, ...]) -> FloatArray:
-    """Matrix that maps the distinct parameters to all parameters (tied ones are one)."""
-    columns: list[FloatArray] = []
-    for p in range(n_params):
-        unit = np.zeros((n_items, n_params))
-        unit[:, p] = 1.0
-        if p in tied:
-            columns.append(unit.reshape(-1, 1))
-        else:
-            columns.append(np.eye(n_items * n_params)[:, p::n_params])
-    return np.concatenate(columns, axis=1)
-
-
 def _distinct(problem: EMProblem, n_latent: int) -> FloatArray:
-    """`_spread` with the population's parameters appended, for estimated parameters only."""
-    n_items, n_params = problem.constraints.free.shape
-    free = np.asarray(problem.constraints.free).ravel()
-    spread = _spread(n_items, n_params, problem.tied)
-    spread = spread[:, (spread[free] > 0).any(axis=0)]
+    """`spread_of` with the population's parameters appended, for estimated parameters only."""
+    free = np.asarray(problem.constraints.free)
+    spread = spread_of(free, problem.tied, problem.constraints.shared)
     if n_latent == 0:
         return spread
     estimated = np.eye(n_latent)[:, np.tile(~np.asarray(problem.held), 2)]

@@ -1,0 +1,141 @@
+"""Partial invariance: items with parameters of their own in each group of subjects.
+
+An item that is not invariant becomes several *versions*, one for each group, with the answers of
+that group alone; parameters that are equal in all groups are tied between its versions. All else
+then works as for other items.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error, shorten
+from irtcat._types import IntArray
+from irtcat.fitting._groups import Grouping
+from irtcat.fitting._priors import PriorTable
+from irtcat.fitting._stated import canonical
+from irtcat.fitting._ties import shared_cells
+from irtcat.models import ItemModel, field_columns
+from irtcat.responses import Responses
+
+__all__ = ["Versions", "versions_of", "with_versions"]
+
+
+class Versions(NamedTuple):
+    """The items of a fit with partial invariance.
+
+    Attributes:
+        responses: answers to the versions.
+        items: number of the item that each version is of.
+        group: group that each version is for; -1 for invariant items.
+        equal: parameter -> mask of the versions in which it is equal in all groups.
+    """
+
+    responses: Responses
+    items: IntArray
+    group: IntArray
+    equal: dict[str, np.ndarray]
+
+    def of_group(self, group: int) -> IntArray:
+        """Numbers of the versions for a group, in the order of the items."""
+        at = np.flatnonzero((self.group < 0) | (self.group == group))
+        return at[np.argsort(self.items[at], kind="stable")]
+
+
+def _equal_by_item(
+    invariance: Any, ids: list[str], names: tuple[str, ...]
+) -> list[frozenset[str] | None]:
+    """The parameters of each item that are equal in all groups; None for all."""
+    if isinstance(invariance, Mapping):
+        stated = {str(item): value for item, value in invariance.items()}
+    elif isinstance(invariance, (list, tuple, set, frozenset, np.ndarray, pd.Index)):
+        stated = dict.fromkeys(ids, "none") | {str(item): "all" for item in invariance}
+    else:
+        must = "item ids that are invariant, or a mapping from ids to what is equal in all groups"
+        raise argument_error("invariance", must, invariance)
+    unknown = [item for item in stated if item not in ids]
+    if unknown:
+        raise argument_error("invariance", "about items of the responses", shorten(unknown))
+    out: list[frozenset[str] | None] = []
+    for item in ids:
+        value = stated.get(item, "all")
+        if value in ("all", None) and isinstance(value, str):
+            out.append(None)
+            continue
+        parameters = () if isinstance(value, str) and value == "none" else value
+        parameters = (parameters,) if isinstance(parameters, str) else parameters
+        try:
+            equal = frozenset(canonical("invariance", name, names) for name in parameters)
+        except TypeError:
+            must = "all, none or names of parameters"
+            raise argument_error(f"invariance[{item!r}]", must, value) from None
+        out.append(None if equal == frozenset(names) else equal)
+    return out
+
+
+def versions_of(
+    responses: Responses, grouping: Grouping | None, invariance: Any, names: tuple[str, ...]
+) -> Versions:
+    """The versions of the items from the ``invariance`` argument of `irtcat.fit`.
+
+    Raises:
+        InputError: without groups, for unknown items or parameters, or where no item is invariant.
+    """
+    if grouping is None:
+        raise argument_error("invariance", "left out without groups", invariance)
+    ids = [str(item) for item in responses.item_ids]
+    equal = _equal_by_item(invariance, ids, names)
+    if all(parameters is not None for parameters in equal):
+        raise argument_error(
+            "invariance", "all for one item at least, which connects the groups' scales", invariance,
+            "Without any, fit the groups apart.",
+        )  # fmt: skip
+    items, group, new_ids = [], [], []
+    for j, parameters in enumerate(equal):
+        for code, label in enumerate(grouping.labels):
+            items.append(j)
+            group.append(-1 if parameters is None else code)
+            new_ids.append(ids[j] if code == 0 else f"{ids[j]} ({label})")
+            if parameters is None:
+                break
+    taken = [name for name in new_ids if new_ids.count(name) > 1]
+    if taken:
+        raise argument_error("item ids", "other than those of the items' versions", taken[0])
+    at, codes = np.array(items), np.array(group)
+    values = np.array(responses.values)[:, at]
+    none = np.nan if values.dtype.kind == "f" else -1
+    values[(codes >= 0) & (grouping.codes[:, None] != codes)] = none
+    tied = {name: np.array([name in (equal[j] or ()) for j in items]) for name in names}
+    versions = replace(
+        responses,
+        values=values,
+        item_ids=np.array(new_ids, dtype=object),
+        items=responses.items.iloc[at],
+    )
+    return Versions(versions, at, codes, {name: mask for name, mask in tied.items() if mask.any()})
+
+
+def with_versions(
+    prior: PriorTable,
+    template: ItemModel,
+    tied: tuple[int, ...],
+    versions: Versions,
+    dtype: np.dtype,
+) -> tuple[tuple[int, ...], PriorTable]:
+    """Tied columns and constraints with the ties between the versions of items."""
+    if not versions.equal:
+        return tied, prior
+    n_items = len(versions.items)
+    columns = {column: np.zeros(n_items, int) for column in tied}
+    for name, mask in versions.equal.items():
+        for column in field_columns(template, [name]):
+            if column not in columns:
+                alone = n_items + np.arange(n_items)
+                columns[column] = np.where(mask, versions.items, alone)
+    names = tuple(sorted(columns))
+    labels = np.stack([columns[column] + 2 * n_items * column for column in names], axis=1)
+    shared = shared_cells(labels, dtype)
+    return names, prior._replace(constraints=prior.constraints._replace(shared=shared))
