@@ -10,6 +10,7 @@ from unicodedata import category
 import numpy as np
 
 __all__ = [
+    "DUPLICATES",
     "InputError",
     "ResponseError",
     "ability_points",
@@ -30,6 +31,9 @@ __all__ = [
     "shorten",
     "visible",
 ]
+
+DUPLICATES = ("refuse", "first", "suffix")
+"""What can be done with repeated ids."""
 
 
 class InputError(ValueError):
@@ -317,7 +321,7 @@ def resolve_duplicates(
         >>> ids.tolist()
         ['a', 'b', 'a#2']
     """
-    check_choice("duplicates", duplicates, ("refuse", "first", "suffix"))
+    check_choice("duplicates", duplicates, DUPLICATES)
     counts = Counter(ids.tolist())
     if len(counts) == len(ids):
         return ids, None

@@ -8,7 +8,9 @@ import numpy as np
 
 from irtcat._checks import check_choice
 
-__all__ = ["LARGE", "choose_precision", "precision"]
+__all__ = ["LARGE", "PRECISIONS", "choose_precision", "precision"]
+
+PRECISIONS = ("auto", "float64", "float32")
 
 LARGE = 2**20
 """Matrices with more cells than this use float32 unless ``precision`` says otherwise."""
@@ -24,7 +26,7 @@ def choose_precision(name: str, n_cells: int) -> str:
     Returns:
         "float32" or "float64".
     """
-    check_choice("precision", name, ("auto", "float32", "float64"))
+    check_choice("precision", name, PRECISIONS)
     if name != "auto":
         return name
     small = n_cells <= LARGE and jax.default_backend() == "cpu"

@@ -58,7 +58,7 @@ class Config:
         start: how the first items are chosen; a name of `START`, or a part with options.
         prior: "normal" (by default the bank's population), "uniform" within the theta bounds, or
             "jeffreys" (the root of the test information).
-        max_items: maximum number of scored items; 0 (the default) for the greatest length of a
+        max_items: maximum number of scored items. 0 (the default) is the greatest length of a
             length rule, or 30 without one. Items at ``pretest_at`` are extra.
         min_items: number of scored items before a stopping rule may act.
         batch: number of items asked at a time, chosen jointly.

@@ -1,91 +1,21 @@
 """The options of adaptive tests, and the configuration built from them."""
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from irtcat.cli._command import Options
+from irtcat.cli._options import option
 
 if TYPE_CHECKING:
     from irtcat.cat import Config, ExposureParameters
 
-CRITERIA_HELP = (
-    "mfi, mlwi, mpwi, kl, klp, kl-interval, gdi, gdip, mei, mei-fisher, mepv, mepv-plug-in, "
-    "mutual-information, bopt, thopt, a-stratified, progressive, proportional, random, "
-    "sequential, score-optimal, d-optimal, t-optimal or a-optimal"
-)
-
-Criterion = Annotated[
-    str | None,
-    typer.Option(help=f"{CRITERIA_HELP}; by default mfi; required for multidimensional banks."),
-]
-Stop = Annotated[
-    str | None,
-    typer.Option("--stop", help='Such as "se<0.3 or n>=30"; by default after 30 items.'),
-]
-Method = Annotated[str | None, typer.Option(help="eap, map, ml, wle or robust; by default eap.")]
-Exposure = Annotated[
-    str | None,
-    typer.Option(
-        help="none, randomesque:k=5, restricted:rate=0.2, eligibility:rate=0.2, "
-        "overlap:target=0.15 or sympson-hetter:rate=0.2."
-    ),
-]
-ExposureFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--exposure-parameters",
-        help="File written by simulate --calibrate-exposure; required by sympson-hetter.",
-    ),
-]
-MaxItems = Annotated[int | None, typer.Option(min=1, help="Maximum number of items of a session.")]
-MinItems = Annotated[int | None, typer.Option(min=0, help="Minimum number of items of a session.")]
-Batch = Annotated[int | None, typer.Option(min=1, help="Number of items administered at once.")]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", help="JSON file with the fields of irtcat.cat.Config; options override it."
-    ),
-]
+CONFIG = "irtcat.cat.Config"
 
 
-def read_config(
-    path: Path | None,
-    criterion: str | None,
-    stop: str | None,
-    method: str | None,
-    exposure: str | None,
-    max_items: int | None,
-    min_items: int | None,
-    batch: int | None,
-) -> "Config":
-    """Build the configuration from a file and options, which override the file."""
-    from irtcat._checks import InputError
-    from irtcat._reading import read_json
-    from irtcat.cat import Config
-
-    document: Any = {}
-    if path is not None:
-        document = read_json(path)
-        if not isinstance(document, dict):
-            raise InputError(f"{path}: not a JSON object with the fields of a configuration.")
-    options = {
-        "criterion": criterion, "stopping": stop, "method": method, "max_items": max_items,
-        "min_items": min_items, "batch": batch,
-        "exposure": None if exposure is None else read_part("--exposure", exposure),
-    }  # fmt: skip
-    if stop is not None and max_items is None:
-        document.pop("max_items", None)
-    return Config.from_json({**document, **{k: v for k, v in options.items() if v is not None}})
-
-
-def read_exposure(path: Path | None) -> "ExposureParameters | None":
-    """Read the exposure parameters, if a file is given."""
-    from irtcat.cat import ExposureParameters
-
-    return None if path is None else ExposureParameters.load(path)
-
-
-def read_part(option: str, text: str) -> dict[str, Any]:
+def read_part(text: str) -> dict[str, Any]:
     """Parse a rule and its options from NAME or NAME:OPTION=NUMBER,..."""
     from irtcat._numbers import number_in
 
@@ -96,6 +26,52 @@ def read_part(option: str, text: str) -> dict[str, Any]:
         number = number_in(value)
         if number is None:
             must = f"{text!r} is not NAME or NAME:OPTION=NUMBER, such as randomesque:k=5."
-            raise typer.BadParameter(must, param_hint=option)
+            raise typer.BadParameter(must)
         out[key.strip()] = int(number) if number == int(number) and "." not in value else number
     return out
+
+
+def read_exposure(path: Path) -> "ExposureParameters":
+    """Read the parameters of exposure control."""
+    from irtcat.cat import ExposureParameters
+
+    return ExposureParameters.load(path)
+
+
+_rule = partial(option, source=CONFIG, default=None)
+"""An option that sets a field of the configuration; without it the file or the default does."""
+
+CRITERION = _rule(
+    "criterion", names="irtcat.cat.CRITERIA",
+    help="{names}; by default mfi; required for multidimensional banks.",
+)  # fmt: skip
+STOP = _rule("stop", of="stopping", help='Such as "se<0.3 or n>=30"; by default after 30 items.')
+METHOD = _rule("method", names="irtcat.cat.METHODS", help="{names}; by default eap.")
+EXPOSURE = _rule(
+    "exposure", parse=read_part, names="irtcat.cat.EXPOSURE",
+    help="{names}; with options as in randomesque:k=5 or restricted:rate=0.2.",
+)  # fmt: skip
+LENGTHS = (_rule("max_items", min=1), _rule("min_items", min=0), _rule("batch", min=1))
+FILES = (
+    option("config", source="", type=Path,
+           help="JSON file with the fields of irtcat.cat.Config; options override it."),
+    option("exposure_parameters", source="", type=Path, read=read_exposure,
+           help="File written by simulate --calibrate-exposure; required by sympson-hetter."),
+)  # fmt: skip
+RULES = (CRITERION, STOP, METHOD, EXPOSURE, *LENGTHS, *FILES)
+
+
+def read_config(o: Options, **defaults: Any) -> "Config":
+    """Build the configuration from a file and the options, which override the file."""
+    from irtcat._checks import InputError
+    from irtcat._reading import read_json
+    from irtcat.cat import Config
+
+    document: Any = defaults
+    if o.config is not None:
+        document = read_json(o.config)
+        if not isinstance(document, dict):
+            raise InputError(f"{o.config}: not a JSON object with the fields of a configuration.")
+    if o.stop is not None and o.max_items is None:
+        document.pop("max_items", None)
+    return Config.from_json({**document, **o.values_of(CONFIG)})

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -10,61 +11,31 @@ from typer.core import TyperCommand, TyperGroup
 
 from irtcat._numbers import number_in
 from irtcat._version import __version__
-from irtcat.cli import (
-    _input,
-    audit,
-    compare,
-    demo,
-    describe,
-    evaluate,
-    export,
-    filter,
-    fit,
-    headroom,
-    import_,
-    leaderboard,
-    link,
-    plan,
-    plot,
-    predict,
-    report,
-    scale,
-    score,
-    select,
-    session,
-    simulate,
-    upgrade,
-)
-from irtcat.cli._session import guarded
+from irtcat.cli import _input
+from irtcat.cli._command import Command
 
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS = {
-    "import": import_,
-    "fit": fit,
-    "link": link,
-    "scale": scale,
-    "score": score,
-    "select": select,
-    "predict": predict,
-    "leaderboard": leaderboard,
-    "plan": plan,
-    "compare": compare,
-    "headroom": headroom,
-    "filter": filter,
-    "audit": audit,
-    "simulate": simulate,
-    "session": session,
-    "export": export,
-    "evaluate": evaluate,
-    "report": report,
-    "plot": plot,
-    "describe": describe,
-    "upgrade": upgrade,
-    "demo": demo,
-}
-"""Commands by name. To add one, write a module with ``command`` (or ``COMMANDS``, subcommands by
-name) and ``EXAMPLE``, and add a row."""
+    name: import_module(f"irtcat.cli.{'import_' if name == 'import' else name}")
+    for name in (
+        "import", "fit", "link", "scale", "score", "select", "predict", "leaderboard", "plan",
+        "compare", "headroom", "filter", "audit", "simulate", "session", "export", "evaluate",
+        "report", "plot", "describe", "upgrade", "demo",
+    )
+}  # fmt: skip
+"""The modules of the commands by name. To add one, write a module with ``command`` (or
+``COMMANDS``, subcommands by name, and ``HELP``) and ``EXAMPLE``, and add its name."""
+
+GROUPS = {name for name, module in COMMANDS.items() if hasattr(module, "COMMANDS")}
+"""Commands with subcommands."""
+
+
+def _commands(group: str) -> dict[str, Command]:
+    """The commands of the program, or the subcommands of one by name."""
+    if group in GROUPS:
+        return COMMANDS[group].COMMANDS
+    return {name: module.command for name, module in COMMANDS.items() if name not in GROUPS}
 
 
 @contextmanager
@@ -95,7 +66,16 @@ class _OrderedGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the commands."""
-        return [name for name in COMMANDS if name in self.commands]
+        return list(self.commands) if self.name in GROUPS else list(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Build the command that is called, with its options; the list of all needs none."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in (table := _commands(self.name or "")) and command is not None:
+            built = typer.Typer(add_completion=False, rich_markup_mode=None)
+            built.command(name, cls=_Command, epilog=command.epilog)(table[name].for_typer())
+            command = typer.main.get_command(built)
+        return name, command, rest
 
 
 app = typer.Typer(
@@ -172,10 +152,10 @@ def _root(
 for _name, _module in COMMANDS.items():
     _lines = "\n".join(f"  {line}" for line in _module.EXAMPLE)
     _epilog = f"\b\nExample:\n{_lines}"
-    if not hasattr(_module, "COMMANDS"):
-        app.command(_name, cls=_Command, epilog=_epilog)(guarded(_module.command))
+    if _name not in GROUPS:  # without options, which are added when the command is called
+        app.command(_name, help=_module.command.__doc__, epilog=_epilog)(lambda: None)
         continue
-    _group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    _group = typer.Typer(cls=_OrderedGroup, no_args_is_help=True, rich_markup_mode=None)
     for _action, _command in _module.COMMANDS.items():
-        _group.command(_action, cls=_Command)(guarded(_command))
+        _group.command(_action, help=_command.__doc__)(lambda: None)
     app.add_typer(_group, name=_name, epilog=_epilog, help=_module.HELP)

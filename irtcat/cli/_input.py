@@ -1,11 +1,10 @@
-"""Arguments shared by the commands, and reading the files they name."""
+"""Reading the files and texts that options name."""
 
 import warnings
 import zipfile
-from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,86 +20,27 @@ DATASET = "dataset:"
 MAX_BYTES: ContextVar[int | None] = ContextVar("max_bytes", default=None)
 """The ``--max-bytes`` option, which precedes the command and applies to all files it reads."""
 
-RESPONSES_HELP = (
-    "Response file (CSV, TSV, npz, Parquet, py-irt JSONL), logs (see import) or dataset:NAME."
-)
-MODELS_HELP = (
-    "rasch, 1pl, 2pl, 3pl, 4pl, feasibility, graded, gpcm, pcm, rsm, nominal, binomial or beta."
-)
-STRATEGIES_HELP = (
-    "random, stratified, stratified-group, stratified-both, balanced, score-optimal, rank-optimal, "
-    "robust, anchor-points, kmeans-correctness, kmeans-irt, disagreement, fisher, information, "
-    "minimax, d-optimal, discrimination, avi, avo, ub, lb, pcub or pclb"
-)
-ESTIMATORS_HELP = "auto, auto-pooled, curves, mean, weighted, irt, pirt, gpirt, ridge, gp or aipw"
-LINKS_HELP = "mean-sigma, mean-mean, haebara or stocking-lord"
 
-ResponsesArgument = Annotated[str, typer.Argument(metavar="RESPONSES", help=RESPONSES_HELP)]
-ResponsesOption = Annotated[str | None, typer.Option("--responses", help=RESPONSES_HELP)]
-Model = Annotated[str, typer.Option(help=MODELS_HELP)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the table to this CSV file.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
-Tau = Annotated[float | None, typer.Option(help="Threshold of the filters (avi, ub, pcub, …).")]
+def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
+    """Read responses from a file, or a dataset of the package (``dataset:NAME``).
 
-Format = Annotated[
-    str | None,
-    typer.Option(
-        help="csv, tsv, npz, parquet, pyirt, or wide / long for a table; detected by default."
-    ),
-]
-SubjectColumn = Annotated[str, typer.Option(help="Subject column of a long table.")]
-ItemColumn = Annotated[str, typer.Option(help="Item column of a long table.")]
-ResponseColumn = Annotated[str, typer.Option(help="Response column of a long table.")]
-Duplicates = Annotated[
-    str, typer.Option(help="What to do with repeated ids: refuse, first (keep) or suffix.")
-]
-
-Trials = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of trials of every response (binomial model)."),
-]
-
-
-class Reading(NamedTuple):
-    """Options for reading response files."""
-
-    format: str | None = None
-    subject: str = "subject"
-    item: str = "item"
-    response: str = "response"
-    duplicates: str = "refuse"
-    trials: int | None = None
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "Reading":
-        """The reading options among the arguments of a command (its ``locals()``)."""
-        return cls(**{name: options[name] for name in cls._fields if name in options})
-
-
-def read(source: str, options: Reading) -> "Responses":
-    """Read responses from a file, or a dataset of the package (``dataset:NAME``)."""
+    Args:
+        source: the file or the dataset.
+        trials: number of trials of every response.
+        options: of `irtcat.read_responses`.
+    """
     import irtcat
     from irtcat import datasets
 
-    choose("--duplicates", options.duplicates, ("refuse", "first", "suffix"))
     if source.startswith(DATASET):
         responses = datasets.load(source.removeprefix(DATASET))
     else:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            responses = irtcat.read_responses(
-                source,
-                options.format,
-                subject=options.subject,
-                item=options.item,
-                response=options.response,
-                duplicates=options.duplicates,
-                max_bytes=max_bytes(),
-            )
+            responses = irtcat.read_responses(source, **options, max_bytes=max_bytes())
         for warning in caught:
             warn(str(warning.message))
-    return responses if options.trials is None else responses.with_trials(options.trials)
+    return responses if trials is None else responses.with_trials(trials)
 
 
 def read_bank(path: "str | Path") -> "ItemBank":
@@ -177,8 +117,8 @@ def fixed_parameters(source: str) -> dict[str, Any]:
     if not _is_file(source):
         if "=" not in source:
             must = f"{source!r} is neither NAME=NUMBER nor a file."
-            raise typer.BadParameter(must, param_hint="--fixed")
-        return dict(split_numbers("--fixed", source))
+            raise typer.BadParameter(must)
+        return dict(split_numbers(source))
     frame = read_table(Path(source), "items")
     values = frame.set_index(frame.columns[0])
     out: dict[str, Any] = {}
@@ -249,14 +189,20 @@ def read_subset(path: str) -> "Subset":
     )
 
 
-def item_sources(responses: str | None, bank: str | None, items: Path | None) -> Any:
-    """The items' tasks and samples in a harness: from a CSV table, responses or a bank."""
-    if items is not None:
-        frame = read_table(items, "items")
-        return frame.set_index(frame.columns[0])
-    if responses is not None:
-        return read(responses, Reading())
-    return None if bank is None else read_bank(bank)
+def read_plain(source: str) -> "Responses":
+    """Read responses in the default way."""
+    return read(source)
+
+
+def items_table(path: Path) -> "pd.DataFrame":
+    """Read a CSV table of items, indexed by their ids."""
+    frame = read_table(path, "items")
+    return frame.set_index(frame.columns[0])
+
+
+def items_column(items: Path | None, name: str | None) -> Any:
+    """A column of the table of items; without a table its name, that of a column of metadata."""
+    return name if items is None or name is None else table_column(items, name, "items")
 
 
 def _seed(path: str, value: Any) -> int:
@@ -290,40 +236,18 @@ def _is_file(path: str) -> bool:
         return False
 
 
-def one_ability_models() -> list[str]:
-    """Names of the models that the commands fit."""
-    from irtcat.models import MODELS
-
-    return list(MODELS)
-
-
-def choose(option: str, value: str, choices: Iterable[str]) -> None:
-    """Raise a usage error unless ``value`` is one of ``choices``."""
-    if value not in (names := list(choices)):
-        raise typer.BadParameter(f"{value!r} is not one of {', '.join(names)}.", param_hint=option)
-
-
-def split_names(option: str, text: str, choices: Iterable[str]) -> list[str]:
-    """Parse a comma-separated list of names, each one of ``choices``."""
-    names = [name.strip() for name in text.split(",")]
-    known = list(choices)
-    for name in names:
-        choose(option, name, known)
-    return names
-
-
-def split_counts(option: str, text: str) -> list[int]:
+def split_counts(text: str) -> list[int]:
     """Parse a comma-separated list of whole numbers of at least 1."""
     from irtcat._numbers import whole_number_in
 
     numbers = [whole_number_in(number) or 0 for number in text.split(",")]
     if min(numbers) < 1:
         must = f"{text!r} is not a list of whole numbers of at least 1, such as 10,30,100."
-        raise typer.BadParameter(must, param_hint=option)
+        raise typer.BadParameter(must)
     return numbers
 
 
-def split_quotas(option: str, text: str) -> dict[str, tuple[int, int]]:
+def split_quotas(text: str) -> dict[str, tuple[int, int]]:
     """Parse groups with their limits of items: GROUP=NUMBER or GROUP=FEWEST:MOST, ..."""
     from irtcat._numbers import whole_number_in
 
@@ -334,12 +258,12 @@ def split_quotas(option: str, text: str) -> dict[str, tuple[int, int]]:
         least, highest = whole_number_in(fewest), whole_number_in(most or fewest)
         if not group or least is None or highest is None or min(least, highest) < 0:
             must = f"{entry.strip()!r} is not GROUP=NUMBER or GROUP=FEWEST:MOST, such as algebra=3."
-            raise typer.BadParameter(must, param_hint=option)
+            raise typer.BadParameter(must)
         quotas[group.strip()] = (least, highest)
     return quotas
 
 
-def split_numbers(option: str, text: str) -> dict[str, float]:
+def split_numbers(text: str) -> dict[str, float]:
     """Parse names with numbers: NAME=NUMBER, ..."""
     from irtcat._numbers import number_in
 
@@ -348,13 +272,18 @@ def split_numbers(option: str, text: str) -> dict[str, float]:
         name, _, number = entry.strip().rpartition("=")
         if name.strip() in numbers:
             must = f"{name.strip()!r} occurs twice."
-            raise typer.BadParameter(must, param_hint=option)
+            raise typer.BadParameter(must)
         value = number_in(number)
         if not name.strip() or value is None:
             must = f"{entry.strip()!r} is not NAME=NUMBER, such as algebra=2."
-            raise typer.BadParameter(must, param_hint=option)
+            raise typer.BadParameter(must)
         numbers[name.strip()] = value
     return numbers
+
+
+def split_texts(text: str) -> list[str]:
+    """Parse a comma-separated list."""
+    return [name.strip() for name in text.split(",")]
 
 
 def read_lines(path: Path) -> list[str]:

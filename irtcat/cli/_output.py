@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["emit_json", "records", "say", "show", "to_terminal", "write_csv"]
+__all__ = ["emit_json", "flag_counts", "records", "say", "show", "to_terminal", "write_csv"]
 
 ROWS_ON_SCREEN = 60
 """Rows of a table that are printed on a terminal."""
@@ -33,6 +33,12 @@ def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
 def _with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
     """The table with its named index as columns."""
     return frame.reset_index() if frame.index.names[0] is not None else frame
+
+
+def flag_counts(frame: "pd.DataFrame", kind: str) -> list[str]:
+    """How many rows have each of the flags."""
+    counts = frame.loc[frame["flags"] != "", "flags"].value_counts()
+    return [f"Flagged {flag!r}: {count} of {len(frame)} {kind}" for flag, count in counts.items()]
 
 
 def to_terminal() -> bool:

@@ -1,15 +1,13 @@
 """Shared by all commands: exit codes, the compilation cache, progress."""
 
-import functools
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from irtcat._progress import progress
 
-__all__ = ["KEY", "fail", "guarded", "progress", "read_key", "use_compilation_cache", "warn"]
+__all__ = ["KEY", "fail", "progress", "read_key", "sentence", "use_compilation_cache", "warn"]
 
 KEY = "IRTCAT_STORE_KEY"
 """Environment variable with the key of a store; other users could see an argument."""
@@ -33,7 +31,7 @@ def _line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def _sentence(error: Exception) -> str | None:
+def sentence(error: Exception) -> str | None:
     """The message for the user; None for unexpected errors, which show a traceback."""
     from irtcat._checks import InputError
 
@@ -45,62 +43,6 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, MemoryError):
         return "There is not enough memory for this. Use fewer subjects or items, or float32."
     return str(error) if isinstance(error, (InputError, FloatingPointError)) else None
-
-
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command to report failures in one line: exit 1 for bad input, 130 for Ctrl-C."""
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
-        try:
-            _check_outputs(kwargs)
-            command(*args, **kwargs)
-        except KeyboardInterrupt:
-            sys.exit(130)  # `main` prints the message
-        except Exception as error:
-            text = _sentence(error)
-            if text is None:
-                raise
-            fail(f"Error: {text}", 1)
-
-    return run
-
-
-OUTPUTS = ("out", "table", "figure", "report", "beats", "calibrate_exposure", "checkpoint")
-INPUTS = ("bank", "responses", "calibration", "subset", "reference", "source", "result", "results",
-          "fixed")  # fmt: skip
-"""Arguments that name files to write, and text arguments that may name files to read; every other
-`Path` is a file to read, too."""
-
-
-def _check_outputs(arguments: dict[str, Any]) -> None:
-    """Raise a usage error if a file to write is also read, or is written twice."""
-    import typer
-
-    from irtcat._checks import shorten
-
-    names: dict[Any, str] = {}
-    for name, value in arguments.items():
-        if not (name in OUTPUTS + INPUTS or isinstance(value, Path)):
-            continue
-        for path in value if isinstance(value, list) else [value]:
-            if not isinstance(path, (str, Path)):
-                continue
-            other = names.setdefault(_identity(path), name)
-            if other != name and {name, other} & set(OUTPUTS):
-                conflict = f"given as {other} and as {name}, and would be replaced"
-                raise typer.BadParameter(
-                    f"{shorten(str(path))} is {conflict}. Write to another file."
-                )
-
-
-def _identity(path: str | Path) -> Any:
-    """A key that is equal for all names of one file."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):  # it does not exist yet
-        return os.path.abspath(path)
-    return status.st_dev, status.st_ino
 
 
 def read_key(path: Path | None) -> bytes | None:

@@ -1,12 +1,8 @@
 """``irtcat compare``."""
 
-import sys
-from typing import Annotated
-
-import typer
-
-from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, say, show, write_csv
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import CALIBRATION, OUT, RESPONSES, SUBSET, option
+from irtcat.cli._output import records
 from irtcat.cli._session import warn
 
 EXAMPLE = (
@@ -18,55 +14,29 @@ EXAMPLE = (
 WORSE = 3
 
 
-def command(
-    calibration: Annotated[
-        str, typer.Argument(metavar="CALIBRATION", help=arguments.RESPONSES_HELP)
-    ],
-    subset: Annotated[
-        str, typer.Argument(metavar="SUBSET", help="The items run: CSV table with a column item.")
-    ],
-    responses: arguments.ResponsesArgument,
-    new: Annotated[
-        str | None, typer.Option(help="Id of the new model; by default the last of RESPONSES.")
-    ] = None,
-    old: Annotated[
-        str | None,
-        typer.Option(help="Id of the old model, there or in CALIBRATION; by default the first."),
-    ] = None,
-    method: Annotated[str, typer.Option(help="auto, paired or assisted.")] = "auto",
-    level: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
-    gate: Annotated[
-        bool, typer.Option("--gate", help=f"Exit with {WORSE} if the verdict is worse.")
-    ] = False,
-    out: arguments.Out = None,
-    as_json: arguments.Json = False,
-    format: arguments.Format = None,
-    subject: arguments.SubjectColumn = "subject",
-    item: arguments.ItemColumn = "item",
-    response: arguments.ResponseColumn = "response",
-    duplicates: arguments.Duplicates = "refuse",
-    trials: arguments.Trials = None,
-) -> None:
+@command_of(
+    "irtcat.leaderboard.compare",
+    CALIBRATION,
+    SUBSET,
+    RESPONSES,
+    "new",
+    "old",
+    option("method", choices="irtcat.leaderboard.comparison.METHODS"),
+    "level",
+    option("gate", type=bool, default=False, help=f"Exit with {WORSE} if the verdict is worse."),
+    OUT,
+    compiles=False,
+)
+def command(o: Options) -> Output:
     """Test whether a new model is better or worse than an old one."""
-    from irtcat import leaderboard
-    from irtcat._files import check_target
-    from irtcat.leaderboard.comparison import METHODS
-
-    arguments.choose("--method", method, METHODS)
-    if out is not None:
-        check_target(out)
-    options = arguments.Reading.of(locals())
-    known, answers = arguments.read(calibration, options), arguments.read(responses, options)
-    items = arguments.read_subset(subset)
-    result = leaderboard.compare(known, items, answers, new, old, method=method, level=level)
-    if out is not None:
-        write_csv(result.to_frame(), out)
-    if as_json:
-        emit_json({**records(result.to_frame())[0], "flags": result.flags, "out": out})
-    else:
+    result = o.call()
+    frame = result.to_frame()
+    o.write("out", frame)
+    if not o.as_json:
         for flag in result.flags:
             warn(flag)
-        say(result)
-        show(result.to_frame().drop(columns=["verdict", "flags"]))
-    if gate and result.verdict == "worse":
-        sys.exit(WORSE)
+    return Output(
+        {**records(frame)[0], "flags": result.flags, "out": o.out},
+        [str(result), frame.drop(columns=["verdict", "flags"])],
+        WORSE if o.gate and result.verdict == "worse" else 0,
+    )

@@ -1,11 +1,11 @@
 """``irtcat describe``."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, say, show
+from irtcat.cli import _input
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import READING, RESPONSES_HELP, argument
+from irtcat.cli._output import records
 from irtcat.cli._session import use_compilation_cache
 
 if TYPE_CHECKING:
@@ -18,57 +18,40 @@ EXAMPLE = (
 )
 
 
-def command(
-    source: Annotated[
-        str, typer.Argument(metavar="RESPONSES|BANK", help=f"{arguments.RESPONSES_HELP} Or a bank.")
-    ],
-    as_json: arguments.Json = False,
-    format: arguments.Format = None,
-    subject: arguments.SubjectColumn = "subject",
-    item: arguments.ItemColumn = "item",
-    response: arguments.ResponseColumn = "response",
-    duplicates: arguments.Duplicates = "refuse",
-) -> None:
+@command_of(
+    "",
+    argument("source", "RESPONSES|BANK", help=f"{RESPONSES_HELP} Or a bank."),
+    *READING,
+    compiles=False,
+)
+def command(o: Options) -> Output:
     """Describe a response file or a bank."""
-    if arguments.is_bank(source):
+    if _input.is_bank(o.source):
         use_compilation_cache()
-        _describe_bank(arguments.read_bank(source), as_json)
-        return
-    options = arguments.Reading(
-        format=format, subject=subject, item=item, response=response, duplicates=duplicates
-    )
-    _describe_responses(arguments.read(source, options), as_json)
+        return _bank(_input.read_bank(o.source))
+    return _responses(_input.read(o.source, **o.reading))
 
 
-def _describe_responses(data: "Responses", as_json: bool) -> None:
+def _responses(data: "Responses") -> Output:
     """Counts, mean and flags."""
     from dataclasses import asdict
 
     summary = data.summary()
-    subjects, items = list(data.subjects.columns), list(data.items.columns)
-    if as_json:
-        about = {"kind": "responses", "responses": summary.kind}
-        columns = {"subject_columns": subjects, "item_columns": items}
-        emit_json({**asdict(summary), **about, **columns})
-        return
-    say(summary)
-    for kind, names in (("subjects", subjects), ("items", items)):
-        if names:
-            say(f"metadata of {kind}: {', '.join(names)}")
+    columns = {"subjects": list(data.subjects.columns), "items": list(data.items.columns)}
+    document = {**asdict(summary), "kind": "responses", "responses": summary.kind}
+    document |= {f"{kind[:-1]}_columns": names for kind, names in columns.items()}
+    lines = [f"metadata of {kind}: {', '.join(names)}" for kind, names in columns.items() if names]
+    return Output(document, [str(summary), *lines])
 
 
-def _describe_bank(bank: "ItemBank", as_json: bool) -> None:
+def _bank(bank: "ItemBank") -> Output:
     """Model, scale, provenance, and the range of the parameters."""
     frame = bank.to_frame()
     ranges = frame.select_dtypes("number").describe().T[["min", "25%", "50%", "75%", "max"]]
     ranges.index.name = "column"
     population = {"mean": bank.population_mean, "sd": bank.population_sd}
-    if as_json:
-        about = {"kind": "bank", "model": bank.model.key, "n_items": len(bank)}
-        about |= {"population": population, "provenance": dict(bank.provenance)}
-        emit_json({**about, "ranges": records(ranges), "items": records(frame)})
-        return
-    say(bank)
-    for name, value in bank.provenance.items():
-        say(f"{name}: {value}")
-    show(ranges)
+    document = {"kind": "bank", "model": bank.model.key, "n_items": len(bank)}
+    document |= {"population": population, "provenance": dict(bank.provenance)}
+    document |= {"ranges": records(ranges), "items": records(frame)}
+    lines = [f"{name}: {value}" for name, value in bank.provenance.items()]
+    return Output(document, [str(bank), *lines, ranges])

@@ -1,13 +1,15 @@
 """``irtcat filter``."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, say, show
-from irtcat.cli._session import use_compilation_cache, warn
+from irtcat.cli import _input
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import SEED, argument, option, output
+from irtcat.cli._output import records
+from irtcat.cli._session import warn
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7 --out bank.npz --table items.csv",
@@ -16,107 +18,11 @@ EXAMPLE = (
 )
 
 
-def command(
-    bank: Annotated[
-        str,
-        typer.Argument(
-            metavar="BANK", help="Bank, or CSV table of items (ids first) with a column b or pc."
-        ),
-    ],
-    rule: Annotated[str, typer.Option(help="avi, ub, pcub, avo, lb, pclb or random.")],
-    tau: Annotated[float | None, typer.Option(help="Threshold of |b|, b or pc.")] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(help="Number (500) or share (0.25, 25%) of items to keep, instead of --tau."),
-    ] = None,
-    balanced_by: Annotated[
-        str | None,
-        typer.Option(help="Keep equally many per class: its column in --items or the metadata."),
-    ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(help="CSV table of the items (ids in the first column) with their classes."),
-    ] = None,
-    rows: Annotated[
-        Path | None,
-        typer.Option(
-            help="Data file (CSV, TSV, JSONL, Parquet): --out gets all rows of the kept items."
-        ),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(help="Column of --rows with the items' ids; default: row k is item k."),
-    ] = None,
-    seed: arguments.Seed = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Ids of the kept items (.csv, .jsonl, .parquet, .txt), or rows."
-        ),
-    ] = None,
-    as_json: arguments.Json = False,
-) -> None:
-    """Filter training examples by their difficulty.
-
-    Items may have several rows in --rows; rows with unknown ids are dropped.
-    """
-    from irtcat._files import check_target
-    from irtcat.training import filters
-
-    arguments.choose("--rule", rule, (*filters.RULES, "random"))
-    if rows is not None and out is None:
-        raise typer.BadParameter("needs --out FILE.", param_hint="--rows")
-    if key is not None and rows is None:
-        raise typer.BadParameter("needs --rows FILE.", param_hint="--key")
-    if items is not None and balanced_by is None:
-        raise typer.BadParameter("needs --balanced-by COLUMN.", param_hint="--items")
-    if out is not None:
-        check_target(out)
-    use_compilation_cache()
-    by: Any = balanced_by
-    if items is not None and balanced_by is not None:
-        by = arguments.table_column(items, balanced_by, "items")
-    amount = None if keep is None else _amount(keep)
-    selection = filters.apply(_items(bank), rule, tau=tau, keep=amount, balanced_by=by, seed=seed)
-    written = None
-    if rows is not None and out is not None:
-        written = selection.save_rows(rows, out, key)
-        if written.absent:
-            warn(f"{written.absent} of the kept items have no row in {rows}.")
-        if written.unknown:
-            warn(f"Rows of {rows} with unknown ids, dropped: {written.unknown}.")
-        if written.repeated:
-            warn(
-                f"Rows of {rows} with the id of an earlier row: {written.repeated}; "
-                "all rows of kept items are written."
-            )
-    elif out is not None:
-        selection.save(out)
-    items_kept = selection.table.iloc[selection.indices].drop(columns=["kept", "flags"])
-    if as_json:
-        about = {
-            "rule": rule,
-            "tau": selection.tau,
-            "kept": len(selection),
-            "of": len(selection.table),
-        }
-        about |= {"seed": seed, "out": out, "rows": None if written is None else written._asdict()}
-        emit_json({**about, "bounds": records(selection.bounds), "items": records(items_kept)})
-    elif out is None:
-        show(items_kept)
-    else:
-        content = f"{len(selection)} items" if written is None else f"{written.written} rows"
-        say(f"{selection}; wrote {content} to {out}")
-        if balanced_by is not None:
-            show(selection.bounds)
-
-
 def _items(path: str) -> Any:
     """Read a bank, or a table of items."""
-    if path.endswith(".npz") or arguments.is_bank(path):
-        return arguments.read_bank(path)  # raises for an .npz that is not a bank
-    frame = arguments.read_table(Path(path), "items")
-    return frame.set_index(frame.columns[0]).rename_axis("item")
+    if path.endswith(".npz") or _input.is_bank(path):
+        return _input.read_bank(path)  # raises for an .npz that is not a bank
+    return _input.items_table(Path(path)).rename_axis("item")
 
 
 def _amount(text: str) -> float:
@@ -130,5 +36,58 @@ def _amount(text: str) -> float:
         number = number_in(text) if "." in text else whole_number_in(text)
     if number is None:
         must = f"{text!r} is not a number or a share, such as 500, 0.25 or 25%."
-        raise typer.BadParameter(must, param_hint="--keep")
+        raise typer.BadParameter(must)
     return number
+
+
+@command_of(
+    "irtcat.training.filters.apply",
+    argument("bank", of="items", read=_items,
+             help="Bank, or CSV table of items (ids first) with a column b or pc."),
+    option("rule", choices="irtcat.training.filters.RULES random"),
+    option("tau", help="Threshold of |b|, b or pc."),
+    option("keep", type=str, parse=_amount,
+           help="Number (500) or share (0.25, 25%) of items to keep, instead of --tau."),
+    option("balanced_by",
+           help="Keep equally many per class: its column in --items or the metadata."),
+    option("items", source="", type=Path, needs="balanced_by COLUMN",
+           help="CSV table of the items (ids in the first column) with their classes."),
+    option("rows", type=Path, needs="out FILE",
+           help="Data file (CSV, TSV, JSONL, Parquet): --out gets all rows of the kept items."),
+    option("key", needs="rows FILE",
+           help="Column of --rows with the items' ids; default: row k is item k."),
+    SEED,
+    output("out", "--out", "-o",
+           help="Ids of the kept items (.csv, .jsonl, .parquet, .txt), or rows."),
+)  # fmt: skip
+def command(o: Options) -> Output:
+    """Filter training examples by their difficulty.
+
+    Items may have several rows in --rows; rows with unknown ids are dropped.
+    """
+    selection = o.call(balanced_by=_input.items_column(o.items, o.balanced_by))
+    content, written = f"{len(selection)} items", None
+    if o.rows is not None:
+        written = selection.save_rows(o.rows, o.out, o.key)
+        content = f"{written.written} rows"
+        if written.absent:
+            warn(f"{written.absent} of the kept items have no row in {o.rows}.")
+        if written.unknown:
+            warn(f"Rows of {o.rows} with unknown ids, dropped: {written.unknown}.")
+        if written.repeated:
+            warn(
+                f"Rows of {o.rows} with the id of an earlier row: {written.repeated}; "
+                "all rows of kept items are written."
+            )
+    else:
+        o.write("out", selection)
+    kept = selection.table.iloc[selection.indices].drop(columns=["kept", "flags"])
+    document = {
+        "rule": o.rule, "tau": selection.tau, "kept": len(selection), "of": len(selection.table),
+        "seed": o.seed, "out": o.out, "rows": None if written is None else written._asdict(),
+        "bounds": records(selection.bounds), "items": records(kept),
+    }  # fmt: skip
+    if o.out is None:
+        return Output(document, [kept])
+    bounds = [] if o.balanced_by is None else [selection.bounds]
+    return Output(document, [f"{selection}; wrote {content} to {o.out}", *bounds])

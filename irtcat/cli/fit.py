@@ -1,183 +1,96 @@
 """``irtcat fit``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-
-from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, say, show, write_csv
-from irtcat.cli._session import progress, use_compilation_cache, warn
-
-if TYPE_CHECKING:
-    from irtcat import Fit, Responses
-    from irtcat.io import ResponseSource
+from irtcat.cli import _input
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import MODEL, RESPONSES, option, output
+from irtcat.cli._output import flag_counts, records
+from irtcat.cli._session import progress, warn
 
 EXAMPLE = ("irtcat fit dataset:lsat7 --model 2pl --out bank.npz",)
 
 FAMILIES = {"normal": "N", "lognormal": "LogNormal", "beta": "Beta"}
 
 
-def command(
-    responses: arguments.ResponsesArgument,
-    model: arguments.Model = "2pl",
-    method: Annotated[str, typer.Option(help="em, anchored, vi or joint.")] = "em",
-    priors: Annotated[
-        str | None, typer.Option(help="hierarchical or vague, for --method vi.")
-    ] = None,
-    starts: Annotated[
-        int, typer.Option(min=1, help="Starting points to try; the best fit is kept.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of additional starts and of --method vi.")] = 0,
-    groups: Annotated[
-        str | None,
-        typer.Option(help="Column of the subjects' table with their groups (see --subjects)."),
-    ] = None,
-    reference: Annotated[
-        str | None, typer.Option(help="The group with N(0, 1); by default the first subject's.")
-    ] = None,
-    anchors: Annotated[
-        Path | None, typer.Option(help="Bank of fixed items, which define the scale of the others.")
-    ] = None,
-    theta: Annotated[
-        Path | None,
-        typer.Option(help="Fixed theta: CSV, ids first, with a column theta (as of irtcat score)."),
-    ] = None,
-    models: Annotated[
-        Path | None,
-        typer.Option(help="CSV table of items, ids first, column model; --model for the others."),
-    ] = None,
-    fixed: Annotated[
-        str | None,
-        typer.Option(help="Fixed parameters: NAME=NUMBER,... or a CSV table of items, ids first."),
-    ] = None,
-    equal: Annotated[
-        list[str] | None, typer.Option(help="A parameter that all items share, such as slope.")
-    ] = None,
-    subjects: Annotated[
-        Path | None,
-        typer.Option(help="CSV table of subjects, ids first; default: that in RESPONSES (npz)."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the bank here.")] = None,
-    table: Annotated[Path | None, typer.Option(help="Write the items to this CSV file.")] = None,
-    positive: Annotated[bool, typer.Option("--positive", help="Keep slopes above 0.")] = False,
-    weak_priors: Annotated[
-        bool, typer.Option(help="Priors on items with few or one-sided responses.")
-    ] = True,
-    precision: Annotated[str, typer.Option(help="auto, float64 or float32.")] = "auto",
-    max_iterations: Annotated[int, typer.Option(min=1, help="Maximum number of E-steps.")] = 500,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Save the state of the fit to this file.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from --checkpoint, if it exists.")
-    ] = False,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Read a .npy or wide Parquet file in passes.")
-    ] = False,
-    as_json: arguments.Json = False,
-    format: arguments.Format = None,
-    subject: arguments.SubjectColumn = "subject",
-    item: arguments.ItemColumn = "item",
-    response: arguments.ResponseColumn = "response",
-    duplicates: arguments.Duplicates = "refuse",
-    trials: arguments.Trials = None,
-) -> None:
+def _theta(path: Path) -> Any:
+    """Read abilities."""
+    return _input.table_column(path, "theta", "subjects")
+
+
+@command_of(
+    "irtcat.fit",
+    RESPONSES,
+    MODEL,
+    option("method", choices="irtcat.fitting.FITTERS"),
+    option("priors", help="hierarchical or vague, for --method vi."),
+    option("starts", min=1),
+    "seed",
+    option("groups", help="Column of the subjects' table with their groups (see --subjects)."),
+    option("reference", needs="groups COLUMN"),
+    option("anchors", type=Path, read=_input.read_bank,
+           help="Bank of fixed items, which define the scale of the others."),
+    option("theta", type=Path, read=_theta,
+           help="Fixed theta: CSV, ids first, with a column theta (as of irtcat score)."),
+    option("models", type=Path,
+           help="CSV table of items, ids first, column model; --model for the others."),
+    option("fixed", read=_input.fixed_parameters,
+           help="Fixed parameters: NAME=NUMBER,... or a CSV table of items, ids first."),
+    option("equal", type=list[str], help="A parameter that all items share, such as slope."),
+    option("subjects", type=Path, needs="groups COLUMN",
+           help="CSV table of subjects, ids first; default: that in RESPONSES (npz)."),
+    output("out", "--out", "-o", help="Write the bank here."),
+    output("table", help="Write the items to this CSV file."),
+    "positive",
+    "weak_priors",
+    option("precision", choices="irtcat._precision.PRECISIONS"),
+    option("max_iterations", min=1),
+    output("checkpoint", source=None),
+    option("resume", needs="checkpoint FILE"),
+    option("stream", type=bool, default=False, help="Read a .npy or wide Parquet file in passes."),
+)  # fmt: skip
+def command(o: Options) -> Output:
     """Calibrate items on the responses of many subjects."""
-    from irtcat._files import check_target
-    from irtcat.fitting import FITTERS
     from irtcat.io import open_source
 
-    arguments.choose("--model", model, arguments.one_ability_models())
-    arguments.choose("--method", method, FITTERS)
-    arguments.choose("--precision", precision, ("auto", "float64", "float32"))
-    if resume and checkpoint is None:
-        raise typer.BadParameter("needs --checkpoint FILE.", param_hint="--resume")
-    for option, value in (("--reference", reference), ("--subjects", subjects)):
-        if value is not None and groups is None:
-            raise typer.BadParameter("needs --groups COLUMN.", param_hint=option)
-    for path in (out, table, checkpoint):
-        if path is not None:
-            check_target(path)
-    use_compilation_cache()
-    reading = arguments.Reading.of(locals())
-    data = open_source(responses) if stream else arguments.read(responses, reading)
-    options = {"positive": positive, "weak_priors": weak_priors, "precision": precision}
-    options |= {"max_iterations": max_iterations, "checkpoint": checkpoint, "resume": resume}
-    options |= {"method": method, "priors": priors, "starts": starts, "seed": seed}
-    if groups is not None:
-        group_labels = groups if subjects is None else arguments.subject_column(subjects, groups)
-        options |= {"groups": group_labels, "reference": reference}
-    if anchors is not None:
-        options["anchors"] = arguments.read_bank(anchors)
-    if fixed is not None:
-        options["fixed"] = arguments.fixed_parameters(fixed)
-    if equal:
-        options["equal"] = equal
-    if theta is not None:
-        options["theta"] = arguments.subject_column(theta, "theta")
+    changes: dict[str, Any] = {}
+    if o.stream:
+        changes["responses"] = open_source(o.unread["responses"])
+    if o.models is not None:
+        models = _input.table_column(o.models, "model", "items").dropna().astype(str)
+        changes["model"] = {"default": o.model, **models}
+    if o.subjects is not None:
+        changes["groups"] = _input.table_column(o.subjects, o.groups, "subjects")
     try:
-        fitted = _fit(data, model if models is None else _by_item(models, model), options)
+        with progress("Compiling") as report:
+
+            def show_iteration(iteration: int, log_posterior: float, step: float) -> None:
+                if report is not None:
+                    text = f"Iteration {iteration}: the step was {step:.1e} standard errors"
+                    if o.method == "vi":
+                        text = f"Step {iteration}: the bound is {log_posterior:.2f}"
+                    report(iteration, None, text)
+
+            fitted = o.call(progress=show_iteration, **changes)
     except KeyboardInterrupt:
-        if checkpoint is not None and checkpoint.exists():
-            warn(f"Interrupted. The state is in {checkpoint}: continue with --resume.")
+        if o.checkpoint is not None and o.checkpoint.exists():
+            warn(f"Interrupted. The state is in {o.checkpoint}: continue with --resume.")
         raise
-    if out is not None:
-        fitted.bank.save(out)
-    if table is not None:
-        write_csv(fitted.bank.to_frame(), table)
+    items, groups = fitted.bank.to_frame(), fitted.groups
+    o.write("out", fitted.bank, "bank")
+    o.write("table", items, "items")
     if not fitted.converged:
         warn(fitted.message)
-    if as_json:
-        document = {**fitted.to_dict(), "out": out, "table": table}
-        if fitted.groups is not None:
-            document["groups"] = records(fitted.groups)
-        emit_json({**document, "items": records(fitted.bank.to_frame())})
-        return
-    _report(fitted, out, table)
-
-
-def _by_item(path: Path, model: str) -> dict[str, str]:
-    """The models of items in the table, and the default for all others."""
-    models = arguments.table_column(path, "model", "items").dropna()
-    return {"default": model, **{str(item): str(name) for item, name in models.items()}}
-
-
-def _fit(data: "Responses | ResponseSource", model: Any, options: dict[str, Any]) -> "Fit":
-    """Fit and show the progress."""
-    import irtcat
-
-    with progress("Compiling") as report:
-
-        def show_iteration(iteration: int, log_posterior: float, step: float) -> None:
-            if report is not None:
-                text = f"Iteration {iteration}: the step was {step:.1e} standard errors"
-                if options["method"] == "vi":
-                    text = f"Step {iteration}: the bound is {log_posterior:.2f}"
-                report(iteration, None, text)
-
-        return irtcat.fit(data, model, progress=show_iteration, **options)
-
-
-def _report(fitted: "Fit", out: Path | None, table: Path | None) -> None:
-    """Print a summary, and the items unless they are written to a file."""
-    items = fitted.bank.to_frame()
-    if out is None and table is None:
-        show(items)
-        say()
-    say(fitted)
-    say(f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}")
-    if fitted.groups is not None:
-        show(fitted.groups)
-    for name, prior in fitted.priors.items():
-        say(f"Prior: {_prior(name, prior)}")
-    for note in fitted.notes:
-        say(f"Note: {note}")
-    for flag, count in items.loc[items["flags"] != "", "flags"].value_counts().items():
-        say(f"Flagged {flag!r}: {count} of {len(items)} items")
-    for kind, path in (("bank", out), ("items", table)):
-        if path is not None:
-            say(f"Wrote the {kind} to {path}")
+    document = {**fitted.to_dict(), "out": o.out, "table": o.table}
+    if groups is not None:
+        document["groups"] = records(groups)
+    text = [items, ""] if o.out is None and o.table is None else []
+    text += [str(fitted), f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}"]
+    text += [] if groups is None else [groups]
+    text += [f"Prior: {_prior(name, prior)}" for name, prior in fitted.priors.items()]
+    text += [f"Note: {note}" for note in fitted.notes]
+    return Output({**document, "items": records(items)}, text + flag_counts(items, "items"))
 
 
 def _prior(name: str, prior: Any) -> str:

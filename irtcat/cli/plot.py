@@ -1,13 +1,13 @@
 """``irtcat plot``."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, say
-from irtcat.cli._session import use_compilation_cache
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._input import split_texts
+from irtcat.cli._options import REQUIRED, argument, check_figure, option, output
 
 if TYPE_CHECKING:
     from irtcat.report import Result
@@ -37,77 +37,68 @@ OPTIONS = {
 """The figures, or kinds of results, to which each option applies."""
 
 
-def command(
-    result: Annotated[
-        str,
-        typer.Argument(
-            metavar="RESULT",
-            help="A bank, a table of irtcat score, predict, leaderboard or headroom, or a folder "
-            "of irtcat scale.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write (.png, .svg or .pdf).")],
-    what: Annotated[
-        str | None,
-        typer.Option(
-            help="For a bank curves or information; for scales information, curves, retained, "
-            "removed or abilities; for tables ranked, ranking, gaps or headroom."
-        ),
-    ] = None,
-    items: Annotated[
-        str | None, typer.Option(help="Plot only these items: comma-separated ids.")
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="Metric to plot against k: a column of irtcat leaderboard's table; by default "
-            "kendall."
-        ),
-    ] = None,
-    estimator: Annotated[str | None, typer.Option(help="Plot only this estimator.")] = None,
-    scale: Annotated[
-        str | None, typer.Option(help="Scale of the folder to plot; by default the first.")
-    ] = None,
-    as_json: arguments.Json = False,
-) -> None:
+def _read(path: str) -> "Result":
+    """Read a saved result."""
+    from irtcat import report
+
+    return report.read(path)
+
+
+@command_of(
+    "",
+    argument("result", read=_read,
+             help="A bank, a table of irtcat score, predict, leaderboard or headroom, or a folder "
+             "of irtcat scale."),
+    output("out", "--out", "-o", default=REQUIRED, writes=check_figure,
+           help="File to write (.png, .svg or .pdf)."),
+    option("what",
+           help="For a bank curves or information; for scales information, curves, retained, "
+           "removed or abilities; for tables ranked, ranking, gaps or headroom."),
+    option("items", parse=split_texts, help="Plot only these items: comma-separated ids."),
+    option("metric",
+           help="Metric to plot against k: a column of irtcat leaderboard's table; by default "
+           "kendall."),
+    option("estimator", help="Plot only this estimator."),
+    option("scale", help="Scale of the folder to plot; by default the first."),
+)  # fmt: skip
+def command(o: Options) -> Output:
     """Plot a saved result."""
     from irtcat import plot, report
     from irtcat._checks import InputError
 
-    plot.check_figure_path(out)
-    use_compilation_cache()
-    saved = report.read(result)
+    saved = o.result
+    kind = report.KINDS[saved.kind]
     if saved.kind not in FIGURES:
         known = ", ".join(report.KINDS[kind] for kind in FIGURES)
-        raise InputError(f"{result}: {report.KINDS[saved.kind]}; figures exist for {known}.")
-    figure_name = FIGURES[saved.kind][0] if what is None else what
-    arguments.choose("--what", figure_name, FIGURES[saved.kind])
-    options = {"items": items, "metric": metric, "estimator": estimator, "scale": scale}
-    for name, value in options.items():
-        if value is not None and not {figure_name, saved.kind} & set(OPTIONS[name]):
-            raise typer.BadParameter(
-                f"does not apply to {figure_name} of {report.KINDS[saved.kind]}.",
-                param_hint=f"--{name}",
-            )
-    item_ids = None if items is None else [name.strip() for name in items.split(",")]
+        raise InputError(f"{saved.path}: {kind}; figures exist for {known}.")
+    name = o.what or FIGURES[saved.kind][0]
+    _check("--what", name, FIGURES[saved.kind])
+    for option_name, applies in OPTIONS.items():
+        if getattr(o, option_name) is not None and not {name, saved.kind} & set(applies):
+            must = f"does not apply to {name} of {kind}."
+            raise typer.BadParameter(must, param_hint=f"--{option_name}")
     if saved.kind == "scale":
-        figure = _scale_figure(saved, figure_name, item_ids, scale)
+        figure = _scale_figure(saved, name, o.items, o.scale)
     elif saved.kind == "bank":
-        figure = _bank_figure(saved.value, figure_name, item_ids)
-    elif figure_name == "ranked":
+        figure = _bank_figure(saved.value, name, o.items)
+    elif name == "ranked":
         figure = plot.ranked(saved.value)
-    elif figure_name == "ranking":
-        figure = plot.rank_correlation(saved.value, metric or "kendall", estimator)
-    elif figure_name == "gaps":
+    elif name == "ranking":
+        figure = plot.rank_correlation(saved.value, o.metric or "kendall", o.estimator)
+    elif name == "gaps":
         keys = ["strategy", "estimator", "n_items"]
-        figure = plot.reliable_gaps(saved.value.set_index(keys), estimator)
+        figure = plot.reliable_gaps(saved.value.set_index(keys), o.estimator)
     else:
         figure = plot.headroom(saved.value.set_index(saved.value.columns[0]))
-    plot.save(figure, out)
-    if as_json:
-        emit_json({"out": out, "kind": saved.kind, "what": figure_name})
-        return
-    say(f"Drew {figure_name} of {report.KINDS[saved.kind]} to {out}")
+    o.write("out", figure)
+    line = f"Drew {name} of {kind} to {o.out}"
+    return Output({"out": o.out, "kind": saved.kind, "what": name}, [line])
+
+
+def _check(option: str, name: str, known: Iterable[str]) -> None:
+    """Raise a usage error for an unknown name."""
+    if name not in (names := list(known)):
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint=option)
 
 
 def _bank_figure(bank: Any, figure_name: str, items: list[str] | None) -> Any:
@@ -130,7 +121,7 @@ def _scale_figure(
     if not banks:
         raise InputError(f"{saved.path}: no scale could be built, so there is nothing to plot.")
     stem = next(iter(banks)) if name is None else name
-    arguments.choose("--scale", stem, banks)
+    _check("--scale", stem, banks)
     if figure_name in ("information", "curves"):
         return _bank_figure(banks[stem], figure_name, items)
     table = tables.get(f"{stem}_{'abilities' if figure_name == 'abilities' else 'curves'}")

@@ -1,118 +1,74 @@
 """``irtcat scale``."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, say, show
-from irtcat.cli._session import progress, use_compilation_cache
+from irtcat.cli import _input
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import ITEMS, REQUIRED, RESPONSES, SEED, folder, option
+from irtcat.cli._output import records
+from irtcat.cli._session import progress
 
 if TYPE_CHECKING:
     from irtcat.scale import Scales
 
 EXAMPLE = ("irtcat scale dataset:lsat7 --out scale --two-factors skip",)
 
-Level = Annotated[float, typer.Option(min=0, help="Level of the test; 0 skips the test.")]
 
-
-def command(
-    responses: arguments.ResponsesArgument,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for banks, tables, figures and report.md.")
-    ],
-    groups: Annotated[
-        str | None,
-        typer.Option(help="Column of the items' metadata (or of --items) with their scales."),
-    ] = None,
-    items: Annotated[
-        Path | None, typer.Option(help="CSV of the items, ids first, with that column.")
-    ] = None,
-    n_factors: Annotated[
-        int | None, typer.Option(min=1, help="Number of factors to split by; default: estimated.")
-    ] = None,
-    rotation: Annotated[str, typer.Option(help="Rotation of the factors.")] = "oblimin",
-    two_factors: Annotated[
-        str,
-        typer.Option(help="Scales that two factors fit better: flag, refuse, or skip the test."),
-    ] = "flag",
-    criterion: Annotated[
-        str, typer.Option(help="Criterion for that: bic, aic, sabic or caic.")
-    ] = "bic",
-    alpha_guessing: Level = 0.05,
-    alpha_fit: Level = 0.05,
-    alpha_dependence: Level = 0.05,
-    least_communality: Annotated[
-        float, typer.Option(help="Drop items with a lower communality.")
-    ] = 0.15,
-    least_dependence: Annotated[
-        float, typer.Option(help="Smallest Cramer's V of a dependent pair.")
-    ] = 0.0,
-    least_share: Annotated[
-        float, typer.Option(help="Smallest share of items that a scale must retain.")
-    ] = 0.5,
-    least_items: Annotated[int, typer.Option(min=3, help="Smallest number of items.")] = 4,
-    figures: Annotated[bool, typer.Option(help="Draw figures (needs matplotlib).")] = True,
-    seed: arguments.Seed = 0,
-    as_json: arguments.Json = False,
-    format: arguments.Format = None,
-    subject: arguments.SubjectColumn = "subject",
-    item: arguments.ItemColumn = "item",
-    response: arguments.ResponseColumn = "response",
-    duplicates: arguments.Duplicates = "refuse",
-) -> None:
+@command_of(
+    "irtcat.scale.build",
+    RESPONSES,
+    folder(default=REQUIRED, help="Folder for banks, tables, figures and report.md."),
+    option("groups", help="Column of the items' metadata (or of --items) with their scales."),
+    replace(ITEMS, needs="groups COLUMN"),
+    option("n_factors", min=1),
+    "rotation",
+    "two_factors",
+    "criterion",
+    option("alpha_guessing", min=0),
+    option("alpha_fit", min=0),
+    option("alpha_dependence", min=0),
+    "least_communality",
+    "least_dependence",
+    "least_share",
+    option("least_items", min=3),
+    option("figures", type=bool, default=True, help="Draw figures (needs matplotlib)."),
+    SEED,
+)  # fmt: skip
+def command(o: Options) -> Output:
     """Build evaluation scales: split, test, drop, refit."""
     from irtcat import plot
     from irtcat._checks import InputError, shorten
     from irtcat._folders import OutputFolder
-    from irtcat.scale import build
 
-    if items is not None and groups is None:
-        raise typer.BadParameter("name the column of --items.", param_hint="--groups")
-    folder = OutputFolder(out, "scale")
+    folder = OutputFolder(o.out, "scale")
     folder.check(("report.md", "decisions.csv", "items.csv", "scales.csv"))
-    if not out.exists() and not out.parent.is_dir():
-        raise InputError(f"{out}: the folder {out.parent} does not exist. Create it first.")
-    if figures:
+    if not o.out.exists() and not o.out.parent.is_dir():
+        raise InputError(f"{o.out}: the folder {o.out.parent} does not exist. Create it first.")
+    if o.figures:
         plot.check_figures()
-    use_compilation_cache()
-    options = arguments.Reading(
-        format=format, subject=subject, item=item, response=response, duplicates=duplicates
-    )
-    data = arguments.read(responses, options)
-    labels: str | list[object] | None = groups
-    if items is not None and groups is not None:
-        column = arguments.table_column(items, groups, "items")
-        if not column.index.isin(data.item_ids.astype(str)).any():
-            names = shorten(data.item_ids.tolist())
-            raise InputError(f"{items}: has none of the items of the responses ({names}).")
-        labels = column[~column.index.duplicated()].reindex(data.item_ids.astype(str)).tolist()
+    labels, ids = _input.items_column(o.items, o.groups), o.responses.item_ids.astype(str)
+    if o.items is not None:
+        if not labels.index.isin(ids).any():
+            names = shorten(ids.tolist())
+            raise InputError(f"{o.items}: has none of the items of the responses ({names}).")
+        labels = labels.reindex(ids).tolist()
     with progress("Finding factors") as report_progress:
-        result = build(
-            data, labels, n_factors=n_factors, rotation=rotation, two_factors=two_factors,
-            criterion=criterion, alpha_guessing=alpha_guessing, alpha_fit=alpha_fit,
-            alpha_dependence=alpha_dependence, least_communality=least_communality,
-            least_dependence=least_dependence, least_share=least_share, least_items=least_items,
-            seed=seed, progress=report_progress,
-        )  # fmt: skip
-    plots = _figures(result) if figures else {}
+        result = o.call(groups=labels, progress=report_progress)
+    plots = _figures(result) if o.figures else {}
     folder.check(plots)
-    written = result.save(out)
-    folder = OutputFolder(out, "scale")
+    written = result.save(o.out)
+    folder = OutputFolder(o.out, "scale")
     folder.add(plots)
     for name, figure in plots.items():
-        plot.save(figure, out / name)
-    written += [out / name for name in plots]
-    if as_json:
-        scales = records(result.to_frame())
-        emit_json({"out": out, "files": [str(path) for path in written], "scales": scales})
-        return
-    columns = ["status", "items", "retained", "rounds"]
+        plot.save(figure, o.out / name)
+    written += [o.out / name for name in plots]
     table = result.to_frame()
-    more = [c for c in ("reliability_marginal", "rmsea") if c in table]
-    show(table[columns + more].reset_index())
-    say(f"Wrote {len(written)} files to {out}; read {out / 'report.md'} first")
+    document = {"out": o.out, "files": [str(path) for path in written], "scales": records(table)}
+    columns = ["status", "items", "retained", "rounds", "reliability_marginal", "rmsea"]
+    shown = table[[name for name in columns if name in table]].reset_index()
+    line = f"Wrote {len(written)} files to {o.out}; read {o.out / 'report.md'} first"
+    return Output(document, [shown, line])
 
 
 def _figures(scales: "Scales") -> dict[str, Any]:

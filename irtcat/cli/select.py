@@ -1,13 +1,20 @@
 """``irtcat select``."""
 
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
-from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, say, show, write_csv
-from irtcat.cli._session import use_compilation_cache
+from irtcat.cli import _input
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import (
+    ITEMS,
+    OUT,
+    RESPONSES_HELP,
+    SEED,
+    argument,
+    option,
+)  # fmt: skip
+from irtcat.cli._output import records
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7 --out bank.npz",
@@ -17,124 +24,44 @@ EXAMPLE = (
 )
 
 
-def command(
-    n_items: Annotated[int, typer.Option("-k", "--n-items", min=1, help="Number of items.")],
-    bank: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="BANK",
-            help="Bank written by irtcat fit; optional with --responses, except for kmeans-irt, "
-            "fisher, information, minimax, d-optimal, discrimination, avi, avo, ub and lb.",
-            show_default=False,
-        ),
-    ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{arguments.STRATEGIES_HELP}; by default balanced with --responses, fisher "
-            "without.",
-            show_default=False,
-        ),
-    ] = None,
-    responses: arguments.ResponsesOption = None,
-    theta: Annotated[
-        float | None, typer.Option(help="Target ability of information; by default the mean.")
-    ] = None,
-    theta_range: Annotated[
-        tuple[float, float] | None,
-        typer.Option(help="Lowest and highest ability of minimax; by default mean +- 2 SD."),
-    ] = None,
-    tau: arguments.Tau = None,
-    share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the items sampled by robust.")
-    ] = 0.5,
-    allowed: Annotated[
-        Path | None, typer.Option(help="File of the items allowed, one id per line.")
-    ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(help="CSV table of the items (ids in the first column) with their columns."),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(help="Column of each item's group, in --items or the metadata."),
-    ] = None,
-    quotas: Annotated[
-        str | None,
-        typer.Option(help="Items of each group: algebra=3,reading=2:5 (a number, or FEWEST:MOST)."),
-    ] = None,
-    costs: Annotated[
-        str | None, typer.Option(help="Column of each item's cost, in --items or the metadata.")
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(help="Maximum total cost; -k is then the maximum number of items."),
-    ] = None,
-    seed: arguments.Seed = 0,
-    out: arguments.Out = None,
-    as_json: arguments.Json = False,
-    format: arguments.Format = None,
-    subject: arguments.SubjectColumn = "subject",
-    item: arguments.ItemColumn = "item",
-    response: arguments.ResponseColumn = "response",
-    duplicates: arguments.Duplicates = "refuse",
-    trials: arguments.Trials = None,
-) -> None:
+@command_of(
+    "irtcat.select",
+    argument("bank", default=None, read=_input.read_bank,
+             help="Bank written by irtcat fit; optional with --responses, except for kmeans-irt, "
+             "fisher, information, minimax, d-optimal, discrimination, avi, avo, ub and lb."),
+    option("n_items", "-k", "--n-items", min=1),
+    option("strategy", choices="irtcat.STRATEGIES",
+           help="{names}; by default balanced with --responses, fisher without."),
+    option("responses", of="calibration", read=_input.read, help=RESPONSES_HELP),
+    "theta",
+    "theta_range",
+    "tau",
+    option("share", min=0, max=1),
+    option("allowed", type=Path, read=_input.read_lines,
+           help="File of the items allowed, one id per line."),
+    ITEMS,
+    option("groups", help="Column of each item's group, in --items or the metadata."),
+    option("quotas", parse=_input.split_quotas,
+           help="Items of each group: algebra=3,reading=2:5 (a number, or FEWEST:MOST)."),
+    option("costs", help="Column of each item's cost, in --items or the metadata."),
+    option("budget",
+           help="Maximum total cost; -k is then the maximum number of items."),
+    SEED,
+    OUT,
+)  # fmt: skip
+def command(o: Options) -> Output:
     """Select the items to run."""
-    import irtcat
-    from irtcat._files import check_target
-
-    if strategy is not None:
-        arguments.choose("--strategy", strategy, irtcat.STRATEGIES)
-    by_group = None if quotas is None else arguments.split_quotas("--quotas", quotas)
-    if bank is None and responses is None:
+    if o.unread["bank"] is None and o.unread["responses"] is None:
         raise typer.BadParameter("give a BANK, --responses, or both.", param_hint="BANK")
-    if out is not None:
-        check_target(out)
-    use_compilation_cache()
-    options = arguments.Reading.of(locals())
-    loaded = None if bank is None else arguments.read_bank(bank)
-    data = None if responses is None else arguments.read(responses, options)
-    subset = irtcat.select(
-        loaded,
-        n_items,
-        strategy=strategy,
-        calibration=data,
-        seed=seed,
-        theta=theta,
-        theta_range=theta_range,
-        tau=tau,
-        allowed=None if allowed is None else arguments.read_lines(allowed),
-        groups=_column(items, groups),
-        quotas=by_group,
-        costs=_column(items, costs),
-        budget=budget,
-        share=share,
-    )
+    columns = {name: _input.items_column(o.items, getattr(o, name)) for name in ("groups", "costs")}
+    subset = o.call(bank=o.bank, **columns)
     frame = subset.to_frame()
-    if out is not None:
-        # Strategy and seed are stored only if they suffice to repeat the selection.
-        repeatable = not (allowed or quotas or costs) and tau is None and share == 0.5
-        write_csv(frame.assign(strategy=subset.strategy, seed=seed) if repeatable else frame, out)
-    if as_json:
-        about = {
-            "strategy": subset.strategy,
-            "n_items": n_items,
-            "seed": seed,
-            "theta": theta,
-            "tau": tau,
-        }
-        about |= {"theta_range": theta_range, "share": share, "groups": groups, "quotas": by_group}
-        about |= {"costs": costs, "budget": budget}
-        emit_json({**about, "out": out, "items": records(frame)})
-    elif out is None:
-        show(frame)
-    else:
-        say(f"{subset}; wrote them to {out}")
-
-
-def _column(items: Path | None, name: str | None) -> Any:
-    """Read the column of the items' table; without a table, its name in the metadata."""
-    if items is None or name is None:
-        return name
-    return arguments.table_column(items, name, "items")
+    # Strategy and seed are stored only if they suffice to repeat the selection.
+    repeatable = not (o.allowed or o.quotas or o.costs) and o.tau is None and o.share == 0.5
+    stored = frame.assign(strategy=subset.strategy, seed=o.seed) if repeatable else frame
+    o.write("out", stored)
+    names = ("n_items", "seed", "theta", "tau", "theta_range", "share", "groups", "quotas", "costs",
+             "budget", "out")  # fmt: skip
+    document = {"strategy": subset.strategy, **{name: getattr(o, name) for name in names}}
+    text = [frame if o.out is None else f"{subset}; wrote them to {o.out}"]
+    return Output({**document, "items": records(frame)}, text)

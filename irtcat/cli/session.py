@@ -1,18 +1,20 @@
 """``irtcat session``: live adaptive tests, one command per step."""
 
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from irtcat.cli import _adaptive as adaptive
-from irtcat.cli import _input as arguments
-from irtcat.cli._output import emit_json, records, say, show
-from irtcat.cli._session import read_key, use_compilation_cache
+from irtcat.cli._adaptive import RULES, read_config
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import BANK, KEY_FILE, REQUIRED, argument, option
+from irtcat.cli._output import records
+from irtcat.cli._session import read_key
 
 if TYPE_CHECKING:
-    from irtcat.cat import Session
+    from irtcat.cat import Session, Store
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7 --out bank.npz",
@@ -25,157 +27,127 @@ EXAMPLE = (
 
 HELP = "Run live adaptive tests step by step, stored in one file."
 
-StoreFile = Annotated[Path, typer.Option("--store", help="File that stores the sessions.")]
-KeyFile = Annotated[
-    Path | None,
-    typer.Option(help="File with the key of the store; or set IRTCAT_STORE_KEY to the key."),
-]
-Name = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+STORE = option("store", type=Path, default=REQUIRED, help="File that stores the sessions.")
+SESSION = argument("session", help="The session's id.")
 
 
-def start(
-    bank: Annotated[str, typer.Argument(metavar="BANK", help="Bank written by irtcat fit.")],
-    store: StoreFile,
-    id: Annotated[str | None, typer.Option("--id", help="The session's id.")] = None,
-    subject: Annotated[str, typer.Option(help="The subject tested.")] = "",
-    prior: Annotated[
-        tuple[float, float] | None, typer.Option(help="Mean and SD of this subject's prior.")
-    ] = None,
-    criterion: adaptive.Criterion = None,
-    stop: adaptive.Stop = None,
-    method: adaptive.Method = None,
-    exposure: adaptive.Exposure = None,
-    max_items: adaptive.MaxItems = None,
-    min_items: adaptive.MinItems = None,
-    batch: adaptive.Batch = None,
-    config: adaptive.ConfigFile = None,
-    exposure_parameters: adaptive.ExposureFile = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Random by default.")] = None,
-    key_file: KeyFile = None,
-    as_json: arguments.Json = False,
-) -> None:
-    """Start a session; print its id and the first items."""
+@contextmanager
+def _store(o: Options, create: bool = False) -> "Iterator[Store]":
+    """Open the store."""
     from irtcat.cat import Store
+
+    with Store(o.store, create=create, key=read_key(o.key_file)) as opened:
+        yield opened
+
+
+def _state(session: "Session", *text: Any, **document: Any) -> Output:
+    """The state of the session, on a line or as JSON, and more."""
+    from irtcat._checks import visible
+
+    about = {"session": session.id, "asked": session.asked, "over": session.is_over}
+    line = f"{session.id}: {' '.join(map(visible, session.asked))}"
+    if session.is_over:
+        line = f"{session.id}: over ({session.reason})"
+    return Output({**about, "reason": session.reason, **document}, [line, *text])
+
+
+@command_of(
+    "",
+    BANK,
+    STORE,
+    option("id", help="The session's id."),
+    option("subject", default="", help="The subject tested."),
+    option("prior", type=tuple[float, float], help="Mean and SD of this subject's prior."),
+    *RULES,
+    option("seed", type=int, min=0, help="Random by default."),
+    KEY_FILE,
+)
+def start(o: Options) -> Output:
+    """Start a session; print its id and the first items."""
     from irtcat.cat.driving import begun_in_memory
 
-    rules = adaptive.read_config(
-        config, criterion, stop, method, exposure, max_items, min_items, batch
-    )
-    use_compilation_cache()
-    loaded = arguments.read_bank(bank)
-    counts = adaptive.read_exposure(exposure_parameters)
+    rules, shared = read_config(o), {"prior": o.prior, "subject": o.subject}
+    counts = o.exposure_parameters
     # Started in memory first, so that errors in bank, rules or prior precede creating a file.
-    name = "session" if id is None else id
-    pool = begun_in_memory(loaded, rules, counts, seed=seed or 0, prior=prior, session_id=name,
-                           subject=subject)._pool  # fmt: skip
-    with Store(store, key=read_key(key_file)) as opened:
-        begun = opened.begin(loaded, rules, id, seed, prior, subject, counts, pool)
-        _print_state(begun, as_json)
+    name = "session" if o.id is None else o.id
+    begun = begun_in_memory(o.bank, rules, counts, seed=o.seed or 0, session_id=name, **shared)
+    with _store(o, create=True) as opened:
+        return _state(
+            opened.begin(o.bank, rules, o.id, o.seed, counts=counts, pool=begun._pool, **shared)
+        )
 
 
-def next_(
-    session: Name,
-    store: StoreFile,
-    why: Annotated[bool, typer.Option("--why", help="Also print the candidates.")] = False,
-    key_file: KeyFile = None,
-    as_json: arguments.Json = False,
-) -> None:
+@command_of(
+    "",
+    SESSION,
+    STORE,
+    option("why", type=bool, default=False, help="Also print the candidates."),
+    KEY_FILE,
+)
+def next_(o: Options) -> Output:
     """Print the items to answer now."""
-    from irtcat.cat import Store
-
-    use_compilation_cache()
-    with Store(store, create=False, key=read_key(key_file)) as opened:
-        resumed = opened.resume(session)
-        table = resumed.explain() if why and not resumed.is_over else None
-        _print_state(resumed, as_json, {} if table is None else {"candidates": records(table)})
-        if table is not None and not as_json:
-            show(table)
+    with _store(o) as opened:
+        session = opened.resume(o.session)
+        if not o.why or session.is_over:
+            return _state(session)
+        table = session.explain()
+        return _state(session, table, candidates=records(table))
 
 
-def answer(
-    session: Name,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item waiting for an answer.")],
-    value: Annotated[
-        str, typer.Argument(metavar="VALUE", help="The answer (0 or 1, a category), or skip.")
-    ],
-    store: StoreFile,
-    seconds: Annotated[
-        float | None,
-        typer.Option(min=0, help="Response time; by default since the item was presented."),
-    ] = None,
-    key_file: KeyFile = None,
-    as_json: arguments.Json = False,
-) -> None:
-    """Record an answer; print the next items. Repeating an answer changes nothing."""
+def _answer(text: str) -> int | str:
+    """Parse an answer."""
     from irtcat._numbers import whole_number_in
-    from irtcat.cat import Store
 
-    code = None if value == "skip" else whole_number_in(value)
-    if code is None and value != "skip":
-        must = f"{value!r} is neither a whole number nor skip."
-        raise typer.BadParameter(must, param_hint="VALUE")
-    use_compilation_cache()
-    with Store(store, create=False, key=read_key(key_file)) as opened:
-        resumed = opened.resume(session)
-        resumed.answer(item, code, seconds)
-        _print_state(resumed, as_json)
+    code = text if text == "skip" else whole_number_in(text)
+    if code is None:
+        raise typer.BadParameter(f"{text!r} is neither a whole number nor skip.")
+    return code
 
 
-def status(
-    session: Name, store: StoreFile, key_file: KeyFile = None, as_json: arguments.Json = False
-) -> None:
+@command_of(
+    "",
+    SESSION,
+    argument("item", help="An item waiting for an answer."),
+    argument("value", parse=_answer, help="The answer (0 or 1, a category), or skip."),
+    STORE,
+    option("seconds", type=float, min=0,
+           help="Response time; by default since the item was presented."),
+    KEY_FILE,
+)  # fmt: skip
+def answer(o: Options) -> Output:
+    """Record an answer; print the next items. Repeating an answer changes nothing."""
+    with _store(o) as opened:
+        session = opened.resume(o.session)
+        session.answer(o.item, None if o.value == "skip" else o.value, o.seconds)
+        return _state(session)
+
+
+@command_of("", SESSION, STORE, KEY_FILE)
+def status(o: Options) -> Output:
     """Print the estimate, the answers and the pending items."""
     import numpy as np
 
-    from irtcat.cat import Store
-
-    use_compilation_cache()
-    with Store(store, create=False, key=read_key(key_file)) as opened:
-        resumed = opened.resume(session)
-        table = resumed.to_frame()
-        flags, plan = resumed.flags(), resumed.plan
-        more = {**resumed.estimate(), "answers": records(table), "flags": flags}
-        if plan is not None:
-            more["plan"] = records(plan.to_frame())
-        _print_state(resumed, as_json, more)
-        if not as_json:
-            known = resumed.estimate()
-            pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
-            say(f"theta {', '.join(f'{t:.3f} (SE {s:.3f})' for t, s in pairs)}, ", end="")
-            say(f"score {known['score']:.3f} (SD {known['score_sd']:.3f})")
-            if plan is not None:
-                say(str(plan))
-            for flag in flags:
-                if flag != str(plan):
-                    say(flag)
-            show(table)
+    with _store(o) as opened:
+        session = opened.resume(o.session)
+        table, known, flags = session.to_frame(), session.estimate(), session.flags()
+        plan = [] if session.plan is None else [session.plan]
+        pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
+        theta = ", ".join(f"{t:.3f} (SE {s:.3f})" for t, s in pairs)
+        score = f"score {known['score']:.3f} (SD {known['score_sd']:.3f})"
+        lines = list(dict.fromkeys([*map(str, plan), *flags]))  # a flag may repeat the plan
+        more = {**known, "answers": records(table), "flags": flags}
+        if plan:
+            more["plan"] = records(plan[0].to_frame())
+        return _state(session, f"theta {theta}, {score}", *lines, table, **more)
 
 
-def list_(store: StoreFile, key_file: KeyFile = None, as_json: arguments.Json = False) -> None:
+@command_of("", STORE, KEY_FILE, compiles=False)
+def list_(o: Options) -> Output:
     """List the sessions of a store."""
-    from irtcat.cat import Store
-
-    with Store(store, create=False, key=read_key(key_file)) as opened:
+    with _store(o) as opened:
         table = opened.sessions()
-    if as_json:
-        emit_json({"sessions": records(table)})
-    else:
-        show(table)
+    return Output({"sessions": records(table)}, [table])
 
 
 COMMANDS = {"start": start, "next": next_, "answer": answer, "status": status, "list": list_}
 """Actions by name."""
-
-
-def _print_state(session: "Session", as_json: bool, more: dict[str, Any] | None = None) -> None:
-    """Print the state of the session, on a line or as JSON."""
-    if as_json:
-        about = {"session": session.id, "asked": session.asked, "over": session.is_over}
-        emit_json({**about, "reason": session.reason, **(more or {})})
-    elif session.is_over:
-        say(f"{session.id}: over ({session.reason})")
-    else:
-        from irtcat._checks import visible
-
-        say(f"{session.id}: {' '.join(map(visible, session.asked))}")
-    sys.stdout.flush()

@@ -4,11 +4,10 @@ import json
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from irtcat.cli._output import say
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import argument, option
 from irtcat.cli._session import read_key
 
 if TYPE_CHECKING:
@@ -17,19 +16,17 @@ if TYPE_CHECKING:
 EXAMPLE = ("irtcat upgrade session.json",)
 
 
-def command(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            help="Folder of irtcat evaluate or of a crowd, or a session as JSON, of an earlier "
-            "version.",
-        ),
-    ],
-    key_file: Annotated[
-        Path | None, typer.Option(help="Key with which a session is signed; a digest without.")
-    ] = None,
-) -> None:
+@command_of(
+    "",
+    argument("path", type=Path,
+             help="Folder of irtcat evaluate or of a crowd, or a session as JSON, of an earlier "
+             "version."),
+    option("key_file", type=Path,
+           help="Key with which a session is signed; a digest without."),
+    compiles=False,
+    json=False,
+)  # fmt: skip
+def command(o: Options) -> Output:
     """Convert files of earlier versions.
 
     They are a run folder of irtcat evaluate, the folder of a crowd, or a session as JSON.
@@ -39,14 +36,14 @@ def command(
     from irtcat._checks import InputError
 
     kinds = {"run.json": _run_folder, "crowd.json": _crowd}
-    if path.is_dir():
-        kind = next((kind for kind in kinds if (path / kind).is_file()), None)
+    if o.path.is_dir():
+        kind = next((kind for kind in kinds if (o.path / kind).is_file()), None)
         if kind is None:
-            raise InputError(f"{path}: no run folder and no crowd of an earlier version.")
-        kinds[kind](path)
+            raise InputError(f"{o.path}: no run folder and no crowd of an earlier version.")
+        kinds[kind](o.path)
     else:
-        _session(path, read_key(key_file))
-    say(f"upgraded {path}")
+        _session(o.path, read_key(o.key_file))
+    return Output({}, [f"upgraded {o.path}"])
 
 
 def _document(path: Path, kind: str, version: int, needed: Iterable[str]) -> dict[str, Any]:

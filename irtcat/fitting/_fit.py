@@ -340,9 +340,10 @@ def fit(
             or "vague" (theta ~ N(0, 1), b ~ N(0, variance 1000) as there, a ~ N(0, SD 10) or log a
             ~ N(0, SD 2)), or a mapping from "a" (or "log a"), "b", "logit_lower", ... to (mean,
             SD), "vague" for the others.
-        weak_priors: put slope ~ N(1, 1) and intercept ~ N(0, 3) on items with fewer than 50
-            responses or fewer than 10 of the rarer answer (including constant items), which are
-            flagged "weak prior"; without, such items may run to the parameter's bound. Where they
+        weak_priors: put priors on items with few or one-sided responses. They are slope ~ N(1, 1)
+            and intercept ~ N(0, 3), on items with fewer than 50 responses or fewer than 10 of the
+            rarer answer (including constant items), which are flagged "weak prior"; without, such
+            items may run to the parameter's bound. Where they
             are a minority, calibration estimates abilities from the other items alone, so that the
             scale does not depend on the priors; where they are the majority (few subjects), all
             items count, and the bank states the estimated mean and SD of the population. In either
@@ -371,11 +372,11 @@ def fit(
             For data and models with several modes (3PL, multidimensional models). EM in one
             dimension with up to 200 items tries some by default where the items' correlations show
             several factors, no factor, or copies of items; ``notes`` report whether one was higher.
-        seed: of the further starts, and of the order of batches of "vi".
+        seed: seed of the further starts, and of the order of batches of "vi".
         progress: called as ``progress(iteration, log_posterior, step)``; by "vi" after every round
             as ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent.
-        checkpoint: file for the state of the iterations, written at most every five seconds and
-            when Ctrl-C or an error ends the fit; always complete or not written at all.
+        checkpoint: file for the state of the iterations. It is written at most every five seconds
+            and when Ctrl-C or an error ends the fit; always complete or not written at all.
         resume: continue from ``checkpoint`` to the same result (from the beginning where the file
             does not exist yet). Without it the checkpoint of an interrupted fit is not overwritten.
         devices: spread the subjects over these devices: how many, "all", a list of them, or a

@@ -89,10 +89,8 @@ def versions_of(
     ids = [str(item) for item in responses.item_ids]
     equal = _equal_by_item(invariance, ids, names)
     if all(parameters is not None for parameters in equal):
-        raise argument_error(
-            "invariance", "all for one item at least, which connects the groups' scales", invariance,
-            "Without any, fit the groups apart.",
-        )  # fmt: skip
+        must = "all for one item at least, which connects the groups' scales"
+        raise argument_error("invariance", must, invariance, "Without any, fit the groups apart.")
     items, group, new_ids = [], [], []
     for j, parameters in enumerate(equal):
         for code, label in enumerate(grouping.labels):

@@ -313,12 +313,13 @@ def link(
     Rasch banks have A = 1.
 
     Args:
-        bank: the bank to move.
+        bank: the bank to transform.
         reference: the bank that defines the scale.
         method: one of the above; the curve methods also take items without a and b.
-        drop_outliers: leave out common items whose robust z is beyond 2.7 (difference of the
-            expected responses less their median, over .74 times the interquartile range) and link
-            again, until no further item is left out or fewer than three would remain.
+        drop_outliers: leave out common items that have drifted (robust z beyond 2.7). It is the
+            difference of the expected responses less their median, over .74 times the
+            interquartile range. Banks are linked again, until no further item is left out or fewer
+            than three would remain.
 
     Returns:
         The link, whose ``bank`` has its parameters, covariance and population on the reference's

@@ -46,7 +46,7 @@ class LmEval:
         model_args: its arguments, "name=value,..." or a mapping, if ``model`` is a name.
         metric: the metric whose values are the answers; by default the one that `irtcat.read_logs`
             uses.
-        filter: lm-eval's filter, if a task has several; by default the first.
+        filter: filter of lm-eval, if a task has several; by default the first.
         include_path: folder of additional task files, or several.
         options: further arguments of ``simple_evaluate`` (num_fewshot, gen_kwargs, ...).
         retries: number of retries of a failed batch.

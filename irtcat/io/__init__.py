@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count
+from irtcat._checks import DUPLICATES, InputError, argument_error, check_choice, check_count
 from irtcat._csv import csv_escape
 from irtcat._reading import MOST_BYTES, check_path, seekable_copy
 from irtcat.io._table import Options
@@ -98,9 +98,9 @@ def read_responses(
 
     Args:
         path: the file, or a folder of logs.
-        format: None to detect it; or "csv", "tsv", "npz", "parquet", "pyirt" or a format of
-            logs; or "wide" or "long" to set only the layout of a table.
-        subject: header of the subject column of a long table; a usual synonym (subject_id,
+        format: "csv", "tsv", "npz", "parquet", "pyirt" or a format of logs, or "wide" or "long"
+            for the layout of a table; detected by default.
+        subject: header of the subject column of a long table. A usual synonym (subject_id,
             model, user, …) is detected if there is only one.
         item: header of the item column (item_id, question, problem, …).
         response: header of the response column (score, correct, value, …).
@@ -124,7 +124,7 @@ def read_responses(
         >>> read_responses(path)
         Responses(2 subjects x 2 items, right/wrong, 1 missing)
     """
-    check_choice("duplicates", duplicates, ("refuse", "first", "suffix"))
+    check_choice("duplicates", duplicates, DUPLICATES)
     layout = format if format in ("wide", "long") else None
     if format is not None and layout is None:
         check_choice("format", format, (*FORMATS, *LOG_FORMATS, "wide", "long"))

@@ -243,7 +243,7 @@ def _columns_of(model: ItemModel, member: type[ItemModel], name: str) -> np.ndar
 def member_columns(model: ItemModel, member: type[ItemModel]) -> list[int]:
     """Columns of a mixture's `pack` that belong to the member, in the member's order."""
     columns = [_columns_of(model, member, name).ravel() for name in parameter_names(member)]
-    return np.concatenate(columns).tolist()
+    return [int(column) for column in np.concatenate(columns)]
 
 
 def as_mixed(

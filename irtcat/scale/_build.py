@@ -83,7 +83,7 @@ def build(
             id (other items are left out), or one label per item.
         n_factors: number of factors to split by, without groups; by default from parallel
             analysis.
-        rotation: of the factors: "none", "varimax", "quartimax", "oblimin" or "promax".
+        rotation: rotation of the factors: "none", "varimax", "quartimax", "oblimin" or "promax".
         two_factors: treatment of a subscale for which two dimensions fit better: "flag", "refuse"
             (no scale) or "skip" (no comparison; saves about half of the time).
         criterion: criterion of that comparison: "bic", "aic", "sabic" or "caic".
@@ -94,8 +94,8 @@ def build(
         alpha_dependence: significance level of LD-X2; 0 omits the test.
         least_dependence: only pairs with at least this Cramer's V count as dependent, 0 to 1. With
             very many subjects the test detects negligible dependence.
-        least_share: smallest share of items that a scale must retain: a model that half of the
-            items contradict is not valid. 0 accepts any share.
+        least_share: smallest share of items that a scale must retain. A model that half of the
+            items contradict is not valid; 0 accepts any share.
         least_items: smallest number of items of a scale.
         max_rounds: maximum number of calibrations.
         seed: random seed of parallel analysis.

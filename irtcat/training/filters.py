@@ -176,7 +176,7 @@ def apply(
             0, up to 1.0) of the items with a value, rounded, at least one.
         balanced_by: each item's class: a column of the table or of the bank's metadata, a Series
             or mapping by id, or a list in the items' order. Items without a class form one.
-        seed: seed of "random".
+        seed: seed of the rule "random".
 
     Returns:
         The kept items; ``indices`` index the training data if it has the order of the items.

@@ -1,6 +1,7 @@
 """The command line: what it prints, what it writes, and how it ends."""
 
 import functools
+import inspect
 import io
 import json
 import os
@@ -21,11 +22,11 @@ import irtcat.demo
 from irtcat.cli import _input, _output, _session
 from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, app
-from irtcat.fitting import FITTERS, LINKS
+from irtcat.cli._options import known_names, load
+from irtcat.cli._source import names as source_names
+from irtcat.cli._source import parameters
 from irtcat.fitting._stated import FAMILIES
-from irtcat.io import LOG_FORMATS
 from irtcat.prediction import ESTIMATORS
-from irtcat.scoring import METHODS
 
 LSAT7 = "dataset:lsat7"
 runner = CliRunner()
@@ -134,19 +135,43 @@ def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
             assert os.path.exists(arguments[arguments.index("--out") + 1])
 
 
+def commands():
+    """Every command, with its words on the command line."""
+    for name, module in COMMANDS.items():
+        if hasattr(module, "COMMANDS"):
+            yield from (((name, action), command) for action, command in module.COMMANDS.items())
+        else:
+            yield (name,), module.command
+
+
 def test_help_names_what_there_is():
-    names = re.split(r", | or ", _input.STRATEGIES_HELP)
-    assert names == list(irtcat.STRATEGIES)
-    models = set(re.split(r", | or ", _input.MODELS_HELP.rstrip(".")))
-    assert models == set(_input.one_ability_models())
-    assert models < set(irtcat.MODELS)
-    assert re.split(r", | or ", _input.LINKS_HELP) == list(LINKS)
-    for command, table in (
-        ("score", METHODS), ("leaderboard", ESTIMATORS), ("link", LINKS), ("fit", FITTERS),
-        ("import", LOG_FORMATS),
-    ):  # fmt: skip
-        text = " ".join(run_ok(command, "--help").split())
-        assert all(re.search(rf"\b{name}\b", text) for name in table)
+    """Names, types and defaults are read from the source: they must be those of the objects."""
+    n_tables = n_parameters = 0
+    for words, command in commands():
+        text = "".join(run_ok(*words, "--help").split())
+        for option in command.options.values():
+            assert "".join(option.help.split()) in text
+            for table in filter(None, (option.choices, option.listed, option.names)):
+                known = known_names(table)
+                assert source_names(table) == known
+                assert all(re.search(rf"\b{name}\b", option.help) for name in known)
+                n_tables += 1
+            if option.source:
+                parameter = inspect.signature(load(option.source)).parameters[option.parameter]
+                known = parameters(option.source)[option.parameter]
+                if isinstance(parameter.default, (bool, int, float, str, tuple)):
+                    assert known.default == parameter.default
+                if isinstance(parameter.default, (bool, int, float)):
+                    assert option.type is type(parameter.default)
+                assert len(known.help) > 9, (words, option)
+                n_parameters += 1
+    assert n_tables > 20
+    assert n_parameters > 100
+
+
+def test_errors_name_the_option():
+    result = run("leaderboard", LSAT7, "--n-items", 30, "--strategies", "random")
+    assert "The --n-items option must" in result.stderr
 
 
 def test_help_imports_nothing_heavy():
@@ -584,10 +609,10 @@ BAD_INPUT = [
     (f"score text.csv {LSAT7}", "text.csv"),
     ("score bank.npz other.csv", "responses"),
     (f"score bank.npz {LSAT7} --level 1", "level"),
-    ("select bank.npz -k 6", "`n_items`"),
+    ("select bank.npz -k 6", "--n-items"),
     (f"select -k 2 --strategy fisher --responses {LSAT7}", "fisher"),
-    (f"select -k 2 --responses {LSAT7} --groups topic", "`groups`"),
-    (f"select -k 2 --responses {LSAT7} --budget 3", "`costs`"),
+    (f"select -k 2 --responses {LSAT7} --groups topic", "--groups"),
+    (f"select -k 2 --responses {LSAT7} --budget 3", "--costs"),
     (f"select -k 2 --responses {LSAT7} --allowed nowhere.txt", "nowhere.txt"),
     ("select bank.npz -k 5 --strategy lb --tau 0", "tau"),
     (f"leaderboard {LSAT7} --n-items 30", "30"),

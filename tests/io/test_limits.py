@@ -283,7 +283,7 @@ def test_numbers_of_the_command_line(tmp_path, text):
         assert result.exit_code == 2
     for split in (_input.split_counts, _input.split_quotas, _input.split_numbers):
         with pytest.raises(Exception, match="is not"):
-            split("--x", f"g={text}" if split is not _input.split_counts else text)
+            split(f"g={text}" if split is not _input.split_counts else text)
 
 
 def test_max_bytes_of_the_command_line(tmp_path):

@@ -72,8 +72,8 @@ def read_logs(
         metric: the metric to read: a name, several in order of preference, or {task: name}. By
             default right or wrong (exact_match, acc, …) before others, and of those the one that
             most runs have; the report lists the selected metric and the others.
-        filter: lm-eval's filter (HELM's split), in the same way, if a task has several.
-        scorer: Inspect's scorer, in the same way; ``metric`` then names an entry of a score that
+        filter: filter of lm-eval (split of HELM), in the same way, if a task has several.
+        scorer: scorer of Inspect, in the same way; ``metric`` then names an entry of a score that
             has several.
         runs: for a model that was run more than once on a task: "latest" (for each item the
             latest answer), "mean" (all answers, as repeated trials) or "separate" (subjects

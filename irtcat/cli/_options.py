@@ -1,0 +1,214 @@
+"""Options of the commands: a row states what the library's function does not say of a parameter."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from irtcat.cli import _source
+from irtcat.cli._input import read, read_bank, read_subset
+from irtcat.cli._source import REQUIRED
+
+__all__ = ["REQUIRED", "Option", "argument", "folder", "known_names", "load", "option", "output"]
+
+UNSET: Any = object()
+"""Stands for what the library's function says."""
+
+
+def load(target: str) -> Any:
+    """The object of a dotted name."""
+    module, _, name = target.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def check_target(path: Path) -> None:
+    """Raise if a file cannot be written."""
+    from irtcat._files import check_target
+
+    check_target(path)
+
+
+def check_figure(path: Path) -> None:
+    """Raise if a figure cannot be written."""
+    from irtcat import plot
+
+    plot.check_figure_path(path)
+
+
+def known_names(words: str) -> list[str]:
+    """As `_source.names`, with the names that other packages have added to the tables."""
+    return [name for word in words.split() for name in (load(word) if "." in word else [word])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option or an argument of a command.
+
+    Attributes:
+        name: under which the command finds its value.
+        flags: its names on the command line; empty for an argument.
+        metavar: the name of an argument in the help.
+        source: dotted name of the function or class that has the parameter; by default the
+            library's function of the command; "" for none.
+        parameter: its name there; not passed to the function that has none of this name.
+        type: the type for typer.
+        default: the default; `REQUIRED` for none.
+        help: one sentence; ``{names}`` stands for the names that it takes, which are the help if
+            the parameter's description does not have all of them.
+        min: least number.
+        max: greatest number.
+        choices: names, and dotted names of the library's tables of names, of which it takes one.
+        listed: likewise, of which it takes several, separated by commas, instead of a choice.
+        names: likewise, for the help; the library checks them.
+        parse: converts the text; may raise `typer.BadParameter`.
+        read: reads the file, when the command first uses the value.
+        writes: for a file to write: raises if that is impossible.
+        needs: an option that must be given with it, and what that names: "checkpoint FILE".
+    """
+
+    name: str
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    source: str | None = None
+    parameter: str = ""
+    type: Any = UNSET
+    default: Any = UNSET
+    help: str = UNSET
+    min: float | None = None
+    max: float | None = None
+    choices: str = ""
+    listed: str = ""
+    names: str = ""
+    parse: Callable[[str], Any] | None = None
+    read: Callable[[Any], Any] | None = None
+    writes: Callable[[Path], Any] | None = None
+    needs: str = ""
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return next((flag for flag in self.flags if flag.startswith("--")), str(self.metavar))
+
+    @property
+    def names_files(self) -> bool:
+        """Whether its values are files."""
+        return self.type is Path or self.read is not None
+
+    def completed(self, library: str) -> "Option":
+        """Take what is unset from the parameter in the source."""
+        source = library if self.source is None else self.source
+        known = _source.parameters(source) if source else {}
+        source = source if self.parameter in known else ""
+        parameter = known.get(self.parameter, _source.Parameter(str, None, ""))
+        type = parameter.type if self.type is UNSET else self.type
+        default = parameter.default if self.default is UNSET else self.default
+        if isinstance(default, tuple):
+            default = ",".join(map(str, default)) or None
+        flags = self.flags
+        if type is bool and default:
+            flags = (f"{self.label}/--no-{self.label[2:]}",)
+        help = parameter.help if self.help is UNSET else self.help
+        words = f"{self.choices} {self.listed} {self.names}"
+        names = _source.names(words)
+        if names:
+            if self.help is UNSET and not all(name in help for name in names):
+                help = "{names}."
+            help = help.replace("{names}", " or ".join((", ".join(names[:-1]), names[-1])))
+        return replace(self, source=source, type=type, default=default, flags=flags, help=help)
+
+    def for_typer(self) -> inspect.Parameter:
+        """A parameter of the function that typer reads."""
+        about: dict[str, Any] = {"help": self.help, "min": self.min, "max": self.max}
+        info: Any = typer.Option(*self.flags, **about)
+        if not self.flags:
+            info = typer.Argument(metavar=self.metavar, **about)
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if self.default is REQUIRED else self.default,
+            annotation=Annotated[self.type | None if self.default is None else self.type, info],
+        )
+
+    def parsed(self, value: Any) -> Any:
+        """The value, converted; raises a usage error if it is invalid."""
+        return value if value is None else self.converted(self._parsed, value)
+
+    def _parsed(self, value: Any) -> Any:
+        if self.listed and value not in self.choices.split():
+            return self._checked([name.strip() for name in value.split(",")], self.listed)
+        if self.choices:
+            self._checked([value], self.choices)
+        return value if self.parse is None else self.parse(value)
+
+    def _checked(self, values: list[str], words: str) -> list[str]:
+        known = known_names(words)
+        for value in values:
+            if value not in known:
+                raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
+        return values
+
+    def converted(self, convert: Callable[[Any], Any], value: Any) -> Any:
+        """The converted value; usage errors name the option."""
+        try:
+            return convert(value)
+        except typer.BadParameter as error:
+            error.param_hint = error.param_hint or self.label
+            raise
+
+
+def option(name: str, *flags: str, of: str = "", **about: Any) -> Option:
+    """A row for an option, ``--name`` by default; ``of`` is the parameter that it sets."""
+    flags = flags or (f"--{name.replace('_', '-')}",)
+    return Option(name=name, flags=flags, parameter=of or name, **about)
+
+
+def argument(name: str, metavar: str = "", *, of: str = "", **about: Any) -> Option:
+    """A row for a positional argument, required by default."""
+    about = {"default": REQUIRED, **about}
+    return Option(name=name, metavar=metavar or name.upper(), parameter=of or name, **about)
+
+
+def output(name: str, *flags: str, **about: Any) -> Option:
+    """A row for a file to write."""
+    about = {"source": "", "type": Path, "writes": check_target, **about}
+    return option(name, *flags, **about)
+
+
+def folder(**about: Any) -> Option:
+    """The row for a folder to write, which the command checks itself."""
+    return output("out", "--out", "-o", writes=lambda path: None, **about)
+
+
+RESPONSES_HELP = (
+    "Response file (CSV, TSV, npz, Parquet, py-irt JSONL), logs (see import) or dataset:NAME."
+)
+RESPONSES = argument("responses", read=read, help=RESPONSES_HELP)
+RESPONSES_OPTION = option("responses", read=read, source="", help=RESPONSES_HELP)
+CALIBRATION = argument("calibration", read=read, help=RESPONSES_HELP)
+BANK = argument("bank", read=read_bank, help="Bank written by irtcat fit.")
+SUBSET = argument("subset", read=read_subset, help="Output of irtcat select, or a CSV with item.")
+OUT = output("out", "--out", "-o", help="Write the table to this CSV file.")
+FIGURE = output("figure", writes=check_figure, help="Draw it to this file (.png, .svg, .pdf).")
+ITEMS = option("items", source="", type=Path,
+               help="CSV table of the items (ids first) with their columns.")  # fmt: skip
+MODEL = option("model", choices="irtcat.models.MODELS")
+SEED = option("seed", min=0)
+KEY_FILE = option(
+    "key_file", source="", type=Path,
+    help="File with the key of the store; or set IRTCAT_STORE_KEY to the key.",
+)  # fmt: skip
+JSON = option("as_json", "--json", source="", type=bool, default=False,
+              help="Print one JSON document and nothing else.")  # fmt: skip
+_reader = partial(option, source="irtcat.read_responses")
+READING = (
+    *map(_reader, ("format", "subject", "item", "response")),
+    _reader("duplicates", choices="irtcat._checks.DUPLICATES"),
+    option("trials", source="", type=int, min=1,
+           help="Number of trials of every response (binomial model)."),
+)  # fmt: skip
+"""How response files are read: the options of `read`."""
