@@ -33,6 +33,7 @@ from irtcat.fitting._stated import check_equal
 from irtcat.fitting.joint import fit_joint
 from irtcat.fitting.variational import fit_vi
 from irtcat.io.source import ResponseSource, as_source
+from irtcat.latent import density_of
 from irtcat.models import (
     ALIASES,
     MODELS,
@@ -58,9 +59,9 @@ def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
 
 
 def _has_several(options: Options) -> bool:
-    """Whether the arguments ask for several abilities."""
+    """Whether the arguments ask for several abilities, or for a density of nodes on a grid."""
     anchored = isinstance(options.anchors, ItemBank) and options.anchors.model.dims > 1
-    asked = (options.pattern, options.structure)
+    asked = (options.pattern, options.structure, options.density)
     return options.dims not in (None, 1) or anchored or any(part is not None for part in asked)
 
 
@@ -196,10 +197,17 @@ def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel
 
 def _check_dims(
     model: Any, method: str, dims: Any, pattern: Any, correlated: bool, nodes: Any, structure: Any,
-    anchors: Any,
+    anchors: Any, density: str,
 ) -> str | None:  # fmt: skip
     """Reject arguments for several abilities that do not fit; the structure of the abilities."""
     several = dims not in (None, 1) or pattern is not None or structure is not None
+    if density != "normal":
+        density_of(density, nodes)
+        if several:
+            raise argument_error("density", "normal for several abilities", density)
+        if method != "em":
+            raise argument_error("method", "em with a density that is estimated", method)
+        return None
     several |= isinstance(anchors, ItemBank) and anchors.model.dims > 1
     name = model.lower() if isinstance(model, str) else ""
     if name == "bifactor":
@@ -253,6 +261,7 @@ def fit(
     pattern: Any = None,
     correlated: bool = False,
     structure: str | None = None,
+    density: str = "normal",
     nodes: int | None = None,
 ) -> Fit:
     """Calibrate items: estimate their parameters from the responses of many subjects.
@@ -401,6 +410,10 @@ def fit(
             item, all independent) or "two-tier" (Cai 2010: the first two or more factors of the
             pattern are general, the others specific). The integrals over the specific abilities
             are then computed one at a time, with several groups or anchors all together.
+        density: the latent density of one ability: "normal"; "empirical", the probabilities of 121
+            nodes (``nodes``), an empirical histogram; or "davidian-K", a Davidian curve with K
+            parameters of shape (K from 1 to 10). Items are reported on the scale where the density
+            has mean 0 and SD 1; `Fit.density` is its table. Standard errors take it as known.
         nodes: number of quadrature nodes per dimension; by default as many as the posteriors need
             (the bank's provenance states them and the integration error).
 
@@ -436,7 +449,7 @@ def fit(
     if kinds is not None and theta is not None:
         raise argument_error("theta", "left out where items are of several models", "some")
     structure = _check_dims(
-        model, method, dims, pattern, correlated, nodes, structure, anchors
+        model, method, dims, pattern, correlated, nodes, structure, anchors, density
     )  # fmt: skip
     _check_method(method, arguments)
     check_choice("standard_errors", standard_errors, ("auto", "full", "block", "sandwich", "none"))
@@ -496,6 +509,7 @@ def fit(
         correlated=correlated,
         nodes=nodes,
         structure=structure,
+        density=None if density == "normal" else density,
         fixed=fixed,
         equal=check_equal(equal, parameter_names(cls)),
         theta=theta,

@@ -13,6 +13,7 @@ from irtcat._checks import argument_error, check_count
 from irtcat._precision import choose_precision, precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
+from irtcat.fitting._density import density_table
 from irtcat.fitting._groups import Grouping
 from irtcat.fitting._invariance import with_versions
 from irtcat.fitting._latent import anchor_items, check_anchors, known_categories, with_anchors
@@ -20,7 +21,13 @@ from irtcat.fitting._loop import Ended
 from irtcat.fitting._mixing import check_kinds
 from irtcat.fitting._multi_em import MultiProblem, run_multi_e_step
 from irtcat.fitting._multi_errors import MultiCovariance, multi_covariance
-from irtcat.fitting._multi_work import Workspace, iterate, slopes_by_item, state_of
+from irtcat.fitting._multi_work import (
+    Workspace,
+    iterate,
+    iterate_density,
+    slopes_by_item,
+    state_of,
+)
 from irtcat.fitting._options import Options
 from irtcat.fitting._pattern import LatentDesign, latent_design
 from irtcat.fitting._priors import PriorTable, prior_table
@@ -34,11 +41,13 @@ from irtcat.fitting.em import EMPoint, EMState
 from irtcat.io.source import ResponseSource
 from irtcat.latent import (
     AdaptiveQuadrature,
+    Density,
     GridQuadrature,
     PopulationDesign,
     Populations,
     TwoTierQuadrature,
     adaptive_quadrature,
+    density_of,
     n_nodes,
     population_vector,
     populations_of,
@@ -171,7 +180,7 @@ def _identified(
     params = params.copy()
     params[:, columns] = (slopes * sign[:, None]).reshape(len(params), -1)
     mean, covariance = mean @ turn, turn.T @ covariance @ turn
-    root = np.linalg.cholesky(covariance)
+    root = np.linalg.cholesky(covariance)  # numpy: used outside of the precision too
     return (
         params,
         Populations(mean, root),
@@ -195,6 +204,23 @@ def _at_identified(
         state = state_of(state.point, run_multi_e_step(everyone, state, 0.0, 0, False)[1])
     update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
     return ended._replace(point=state.point, update=update, belief=belief)
+
+
+def _at_standardised(
+    problem: MultiProblem, density: Density, ended: Ended
+) -> tuple[MultiProblem, Ended, pd.DataFrame]:
+    """The E-step with the items and the density on the scale where its mean is 0 and its SD 1."""
+    curve, mean, sd = density_table(density, np.asarray(ended.point.population, float))
+    dtype = problem.weights.dtype
+    nodes = jnp.asarray(curve["theta"].to_numpy()[:, None], dtype)
+    rule = GridQuadrature(nodes, problem.rule.log_prior)  # type: ignore[union-attr]
+    model = unpack(problem.template, ended.point.params)
+    params = pack(model.rescale(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype)))
+    everyone = problem._replace(rule=rule, item_weights=jnp.ones_like(problem.item_weights))
+    point = EMPoint(params, jnp.zeros(0, dtype))
+    state = state_of(point, ended.belief)
+    update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
+    return everyone, ended._replace(point=point, update=update, belief=belief), curve
 
 
 def _modes_by_group(
@@ -245,6 +271,9 @@ def _finer_log_likelihood(
 
 def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
     """Refuse what cannot be fitted with several abilities."""
+    if options.density is not None and (options.groups, options.anchors) != (None, None):
+        must = "normal for several groups and with anchors"
+        raise argument_error("density", must, options.density)
     if "slope" not in parameter_names(fitted_form(cls)[0]) or cls.takes in ("counts", "fractions"):
         raise argument_error("dims", f"1 for the {cls.key} model", options.dims or "a pattern")
     if jax.process_count() > 1:
@@ -310,6 +339,8 @@ def fit_multidimensional(
     if options.anchors is not None and isinstance(responses, Responses):
         anchor_bank = check_anchors(options.anchors, responses, cls)
         design = _anchored_design(options, responses, anchor_bank)
+    elif options.density is not None:
+        design = LatentDesign(np.ones((responses.n_items, 1)), ["F1"], False, False)
     else:
         design = latent_design(
             responses, options.dims, options.pattern, options.correlated, options.structure
@@ -339,7 +370,7 @@ def fit_multidimensional(
             blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
         start = starting_point(
             template, x, rows.weights, blocks, rows.has_missing, dtype, False, categories, engine,
-            pattern=design.pattern,
+            pattern=design.pattern if design.dims > 1 else None,
         )  # fmt: skip
         table = prior_table(
             template, start.counts, start.item_n, options.priors, options.weak_priors,
@@ -364,14 +395,21 @@ def fit_multidimensional(
         params = prior.with_held(template, np.where(np.isnan(held), params, held))
         free = np.asarray(prior.constraints.free)
         params = averaged(params, free, tied, prior.constraints.shared)
-        vector = np.asarray(_first_population(population, options.anchors), float)
         has_held = not np.isnan(held).all()
-        problem, ended = iterate(work, params, vector, prior, options, not has_held)
-        params = work.widen(np.asarray(ended.point.params, float))
-        populations = populations_of(ended.point.population, population)
-        params, populations, slopes_free = _identified(work, params, populations, not has_held)
-        ended = _at_identified(work, problem, work.shrink(params), populations, ended)
-        finer = _finer_log_likelihood(work, problem, ended, options.nodes)
+        density = None if options.density is None else density_of(options.density, options.nodes)
+        if density is None:
+            vector = np.asarray(_first_population(population, options.anchors), float)
+            problem, ended = iterate(work, params, vector, prior, options, not has_held)
+            params = work.widen(np.asarray(ended.point.params, float))
+            populations = populations_of(ended.point.population, population)
+            params, populations, slopes_free = _identified(work, params, populations, not has_held)
+            ended = _at_identified(work, problem, work.shrink(params), populations, ended)
+            finer = _finer_log_likelihood(work, problem, ended, options.nodes)
+        else:
+            problem, ended = iterate_density(work, density, params, prior, options, not has_held)
+            problem, ended, curve = _at_standardised(problem, density, ended)
+            params, finer = np.asarray(ended.point.params, float), np.nan
+            slopes_free = np.array(True)
         free = np.array(prior.constraints.free)
         free[:, list(field_columns(template, ["slope"]))] &= slopes_free
         inner = free
@@ -417,6 +455,7 @@ def fit_multidimensional(
         "nodes_are": _NODE_KINDS[type(problem.rule)],
         "factors": design.factors,
         **({"structure": design.structure} if design.structure else {}),
+        **({"density": options.density} if density is not None else {}),
         "converged": ended.converged,
         "n_iterations": ended.n_iterations,
         "priors": {k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()},
@@ -437,7 +476,8 @@ def fit_multidimensional(
         log_posterior=log_likelihood + float(ended.update.log_prior),
         converged=ended.converged,
         n_iterations=ended.n_iterations,
-        n_parameters=n_parameters(informed, tied) + population.size,
+        n_parameters=n_parameters(informed, tied)
+        + (population.size if density is None else density.n_free),
         message=ended.message,
         latent_mean=np.nan,
         latent_sd=np.nan,
@@ -448,6 +488,7 @@ def fit_multidimensional(
         groups=groups,
         grouping=grouping,
         populations=populations if grouping is not None else None,
+        density=curve if density is not None else None,
     )
 
 

@@ -13,7 +13,7 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._groups import Grouping, score_groups
 from irtcat.latent import Populations
-from irtcat.scoring import Ability, score
+from irtcat.scoring import Ability, score, score_under_density
 
 __all__ = ["Fit"]
 
@@ -52,6 +52,8 @@ class Fit:
             blocks of items without common subjects, results of further starts.
         populations: mean and root of the covariance of the abilities in each group, where there are
             several abilities; otherwise None.
+        density: the latent density, where it was estimated: nodes theta and their probabilities,
+            of mean 0 and SD 1. The bank states mean and SD alone.
         versions: the versions of items that are not the same in all groups, if any.
     """
 
@@ -74,6 +76,7 @@ class Fit:
     notes: tuple[str, ...] = ()
     populations: Populations | None = None
     versions: Any = None
+    density: pd.DataFrame | None = None
 
     def bank_of(self, group: Any) -> ItemBank:
         """The items of a group and its population, after a fit with groups.
@@ -114,13 +117,16 @@ class Fit:
     def abilities(self) -> Ability:
         """EAP abilities of the calibration subjects with 95 % intervals.
 
-        With groups, each subject's prior is the population of its group.
+        With groups, each subject's prior is the population of its group; with an estimated density
+        it is that density.
         """
         if self.groups is not None and self.grouping is not None:
             return score_groups(
                 self.bank, self.responses, self.grouping, self.groups, self.populations,
                 self.precision,
             )  # fmt: skip
+        if self.density is not None:
+            return score_under_density(self.bank, self.responses, self.density, self.precision)
         return score(self.bank, self.responses, precision=self.precision)
 
     @property

@@ -14,6 +14,7 @@ from irtcat.latent._adaptive import (
     root_of,
 )
 from irtcat.latent._cells import Cells, cells_of
+from irtcat.latent._density import Density, density_of
 from irtcat.latent._grid import (
     GridQuadrature,
     MultiEStep,
@@ -29,6 +30,7 @@ from irtcat.latent._grid import (
     two_tier_step,
 )
 from irtcat.latent._layout import Layout, LayoutPlan
+from irtcat.latent._likelihood import log_likelihoods
 from irtcat.latent._line import (
     LIMIT,
     Blocks,
@@ -65,6 +67,7 @@ __all__ = [
     "AdaptiveQuadrature",
     "Blocks",
     "Cells",
+    "Density",
     "EStep",
     "GridQuadrature",
     "Layout",
@@ -88,6 +91,7 @@ __all__ = [
     "correlation_curvature",
     "correlation_root",
     "count_general",
+    "density_of",
     "e_step",
     "free_correlations",
     "grid_nodes",
@@ -97,6 +101,7 @@ __all__ = [
     "group_items",
     "item_curves",
     "line_rule",
+    "log_likelihoods",
     "moments_of",
     "n_nodes",
     "narrowest_sd",

@@ -5,6 +5,7 @@ straight lines in theta (1PL, 2PL) two sums a row take the place of these produc
 responses the base is the same for all rows, so that no product as wide as the window remains.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from irtcat._compile import jit
 from irtcat.models import ItemModel, OnePL, TwoPL, as_points
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "item_curves",
     "lines_of",
     "log_likelihood",
+    "log_likelihoods",
     "window_likelihood",
 ]
 
@@ -72,6 +75,17 @@ def log_likelihood(
     if mask is None:
         return out + _careful_sum(curves.base)
     return out + mask @ curves.base.T
+
+
+@functools.partial(jit, static_argnames=("has_missing",))
+def log_likelihoods(
+    model: ItemModel, x: Array, nodes: Float[Array, "nodes *dims"], has_missing: bool
+) -> Float[Array, "rows nodes"]:
+    """Log-likelihood of each row of responses at each node."""
+    statistics, mask = model.sufficient_statistics(
+        x, model.n_categories - 1, has_missing, nodes.dtype
+    )
+    return log_likelihood(statistics, mask, item_curves(model, nodes))
 
 
 def _careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:

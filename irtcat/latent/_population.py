@@ -73,11 +73,11 @@ class PopulationDesign(NamedTuple):
 class Populations(NamedTuple):
     """Mean of each group and lower root of its covariance."""
 
-    mean: Float[Array, "groups dims"]
-    root: Float[Array, "groups dims dims"]
+    mean: Float[Array | np.ndarray, "groups dims"]
+    root: Float[Array | np.ndarray, "groups dims dims"]
 
     @property
-    def covariance(self) -> Float[Array, "groups dims dims"]:
+    def covariance(self) -> Float[Array | np.ndarray, "groups dims dims"]:
         """The covariances."""
         return self.root @ self.root.swapaxes(1, 2)
 

@@ -13,6 +13,7 @@ __all__ = [
     "Slopes",
     "along",
     "common_slope",
+    "one_scale",
     "predictor_row",
     "published_on_axes",
     "rescaled_slope",
@@ -55,8 +56,14 @@ def rescaled_slope(slope: Slopes, dims: int, mean: Any, sd: Any) -> tuple[Slopes
     With several abilities ``mean`` is a vector and ``sd`` a square matrix.
     """
     if dims == 1:
+        mean, sd = one_scale(mean, sd)
         return slope * sd, slope * mean
     return slope @ sd, slope @ mean
+
+
+def one_scale(mean: Any, sd: Any) -> tuple[Any, Any]:
+    """Mean and SD of one ability, also where they are given as a vector and a matrix."""
+    return (mean[0], sd[0, 0]) if np.ndim(sd) == 2 else (mean, sd)
 
 
 def common_slope(slope: Slopes) -> Slopes:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from irtcat._types import BoolArray, FloatArray
 from irtcat.models._base import Design, Param, Parameter, parameter_mask
 from irtcat.models._links import ABSENT, SOFTMAX, GradedModel, Link
-from irtcat.models._slopes import SLOPE, Slopes
+from irtcat.models._slopes import SLOPE, Slopes, one_scale
 from irtcat.models.graded import PerItem, Steps
 from irtcat.models.partial_credit import (
     STEP_INTERCEPT,
@@ -94,7 +94,7 @@ class Nominal(GradedModel):
     def rescale(self, mean: Any, sd: Any) -> "Nominal":
         """Slopes times ``sd``; the intercepts take up the mean."""
         if self.dims == 1:
-            mean, sd = jnp.asarray(mean)[..., None], jnp.asarray(sd)[..., None]
+            mean, sd = (jnp.asarray(part)[..., None] for part in one_scale(mean, sd))
             return Nominal(self.slope * sd, self.intercept + self.slope * mean, self.categories)
         slope = jnp.einsum("...ds,de->...es", self.slope, sd)
         shift = jnp.einsum("...ds,d->...s", self.slope, mean)

@@ -8,7 +8,7 @@ from irtcat.scoring._posterior import (
     row_blocks,
     standardised,
 )
-from irtcat.scoring._score import METHODS, match, plausible_values, score
+from irtcat.scoring._score import METHODS, match, plausible_values, score, score_under_density
 from irtcat.scoring._score_several import score_multidimensional
 from irtcat.scoring.ability import Ability
 from irtcat.scoring.sum_score import sum_score_table
@@ -25,6 +25,7 @@ __all__ = [
     "row_blocks",
     "score",
     "score_multidimensional",
+    "score_under_density",
     "standardised",
     "sum_score_table",
     "tied_nodes",

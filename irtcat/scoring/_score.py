@@ -14,8 +14,8 @@ from irtcat._precision import choose_precision, precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.io.source import ResponseSource, as_source, chunks
-from irtcat.latent._cells import cells_of
-from irtcat.models import item_categories
+from irtcat.latent import cells_of, log_likelihoods
+from irtcat.models import in_precision, item_categories
 from irtcat.responses import Responses
 from irtcat.scoring._point import point_estimates
 from irtcat.scoring._posterior import Posterior, posterior, quantile, standardised
@@ -23,7 +23,7 @@ from irtcat.scoring._score_several import score_multidimensional
 from irtcat.scoring.ability import Ability, population_percentile
 from irtcat.scoring.sum_score import check_has_sum_scores, sum_scores
 
-__all__ = ["METHODS", "plausible_values", "score"]
+__all__ = ["METHODS", "plausible_values", "score", "score_under_density"]
 
 CHUNK_CELLS = 2**26
 """Responses scored at a time, where they are read in passes."""
@@ -320,7 +320,12 @@ def score(
     if bank.model.dims > 1:
         return score_multidimensional(bank, matched, method, float(level), dtype)
     task = _Task(bank, matched, float(level), (low, high), dtype)
-    estimate = METHODS[method](task)
+    return _ability(task, METHODS[method](task), method)
+
+
+def _ability(task: _Task, estimate: _Estimate, method: str) -> Ability:
+    """The abilities of an estimator, with flags and percentiles."""
+    bank, matched = task.bank, task.responses
     n_items = matched.observed.sum(axis=1)
     flags = np.where(n_items == 0, "no responses", estimate.flags)
     flags = _flag_unused(flags, bank, matched)
@@ -340,6 +345,50 @@ def score(
         nodes=None if post is None else post.nodes,
         weights=None if post is None else post.weights,
     )
+
+
+def score_under_density(
+    bank: ItemBank, responses: Responses, density: pd.DataFrame, precision_name: str = "auto"
+) -> Ability:
+    """EAP abilities with a density on nodes as the prior, and 95 % intervals.
+
+    Args:
+        bank: the calibrated items of one ability.
+        responses: the responses.
+        density: nodes ``theta`` at equal distances, and their ``probability``.
+        precision_name: see `score`.
+    """
+    bank, matched = match(bank, responses)
+    dtype_name = choose_precision(precision_name, matched.values.size)
+    task = _Task(bank, matched, 0.95, (-6.0, 6.0), dtype_name)
+    nodes = density["theta"].to_numpy(float)
+    log_prior = np.log(np.maximum(density["probability"].to_numpy(float), 1e-300))
+    with precision(dtype_name) as dtype:
+        cells = cells_of(bank.model, matched)
+        log_lik = log_likelihoods(
+            in_precision(bank.model, dtype), cells.x, nodes.astype(dtype), cells.has_missing
+        )
+    log_post = np.asarray(log_lik, float) + log_prior
+    top = log_post.max(axis=1, keepdims=True)
+    weights = np.exp(log_post - top)
+    total = weights.sum(axis=1, keepdims=True)
+    weights /= total
+    theta = weights @ nodes
+    sd = np.sqrt(np.maximum(weights @ nodes**2 - theta**2, 0.0))
+    nothing = np.zeros(len(theta), bool)
+    post = Posterior(
+        nodes=np.broadcast_to(nodes, weights.shape),
+        weights=weights,
+        log_z=(top + np.log(total))[:, 0],
+        mean=theta,
+        sd=sd,
+        beyond=nothing,
+        coarse=nothing,
+    )
+    lower, upper = quantile(post, 0.025), quantile(post, 0.975)
+    flags = _no_flags(len(theta))
+    estimate = _Estimate(theta=theta, se=sd, lower=lower, upper=upper, flags=flags, post=post)
+    return _ability(task, estimate, "eap")
 
 
 def _in_passes(
