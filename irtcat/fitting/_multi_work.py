@@ -101,6 +101,11 @@ class Workspace:
             numbered = unpack(jax.tree.map(np.asarray, template), numbers)
             self.columns = parameter_matrix(restricted(numbered, abilities)).astype(int)
 
+    def integrate_together(self) -> None:
+        """Give up the reduction, where its grid would be too large for narrow posteriors."""
+        self.is_reduced, self.n_general = False, self.design.dims
+        self.template, self.columns = self.full_template, None
+
     def blocks(self):
         """The rows in blocks, once for every pass."""
         if self.engine is not None:
@@ -122,7 +127,7 @@ class Workspace:
         """The nodes themselves, in working precision."""
         return as_rule(chosen, self.design.pattern, self.n_general, self.dtype)
 
-    @functools.cached_property
+    @property
     def tied(self) -> tuple[int, ...]:
         """Columns of the iterated parameters that some items share."""
         if self.columns is None:
@@ -307,6 +312,8 @@ def iterate(
         mean, covariance = first_modes(work, params)
         steepest = _steepest(work.full_template, params)
         chosen = work.choose(narrowest_sd(covariance), steepest, options.nodes)
+        if work.is_reduced and isinstance(chosen, AdaptiveQuadrature):
+            work.integrate_together()
     point = EMPoint(
         jnp.asarray(work.shrink(params), work.dtype), jnp.asarray(population, work.dtype)
     )
@@ -351,9 +358,12 @@ def iterate(
         now = work.widen(np.asarray(ended.point.params, float))
         spread = narrowest_sd(np.asarray(ended.belief.covariance))
         finer = work.choose(spread, _steepest(work.full_template, now), options.nodes)
-        good = isinstance(rule, AdaptiveQuadrature) or (
-            not isinstance(finer, AdaptiveQuadrature) and n_nodes(work.rule(finer)) <= n_nodes(rule)
-        )
+        if isinstance(rule, AdaptiveQuadrature):
+            good = True
+        elif isinstance(finer, AdaptiveQuadrature):
+            good = work.is_reduced  # the iterated items have no other quadrature
+        else:
+            good = n_nodes(work.rule(finer)) <= n_nodes(rule)
         if good or turn + 1 == REFINEMENTS or used >= options.max_iterations:
             break
         chosen = finer

@@ -237,7 +237,7 @@ def test_the_likelihood_is_the_plain_integral_at_its_top(graded, model, argument
     correlations = result.bank.correlations
     covariance = np.eye(2) if correlations is None else correlations
     plain = brute_log_likelihood(result.bank, X, covariance, n=61)
-    assert result.log_likelihood == pytest.approx(plain, abs=1e-4)
+    assert result.log_likelihood == pytest.approx(plain, abs=3e-4)
     # Steps along the errors' directions lower the plain integral, by a half each way.
     errors = np.sqrt(np.diagonal(result.bank.covariance, axis1=1, axis2=2))
     params, j = result.bank.parameters(), 1
@@ -272,7 +272,7 @@ def test_two_tier_is_the_integral_over_all_abilities():
         responses, "gpcm", pattern=pattern, structure="two-tier", correlated=True, **NO_ERRORS
     )
     assert result.converged
-    assert result.bank.provenance["nodes_are"] == "pairs of general and specific"
+    assert abs(result.bank.provenance["integration_error"]) < 0.05
     few = responses.subset(subjects=responses.subject_ids[:40])
     X = np.asarray(few.values)
     plain = brute_log_likelihood(result.bank, X, result.bank.correlations, n=17, reach=5.0)
