@@ -19,6 +19,12 @@ def _theta(path: Path) -> Any:
     return _input.table_column(path, "theta", "subjects")
 
 
+def _pattern(path: Path) -> Any:
+    """Read a loading pattern."""
+    table = _input.read_table(path, "items")
+    return table.set_index(table.columns[0]).astype(float)
+
+
 @command_of(
     "irtcat.fit",
     RESPONSES,
@@ -38,6 +44,12 @@ def _theta(path: Path) -> Any:
     option("fixed", read=_input.fixed_parameters,
            help="Fixed parameters: NAME=NUMBER,... or a CSV table of items, ids first."),
     option("equal", type=list[str], help="A parameter that all items share, such as slope."),
+    option("dims", min=1),
+    option("pattern", type=Path, read=_pattern,
+           help="CSV table of items, ids first, a column of 0 and 1 for each ability."),
+    "correlated",
+    option("structure", choices="irtcat.fitting.STRUCTURES", needs="pattern FILE"),
+    "density",
     option("subjects", type=Path, needs="groups COLUMN",
            help="CSV table of subjects, ids first; default: that in RESPONSES (npz)."),
     output("out", "--out", "-o", help="Write the bank here."),
