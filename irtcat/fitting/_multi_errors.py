@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from irtcat._compile import jit
 from irtcat._types import BoolArray, FloatArray
 from irtcat.fitting._mstep import penalised_terms, prior_slopes
-from irtcat.fitting._multi_em import MultiProblem, MultiSums, filled, sums_at
+from irtcat.fitting._multi_em import MultiProblem, filled, sums_at
 from irtcat.fitting._terms import LINEAR
 from irtcat.fitting._ties import spread_of
 from irtcat.fitting.em import EMPoint, EMState
@@ -29,8 +29,8 @@ from irtcat.latent import (
     AdaptiveQuadrature,
     GridQuadrature,
     MultiEStep,
+    MultiSums,
     PopulationDesign,
-    TwoTierQuadrature,
     adaptive_block,
     chain_of,
     grid_posterior,
@@ -253,7 +253,7 @@ def _scores_of_all(
         static: Any = {
             "design": problem.population, "has_missing": problem.has_missing, "full": full,
         }  # fmt: skip
-        if isinstance(rule, AdaptiveQuadrature):
+        if rule.is_adaptive:
             n_cells = n_nodes(rule) * point.params.size
             nodes = (filled(array, block, point.params.dtype) for array in belief[:2])
             here = _adaptive_scores(*common, *nodes, problem.chunks(block, n_cells), **static)
@@ -283,7 +283,7 @@ def _population_information(
 ) -> Float[np.ndarray, "free free"]:
     """Complete-data information of the free numbers of the population."""
     design = problem.population
-    moments = sums.moments(design, problem.n_general)
+    moments = sums.moments(design, problem.rule.n_general)
     hessian = jax.hessian(population_log_density)(point.population, moments, design)
     return -np.asarray(hessian, float)
 
@@ -326,7 +326,7 @@ def _score(problem: MultiProblem, vector: FloatArray, belief: MultiEStep) -> Flo
         )[1]  # fmt: skip
     else:
         gradient = sums.gradient + prior_slopes(params, problem.constraints)[0]
-    moments = sums.moments(problem.population, problem.n_general)
+    moments = sums.moments(problem.population, problem.rule.n_general)
     by_population = jax.grad(population_log_density)(population, moments, problem.population)
     return np.concatenate([np.asarray(gradient, float).ravel(), np.asarray(by_population, float)])
 
@@ -372,7 +372,7 @@ def _work(problem: MultiProblem, n_free: int, by_differences: bool) -> float:
     n_rows, n_items = len(problem.weights), len(problem.item_weights)
     n_predictors = problem.template.n_categories - 1
     nodes = float(n_nodes(problem.rule)) * problem.population.n_groups
-    if isinstance(problem.rule, AdaptiveQuadrature):
+    if problem.rule.is_adaptive:
         if by_differences:
             return 2.0 * n_free * 60 * n_rows * nodes * n_items * n_predictors
         return 2.0 * n_rows * nodes * n_free**2
@@ -400,17 +400,17 @@ def multi_covariance(
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
     shared = problem.constraints.shared
     spread = spread_of(free, problem.step_rule.tied, shared, design.size)
-    two_tier = isinstance(rule, TwoTierQuadrature)
-    is_adaptive = isinstance(rule, AdaptiveQuadrature)
+    is_adaptive, two_tier = rule.is_adaptive, rule.n_general > 0
+    on_grid = not is_adaptive and not two_tier
     # Observed and expected information of the complete data are equal for these.
     canonical = isinstance(problem.template, LINEAR)
     by_differences = two_tier or design.n_groups > 1 or (is_adaptive and not canonical)
-    exact = isinstance(rule, GridQuadrature) or point.params.dtype == np.float64
+    exact = on_grid or point.params.dtype == np.float64
     work = _work(problem, spread.shape[1], by_differences)
     full = exact and (which in ("full", "sandwich") or (which == "auto" and work <= FULL_WORK))
     louis = full and not by_differences
     scores: Any = None
-    if is_adaptive or (isinstance(rule, GridQuadrature) and not (full and by_differences)):
+    if is_adaptive or (on_grid and not (full and by_differences)):
         scores = _scores_of_all(problem, point, belief, louis)
     outer = None if scores is None else np.asarray(scores[1], float)
     information = None

@@ -40,12 +40,10 @@ from irtcat.fitting._ties import averaged
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.io.source import ResponseSource
 from irtcat.latent import (
-    AdaptiveQuadrature,
     Density,
     GridQuadrature,
     PopulationDesign,
     Populations,
-    TwoTierQuadrature,
     adaptive_quadrature,
     density_of,
     n_nodes,
@@ -198,7 +196,7 @@ def _at_identified(
     vector = population_vector(jnp.asarray(populations.mean, dtype), covariance, work.population)
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
     state = state_of(EMPoint(jnp.asarray(params, dtype), vector), ended.belief)
-    if isinstance(problem.rule, AdaptiveQuadrature):
+    if problem.rule.is_adaptive:
         # The axes may have been rotated: place the nodes again.
         state = EMState(state.point, *_modes_by_group(work, problem, state.point))
         state = state_of(state.point, run_multi_e_step(everyone, state, 0.0, 0, False)[1])
@@ -255,12 +253,9 @@ def _finer_log_likelihood(
 ) -> float:
     """The log-likelihood by a quadrature twice as fine (NaN where that would be slow)."""
     rule, dims = problem.rule, work.design.dims
-    if isinstance(rule, AdaptiveQuadrature):
-        finer: Any = adaptive_quadrature(dims, nodes, finer=True)
-    else:
-        line = rule.specific.nodes if isinstance(rule, TwoTierQuadrature) else rule.nodes
-        inner = np.unique(np.asarray(line, float)[:, 0].round(6))
-        finer = float(inner[1] - inner[0]) / 2
+    finer: Any = adaptive_quadrature(dims, nodes, finer=True)
+    if not rule.is_adaptive:
+        finer = rule.spacing / 2  # type: ignore[union-attr]
     fine = work.rule(finer)
     if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
         return np.nan
@@ -452,7 +447,7 @@ def fit_multidimensional(
         "log_likelihood": log_likelihood,
         "integration_error": finer - log_likelihood,
         "nodes": n_nodes(problem.rule),
-        "nodes_are": _NODE_KINDS[type(problem.rule)],
+        "nodes_are": problem.rule.kind,
         "factors": design.factors,
         **({"structure": design.structure} if design.structure else {}),
         **({"density": options.density} if density is not None else {}),
@@ -490,13 +485,6 @@ def fit_multidimensional(
         populations=populations if grouping is not None else None,
         density=curve if density is not None else None,
     )
-
-
-_NODE_KINDS = {
-    GridQuadrature: "one grid",
-    TwoTierQuadrature: "pairs of general and specific",
-    AdaptiveQuadrature: "each subject's own",
-}
 
 
 def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any:

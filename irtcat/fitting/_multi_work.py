@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from irtcat._types import FloatArray
-from irtcat.fitting._blocks import RowBlock
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting._density import density_map, with_density
 from irtcat.fitting._loop import Ended, run_em
@@ -30,6 +29,7 @@ from irtcat.latent import (
     MultiEStep,
     PopulationDesign,
     Quadrature,
+    RowBlock,
     adaptive_quadrature,
     as_rule,
     choose_nodes,
@@ -312,7 +312,7 @@ def iterate(
         mean, covariance = first_modes(work, params)
         steepest = _steepest(work.full_template, params)
         chosen = work.choose(narrowest_sd(covariance), steepest, options.nodes)
-        if work.is_reduced and isinstance(chosen, AdaptiveQuadrature):
+        if work.is_reduced and not isinstance(chosen, float):
             work.integrate_together()
     point = EMPoint(
         jnp.asarray(work.shrink(params), work.dtype), jnp.asarray(population, work.dtype)
@@ -337,7 +337,7 @@ def iterate(
     for turn in range(first, REFINEMENTS):
         rule = work.rule(chosen)
         problem = work.problem(rule, prior, step_rule)
-        least = ADAPTIVE_NOISE if isinstance(rule, AdaptiveQuadrature) else 0.0
+        least = ADAPTIVE_NOISE if rule.is_adaptive else 0.0
         settings = loop_settings(
             options, str(work.dtype), step_rule.lengthen or step_rule.rescale, least
         )
@@ -345,8 +345,8 @@ def iterate(
         if checkpoint is not None:
             stated = settings._asdict() | step_rule._asdict() | work.population._asdict()
             del stated["max_iterations"]
-            position = {"turn": turn, "used": used, "nodes": options.nodes}
-            position["spacing"] = None if isinstance(chosen, AdaptiveQuadrature) else chosen
+            position: dict[str, Any] = {"turn": turn, "used": used, "nodes": options.nodes}
+            position["spacing"] = chosen if isinstance(chosen, float) else None
             named = {"model": work.template.key, "precision": str(work.dtype)}
             checkpoint.identity = checkpoint.identity._replace(
                 settings={**stated, "tied": list(step_rule.tied), **position, **named}
@@ -358,9 +358,9 @@ def iterate(
         now = work.widen(np.asarray(ended.point.params, float))
         spread = narrowest_sd(np.asarray(ended.belief.covariance))
         finer = work.choose(spread, _steepest(work.full_template, now), options.nodes)
-        if isinstance(rule, AdaptiveQuadrature):
+        if rule.is_adaptive:
             good = True
-        elif isinstance(finer, AdaptiveQuadrature):
+        elif not isinstance(finer, float):
             good = work.is_reduced  # the iterated items have no other quadrature
         else:
             good = n_nodes(work.rule(finer)) <= n_nodes(rule)

@@ -21,13 +21,12 @@ from jax.sharding import PartitionSpec as P
 from irtcat._checks import InputError, argument_error
 from irtcat._compile import jit
 from irtcat._types import FloatArray
-from irtcat.fitting._blocks import RowBlock
 from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
 from irtcat.fitting._start import category_counts, cross_sums
 from irtcat.fitting.em import EMProblem, EMState, em_update, sums_of
 from irtcat.fitting.standard_errors import missing_information
-from irtcat.latent import Blocks, EStep, LayoutPlan, Population, e_step
+from irtcat.latent import Blocks, EStep, LayoutPlan, Population, RowBlock, e_step
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 

@@ -16,14 +16,13 @@ import numpy as np
 from irtcat._checks import argument_error
 from irtcat._compile import jit
 from irtcat._types import FloatArray
-from irtcat.fitting._blocks import RowBlock
 from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
 from irtcat.fitting._start import category_counts, cross_sums
 from irtcat.fitting.em import EMProblem, EMState, Sums, em_update, sums_of
 from irtcat.fitting.standard_errors import missing_information
 from irtcat.io.source import ResponseSource, chunks
-from irtcat.latent import EStep, LayoutPlan, Population, e_step
+from irtcat.latent import EStep, LayoutPlan, Population, RowBlock, e_step
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from irtcat.latent import chain_of, part_terms, parts_of
+from irtcat.latent import chain_of, chained, part_terms, parts_of
 from irtcat.models import Binomial, ItemModel, LinkModel, Mixed, OnePL, TwoPL, as_points, unpack
 
-__all__ = ["LINEAR", "chained", "item_terms"]
+__all__ = ["LINEAR", "item_terms"]
 
 LINEAR = (OnePL, TwoPL)
 """Models whose parameters are (slopes, intercept) of a logistic curve: see `linear_terms`."""
@@ -66,31 +66,6 @@ def general_terms(
     variance = jax.vmap(unpack(template, phi).variance)(nodes)
     weighted = jnp.einsum("gcd,gdp->gcp", variance, eta) * totals[:, None, None]
     return value, gradient, jnp.einsum("gcp,gcq->pq", eta, weighted)
-
-
-def chained(
-    score: Float[Array, "predictors basis items"],
-    sums: dict[tuple[int, int], Float[Array, "basis basis items"]],
-    chain: Float[Array, "items predictors basis params"],
-) -> tuple[Float[Array, "items params"], Float[Array, "items params params"]]:
-    """Gradient and information by the parameters, from those by the predictors' coefficients.
-
-    Args:
-        score: sums of residuals times (1, theta) of each predictor.
-        sums: sums of weights times products of (1, theta), of each pair of predictors.
-        chain: derivatives of the coefficients by the parameters.
-    """
-    n_predictors, n_basis, n_items = score.shape
-    gradient = jnp.einsum("mai,imap->ip", score, chain)
-    nothing = jnp.zeros((n_basis, n_basis, n_items), score.dtype)
-    full = jnp.stack(
-        [
-            jnp.stack([sums.get((min(m, n), max(m, n)), nothing) for n in range(n_predictors)])
-            for m in range(n_predictors)
-        ]
-    )
-    half = jnp.einsum("mnabi,inbq->imaq", full, chain)
-    return gradient, jnp.einsum("imap,imaq->ipq", chain, half)
 
 
 def part_sums(

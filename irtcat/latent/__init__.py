@@ -46,7 +46,7 @@ from irtcat.latent._line import (
     transformed_nodes,
 )
 from irtcat.latent._modes import posterior_modes
-from irtcat.latent._parts import Part, chain_of, part_terms, parts_of, scores_of
+from irtcat.latent._parts import Part, chain_of, chained, part_terms, parts_of, scores_of
 from irtcat.latent._population import (
     Moments,
     PopulationDesign,
@@ -61,6 +61,7 @@ from irtcat.latent._population import (
     rescaled_populations,
 )
 from irtcat.latent._rules import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
+from irtcat.latent._sums import MultiSums, RowBlock, group_chunks, sums_of_block
 
 __all__ = [
     "LIMIT",
@@ -74,11 +75,13 @@ __all__ = [
     "LayoutPlan",
     "Moments",
     "MultiEStep",
+    "MultiSums",
     "Part",
     "Population",
     "PopulationDesign",
     "Populations",
     "Quadrature",
+    "RowBlock",
     "ScaleTransform",
     "TwoTierQuadrature",
     "adaptive_block",
@@ -87,6 +90,7 @@ __all__ = [
     "as_rule",
     "cells_of",
     "chain_of",
+    "chained",
     "choose_nodes",
     "correlation_curvature",
     "correlation_root",
@@ -98,6 +102,7 @@ __all__ = [
     "grid_posterior",
     "grid_rule",
     "grid_step",
+    "group_chunks",
     "group_items",
     "item_curves",
     "line_rule",
@@ -120,6 +125,7 @@ __all__ = [
     "row_priors",
     "scores_of",
     "spacing_for",
+    "sums_of_block",
     "transformed_nodes",
     "two_tier_step",
 ]

@@ -51,6 +51,21 @@ class AdaptiveQuadrature(NamedTuple):
     log_weight: Float[Any, " points"]
     rotation_matrices: Float[Any, "turns dims dims"]
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the nodes are placed by the posteriors."""
+        return True
+
+    @property
+    def n_general(self) -> int:
+        """Number of general abilities; 0 without tiers."""
+        return 0
+
+    @property
+    def kind(self) -> str:
+        """What the nodes are."""
+        return "each subject's own"
+
 
 def _product_rule(dims: int, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Hermite in every dimension, without corners of negligible weight."""

@@ -57,6 +57,27 @@ class GridQuadrature(NamedTuple):
     nodes: Float[Any, "nodes dims"]
     log_prior: Float[Any, " nodes"]
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the nodes are placed by the posteriors."""
+        return False
+
+    @property
+    def n_general(self) -> int:
+        """Number of general abilities; 0 without tiers."""
+        return 0
+
+    @property
+    def kind(self) -> str:
+        """What the nodes are."""
+        return "one grid"
+
+    @property
+    def spacing(self) -> float:
+        """Distance of neighbouring nodes."""
+        line = np.unique(np.asarray(self.nodes, float)[:, 0].round(6))
+        return float(line[1] - line[0])
+
 
 class TwoTierQuadrature(NamedTuple):
     """The items of each specific factor, padded to the same number, and the nodes.
@@ -72,6 +93,26 @@ class TwoTierQuadrature(NamedTuple):
     valid: Float[Any, "groups most"]
     general: GridQuadrature
     specific: GridQuadrature
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the nodes are placed by the posteriors."""
+        return False
+
+    @property
+    def kind(self) -> str:
+        """What the nodes are."""
+        return "pairs of general and specific"
+
+    @property
+    def n_general(self) -> int:
+        """Number of general abilities."""
+        return int(self.general.nodes.shape[1])
+
+    @property
+    def spacing(self) -> float:
+        """Distance of neighbouring nodes."""
+        return self.specific.spacing
 
     @property
     def pairs(self) -> Float[Array, "pairs one_more_than_general"]:

@@ -15,7 +15,16 @@ from jaxtyping import Array, Float
 
 from irtcat.models import ItemModel, Mixed, member_columns, unpack
 
-__all__ = ["Part", "PartTerms", "chain_of", "information_of", "part_terms", "parts_of", "scores_of"]
+__all__ = [
+    "Part",
+    "PartTerms",
+    "chain_of",
+    "chained",
+    "information_of",
+    "part_terms",
+    "parts_of",
+    "scores_of",
+]
 
 
 class Part(NamedTuple):
@@ -150,3 +159,28 @@ def information_of(
             products = products + jnp.swapaxes(products, 1, 2)
         total = total + (table @ products.reshape(-1, dims**2)).reshape(-1, dims, dims)
     return total
+
+
+def chained(
+    score: Float[Array, "predictors basis items"],
+    sums: dict[tuple[int, int], Float[Array, "basis basis items"]],
+    chain: Float[Array, "items predictors basis params"],
+) -> tuple[Float[Array, "items params"], Float[Array, "items params params"]]:
+    """Gradient and information by the parameters, from those by the predictors' coefficients.
+
+    Args:
+        score: sums of residuals times (1, theta) of each predictor.
+        sums: sums of weights times products of (1, theta), of each pair of predictors.
+        chain: derivatives of the coefficients by the parameters.
+    """
+    n_predictors, n_basis, n_items = score.shape
+    gradient = jnp.einsum("mai,imap->ip", score, chain)
+    nothing = jnp.zeros((n_basis, n_basis, n_items), score.dtype)
+    full = jnp.stack(
+        [
+            jnp.stack([sums.get((min(m, n), max(m, n)), nothing) for n in range(n_predictors)])
+            for m in range(n_predictors)
+        ]
+    )
+    half = jnp.einsum("mnabi,inbq->imaq", full, chain)
+    return gradient, jnp.einsum("imap,imaq->ipq", chain, half)

@@ -11,8 +11,6 @@ from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.latent import (
-    AdaptiveQuadrature,
-    TwoTierQuadrature,
     adaptive_posterior,
     as_rule,
     choose_nodes,
@@ -82,17 +80,17 @@ def vector_posterior(
         chosen = choose_nodes(n_gridded, dims, narrowest, steepest, None)
         rule = as_rule(chosen, marks, n_general, dtype)
         cells = n_nodes(rule)
-        if isinstance(rule, AdaptiveQuadrature):
+        if rule.is_adaptive:
             cells *= responses.n_items * 2 * (model.n_categories - 1)
         chunks = jnp.asarray(row_chunks(responses.n_subjects, cells))
         x = jnp.asarray(responses.values)
         ones = jnp.ones(responses.n_subjects, dtype), jnp.ones(responses.n_items, dtype)
-        if isinstance(rule, AdaptiveQuadrature):
+        if rule.is_adaptive:
             first = adaptive_posterior(
                 model, x, modes.mode, modes.covariance, rule, chunks, has_missing=has_missing
             )
             out = adaptive_posterior(model, x, *first[:2], rule, chunks, has_missing=has_missing)
-        elif isinstance(rule, TwoTierQuadrature):
+        elif rule.n_general:
             group = group_items(marks, n_general)[0]
             specific = np.minimum(n_general + group, dims - 1)
             general = np.tile(np.arange(n_general), (len(specific), 1))
