@@ -90,10 +90,17 @@ class Link(abc.ABC):
             counts: expected number of answers in category 1, 2, ..., each nodes x items.
             totals: expected number of answers, nodes x items or nodes x 1.
         """
+
+        def curve(z: Array, gaps: Array) -> Array:
+            if gaps.size:  # the gaps are as given, and change as the predictors do
+                change = z[:-1] - z[1:]
+                gaps = gaps + change - jax.lax.stop_gradient(change)
+            return self.log_probs(z, gaps)
+
         at = jnp.stack(z, axis=-1)
         gap = jnp.stack(gaps, axis=-1) if gaps else jnp.zeros(0, at.dtype)
-        log_p = jnp.vectorize(self.log_probs, signature="(m),(g)->(k)")(at, gap)
-        slopes = jnp.vectorize(jax.jacfwd(self.log_probs), signature="(m),(g)->(k,m)")(at, gap)
+        log_p = jnp.vectorize(curve, signature="(m),(g)->(k)")(at, gap)
+        slopes = jnp.vectorize(jax.jacfwd(curve), signature="(m),(g)->(k,m)")(at, gap)
         n = jnp.stack([totals - sum(counts), *counts], axis=-1)
         residual = jnp.moveaxis((n[..., None] * slopes).sum(-2), -1, 0)
         p = totals[..., None] * jnp.exp(log_p)
