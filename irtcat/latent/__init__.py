@@ -2,7 +2,7 @@
 
 One ability is integrated by `e_step` (a common grid, and nodes of each subject's own where
 posteriors are narrower than its spacing); several by `grid_step`, `two_tier_step` or adaptive
-quadrature (`adaptive_block`), as `choose_nodes` says.
+quadrature (`adaptive_block`), as `choose_nodes` says. The package is internal.
 """
 
 from irtcat.latent._adaptive import (
@@ -13,7 +13,7 @@ from irtcat.latent._adaptive import (
     moments_of,
     root_of,
 )
-from irtcat.latent._cells import Cells, cells_of
+from irtcat.latent._cells import cells_of
 from irtcat.latent._density import Density, density_of
 from irtcat.latent._grid import (
     GridQuadrature,
@@ -21,15 +21,12 @@ from irtcat.latent._grid import (
     TwoTierQuadrature,
     count_general,
     grid_posterior,
-    grid_rule,
     grid_step,
     group_items,
-    line_rule,
     row_chunks,
-    spacing_for,
     two_tier_step,
 )
-from irtcat.latent._layout import Layout, LayoutPlan
+from irtcat.latent._layout import LayoutPlan
 from irtcat.latent._likelihood import log_likelihoods
 from irtcat.latent._line import (
     LIMIT,
@@ -46,14 +43,13 @@ from irtcat.latent._line import (
     transformed_nodes,
 )
 from irtcat.latent._modes import posterior_modes
-from irtcat.latent._parts import Part, chain_of, part_terms, parts_of, scores_of
+from irtcat.latent._parts import chain_of, part_terms, parts_of, scores_of
 from irtcat.latent._population import (
     Moments,
     PopulationDesign,
     Populations,
     correlation_curvature,
     correlation_root,
-    free_correlations,
     population_log_density,
     population_step,
     population_vector,
@@ -62,64 +58,60 @@ from irtcat.latent._population import (
 )
 from irtcat.latent._rules import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
 
-__all__ = [
-    "LIMIT",
-    "AdaptiveQuadrature",
-    "Blocks",
-    "Cells",
-    "Density",
-    "EStep",
-    "GridQuadrature",
-    "Layout",
-    "LayoutPlan",
-    "Moments",
-    "MultiEStep",
-    "Part",
-    "Population",
-    "PopulationDesign",
-    "Populations",
-    "Quadrature",
-    "ScaleTransform",
-    "TwoTierQuadrature",
-    "adaptive_block",
-    "adaptive_posterior",
-    "adaptive_quadrature",
-    "as_rule",
-    "cells_of",
-    "chain_of",
-    "choose_nodes",
-    "correlation_curvature",
-    "correlation_root",
-    "count_general",
-    "density_of",
-    "e_step",
-    "free_correlations",
-    "grid_nodes",
-    "grid_posterior",
-    "grid_rule",
-    "grid_step",
-    "group_items",
-    "item_curves",
-    "line_rule",
-    "log_likelihoods",
-    "moments_of",
-    "n_nodes",
-    "narrowest_sd",
-    "on_grid_scale",
-    "part_terms",
-    "parts_of",
-    "population_log_density",
-    "population_step",
-    "population_vector",
-    "populations_of",
-    "posterior_modes",
-    "posterior_on_grid",
-    "rescaled_populations",
-    "root_of",
-    "row_chunks",
-    "row_priors",
-    "scores_of",
-    "spacing_for",
-    "transformed_nodes",
-    "two_tier_step",
-]
+__all__: list[str] = []
+
+INTERNAL = (
+    LIMIT,
+    AdaptiveQuadrature,
+    Blocks,
+    Density,
+    EStep,
+    GridQuadrature,
+    LayoutPlan,
+    Moments,
+    MultiEStep,
+    Population,
+    PopulationDesign,
+    Populations,
+    Quadrature,
+    ScaleTransform,
+    TwoTierQuadrature,
+    adaptive_block,
+    adaptive_posterior,
+    adaptive_quadrature,
+    as_rule,
+    cells_of,
+    chain_of,
+    choose_nodes,
+    correlation_curvature,
+    correlation_root,
+    count_general,
+    density_of,
+    e_step,
+    grid_nodes,
+    grid_posterior,
+    grid_step,
+    group_items,
+    item_curves,
+    log_likelihoods,
+    moments_of,
+    n_nodes,
+    narrowest_sd,
+    on_grid_scale,
+    part_terms,
+    parts_of,
+    population_log_density,
+    population_step,
+    population_vector,
+    populations_of,
+    posterior_modes,
+    posterior_on_grid,
+    rescaled_populations,
+    root_of,
+    row_chunks,
+    row_priors,
+    scores_of,
+    transformed_nodes,
+    two_tier_step,
+)
+"""For irtcat's other packages: these may change in any release."""

@@ -52,7 +52,6 @@ from irtcat.models.mixed import (
     as_mixed,
     member_columns,
     mixture,
-    mixture_named,
 )
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import (
@@ -135,7 +134,6 @@ INTERNAL = (
     measured,
     member_columns,
     mixture,
-    mixture_named,
     model_from_key,
     multidimensional_items,
     pack_counts,
