@@ -8,6 +8,7 @@ from typing import Any
 from irtcat._checks import argument_error, check_choice
 from irtcat._registry import Registry
 from irtcat.models._base import ItemModel, Parameter, parameter_names, tied_parameters
+from irtcat.models._links import Link, LinkModel
 from irtcat.models.continuous import Beta
 from irtcat.models.counts import Binomial
 from irtcat.models.graded import Graded
@@ -66,6 +67,10 @@ class ModelRegistry(Registry[type[ItemModel]]):
         if unlisted:
             must = "whose fields are each in `parameters` or in `fixed`, and no other names"
             raise fault(must, ", ".join(sorted(unlisted)))
+        if issubclass(row, LinkModel) and not isinstance(row.link, Link):
+            raise fault("whose link is an instance of Link", row.link)
+        if issubclass(row, LinkModel) and row.one_per_item not in fields:
+            raise fault("whose `one_per_item` names a field", row.one_per_item)
         wrong = [name for name, of in row.parameters.items() if not isinstance(of, Parameter)]
         if wrong:
             raise fault("whose `parameters` are of class Parameter", row.parameters[wrong[0]])
