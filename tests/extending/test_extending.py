@@ -242,7 +242,7 @@ def test_item_models_that_are_refused(rows):
         variant(key="2pl+x"): "letters, digits and dashes, .* Got 'Variant: 2pl",
         variant(key="bifactor"): "none of .*'bifactor'",
         variant(key="2pl"): r"not taken in irtcat\.models",
-        variant(link=Asymptotes): "an instance of Link. Got 'Variant: <class",
+        variant(link=Asymptotes): "an instance of Link. Got .Variant: <class",
         variant(one_per_item="location"): "names a field. Got 'Variant: location'",
         variant(takes="words"): "takes one of right/wrong, graded, counts, fractions",
         variant(parameters={"slope": SLOPE}): "in `fixed`, .* Got 'Variant: intercept'",
