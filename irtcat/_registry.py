@@ -7,26 +7,13 @@ its source. Documentation, command line, messages and tests read the rows.
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from irtcat._checks import InputError, argument_error
 
-__all__ = ["Registry", "Row", "documented"]
+__all__ = ["Registry", "documented"]
 
-
-class Row(Protocol):
-    """What every row has."""
-
-    @property
-    def name(self) -> str:
-        """The name that users give."""
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row in the documentation's table, without the name."""
-
-
-RowT = TypeVar("RowT", bound=Row)
+RowT = TypeVar("RowT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -43,7 +30,8 @@ class Registry(Mapping[str, RowT]):
 
     Args:
         group: the entry point group, such as "irtcat.strategies".
-        kind: class of the rows.
+        kind: class of the rows, which have a ``name`` and ``cells`` for the documentation's table.
+            A subclass of the registry may take others: see `check`, `name_of` and `cells_of`.
         headers: titles of the table's columns, that of the name included.
         rows: the rows that are always there.
 
@@ -59,7 +47,7 @@ class Registry(Mapping[str, RowT]):
     """
 
     def __init__(
-        self, group: str, kind: type[RowT], headers: tuple[str, ...], rows: Iterable[RowT]
+        self, group: str, kind: type[Any], headers: tuple[str, ...], rows: Iterable[RowT]
     ) -> None:
         self.group, self.kind, self.headers = group, kind, headers
         self._rows: dict[str, RowT] = {}
@@ -74,14 +62,27 @@ class Registry(Mapping[str, RowT]):
         Raises:
             InputError: for anything but a row of this registry's kind, or a name that is taken.
         """
+        self.check(row)
+        name = self.name_of(row)
+        if not isinstance(name, str) or not name.strip():
+            raise argument_error("row", "with a name", name)
+        if name in self._rows:
+            raise argument_error("row", f"with a name that is not taken in {self.group}", name)
+        self._rows[name] = row
+        return row
+
+    def check(self, row: Any) -> None:
+        """Raise unless this is a row of the registry's kind."""
         if not isinstance(row, self.kind):
             raise argument_error("row", f"of class {self.kind.__name__}", type(row).__name__)
-        if not isinstance(row.name, str) or not row.name.strip():
-            raise argument_error("row", "with a name", row.name)
-        if row.name in self._rows:
-            raise argument_error("row", f"with a name that is not taken in {self.group}", row.name)
-        self._rows[row.name] = row
-        return row
+
+    def name_of(self, row: Any) -> str:
+        """The name that users give."""
+        return row.name
+
+    def cells_of(self, row: Any) -> tuple[str, ...]:
+        """The row in the documentation's table, without the name."""
+        return row.cells
 
     def __getitem__(self, name: str) -> RowT:
         if name not in self._rows:
@@ -116,7 +117,8 @@ class Registry(Mapping[str, RowT]):
     def table(self) -> list[str]:
         """The rows that are always there, as lines of a Markdown table."""
         lines = [f"| {' | '.join(self.headers)} |", f"|{'---|' * len(self.headers)}"]
-        return lines + [f"| {' | '.join((row.name, *row.cells))} |" for row in self._own]
+        cells = [(self.name_of(row), *self.cells_of(row)) for row in self._own]
+        return lines + [f"| {' | '.join(row)} |" for row in cells]
 
 
 def documented(registry: Registry[Any]) -> Callable[[FunctionT], FunctionT]:

@@ -1,9 +1,11 @@
 """The house's layers: imports go only downward, and importing the package is quick."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,52 @@ def test_records_are_built_by_keyword():
         if node.func.id in records and len(node.args) > 5
     ]
     assert not long
+
+
+def imported(package: str) -> tuple[set[str], set[str]]:
+    """What the rest of irtcat imports from a package, and which of its private modules."""
+    names, private = set(), set()
+    for path in (path for path in FILES if part_of(path) != package):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == f"irtcat.{package}":
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                private |= {node.module} if node.module.startswith(f"irtcat.{package}._") else set()
+    return names, private
+
+
+@pytest.mark.parametrize("package", ["latent", "models", "scoring"])
+def test_public_and_internal_names(package):
+    """``__all__`` is public; INTERNAL is what else the rest of irtcat imports, and no more."""
+    module = import_module(f"irtcat.{package}")
+    tree = ast.parse(modules()[f"irtcat.{package}"].read_text(encoding="utf-8"))
+    (row,) = (
+        node.value.elts
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "INTERNAL"
+    )
+    internal = [element.id for element in row]
+    names, private = imported(package)
+    assert len(internal) == len(module.INTERNAL)
+    assert not set(internal) & set(module.__all__)
+    assert set(internal) == names - set(module.__all__)
+    assert package == "latent" or not private
+
+
+def test_guides_use_public_names():
+    pages = [*ROOT.parent.glob("docs/**/*.md"), ROOT.parent / "README.md"]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    blocks = [block for text in texts for block in re.findall(r"```python\n(.*?)```", text, re.S)]
+    lines = [
+        line for block in blocks for line in re.findall(r"^ *(?:>>> )?(from irtcat.*)", block, re.M)
+    ]
+    assert len(lines) > 8
+    for line in lines:
+        (node,) = ast.parse(line).body
+        module = import_module(node.module)
+        for alias in node.names:
+            assert alias.name in module.__all__, line
+            assert all(not part.startswith("_") for part in node.module.split(".")), line
 
 
 def test_every_part_has_a_layer():

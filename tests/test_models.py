@@ -13,6 +13,7 @@ from irtcat.models import (
     MODELS,
     STANDARD_FORM,
     Design,
+    Link,
     LinkModel,
     column_names,
     design_of,
@@ -239,6 +240,26 @@ def test_quick_terms_equal_the_general_ones(cls, gaps):
     for ours, theirs in zip(quick, slow, strict=True):
         scale = np.abs(theirs).max()
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("key", ["2pl", "4pl", "feasibility", "graded", "gpcm"])
+def test_terms_of_a_link_by_automatic_differentiation(key):
+    """What a link without terms of its own has."""
+    rng = np.random.default_rng(2)
+    with precision("float64"):
+        model = items(key)  # an absent category's gap is not among the arguments
+        model = take(model, item_categories(model) == model.n_categories)
+        nodes = jnp.linspace(-5, 5, 21)
+        rows, gaps = jax.vmap(lambda item: item.predictors())(model)
+        z = [nodes[:, None] * rows[:, m, 1] + rows[:, m, 0] for m in range(rows.shape[1])]
+        gaps = [gaps[:, k] for k in range(gaps.shape[1])]
+        counts = jnp.asarray(rng.random((model.n_categories - 1, *z[0].shape)))
+        totals = counts.sum(0) + 0.3
+        quick = model.link.terms(z, gaps, counts, totals)
+        slow = Link.terms(model.link, z, gaps, counts, totals)
+    assert set(quick.weight) == set(slow.weight)
+    for ours, theirs in zip(*map(jax.tree.leaves, (quick, slow)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
 @pytest.fixture(scope="module")

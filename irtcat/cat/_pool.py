@@ -12,8 +12,7 @@ from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.cat._vectors import information_matrices
 from irtcat.information import item_information
-from irtcat.models import ItemModel, LinkModel, OnePL, Rasch, TwoPL
-from irtcat.models._links import Asymptotes
+from irtcat.models import Asymptotes, ItemModel, LinkModel, OnePL, Rasch, TwoPL
 
 __all__ = [
     "Contenders",

@@ -154,14 +154,11 @@ def _names(node: ast.AST, module: str) -> Iterator[str]:
             yield name
             return
         case ast.Name(id=name):
-            yield from _names(*_find(module, name))
-            return
-        case ast.DictComp(  # {cls.key: cls for cls in (First, Second)}
-            key=ast.Attribute(attr=name), generators=[ast.comprehension(iter=ast.Tuple(elts=rows))]
-        ):
-            for row in rows:  # classes, which are not parsed, as they are long
-                code, _ = _definition(module, ast.unparse(row))
-                yield from re.findall(rf'^    {name}: .* = "(.+)"', code, re.M)
+            code, origin = _definition(module, name)
+            if code.startswith("class "):  # an item model; not parsed, as these are long
+                yield from re.findall(r'^    key: .* = "(.+)"', code, re.M)
+            else:
+                yield from _names(*_find(origin, name))
             return
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
             parts = elements

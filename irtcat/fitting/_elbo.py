@@ -38,8 +38,7 @@ from irtcat.latent._line import (
     item_curves,
     log_likelihood,
 )
-from irtcat.models import ItemModel, OnePL, TwoPL, unpack
-from irtcat.models._links import Asymptotes, LinkModel
+from irtcat.models import Asymptotes, ItemModel, LinkModel, OnePL, TwoPL, unpack
 
 __all__ = ["Cells", "expected_cells", "expected_rows", "log_prior_terms", "prior_and_entropy"]
 

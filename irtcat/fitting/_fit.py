@@ -14,6 +14,7 @@ from irtcat._checks import (
     check_positive,
     shorten,
 )
+from irtcat._registry import documented
 from irtcat.bank import ItemBank
 from irtcat.fitting._checkpoint import check_checkpoint
 from irtcat.fitting._directions import MIN_GAIN, REPORTED_GAIN
@@ -229,6 +230,7 @@ def _check_dims(
     return structure
 
 
+@documented(MODELS)
 def fit(
     responses: Responses | ResponseSource | Any,
     model: str | Mapping[Any, Any] | Sequence[str] = "2pl",
@@ -266,6 +268,8 @@ def fit(
 ) -> Fit:
     """Calibrate items: estimate their parameters from the responses of many subjects.
 
+    {table}
+
     ``em`` maximises the marginal likelihood ``prod_i int prod_j P(x_ij | theta) phi(theta) dtheta``
     (times the priors, where there are any). The ability scale is that of the calibration subjects:
     mean 0, SD 1 (for "rasch", "pcm" and "rsm": slopes 1, SD estimated; for most items sparse: see
@@ -296,11 +300,10 @@ def fit(
             read in passes: a `irtcat.io.ResponseSource`, the path of a ``.npy`` or wide Parquet
             file (see `irtcat.io.open_source`), a memory-mapped array, or any object with
             ``n_subjects``, ``n_items`` and ``blocks()``, which yields int8 blocks of rows.
-        model: "rasch", "1pl", "2pl", "3pl", "4pl" or "feasibility" for right/wrong responses;
-            "graded", "gpcm", "pcm", "rsm" or "nominal" for responses in categories (including
-            right/wrong). "m2pl", "m3pl" and "bifactor" stand for "2pl" and "3pl" with several
-            abilities and for "2pl" with a bifactor structure. Items may differ in their
-            number of categories, one more than the highest code that occurs. Items of several
+        model: one of the above; graded models take right/wrong responses too. "m2pl", "m3pl" and
+            "bifactor" stand for "2pl" and "3pl" with several abilities and for "2pl" with a
+            bifactor structure. In graded models items may differ in their number of categories, one
+            more than the highest code that occurs ("rsm": all have the same). Items of several
             models: a mapping from models to item ids, ``{"2pl": [...], "graded": [...]}``, or from
             item ids to models (with "default" for those not named), or a list with one name per
             item; of 2pl, 3pl, 4pl, feasibility, graded, gpcm and nominal. Counts of trials take

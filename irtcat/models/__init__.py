@@ -1,6 +1,5 @@
-"""Item models: the table of models, and functions for all of them."""
+"""Item models: the table of models, the classes to derive others from, and functions for all."""
 
-from irtcat._checks import check_choice
 from irtcat.models._base import (
     CategoricalModel,
     Design,
@@ -32,19 +31,27 @@ from irtcat.models._base import (
     unpack,
 )
 from irtcat.models._filled import filled
-from irtcat.models._links import Asymptotes, LinkModel
+from irtcat.models._links import CUMULATIVE, SOFTMAX, Asymptotes, GradedModel, Link, LinkModel
+from irtcat.models._slopes import INTERCEPT, SLOPE, Slopes
 from irtcat.models.continuous import EDGES, Beta
 from irtcat.models.counts import Binomial, pack_counts, unpack_counts
 from irtcat.models.graded import Graded
 from irtcat.models.known import categorical_items, logistic_items, multidimensional_items
-from irtcat.models.logistic import Feasibility, FourPL, OnePL, Rasch, ThreePL, TwoPL
+from irtcat.models.logistic import (
+    BinaryModel,
+    Feasibility,
+    FourPL,
+    OnePL,
+    Rasch,
+    ThreePL,
+    TwoPL,
+)
 from irtcat.models.mixed import (
     MIXABLE,
     Mixed,
     as_mixed,
     member_columns,
     mixture,
-    mixture_named,
 )
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import (
@@ -53,24 +60,34 @@ from irtcat.models.partial_credit import (
     PartialCredit,
     RatingScale,
 )
+from irtcat.models.registry import (
+    ALIASES,
+    MODELS,
+    STANDARD_FORM,
+    fitted_form,
+    get_model,
+    model_from_key,
+)
 
 __all__ = [
-    "ALIASES",
-    "EDGES",
+    "CUMULATIVE",
     "GPCM",
-    "MIXABLE",
+    "INTERCEPT",
     "MODELS",
-    "STANDARD_FORM",
+    "SLOPE",
+    "SOFTMAX",
     "Asymptotes",
     "Beta",
+    "BinaryModel",
     "Binomial",
     "CategoricalModel",
     "Design",
     "Feasibility",
     "FourPL",
-    "GeneralisedRatingScale",
     "Graded",
+    "GradedModel",
     "ItemModel",
+    "Link",
     "LinkModel",
     "Mixed",
     "Nominal",
@@ -80,92 +97,51 @@ __all__ = [
     "PartialCredit",
     "Rasch",
     "RatingScale",
+    "Slopes",
     "ThreePL",
     "TwoPL",
-    "as_mixed",
-    "as_points",
-    "categorical_items",
-    "category_parameters",
     "column_names",
-    "design_of",
     "expected_responses",
-    "field_columns",
-    "filled",
-    "fitted_form",
-    "free_parameters",
     "get_model",
-    "in_precision",
     "item_categories",
     "log_probabilities",
-    "logistic_items",
-    "measured",
-    "member_columns",
-    "mixture",
-    "model_from_key",
-    "multidimensional_items",
     "pack",
-    "pack_counts",
-    "parameter_matrix",
     "parameter_names",
     "probabilities",
     "response_variances",
-    "restricted",
     "simulate",
-    "steepest_slope",
-    "steepest_slopes",
     "take",
-    "tied_parameters",
     "unpack",
-    "unpack_counts",
 ]
 
-MODELS: dict[str, type[ItemModel]] = {
-    cls.key: cls
-    for cls in (
-        Rasch,
-        OnePL,
-        TwoPL,
-        ThreePL,
-        FourPL,
-        Feasibility,
-        Graded,
-        GPCM,
-        PartialCredit,
-        RatingScale,
-        Nominal,
-        Binomial,
-        Beta,
-    )
-}
-
-STANDARD_FORM: dict[type[ItemModel], type[ItemModel]] = {
-    Rasch: OnePL,
-    PartialCredit: GPCM,
-    RatingScale: GeneralisedRatingScale,
-}
-"""Models with slopes of 1, whose population SD is estimated, and the models fitted in their place:
-the same curves with one common slope on the scale where the SD is 1. All other parameters are the
-same in both."""
-
-
-def fitted_form(cls: type[ItemModel]) -> tuple[type[ItemModel], tuple[str, ...]]:
-    """The class that is fitted for a model, and the parameters that all items share in the fit."""
-    form = STANDARD_FORM.get(cls, cls)
-    shared = (*tied_parameters(form), *(("slope",) if cls in STANDARD_FORM else ()))
-    return form, tuple(dict.fromkeys(shared))
-
-
-ALIASES = {"m2pl": "2pl", "m3pl": "3pl", "bifactor": "2pl"}
-"""Names of models of several abilities, and the models that they are cases of."""
-
-
-def get_model(name: str) -> type[ItemModel]:
-    """The class for a name in `MODELS` or `ALIASES` (case-insensitive)."""
-    key = name.lower() if isinstance(name, str) else name
-    check_choice("model", key, (*MODELS, *ALIASES))
-    return MODELS[ALIASES.get(key, key)]
-
-
-def model_from_key(name: str) -> type[ItemModel]:
-    """The class for the model key of a bank: a key of `MODELS`, or several joined by "+"."""
-    return mixture_named(name) if isinstance(name, str) and "+" in name else get_model(name)
+INTERNAL = (
+    ALIASES,
+    EDGES,
+    MIXABLE,
+    STANDARD_FORM,
+    GeneralisedRatingScale,
+    as_mixed,
+    as_points,
+    categorical_items,
+    category_parameters,
+    design_of,
+    field_columns,
+    filled,
+    fitted_form,
+    free_parameters,
+    in_precision,
+    logistic_items,
+    measured,
+    member_columns,
+    mixture,
+    model_from_key,
+    multidimensional_items,
+    pack_counts,
+    parameter_matrix,
+    restricted,
+    steepest_slope,
+    steepest_slopes,
+    tied_parameters,
+    unpack_counts,
+)
+"""For irtcat's other packages: these may change in any release."""

@@ -16,6 +16,7 @@ import abc
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,11 +76,13 @@ class Link(abc.ABC):
             z: the predictors.
             gaps: differences of neighbouring predictors of a cumulative link, which do not
                 depend on ability; otherwise empty.
+
+        Returns:
+            Log-probabilities, finite for all predictors.
         """
 
-    @abc.abstractmethod
     def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
-        """Terms of the M-step.
+        """Terms of the M-step; by automatic differentiation, unless a link has quicker ones.
 
         Args:
             z: predictors, each nodes x items.
@@ -87,6 +90,23 @@ class Link(abc.ABC):
             counts: expected number of answers in category 1, 2, ..., each nodes x items.
             totals: expected number of answers, nodes x items or nodes x 1.
         """
+
+        def curve(z: Array, gaps: Array) -> Array:
+            if gaps.size:  # the gaps are as given, and change as the predictors do
+                change = z[:-1] - z[1:]
+                gaps = gaps + change - jax.lax.stop_gradient(change)
+            return self.log_probs(z, gaps)
+
+        at = jnp.stack(z, axis=-1)
+        gap = jnp.stack(gaps, axis=-1) if gaps else jnp.zeros(0, at.dtype)
+        log_p = jnp.vectorize(curve, signature="(m),(g)->(k)")(at, gap)
+        slopes = jnp.vectorize(jax.jacfwd(curve), signature="(m),(g)->(k,m)")(at, gap)
+        n = jnp.stack([totals - sum(counts), *counts], axis=-1)
+        residual = jnp.moveaxis((n[..., None] * slopes).sum(-2), -1, 0)
+        p = totals[..., None] * jnp.exp(log_p)
+        pairs = self.pairs(len(z))
+        weight = {(i, j): (p * slopes[..., i] * slopes[..., j]).sum(-1) for i, j in pairs}
+        return LinkTerms((n * log_p).sum(-1), list(residual), weight)
 
 
 def _sigmoids(z: Array) -> tuple[Array, Array, Array, Array]:
@@ -255,7 +275,7 @@ class LinkModel(CategoricalModel):
         one_per_item: name of a field with one number per item.
     """
 
-    link: ClassVar[Any]
+    link: eqx.AbstractClassVar[Any]
     one_per_item: ClassVar[str] = "intercept"
 
     @property

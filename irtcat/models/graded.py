@@ -112,7 +112,7 @@ def used_thresholds(
 
 
 class Graded(GradedModel):
-    """Graded response model: ``P(x >= k | theta) = sigmoid(slope theta + intercept_k)``, k >= 1.
+    """Graded response model: ``P(x >= k) = sigmoid(slope . theta + intercept_k)``, k >= 1.
 
     The intercepts fall from one category to the next. The parameters are the first one and the
     logarithms of the gaps, ``intercept_{k+1} = intercept_k - exp(log_gap_k)``, so that all

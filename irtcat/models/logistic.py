@@ -35,6 +35,7 @@ from irtcat.models._slopes import (
 )
 
 __all__ = [
+    "BinaryModel",
     "Feasibility",
     "FourPL",
     "OnePL",
@@ -123,8 +124,10 @@ class Rasch(LinkModel):
         return Rasch(start_intercept(shares[:, 1], jnp.ones_like(shares[:, 1])))
 
 
-class _Logistic(LinkModel):
-    """A logistic curve with slopes, an intercept, and the logits of asymptotes.
+class BinaryModel(LinkModel):
+    """Right/wrong items with slopes, an intercept, and the logits of asymptotes, if any.
+
+    A model adds its fields, ``key``, ``link`` and ``parameters``.
 
     Attributes:
         lower: name of the field with the logit of the lower asymptote, if any.
@@ -162,18 +165,18 @@ class _Logistic(LinkModel):
             lambda a: irt_parameters_of(a, self.intercept, lower, upper),
         )  # fmt: skip
 
-    def rescale(self, mean: Any, sd: Any) -> "_Logistic":
+    def rescale(self, mean: Any, sd: Any) -> "BinaryModel":
         """Slope times ``sd``; the intercept takes up the mean; the asymptotes stay."""
         slope, shift = rescaled_slope(self.slope, self.dims, mean, sd)
         return dataclasses.replace(self, slope=slope, intercept=self.intercept + shift)
 
     @classmethod
-    def blank(cls, design: Design) -> "_Logistic":
+    def blank(cls, design: Design) -> "BinaryModel":
         """Items without parameters yet."""
         logits = [np.zeros(design.n_items) for name in (cls.lower, cls.upper) if name]
         return cls(np.zeros(design.slope_shape), np.zeros(design.n_items), *logits)
 
-    def start(self, shares: Float[Array, "items two"], slope: Slopes) -> "_Logistic":
+    def start(self, shares: Float[Array, "items two"], slope: Slopes) -> "BinaryModel":
         """The slopes given, asymptotes at their prior means, intercepts by the share between."""
         like = jnp.zeros_like(self.intercept)
         logits = {}
@@ -188,7 +191,7 @@ class _Logistic(LinkModel):
         return dataclasses.replace(new, intercept=intercept)
 
 
-class _TwoParameters(_Logistic):
+class _TwoParameters(BinaryModel):
     """``P = sigmoid(slope . theta + intercept)``."""
 
     link: ClassVar[Link] = Asymptotes(lower=False, upper=False)
@@ -239,7 +242,7 @@ class TwoPL(_TwoParameters):
     parameters: ClassVar[Mapping[str, Parameter]] = {"slope": SLOPE, "intercept": INTERCEPT}
 
 
-class ThreePL(_Logistic):
+class ThreePL(BinaryModel):
     """Three-parameter logistic model: ``P = c + (1 - c) * sigmoid(slope . theta + intercept)``.
 
     A Normal(-1.1, 0.5) prior on logit c is always on (c about .25, 95 % within .11 to .47):
@@ -264,7 +267,7 @@ class ThreePL(_Logistic):
     }
 
 
-class FourPL(_Logistic):
+class FourPL(BinaryModel):
     """Four-parameter logistic model: ``P = c + (d - c) * sigmoid(slope . theta + intercept)``.
 
     Normal priors are always on: logit c ~ N(-1.1, 0.5) and logit d ~ N(3, 0.5) (d about .95).
@@ -290,7 +293,7 @@ class FourPL(_Logistic):
     }
 
 
-class Feasibility(_Logistic):
+class Feasibility(BinaryModel):
     """Feasibility model: ``P(right) = lambda sigmoid(slope . theta + intercept)``.
 
     Lambda, the feasibility, is the share of right answers that even the ablest reach (an upper

@@ -2,7 +2,6 @@
 
 from irtcat.scoring._point import bias_slope, tied_nodes
 from irtcat.scoring._posterior import (
-    Posterior,
     changes_too_fast,
     posterior,
     row_blocks,
@@ -13,20 +12,17 @@ from irtcat.scoring._score_several import score_multidimensional
 from irtcat.scoring.ability import Ability
 from irtcat.scoring.sum_score import sum_score_table
 
-__all__ = [
-    "METHODS",
-    "Ability",
-    "Posterior",
-    "bias_slope",
-    "changes_too_fast",
-    "match",
-    "plausible_values",
-    "posterior",
-    "row_blocks",
-    "score",
-    "score_multidimensional",
-    "score_under_density",
-    "standardised",
-    "sum_score_table",
-    "tied_nodes",
-]
+__all__ = ["METHODS", "Ability", "plausible_values", "score", "sum_score_table"]
+
+INTERNAL = (
+    bias_slope,
+    changes_too_fast,
+    match,
+    posterior,
+    row_blocks,
+    score_multidimensional,
+    score_under_density,
+    standardised,
+    tied_nodes,
+)
+"""For irtcat's other packages: these may change in any release."""

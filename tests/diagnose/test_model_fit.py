@@ -81,8 +81,6 @@ def test_two_factors_are_mirts(reference, diagnostics, two_factor_data):
     coefficients, r = np.array(own["coef"]), own["correlation"]
     slopes = coefficients[:, :2]
     bank = ItemBank.from_slopes(slopes, coefficients[:, 2], correlations=[[1, r], [r, 1]])
-    pattern = (slopes != 0).astype(float)
-    bank = replace(bank, model=replace(bank.model, pattern=pattern))
     found = model_fit(bank, two_factor_data, estimated="all")
     close(found, theirs["confirmatory"]["m2"], rtol=5e-4)
     assert found.n_parameters == 16 + 18 + 1

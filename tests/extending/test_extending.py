@@ -7,14 +7,33 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import ndtr, ndtri
 
 import irtcat
-from irtcat import ItemBank, predict, select
+from irtcat import ItemBank, fisher_information, fit, predict, score, select
 from irtcat._checks import InputError
+from irtcat._precision import precision
 from irtcat.cat import STOPPING, Config, parse_stopping, simulate
+from irtcat.fitting._terms import general_terms, item_terms
 from irtcat.io import LOG_FORMATS, LogFormat, read_logs, read_responses
+from irtcat.models import (
+    INTERCEPT,
+    MODELS,
+    SLOPE,
+    Asymptotes,
+    BinaryModel,
+    Design,
+    LinkModel,
+    Param,
+    Slopes,
+    TwoPL,
+    pack,
+    probabilities,
+)
 from irtcat.selection import Strategy
 
 GUIDE = Path(irtcat.__file__).parents[1] / "docs" / "contributing" / "extending.md"
@@ -24,6 +43,7 @@ TABLES = {
     "beta": ("irtcat.estimators", irtcat.ESTIMATORS, "BETA"),
     "settled": ("irtcat.cat_rules", STOPPING, "SETTLED"),
     "quiz": ("irtcat.log_formats", LOG_FORMATS, "QUIZ"),
+    "normal-ogive": ("irtcat.models", MODELS, "NormalOgive"),
 }
 QUIZ = [
     {"player": player, "question": f"q{i}", "text": f"{i} + {i}?", "right": i % n == 0}
@@ -121,6 +141,120 @@ def test_a_log_format(rows, tmp_path):
         read_logs(path, "quizzes")
 
 
+@pytest.fixture
+def ogive(rows):
+    """Items of the guide's model."""
+    slope, intercept = np.linspace(0.5, 1.5, 10), np.linspace(-1, 1, 10)
+    return ItemBank(MODELS["normal-ogive"](slope, intercept[::-1]), [f"i{j}" for j in range(10)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_laws_of_an_item_model(ogive, dtype):
+    far = np.array([-40.0, -8.0, -1.0, 0.0, 2.5, 9.0, 40.0])
+    z = ogive.model.slope[:, None] * far + ogive.model.intercept[:, None]
+    tolerance = 1e-6 if dtype == "float32" else 1e-13
+    with precision(dtype) as kind:
+        model = jax.tree.map(lambda leaf: jnp.asarray(leaf, kind), ogive.model)
+        p = np.asarray(probabilities(model, jnp.asarray(far, kind)))
+        moved = model.rescale(jnp.asarray(0.7, kind), jnp.asarray(1.6, kind))
+        at = jnp.asarray((far - 0.7) / 1.6, kind)
+        np.testing.assert_allclose(probabilities(moved, at), p, atol=20 * tolerance)
+
+        def curve(item, theta):
+            return item.log_probs(theta[None])
+
+        def curvature(item, theta):
+            second = jax.jacfwd(jax.jacfwd(curve, 1), 1)(item, theta)
+            return -(jnp.exp(curve(item, theta)) * second).sum()
+
+        over = jax.vmap(jax.vmap(curvature, (None, 0)), (0, None))
+        information = np.asarray(over(model, jnp.asarray(far, kind)))
+    np.testing.assert_allclose(p[..., 1], ndtr(z), rtol=30 * tolerance, atol=tolerance)
+    np.testing.assert_allclose(p.sum(-1), 1, atol=tolerance)
+    assert np.isfinite(information).all()
+    if dtype == "float64":
+        found = fisher_information(ogive, far)
+        np.testing.assert_allclose(found, information, rtol=1e-8, atol=1e-13)
+
+
+def test_terms_of_an_item_model(ogive):
+    """Those by the link's derivatives, against those by the parameters'."""
+    rng = np.random.default_rng(1)
+    with precision("float64"):
+        nodes = jnp.linspace(-6.4, 6.4, 129)
+        totals = jnp.asarray(rng.gamma(1.0, 1.0, 129))
+        counts = jnp.asarray(rng.random((1, 129, 10))) * totals[:, None]
+        params = pack(ogive.model)
+        quick = item_terms(ogive.model, params, counts, totals, nodes)
+        axes = (0, 0, -1, None, None)
+        slow = jax.vmap(general_terms, axes)(ogive.model, params, counts, totals, nodes[:, None])
+    for ours, theirs in zip(quick, slow, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_an_item_model(ogive, tmp_path):
+    theta = ndtri((np.arange(1500) + 0.5) / 1500)
+    fitted = fit(ogive.simulate(theta, seed=5), "normal-ogive")
+    assert fitted.converged
+    errors = np.sqrt(np.diagonal(fitted.bank.covariance, axis1=1, axis2=2))
+    z = (fitted.bank.parameters() - ogive.parameters()) / errors
+    assert np.abs(z).max() < 4
+    assert 0.5 < np.sqrt((z**2).mean()) < 1.4
+    assert np.corrcoef(fitted.abilities.theta, theta)[0, 1] > 0.75
+    assert fit(fitted.responses, "2pl").log_likelihood < fitted.log_likelihood
+    again = ItemBank.load(fitted.bank.save(tmp_path / "bank.npz"))
+    assert type(again.model) is MODELS["normal-ogive"]
+    np.testing.assert_array_equal(again.parameters(), fitted.bank.parameters())
+    found = score(again, fitted.responses)
+    np.testing.assert_array_equal(found.theta, fitted.abilities.theta)
+    report = simulate(again, np.zeros(5), Config(max_items=4), seed=1)
+    assert report.n_items.max() == 4
+
+
+def test_an_item_model_of_two_abilities(ogive):
+    rng = np.random.default_rng(3)
+    slope = np.zeros((12, 2))
+    slope[:6, 0] = slope[6:, 1] = 1.2
+    truth = ItemBank(type(ogive.model)(slope, np.linspace(-1, 1, 12)), np.arange(12).astype(str))
+    responses = truth.simulate(rng.standard_normal((1500, 2)), seed=4)
+    fitted = fit(responses, "normal-ogive", dims=2, pattern=slope != 0)
+    assert fitted.converged
+    np.testing.assert_allclose(fitted.bank.parameters(), truth.parameters(), atol=0.45)
+
+
+def test_item_models_that_are_refused(rows):
+    class Complete(BinaryModel):
+        """Complete."""
+
+        slope: Slopes
+        intercept: Param
+        key, link = "complete", Asymptotes(lower=False, upper=False)
+        parameters = {"slope": SLOPE, "intercept": INTERCEPT}  # noqa: RUF012
+
+    def variant(base=Complete, **body):
+        return type("Variant", (base,), body)
+
+    for row, message in {
+        "complete": "derived from ItemModel. Got 'complete'",
+        Design: "derived from ItemModel",
+        LinkModel: "all of its interface. Got 'LinkModel: no blank, irt_parameters, key, link",
+        variant(TwoPL, key="x"): "not derived from another. Got 'Variant: TwoPL'",
+        variant(key="2pl+x"): "letters, digits and dashes, .* Got 'Variant: 2pl",
+        variant(key="bifactor"): "none of .*'bifactor'",
+        variant(key="2pl"): r"not taken in irtcat\.models",
+        variant(link=Asymptotes): "an instance of Link. Got .Variant: <class",
+        variant(one_per_item="location"): "names a field. Got 'Variant: location'",
+        variant(takes="words"): "takes one of right/wrong, graded, counts, fractions",
+        variant(parameters={"slope": SLOPE}): "in `fixed`, .* Got 'Variant: intercept'",
+        variant(parameters=Complete.parameters | {"guess": SLOPE}): "Got 'Variant: guess'",
+        variant(fixed=("trials",)): "Got 'Variant: trials'",
+        variant(parameters=dict.fromkeys(Complete.parameters, (0, 1))): "of class Parameter",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            MODELS.add(row)
+    assert MODELS.add(Complete) is MODELS["complete"]
+
+
 def test_what_is_no_row_or_has_a_name_that_is_taken():
     with pytest.raises(InputError, match="of class Strategy"):
         irtcat.STRATEGIES.add("alphabetical")
@@ -138,13 +272,11 @@ def installed(folder, broken=False):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rules\nVersion: 1.0\n")
     lines = []
-    for number, (name, (group, table, row)) in enumerate(TABLES.items()):
-        added = BLOCKS[number].replace(f"{row} = ", f"{row} = ").split(f"{row} = ")
-        body = re.sub(r"^\w+\.add\(", "(", added[1])
-        assert table
-        text = "1 / 0\n" if broken else f"{added[0]}{row} = {body}"
-        (folder / f"rules_{name}.py").write_text(text)
-        lines.append(f"[{group}]\n{name} = rules_{name}:{row}\n")
+    for block, (name, (group, _, row)) in zip(BLOCKS, TABLES.items(), strict=True):
+        text = re.sub(r"^(\w+ = )?\w+\.add\(", r"\1(", block, flags=re.M)
+        module = f"rules_{name.replace('-', '_')}"
+        (folder / f"{module}.py").write_text("1 / 0\n" if broken else text)
+        lines.append(f"[{group}]\n{name} = {module}:{row}\n")
     (info / "entry_points.txt").write_text("\n".join(lines))
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
 
@@ -164,6 +296,12 @@ def test_an_installed_package(tmp_path):
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "settled"
+    bank = tmp_path / "bank.npz"
+    line = ("fit", "dataset:lsat7", "--model", "normal-ogive", "--out", bank, "--json")
+    done = run(*line, env=env)
+    assert json.loads(done.stdout)["converged"], done.stderr
+    done = run("score", bank, "dataset:lsat7", "--json", env=env)
+    assert len(json.loads(done.stdout)["subjects"]) == 1000, done.stderr
     path = write_quiz(tmp_path / "logs")
     for more in ((), ("--format", "quiz")):
         done = run("import", path.parent, "--json", *more, env=env)
@@ -182,3 +320,7 @@ def test_a_package_that_cannot_be_loaded_is_left_out(tmp_path):
     assert done.returncode != 0
     assert "rules_alphabetical:ALPHABETICAL is left out. ZeroDivisionError" in done.stderr
     assert run(*line[:-1], "balanced", env=env).returncode == 0
+    done = run("fit", "dataset:lsat7", "--model", "normal-ogive", env=env)
+    assert done.returncode == 2
+    assert "rules_normal_ogive:NormalOgive is left out. ZeroDivisionError" in done.stderr
+    assert "'normal-ogive' is not one of rasch" in done.stderr

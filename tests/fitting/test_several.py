@@ -11,7 +11,8 @@ from scipy.stats import qmc
 
 from irtcat import InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
 from irtcat.fitting._pattern import latent_design
-from irtcat.latent import correlation_root, free_correlations
+from irtcat.latent import correlation_root
+from irtcat.latent._population import free_correlations
 from irtcat.latent._spherical import rotations, spherical_rule
 from irtcat.models import measured
 

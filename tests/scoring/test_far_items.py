@@ -10,7 +10,7 @@ from scipy.special import log_expit
 from irtcat import ItemBank, Responses, score, sum_score_table
 from irtcat._precision import precision
 from irtcat.cat import Config, exact_distribution
-from irtcat.models import MODELS, Design, in_precision, mixture_named, take
+from irtcat.models import Design, in_precision, model_from_key, take
 from irtcat.scoring import METHODS
 
 SLOPES, PLACES = (0.01, 1.0, 5.0, 25.0, 300.0), (0.0, -2.0, 2.0, -50.0, 50.0, -1000.0, 1000.0)
@@ -154,8 +154,7 @@ def items_of(name, n=4):
     graded = name in ("graded", "gpcm", "nominal", "2pl+graded")
     kinds = {"kind": np.ones(n, np.int32)} if "+" in name else {}  # all of the second model
     design = Design(np.full(n, 3 if graded else 2), 1, kinds, 3 if graded else 2)
-    cls = mixture_named(name) if "+" in name else MODELS[name]
-    model = cls.blank(design)
+    model = model_from_key(name).blank(design)
     slope = np.asarray(model.slope)
     rise = np.arange(1, slope.shape[1] + 1) if slope.ndim > 1 else 1.0
     fields = {"slope": slope + 5.0 * rise}
