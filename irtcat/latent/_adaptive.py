@@ -170,10 +170,8 @@ def _logistic_terms(
     linear_sum = jnp.einsum("rqd,rd->rq", z, scores @ slope) + (scores @ intercept)[:, None]
     high = (jnp.maximum(eta, 0) * counted).sum(2)
     log_lik = linear_sum - high - _log_product(1 + e * counted)
-    residual, weight = right[:, None] - s, s * t
-    if mask is not None:
-        residual, weight = residual * mask[:, None], weight * mask[:, None]
-    return log_lik, PartTerms(log_lik, [residual], {(0, 0): weight})
+    expected = s if mask is None else s * mask[:, None]
+    return log_lik, PartTerms(log_lik, [-expected], {(0, 0): expected * t}, offset=right)
 
 
 def adaptive_block(

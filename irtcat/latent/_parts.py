@@ -103,11 +103,14 @@ class PartTerms(NamedTuple):
         value: log-likelihood.
         residual: derivative in each predictor.
         weight: expected information, by pairs of predictors (m <= n).
+        offset: what is to be added to the residual of each response at all of its points, rows x
+            items; None for 0. Sums over points are then shorter than with an array of all points.
     """
 
     value: Float[Array, "..."]
     residual: list[Array]
     weight: dict[tuple[int, int], Array]
+    offset: Array | None = None
 
 
 def part_terms(
@@ -142,6 +145,8 @@ def scores_of(
     total: Any = 0.0
     for part_term, chain in zip(terms, chains, strict=True):
         for m, residual in enumerate(part_term.residual):
+            if part_term.offset is not None:
+                residual = residual + part_term.offset[:, None]
             by_params = jnp.einsum("...a,iap->...ip", basis, chain[:, m])
             total = total + residual[..., None] * by_params
     return total

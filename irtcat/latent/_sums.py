@@ -245,9 +245,15 @@ def adaptive_sums(
             def over(cells: Array, features: Array) -> Array:
                 return cells.reshape(len(weight), -1).T @ features
 
+            by_row = weighted.reshape(len(rows), -1, dims + 1).sum(1)
             here = [
                 (
-                    [over(residual, weighted) for residual in terms.residual],
+                    [
+                        over(residual, weighted)
+                        if terms.offset is None
+                        else over(residual, weighted) + terms.offset.T @ by_row
+                        for residual in terms.residual
+                    ],
                     {pair: over(table, squares) for pair, table in terms.weight.items()},
                 )
                 for terms in block.terms

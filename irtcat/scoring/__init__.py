@@ -8,7 +8,7 @@ from irtcat.scoring._posterior import (
     standardised,
 )
 from irtcat.scoring._score import METHODS, match, plausible_values, score, score_under_density
-from irtcat.scoring._score_several import score_multidimensional
+from irtcat.scoring._score_vectors import score_multidimensional
 from irtcat.scoring.ability import Ability
 from irtcat.scoring.sum_score import sum_score_table
 

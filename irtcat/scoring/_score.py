@@ -19,7 +19,7 @@ from irtcat.models import in_precision, item_categories
 from irtcat.responses import Responses
 from irtcat.scoring._point import point_estimates
 from irtcat.scoring._posterior import Posterior, posterior, quantile, standardised
-from irtcat.scoring._score_several import score_multidimensional
+from irtcat.scoring._score_vectors import score_multidimensional
 from irtcat.scoring.ability import Ability, population_percentile
 from irtcat.scoring.sum_score import check_has_sum_scores, sum_scores
 

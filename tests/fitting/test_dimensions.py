@@ -278,7 +278,7 @@ def test_two_tier_is_the_integral_over_all_abilities():
     plain = brute_log_likelihood(result.bank, X, result.bank.correlations, n=17, reach=5.0)
     reduced = fit(few, "gpcm", anchors=result.bank, **NO_ERRORS, max_iterations=1)
     assert measured(reduced.bank.model).sum() == pattern.sum()
-    from irtcat.scoring._score_several import vector_posterior
+    from irtcat.scoring._score_vectors import vector_posterior
 
     log_z = vector_posterior(result.bank, few, "float64").log_z
     assert log_z.sum() == pytest.approx(plain, abs=0.02)
