@@ -193,3 +193,16 @@ def test_public_names_exist():
     for name in irtcat._HOME:
         assert getattr(irtcat, name) is not None
     assert set(irtcat._HOME) | set(irtcat._MODULES) == set(irtcat.__all__)
+
+
+def test_no_code_outside_latent_asks_which_quadrature_it_has():
+    """Quadratures say what they are; no ``isinstance`` on them, and no second engine by name."""
+    asked = [
+        f"{name}:{node.lineno}"
+        for name, path in modules().items()
+        if not name.startswith("irtcat.latent")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance"
+        if "Quadrature" in ast.unparse(node.args[1])
+    ]
+    assert not asked

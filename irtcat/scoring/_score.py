@@ -318,7 +318,8 @@ def score(
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
     if bank.model.dims > 1:
-        return score_multidimensional(bank, matched, method, float(level), dtype)
+        several = score_multidimensional(bank, matched, method, float(level), dtype)
+        return replace(several, flags=_flag_unused(several.flags, bank, matched))
     task = _Task(bank, matched, float(level), (low, high), dtype)
     return _ability(task, METHODS[method](task), method)
 
