@@ -40,7 +40,7 @@ def density_map(density: Density, tolerance: float) -> Any:
     ) -> tuple[EMUpdate, MultiEStep]:
         free = np.asarray(state.point.population, float)
         here = with_density(problem, density, free)
-        items = EMState(state.point._replace(population=jnp.zeros(0)), state.mean, state.sd)
+        items = EMState(state.point._replace(population=jnp.zeros(0)), state.mean, state.spread)
         update, belief = run_multi_e_step(here, items, slack, n_steps, expand)
         mass = np.asarray(belief.mass, float)
         if not density.degree:

@@ -157,7 +157,7 @@ def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Setting
     if gain <= MIN_GAIN:
         return ChosenStart(*starts[0])
     belief = ends[best].belief
-    state = EMState(ends[best].point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
+    state = EMState.of(ends[best].point, belief)
     note = (
         f"The items' correlations suggest several modes: of {len(starts)} starting points number "
         f"{best + 1} was higher than the first by {gain:.2f} and was taken."

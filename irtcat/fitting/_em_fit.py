@@ -132,13 +132,13 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
     """
     latent, first = Latent(), ended
     model = unpack(problem.template, ended.point.params)
-    state = EMState(ended.point, np.asarray(ended.belief.mean), np.asarray(ended.belief.sd))
+    state = EMState.of(ended.point, ended.belief)
     for _ in range(POPULATION_ROUNDS):
         mean, sd = (jnp.asarray(value, problem.dtype) for value in latent)
         moved = problem.start(pack(model.rescale(mean, sd)))
         _, belief = run_e_step(problem, state._replace(point=moved), 0.1, 0, False)
         ended = ended._replace(belief=belief)
-        state = EMState(moved, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
+        state = EMState.of(moved, belief)
         shift, factor = best_latent(problem, ended)
         factor = float(np.clip(factor, 0.5, 2.0))
         new = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
@@ -153,9 +153,7 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
 def _count_aside(problem: EMProblem, ended: Ended) -> Ended:
     """The E-step with all items, including those that were set aside."""
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
-    state = EMState(
-        ended.point, np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
-    )
+    state = EMState.of(ended.point, ended.belief)
     update, belief = run_e_step(everyone, state, 0.1, 0, False)
     return ended._replace(belief=belief, update=update)
 

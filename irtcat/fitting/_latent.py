@@ -193,7 +193,7 @@ def _recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMPro
     centre, sd = (low + high) / 2, (high - low) / (2 * LIMIT)
     at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
     moved = EMState(
-        state.point, (at + unit * state.mean - centre) / sd, unit * np.asarray(state.sd) / sd
+        state.point, (at + unit * state.mean - centre) / sd, unit * np.asarray(state.spread) / sd
     )
     return problem._replace(transform=_as_transform(centre, sd, problem.dtype)), moved
 

@@ -154,7 +154,7 @@ class _Guard:
             "length": self.jump.length,
         }
         points = [state.point, *images]
-        others = [state.mean, state.sd, np.array(self.trace), *(self.jump.history or ())]
+        others = [state.mean, state.spread, np.array(self.trace), *(self.jump.history or ())]
         return Snapshot(iteration, (points, others), numbers)
 
     def resume(self, snapshot: Snapshot) -> EMState:
@@ -260,7 +260,7 @@ def _iterate(
             state = state._replace(point=back)
         else:
             point = guard.advance(here.point, value, update, iteration)
-            state = EMState(point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
+            state = EMState.of(point, belief)
         if checkpoint is not None:
             checkpoint.offer(guard.snapshot(iteration + 1, state))
         if back is not None:

@@ -334,7 +334,7 @@ def sums_at(problem: MultiProblem, state: EMState) -> MultiSums:
     for block in problem.blocks():
         nodes: Any = ()
         if problem.rule.is_adaptive:
-            nodes = tuple(filled(array, block, dtype) for array in (state.mean, state.sd))
+            nodes = tuple(filled(array, block, dtype) for array in (state.mean, state.spread))
         sums = sums_of_block(
             problem.rule, state.point.params, state.point.population, problem.template, block,
             problem.item_weights, nodes, problem.population, problem.has_missing,

@@ -415,7 +415,7 @@ def multi_covariance(
     outer = None if scores is None else np.asarray(scores[1], float)
     information = None
     if louis:
-        state = EMState(point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
+        state = EMState.of(point, belief)
         information = _louis(everyone, point, sums_at(everyone, state), scores[0])
     elif full:
         all_free = np.concatenate([free.ravel(), np.ones(design.size, bool)])

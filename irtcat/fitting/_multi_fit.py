@@ -26,7 +26,6 @@ from irtcat.fitting._multi_work import (
     iterate,
     iterate_density,
     slopes_by_item,
-    state_of,
 )
 from irtcat.fitting._options import Options
 from irtcat.fitting._pattern import LatentDesign, latent_design
@@ -195,11 +194,11 @@ def _at_identified(
     covariance = jnp.asarray(np.asarray(populations.covariance), dtype)
     vector = population_vector(jnp.asarray(populations.mean, dtype), covariance, work.population)
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
-    state = state_of(EMPoint(jnp.asarray(params, dtype), vector), ended.belief)
+    state = EMState.of(EMPoint(jnp.asarray(params, dtype), vector), ended.belief)
     if problem.rule.is_adaptive:
         # The axes may have been rotated: place the nodes again.
         state = EMState(state.point, *_modes_by_group(work, problem, state.point))
-        state = state_of(state.point, run_multi_e_step(everyone, state, 0.0, 0, False)[1])
+        state = EMState.of(state.point, run_multi_e_step(everyone, state, 0.0, 0, False)[1])
     update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
     return ended._replace(point=state.point, update=update, belief=belief)
 
@@ -216,7 +215,7 @@ def _at_standardised(
     params = pack(model.rescale(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype)))
     everyone = problem._replace(rule=rule, item_weights=jnp.ones_like(problem.item_weights))
     point = EMPoint(params, jnp.zeros(0, dtype))
-    state = state_of(point, ended.belief)
+    state = EMState.of(point, ended.belief)
     update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
     return everyone, ended._replace(point=point, update=update, belief=belief), curve
 
@@ -260,7 +259,7 @@ def _finer_log_likelihood(
     if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
         return np.nan
     other = problem._replace(rule=fine, item_weights=jnp.ones_like(problem.item_weights))
-    belief = run_multi_e_step(other, state_of(ended.point, ended.belief), 0.0, 0, False)[1]
+    belief = run_multi_e_step(other, EMState.of(ended.point, ended.belief), 0.0, 0, False)[1]
     return float(work.rows.weights @ np.asarray(belief.log_z, float))
 
 

@@ -26,7 +26,6 @@ from irtcat.fitting.em import EMPoint, EMState
 from irtcat.latent import (
     AdaptiveQuadrature,
     Density,
-    MultiEStep,
     PopulationDesign,
     Quadrature,
     RowBlock,
@@ -48,7 +47,7 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = ["Workspace", "iterate", "iterate_density", "slopes_by_item", "state_of"]
+__all__ = ["Workspace", "iterate", "iterate_density", "slopes_by_item"]
 
 REFINEMENTS = 3
 """Maximum number of quadratures: EM is run again where the nodes prove too coarse."""
@@ -244,11 +243,6 @@ def first_modes(work: Workspace, params: FloatArray) -> tuple[FloatArray, FloatA
     return mean, covariance
 
 
-def state_of(point: EMPoint, belief: MultiEStep) -> EMState:
-    """The state at a point, with the posteriors of its E-step."""
-    return EMState(point, np.asarray(belief.mean, float), np.asarray(belief.sd, float))
-
-
 def _checkpoint(work: Workspace, problem: MultiProblem, options: Options) -> Checkpoint | None:
     """The checkpoint, if one is written; `iterate` completes its settings in every turn."""
     if options.checkpoint is None:
@@ -367,7 +361,7 @@ def iterate(
         if good or turn + 1 == REFINEMENTS or used >= options.max_iterations:
             break
         chosen = finer
-        state = state_of(ended.point, ended.belief)
+        state = EMState.of(ended.point, ended.belief)
     last = f"after {ended.n_iterations} iterations"
     message = ended.message.replace(last, f"after {used} iterations")
     return problem, ended._replace(n_iterations=used, message=message)

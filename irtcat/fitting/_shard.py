@@ -227,7 +227,7 @@ class Sharded:
         self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
         """See `irtcat.fitting.em.em_map`."""
-        wide, narrow, window = self._layout(problem, state.mean, state.sd, slack)
+        wide, narrow, window = self._layout(problem, state.mean, state.spread, slack)
         group = None if problem.group is None else self._rows(problem.group)
         out = _em_map(
             *self._replicate((state.point, problem.template)),

@@ -148,7 +148,7 @@ class Streamed:
         self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
         """See `irtcat.fitting.em.em_map`."""
-        layouts = self._layouts(problem, state.mean, state.sd, slack)
+        layouts = self._layouts(problem, state.mean, state.spread, slack)
         weights = np.asarray(problem.weights)
         stats = np.empty((4, self.n_rows), weights.dtype)
         sums: Sums | None = None

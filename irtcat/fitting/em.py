@@ -112,12 +112,17 @@ class EMState(NamedTuple):
     Attributes:
         point: where the objective is evaluated next.
         mean: each row's last posterior mean (places the local nodes).
-        sd: each row's last posterior SD.
+        spread: each row's last posterior SD; its covariance where there are several abilities.
     """
 
     point: EMPoint
     mean: FloatArray
-    sd: FloatArray
+    spread: FloatArray
+
+    @classmethod
+    def of(cls, point: EMPoint, belief: Any) -> "EMState":
+        """The state at a point, with the posteriors of an E-step."""
+        return cls(point, np.asarray(belief.mean, float), np.asarray(belief.spread, float))
 
 
 class EMUpdate(NamedTuple):
@@ -361,7 +366,7 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
     """Lay out the subjects by their last posteriors and apply `em_map`."""
     if problem.engine is not None:
         return problem.engine.em_map(problem, state, slack, n_steps, expand)
-    layout = problem.plan.layout(state.mean, state.sd, slack)
+    layout = problem.plan.layout(state.mean, state.spread, slack)
     return em_map(
         state.point,
         problem.template,

@@ -142,7 +142,7 @@ class MultiEStep(NamedTuple):
     mass: Array
 
     @property
-    def sd(self) -> Array:
+    def spread(self) -> Array:
         """The spread of each posterior, which places its adaptive nodes."""
         return self.covariance
 

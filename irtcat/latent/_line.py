@@ -148,6 +148,11 @@ class EStep(NamedTuple):
     counts: Float[Array, "contrasts nodes items"]
     totals: Float[Array, " nodes"] | Float[Array, "nodes items"]
 
+    @property
+    def spread(self) -> Array:
+        """The spread of each posterior, which places its local nodes."""
+        return self.sd
+
 
 def transformed_nodes(transform: ScaleTransform | None, dtype: np.dtype) -> Float[Array, " nodes"]:
     """The common grid on the scale of the parameters."""
