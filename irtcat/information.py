@@ -1,4 +1,12 @@
-"""Fisher information of items and tests, for any item model, by automatic differentiation."""
+"""Fisher information of items and tests, for any item model, by automatic differentiation.
+
+Every item model is an exponential family of the response x at an ability (see `ItemModel`):
+
+    log f(x | theta) = base(theta) + sum_c t_c(x) contrast_c(theta).
+
+The information is then ``s' Cov(t) s``, with s the derivatives of the contrasts, and needs only
+first derivatives.
+"""
 
 import functools
 from typing import Any
@@ -23,38 +31,47 @@ __all__ = [
     "test_information",
 ]
 
+ABILITIES_AT_ONCE = 64
+"""Abilities per block of `summed_information`: bounds its memory at 64 numbers an item."""
+
 
 def item_information(
     model: ItemModel, theta: Float[Array, " nodes"]
 ) -> Float[Array, "items nodes"]:
     """Information of all items at all abilities (traceable; see `fisher_information`)."""
 
-    def one(item: ItemModel, t: Array) -> Array:
-        slope = jax.jacfwd(lambda at: item.natural(at[None])[1:])(t)
-        return slope @ item.variance(t[None]) @ slope
+    def of_item(item: ItemModel, ability: Array) -> Array:
+        # The first number of `natural` is the base, the others are the contrasts.
+        slope = jax.jacfwd(lambda at: item.natural(at[None])[1:])(ability)
+        return slope @ item.variance(ability[None]) @ slope
 
-    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(model, theta)
+    return jax.vmap(jax.vmap(of_item, (None, 0)), (0, None))(model, theta)
 
 
 @jit
 def _matrices(model: ItemModel, theta: Array) -> Float[Array, "items nodes dims dims"]:
     """Information matrices of all items at all ability vectors."""
 
-    def one(item: ItemModel, t: Array) -> Array:
-        slope = jax.jacfwd(lambda at: item.natural(at)[1:])(t)
-        return slope.T @ item.variance(t) @ slope
+    def of_item(item: ItemModel, abilities: Array) -> Array:
+        slope = jax.jacfwd(lambda at: item.natural(at)[1:])(abilities)
+        return slope.T @ item.variance(abilities) @ slope
 
-    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(model, theta)
+    return jax.vmap(jax.vmap(of_item, (None, 0)), (0, None))(model, theta)
 
 
 @jit
 def _information(model: ItemModel, theta: Array) -> Array:
+    """Compiled `item_information`."""
     return item_information(model, theta)
 
 
 @functools.partial(jit, static_argnames=("size",))
 def _weighted_sum(model: ItemModel, theta: Array, weights: Array, size: int) -> Array:
-    """Sum of ``weights`` times information over abilities, ``size`` abilities at a time."""
+    """Sum of ``weights`` times information over abilities, ``size`` abilities at a time.
+
+    The array of items x abilities, which may be large, is never in memory. The number of abilities
+    must be a multiple of ``size``.
+    """
 
     def add(total: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
         return total + item_information(model, block[0]) @ block[1], None
@@ -95,6 +112,7 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
     with precision("float64"):
         if bank.model.dims > 1:
             return np.asarray(_matrices(bank.model, points))
+        # `filled` repeats the last item, so that banks of similar size share a compiled program.
         return np.asarray(_information(filled(bank.model), points))[: bank.n_items]
 
 
@@ -184,10 +202,9 @@ def summed_information(bank: ItemBank, theta: Any, weights: Any = None) -> Float
     one_ability(bank, "summed information")
     vector = finite_vector("theta", theta)
     weight = np.ones(len(vector)) if weights is None else np.asarray(weights, float)
-    size = 64
-    pad = -len(vector) % size
-    vector = np.concatenate([vector, np.zeros(pad)])
-    weight = np.concatenate([weight, np.zeros(pad)])
+    n_padding = -len(vector) % ABILITIES_AT_ONCE
+    vector = np.concatenate([vector, np.zeros(n_padding)])
+    weight = np.concatenate([weight, np.zeros(n_padding)])  # a weight of 0 adds nothing
     with precision("float64"):
-        out = _weighted_sum(bank.model, vector, weight, size=size)
+        out = _weighted_sum(bank.model, vector, weight, size=ABILITIES_AT_ONCE)
         return np.asarray(out)

@@ -25,6 +25,10 @@ LOGISTIC_SCALE = 1.702
 MAX_STEPS, TOLERANCE = 2000, 1e-8
 """Maximum number of gradient steps, and the norm of the projected gradient at convergence."""
 
+MAX_HALVINGS, ROUNDING_TOLERANCE = 30, 1e-5
+"""Halvings of a step that does not lower the criterion; if none helps, the criterion cannot fall
+visibly in floating point, and this norm of the gradient counts as convergence."""
+
 Criterion = Callable[[FloatArray], tuple[float, FloatArray]]
 """Complexity of a loading matrix, and its gradient."""
 
@@ -72,22 +76,31 @@ def _oblimin(gamma: float) -> Criterion:
 
 def _target(target: FloatArray) -> Criterion:
     """Squared distance from the target where it is stated (Browne 2001)."""
-    stated = ~np.isnan(target)
-    goal = np.where(stated, target, 0.0)
+    is_stated = ~np.isnan(target)
+    target = np.where(is_stated, target, 0.0)
 
     def criterion(loadings: FloatArray) -> tuple[float, FloatArray]:
-        gap = np.where(stated, loadings - goal, 0.0)
-        return float((gap**2).sum()), 2 * gap
+        difference = np.where(is_stated, loadings - target, 0.0)
+        return float((difference**2).sum()), 2 * difference
 
     return criterion
 
 
 def _unit_columns(matrix: FloatArray) -> FloatArray:
+    """The columns scaled to length 1."""
     return matrix / np.linalg.norm(matrix, axis=0)
 
 
 def _descend(loadings: FloatArray, criterion: Criterion, start: FloatArray, oblique: bool):
-    """Gradient projection from ``start`` (Bernaards & Jennrich 2005, GPFoblq and GPForth)."""
+    """Gradient projection from ``start`` (Bernaards & Jennrich 2005, GPFoblq and GPForth).
+
+    Orthogonal rotations are orthogonal matrices; oblique ones are matrices with columns of length
+    1. Each step follows the gradient projected on the tangent space of that set, then returns to
+    the set.
+
+    Returns:
+        The criterion, the rotation, and whether it converged.
+    """
 
     def rotated(rotation: FloatArray) -> FloatArray:
         return loadings @ np.linalg.inv(rotation).T if oblique else loadings @ rotation
@@ -105,47 +118,56 @@ def _descend(loadings: FloatArray, criterion: Criterion, start: FloatArray, obli
         size = float(np.linalg.norm(projected))
         if size < TOLERANCE:
             return value, rotation, True
-        step *= 2
-        for _ in range(30):
+        step *= 2  # steps may grow again after halvings
+        for _ in range(MAX_HALVINGS):
             moved = rotation - step * projected
             if oblique:
                 moved = _unit_columns(moved)
-            else:
+            else:  # the nearest orthogonal matrix
                 left, _, right = np.linalg.svd(moved)
                 moved = left @ right
             new_value, new_slope = criterion(rotated(moved))
-            if new_value < value - 0.5 * size**2 * step:
+            if new_value < value - 0.5 * size**2 * step:  # half of the linear decrease, at least
                 break
             step /= 2
         else:
-            return value, rotation, size < 1e-5
+            return value, rotation, size < ROUNDING_TOLERANCE
         rotation, value, slope = moved, new_value, new_slope
     return value, rotation, False
 
 
-def _project(
+def _best_descent(
     loadings: FloatArray, criterion: Criterion, oblique: bool, n_starts: int, seed: int
 ) -> tuple[FloatArray, float, bool]:
-    """The best of several descents: one from the current axes, the others from random axes."""
+    """The best of several descents: one from the current axes, the others from random axes.
+
+    Returns:
+        Its rotation, its criterion, and whether it converged.
+    """
     rng = np.random.default_rng(seed)
     dims = loadings.shape[1]
     starts = [np.eye(dims)]
     for _ in range(n_starts - 1):
         q, r = np.linalg.qr(rng.standard_normal((dims, dims)))
-        starts.append(q * np.sign(np.diagonal(r)))
+        starts.append(q * np.sign(np.diagonal(r)))  # uniform over the orthogonal matrices
     ends = [_descend(loadings, criterion, start, oblique) for start in starts]
     value, rotation, converged = min(ends, key=lambda end: end[0])
     return rotation, value, converged
 
 
 def _promax(loadings: FloatArray, power: float, n_starts: int, seed: int) -> FloatArray:
-    """Varimax (Kaiser-normalised), then least squares to its powers (Hendrickson & White 1964)."""
+    """The transform T of promax (Hendrickson & White 1964); the loadings are ``L inv(T)'``.
+
+    The loadings of a varimax rotation (Kaiser-normalised) are raised to a power, which makes small
+    ones almost 0, and keep their signs; the transform is the least-squares fit to them.
+    """
     lengths = np.sqrt((loadings**2).sum(axis=1, keepdims=True))
     scaled = loadings / np.where(lengths > 0, lengths, 1.0)
-    rotation = _project(scaled, _varimax, False, n_starts, seed)[0]
-    simple = loadings @ rotation
-    sharp = simple * np.abs(simple) ** (power - 1)
-    fitted = np.linalg.lstsq(simple, sharp, rcond=None)[0]
+    rotation = _best_descent(scaled, _varimax, False, n_starts, seed)[0]
+    varimax_loadings = loadings @ rotation
+    target = varimax_loadings * np.abs(varimax_loadings) ** (power - 1)
+    fitted = np.linalg.lstsq(varimax_loadings, target, rcond=None)[0]
+    # Columns are scaled so that the factors have variance 1.
     fitted = fitted * np.sqrt(np.diagonal(np.linalg.inv(fitted.T @ fitted)))
     return np.linalg.inv(rotation @ fitted).T
 
@@ -190,48 +212,47 @@ def rotate_loadings(
         raise argument_error("oblique", f"False for {method}, whose factors would collapse", True)
     if method == "promax" and not oblique:
         raise argument_error("oblique", "True for promax", False)
-    criterion = {
-        "varimax": _varimax,
-        "quartimax": _quartimax,
-        "oblimin": _oblimin(gamma),
-        "promax": _varimax,
-    }.get(method)
     if method == "target":
-        criterion = _target(_check_target(target, loadings.shape))
+        target = _check_target(target, loadings.shape)
     lengths = np.sqrt((loadings**2).sum(axis=1, keepdims=True)) if normalize else 1.0
     scaled = loadings / np.where(lengths > 0, lengths, 1.0)
-    assert criterion is not None
-    if method == "promax":
+    if method == "promax":  # two steps, without a criterion of its own
         rotation, value, converged = _promax(scaled, power, n_starts, seed), np.nan, True
     else:
-        rotation, value, converged = _project(scaled, criterion, oblique, n_starts, seed)
+        criterion = _criterion(method, gamma, target)
+        rotation, value, converged = _best_descent(scaled, criterion, oblique, n_starts, seed)
     rotated = loadings @ np.linalg.inv(rotation).T
-    order, sign = np.arange(rotation.shape[1]), np.ones(rotation.shape[1])
-    if (
-        method != "target"
-    ):  # a target orders its factors; others are sorted by size with positive sums
+    if method != "target":  # a target states the order and the signs of its factors
         order = np.argsort(-(rotated**2).sum(axis=0), kind="stable")
         sign = np.where(rotated.sum(axis=0) < 0, -1.0, 1.0)
-    rotation = (rotation * sign)[:, order]
-    rotated = (rotated * sign)[:, order]
+        rotation, rotated = (rotation * sign)[:, order], (rotated * sign)[:, order]
     correlations = rotation.T @ rotation if oblique else np.eye(rotation.shape[1])
     return Rotated(rotated, rotation, correlations, value, converged)
+
+
+def _criterion(method: str, gamma: float, target: Any) -> Criterion:
+    """The criterion that a rotation minimises."""
+    if method == "target":
+        return _target(target)
+    if method == "oblimin":
+        return _oblimin(gamma)
+    return {"varimax": _varimax, "quartimax": _quartimax}[method]
 
 
 def _check_target(target: Any, shape: tuple[int, ...]) -> FloatArray:
     """A target with the loadings' shape and a number in every column."""
     if target is None:
         raise argument_error("target", "given for a target rotation (NaN where free)", None)
-    goal = np.asarray(target, float)
-    if goal.shape != shape or np.isinf(goal).any() or np.isnan(goal).all(axis=0).any():
+    target = np.asarray(target, float)
+    if target.shape != shape or np.isinf(target).any() or np.isnan(target).all(axis=0).any():
         raise argument_error(
-            "target", f"items x factors {shape} with a number in every column", goal.shape
+            "target", f"items x factors {shape} with a number in every column", target.shape
         )
-    return goal
+    return target
 
 
 def _multidimensional_slopes(bank: ItemBank, purpose: str) -> FloatArray:
-    """The slopes of a multidimensional bank."""
+    """The slopes of a multidimensional bank, items x dimensions; ``purpose`` is for the error."""
     if bank.model.dims < 2:
         raise argument_error(
             "bank", f"of several abilities for {purpose}", f"a {bank.model.key} bank"
@@ -243,6 +264,7 @@ def _multidimensional_slopes(bank: ItemBank, purpose: str) -> FloatArray:
 
 
 def _correlations(bank: ItemBank) -> FloatArray:
+    """Correlations of the abilities; uncorrelated unless the bank has others."""
     return np.eye(bank.model.dims) if bank.correlations is None else bank.correlations
 
 
@@ -304,11 +326,10 @@ def rotate(
     if structure := structure_of(bank):
         must = "without a bifactor or two-tier structure, whose axes have a meaning"
         raise argument_error("bank", must, structure)
-    root = np.linalg.cholesky(_correlations(bank))
-    plain = slopes @ root  # on uncorrelated factors
-    scale = np.sqrt(LOGISTIC_SCALE**2 + (plain**2).sum(axis=1, keepdims=True))
+    uncorrelated_slopes = slopes @ np.linalg.cholesky(_correlations(bank))
+    explained = (uncorrelated_slopes**2).sum(axis=1, keepdims=True)
     out = rotate_loadings(
-        plain / scale,
+        uncorrelated_slopes / np.sqrt(LOGISTIC_SCALE**2 + explained),  # see `factor_loadings`
         method,
         oblique=oblique,
         gamma=gamma,
@@ -318,20 +339,21 @@ def rotate(
         n_starts=n_starts,
         seed=seed,
     )
-    slope = plain @ np.linalg.inv(out.transform).T
+    slope = uncorrelated_slopes @ np.linalg.inv(out.transform).T
     model = replace(bank.model, slope=slope)  # type: ignore[call-arg]
     covariance = None
     if bank.covariance is not None:
         covariance = bank.covariance.copy()
-        dims = slopes.shape[1]
+        dims = slopes.shape[1]  # the slopes are the first parameters
         covariance[:, :dims] = np.nan
         covariance[:, :, :dims] = np.nan
+    is_uncorrelated = np.allclose(out.correlations, np.eye(slopes.shape[1]))
     record = {"rotation": method, "rotation_converged": out.converged}
     return replace(
         bank,
         model=model,
         covariance=covariance,
-        correlations=None if np.allclose(out.correlations, np.eye(len(root))) else out.correlations,
+        correlations=None if is_uncorrelated else out.correlations,
         provenance={**bank.provenance, **record},
     )
 
@@ -340,8 +362,9 @@ def factor_loadings(bank: ItemBank) -> pd.DataFrame:
     """Slopes as standardised factor loadings, with each item's communality.
 
     ``F = a / sqrt(1.702^2 + a' R a)`` with R the correlations of the factors: the loadings of the
-    normal-ogive factor model of the response tendencies. The communality ``h2`` is the share of an
-    item's response tendency that the factors explain.
+    normal-ogive factor model, in which an item is answered right when a continuous response
+    tendency exceeds a threshold. The communality ``h2`` is the share of the variance of this
+    tendency that the factors explain.
 
     Args:
         bank: multidimensional items.

@@ -28,17 +28,17 @@ FIGURES = {
 }
 """The figures of each kind of result; the first is the default."""
 
-OPTIONS = {
+APPLIES_TO = {
     "items": ("curves", "information", "retained", "removed"),
     "metric": ("ranking",),
     "estimator": ("ranking", "gaps"),
     "scale": ("scale",),
 }
-"""The figures, or kinds of results, to which each option applies."""
+"""The figures, or kinds of results, to which each option applies; others refuse it."""
 
 
 def _read(path: str) -> "Result":
-    """Read a saved result."""
+    """Read a saved result; the import waits until then, so that ``--help`` is fast."""
     from irtcat import report
 
     return report.read(path)
@@ -67,42 +67,43 @@ def command(o: Options) -> Output:
     from irtcat._checks import InputError
 
     saved = o.result
-    kind = report.KINDS[saved.kind]
+    description = report.KINDS[saved.kind]
     if saved.kind not in FIGURES:
         known = ", ".join(report.KINDS[kind] for kind in FIGURES)
-        raise InputError(f"{saved.path}: {kind}; figures exist for {known}.")
-    name = o.what or FIGURES[saved.kind][0]
-    _check("--what", name, FIGURES[saved.kind])
-    for option_name, applies in OPTIONS.items():
-        if getattr(o, option_name) is not None and not {name, saved.kind} & set(applies):
-            must = f"does not apply to {name} of {kind}."
-            raise typer.BadParameter(must, param_hint=f"--{option_name}")
+        raise InputError(f"{saved.path}: {description}; figures exist for {known}.")
+    figure_name = o.what or FIGURES[saved.kind][0]
+    _check_choice("--what", figure_name, FIGURES[saved.kind])
+    for option_name, applies_to in APPLIES_TO.items():
+        is_passed = getattr(o, option_name) is not None
+        if is_passed and figure_name not in applies_to and saved.kind not in applies_to:
+            reason = f"does not apply to {figure_name} of {description}."
+            raise typer.BadParameter(reason, param_hint=f"--{option_name}")
     if saved.kind == "scale":
-        figure = _scale_figure(saved, name, o.items, o.scale)
+        figure = _scale_figure(saved, figure_name, o.items, o.scale)
     elif saved.kind == "bank":
-        figure = _bank_figure(saved.value, name, o.items)
-    elif name == "ranked":
+        figure = _bank_figure(saved.value, figure_name, o.items)
+    elif figure_name == "ranked":
         figure = plot.ranked(saved.value)
-    elif name == "ranking":
+    elif figure_name == "ranking":
         figure = plot.rank_correlation(saved.value, o.metric or "kendall", o.estimator)
-    elif name == "gaps":
+    elif figure_name == "gaps":
         keys = ["strategy", "estimator", "n_items"]
         figure = plot.reliable_gaps(saved.value.set_index(keys), o.estimator)
-    else:
+    else:  # headroom, indexed by test set: the first column of the file
         figure = plot.headroom(saved.value.set_index(saved.value.columns[0]))
     o.write("out", figure)
-    line = f"Drew {name} of {kind} to {o.out}"
-    return Output({"out": o.out, "kind": saved.kind, "what": name}, [line])
+    line = f"Drew {figure_name} of {description} to {o.out}"
+    return Output({"out": o.out, "kind": saved.kind, "what": figure_name}, [line])
 
 
-def _check(option: str, name: str, known: Iterable[str]) -> None:
+def _check_choice(option: str, name: str, known: Iterable[str]) -> None:
     """Raise a usage error for an unknown name."""
     if name not in (names := list(known)):
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint=option)
 
 
 def _bank_figure(bank: Any, figure_name: str, items: list[str] | None) -> Any:
-    """Plot a bank."""
+    """Plot the curves or the information of a bank, of all items if ``items`` is None."""
     from irtcat import plot
 
     if figure_name == "curves":
@@ -111,25 +112,27 @@ def _bank_figure(bank: Any, figure_name: str, items: list[str] | None) -> Any:
 
 
 def _scale_figure(
-    saved: "Result", figure_name: str, items: list[str] | None, name: str | None
+    saved: "Result", figure_name: str, items: list[str] | None, scale: str | None
 ) -> Any:
-    """Plot one scale of a folder."""
+    """Plot one scale of a folder of irtcat scale, the first if ``scale`` is None."""
     from irtcat import plot
     from irtcat._checks import InputError
 
     banks, tables = saved.value["banks"], saved.value["tables"]
     if not banks:
         raise InputError(f"{saved.path}: no scale could be built, so there is nothing to plot.")
-    stem = next(iter(banks)) if name is None else name
-    _check("--scale", stem, banks)
+    if scale is None:
+        scale = next(iter(banks))
+    _check_choice("--scale", scale, banks)
     if figure_name in ("information", "curves"):
-        return _bank_figure(banks[stem], figure_name, items)
-    table = tables.get(f"{stem}_{'abilities' if figure_name == 'abilities' else 'curves'}")
+        return _bank_figure(banks[scale], figure_name, items)
+    table = tables.get(f"{scale}_{'abilities' if figure_name == 'abilities' else 'curves'}")
     if table is None:
-        raise InputError(f"{saved.path}: no table {stem}_curves.csv or {stem}_abilities.csv in it.")
+        tables_needed = f"{scale}_curves.csv or {scale}_abilities.csv"
+        raise InputError(f"{saved.path}: no table {tables_needed} in it.")
     if figure_name == "abilities":
         return plot.ability_against_correct(table)
-    rows = table[table["status"] == figure_name]
+    rows = table[table["status"] == figure_name]  # "retained" or "removed", the empirical curves
     if not len(rows):
-        raise InputError(f"{saved.path}: no item of {stem} was {figure_name}.")
+        raise InputError(f"{saved.path}: no item of {scale} was {figure_name}.")
     return plot.empirical_curves(rows, items)

@@ -22,6 +22,9 @@ __all__ = ["ResponseSource", "as_source", "chunks", "open_source"]
 READ_BYTES = 2**25
 """Approximate number of bytes read from a file at once."""
 
+BYTES_PER_ID = 64
+"""Assumed size of an id in memory, for the number of ids read at once."""
+
 
 class NumberedIds(Sequence[str]):
     """The ids s1, s2, ... of n subjects (or i1, i2, ... of items), generated on access.
@@ -90,7 +93,7 @@ class ResponseSource:
         """Check the sizes and the ids."""
         check_count("n_subjects", self.n_subjects)
         check_count("n_items", self.n_items)
-        check_count("n_categories", self.n_categories, least=2, most=127)
+        check_count("n_categories", self.n_categories, least=2, most=127)  # codes are int8
         if not callable(self.blocks):
             must = "a function that yields blocks of rows"
             raise argument_error("blocks", must, type(self.blocks).__name__)
@@ -99,7 +102,7 @@ class ResponseSource:
             if ids is None:
                 ids = NumberedIds(name[0], n)
             elif not isinstance(ids, NumberedIds):
-                ids = check_ids(name, ids, n, name[:-4])
+                ids = check_ids(name, ids, n, name.removesuffix("_ids"))
                 if len(set(ids.tolist())) != n:
                     repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique().tolist()
                     raise argument_error(name, "unique", repeated)
@@ -174,19 +177,24 @@ def as_source(responses: Any) -> ResponseSource | None:
 
 
 def _array_source(matrix: np.ndarray, name: str, options: dict[str, Any]) -> ResponseSource:
-    """The rows of a mapped matrix, read instead of mapped, so that they do not stay in memory."""
+    """The rows of a memory-mapped matrix, read from its file in blocks.
+
+    Rows accessed through the map would stay in memory; rows read from the file are freed with their
+    block. ``name`` names the matrix in messages.
+    """
     if matrix.ndim != 2 or 0 in matrix.shape or matrix.dtype.kind not in "biu":
         got = f"{matrix.dtype} of shape {matrix.shape}"
         must = "a matrix of integers or truth values, subjects x items"
         raise InputError(f"{name}: the array must be {must}. Got {got}.")
     n, width = matrix.shape[0], matrix.shape[1] * matrix.dtype.itemsize
     step = max(1, READ_BYTES // width)
-    can_read = isinstance(getattr(matrix, "base", None), mmap.mmap) and matrix.flags.c_contiguous
+    # A view of a map has the map's offset, which is not its own: only the map itself is read.
+    is_whole_map = isinstance(matrix.base, mmap.mmap) and matrix.flags.c_contiguous
 
     def blocks() -> Iterator[np.ndarray]:
         for start in range(0, n, step):
             count = min(step, n - start)
-            if can_read and isinstance(matrix, np.memmap) and matrix.filename is not None:
+            if is_whole_map and isinstance(matrix, np.memmap) and matrix.filename is not None:
                 offset = matrix.offset + start * width
                 flat = np.fromfile(
                     matrix.filename, matrix.dtype, count * matrix.shape[1], offset=offset
@@ -201,13 +209,14 @@ def _array_source(matrix: np.ndarray, name: str, options: dict[str, Any]) -> Res
 def _codes(block: np.ndarray) -> np.ndarray:
     """Convert integers to int8; a value out of range becomes -2, which `_check_block` rejects."""
     if block.dtype in (np.int8, np.bool_):
-        return block.view(np.int8) if block.dtype == np.int8 else block.astype(np.int8)
-    fits = (block <= 126) & (block >= -1) if block.dtype.kind == "i" else block <= 126
+        return block.astype(np.int8, copy=False)
+    # 126 is the greatest code, that of 127 categories.
+    fits = (block >= -1) & (block <= 126) if block.dtype.kind == "i" else block <= 126
     return np.where(fits, block, -2).astype(np.int8)
 
 
 def _parquet_source(path: Path, options: dict[str, Any]) -> ResponseSource:
-    """The rows of a wide table, in batches of a row group."""
+    """The rows of a Parquet table of one row per subject, in batches."""
     file = open_parquet(path)
     import pyarrow as pa
 
@@ -216,8 +225,9 @@ def _parquet_source(path: Path, options: dict[str, Any]) -> ResponseSource:
     if not names:
         raise InputError(f"{path}: expected a table with rows and columns. Got an empty one.")
     has_ids = is_text(schema.types[0])
-    items = names[1:] if has_ids else names
-    for name, kind in zip(names[int(has_ids) :], schema.types[int(has_ids) :], strict=True):
+    first = 1 if has_ids else 0
+    items = names[first:]
+    for name, kind in zip(items, schema.types[first:], strict=True):
         if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
             raise InputError(f"{path}: column {name} must be of integers. Got {kind}.")
     n = file.metadata.num_rows
@@ -227,7 +237,7 @@ def _parquet_source(path: Path, options: dict[str, Any]) -> ResponseSource:
         options["subject_ids"] = _text_column(path, file, names[0])
     if options["item_ids"] is None:
         options["item_ids"] = items
-    step = max(1, READ_BYTES // (8 * len(items)))
+    step = max(1, READ_BYTES // (8 * len(items)))  # each column is cast to 8-byte integers
 
     def blocks() -> Iterator[np.ndarray]:
         for batch in parquet_batches(path, open_parquet(path), step, items):
@@ -249,7 +259,7 @@ def _parquet_source(path: Path, options: dict[str, Any]) -> ResponseSource:
 def _text_column(path: Path, file: Any, name: str) -> np.ndarray:
     """Read a text column; missing texts are None."""
     with reading_parquet(path):
-        batches = parquet_batches(path, file, READ_BYTES // 64, [name])
+        batches = parquet_batches(path, file, READ_BYTES // BYTES_PER_ID, [name])
         return np.concatenate([text_objects(batch.column(0)) for batch in batches])
 
 
@@ -270,7 +280,10 @@ def chunks(source: ResponseSource, rows: int) -> Iterator[np.ndarray]:
 
 
 def _equal_chunks(source: ResponseSource, rows: int) -> Iterator[np.ndarray]:
-    """Split and join the blocks to chunks of equal size."""
+    """Split and join the blocks to chunks of equal size.
+
+    Each chunk is a new array, since the caller still computes on the last one.
+    """
     n_read = filled = 0
     buffer = aligned_empty((rows, source.n_items), np.int8)
     for block in source.blocks():

@@ -1,7 +1,12 @@
-"""The E-step of several abilities for EM: expected counts or sums of derivatives, and moments.
+"""The E-step of EM in several dimensions: expected counts or sums of derivatives, and moments.
 
-Every group of subjects has a Normal population; its E-step runs on the scale z on which that
-population is standard Normal, with the items rescaled to it. Sums are additive over blocks of rows.
+Every group of subjects has a Normal population with mean m and covariance R R'. Its E-step runs on
+the scale z, where theta = m + R z and z is standard Normal, with the items rescaled to it: one set
+of nodes then fits all groups. Sums are additive over blocks of rows.
+
+Grids have the same nodes for all subjects, so that expected counts at the nodes are all that the
+M-step needs. In adaptive quadrature every subject has its own nodes, so the gradient and
+information of the M-step's Newton step are summed in the E-step instead.
 """
 
 import functools
@@ -29,12 +34,16 @@ from irtcat.models import ItemModel, unpack
 
 __all__ = ["MultiSums", "RowBlock", "group_chunks", "sums_of_block"]
 
+ARRAYS_PER_CONTRAST = 4
+"""Arrays of rows x nodes x items per contrast in an adaptive E-step, roughly: its chunks of rows
+are smaller by this factor, to bound memory."""
+
 
 class RowBlock(NamedTuple):
     """Rows of the responses that one call of an E-step passes over.
 
     Attributes:
-        rows: their place among all rows.
+        rows: their positions among all rows.
         x: the responses; rows after the last are empty.
         weights: how many subjects each row stands for.
         group: group of each row.
@@ -47,17 +56,26 @@ class RowBlock(NamedTuple):
 
 
 def group_chunks(block: RowBlock, n_groups: int, n_cells: int) -> tuple[Array, ...]:
-    """Row numbers of each group of a block, in chunks for this many cells a row."""
+    """Row numbers of each group of a block, in chunks.
+
+    Args:
+        block: the rows.
+        n_groups: number of groups.
+        n_cells: numbers that the E-step holds for each row, which limit the rows of a chunk.
+
+    Returns:
+        For each group an array of chunks x rows; the number of rows of the block stands for no row.
+    """
     return tuple(
         jnp.asarray(_chunks_of(np.flatnonzero(block.group == group), len(block.x), n_cells))
         for group in range(n_groups)
     )
 
 
-def _chunks_of(rows: np.ndarray, none: int, n_cells: int) -> np.ndarray:
-    """These row numbers in chunks; ``none`` stands for no row."""
-    at = row_chunks(max(len(rows), 1), n_cells)
-    return np.append(rows, none)[np.minimum(at, len(rows))].astype(np.int32)
+def _chunks_of(rows: np.ndarray, no_row: int, n_cells: int) -> np.ndarray:
+    """These row numbers in chunks of equal size, filled up with ``no_row``."""
+    positions = row_chunks(max(len(rows), 1), n_cells)  # len(rows) stands for no row
+    return np.append(rows, no_row)[np.minimum(positions, len(rows))].astype(np.int32)
 
 
 class MultiSums(NamedTuple):
@@ -66,9 +84,10 @@ class MultiSums(NamedTuple):
     Attributes:
         belief: the posteriors of all rows, each on the z scale of its group.
         theta: the nodes of all groups on the scale of the items (empty for adaptive quadrature).
-        polynomials: sums of E[(1, theta) (1, theta)'] of each group (adaptive quadrature).
-        gradient: of the marginal log-likelihood (adaptive quadrature).
-        information: expected, of the complete data (adaptive quadrature).
+        polynomials: sums of E[(1, theta) (1, theta)'] of each group (adaptive quadrature): its
+            number of subjects, sums of theta and of squares and products.
+        gradient: of the marginal log-likelihood by the items' parameters (adaptive quadrature).
+        information: expected, of the complete data, of the same (adaptive quadrature).
     """
 
     belief: MultiEStep
@@ -80,9 +99,9 @@ class MultiSums(NamedTuple):
     def moments(self, design: PopulationDesign, n_general: int) -> Moments:
         """Moments of the groups' abilities (traceable)."""
         if self.polynomials is not None:
-            total = jnp.maximum(self.polynomials[:, 0, 0], 1e-30)
-            means = self.polynomials[:, 0, 1:] / total[:, None]
-            return Moments(total, means, self.polynomials[:, 1:, 1:] / total[:, None, None])
+            n = jnp.maximum(self.polynomials[:, 0, 0], 1e-30)  # a group may have no subjects
+            means = self.polynomials[:, 0, 1:] / n[:, None]
+            return Moments(n, means, self.polynomials[:, 1:, 1:] / n[:, None, None])
         mass, theta = self.belief.mass, self.theta
         if not n_general:
             mass = mass.reshape(design.n_groups, -1)
@@ -91,6 +110,7 @@ class MultiSums(NamedTuple):
             share = mass / jnp.maximum(n, 1e-30)[:, None]
             second = jnp.einsum("gn,gnd,gne->gde", share, theta, theta)
             return Moments(n, jnp.einsum("gn,gnd->gd", share, theta), second)
+        # Two-tier: mass and theta are of pairs of a general node and a node of a specific ability.
         n = mass[0].sum()
         general, specific = theta[:, :n_general], theta[:, n_general]
         mean = jnp.concatenate([mass[0] @ general / n, mass @ specific / n])
@@ -106,22 +126,30 @@ class MultiSums(NamedTuple):
     def __add__(self, other: Any) -> "MultiSums":
         """The sums over the rows of both; the posteriors of one after those of the other."""
         a, b = self.belief, other.belief
+        # The first three fields are of each row, the others are sums.
         rows: Any = [np.concatenate([x, y]) for x, y in zip(a[:3], b[:3], strict=True)]
         totals: Any = [x + y for x, y in zip(a[3:], b[3:], strict=True)]
         belief = MultiEStep(*rows, *totals)
+        # theta is the same for all blocks; the fields after it are sums, or None.
         rest = (None if x is None else x + y for x, y in zip(self[2:], other[2:], strict=True))
         return MultiSums(belief, self.theta, *rest)
 
 
 def _joined(beliefs: list[MultiEStep]) -> MultiEStep:
-    """The E-steps of the groups as one: each is 0 for the rows of the others."""
+    """The E-steps of the groups as one, with the nodes of one group after those of the other.
+
+    The posteriors are added, since each group's are 0 for the rows of the others.
+    """
     if len(beliefs) == 1:
         return beliefs[0]
-    rows: Any = [sum(values) for values in zip(*(belief[:3] for belief in beliefs), strict=True)]
-    counts = jnp.concatenate([belief.counts for belief in beliefs], axis=1)
-    nodes: Any = [jnp.concatenate([belief[i] for belief in beliefs]) for i in (4, 5)]
-    parts: Any = [*rows, counts, *nodes]
-    return MultiEStep(*parts)
+    return MultiEStep(
+        mean=sum(belief.mean for belief in beliefs),  # type: ignore[arg-type]
+        covariance=sum(belief.covariance for belief in beliefs),  # type: ignore[arg-type]
+        log_z=sum(belief.log_z for belief in beliefs),  # type: ignore[arg-type]
+        counts=jnp.concatenate([belief.counts for belief in beliefs], axis=1),
+        totals=jnp.concatenate([belief.totals for belief in beliefs]),
+        mass=jnp.concatenate([belief.mass for belief in beliefs]),
+    )
 
 
 def _rescaled(template: ItemModel, params: Array, populations: Populations, group: int):
@@ -170,12 +198,15 @@ def two_tier_sums(
 ) -> MultiSums:
     """The E-step of a two-tier model; items have the general abilities and one specific ability."""
     n_general = rule.general.nodes.shape[1]
-    root = populations_of(population, design).root[0][:n_general, :n_general]
+    # Two-tier models have one group, of mean 0. General abilities may correlate; a specific one is
+    # standard Normal and independent of them, so it needs no rescaling.
+    general_root = populations_of(population, design).root[0][:n_general, :n_general]
     pairs = rule.pairs
-    theta = jnp.concatenate([pairs[:, :n_general] @ root.T, pairs[:, n_general:]], axis=1)
-    wide = jnp.eye(n_general + 1, dtype=root.dtype).at[:n_general, :n_general].set(root)
-    zero = jnp.zeros(n_general + 1, root.dtype)
-    model = unpack(template, params).rescale(zero, wide)
+    theta = jnp.concatenate([pairs[:, :n_general] @ general_root.T, pairs[:, n_general:]], axis=1)
+    root = jnp.eye(n_general + 1, dtype=general_root.dtype)
+    root = root.at[:n_general, :n_general].set(general_root)
+    mean = jnp.zeros(n_general + 1, root.dtype)
+    model = unpack(template, params).rescale(mean, root)
     belief = two_tier_step(
         model, x, weights, item_weights, rule, chunks[0], has_missing=has_missing
     )
@@ -207,23 +238,29 @@ def adaptive_sums(
 ) -> MultiSums:
     """The adaptive E-step with gradient and information of the items' Newton step, in one pass.
 
-    Gradient and information are sums over subjects and nodes of (a number per item) times (a
-    polynomial in theta): products of a matrix nodes x items with a matrix nodes x polynomials.
+    Gradient and information by the coefficients (intercept and slopes) of the items' linear
+    predictors are sums over subjects and nodes of (a number per item) times (a polynomial in
+    theta): products of a matrix nodes x items with a matrix nodes x polynomials. The number is a
+    residual and the polynomials are (1, theta) for the gradient; it is a weight and they are the
+    products of two of these for the information. The chain rule then gives those by the parameters.
     """
     n, n_items = x.shape
     dims = design.dims
     dtype, n_contrasts = params.dtype, template.n_categories - 1
     populations = populations_of(population, design)
     chains = chain_of(template, params)
-    rows_of, columns_of = np.triu_indices(dims + 1)
+    # Products of two of (1, theta) are symmetric: only the upper triangle is summed.
+    triangle_rows, triangle_columns = np.triu_indices(dims + 1)
+    n_products = len(triangle_rows)
 
     def group_sums(group: int, posteriors: tuple[Array, ...]) -> tuple[Any, Any]:
+        """Sums over the rows of a group, and the posteriors with those of its rows filled in."""
         parts = parts_of(_rescaled(template, params, populations, group))
         centre, root = populations.mean[group], populations.root[group]
 
         def body(carry: Any, rows: Array) -> tuple[Any, None]:
             sums, moments, posteriors = carry
-            safe = jnp.minimum(rows, n - 1)
+            safe = jnp.minimum(rows, n - 1)  # "no row" reads the last row, with weight 0
             statistics, mask = template.sufficient_statistics(
                 x[safe], n_contrasts, has_missing, dtype
             )
@@ -233,56 +270,56 @@ def adaptive_sums(
             )
             new = (*moments_of(block.weight, block.z), block.log_z)
             posteriors = tuple(
-                table.at[rows].set(value, mode="drop")
+                table.at[rows].set(value, mode="drop")  # "no row" is out of bounds: not written
                 for table, value in zip(posteriors, new, strict=True)
             )
             theta = (centre + block.z @ root.T).reshape(-1, dims)
             weight = (block.weight * row_weight[:, None]).reshape(-1, 1)
             basis = jnp.concatenate([jnp.ones_like(weight), theta], axis=1)
             weighted = basis * weight
-            squares = weighted[:, rows_of] * basis[:, columns_of]
+            products = weighted[:, triangle_rows] * basis[:, triangle_columns]
 
-            def over(cells: Array, features: Array) -> Array:
-                return cells.reshape(len(weight), -1).T @ features
+            def summed(table: Array, polynomials: Array) -> Array:
+                return table.reshape(len(weight), -1).T @ polynomials
 
-            by_row = weighted.reshape(len(rows), -1, dims + 1).sum(1)
-            here = [
+            # An offset is the same at all nodes of a row, so the nodes are summed first.
+            weighted_by_row = weighted.reshape(len(rows), -1, dims + 1).sum(1)
+            block_sums = [
                 (
                     [
-                        over(residual, weighted)
+                        summed(residual, weighted)
                         if terms.offset is None
-                        else over(residual, weighted) + terms.offset.T @ by_row
+                        else summed(residual, weighted) + terms.offset.T @ weighted_by_row
                         for residual in terms.residual
                     ],
-                    {pair: over(table, squares) for pair, table in terms.weight.items()},
+                    {pair: summed(table, products) for pair, table in terms.weight.items()},
                 )
                 for terms in block.terms
             ]
-            return (
-                jax.tree.map(jnp.add, sums, here), moments + squares.sum(0), posteriors
-            ), None  # fmt: skip
+            sums = jax.tree.map(jnp.add, sums, block_sums)
+            return (sums, moments + products.sum(0), posteriors), None
 
-        empty = []
+        zeros = []
         for part in parts:
             n_predictors = part.rows.shape[1]
             pairs = part.link.pairs(n_predictors)
-            empty.append(
+            zeros.append(
                 (
                     [jnp.zeros((n_items, dims + 1), dtype) for _ in range(n_predictors)],
-                    {pair: jnp.zeros((n_items, len(rows_of)), dtype) for pair in pairs},
+                    {pair: jnp.zeros((n_items, n_products), dtype) for pair in pairs},
                 )
             )
-        carry = (empty, jnp.zeros(len(rows_of), dtype), posteriors)
-        (sums, squares, posteriors), _ = jax.lax.scan(body, carry, chunks[group])
-        return (sums, _unfolded(squares[None], dims + 1)[:, :, 0]), posteriors
+        carry = (zeros, jnp.zeros(n_products, dtype), posteriors)
+        (sums, moments, posteriors), _ = jax.lax.scan(body, carry, chunks[group])
+        return (sums, _unfolded(moments[None], dims + 1)[:, :, 0]), posteriors
 
     posteriors: Any = (jnp.zeros((n, dims), dtype), jnp.zeros((n, dims, dims), dtype))
     posteriors = (*posteriors, jnp.zeros(n, dtype))
     by_group, polynomials = [], []
     for group in range(design.n_groups):
-        (sums, squares), posteriors = group_sums(group, posteriors)
+        (sums, moments), posteriors = group_sums(group, posteriors)
         by_group.append(sums)
-        polynomials.append(squares)
+        polynomials.append(moments)
     sums = jax.tree.map(lambda *tables: sum(tables), *by_group)
     gradient: Any = 0.0
     information: Any = 0.0
@@ -291,17 +328,17 @@ def adaptive_sums(
         unfolded = {pair: _unfolded(table, dims + 1) for pair, table in weight_sums.items()}
         by_params = chained(score, unfolded, chain)
         gradient, information = gradient + by_params[0], information + by_params[1]
-    none = jnp.zeros((1, 0, n_items), dtype)
+    no_nodes = jnp.zeros(0, dtype)  # no nodes that subjects share, hence no counts at them
     belief = MultiEStep(
         mean=posteriors[0],
         covariance=posteriors[1],
         log_z=posteriors[2],
-        counts=none,
-        totals=none[0, :, 0],
-        mass=none[0, :, 0],
+        counts=jnp.zeros((1, 0, n_items), dtype),
+        totals=no_nodes,
+        mass=no_nodes,
     )
-    empty_nodes = jnp.zeros((0, dims), dtype)
-    return MultiSums(belief, empty_nodes, jnp.stack(polynomials), gradient, information)
+    no_theta = jnp.zeros((0, dims), dtype)
+    return MultiSums(belief, no_theta, jnp.stack(polynomials), gradient, information)
 
 
 def sums_of_block(
@@ -320,7 +357,7 @@ def sums_of_block(
     Args:
         rule: the quadrature.
         params: the items' parameters.
-        population: free numbers of the populations.
+        population: free parameters of the populations, as a vector.
         template: the items.
         block: the rows.
         item_weights: 1 for the items that abilities are estimated from, 0 for the others.
@@ -329,19 +366,19 @@ def sums_of_block(
         design: what of the population is estimated.
         has_missing: whether any response is missing.
     """
-    n_cells, kernel = n_nodes(rule), _KERNELS[type(rule)]
-    places: tuple[Any, ...] = ()
+    n_cells, e_step = n_nodes(rule), _E_STEPS[type(rule)]
+    node_moments: tuple[Any, ...] = ()
     if rule.is_adaptive:
         # Curves of all items at the nodes of every subject.
-        n_cells *= len(item_weights) * 4 * (template.n_categories - 1)
-        places = nodes
-    return kernel(
-        params, population, template, block.x, block.weights, item_weights, rule, *places,
+        n_cells *= len(item_weights) * ARRAYS_PER_CONTRAST * (template.n_categories - 1)
+        node_moments = nodes
+    return e_step(
+        params, population, template, block.x, block.weights, item_weights, rule, *node_moments,
         group_chunks(block, design.n_groups, n_cells), design=design, has_missing=has_missing,
     )  # fmt: skip
 
 
-_KERNELS: dict[Any, Any] = {
+_E_STEPS: dict[Any, Any] = {
     GridQuadrature: grid_sums,
     TwoTierQuadrature: two_tier_sums,
     AdaptiveQuadrature: adaptive_sums,

@@ -23,6 +23,7 @@ from irtcat.scoring import Ability, score
 __all__ = ["headroom", "item_slopes"]
 
 QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
+"""Quantiles of the item parameters in the table, by the end of the column's name."""
 
 
 def headroom(
@@ -66,8 +67,8 @@ def headroom(
     References:
         Vania et al. (2021), Comparing Test Sets with Item Response Theory, ACL, section 4 (LEH).
     """
-    sets = _sets(bank, groups)
-    best_theta, flag = _best(bank, theta, abilities)
+    sets = _banks_of_sets(bank, groups)
+    best_theta, flag = _best_ability(bank, theta, abilities)
     rows = {name: _describe(set_bank, best_theta, flag) for name, set_bank in sets.items()}
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("test_set")
     return table.sort_values("headroom", ascending=False, kind="stable")
@@ -76,12 +77,13 @@ def headroom(
 @jit
 def _slopes(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, "2 items"]:
     """Expected score of each item, 0 to 1, and its derivative in ability."""
-    top = jnp.maximum(model.n_categories - 1, 1)
+    top_category = jnp.maximum(model.n_categories - 1, 1)
 
-    def curve(t: Array) -> Array:
-        return expected_responses(model, t[None])[:, 0] / top
+    def curves(t: Array) -> Array:
+        return expected_responses(model, t[None])[:, 0] / top_category
 
-    return jnp.stack(jax.jvp(curve, (theta,), (jnp.ones_like(theta),)))
+    # Forward mode: values and derivatives of all items in one pass, as there is one input.
+    return jnp.stack(jax.jvp(curves, (theta,), (jnp.ones_like(theta),)))
 
 
 def item_slopes(bank: ItemBank, theta: float) -> tuple[FloatArray, FloatArray]:
@@ -99,7 +101,7 @@ def item_slopes(bank: ItemBank, theta: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _describe(bank: ItemBank, theta: float, flag: str) -> dict[str, Any]:
-    """A row of the table."""
+    """The row of one test set in the table of `headroom`; ``flag`` comes first in its flags."""
     expected, slope = item_slopes(bank, theta)
     n = bank.n_items
     row: dict[str, Any] = {
@@ -124,8 +126,8 @@ def _describe(bank: ItemBank, theta: float, flag: str) -> dict[str, Any]:
     return row
 
 
-def _sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
-    """The items of each test set."""
+def _banks_of_sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
+    """A bank of the items of each test set, by name; items without a group form the set (none)."""
     if isinstance(bank, Mapping):
         if not bank or groups is not None:
             raise argument_error("groups", "None if several banks are given by name", groups)
@@ -139,8 +141,8 @@ def _sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
     return {name: bank.subset(names == name) for name in dict.fromkeys(names.tolist())}
 
 
-def _best(bank: Any, theta: Any, abilities: Any) -> tuple[float, str]:
-    """Ability of the best subject, and a flag."""
+def _best_ability(bank: Any, theta: Any, abilities: Any) -> tuple[float, str]:
+    """Ability of the best subject, and a flag that names the subject ("" if ``theta`` is given)."""
     if (theta is None) == (abilities is None):
         raise argument_error("theta", "given, or abilities instead (not both)", theta)
     if theta is not None:

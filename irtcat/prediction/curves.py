@@ -1,7 +1,8 @@
-"""Scores of subjects with different items: the item curves, then their known errors.
+"""Full scores of subjects with different items, predicted by the item curves and then corrected.
 
 For adaptive tests, where a regression on the answers is not possible: each subject has different
-items, chosen from its earlier answers.
+items, chosen from its earlier answers. The correction comes from the errors of the same prediction
+for calibrated subjects, whose full scores are known.
 """
 
 from typing import NamedTuple
@@ -23,21 +24,24 @@ GRID = np.linspace(-7, 7, 211)
 TEMPER = 0.7
 """Weight of an answer in the likelihood, below 1 since answers correlate given the full score."""
 
-NARROW, LEAST_WIDTH = 0.5, 0.01
+KERNEL_SDS, LEAST_WIDTH = 0.5, 0.01
 """Width of the kernel, in SDs of the curves' errors, and its least value."""
 
 OUTSIDE_RATIOS = (1.0, 0.5, 0.3)
-"""Out-of-range subjects per calibrated subject, uniform over all scores: the largest affordable."""
+"""Candidates, in decreasing order: out-of-range subjects, uniform over all scores, that are assumed
+for each calibrated one. The first affordable one is used."""
 
 AFFORDABLE = 1.03
-"""Affordable: the error of the calibrated subjects rises by this factor at most, as in "auto"."""
+"""A ratio is affordable if the error of the calibrated subjects rises by this factor at most; the
+estimator "auto" has the same limit."""
 
 NEAREST, FEWEST_NEAREST = 0.25, 20
 """Share of the calibrated subjects, and their least number, whose errors give an interval."""
 
 MISFIT = 0.05
-"""SD of the full score of an out-of-range subject about the prediction of the curves: the curves
-assume that items keep their order, which holds roughly."""
+"""SD of the full score of an out-of-range subject about the prediction of the curves, added
+to that of the posterior: the curves assume that items keep their order of difficulty, which holds
+only roughly."""
 
 FEWEST_DRAWN = 3
 """With fewer drawn items the design-based estimate has no usable variance, and is left out."""
@@ -88,7 +92,7 @@ def predict_curves(task: Task) -> Estimate:
         if is_answered.any():
             block = np.ix_(rows, is_answered)
             items = task.chosen[is_answered]
-            scores[:, rows], outside[rows] = _predict_run(
+            scores[:, rows], outside[rows] = _predict_pattern(
                 calibrated, items, x[block], drawn[block], task.level
             )
     flags = np.where(outside > 0.5, "unlike the calibrated subjects", "").astype(object)
@@ -105,21 +109,27 @@ class CurvePrediction(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Normal distributions of the full scores of some subjects, in one of the two cases."""
+    """Normal distributions of full scores: in one of the two cases, or of an observation of them.
+
+    The two cases of a new subject are "like the calibrated subjects" and "out of range".
+    """
 
     mean: FloatArray
     variance: FloatArray
 
     def updated_by(self, drawn: "Case") -> tuple["Case", FloatArray]:
-        """Update by an observation (of infinite variance if there is none), and its log-density."""
+        """Update by an observation, and the log-density of the observation (less a constant).
+
+        An observation of infinite variance is none: it changes nothing, and its log-density is 0.
+        """
         total = self.variance + drawn.variance
         deviation = np.where(np.isfinite(total), drawn.mean - self.mean, 0)
         share = self.variance / total
         with np.errstate(invalid="ignore"):
-            density = np.where(
+            log_density = np.where(
                 np.isfinite(total), -0.5 * (deviation**2 / total + np.log(total)), 0.0
             )
-        return Case(self.mean + share * deviation, self.variance * (1 - share)), density
+        return Case(self.mean + share * deviation, self.variance * (1 - share)), log_density
 
 
 class Curves:
@@ -170,28 +180,42 @@ class Calibrated:
         self.x, self.y = x[order], y[order]
         self.fold = np.arange(len(y)) % FOLDS
         t, logits = task.item_weights, logit(np.clip(self.y, 0.01, 0.99))
+        # Wider than the calibrated scores, since new subjects may be out of their range.
         prior = float(logits.mean()), float(2 * logits.std() + 0.5)
         self.curves = Curves(self.x, t, prior)
         self.curves_without = [Curves(self.x[self.fold != f], t, prior) for f in range(FOLDS)]
 
 
-def _predict_run(
+def _predict_pattern(
     calibrated: Calibrated, items: IntArray, x: FloatArray, drawn: FloatArray, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Score and interval from answers to the same items; the probability of being out of range."""
+    """Predict the subjects that answered the same items (see `predict_curves` for the formulas).
+
+    Args:
+        calibrated: the calibrated subjects.
+        items: positions of the answered items.
+        x: answers of the new subjects to these items.
+        drawn: probabilities with which the answered items were drawn; NaN if not at random.
+        level: probability of the interval.
+
+    Returns:
+        Score, lower and upper end of the interval (3 x subjects), and the probabilities of being
+        out of range.
+    """
     y = calibrated.y
     held_out = np.empty(len(y))  # the E_i: predictions of calibrated subjects as if they were new
     for fold, curves in enumerate(calibrated.curves_without):
         is_out = calibrated.fold == fold
         held_out[is_out] = curves(items, calibrated.x[np.ix_(is_out, items)]).score
     errors = y - held_out
-    h = max(LEAST_WIDTH, NARROW * float(errors.std()))
+    h = max(LEAST_WIDTH, KERNEL_SDS * float(errors.std()))
     kernel = np.exp(-0.5 * ((held_out[:, None] - held_out) / h) ** 2)
     np.fill_diagonal(kernel, 0)  # each is corrected by the errors of the others
     total, correction = kernel.sum(axis=1), kernel @ errors
-    unit = len(y) * h * np.sqrt(2 * np.pi)
+    # L = ratio * uniform_total: the sum of the kernel over as many subjects, uniform over scores.
+    uniform_total = len(y) * h * np.sqrt(2 * np.pi)
     ratios = np.array(OUTSIDE_RATIOS)[:, None]
-    corrected_errors = np.abs(errors - correction / (total + ratios * unit))
+    corrected_errors = np.abs(errors - correction / (total + ratios * uniform_total))
     choice = _affordable(corrected_errors)
 
     new = calibrated.curves(items, x)
@@ -205,16 +229,19 @@ def _predict_run(
         half[row] = conformal_quantile(corrected_errors[choice, nearest], level)
         sd[row] = np.sqrt(np.mean(corrected_errors[choice, nearest] ** 2))
     sample = _sampled(new, 1 - calibrated.curves.item_weights[items].sum(), x, drawn)
-    similar, similar_density = Case(corrected, np.maximum(sd, 1e-6) ** 2).updated_by(sample)
-    beyond, beyond_density = Case(new.score, new.sd**2 + MISFIT**2).updated_by(sample)
-    odds = OUTSIDE_RATIOS[choice] * unit
-    odds = odds * np.exp(np.clip(beyond_density - similar_density, -50, 50))
-    outside = odds / (total + odds)
+    similar, similar_log_density = Case(corrected, np.maximum(sd, 1e-6) ** 2).updated_by(sample)
+    beyond, beyond_log_density = Case(new.score, new.sd**2 + MISFIT**2).updated_by(sample)
+    # Bayes: the kernel sums of the two cases are their prior odds, the densities of D update them.
+    outside_mass = OUTSIDE_RATIOS[choice] * uniform_total
+    log_ratio = np.clip(beyond_log_density - similar_log_density, -50, 50)  # exp without overflow
+    outside_mass = outside_mass * np.exp(log_ratio)
+    outside = outside_mass / (total + outside_mass)
     score = (1 - outside) * similar.mean + outside * beyond.mean
     similar_sd = np.maximum(half, 1e-9) / ndtri(0.5 + level / 2)
     lower, upper = mixture_interval(
         similar.mean, similar_sd, beyond.mean, np.sqrt(beyond.variance), outside, level
     )
+    # The score is the mean of a mixture, which may be beyond the quantiles.
     return np.stack([score, np.minimum(lower, score), np.maximum(upper, score)]), outside
 
 
@@ -224,7 +251,7 @@ def _sampled(new: CurvePrediction, unanswered: float, x: FloatArray, drawn: Floa
     weight = np.where(is_drawn, 1 / np.where(is_drawn, drawn, 1.0), 0.0)
     weight /= np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
     residual = x - new.expected
-    # Mean of squared residuals and their expectation, since few residuals may all be small.
+    # The mean of the squared residual and its expectation: a few residuals may all be small.
     squares = (residual**2 + new.expected * (1 - new.expected)) / 2
     variance = unanswered**2 * (weight**2 * squares).sum(axis=1)
     variance = np.where(is_drawn.sum(axis=1) < FEWEST_DRAWN, np.inf, np.maximum(variance, 1e-12))
@@ -232,9 +259,13 @@ def _sampled(new: CurvePrediction, unanswered: float, x: FloatArray, drawn: Floa
 
 
 def _affordable(errors: FloatArray) -> int:
-    """Index of the largest ratio that increases the calibrated error little, or by chance."""
+    """Index of the largest affordable ratio: the calibrated error rises little or within chance.
+
+    Args:
+        errors: absolute errors of the calibrated subjects, ratios (decreasing) x subjects.
+    """
     best = errors[errors.mean(axis=1).argmin()]
     increase = errors - best
     standard_error = increase.std(axis=1) / np.sqrt(increase.shape[1])
     affordable = increase.mean(axis=1) <= np.maximum((AFFORDABLE - 1) * best.mean(), standard_error)
-    return int(np.argmax(affordable))  # the first; the best one always qualifies
+    return int(np.argmax(affordable))  # the first True; there is one, that of the best ratio

@@ -1,10 +1,14 @@
 """Representatives of clusters of items, weighted by their clusters' shares.
 
-All three strategies divide the items into k clusters of points, choose one item to represent each,
-and weight it by the cluster's share of all items. Distances are squared Euclidean throughout: ``1 -
-r`` of two items is half of that of their standardised columns, and the member of a cluster with the
-least sum of ``1 - r`` is then the one nearest to the cluster's mean.
+Each of the three strategies represents the items as points, divides the points into k clusters,
+chooses one item for each cluster, and weights it by the cluster's share of all items.
+
+All distances are squared Euclidean. This includes anchor points: ``1 - r`` of two items is half of
+the squared distance of their standardised columns. The member of a cluster with the least sum of
+distances to the others, its medoid, is then the one nearest to the cluster's mean.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,18 +25,21 @@ __all__ = [
 ]
 
 SKETCH = 512
-"""Most coordinates with many items: more subjects are randomly projected (see `sketch`)."""
+"""Most coordinates of a point if there are many items (see `sketch`)."""
 
 SWAP_ITEMS = 2500
-"""Up to this many items: no projection, several starts and, for medoids, swaps, for which all
-distances are kept (25 MB)."""
+"""Up to this many items there are several starts, no random projection and, for medoids, swaps.
+Swaps need the distances of all pairs of items: 25 MB for 2,500 items."""
 
 STARTS, STEPS, TOLERANCE = 3, 25, 1e-4
-"""Starts of k-means and of Voronoi iterations, which end after so many steps, or when the total
-falls by less than the tolerance, relatively."""
+"""Number of starts of k-means and of Voronoi iterations, and when each ends: after so many steps,
+or when the total distance falls by less than this fraction of itself."""
 
-NUDGE = 0.01
-"""Weight of the mean score as a coordinate: distances change by at most 1e-4, which breaks ties."""
+SWAP_TOLERANCE = 1e-6
+"""A swap must lower the total distance d by this fraction of 1 + d, more than rounding could."""
+
+MEAN_WEIGHT = 0.01
+"""Weight of the mean score as a coordinate, which breaks ties; distances change by at most 1e-4."""
 
 
 def choose_anchor_points(task: Task) -> Choice:
@@ -52,8 +59,11 @@ def choose_anchor_points(task: Task) -> Choice:
     scale = np.sqrt(scores.variances * len(scores.centred))
     inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 1e-6)
     points = sketch(scores.centred, task.rng, inverse)
+    # A constant item is the zero vector, and the others have length 1. The first extra coordinate
+    # makes its squared distance to them 2, that of uncorrelated items; the second separates
+    # constant items by their mean scores.
     constant = inverse == 0
-    extra_coordinates = [constant, constant * scores.means, NUDGE * scores.means]
+    extra_coordinates = [constant, constant * scores.means, MEAN_WEIGHT * scores.means]
     points = np.column_stack([points, *extra_coordinates]).astype(np.float32)
     medoids = k_medoids(points, task.limits.n_items, task.rng, task.limits.allowed)
     return _represent(task, points, points[medoids])
@@ -70,6 +80,8 @@ def choose_kmeans_correctness(task: Task) -> Choice:
     scores = task.scores
     n = len(scores.centred)
     points = sketch(scores.centred, task.rng, np.full(len(scores.means), 1 / np.sqrt(n)))
+    # The mean squared difference of two columns is that of the centred columns plus the squared
+    # difference of their means.
     points = np.column_stack([points, scores.means]).astype(np.float32)
     return _represent(task, points, cluster(points, task.limits.n_items, task.rng))
 
@@ -94,11 +106,16 @@ def choose_kmeans_irt(task: Task) -> Choice:
 
 
 def sketch(centred: FloatArray, rng: np.random.Generator, scale: FloatArray) -> FloatArray:
-    """The scaled columns of a matrix as points, items x coordinates.
+    """The columns of a matrix (subjects x items) as points, items x coordinates.
 
-    With more than 2,500 items and 512 subjects, 512 random projections are used (Johnson &
-    Lindenstrauss 1984): squared distances are unbiased, with a relative SD of ``sqrt(2 / 512)``, 6
-    %.
+    With more than 2,500 items and more than 512 subjects, the coordinates are 512 random
+    projections of the columns (Johnson & Lindenstrauss 1984): squared distances are unbiased, with
+    a relative SD of ``sqrt(2 / 512)``, 6 %. Otherwise they are the columns themselves.
+
+    Args:
+        centred: the matrix.
+        rng: draws the projections.
+        scale: factor by which the column of each item is multiplied.
     """
     n = len(centred)
     if n <= SKETCH or centred.shape[1] <= SWAP_ITEMS:
@@ -110,32 +127,41 @@ def sketch(centred: FloatArray, rng: np.random.Generator, scale: FloatArray) -> 
 def _distances(
     points: FloatArray, centres: FloatArray, norms: FloatArray | None = None
 ) -> FloatArray:
-    """Squared distances, points x centres; values within rounding error of 0 are set to 0."""
+    """Squared distances, points x centres; values within rounding error of 0 are set to 0.
+
+    They are computed as ``|p|^2 - 2 p'c + |c|^2``, one matrix product, whose float32 rounding error
+    grows with the squared lengths. ``norms`` are those of the points, if known.
+    """
     norms = _norms(points) if norms is None else norms
-    d = points @ (-2 * centres.T)
-    d += norms[:, None]
-    d += _norms(centres)
-    d[d <= 1e-5 * max(norms.mean(), 1e-12)] = 0.0
-    return d
+    distances = points @ (-2 * centres.T)
+    distances += norms[:, None]
+    distances += _norms(centres)
+    distances[distances <= 1e-5 * max(norms.mean(), 1e-12)] = 0.0
+    return distances
 
 
 def _norms(points: FloatArray) -> FloatArray:
+    """Squared lengths of the points."""
     return np.einsum("ij,ij->i", points, points)
 
 
 def _distant_starts(
     points: FloatArray, k: int, rng: np.random.Generator, mask: BoolArray | None
 ) -> IntArray:
-    """Distant starting items (k-means++); fewer than k if fewer points differ."""
+    """Distant starting items; fewer than k if fewer points differ.
+
+    Each is drawn with probability proportional to its squared distance to the nearest one drawn
+    before (k-means++, Arthur & Vassilvitskii 2007), only from the items of the mask.
+    """
     allowed = np.ones(len(points)) if mask is None else mask.astype(float)
     chosen = [int(rng.choice(len(points), p=allowed / allowed.sum()))]
     norms = _norms(points)
     nearest = _distances(points, points[chosen], norms)[:, 0]
     while len(chosen) < k:
-        odds = (nearest * allowed).astype(float)
-        if odds.sum() <= 0:
+        weights = (nearest * allowed).astype(float)
+        if weights.sum() <= 0:
             break
-        chosen.append(int(rng.choice(len(points), p=odds / odds.sum())))
+        chosen.append(int(rng.choice(len(points), p=weights / weights.sum())))
         nearest = np.minimum(nearest, _distances(points, points[chosen[-1:]], norms)[:, 0])
     return np.array(chosen)
 
@@ -188,14 +214,18 @@ def k_medoids(
 
 
 def _voronoi(points: FloatArray, medoids: IntArray, allowed: IntArray) -> tuple[IntArray, float]:
-    """Voronoi iterations: assign to the nearest medoid, move it next to its cluster's mean."""
+    """Voronoi iterations from these medoids; the last medoids and the total distance to them.
+
+    In each step every item is assigned to its nearest medoid, then each medoid moves to the allowed
+    item nearest to its cluster's mean.
+    """
     distances = _distances(points, points[medoids])
     total = float(distances.min(axis=1).sum(dtype=float))
     norms = _norms(points)
     for _ in range(STEPS):
         means = _means(points, distances.argmin(axis=1), points[medoids])
         moved = np.unique(allowed[_distances(points[allowed], means).argmin(axis=0)])
-        if len(moved) < len(medoids):
+        if len(moved) < len(medoids):  # two clusters would share a medoid
             break
         distances = _distances(points, points[moved], norms)
         new_total = float(distances.min(axis=1).sum(dtype=float))
@@ -206,48 +236,77 @@ def _voronoi(points: FloatArray, medoids: IntArray, allowed: IntArray) -> tuple[
 
 
 def _swap(distances: FloatArray, medoids: IntArray, allowed: IntArray) -> IntArray:
-    """Exchange medoids for other items while that lowers the total (eager swaps)."""
-    medoids, rows = medoids.copy(), np.arange(len(distances))
-    state = _two_nearest(distances[:, medoids], rows)
+    """Exchange medoids for other items while that lowers the total distance.
+
+    The items are tried in turn, and a swap that helps is made at once (the eager swaps of Schubert
+    & Rousseeuw 2021). It ends when all items were tried since the last swap.
+    """
+    medoids = medoids.copy()
+    two_nearest = _two_nearest(distances[:, medoids])
     n_tried = position = 0
     while n_tried < len(allowed):
         item = allowed[position % len(allowed)]
         n_tried, position = n_tried + 1, position + 1
         if item in medoids:
             continue
-        change = _changes(distances[:, item], *state, len(medoids))
-        replaced = int(np.argmin(change))
-        if change[replaced] < -1e-6 * (1 + state[1].sum()):
+        changes = _swap_changes(distances[:, item], two_nearest, len(medoids))
+        replaced = int(np.argmin(changes))
+        if changes[replaced] < -SWAP_TOLERANCE * (1 + two_nearest.distance.sum()):
             medoids[replaced] = item
-            state, n_tried = _two_nearest(distances[:, medoids], rows), 0
+            two_nearest, n_tried = _two_nearest(distances[:, medoids]), 0
     return medoids
 
 
-def _two_nearest(to: FloatArray, rows: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Nearest medoid of each item, its distance, and the distance of the second nearest."""
-    near = to.argmin(axis=1)
-    first = to[rows, near]
-    to[rows, near] = np.inf
-    return near, first, to.min(axis=1)
+class _TwoNearest(NamedTuple):
+    """The two medoids nearest to each item.
+
+    Attributes:
+        medoid: number of the nearest medoid.
+        distance: its distance.
+        second_distance: distance of the second nearest; inf if there is only one medoid.
+    """
+
+    medoid: IntArray
+    distance: FloatArray
+    second_distance: FloatArray
 
 
-def _changes(
-    to: FloatArray, near: IntArray, first: FloatArray, second: FloatArray, k: int
-) -> FloatArray:
-    """Change of the total if an item at distances ``to`` replaced each medoid."""
-    closer = to < first
-    gained = float((to - first)[closer].sum(dtype=float))
-    lost = np.where(closer, 0.0, np.minimum(to, second) - first)
-    return gained + np.bincount(near, lost, minlength=k)
+def _two_nearest(distances: FloatArray) -> _TwoNearest:
+    """Find the two nearest medoids, given distances items x medoids, which are overwritten."""
+    rows = np.arange(len(distances))
+    medoid = distances.argmin(axis=1)
+    distance = distances[rows, medoid]
+    distances[rows, medoid] = np.inf
+    return _TwoNearest(medoid, distance, distances.min(axis=1))
+
+
+def _swap_changes(distances: FloatArray, two_nearest: _TwoNearest, k: int) -> FloatArray:
+    """Change of the total distance if a candidate replaced each of the k medoids.
+
+    Items nearer to the candidate than to every medoid move to it whichever medoid it replaces. The
+    others change only if their own medoid is replaced: they go to the candidate or to their second
+    nearest medoid.
+
+    Args:
+        distances: of all items to the candidate.
+        two_nearest: the present medoids nearest to each item.
+        k: number of medoids.
+    """
+    nearest = two_nearest.distance
+    is_nearer = distances < nearest
+    gain = float((distances - nearest)[is_nearer].sum(dtype=float))
+    loss = np.where(is_nearer, 0.0, np.minimum(distances, two_nearest.second_distance) - nearest)
+    return gain + np.bincount(two_nearest.medoid, loss, minlength=k)
 
 
 def _represent(task: Task, points: FloatArray, centres: FloatArray) -> Choice:
     """One item for each centre, weighted by the share of all items that it represents.
 
-    The largest clusters come first; each takes the nearest item that the constraints still allow
-    (so under a budget small clusters may have none). If fewer than k items are chosen, the item
-    farthest from all chosen ones is added. A chosen item represents itself; every other item is
-    assigned to the nearest centre with an item. The criterion is the distance to the centre.
+    The largest clusters come first. Each takes the item nearest to its centre that the constraints
+    still allow, so under a budget small clusters may have none. While more items are allowed, the
+    one farthest from all chosen items is added, as a cluster of its own. A chosen item represents
+    itself; every other item is assigned to the nearest centre with an item. The criterion is the
+    distance to the centre.
     """
     distances = _distances(points, centres)
     sizes = np.bincount(distances.argmin(axis=1), minlength=len(centres))
@@ -261,10 +320,10 @@ def _represent(task: Task, points: FloatArray, centres: FloatArray) -> Choice:
         used_clusters.append(int(c))
         criterion.append(float(distances[chosen[-1], c]))
     centres = centres[used_clusters]
-    filler = task.rng.permutation(len(points))
+    tie_order = task.rng.permutation(len(points))  # equally distant items: in random order
     nearest = _distances(points, points[chosen]).min(axis=1)
     while len(items := task.limits.candidates(chosen)):
-        item = int(items[np.lexsort((filler[items], -nearest[items]))[0]])
+        item = int(items[np.lexsort((tie_order[items], -nearest[items]))[0]])
         chosen.append(item)
         criterion.append(0.0)
         centres = np.concatenate([centres, points[[item]]])

@@ -1,4 +1,9 @@
-"""Samples files of lm-evaluation-harness, 0.4.3 and later, and the results files beside them."""
+"""Samples files of lm-evaluation-harness, 0.4.3 and later, and the results files beside them.
+
+A run writes a samples file for each task (a line per document and filter, with the scores) and one
+results file (the model, the settings, the totals). The samples are the responses; the results file
+names the model and is used to check that the samples are complete.
+"""
 
 import hashlib
 import json
@@ -25,22 +30,39 @@ from irtcat.io.logs._values import (
 
 __all__ = ["LM_EVAL", "RESULTS", "STAMP", "document_hash", "is_results", "spread_stamp"]
 
+# The time of the run, in the names of its files.
 STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(?:\.\d+)?"
 SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<stamp>{STAMP})\.jsonl")
 UNDATED = re.compile(r"samples_(?P<task>.+)\.jsonl")
 RESULTS = re.compile(rf"(?P<stem>.+)_(?P<stamp>{STAMP})\.json")
-FIXED = {
+RANDOM_NAME = re.compile(r"[a-z0-9]{8}")
+"""A name that the harness draws for a model without one, from a fixed seed: always the same."""
+
+HASH = re.compile(r"\w{16,128}")
+
+NOT_METRICS = {
     *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
     *("doc_hash", "prompt_hash", "target_hash", "schema", "task", "task_name", "model"),
 }
+"""Keys of a line that are not metrics, for logs that do not list their metrics."""
+
 TEXTS = (
     *("question", "query", "problem", "prompt", "input", "instruction", "goal", "ctx", "sentence"),
     *("text", "passage", "premise", "context", "sentence1", "inputs"),
 )
+"""Keys of a document that may hold the text of the item; the first one that is there is used."""
+
 SETTINGS = (
     *("model", "model_args", "model_revision", "model_dtype", "limit", "gen_kwargs"),
     *("random_seed", "numpy_seed", "torch_seed", "fewshot_seed"),
 )
+"""Keys of the results file's "config" that affect the scores."""
+
+MAX_PROCESSES = 256
+"""More runs of increasing document numbers are not taken for the outputs of parallel processes."""
+
+UNORDERED, INTERLEAVED, INCREASING = 0, 1, 2
+"""How reliable document numbers are (see `_keys_of`)."""
 
 
 def _split_name(path: Path) -> tuple[str, str]:
@@ -59,8 +81,10 @@ def _split_name(path: Path) -> tuple[str, str]:
 
 
 def _is_log(file: LogFile) -> bool:
+    """Whether a file is a samples file, by its name or its keys."""
     if SAMPLES.fullmatch(file.path.name):
         return True
+    # Every Eval Ever's instance files have an evaluation_id.
     if file.suffix not in (".jsonl", ".ndjson") or "evaluation_id" in file.keys:
         return False
     return "doc_id" in file.keys and not file.keys.isdisjoint(("resps", "doc"))
@@ -75,6 +99,7 @@ def is_results(file: LogFile) -> bool:
 
 
 def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
+    """Results files without a samples file of their run (see `LogFormat.alone`)."""
     stamps = {(log.parent, _split_name(log)[1]) for log in logs or ()}
     advice = "there are no samples files beside it. Run lm-eval with --log_samples"
     if logs is None:
@@ -129,11 +154,11 @@ class _Results:
         model = as_text(
             path.parent.resolve().name if name is None else name, str(path), "model_name"
         )
-        random_name = not config.get("model_args") and re.fullmatch(r"[a-z0-9]{8}", model)
-        source = "made up" if random_name or name is None else "log"
+        has_random_name = not config.get("model_args") and RANDOM_NAME.fullmatch(model)
+        source = "made up" if has_random_name or name is None else "log"
         return cls(str(path), model, source, document)
 
-    def of(self, section: str, task: str) -> dict[str, Any]:
+    def entry(self, section: str, task: str) -> dict[str, Any]:
         """The task's entry in a section, or an empty dict."""
         entry = self.document.get(section, {}).get(task, {})
         return entry if isinstance(entry, dict) else {}
@@ -151,20 +176,26 @@ class _Results:
 
     def filters(self, task: str, metrics: list[str]) -> list[str]:
         """Names of the task's filters, in the order of the log."""
-        names = (key.split(",", 1) for key in self.of("results", task) if "," in key)
-        return list(dict.fromkeys(n[1] for n in names if n[0] in metrics))
+        # Keys of the totals are METRIC,FILTER.
+        pairs = (key.split(",", 1) for key in self.entry("results", task) if "," in key)
+        names = (filter_name for metric, filter_name in pairs if metric in metrics)
+        return list(dict.fromkeys(names))
 
     def sizes(self, task: str) -> tuple[int | None, bool]:
-        """The number of documents that were run, and whether that number is reliable."""
-        n = self.of("results", task).get("sample_len")
+        """The number of documents that were run, and whether that number is reliable.
+
+        ``sample_len`` is the number of scores in the totals. Files without it have ``effective``,
+        which the harness computes from --limit alone.
+        """
+        n = self.entry("results", task).get("sample_len")
         if isinstance(n, int):
             return n, True
-        n = self.of("n-samples", task).get("effective")
+        n = self.entry("n-samples", task).get("effective")
         return (n, False) if isinstance(n, int) else (None, False)
 
-    def averaged(self, task: str) -> set[str]:
+    def mean_metrics(self, task: str) -> set[str]:
         """Metrics whose total is the mean over the samples."""
-        metrics = self.of("configs", task).get("metric_list")
+        metrics = self.entry("configs", task).get("metric_list")
         metrics = metrics if isinstance(metrics, list) else []
         return {
             str(metric.get("metric"))
@@ -172,9 +203,10 @@ class _Results:
             if isinstance(metric, dict) and metric.get("aggregation") == "mean"
         }
 
-    def lower(self, task: str) -> set[str]:
+    def lower_is_better(self, task: str) -> set[str]:
         """Metrics for which lower is better."""
-        return {name for name, up in self.of("higher_is_better", task).items() if up is False}
+        higher_is_better = self.entry("higher_is_better", task)
+        return {name for name, is_higher in higher_is_better.items() if is_higher is False}
 
 
 def _model_in_arguments(config: dict[str, Any]) -> str | None:
@@ -184,13 +216,23 @@ def _model_in_arguments(config: dict[str, Any]) -> str | None:
         arguments = dict(pair.split("=", 1) for pair in arguments.split(",") if "=" in pair)
     if not isinstance(arguments, dict):
         return None
+    # An adapter (peft, delta) comes first: the model that it was trained for is not the subject.
     names = ("peft", "delta", "pretrained", "model", "path", "engine")
     return next((str(arguments[name]) for name in names if arguments.get(name)), None)
 
 
 @dataclass
 class _Line:
-    """One line of a samples file."""
+    """One line of a samples file: a document, with its scores under one filter.
+
+    Attributes:
+        location: file and line, for messages.
+        doc_id: number of the document; None if the log has none.
+        hash: hash of the document; "" if the log has neither it nor the document.
+        filter: name of the filter; "" if the log has none.
+        scores: values by metric.
+        record: what the item's metadata are taken from.
+    """
 
     location: str
     doc_id: int | None
@@ -212,16 +254,16 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     """
     task, stamp = _split_name(path)
     if request.tasks and task not in request.tasks:
-        yield Run(task, "")
+        yield Run(task, "")  # only reports that the task exists
         return
     file = _find_results(path)
     results = None if file is None else request.results(path, file, _Results.read)
-    lines, cut = _read_lines(path, request.keep)
+    lines, cut_reason = _read_lines(path, request.keep)
     _name_filters(task, lines, results)
     _drop_repeats(lines)
     run = Run(task, "", str(path), date=iso_date(stamp) or spread_stamp(stamp), session=stamp)
     keys, trust = _keys_of(lines)
-    if trust == 0 and not all(line.hash for line in lines):
+    if trust == UNORDERED and not all(line.hash for line in lines):
         reason = "the document numbers are not in order, and there are no hashes of documents"
         raise InputError(f"{path}: {reason}. Run lm-eval again with sorted --samples.")
     positions: dict[str, int] = {}
@@ -232,10 +274,11 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
             run.add(positions[key], value, metric, source=line.filter, location=line.location)
     if any(not answers.flaw for answers in run.columns.values()):
         run.unscored = min(int(np.isnan(a.values).sum()) for a in run.columns.values())
-    run.notes = (_order_note(path),) if trust == 0 and lines[0].doc_id is not None else ()
+    if trust == UNORDERED and lines[0].doc_id is not None:
+        run.notes = (_order_note(path),)
     if results is None:
         run.model, run.name_source = path.parent.resolve().name, "folder"
-        run.cut, run.lacks_results = cut, True
+        run.cut, run.lacks_results = cut_reason, True
         yield run
         return
     run.model, run.name_source = results.model, results.name_source
@@ -243,12 +286,13 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run.date = iso_date(results.document.get("date")) or run.date
     run.version = str(results.document.get("lm_eval_version") or "")
     run.settings = results.settings(task)
-    run.lower_is_better = results.lower(task)
-    run.cut = cut or _compare(path, run, results)
+    run.lower_is_better = results.lower_is_better(task)
+    run.cut = cut_reason or _compare(path, run, results)
     yield run
 
 
 def _order_note(path: Path) -> str:
+    """The note about document numbers that are `UNORDERED`."""
     return (
         f"{path}: the document numbers are not in order, as for a run in batches, or as lm-eval "
         "logs them for unsorted or repeated --samples; the documents' hashes were used instead."
@@ -279,6 +323,7 @@ def _read_lines(path: Path, keep: bool) -> tuple[list[_Line], str]:
 def _line(record: dict[str, Any], location: str) -> _Line:
     """Check and extract the fields of a line."""
     doc_id = record.get("doc_id")
+    # Programs that read JSON numbers as floats have exact integers up to 2**53.
     is_count = isinstance(doc_id, int) and not isinstance(doc_id, bool) and 0 <= doc_id < 2**53
     if doc_id is not None and not is_count:
         raise InputError(
@@ -287,9 +332,7 @@ def _line(record: dict[str, Any], location: str) -> _Line:
     digest = record.get("doc_hash")
     if digest is None and isinstance(record.get("doc"), dict):
         digest = document_hash(record["doc"])
-    if digest is not None and (
-        not isinstance(digest, str) or not re.fullmatch(r"\w{16,128}", digest)
-    ):
+    if digest is not None and (not isinstance(digest, str) or not HASH.fullmatch(digest)):
         raise InputError(f"{location}: expected doc_hash to be a hash. Got {shorten(digest)}.")
     if digest is None and doc_id is None:
         raise InputError(
@@ -316,10 +359,10 @@ def document_hash(doc: dict[str, Any]) -> str:
 
 
 def _scores(record: dict[str, Any], location: str) -> dict[str, Any]:
-    """Values by metric: those listed, or in older logs every key that is not a fixed one."""
+    """Values by metric: those listed, or in older logs every score that is not in `NOT_METRICS`."""
     names = record.get("metrics")
     if names is None:
-        others = {name: value for name, value in record.items() if name not in FIXED}
+        others = {name: value for name, value in record.items() if name not in NOT_METRICS}
         scores = {name: v for name, v in others.items() if v is None or score_number(v) is not None}
     elif not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{location}: expected metrics to be names. Got {shorten(names)}.")
@@ -334,20 +377,26 @@ def _scores(record: dict[str, Any], location: str) -> dict[str, Any]:
 
 
 def _name_filters(task: str, lines: list[_Line], results: _Results | None) -> None:
-    """Name the filters of a log without names: each document occurs once per filter, in order."""
+    """Name the filters of a log without names, in place, from the totals in the results file.
+
+    Each document occurs once per filter: its first line is that of the first filter, and so on.
+
+    Raises:
+        InputError: documents occur several times, but not once for each filter of the totals.
+    """
     if any(line.filter for line in lines):
         return
     counts: dict[tuple[str, int | None], int] = {}
-    indices = []
+    indices = []  # of the filter of each line
     for line in lines:
         indices.append(counts.get((line.hash, line.doc_id), 0))
         counts[line.hash, line.doc_id] = indices[-1] + 1
     metrics = sorted({metric for line in lines for metric in line.scores})
     names = results.filters(task, metrics) if results else []
-    if len(names) == 1 and max(indices) == 0:
-        for line in lines:
-            line.filter = names[0]
     if max(indices) == 0:
+        if len(names) == 1:
+            for line in lines:
+                line.filter = names[0]
         return
     if len(names) != max(indices) + 1 or set(counts.values()) != {len(names)}:
         repeat = lines[next(i for i, index in enumerate(indices) if index)]
@@ -359,7 +408,7 @@ def _name_filters(task: str, lines: list[_Line], results: _Results | None) -> No
 
 
 def _drop_repeats(lines: list[_Line]) -> None:
-    """Drop lines that repeat an earlier one; raise if their scores differ."""
+    """Drop lines that repeat an earlier one, in place; raise if their scores differ."""
     earlier: dict[tuple[str, int | None, str], _Line] = {}
     for line in lines:
         first = earlier.setdefault((line.hash, line.doc_id, line.filter), line)
@@ -376,47 +425,54 @@ def _drop_repeats(lines: list[_Line]) -> None:
 def _keys_of(lines: list[_Line]) -> tuple[list[str], int]:
     """Each line's key within the task, and how reliable the document numbers are.
 
-    The key is the full hash; equal documents are numbered in the order of their ids.
-    Trust is 2 if the numbers increase, 1 if they increase once the outputs of several processes
-    are interleaved, 0 otherwise.
+    The key is the full hash; equal documents are numbered in the order of their ids. The numbers
+    are `INCREASING`, or `INTERLEAVED` if they increase once the outputs of several processes are
+    interleaved, or else `UNORDERED`.
     """
-    trust = min(_trust([ln.doc_id for ln in lines if ln.filter == name])
-                for name in {line.filter for line in lines})  # fmt: skip
-    documents = sorted({(ln.hash, -1 if ln.doc_id is None else ln.doc_id) for ln in lines})
+    trust = min(
+        _trust([line.doc_id for line in lines if line.filter == name])
+        for name in {line.filter for line in lines}
+    )
+    documents = [(line.hash, -1 if line.doc_id is None else line.doc_id) for line in lines]
     counts: dict[str, int] = {}
-    names: dict[tuple[str, int], str] = {}
-    for digest, number in documents:
+    keys: dict[tuple[str, int], str] = {}
+    for digest, number in sorted(set(documents)):
         counts[digest] = counts.get(digest, 0) + 1
         suffix = f"#{counts[digest]}" if counts[digest] > 1 else ""
-        names[digest, number] = f"{digest}{suffix}" if digest else f"doc{number}"
-    return [names[ln.hash, -1 if ln.doc_id is None else ln.doc_id] for ln in lines], trust
+        keys[digest, number] = f"{digest}{suffix}" if digest else f"doc{number}"
+    return [keys[document] for document in documents], trust
 
 
 def _trust(ids: list[int | None]) -> int:
-    """The trust of document numbers (see `_keys_of`)."""
+    """How reliable the document numbers of one filter are, in the order of the log.
+
+    Of n parallel processes, process r runs the documents r, r + n, r + 2n, ..., and the harness
+    logs the output of one after that of the other. The first documents of all processes, then the
+    second ones, and so on, are then in order.
+    """
     if any(number is None for number in ids):
-        return 0
+        return UNORDERED
     steps = np.diff(np.array(ids, dtype=np.int64))
     if (steps > 0).all():
-        return 2
-    runs = np.split(np.array(ids), np.flatnonzero(steps <= 0) + 1)
-    longest = max(len(run) for run in runs)
-    if len(runs) > 256 or longest - min(len(run) for run in runs) > 1:
-        return 0
-    grid = np.full((longest, len(runs)), -1)
-    for column, run in enumerate(runs):
-        grid[: len(run), column] = run
-    interleaved = grid.ravel()
+        return INCREASING
+    outputs = np.split(np.array(ids), np.flatnonzero(steps <= 0) + 1)  # of each process
+    longest = max(len(output) for output in outputs)
+    if len(outputs) > MAX_PROCESSES or longest - min(len(output) for output in outputs) > 1:
+        return UNORDERED
+    table = np.full((longest, len(outputs)), -1)
+    for process, output in enumerate(outputs):
+        table[: len(output), process] = output
+    interleaved = table.ravel()
     interleaved = interleaved[interleaved >= 0]
-    return int((np.diff(interleaved) > 0).all())
+    return INTERLEAVED if (np.diff(interleaved) > 0).all() else UNORDERED
 
 
 def _add_item(run: Run, key: str, line: _Line, trust: int) -> int:
-    """Add a line's document to the items."""
+    """Add a line's document to the items of the run; its position."""
     doc, target = line.record["doc"], line.record["target"]
     text = next((doc[n] for n in TEXTS if doc.get(n)), None) if isinstance(doc, dict) else None
     text = text or _prompt(line.record["arguments"]) or doc
-    sample = str(line.doc_id) if trust > 0 or not line.hash else None
+    sample = str(line.doc_id) if trust != UNORDERED or not line.hash else None
     return run.item(key, sample=sample, trust=trust, hash=line.hash, text=text, target=target)
 
 
@@ -434,21 +490,28 @@ def _prompt(arguments: Any) -> str | None:
 
 
 def _compare(path: Path, run: Run, results: _Results) -> str:
-    """Compare the lines with the results file; a sentence if their number differs, else ""."""
-    totals, averaged, wrong = results.of("results", run.task), results.averaged(run.task), ""
-    for name, metric in run.columns:
-        if metric in averaged and not wrong:
-            total, label = totals.get(f"{metric},{name}"), f"{metric} ({name})"
-            wrong = run.wrong_mean((name, metric), total, label, results.file)
-    n_documents, reliable = results.sizes(run.task)
-    most = max(len(np.unique(answers.items)) for answers in run.columns.values())
-    least = min(len(np.unique(answers.items)) for answers in run.columns.values())
+    """Compare the lines with the results file; why the run is incomplete, or "".
+
+    A number of documents that is not reliable counts only if a mean differs from its total too.
+
+    Raises:
+        InputError: a mean differs from its total although all documents are there.
+    """
+    totals, mean_metrics = results.entry("results", run.task), results.mean_metrics(run.task)
+    wrong_mean = ""
+    for filter_name, metric in run.columns:
+        if metric in mean_metrics and not wrong_mean:
+            total, label = totals.get(f"{metric},{filter_name}"), f"{metric} ({filter_name})"
+            wrong_mean = run.wrong_mean((filter_name, metric), total, label, results.file)
+    n_documents, is_reliable = results.sizes(run.task)
+    sizes = [len(np.unique(answers.items)) for answers in run.columns.values()]
+    most, least = max(sizes), min(sizes)
     differs = n_documents is not None and (most != n_documents or least != n_documents)
-    if differs and (reliable or wrong):
+    if differs and (is_reliable or wrong_mean):
         got = least if least != n_documents else most
         return f"{path}: expected {n_documents} documents, as stated in {results.file}. Got {got}."
-    if wrong:
-        raise InputError(wrong)
+    if wrong_mean:
+        raise InputError(wrong_mean)
     return ""
 
 
@@ -458,6 +521,7 @@ LM_EVAL = LogFormat(
     _read,
     "samples files of lm-evaluation-harness 0.4.3 and later, with the results files beside them",
     "https://github.com/EleutherAI/lm-evaluation-harness",
+    # Only lighteval's results files have the key config_general.
     is_beside=lambda file: is_results(file) and '"config_general"' not in file.head,
     alone=_alone,
     order=lambda path: _split_name(path)[::-1],

@@ -13,9 +13,11 @@ from irtcat.bank import ItemBank
 __all__ = ["MODELS", "ORDERS", "Examples", "examples_of", "ordered"]
 
 MODELS = ("rasch", "1pl", "2pl")
-"""Item models whose log-posterior of ability has a single mode."""
+"""Item models for curricula that use slopes: the log-posterior of ability has a single mode, which
+is the learner's estimated ability (with guessing parameters there may be several)."""
 
 ORDERS = ("easiest", "hardest", "middle-out")
+"""Orders of the examples: by difficulty, or by its distance from the mean ability."""
 
 
 class Examples(NamedTuple):
@@ -24,8 +26,8 @@ class Examples(NamedTuple):
     Attributes:
         ids: one per example.
         a: discriminations; 1 if the source has none.
-        b: difficulties; NaN if ``known`` is False and the source has none.
-        known: whether the example has a usable difficulty.
+        b: difficulties; NaN if the source has none.
+        known: whether the example has a finite difficulty (and a slope above 0 if slopes are used).
         population: mean and SD of the ability in the calibration population.
     """
 
@@ -42,7 +44,7 @@ def examples_of(items: Any, missing: str, *, sloped: bool) -> Examples:
     Args:
         items: the source.
         missing: "refuse" or "last": the treatment of examples without a usable difficulty.
-        sloped: whether slopes are used and must be above 0.
+        sloped: whether the curriculum uses slopes, which then must be above 0; otherwise a is 1.
 
     Raises:
         InputError: for another source or item model, or (refuse) for such examples, by name.
@@ -67,7 +69,7 @@ def examples_of(items: Any, missing: str, *, sloped: bool) -> Examples:
 
 
 def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[float, float]]:
-    """Ids, a and b as float vectors, and the population."""
+    """Ids, a and b as float vectors, and the population (standard Normal unless from a bank)."""
     if isinstance(items, ItemBank):
         table = items.to_frame()
         if "b" not in table or (sloped and items.model.key not in MODELS):
@@ -84,25 +86,27 @@ def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[floa
     if isinstance(items, Mapping):
         items = pd.Series(dict(items))
     b = _numbers(items)
-    ids: Any = items.index if isinstance(items, pd.Series) else np.arange(1, len(b) + 1)
-    names = _unique(ids) if isinstance(items, pd.Series) else np.char.add("i", ids.astype(str))
-    return names, np.ones(len(b)), b, (0.0, 1.0)
+    if isinstance(items, pd.Series):
+        ids = _unique(items.index)
+    else:
+        ids = np.char.add("i", np.arange(1, len(b) + 1).astype(str))
+    return ids, np.ones(len(b)), b, (0.0, 1.0)
 
 
 def _numbers(values: Any) -> FloatArray:
-    """A vector of floats, NaN allowed."""
+    """A vector of floats, NaN allowed; raises an error for anything else."""
     try:
         vector = np.array(values, float)
     except (TypeError, ValueError):
-        vector = np.zeros((0, 0))
-    if vector.ndim != 1:
+        vector = None
+    if vector is None or vector.ndim != 1:
         must = "an ItemBank, a table with a column b, or a vector of difficulties"
         raise argument_error("items", must, type(values).__name__)
     return vector
 
 
 def _unique(index: Any) -> np.ndarray:
-    """The index as text, without duplicates."""
+    """The index as text; raises an error if an id occurs twice."""
     ids = check_ids("items", np.asarray(index), len(index), "item")
     repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique()
     if len(repeated):
@@ -111,7 +115,13 @@ def _unique(index: Any) -> np.ndarray:
 
 
 def ordered(difficulty: FloatArray, known: BoolArray, order: str, middle: float) -> IntArray:
-    """Positions of all examples in the order; examples without a difficulty come last.
+    """Positions of all examples in the order; examples without a usable difficulty come last.
+
+    Args:
+        difficulty: difficulties of the examples.
+        known: whether each is usable.
+        order: one of `ORDERS`.
+        middle: the ability from which "middle-out" starts.
 
     Example:
         >>> ordered(np.array([2.0, -1.0, 0.5]), np.array([True] * 3), "middle-out", 0.0).tolist()
@@ -119,4 +129,5 @@ def ordered(difficulty: FloatArray, known: BoolArray, order: str, middle: float)
     """
     check_choice("order", order, ORDERS)
     keys = {"easiest": difficulty, "hardest": -difficulty, "middle-out": abs(difficulty - middle)}
+    # The last key of lexsort is the first to sort by. Unknown ones stay in the order of the source.
     return np.lexsort((np.where(known, keys[order], 0.0), ~known))
