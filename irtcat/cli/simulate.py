@@ -59,9 +59,8 @@ def command(
     from irtcat._files import check_target
     from irtcat._folders import OutputFolder
     from irtcat.cat import calibrate_exposure as calibrate
-    from irtcat.cat import replay
+    from irtcat.cat import drawn_abilities, replay
     from irtcat.cat import simulate as run
-    from irtcat.cat._prepare_several import drawn_abilities
 
     rules = adaptive.read_config(
         config, criterion, stop, method, exposure, max_items, min_items, batch
