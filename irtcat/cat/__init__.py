@@ -1,14 +1,28 @@
 """Adaptive tests: one engine for a live session and a hundred thousand simulated ones."""
 
+from irtcat.cat._belief import Belief, Estimate
 from irtcat.cat._explain import explain
 from irtcat.cat._exposure_parameters import ExposureParameters
+from irtcat.cat._line import PRIORS
+from irtcat.cat._log import document_digest
 from irtcat.cat._parts import Part, part
 from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
-from irtcat.cat._report import Report
-from irtcat.cat._rows import Criterion, StoppingRule, Word
+from irtcat.cat._priors import drawn_abilities
+from irtcat.cat._report import Report, numbered
+from irtcat.cat._rows import (
+    ContentRule,
+    Criterion,
+    ExposureRule,
+    Method,
+    Prior,
+    StartRule,
+    StoppingRule,
+    Word,
+)
 from irtcat.cat._state import CatState, Context
+from irtcat.cat._why import in_words, retraced
 from irtcat.cat.calibration import calibrate_exposure
 from irtcat.cat.config import Config
 from irtcat.cat.content import CONTENT
@@ -19,11 +33,6 @@ from irtcat.cat.estimators import CONSTANT, METHODS
 from irtcat.cat.exact import exact_distribution, exact_error
 from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.forms import Forms, assemble
-from irtcat.cat.multidimensional import (
-    MULTIDIMENSIONAL,
-    next_multidimensional,
-    simulate_multidimensional,
-)
 from irtcat.cat.session import Session
 from irtcat.cat.simulation import replay, simulate
 from irtcat.cat.starting import START
@@ -36,21 +45,28 @@ __all__ = [
     "CRITERIA",
     "EXPOSURE",
     "METHODS",
-    "MULTIDIMENSIONAL",
+    "PRIORS",
     "START",
     "STOPPING",
+    "Belief",
     "CatState",
     "Config",
     "ContentPlan",
+    "ContentRule",
     "Context",
     "Counts",
     "Criterion",
+    "Estimate",
     "ExposureParameters",
+    "ExposureRule",
     "Forms",
+    "Method",
     "Part",
     "Pool",
+    "Prior",
     "Report",
     "Session",
+    "StartRule",
     "StoppingRule",
     "Store",
     "StoreError",
@@ -60,18 +76,21 @@ __all__ = [
     "assemble",
     "calibrate_exposure",
     "content_plan",
+    "document_digest",
+    "drawn_abilities",
     "exact_distribution",
     "exact_error",
     "explain",
-    "next_multidimensional",
+    "in_words",
+    "numbered",
     "parse_stopping",
     "part",
     "prepare",
     "replay",
+    "retraced",
     "run",
     "run_async",
     "simulate",
-    "simulate_multidimensional",
     "start",
     "step",
 ]

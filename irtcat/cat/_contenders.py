@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._types import BoolArray, FloatArray
-from irtcat.cat._pool import Contenders, has_logistic_information, logistic_information
+from irtcat.cat._curves import has_logistic_information, logistic_information
+from irtcat.cat._pool import Contenders
 from irtcat.cat._state import NONE, Context
 from irtcat.cat.config import Config
 from irtcat.models import ItemModel

@@ -16,7 +16,7 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.cat._pool import Counts
 from irtcat.cat.config import Config, document_hash
-from irtcat.cat.exposure import CALIBRATE, UPDATES, blank_counts
+from irtcat.cat.exposure import CALIBRATE, EXPOSURE, blank_counts
 
 __all__ = ["ExposureParameters", "counts_for", "session_counts"]
 
@@ -168,7 +168,7 @@ def session_counts(
         InputError: also if the rule uses the counts of earlier sessions, and none are given.
     """
     checked = counts_for(bank, config, counts)
-    if checked is None and config.exposure.name in UPDATES:
+    if checked is None and EXPOSURE[config.exposure.name].updates:
         must = f"given, since the exposure rule {config.exposure.name} uses earlier sessions"
         advice = (
             "Keep the sessions in a Store, which counts them, or pass the `counts` of a report "

@@ -2,14 +2,18 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from irtcat._bank_moves import published
 from irtcat._checks import argument_error, check_choice
+from irtcat._compile import jit
 from irtcat._precision import precision as in_width
+from irtcat._registry import Registry
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.cat._belief import Belief
 from irtcat.cat._columns import (
     check_pretest,
     column_of,
@@ -19,25 +23,25 @@ from irtcat.cat._columns import (
     pretest_of,
 )
 from irtcat.cat._contenders import contenders
-from irtcat.cat._parts import as_part
-from irtcat.cat._plan import content_plan, plan_arrays
-from irtcat.cat._pool import (
-    Counts,
+from irtcat.cat._curves import (
     Curves,
-    Pool,
+    curves_at,
     has_logistic_information,
     tabulate,
     trapezoid,
 )
-from irtcat.cat._prepare_several import (
-    check_rules,
-    grid_axis,
-    product_grid,
-    tabulate_multidimensional,
-)
+from irtcat.cat._line import PRIORS, Line
+from irtcat.cat._parts import as_part
+from irtcat.cat._plan import content_plan, plan_arrays
+from irtcat.cat._pool import Counts, Pool
+from irtcat.cat._space import MOST_DIMS, Grid, Normal, grid_axis, normal_rule, product_grid
 from irtcat.cat.config import MOST_NODES, Config
+from irtcat.cat.content import CONTENT
 from irtcat.cat.criteria import CRITERIA
-from irtcat.cat.exposure import blank_counts, check_exposure
+from irtcat.cat.estimators import METHODS
+from irtcat.cat.exposure import EXPOSURE, blank_counts, check_exposure
+from irtcat.cat.starting import START
+from irtcat.cat.stopping import STOPPING, leaves
 from irtcat.information import fisher_information
 from irtcat.models import CategoricalModel, in_precision, item_categories, steepest_slope
 
@@ -55,8 +59,8 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     """Tabulate the curves of a bank, and number its groups, enemies, testlets and strata.
 
     Args:
-        bank: calibrated items, right/wrong or with several categories, of one ability, or of two
-            or three (then tabulated on a product grid).
+        bank: calibrated items, right/wrong or with several categories. Up to three abilities are
+            tabulated on a grid; of more the belief is Normal, with the method "map".
         config: the configuration.
         precision: "float64" or "float32" (simulations of many subjects).
 
@@ -64,25 +68,18 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         The pool, the first argument of `start` and `step`.
 
     Raises:
-        InputError: for a bank of more abilities or of counts or continuous scores, an unknown
-            column, group or id, or a configuration that the bank cannot satisfy or whose rules are
-            not defined for several abilities.
+        InputError: for a bank of counts or continuous scores, an unknown column, group or id, or a
+            configuration that the bank cannot satisfy or whose rules are not defined for several
+            abilities.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.5], b=[0.0, 1.0])
         >>> prepare(bank, Config(max_items=2)).n_items
         2
     """
-    dims = bank.model.dims
-    if dims > 1:
-        check_rules(bank, config)
     if not isinstance(bank.model, CategoricalModel):
         raise argument_error("bank", "a bank of items with categories", bank.model.key)
-    robust = as_part("method", config.method).name == "robust"
-    if robust and not has_logistic_information(bank.model):
-        raise argument_error(
-            "bank", "a bank of right/wrong items for robust estimates", bank.model.key
-        )
+    _check_rules(bank, config)
     check_choice("precision", precision, ("float64", "float32"))
     pretest = pretest_of(bank, config)
     first = first_of(bank, config)
@@ -97,13 +94,12 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     with in_width("float64"):
         parameters, _ = published(bank)
         highest = item_categories(bank.model) - 1
-        tabulated = _tabulated if dims == 1 else _tabulated_multidimensional
-        nodes, log_weights, curves = tabulated(bank, config, jnp.maximum(highest, 1).astype(float))
-        best_theta = np.asarray(curves.best_theta)
+        belief, curves, best = _tabulated(bank, config, jnp.maximum(highest, 1).astype(float))
+        best_theta = np.asarray(best)
     b = parameters.get("b", best_theta)
     model = bank.model
     n = bank.n_items
-    slope = parameters.get("a" if dims == 1 else "mdisc", np.zeros(n))
+    slope = parameters.get("a", parameters.get("mdisc", np.zeros(n)))
     weights = np.where(pretest, 0.0, 1.0)
     counts = blank_counts(config.exposure, n)
     with in_width(precision) as dtype:
@@ -111,19 +107,15 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         def real(value: Any) -> Any:
             return jnp.asarray(value, dtype)
 
-        theta_bounds = float(nodes.min()), float(nodes.max())
+        theta_bounds = float(belief.nodes.min()), float(belief.nodes.max())
         contending = contenders(model, parameters, config, pretest, theta_bounds, real)
+        tables: dict[str, Any] = {
+            name: None if curve is None else real(curve) for name, curve in curves._asdict().items()
+        }
         return Pool(
             model=in_precision(model, dtype),
-            nodes=real(nodes),
-            log_weights=real(log_weights),
-            log_p=real(curves.log_p),
-            p=real(curves.p),
-            information=real(curves.information),
-            entropy=real(curves.entropy),
-            warm=None if curves.warm is None else real(curves.warm),
-            mean=real(curves.mean),
-            variance=real(curves.variance),
+            belief=jax.tree.map(real, belief),
+            **tables,
             score_weights=real(weights / max(weights.sum(), 1)),
             best_theta=real(best_theta),
             b=real(np.where(np.isfinite(b), b, best_theta)),
@@ -140,21 +132,56 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         )
 
 
-def _tabulated(bank: ItemBank, config: Config, top: Any) -> tuple[FloatArray, FloatArray, Curves]:
-    """The grid of one ability, the logarithms of its weights, and the curves on it."""
-    low, high = theta_bounds_of(bank, config)
-    nodes = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
-    peaks = CRITERIA[config.criterion].needs_peaks
-    curves = tabulate(bank.model, jnp.asarray(nodes), top, peaks=peaks, warm=_needs_warm(config))
-    return nodes, np.log(trapezoid(nodes)), curves
+def _check_rules(bank: ItemBank, config: Config) -> None:
+    """Raise where a rule does not take the bank's items or its number of abilities."""
+    dims = bank.model.dims
+    tables: dict[str, tuple[Registry[Any], list[Any]]] = {
+        "method": (METHODS, [config.method]),
+        "prior": (PRIORS, [config.prior]),
+        "start": (START, [config.start]),
+        "exposure": (EXPOSURE, [config.exposure]),
+        "content": (CONTENT, list(config.content)),
+        "criterion": (CRITERIA, [config.criterion]),
+        "stopping": (STOPPING, leaves(config.stopping)),
+    }
+    for argument, (table, parts) in tables.items() if dims > 1 else ():
+        for name in (as_part(argument, value).name for value in parts):
+            if not table[name].multidimensional:
+                takes = ", ".join(key for key, row in table.items() if row.multidimensional)
+                raise argument_error(
+                    argument, f"one of {takes} for a bank of {dims} abilities", name
+                )
+    method = METHODS[as_part("method", config.method).name]
+    if method.needs_grid and dims > MOST_DIMS:
+        free = [key for key, row in METHODS.items() if row.multidimensional and not row.needs_grid]
+        must = f"{', '.join(free)} for a bank of {dims} abilities, since a grid has at most"
+        raise argument_error("method", f"{must} {MOST_DIMS} abilities", method.name)
+    if method.needs_logistic and not has_logistic_information(bank.model):
+        must = f"a bank of right/wrong items for the method {method.name}"
+        raise argument_error("bank", must, bank.model.key)
 
 
-def _tabulated_multidimensional(
-    bank: ItemBank, config: Config, top: Any
-) -> tuple[FloatArray, FloatArray, Curves]:
-    """The same for several abilities."""
-    nodes, log_weights = product_grid(grid_axis(bank, config), bank.model.dims)
-    return nodes, log_weights, tabulate_multidimensional(bank.model, jnp.asarray(nodes), top)
+_tabulate_vectors = jit(curves_at)
+
+
+def _tabulated(bank: ItemBank, config: Config, top: Any) -> tuple[Belief, Curves, Any]:
+    """The belief before the first answer, the curves at its nodes, and the peaks of the items."""
+    model, dims = bank.model, bank.model.dims
+    if dims == 1:
+        low, high = theta_bounds_of(bank, config)
+        axis = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
+        peaks, warm = CRITERIA[config.criterion].needs_peaks, _needs_warm(config)
+        curves, best = tabulate(model, jnp.asarray(axis), top, peaks=peaks, warm=warm)
+        return Line(axis, np.log(trapezoid(axis))), curves, best
+    no_peaks = np.zeros(bank.n_items)
+    if dims <= MOST_DIMS:
+        grid = Grid(*product_grid(grid_axis(bank, config), dims))
+        return grid, _tabulate_vectors(model, jnp.asarray(grid.nodes), top), no_peaks
+    # Each subject has its own nodes, where the engine computes the curves; the likelihood is in
+    # the place of the nodes, so that what the engine adds to it is 0.
+    shapes = jax.eval_shape(curves_at, model, jnp.zeros((1, dims)), top)
+    blank = jax.tree.map(lambda shape: np.zeros(shape.shape), shapes)
+    return Normal(*normal_rule(dims)), blank, no_peaks
 
 
 def theta_bounds_of(bank: ItemBank, config: Config) -> tuple[float, float]:

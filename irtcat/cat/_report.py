@@ -1,23 +1,31 @@
 """Report: results of simulated or replayed sessions."""
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jaxtyping import Array
 
 from irtcat._checks import check_count
+from irtcat._compile import jit
+from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import kendall_tau_b
 from irtcat.bank import ItemBank
 from irtcat.cat._plan import ContentPlan
-from irtcat.cat._pool import Counts
+from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
-from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED
+from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, CatState
 from irtcat.cat.config import Config
+from irtcat.cat.engine import ask, blank, context_of, record
 from irtcat.cat.exposure import greatest_rate
-from irtcat.cat.sampling import draws, with_floor
-from irtcat.cat.stopping import leaves
+from irtcat.cat.sampling import chances, draws
+from irtcat.cat.stopping import leaves, score_moments
 from irtcat.responses import Responses
 
 if TYPE_CHECKING:
@@ -30,24 +38,55 @@ BINS = 7
 EXCESS = 5.0
 """Standard errors by which the greatest rate may exceed its maximum without a warning."""
 
+BLOCK_OF_VALUES = 2**24
+"""Most values of curves that are held at a time while sessions are retraced."""
+
 BLOCK = 50
 """Sessions that are simulated at a time, without the counts of each other."""
 
 
-def numbered(name: str, values: FloatArray) -> dict[str, FloatArray]:
+def numbered(name: str, values: FloatArray, axis: int = 1) -> dict[str, FloatArray]:
     """One named column; with several abilities one column for each, numbered from 1.
 
     Args:
         name: name of the column.
         values: one number a row, or rows x abilities.
+        axis: the axis of abilities, which one ability does not have.
 
     Example:
         >>> list(numbered("theta", np.zeros((5, 2))))
         ['theta_1', 'theta_2']
     """
-    if values.ndim == 1:
+    if values.ndim == axis:
         return {name: values}
-    return {f"{name}_{d + 1}": values[:, d] for d in range(values.shape[-1])}
+    return {f"{name}_{d + 1}": values[..., d] for d in range(values.shape[axis])}
+
+
+@functools.partial(jit, static_argnames=("config", "size"))
+def _values_along(
+    pool: Pool, config: Config, priors: Array, items: Array, answers: Array, size: int
+) -> tuple[Array, Array]:
+    """Predicted score after each item, and the chance of drawing it before, for all sessions."""
+    alone = replace(config, batch=1)
+
+    def one(rows: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        prior, items, answers = rows
+
+        def advance(carry: tuple[CatState, CatState], k: Array) -> Any:
+            state, drawn_from = carry
+            # The items of a batch are drawn under one posterior.
+            drawn_from = jax.tree.map(
+                lambda now, then: jnp.where(k % config.batch == 0, now, then), state, drawn_from
+            )
+            free = ~state.administered & ~pool.pretest
+            chance = chances(context_of(pool, config, drawn_from), free)[items[k]]
+            state = record(pool, alone, ask(state, items[k][None]), answers[k][None])
+            return (state, drawn_from), (score_moments(context_of(pool, config, state))[0], chance)
+
+        begin = blank(pool, alone, prior, None, jnp.zeros(2, jnp.uint32))
+        return jax.lax.scan(advance, (begin, begin), jnp.arange(items.shape[0]))[1]
+
+    return jax.lax.map(one, (priors, items, answers), batch_size=size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,20 +150,18 @@ class Report:
         about = f"{len(self)} sessions, {self.n_items.mean():.1f} items"
         return f"Report({about}, RMSE {self.summary()['rmse']:.3f})"
 
-    @property
-    def dims(self) -> int:
-        """How many abilities."""
-        return 1 if self.truth.ndim == 1 else self.truth.shape[1]
-
-    def _by_ability(self) -> "list[Report]":
-        """One report for each ability."""
-        return [
-            replace(
-                self, truth=self.truth[:, d], theta=self.theta[:, d], se=self.se[:, d],
-                thetas=self.thetas[:, :, d], ses=self.ses[:, :, d],
+    def _by_ability(self) -> "dict[str, Report]":
+        """One report for each ability, by what is added to the names of its figures."""
+        names = numbered("", self.truth)
+        theta, se = numbered("", self.theta), numbered("", self.se)
+        thetas, ses = numbered("", self.thetas, 2), numbered("", self.ses, 2)
+        return {
+            name: replace(
+                self, truth=names[name], theta=theta[name], se=se[name], thetas=thetas[name],
+                ses=ses[name],
             )
-            for d in range(self.dims)
-        ]  # fmt: skip
+            for name in names
+        }  # fmt: skip
 
     @property
     def error(self) -> FloatArray:
@@ -191,20 +228,22 @@ class Report:
             ``score_mae`` (in percentage points) and ``score_tau`` (Kendall's tau-b). With several
             abilities ``rmse`` over all, and the figures of each (``rmse_1``, ``bias_1``).
         """
-        if self.dims > 1:
-            return self._multidimensional_summary()
-        error = self.error
+        by_ability = self._by_ability()
         exposure = self.exposure()["rate"].to_numpy()
-        constant = np.ptp(self.truth) == 0 or np.ptp(self.theta) == 0
+
+        def of_each(name: str, figure: Callable[[Report], float]) -> dict[str, float]:
+            return {name + number: float(figure(one)) for number, one in by_ability.items()}
+
         out = {
             "sessions": float(len(self)),
-            "rmse": float(np.sqrt((error**2).mean())),
-            "bias": float(error.mean()),
-            "correlation": np.nan if constant else np.corrcoef(self.theta, self.truth)[0, 1],
-            "mean_se": float(self.se[np.isfinite(self.se)].mean()),
+            "rmse": float(np.sqrt((self.error**2).mean())),
+            **of_each("rmse", lambda one: np.sqrt((one.error**2).mean())),
+            **of_each("bias", lambda one: one.error.mean()),
+            **of_each("correlation", Report._correlation),
+            **of_each("mean_se", lambda one: one.se[np.isfinite(one.se)].mean()),
             "mean_items": float(self.n_items.mean()),
             "sd_items": float(self.n_items.std()),
-            "coverage": float((np.abs(error) <= 1.959964 * self.se).mean()),
+            **of_each("coverage", lambda one: (np.abs(one.error) <= 1.959964 * one.se).mean()),
             "max_exposure": float(exposure.max()),
             "overlap": self.overlap(),
             "unused": float((exposure == 0).mean()),
@@ -214,19 +253,10 @@ class Report:
             out["score_tau"] = kendall_tau_b(self.score, self.full_score)
         return out
 
-    def _multidimensional_summary(self) -> dict[str, float]:
-        summaries = [alone.summary() for alone in self._by_ability()]
-        by_ability_names = ("rmse", "bias", "correlation", "mean_se", "coverage")
-        rmse = float(np.sqrt((self.error**2).mean()))
-        numbered_figures = {
-            f"{name}_{d + 1}": summary[name]
-            for d, summary in enumerate(summaries)
-            for name in by_ability_names
-        }
-        shared = {
-            name: value for name, value in summaries[0].items() if name not in by_ability_names
-        }
-        return {"sessions": shared.pop("sessions"), "rmse": rmse, **numbered_figures, **shared}
+    def _correlation(self) -> float:
+        """Of estimates and truth of one ability; NaN where either is constant."""
+        constant = np.ptp(self.truth) == 0 or np.ptp(self.theta) == 0
+        return np.nan if constant else np.corrcoef(self.theta, self.truth)[0, 1]
 
     def overlap(self) -> float:
         """Expected share of items that two sessions have in common.
@@ -256,11 +286,14 @@ class Report:
         With several abilities the tables are concatenated, with ``ability`` (from 1) in the first
         column.
         """
-        if self.dims > 1:
-            tables = [alone.by_theta(bins) for alone in self._by_ability()]
-            for d, table in enumerate(tables):
-                table.insert(0, "ability", d + 1)
-            return pd.concat(tables, ignore_index=True)
+        tables = [one._by_theta(bins) for one in self._by_ability().values()]
+        if len(tables) == 1:
+            return tables[0]
+        return pd.concat(
+            [table.assign(ability=d + 1) for d, table in enumerate(tables)], ignore_index=True
+        )[["ability", *tables[0]]]
+
+    def _by_theta(self, bins: int) -> pd.DataFrame:
         edges = np.unique(np.quantile(self.truth, np.linspace(0, 1, bins + 1)))
         bin_of = np.clip(np.searchsorted(edges, self.truth, side="right") - 1, 0, len(edges) - 2)
         rows = []
@@ -280,13 +313,12 @@ class Report:
 
     def by_length(self) -> pd.DataFrame:
         """Sessions still running, RMSE, bias and mean SE after each number of items."""
-        if self.dims > 1:
-            tables = [alone.by_length() for alone in self._by_ability()]
-            numbered = [
-                table.drop(columns="sessions").add_suffix(f"_{d + 1}")
-                for d, table in enumerate(tables)
-            ]
-            return pd.concat([tables[0][["sessions"]], *numbered], axis=1)
+        tables = [one._by_length().add_suffix(number) for number, one in self._by_ability().items()]
+        sessions = next(iter(tables[0]))
+        shared = tables[0][[sessions]].set_axis(["sessions"], axis=1)
+        return pd.concat([shared, *(table.iloc[:, 1:] for table in tables)], axis=1)
+
+    def _by_length(self) -> pd.DataFrame:
         error = self.thetas - self.truth[:, None]
         going = ~np.isnan(self.thetas)
         rows = []
@@ -308,41 +340,23 @@ class Report:
         """Predicted mean score on the whole bank after each item, subjects x items.
 
         Observed answers enter as they are, the others (including skipped items) with their
-        expectation under the posterior (with a Normal or uniform prior). NaN after the last item.
+        expectation under the posterior. NaN after the last item.
 
         Args:
             bank: the bank of the sessions.
         """
-        pool = prepare(bank, self.config)
-        nodes, log_p, mean = (np.asarray(x) for x in (pool.nodes, pool.log_p, pool.mean))
-        t = np.asarray(pool.score_weights)
-        top = np.maximum(np.asarray(pool.top), 1)
-        log_post = np.asarray(pool.log_weights) + self._log_prior(nodes)
-        remaining, observed = np.tile(t @ mean, (len(self), 1)), np.zeros(len(self))
-        out = np.full(self.items.shape, np.nan)
-        for k in range(self.items.shape[1]):
-            rows = np.flatnonzero(self.items[:, k] >= 0)
-            item, answer = self.items[rows, k], self.answers[rows, k]
-            weights = np.where(answer >= 0, t[item], 0)
-            remaining[rows] -= weights[:, None] * mean[item]
-            observed[rows] += weights * np.maximum(answer, 0) / top[item]
-            scored = (t[item] > 0) & (answer >= 0)
-            log_post[rows] += np.where(scored[:, None], log_p[item, answer], 0)
-            weight = np.exp(log_post[rows] - log_post[rows].max(axis=1, keepdims=True))
-            out[rows, k] = observed[rows] + (weight * remaining[rows]).sum(axis=1) / weight.sum(
-                axis=1
-            )
-        return out
+        return self._retraced(bank)[0]
 
-    def _log_prior(self, nodes: FloatArray) -> FloatArray:
-        """Log-density of the priors on the grid, subjects x nodes, up to a constant."""
-        if self.dims == 1:
-            z = (nodes - self.priors[:, :1]) / self.priors[:, 1:]
-            return -0.5 * z**2 * (self.config.prior == "normal")
-        deviation = nodes - self.priors[:, :1]
-        return -0.5 * np.einsum(
-            "nqd,nde,nqe->nq", deviation, self.priors[:, 1:], deviation, optimize=True
+    def _retraced(self, bank: ItemBank) -> tuple[FloatArray, FloatArray]:
+        """After each item the predicted score, and before it the chance that it was drawn."""
+        pool = prepare(bank, self.config)
+        size = max(
+            1, min(BLOCK_OF_VALUES // (pool.p[..., 0].size * pool.belief.curves_per_item), 256)
         )
+        with precision("float64"):
+            inputs = [jnp.asarray(rows) for rows in (self.priors, self.items, self.answers)]
+            out = _values_along(pool, self.config, *inputs, size)
+        return tuple(np.where(self.items >= 0, values, np.nan) for values in out)  # type: ignore[return-value]
 
     def responses(self, calibration: Responses, n_items: int | None = None) -> Responses:
         """The answers of each subject to its first ``n_items`` items (all by default).
@@ -377,28 +391,11 @@ class Report:
         Args:
             bank: the bank of the sessions.
         """
-        pool = prepare(bank, self.config)
-        t, log_p = np.asarray(pool.score_weights), np.asarray(pool.log_p)
-        spread = t[:, None] * np.sqrt(np.asarray(pool.variance))
-        log_post = np.asarray(pool.log_weights) + self._log_prior(np.asarray(pool.nodes))
-        log_post_drawn = log_post.copy()
-        free = np.tile(t > 0, (len(self), 1))
-        out = np.full(free.shape, np.nan)
-        for k in range(self.items.shape[1]):
-            if k % self.config.batch == 0:  # the items of a batch are drawn under one posterior
-                log_post_drawn = log_post.copy()
-            rows = np.flatnonzero(self.items[:, k] >= 0)
-            item, answer = self.items[rows, k], self.answers[rows, k]
-            if draws(self.config, k) and k >= len(self.config.first):
-                weight = np.exp(
-                    log_post_drawn[rows] - log_post_drawn[rows].max(axis=1, keepdims=True)
-                )
-                weight /= weight.sum(axis=1, keepdims=True)
-                spread_open = np.where(free[rows], weight @ spread.T, 0)
-                out[rows, item] = with_floor(spread_open, free[rows])[np.arange(len(rows)), item]
-            free[rows, item] = False
-            scored = (t[item] > 0) & (answer >= 0)
-            log_post[rows] += np.where(scored[:, None], log_p[item, answer], 0)
+        rows, steps = np.nonzero(self.items >= 0)
+        is_drawn = draws(self.config, steps) & (steps >= len(self.config.first))
+        rows, steps = rows[is_drawn], steps[is_drawn]
+        out = np.full((len(self), bank.n_items), np.nan)
+        out[rows, self.items[rows, steps]] = self._retraced(bank)[1][rows, steps]
         return out
 
     def predict(

@@ -4,9 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Array
-
-__all__ = ["Criterion", "StoppingRule", "Word"]
+__all__ = [
+    "ContentRule",
+    "Criterion",
+    "ExposureRule",
+    "Method",
+    "Prior",
+    "Rule",
+    "StartRule",
+    "StoppingRule",
+    "Word",
+]
 
 GROUP = "irtcat.cat_rules"
 """Entry point group of the rows of other packages, for all tables."""
@@ -18,29 +26,89 @@ def _first_line(function: Callable[..., Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Criterion:
-    """A selection criterion: a row of `CRITERIA`.
+class Rule:
+    """A row of a table of rules.
 
     Attributes:
         name: the name that users give.
-        function: a function of a `Context` that values all items, the best the highest.
-        multidimensional: whether it is defined for banks of two or three abilities.
-        needs_peaks: whether it uses the ability at which an item's information is greatest.
+        function: a function of a `Context`, of what else the table says, and of keyword options.
+        multidimensional: whether it is defined for several abilities.
     """
 
     name: str
-    function: Callable[..., Array]
+    function: Callable[..., Any]
     multidimensional: bool = False
-    needs_peaks: bool = False
 
-    def __call__(self, context: Any) -> Array:
-        """The value of every item."""
-        return self.function(context)
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """What the function returns."""
+        return self.function(*arguments, **options)
 
     @property
-    def cells(self) -> tuple[str, str]:
+    def cells(self) -> tuple[str, ...]:
         """Summary, and whether it takes several abilities."""
         return _first_line(self.function), "yes" if self.multidimensional else ""
+
+
+@dataclass(frozen=True)
+class Criterion(Rule):
+    """A selection criterion: a row of `CRITERIA`; a function that values all items, best highest.
+
+    Attributes:
+        needs_peaks: whether it uses the ability at which an item's information is greatest.
+    """
+
+    needs_peaks: bool = False
+
+
+@dataclass(frozen=True)
+class Method(Rule):
+    """A method of estimation: a row of `METHODS`; a function that returns an `Estimate`.
+
+    Attributes:
+        needs_grid: whether it integrates over a grid, which limits the number of abilities.
+        needs_logistic: whether it takes right/wrong items of the logistic family only.
+    """
+
+    needs_grid: bool = False
+    needs_logistic: bool = False
+
+
+@dataclass(frozen=True)
+class Prior(Rule):
+    """A kind of prior: a row of `PRIORS`; its function gives the log-density of one ability."""
+
+
+@dataclass(frozen=True)
+class StartRule(Rule):
+    """A start rule: a row of `START`; a function of the values that returns new ones."""
+
+
+@dataclass(frozen=True)
+class ContentRule(Rule):
+    """A content rule: a row of `CONTENT`; a function of the values that returns new ones.
+
+    Attributes:
+        needs: the fields of `Config` that it needs.
+    """
+
+    multidimensional: bool = True
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExposureRule(Rule):
+    """An exposure rule: a row of `EXPOSURE`; a function of the values that chooses an item.
+
+    Attributes:
+        limit: its option that bounds the rate of an item over all sessions; empty if there is none.
+        updates: whether it uses the counts of earlier sessions.
+        can_fail: whether it may pass no open item.
+    """
+
+    multidimensional: bool = True
+    limit: str = ""
+    updates: bool = False
+    can_fail: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,30 +131,25 @@ class Word:
 
 
 @dataclass(frozen=True)
-class StoppingRule:
-    """A stopping rule: a row of `STOPPING`.
+class StoppingRule(Rule):
+    """A stopping rule: a row of `STOPPING`; a function that says whether a session is over.
 
     Attributes:
-        name: the name that users give.
-        function: a function of a `Context` and keyword options that says whether a session is over.
-        multidimensional: whether it is defined for banks of two or three abilities.
         words: the conditions by which `parse_stopping` knows it.
         classifies: whether the function gives the category of the subject instead (0 below the
             first cut, ...; -1 while undecided), so that the session is over when there is one.
     """
 
-    name: str
-    function: Callable[..., Array]
-    multidimensional: bool = False
     words: tuple[Word, ...] = ()
     classifies: bool = False
 
-    def __call__(self, context: Any, **options: Any) -> Array:
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Whether the session is over."""
-        value = self.function(context, **options)
+        value = self.function(*arguments, **options)
         return value >= 0 if self.classifies else value
 
     @property
-    def cells(self) -> tuple[str, str]:
-        """Summary, and the words."""
-        return _first_line(self.function), ", ".join(word.name for word in self.words)
+    def cells(self) -> tuple[str, ...]:
+        """Summary, the words, and whether it takes several abilities."""
+        several = "yes" if self.multidimensional else ""
+        return _first_line(self.function), ", ".join(word.name for word in self.words), several

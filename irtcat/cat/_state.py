@@ -5,11 +5,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from irtcat.cat._curves import Curves, Matrices, probabilities_at
 from irtcat.cat._parts import Settings
-from irtcat.cat._pool import Pool, information_at, probabilities_at
+from irtcat.cat._pool import Pool
 
 __all__ = [
     "CONTENT_RELAXED",
@@ -17,7 +17,6 @@ __all__ = [
     "NONE",
     "CatState",
     "Context",
-    "log_prior",
     "lottery",
     "uniforms",
 ]
@@ -36,16 +35,16 @@ class CatState(NamedTuple):
     """An adaptive session so far: a small pytree, for one session or, stacked, for many.
 
     Attributes:
-        log_like: log-likelihood of the scored answers on the grid.
+        log_like: log-likelihood of the scored answers on the grid; 0 where the belief is Normal.
         information: Fisher information of the scored items on the grid.
         warm: Warm's J of the scored items on the grid.
-        prior: mean and SD of the subject's prior; in a multidimensional bank (1 + dims) x dims, the
-            mean in the first row and the precision below.
+        prior: mean and SD of the subject's prior; with several abilities (1 + dims) x dims, the
+            means in the first row and the precision below.
         open: items that this subject may be asked; None for all.
         administered: items asked so far, answered or not (a mask).
         items: positions of the items answered, in order; `NONE` after them.
         answers: their answers, as category codes from 0.
-        thetas: estimate after each answer (in a multidimensional bank answers x dims, as ``ses``).
+        thetas: estimate after each answer (with several abilities answers x dims, as ``ses``).
         ses: its standard error.
         n: number of answers.
         scored: number of answers that count (pretest items do not).
@@ -80,29 +79,6 @@ class CatState(NamedTuple):
     stop: Array
     seed: Array
     relaxed: Array | None
-
-
-def log_prior(kind: str, prior: Array, information: Array, theta: Array) -> Array:
-    """Log-density of the prior, up to a constant.
-
-    Args:
-        kind: "normal", "uniform" or "jeffreys" (the root of the test information).
-        prior: mean and SD, or mean and precision, as in `CatState`.
-        information: test information at ``theta``.
-        theta: abilities, nodes or nodes x dims.
-
-    Returns:
-        One number for each ability.
-    """
-    if prior.ndim == 2:
-        deviation = theta - prior[0]
-        return -0.5 * ((deviation @ prior[1:]) * deviation).sum(axis=-1)
-    if kind == "normal":
-        return -0.5 * ((theta - prior[0]) / prior[1]) ** 2
-    if kind == "uniform":
-        return jnp.zeros_like(theta)
-    # Nearly 0 where there is no information; constant before the first answer.
-    return 0.5 * jnp.log(jnp.maximum(information, jnp.finfo(information.dtype).tiny))
 
 
 def uniforms(state: CatState, purpose: int, step: Any, shape: tuple[int, ...]) -> Array:
@@ -141,11 +117,19 @@ class Context:
     se: Float[Array, "*dims"]
 
     @cached_property
+    def nodes(self) -> Float[Array, "nodes *dims"]:
+        """The nodes of this subject's belief."""
+        return self.pool.belief.points(self)
+
+    @cached_property
+    def curves(self) -> Curves:
+        """Curves of all items at these nodes."""
+        return self.pool.belief.curves(self)
+
+    @cached_property
     def posterior(self) -> Float[Array, " nodes"]:
         """Posterior probabilities of the nodes; they sum to 1."""
-        prior = log_prior(
-            self.config.prior, self.state.prior, self.state.information, self.pool.nodes
-        )
+        prior = self.pool.belief.log_prior(self)
         return jax.nn.softmax(self.log_like + prior + self.pool.log_weights)
 
     @cached_property
@@ -156,12 +140,18 @@ class Context:
     @cached_property
     def mean(self) -> Float[Array, "*dims"]:
         """Posterior mean."""
-        return self.posterior @ self.pool.nodes
+        return self.posterior @ self.nodes
 
     @cached_property
     def variance(self) -> Float[Array, "*dims"]:
         """Posterior variance of each ability."""
-        return self.posterior @ (self.pool.nodes - self.mean) ** 2
+        return self.posterior @ (self.nodes - self.mean) ** 2
+
+    @property
+    def is_scored(self) -> Bool[Array, " length"]:
+        """Which positions of the test hold a scored answer."""
+        state = self.state
+        return (state.items >= 0) & (state.answers >= 0) & ~self.pool.pretest[state.items]
 
     @property
     def open(self) -> Bool[Array, " items"]:
@@ -178,7 +168,12 @@ class Context:
     @cached_property
     def information(self) -> Float[Array, " items"]:
         """Fisher information of all items at ``theta`` (the trace of a matrix)."""
-        return information_at(self.pool.model, self.theta)
+        return self.pool.belief.information(self)
+
+    @cached_property
+    def matrices(self) -> Matrices:
+        """The same as matrices."""
+        return self.pool.belief.matrices(self)
 
     @cached_property
     def _at_theta(self) -> tuple[Array, Array]:

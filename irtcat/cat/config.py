@@ -18,7 +18,9 @@ from irtcat._checks import (
     check_positive,
     is_number,
 )
+from irtcat.cat._line import PRIORS
 from irtcat.cat._parts import Part, as_part
+from irtcat.cat._rows import Rule
 from irtcat.cat.content import CONTENT
 from irtcat.cat.criteria import CRITERIA
 from irtcat.cat.estimators import CONSTANT, METHODS
@@ -26,14 +28,15 @@ from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.starting import START
 from irtcat.cat.stopping import COMBINATIONS, STOPPING, leaves, length_within, parse_stopping
 
-__all__ = ["PRIORS", "SHARES_WITHIN", "Config", "document_hash"]
+__all__ = ["SHARES_WITHIN", "Config", "document_hash"]
 
-PRIORS = ("normal", "uniform", "jeffreys")
 MOST_NODES = 2001
 """Maximum number of nodes of the grid of one ability."""
 
 LENGTH = 30
 """Default of ``max_items`` without a length rule."""
+
+COLUMN = "a column of the bank's metadata"
 
 SHARES_WITHIN = 0.01
 """Shares that sum to 1 within this are treated as rounded: they are scaled to sum to 1."""
@@ -43,9 +46,10 @@ SHARES_WITHIN = 0.01
 class Config:
     """All rules of an adaptive test; frozen, hashable, converted by `to_json` / `from_json`.
 
-    Banks of two or three abilities accept the criteria that are defined there ("d-optimal",
-    "t-optimal", "a-optimal", "mepv", "mutual-information", "score-optimal" and others), the methods
-    "eap" and "map" and the prior "normal"; other rules raise an error that names them.
+    Banks of several abilities accept the rules whose rows say so: the criteria "d-optimal",
+    "t-optimal", "a-optimal", "mepv", "mutual-information", "score-optimal" and others, the methods
+    "eap" (up to three abilities) and "map", and the prior "normal". Other rules raise an error that
+    names those.
 
     Attributes:
         criterion: how items are valued; a name of `CRITERIA`.
@@ -56,8 +60,8 @@ class Config:
         content: a name of `CONTENT`, a part, or several of them. Rules that close items
             ("testlets", "bounds", "shadow") act before those that only prefer some.
         start: how the first items are chosen; a name of `START`, or a part with options.
-        prior: "normal" (by default the bank's population), "uniform" within the theta bounds, or
-            "jeffreys" (the root of the test information).
+        prior: a name of `PRIORS`: "normal" (by default the bank's population), "uniform" within the
+            theta bounds, or "jeffreys" (the root of the test information).
         max_items: maximum number of scored items. 0 (the default) is the greatest length of a
             length rule, or 30 without one. Items at ``pretest_at`` are extra.
         min_items: number of scored items before a stopping rule may act.
@@ -159,7 +163,7 @@ class Config:
         for name in ("group", "testlet", "pretest", "seconds"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise argument_error(name, "a column of the bank's metadata, or None", value)
+                raise argument_error(name, f"{COLUMN}, or None", value)
         if self.testlet is not None and all(part.name != "testlets" for part in self.content):
             self._set("content", (*self.content, _checked_rule("content", "testlets", CONTENT, 2)))
         self._set("pretest_at", _members("pretest_at", "positions", self.pretest_at))
@@ -250,16 +254,16 @@ class Config:
 
     def _check_needs(self) -> None:
         """Raise where a rule lacks the column or the targets that it needs."""
-        names = {rule.name for rule in self.content}
-        by_group = names & {"kingsbury-zara", "penalties", "bounds", "shadow"}
-        if (by_group or self.targets) and self.group is None:
-            raise argument_error("group", "a column of the bank's metadata", None)
-        if by_group and not self.targets:
-            raise argument_error("targets", "the share of each content group", None)
-        if "testlets" in names and self.testlet is None:
-            raise argument_error("testlet", "a column of the bank's metadata", None)
-        if self.pretest_at and self.pretest is None:
-            raise argument_error("pretest", "a column of the bank's metadata", None)
+        needs = {name for rule in self.content for name in CONTENT[rule.name].needs}
+        if self.targets:
+            needs.add("group")
+        if self.pretest_at:
+            needs.add("pretest")
+        for name in ("group", "targets", "testlet", "pretest"):
+            if name in needs and not getattr(self, name):
+                shares = name == "targets"
+                must = "the share of each content group" if shares else COLUMN
+                raise argument_error(name, must, None)
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as a JSON document."""
@@ -321,14 +325,11 @@ def _stopping_rule(value: Any) -> Part:
     return Part(rule.name, (("rules", tuple(_stopping_rule(member) for member in inner)),))
 
 
-def _checked_rule(
-    argument: str, value: Any, table: Mapping[str, Callable[..., Any]], skip: int
-) -> Part:
+def _checked_rule(argument: str, value: Any, table: Mapping[str, Rule], skip: int) -> Part:
     """A part with a name of the table and with options that its function accepts."""
     rule = as_part(argument, value)
     check_choice(argument, rule.name, table)
-    row = table[rule.name]
-    signature = inspect.signature(getattr(row, "function", row))
+    signature = inspect.signature(table[rule.name].function)
     parameters = dict(list(signature.parameters.items())[skip:])
     unknown = sorted(set(rule.kwargs()) - set(parameters))
     if unknown:

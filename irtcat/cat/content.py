@@ -12,7 +12,6 @@ A preference takes a `Context`, the values of all items (minus infinity where an
 asked) and its own options, and returns new values.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from irtcat._registry import Registry
 from irtcat.cat._pool import Plan
+from irtcat.cat._rows import GROUP, ContentRule
 from irtcat.cat._state import NONE, Context
 from irtcat.cat.assembly import Rules, best_form
 
@@ -272,13 +273,20 @@ def shadow(context: Context, values: Array) -> Array:
     return values
 
 
-CONTENT: dict[str, Callable[..., Array]] = {
-    "kingsbury-zara": kingsbury_zara,
-    "penalties": penalties,
-    "bounds": bounds,
-    "testlets": testlets,
-    "shadow": shadow,
-}
+SHARES = ("group", "targets")
+
+CONTENT: Registry[ContentRule] = Registry(
+    GROUP,
+    ContentRule,
+    ("content rule", "items", "several abilities"),
+    [
+        ContentRule("kingsbury-zara", kingsbury_zara, needs=SHARES),
+        ContentRule("penalties", penalties, needs=SHARES),
+        ContentRule("bounds", bounds, needs=SHARES),
+        ContentRule("testlets", testlets, needs=("testlet",)),
+        ContentRule("shadow", shadow, needs=SHARES),
+    ],
+)
 """Content rules by name; to add a preference, write a function and add a row. Hard rules ("bounds",
 "testlets", "shadow") act in `keeping_plan` and `whole_testlets`, before the others whatever their
 order; their rows leave the values as they are."""

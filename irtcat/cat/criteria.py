@@ -16,12 +16,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from irtcat._registry import Registry
+from irtcat.cat._curves import Matrices, category_terms
 from irtcat.cat._parts import as_part
-from irtcat.cat._pool import category_terms
 from irtcat.cat._rows import GROUP, Criterion
 from irtcat.cat._state import Context
 from irtcat.cat.estimators import METHODS
-from irtcat.cat.optimal import a_optimal, d_optimal, t_optimal
 
 __all__ = ["CRITERIA", "expected_variance"]
 
@@ -48,7 +47,7 @@ def mlwi(context: Context) -> Values:
     References:
         Veerkamp & Berger (1997), Journal of Educational and Behavioral Statistics 22, 203-226.
     """
-    return context.pool.information @ context.likelihood
+    return context.curves.information @ context.likelihood
 
 
 def mpwi(context: Context) -> Values:
@@ -57,13 +56,13 @@ def mpwi(context: Context) -> Values:
     References:
         van der Linden (1998), Psychometrika 63, 201-216, eq. 13.
     """
-    return context.pool.information @ context.posterior
+    return context.curves.information @ context.posterior
 
 
 def _divergence(context: Context, weights: Array) -> Values:
     """Weighted Kullback-Leibler information of the estimate against all abilities."""
     negative_entropy = (context.p * context.log_p).sum(axis=1)
-    return negative_entropy - (context.p * (context.pool.log_p @ weights)).sum(axis=1)
+    return negative_entropy - (context.p * (context.curves.log_p @ weights)).sum(axis=1)
 
 
 def kl(context: Context) -> Values:
@@ -92,8 +91,8 @@ def kl_interval(context: Context) -> Values:
         Chang & Ying (1996), Applied Psychological Measurement 20, 213-229, eq. 12.
     """
     half = 3.0 / jnp.sqrt(jnp.maximum(context.state.scored, 1e-12).astype(context.theta.dtype))
-    step = context.pool.nodes[1] - context.pool.nodes[0]
-    inside = jnp.abs(context.pool.nodes - context.theta) <= jnp.maximum(half, step)
+    step = context.nodes[1] - context.nodes[0]
+    inside = jnp.abs(context.nodes - context.theta) <= jnp.maximum(half, step)
     return _divergence(context, inside / inside.sum())
 
 
@@ -101,8 +100,8 @@ def _discrimination(context: Context, weights: Array) -> Values:
     """Half the sum of the variances of the category probabilities, without trapezoid weights."""
     weights = weights * jnp.exp(-context.pool.log_weights)
     weights = weights / weights.sum()
-    mean = context.pool.p @ weights
-    square = (context.pool.p**2) @ weights
+    mean = context.curves.p @ weights
+    square = (context.curves.p**2) @ weights
     return 0.5 * (square - mean**2).sum(axis=1)
 
 
@@ -186,19 +185,15 @@ def mei_fisher(context: Context) -> Values:
 
 def expected_variance(context: Context, plug_in: bool) -> Values:
     """Expected posterior variance (with several abilities, the sum) after answering each item."""
-    pool = context.pool
-    if pool.dims > 1:
-        m0 = pool.p @ context.posterior
-        centred = context.posterior[:, None] * (pool.nodes - context.mean)
-        m1 = (jnp.einsum("ikq,qd->ikd", pool.p, centred) ** 2).sum(axis=2)
-        explained = jnp.where(m0 > 0, m1 / jnp.maximum(m0, TINY), 0).sum(axis=1)
-        return context.variance.sum() - explained
-    weights = jnp.stack([context.posterior, context.posterior * (pool.nodes - context.mean)])
-    m0, m1 = jnp.einsum("ikq,wq->wik", pool.p, weights)
+    p, posterior = context.curves.p, context.posterior
+    away = jnp.atleast_2d((context.nodes - context.mean).T)
+    m0, *m1 = jnp.einsum("ikq,wq->wik", p, jnp.stack([posterior, *(posterior * away)]))
     if not plug_in:  # sum_k m_k Var_k = E[theta^2] - sum_k (E[theta P_k])^2 / m_k
-        return context.variance - jnp.where(m0 > 0, m1**2 / jnp.maximum(m0, TINY), 0).sum(axis=1)
-    m2 = pool.p @ (context.posterior * (pool.nodes - context.mean) ** 2)
-    variances = m2 / jnp.maximum(m0, TINY) - (m1 / jnp.maximum(m0, TINY)) ** 2
+        square = sum(m**2 for m in m1)
+        explained = jnp.where(m0 > 0, square / jnp.maximum(m0, TINY), 0).sum(axis=1)
+        return context.variance.sum() - explained
+    m2 = p @ (posterior * away[0] ** 2)
+    variances = m2 / jnp.maximum(m0, TINY) - (m1[0] / jnp.maximum(m0, TINY)) ** 2
     return jnp.where(context.p > 0, context.p * variances, 0).sum(axis=1)
 
 
@@ -225,9 +220,9 @@ def mutual_information(context: Context) -> Values:
         Choi & Swartz (2009), Applied Psychological Measurement 33, 419-440 (Firestar);
         Weissman (2007), Educational and Psychological Measurement 67, 41-58.
     """
-    m = context.pool.p @ context.posterior
+    m = context.curves.p @ context.posterior
     log_m = jnp.log(jnp.where(m > 0, m, 1.0))
-    return -(m * log_m).sum(axis=1) - context.pool.entropy @ context.posterior
+    return -(m * log_m).sum(axis=1) - context.curves.entropy @ context.posterior
 
 
 def b_opt(context: Context) -> Values:
@@ -333,18 +328,71 @@ def score_optimal(context: Context) -> Values:
     References:
         The law of total variance; the target is that of Maia Polo et al. (2024), tinyBenchmarks.
     """
-    pool, w = context.pool, context.posterior
+    pool, curves, w = context.pool, context.curves, context.posterior
     t = jnp.where(context.state.administered, 0.0, pool.score_weights)
-    expected, spread = t @ pool.mean, t**2 @ pool.variance
+    expected, spread = t @ curves.mean, t**2 @ curves.variance
     expected = expected - w @ expected  # centred: only differences matter
     before = w @ expected**2 + w @ spread
-    item_mean = pool.score_weights[:, None] * pool.mean
-    m0 = pool.p @ w
-    m1 = pool.p @ (w * expected) - (pool.p * item_mean[:, None]) @ w
+    item_mean = pool.score_weights[:, None] * curves.mean
+    m0 = curves.p @ w
+    m1 = curves.p @ (w * expected) - (curves.p * item_mean[:, None]) @ w
     second = before - w @ spread - 2 * item_mean @ (w * expected) + item_mean**2 @ w
-    spread_after = w @ spread - (pool.score_weights**2)[:, None] * pool.variance @ w
+    spread_after = w @ spread - (pool.score_weights**2)[:, None] * curves.variance @ w
     explained = jnp.where(m0 > 0, m1**2 / jnp.maximum(m0, TINY), 0).sum(axis=1)
     return before - (second - explained + spread_after)
+
+
+def _precision(context: Context) -> Float[Array, "dims dims"]:
+    """Precision of the prior plus the information at the estimate of the scored items asked.
+
+    Within a batch these include the items chosen before.
+    """
+    state, pool = context.state, context.pool
+    skipped = (state.items >= 0) & (state.answers < 0)
+    skipped_item = jnp.where(skipped, state.items, pool.n_items)
+    counts = (state.administered & ~pool.pretest).at[skipped_item].set(False, mode="drop")
+    total = jnp.where(counts[:, None, None], context.matrices, 0).sum(axis=0)
+    return pool.belief.prior_precision(context) + total
+
+
+def d_value(precision: Float[Array, "dims dims"], matrices: Matrices) -> Values:
+    """Gain in the log-determinant of the precision by each item."""
+    return jnp.linalg.slogdet(precision + matrices)[1] - jnp.linalg.slogdet(precision)[1]
+
+
+def a_value(precision: Float[Array, "dims dims"], matrices: Matrices) -> Values:
+    """Reduction of the sum of the variances by each item."""
+    after = jnp.linalg.inv(precision + matrices)
+    return jnp.trace(jnp.linalg.inv(precision)) - jnp.trace(after, axis1=1, axis2=2)
+
+
+def d_optimal(context: Context) -> Values:
+    """Gain in the log-determinant of the precision: ``ln det(L + I_i(theta)) - ln det L``.
+
+    With one ability it orders the items as "mfi" does.
+
+    References:
+        Segall (1996), Psychometrika 61, 331-354, eq. 18.
+    """
+    return d_value(_precision(context), context.matrices)
+
+
+def t_optimal(context: Context) -> Values:
+    """Trace of the item's information at the estimate: ``tr I_i(theta)``.
+
+    References:
+        Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
+    """
+    return context.information
+
+
+def a_optimal(context: Context) -> Values:
+    """Reduction of the sum of the variances: ``tr L^-1 - tr (L + I_i(theta))^-1``.
+
+    References:
+        Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
+    """
+    return a_value(_precision(context), context.matrices)
 
 
 CRITERIA: Registry[Criterion] = Registry(

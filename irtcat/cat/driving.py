@@ -10,9 +10,10 @@ from irtcat.bank import ItemBank
 from irtcat.cat._exposure_parameters import ExposureParameters
 from irtcat.cat._pool import Counts
 from irtcat.cat._prepare import prepare
+from irtcat.cat._priors import frozen_prior
 from irtcat.cat.config import Config
-from irtcat.cat.exposure import UPDATES
-from irtcat.cat.session import Session, bank_hash, frozen_prior
+from irtcat.cat.exposure import EXPOSURE
+from irtcat.cat.session import Session, bank_hash
 from irtcat.cat.store import Store
 
 __all__ = ["begin", "begun_in_memory", "run", "run_async"]
@@ -48,7 +49,7 @@ def begun_in_memory(
 ) -> Session:
     """A session as a store would begin its first one, to find errors before a file is created."""
     pool = prepare(bank, config)
-    if counts is None and config.exposure.name in UPDATES:  # a store counts sessions itself
+    if counts is None and EXPOSURE[config.exposure.name].updates:  # a store counts sessions itself
         counts = pool.counts
     return Session.begin(bank, config, counts=counts, pool=pool, **settings)
 

@@ -13,6 +13,7 @@ from irtcat._precision import precision
 from irtcat.cat._contenders import contending
 from irtcat.cat._parts import Settings
 from irtcat.cat._pool import Pool
+from irtcat.cat._priors import prior_row
 from irtcat.cat._state import (
     CONTENT_RELAXED,
     EXPOSURE_RELAXED,
@@ -21,7 +22,6 @@ from irtcat.cat._state import (
     Context,
     lottery,
 )
-from irtcat.cat._vectors import check_width, prior_rows
 from irtcat.cat.config import Config
 from irtcat.cat.content import (
     CONTENT,
@@ -32,7 +32,7 @@ from irtcat.cat.content import (
 )
 from irtcat.cat.criteria import CRITERIA, expected_variance
 from irtcat.cat.estimators import estimate
-from irtcat.cat.exposure import CAN_FAIL, EXPOSURE
+from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.sampling import drawn, draws
 from irtcat.cat.starting import START, start_theta_of
 from irtcat.cat.stopping import leaves, stops
@@ -62,9 +62,9 @@ def blank(
     dtype = pool.nodes.dtype
     length = config.total_items
     zero = jnp.zeros_like(pool.log_weights)
-    shape = (length, *pool.nodes.shape[1:])
     start_theta = start_theta_of(config.start.kwargs())
     theta = prior[0] if start_theta is None else jnp.full_like(prior[0], start_theta)
+    shape = (length, *theta.shape)
     infinite = jnp.asarray(jnp.inf, dtype)
     return CatState(
         log_like=zero,
@@ -80,19 +80,14 @@ def blank(
         n=jnp.asarray(0, jnp.int32),
         scored=jnp.asarray(0, jnp.int32),
         asked=jnp.full(config.batch, NONE, jnp.int32),
-        theta=jnp.clip(theta, pool.nodes[0], pool.nodes[-1]).astype(dtype),
-        se=_prior_sd(prior) if config.prior == "normal" else infinite,
+        theta=pool.belief.clip(theta).astype(dtype),
+        se=pool.belief.prior_sd(prior) if config.prior == "normal" else infinite,
         gain=infinite,
         seconds=jnp.asarray(0.0, dtype),
         stop=jnp.asarray(0, jnp.int32),
         seed=seed,
         relaxed=jnp.zeros(length, jnp.int8) if tracks_rules(pool, config) else None,
     )
-
-
-def _prior_sd(prior: Array) -> Array:
-    """SD of a Normal prior, for each ability."""
-    return prior[1] if prior.ndim == 1 else jnp.sqrt(jnp.diagonal(jnp.linalg.inv(prior[1:])))
 
 
 def _stored_at(here: Array, value: Array, estimates: Array) -> Array:
@@ -209,7 +204,7 @@ def open_values(context: Context, values: Array) -> tuple[Array, dict[str, Array
 def tracks_rules(pool: Pool, config: Config) -> bool:
     """Whether a rule may become infeasible during a session."""
     testlets = any(rule.name == "testlets" for rule in config.content)
-    return pool.plan is not None or testlets or config.exposure.name in CAN_FAIL
+    return pool.plan is not None or testlets or EXPOSURE[config.exposure.name].can_fail
 
 
 def _next_item(context: Context, values: Array | None = None) -> tuple[Array, Array]:
@@ -235,19 +230,19 @@ def _next_item(context: Context, values: Array | None = None) -> tuple[Array, Ar
     return jnp.where(values.max() > -jnp.inf, item, NONE), relaxed
 
 
-def _split(mass: Array, pool: Pool, item: Array) -> Array:
+def _split(mass: Array, context: Context, item: Array) -> Array:
     """Outcomes after one more item: every branch by every answer, merged to as many branches.
 
     Neighbours in the order of the posterior means (with several abilities, of their sum) are
     merged, so little is lost; merged outcomes are a mixture, as if only their union were observed.
     """
     n, q = mass.shape
-    k = pool.p.shape[1]
-    outcomes = (mass[:, None, :] * pool.p[item][None]).reshape(n * k, q)
+    p = context.curves.p[item]
+    outcomes = (mass[:, None, :] * p[None]).reshape(-1, q)
     total = outcomes.sum(axis=1)
-    order = pool.nodes if pool.dims == 1 else pool.nodes.sum(axis=1)
+    order = context.nodes.reshape(q, -1).sum(axis=1)
     mean = jnp.where(total > 0, outcomes @ order / jnp.where(total > 0, total, 1), jnp.inf)
-    return outcomes[jnp.argsort(mean)].reshape(n, k, q).sum(axis=1)
+    return outcomes[jnp.argsort(mean)].reshape(n, -1, q).sum(axis=1)
 
 
 def _joint_values(context: Context, mass: Array, criterion: Any) -> Array:
@@ -258,8 +253,8 @@ def _joint_values(context: Context, mass: Array, criterion: Any) -> Array:
     prior = jnp.log(jnp.maximum(context.posterior, 1e-30)) - context.log_like - pool.log_weights
 
     def one(branch: Array) -> Array:
-        mean = branch @ pool.nodes
-        se = jnp.sqrt(jnp.maximum(branch @ (pool.nodes - mean) ** 2, 1e-12))
+        mean = branch @ context.nodes
+        se = jnp.sqrt(jnp.maximum(branch @ (context.nodes - mean) ** 2, 1e-12))
         log_like = jnp.log(jnp.maximum(branch, 1e-30)) - prior - pool.log_weights
         return criterion(
             Context(
@@ -311,7 +306,7 @@ def choose(
     def add(carry: Carry, n: Array) -> tuple[Carry, tuple[Array, Array]]:
         item, administered, mass = carry
         administered = _with_item(administered, item)
-        mass = _split(mass, pool, jnp.maximum(item, 0))
+        mass = _split(mass, context, jnp.maximum(item, 0))
         context_after = context_of(pool, config, state._replace(administered=administered))
         item, relaxed = _next_item(context_after, _joint_values(context_after, mass, criterion))
         item = jnp.where(_room(pool, config, administered, n), item, NONE)
@@ -421,15 +416,14 @@ def start(
         >>> state.asked.tolist(), round(float(state.theta), 2)
         ([2], 0.64)
     """
-    rows = prior_rows(prior, pool.dims)
-    if pool.dims > 1:
-        check_width(pool.nodes, rows)
+    row = prior_row(prior, pool.model.dims)
+    pool.belief.check_priors(row)
     with precision(str(pool.nodes.dtype)) as dtype:
         mask = None if allowed is None else jnp.asarray(np.asarray(allowed, bool))
         return start_compiled(
             pool,
             config,
-            jnp.asarray(rows, dtype),
+            jnp.asarray(row, dtype),
             mask,
             jnp.asarray(seed_words(seed)),
         )

@@ -1,13 +1,5 @@
 """Estimators of ability within a session: one table, each a function of a `Context`.
 
-The likelihood of items with asymptotes can have several maxima, and a root finder may return any of
-them. So the objective is first evaluated on the grid; its two highest peaks (heights from the
-parabola through three nodes) are both polished by bracketed Newton steps on the exact curves of the
-items answered, and the higher one is taken. Nodes that tie up to rounding, far from all items, are
-one peak; the sign of the exact slope decides where in it the maximum is. Where the slope is 0 as
-well, there is no information: the estimate is the bound that the peak reaches, else its middle, and
-its standard error is infinite.
-
 Conventions, where packages differ: D is folded into the slopes. Standard errors use expected
 (Fisher) information, like "classic" in catR; `irtcat.score` uses observed information. Under a
 Jeffreys prior the SE of the mode adds minus the second derivative of ``ln I / 2`` (catR does so
@@ -16,56 +8,24 @@ bounds.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from irtcat._checks import check_choice, check_positive
+from irtcat._registry import Registry
+from irtcat.cat._belief import Estimate
+from irtcat.cat._curves import category_terms
+from irtcat.cat._line import highest, integral, slope_of, value_of, with_error
 from irtcat.cat._parts import as_part
-from irtcat.cat._pool import category_terms
-from irtcat.cat._state import NONE, Context, log_prior
-from irtcat.cat._vectors import Belief, laplace
+from irtcat.cat._rows import GROUP, Method
+from irtcat.cat._state import Context
 from irtcat.models import take
-from irtcat.scoring import bias_slope, tied_nodes
+from irtcat.scoring import bias_slope
 
-__all__ = ["CONSTANT", "METHODS", "Estimate", "answered_terms", "estimate", "is_constant"]
-
-Curve = Callable[[Array], Array]
-"""A function of ability."""
-
-Carry = tuple[Array, Array, Array, Array, Array]
-"""Estimate, ends of its bracket, whether it is done, and number of steps."""
-
-PEAKS = 2
-"""Number of peaks of the objective that are polished and compared."""
-
-MOST_STEPS = 60
-TOLERANCE = 1e-12
-
-
-class Estimate(NamedTuple):
-    """An estimate of ability and its standard error."""
-
-    theta: Float[Array, "*dims"]
-    se: Float[Array, "*dims"]
-
-
-def _is_scored(context: Context) -> Array:
-    """Which positions of the test hold a scored item."""
-    return (context.state.items >= 0) & ~context.pool.pretest[context.state.items]
-
-
-def answered_terms(context: Context, theta: Array) -> tuple[Array, Array, Array, Array]:
-    """Log-likelihood of the scored answers at any ability, its slope, information and Warm's J."""
-    state = context.state
-    model = take(context.pool.model, jnp.maximum(state.items, 0))
-    log_p, d1, information, warm = jax.vmap(category_terms, (0, None))(model, theta)
-    scored = _is_scored(context)
-    answer = jnp.maximum(state.answers, 0)[:, None]
-    answer_terms = [jnp.take_along_axis(term, answer, axis=1)[:, 0] for term in (log_p, d1)]
-    return tuple(jnp.where(scored, term, 0).sum() for term in (*answer_terms, information, warm))  # type: ignore[return-value]
+__all__ = ["CONSTANT", "METHODS", "Estimate", "estimate", "is_constant"]
 
 
 def eap(context: Context) -> Estimate:
@@ -77,22 +37,6 @@ def eap(context: Context) -> Estimate:
     return Estimate(context.mean, jnp.sqrt(context.variance))
 
 
-def _information_of_prior(context: Context, theta: Array) -> Array:
-    """Minus the second derivative of the log-prior."""
-    if context.config.prior == "normal":
-        return 1 / context.state.prior[1] ** 2
-    if context.config.prior == "uniform":
-        return jnp.zeros_like(theta)
-
-    def half_log(t: Array) -> Array:
-        return log_prior("jeffreys", context.state.prior, answered_terms(context, t)[2], t)
-
-    def rate(t: Array) -> Array:
-        return jax.jvp(half_log, (t,), (jnp.ones_like(t),))[1]
-
-    return -jax.jvp(rate, (theta,), (jnp.ones_like(theta),))[1]
-
-
 def ml(context: Context) -> Estimate:
     """Maximum of the likelihood within the theta bounds; SE ``1 / sqrt(I(theta))``.
 
@@ -100,8 +44,8 @@ def ml(context: Context) -> Estimate:
         Lord (1980), Applications of Item Response Theory, section 4.13; Samejima (1973),
         Psychometrika 38, 221-233 (several maxima under the 3PL).
     """
-    theta = _highest(context, context.log_like, _slope(context, "ml"), _value(context, "ml"))
-    return _with_error(context, theta, jnp.zeros_like(theta))
+    theta = highest(context, context.log_like, slope_of(context, "ml"), value_of(context, "ml"))
+    return with_error(context, theta, jnp.zeros_like(theta))
 
 
 def map_(context: Context) -> Estimate:
@@ -115,24 +59,7 @@ def map_(context: Context) -> Estimate:
         Samejima (1969), Psychometrika Monograph 17; Jeffreys prior: Magis & Raiche (2012),
         Journal of Statistical Software 48(8), section 2.3.
     """
-    if context.pool.dims > 1:
-        return _vector_mode(context)
-    prior = log_prior(
-        context.config.prior, context.state.prior, context.state.information, context.pool.nodes
-    )
-    theta = _highest(
-        context, context.log_like + prior, _slope(context, "map"), _value(context, "map")
-    )
-    return _with_error(context, theta, _information_of_prior(context, theta))
-
-
-def _vector_mode(context: Context) -> Estimate:
-    """The posterior mode of several abilities, and their standard errors."""
-    state = context.state
-    answers = jnp.where(_is_scored(context), state.answers, NONE)
-    prior = Belief(state.prior[0], state.prior[1:])
-    mode = laplace(context.pool.model, state.items, answers, prior, context.theta)
-    return Estimate(mode.theta, jnp.sqrt(jnp.diagonal(jnp.linalg.inv(mode.precision))))
+    return context.pool.belief.mode(context)
 
 
 def wle(context: Context) -> Estimate:
@@ -144,9 +71,9 @@ def wle(context: Context) -> Estimate:
         Warm (1989), Psychometrika 54, 427-450, eq. 8.
     """
     state = context.state
-    weight = _integral(context, bias_slope(state.warm, state.information))
-    theta = _highest(context, context.log_like + weight, _slope(context, "wle"))
-    return _with_error(context, theta, jnp.zeros_like(theta))
+    weight = integral(context, bias_slope(state.warm, state.information))
+    theta = highest(context, context.log_like + weight, slope_of(context, "wle"))
+    return with_error(context, theta, jnp.zeros_like(theta))
 
 
 def robust(context: Context, *, weight: str = "huber", tuning: float | None = None) -> Estimate:
@@ -171,7 +98,7 @@ def robust(context: Context, *, weight: str = "huber", tuning: float | None = No
         model: Any = take(context.pool.model, jnp.maximum(context.state.items, 0))
         _, d1, information, _ = jax.vmap(category_terms, (0, None))(model, theta)
         slope = model.irt_parameters()["a"]
-        w = jnp.where(_is_scored(context), WEIGHTS[weight](slope * theta + model.intercept, k), 0.0)
+        w = jnp.where(context.is_scored, WEIGHTS[weight](slope * theta + model.intercept, k), 0.0)
         answer_slope = jnp.take_along_axis(
             d1, jnp.maximum(context.state.answers, 0)[:, None], axis=1
         )[:, 0]
@@ -180,7 +107,7 @@ def robust(context: Context, *, weight: str = "huber", tuning: float | None = No
     def score(theta: Array) -> Array:
         return terms(theta)[0]
 
-    theta = _highest(context, _integral(context, jax.vmap(score)(context.pool.nodes)), score)
+    theta = highest(context, integral(context, jax.vmap(score)(context.pool.nodes)), score)
     _, square, plain = terms(theta)
     informative = plain > 0
     se = jnp.sqrt(jnp.where(informative, square, 1)) / jnp.where(informative, plain, 1)
@@ -201,137 +128,27 @@ WEIGHTS: dict[str, Callable[[Array, float], Array]] = {"huber": _huber, "tukey":
 DEFAULT_TUNING = {"huber": 1.0, "tukey": 4.0}
 
 
-def _integral(context: Context, slope: Array) -> Array:
-    """An objective on the grid, integrated from its slope by the trapezoid rule."""
-    nodes = context.pool.nodes
-    cells = 0.5 * (nodes[1] - nodes[0]) * (slope[1:] + slope[:-1])
-    return jnp.concatenate([jnp.zeros_like(cells[:1]), jnp.cumsum(cells)])
-
-
-def _with_error(context: Context, theta: Array, extra: Array) -> Estimate:
-    information = answered_terms(context, theta)[2] + extra
-    informative = information > 0
-    return Estimate(
-        theta, jnp.where(informative, 1 / jnp.sqrt(jnp.where(informative, information, 1)), jnp.inf)
-    )
-
-
-def _highest(
-    context: Context, objective: Array, slope: Curve, value: Curve | None = None
-) -> Float[Array, ""]:
-    """The global maximum of an objective: found on the grid, then polished.
-
-    Args:
-        context: the session.
-        objective: the objective on the grid.
-        slope: its exact slope at any ability.
-        value: the exact objective, to compare the peaks; by default their heights on the grid are
-            compared.
-    """
-    nodes = context.pool.nodes
-    n, step = nodes.shape[0], nodes[1] - nodes[0]
-    padded = jnp.concatenate([objective[:1], objective, objective[-1:]])
-    before, after = padded[:-2], padded[2:]
-    curvature = jnp.minimum(before - 2 * objective + after, -1e-30)
-    shift = jnp.clip(0.5 * (before - after) / curvature, -1.0, 1.0)
-    height = objective + 0.25 * (after - before) * shift
-    first, last = (end[0] for end in tied_nodes(objective[None]))
-    number = jnp.arange(n)
-    tied = (last - first > 1) & (number >= first) & (number <= last)
-    is_peak = (objective >= before) & (objective >= after)
-    is_peak = jnp.where(tied, number == (first + last) // 2, is_peak)
-    height = jnp.where(is_peak, height, -jnp.inf)
-    _, best = jax.lax.top_k(height, PEAKS)
-    lows, highs = (jnp.where(tied[best], end, best) for end in (first, last))
-    starts = nodes[best] + jnp.where(tied[best], 0.0, shift[best] * step)
-    maxima = jax.vmap(lambda *peak: _polished(context, slope, *peak))(lows, highs, starts)
-    values = height[best]
-    if value is not None:
-        values = jnp.where(jnp.isfinite(values), jax.vmap(value)(maxima), -jnp.inf)
-    return jnp.clip(maxima[jnp.argmax(values)], nodes[0], nodes[n - 1])
-
-
-def _value(context: Context, kind: str) -> Curve:
-    """The log-likelihood ("ml") or log-posterior ("map") at any ability."""
-
-    def value(theta: Array) -> Array:
-        log_like, _, information, _ = answered_terms(context, theta)
-        if kind == "ml":
-            return log_like
-        return log_like + log_prior(context.config.prior, context.state.prior, information, theta)
-
-    return value
-
-
-def _slope(context: Context, kind: str) -> Curve:
-    """The slope of the objective of "ml", "map" or "wle" at any ability."""
-
-    def slope(theta: Array) -> Array:
-        _, score, information, warm = answered_terms(context, theta)
-        if kind == "wle":
-            return score + bias_slope(warm, information)
-        if kind == "ml" or context.config.prior == "uniform":
-            return score
-        if context.config.prior == "normal":
-            return score - (theta - context.state.prior[0]) / context.state.prior[1] ** 2
-
-        def half_log(t: Array) -> Array:
-            return log_prior("jeffreys", context.state.prior, answered_terms(context, t)[2], t)
-
-        return score + jax.jvp(half_log, (theta,), (jnp.ones_like(theta),))[1]
-
-    return slope
-
-
-def _polished(context: Context, slope: Curve, first: Array, last: Array, start: Array) -> Array:
-    """Newton steps on the exact slope of the objective, between the neighbours of a peak."""
-    nodes = context.pool.nodes
-    end, step = nodes.shape[0] - 1, nodes[1] - nodes[0]
-    tolerance = jnp.asarray(max(TOLERANCE, 4 * float(jnp.finfo(nodes.dtype).eps)), nodes.dtype)
-    low, high = nodes[jnp.maximum(first - 1, 0)], nodes[jnp.minimum(last + 1, end)]
-    g_low, g_high = slope(nodes[0]), slope(nodes[end])
-    at_low, at_high = (first == 0) & (g_low <= 0), (last == end) & (g_high >= 0)
-    unknown = at_low & at_high & (g_low == 0) & (g_high == 0)
-    at_low, at_high = at_low & ((g_low < 0) | ~at_high), at_high & ((g_high > 0) | ~at_low)
-    start = jnp.where(at_low, nodes[0], jnp.where(at_high, nodes[end], start))
-
-    def going(carry: Carry) -> Array:
-        return ~carry[3] & (carry[4] < MOST_STEPS)
-
-    def newton(carry: Carry) -> Carry:
-        theta, low, high, _, n = carry
-        g, h = jax.jvp(slope, (theta,), (jnp.ones_like(theta),))
-        low, high = jnp.where(g >= 0, theta, low), jnp.where(g <= 0, theta, high)
-        proposal = theta - g / jnp.where(h < 0, h, -1e-30)
-        # Across tied nodes, Newton steps are far too short or too long: bisect instead.
-        inside = (proposal >= low) & (proposal <= high) & (h < 0) & (high - low <= 2.5 * step)
-        proposal = jnp.where(inside, proposal, 0.5 * (low + high))
-        done = jnp.abs(proposal - theta) <= tolerance
-        return proposal, low, high, done, n + 1
-
-    at_end = at_low | at_high | unknown
-    carry = (jnp.clip(start, low, high), low, high, at_end, jnp.asarray(0))
-    return jax.lax.while_loop(going, newton, carry)[0]
-
-
-METHODS: dict[str, Callable[..., Estimate]] = {
-    "eap": eap,
-    "map": map_,
-    "ml": ml,
-    "wle": wle,
-    "robust": robust,
-}
+METHODS: Registry[Method] = Registry(
+    GROUP,
+    Method,
+    ("method", "estimate of ability", "several abilities"),
+    [
+        Method("eap", eap, multidimensional=True, needs_grid=True),
+        Method("map", map_, multidimensional=True),
+        Method("ml", ml),
+        Method("wle", wle),
+        Method("robust", robust, needs_logistic=True),
+    ],
+)
 """Estimators by name; to add one, write a function of a `Context` (and options) and add a row."""
 
 
 def is_constant(context: Context) -> tuple[Array, Array]:
     """Whether all scored answers are the lowest category, and whether all are the highest."""
-    state, pool, scored = context.state, context.pool, _is_scored(context)
-    highest = pool.top[jnp.maximum(state.items, 0)]
+    state, pool, scored = context.state, context.pool, context.is_scored
+    top = pool.top[jnp.maximum(state.items, 0)]
     lowest = jnp.where(scored, state.answers == 0, True).all()
-    return lowest & scored.any(), jnp.where(
-        scored, state.answers == highest, True
-    ).all() & scored.any()
+    return lowest & scored.any(), jnp.where(scored, state.answers == top, True).all() & scored.any()
 
 
 def _bound(context: Context, up: Array) -> Array:
@@ -374,7 +191,7 @@ def estimate(context: Context) -> Estimate:
         other = METHODS[constant_rule](context)
     else:
         theta = constant_rule(context, all_highest)
-        other = _with_error(context, theta, jnp.zeros_like(theta))
+        other = with_error(context, theta, jnp.zeros_like(theta))
     return Estimate(
         *(jnp.where(all_lowest | all_highest, b, a) for a, b in zip(plain, other, strict=True))
     )

@@ -8,7 +8,6 @@ a session is drawn once, so an item that fails it is excluded for the whole sess
 
 import inspect
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,14 +16,14 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._checks import argument_error, check_count
+from irtcat._registry import Registry
 from irtcat.cat._parts import Part, Settings
 from irtcat.cat._pool import Counts
+from irtcat.cat._rows import GROUP, ExposureRule
 from irtcat.cat._state import Context
 
 __all__ = [
-    "CAN_FAIL",
     "EXPOSURE",
-    "UPDATES",
     "blank_counts",
     "cell_of",
     "check_exposure",
@@ -182,23 +181,28 @@ def overlap(context: Context, values: Array, *, target: float = 0.15) -> Choice:
     return _through(context, values, total + rates <= limit)
 
 
-EXPOSURE: dict[str, Callable[..., Choice]] = {
-    "none": best,
-    "randomesque": randomesque,
-    "sympson-hetter": sympson_hetter,
-    "restricted": restricted,
-    "eligibility": eligibility,
-    "conditional-eligibility": conditional_eligibility,
-    "overlap": overlap,
-}
+EXPOSURE: Registry[ExposureRule] = Registry(
+    GROUP,
+    ExposureRule,
+    ("exposure rule", "item", "several abilities"),
+    [
+        ExposureRule("none", best),
+        ExposureRule("randomesque", randomesque),
+        ExposureRule("sympson-hetter", sympson_hetter, limit="rate", can_fail=True),
+        ExposureRule("restricted", restricted, limit="rate", updates=True, can_fail=True),
+        ExposureRule("eligibility", eligibility, limit="rate", updates=True, can_fail=True),
+        ExposureRule(
+            "conditional-eligibility",
+            conditional_eligibility,
+            multidimensional=False,
+            updates=True,
+            can_fail=True,
+        ),
+        ExposureRule("overlap", overlap, limit="target", updates=True, can_fail=True),
+    ],
+)
 """Exposure rules by name; to add one, write a function and add a row. The progressive-restricted
 method is the criterion "progressive" with the rule "restricted"."""
-
-UPDATES = frozenset({"restricted", "eligibility", "conditional-eligibility", "overlap"})
-"""Rules that use the counts of earlier sessions."""
-
-CAN_FAIL = UPDATES | {"sympson-hetter"}
-"""Rules that may pass no open item."""
 
 
 def greatest_rate(rule: Part) -> float | None:
@@ -206,10 +210,11 @@ def greatest_rate(rule: Part) -> float | None:
 
     A share of the sessions for each item; for "overlap" a share of the items of two sessions.
     """
-    if rule.name not in CAN_FAIL or rule.name == "conditional-eligibility":
+    row = EXPOSURE[rule.name]
+    if not row.limit:
         return None
-    name = "target" if rule.name == "overlap" else "rate"
-    return float(rule.get(name, inspect.signature(EXPOSURE[rule.name]).parameters[name].default))
+    default = inspect.signature(row.function).parameters[row.limit].default
+    return float(rule.get(row.limit, default))
 
 
 def check_exposure(config: Settings, n_items: int) -> None:

@@ -38,7 +38,7 @@ def chances(context: Context, open_items: Array) -> Array:
         Neyman (1934), Journal of the Royal Statistical Society 97, 558-625; Kossen et al. (2021),
         Active Testing, ICML (answers of models, the chances by a model of them).
     """
-    spread = context.pool.score_weights * (jnp.sqrt(context.pool.variance) @ context.posterior)
+    spread = context.pool.score_weights * (jnp.sqrt(context.curves.variance) @ context.posterior)
     return with_floor(jnp.where(open_items, spread, 0.0), open_items)
 
 

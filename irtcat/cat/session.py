@@ -42,17 +42,16 @@ from irtcat.cat._log import (
 from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
-from irtcat.cat._prepare_several import correlations_of
+from irtcat.cat._priors import frozen_prior
 from irtcat.cat._report import numbered
 from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
-from irtcat.cat._vectors import plain_prior
 from irtcat.cat.config import Config
 from irtcat.cat.engine import context_of, start, step
 from irtcat.cat.exposure import blank_counts, cell_of, cuts_in
 from irtcat.cat.stopping import STOPPING, leaves, score_moments
 from irtcat.models import item_categories
 
-__all__ = ["Session", "bank_hash", "frozen_prior", "head_of", "utc_text"]
+__all__ = ["Session", "bank_hash", "head_of", "utc_text"]
 
 FORMAT, VERSION = "irtcat-session", 2
 """Version 1 had no time stamps; stores of older versions hold such sessions."""
@@ -618,20 +617,3 @@ def head_of(
             raise argument_error("counts", "finite and not negative", "other numbers")
         head["counts"] = [array.tolist() for array in arrays]
     return head
-
-
-def frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
-    """Mean and SD of a prior; with several abilities the means and the covariance matrix."""
-    dims = bank.model.dims
-    if dims > 1:
-        raw_prior = (np.zeros(dims), correlations_of(bank)) if prior is None else prior
-        return [moment.tolist() for moment in plain_prior(raw_prior, dims)]
-    if prior is None:
-        return [float(bank.population_mean), float(bank.population_sd)]
-    try:
-        moments = [float(value) for value in prior]
-    except (TypeError, ValueError):
-        moments = []
-    if len(moments) != 2 or not np.isfinite(moments).all() or moments[1] <= 0:
-        raise argument_error("prior", "(mean, SD), the SD above 0", prior)
-    return moments

@@ -22,13 +22,12 @@ from irtcat.cat._exposure_parameters import ExposureParameters, counts_for
 from irtcat.cat._plan import content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
-from irtcat.cat._prepare_several import vector_priors
+from irtcat.cat._priors import prior_rows
 from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
-from irtcat.cat._vectors import check_width
 from irtcat.cat.config import Config
 from irtcat.cat.engine import _start, _step, context_of
-from irtcat.cat.exposure import UPDATES, cell_of, cuts_in, eligible_items, tally, updated
+from irtcat.cat.exposure import EXPOSURE, cell_of, cuts_in, eligible_items, tally, updated
 from irtcat.cat.starting import start_theta_of
 from irtcat.cat.stopping import score_moments
 from irtcat.models import take
@@ -122,7 +121,7 @@ def _run(
         score_sd=jnp.sqrt(jnp.maximum(score[1], 0)),
         relaxed=(jnp.zeros_like(state.items, jnp.int8) if state.relaxed is None else state.relaxed),
     )
-    if config.exposure.name not in UPDATES:
+    if not EXPOSURE[config.exposure.name].updates:
         return sessions, jnp.zeros((0, pool.n_items), bool)
 
     def eligible(state: CatState) -> Array:
@@ -169,7 +168,7 @@ class _Plan:
         words = np.random.SeedSequence(seed).generate_state(2 * self.n).reshape(-1, 2)
         starts = range(0, self.n, self.block)
         # Blocks that do not depend on each other's counts are computed two at a time.
-        ahead = 1 if config.exposure.name in UPDATES else AHEAD
+        ahead = 1 if EXPOSURE[config.exposure.name].updates else AHEAD
         running: deque[tuple[Sessions, Array]] = deque()
         sent = 0
         for begin in starts:
@@ -186,7 +185,7 @@ class _Plan:
             block_sessions = Sessions(*(np.asarray(leaf)[:n_real] for leaf in padded))
             blocks.append(block_sessions)
             eligible_here = (
-                np.asarray(eligible)[:n_real] if config.exposure.name in UPDATES else None
+                np.asarray(eligible)[:n_real] if EXPOSURE[config.exposure.name].updates else None
             )
             cells = _cells(pool, config, block_sessions, priors[begin : begin + n_real])
             added = tally(config.exposure, pool.n_items, block_sessions.items, cells, eligible_here)
@@ -218,26 +217,13 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
     if block is not None:
         check_count("block", block)
         return min(block, n)
-    if config.exposure.name in UPDATES:
+    if EXPOSURE[config.exposure.name].updates:
         return min(SMALL_BLOCK, n)
     width = pool.n_items * pool.p.shape[1] * (16 if config.batch > 1 else 1)
+    width *= pool.belief.curves_per_item
     width = max(width, pool.nodes.shape[0] * 4) * pool.nodes.dtype.itemsize
     most = max(16, min(BLOCK, BLOCK_BYTES // width))
     return -(-n // -(-n // most))  # blocks of equal size
-
-
-def _priors(bank: ItemBank, prior: Any, n: int) -> FloatArray:
-    """Mean and SD of each subject's prior; with several abilities mean and precision."""
-    if bank.model.dims > 1:
-        return vector_priors(bank, prior, n)
-    moments = (bank.population_mean, bank.population_sd) if prior is None else prior
-    try:
-        out = np.broadcast_to(np.asarray(moments, float), (n, 2))
-    except (TypeError, ValueError):
-        out = np.full((1, 2), np.nan)
-    if not np.isfinite(out).all() or (out[:, 1] <= 0).any():
-        raise argument_error("prior", f"(mean, SD), or {n} rows of them, SD above 0", prior)
-    return out
 
 
 def simulate(
@@ -259,7 +245,7 @@ def simulate(
     configurations compared under one seed get the same answers.
 
     Args:
-        bank: calibrated items of one ability, or of two or three.
+        bank: calibrated items.
         theta: true abilities of the subjects; with several abilities subjects x abilities.
         config: the configuration.
         seed: seed of the answers and of all random rules.
@@ -292,9 +278,8 @@ def simulate(
     pool = _with_counts(prepare(bank, config, dtype), counts_for(bank, config, counts))
     plan = _Plan(len(truth), _block_size(pool, config, len(truth), block), _simulated, progress)
     with in_width(dtype) as width:
-        priors = _priors(bank, prior, len(truth))
-        if pool.dims > 1:
-            check_width(pool.nodes, priors)
+        priors = prior_rows(bank, prior, len(truth))
+        pool.belief.check_priors(priors)
         sessions, new_counts = plan.run(pool, config, priors, None, truth.astype(width), seed)
     return _report(bank, config, pool, sessions, new_counts, truth, priors, None)
 
@@ -316,7 +301,7 @@ def replay(
     A subject is not asked items that it did not answer.
 
     Args:
-        bank: calibrated items of one ability, or of two or three.
+        bank: calibrated items.
         responses: the recorded answers; the items must include those of the bank.
         config: the configuration.
         seed: seed of the random rules.
@@ -353,10 +338,9 @@ def replay(
     pool = _with_counts(prepare(bank, config, dtype), counts_for(bank, config, counts))
     plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, progress)
     with in_width(dtype):
-        priors = _priors(bank, prior, len(values))
+        priors = prior_rows(bank, prior, len(values))
+        pool.belief.check_priors(priors)
         allowed = None if matched.observed.all() else matched.observed
-        if pool.dims > 1:
-            check_width(pool.nodes, priors)
         sessions, new_counts = plan.run(pool, config, priors, allowed, values, seed)
     truth = np.asarray(score(bank, matched).theta)
     return _report(bank, config, pool, sessions, new_counts, truth, priors, matched)

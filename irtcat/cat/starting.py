@@ -5,13 +5,14 @@ its own options, and returns the values used to choose the first items. The item
 are asked before.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from irtcat._checks import argument_error, check_count
+from irtcat._registry import Registry
+from irtcat.cat._rows import GROUP, StartRule
 from irtcat.cat._state import Context
 
 __all__ = ["START", "start_theta_of"]
@@ -46,11 +47,16 @@ def spread(
     return jnp.where(n < len(thetas), closeness, values)
 
 
-START: dict[str, Callable[..., Array]] = {
-    "criterion": criterion,
-    "random": random,
-    "spread": spread,
-}
+START: Registry[StartRule] = Registry(
+    GROUP,
+    StartRule,
+    ("start rule", "first items", "several abilities"),
+    [
+        StartRule("criterion", criterion, multidimensional=True),
+        StartRule("random", random, multidimensional=True),
+        StartRule("spread", spread),
+    ],
+)
 """Start rules by name; to add one, write a function and add a row."""
 
 

@@ -18,10 +18,10 @@ from scipy.special import ndtri
 
 from irtcat._checks import argument_error, check_choice, check_count, check_interval, check_positive
 from irtcat._registry import Registry
+from irtcat.cat._line import answered_terms
 from irtcat.cat._parts import Part, as_part, part
 from irtcat.cat._rows import GROUP, StoppingRule, Word
 from irtcat.cat._state import Context
-from irtcat.cat.estimators import answered_terms
 
 __all__ = [
     "COMBINATIONS",
@@ -52,7 +52,7 @@ def se(context: Context, *, below: float | tuple[float, ...] = 0.3, of: str = "e
     limits = below if isinstance(below, tuple) else (below,)
     for limit in limits:
         check_positive("below", limit)
-    if len(limits) not in ((1, context.pool.dims) if of == "every" else (1,)):
+    if len(limits) not in ((1, context.se.size) if of == "every" else (1,)):
         raise argument_error("below", "one number, or with every SE one for each ability", below)
     errors = context.se.mean() if of == "mean" else context.se
     return (
@@ -188,7 +188,7 @@ def score_moments(context: Context) -> tuple[Array, Array]:
 
     A skipped item is predicted like an item that was not asked.
     """
-    pool, state = context.pool, context.state
+    pool, curves, state = context.pool, context.curves, context.state
     answered = (state.items >= 0) & (state.answers >= 0)
     item = jnp.where(answered, state.items, 0)
     share = state.answers / jnp.maximum(pool.top[item], 1)
@@ -196,7 +196,7 @@ def score_moments(context: Context) -> tuple[Array, Array]:
     position = jnp.where(answered, state.items, pool.n_items)
     is_answered = jnp.zeros(pool.n_items + 1, bool).at[position].set(True)[:-1]
     t = jnp.where(is_answered, 0.0, pool.score_weights)
-    mean, spread = t @ pool.mean, t**2 @ pool.variance
+    mean, spread = t @ curves.mean, t**2 @ curves.variance
     centre = context.posterior @ mean
     return observed + centre, context.posterior @ ((mean - centre) ** 2 + spread)
 
@@ -220,7 +220,7 @@ def time(context: Context, *, seconds: float = 3600.0) -> Array:
 STOPPING: Registry[StoppingRule] = Registry(
     GROUP,
     StoppingRule,
-    ("stopping rule", "a session is over when", "in words"),
+    ("stopping rule", "a session is over when", "in words", "several abilities"),
     [
         StoppingRule("length", length, True, (Word("n", "at", rises=True, is_whole=True),)),
         StoppingRule(

@@ -52,7 +52,7 @@ from irtcat.cat._store_file import (
     store_errors,
 )
 from irtcat.cat.config import Config
-from irtcat.cat.exposure import UPDATES
+from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.session import Session, bank_hash, head_of, utc_text
 
 __all__ = ["Store", "StoreError"]
@@ -283,7 +283,7 @@ class Store:
         self._banks.setdefault(digest, bank)
         if pool is not None:
             self._pools.setdefault((digest, config.hash()), pool)
-        if counts is None and config.exposure.name in UPDATES:
+        if counts is None and EXPOSURE[config.exposure.name].updates:
             counts = self.counts(bank, config)
         checked = session_counts(bank, config, counts)
         name = uuid4().hex if session_id is None else session_id

@@ -36,7 +36,7 @@ def command(o: Options) -> Output:
     from irtcat import cat
     from irtcat._csv import csv_bytes
     from irtcat._folders import OutputFolder
-    from irtcat.cat._prepare_several import drawn_abilities
+    from irtcat.cat import drawn_abilities
 
     calibrate, bank, seed = o.calibrate_exposure is not None, o.bank, o.seed
     config = read_config(o)

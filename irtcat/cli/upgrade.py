@@ -115,7 +115,7 @@ def _session(path: Path, key: bytes | None) -> None:
     """Sign a session that has no digest."""
     from irtcat._checks import InputError
     from irtcat._files import replacing
-    from irtcat.cat._log import document_digest
+    from irtcat.cat import document_digest
     from irtcat.cat.session import HEAD
 
     document = _document(path, "irtcat-session", 1, (*HEAD, "events"))

@@ -10,9 +10,7 @@ from scipy.special import ndtri
 from irtcat._checks import argument_error
 from irtcat._per_item import per_item
 from irtcat.bank import ItemBank
-from irtcat.cat import Counts, Report, Session
-from irtcat.cat._report import numbered
-from irtcat.cat._why import in_words, retraced
+from irtcat.cat import Counts, Report, Session, in_words, numbered, retraced
 from irtcat.harness._items import Item
 from irtcat.responses import Responses
 

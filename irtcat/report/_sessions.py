@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat.cat import Session, Store
-from irtcat.cat._why import in_words, retraced
+from irtcat.cat import Session, Store, in_words, retraced
 from irtcat.report._blocks import (
     Block,
     Section,

@@ -16,7 +16,6 @@ from irtcat.cat import (
     all_of,
     calibrate_exposure,
     exact_error,
-    next_multidimensional,
     part,
     prepare,
     replay,
@@ -153,10 +152,14 @@ def test_modes_are_those_of_scoring():
     np.put_along_axis(x, report.items, report.answers, axis=1)
     answered = report.responses(BANK.simulate(TRUTH, seed=1))
     assert report.theta == pytest.approx(np.asarray(score(BANK, answered, "map").theta), abs=1e-5)
-    items = dict(zip(BANK.item_ids[report.items[0]], report.answers[0].tolist(), strict=True))
-    belief, _ = next_multidimensional(BANK, items)
-    assert report.theta[0] == pytest.approx(belief.theta, abs=1e-6)
-    assert report.se[0] == pytest.approx(np.sqrt(np.diag(np.linalg.inv(belief.precision))))
+    precision = np.linalg.inv(CORRELATIONS) + information(report.theta[0])[report.items[0]].sum(
+        axis=0
+    )
+    slope = SLOPES[report.items[0]].T @ (
+        report.answers[0] - p_right(report.theta[:1])[0, report.items[0]]
+    )
+    assert slope == pytest.approx(np.linalg.inv(CORRELATIONS) @ report.theta[0], abs=1e-6)
+    assert report.se[0] == pytest.approx(np.sqrt(np.diag(np.linalg.inv(precision))))
 
 
 @pytest.mark.parametrize(

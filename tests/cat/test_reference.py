@@ -11,7 +11,7 @@ from irtcat import ItemBank
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat.cat import CRITERIA, METHODS, Config, engine, prepare, start, step
-from irtcat.cat._pool import information_at
+from irtcat.cat._curves import information_at
 
 from . import helpers as ref
 

@@ -27,7 +27,7 @@ from irtcat.cat import (
     start,
     step,
 )
-from irtcat.cat._pool import probabilities_at
+from irtcat.cat._curves import probabilities_at
 from irtcat.cat._prepare import strata_of
 from irtcat.cat.assembly import Rules, best_form
 from irtcat.cat.content import kingsbury_zara

@@ -1,0 +1,255 @@
+"""The belief about one ability: a posterior on a grid of evenly spaced nodes.
+
+The likelihood of items with asymptotes can have several maxima, and a root finder may return any of
+them. So the objective is first evaluated on the grid; its two highest peaks (heights from the
+parabola through three nodes) are both polished by bracketed Newton steps on the exact curves of the
+items answered, and the higher one is taken. Nodes that tie up to rounding, far from all items, are
+one peak; the sign of the exact slope decides where in it the maximum is. Where the slope is 0 as
+well, there is no information: the estimate is the bound that the peak reaches, else its middle, and
+its standard error is infinite.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from irtcat._registry import Registry
+from irtcat.cat._belief import Belief, Estimate
+from irtcat.cat._curves import Matrices, category_terms, information_at
+from irtcat.cat._rows import GROUP, Prior
+from irtcat.cat._state import Context
+from irtcat.models import take
+from irtcat.scoring import bias_slope, tied_nodes
+
+__all__ = [
+    "PRIORS",
+    "Line",
+    "answered_terms",
+    "highest",
+    "integral",
+    "slope_of",
+    "value_of",
+    "with_error",
+]
+
+Curve = Callable[[Array], Array]
+"""A function of ability."""
+
+Carry = tuple[Array, Array, Array, Array, Array]
+"""Estimate, ends of its bracket, whether it is done, and number of steps."""
+
+PEAKS = 2
+"""Number of peaks of the objective that are polished and compared."""
+
+MOST_STEPS = 60
+TOLERANCE = 1e-12
+
+FLAT = 1e-6
+"""Precision of a prior that is not Normal."""
+
+
+def normal(prior: Array, information: Array, theta: Array) -> Array:
+    """Normal, by default the bank's population."""
+    return -0.5 * ((theta - prior[0]) / prior[1]) ** 2
+
+
+def uniform(prior: Array, information: Array, theta: Array) -> Array:
+    """Uniform within the theta bounds."""
+    return jnp.zeros_like(theta)
+
+
+def jeffreys(prior: Array, information: Array, theta: Array) -> Array:
+    """The root of the test information."""
+    # Nearly 0 where there is no information; constant before the first answer.
+    return 0.5 * jnp.log(jnp.maximum(information, jnp.finfo(information.dtype).tiny))
+
+
+PRIORS: Registry[Prior] = Registry(
+    GROUP,
+    Prior,
+    ("prior", "density", "several abilities"),
+    [
+        Prior("normal", normal, multidimensional=True),
+        Prior("uniform", uniform),
+        Prior("jeffreys", jeffreys),
+    ],
+)
+"""Kinds of priors by name: functions of mean and SD, test information and ability that give the
+log-density up to a constant."""
+
+
+class Line(Belief):
+    """A grid of one ability."""
+
+    def log_prior(self, context: Context) -> Array:
+        """By the kind of prior of the configuration."""
+        state = context.state
+        return PRIORS[context.config.prior](state.prior, state.information, self.nodes)
+
+    def prior_sd(self, prior: Array) -> Array:
+        """As it is stored."""
+        return prior[1]
+
+    def prior_precision(self, context: Context) -> Float[Array, "1 1"]:
+        """Of a Normal prior; otherwise nearly 0."""
+        normal = context.config.prior == "normal"
+        precision = (
+            1 / context.state.prior[1] ** 2 if normal else jnp.full_like(context.theta, FLAT)
+        )
+        return precision[None, None]
+
+    def information(self, context: Context) -> Float[Array, " items"]:
+        """In closed form where there is one."""
+        return information_at(context.pool.model, context.theta)
+
+    def matrices(self, context: Context) -> Matrices:
+        """One by one."""
+        return context.information[:, None, None]
+
+    def mode(self, context: Context) -> Estimate:
+        """The highest peak; SE from the information plus that of the prior."""
+        objective = context.log_like + self.log_prior(context)
+        theta = highest(context, objective, slope_of(context, "map"), value_of(context, "map"))
+        return with_error(context, theta, _information_of_prior(context, theta))
+
+
+def answered_terms(context: Context, theta: Array) -> tuple[Array, Array, Array, Array]:
+    """Log-likelihood of the scored answers at any ability, its slope, information and Warm's J."""
+    state = context.state
+    model = take(context.pool.model, jnp.maximum(state.items, 0))
+    log_p, d1, information, warm = jax.vmap(category_terms, (0, None))(model, theta)
+    scored = context.is_scored
+    answer = jnp.maximum(state.answers, 0)[:, None]
+    answer_terms = [jnp.take_along_axis(term, answer, axis=1)[:, 0] for term in (log_p, d1)]
+    return tuple(jnp.where(scored, term, 0).sum() for term in (*answer_terms, information, warm))  # type: ignore[return-value]
+
+
+def _information_of_prior(context: Context, theta: Array) -> Array:
+    """Minus the second derivative of the log-prior."""
+    if context.config.prior == "normal":
+        return 1 / context.state.prior[1] ** 2
+    if context.config.prior == "uniform":
+        return jnp.zeros_like(theta)
+
+    def half_log(t: Array) -> Array:
+        return jeffreys(context.state.prior, answered_terms(context, t)[2], t)
+
+    def rate(t: Array) -> Array:
+        return jax.jvp(half_log, (t,), (jnp.ones_like(t),))[1]
+
+    return -jax.jvp(rate, (theta,), (jnp.ones_like(theta),))[1]
+
+
+def integral(context: Context, slope: Array) -> Array:
+    """An objective on the grid, integrated from its slope by the trapezoid rule."""
+    nodes = context.pool.nodes
+    cells = 0.5 * (nodes[1] - nodes[0]) * (slope[1:] + slope[:-1])
+    return jnp.concatenate([jnp.zeros_like(cells[:1]), jnp.cumsum(cells)])
+
+
+def with_error(context: Context, theta: Array, extra: Array) -> Estimate:
+    information = answered_terms(context, theta)[2] + extra
+    informative = information > 0
+    return Estimate(
+        theta, jnp.where(informative, 1 / jnp.sqrt(jnp.where(informative, information, 1)), jnp.inf)
+    )
+
+
+def highest(
+    context: Context, objective: Array, slope: Curve, value: Curve | None = None
+) -> Float[Array, ""]:
+    """The global maximum of an objective: found on the grid, then polished.
+
+    Args:
+        context: the session.
+        objective: the objective on the grid.
+        slope: its exact slope at any ability.
+        value: the exact objective, to compare the peaks; by default their heights on the grid are
+            compared.
+    """
+    nodes = context.pool.nodes
+    n, step = nodes.shape[0], nodes[1] - nodes[0]
+    padded = jnp.concatenate([objective[:1], objective, objective[-1:]])
+    before, after = padded[:-2], padded[2:]
+    curvature = jnp.minimum(before - 2 * objective + after, -1e-30)
+    shift = jnp.clip(0.5 * (before - after) / curvature, -1.0, 1.0)
+    height = objective + 0.25 * (after - before) * shift
+    first, last = (end[0] for end in tied_nodes(objective[None]))
+    number = jnp.arange(n)
+    tied = (last - first > 1) & (number >= first) & (number <= last)
+    is_peak = (objective >= before) & (objective >= after)
+    is_peak = jnp.where(tied, number == (first + last) // 2, is_peak)
+    height = jnp.where(is_peak, height, -jnp.inf)
+    _, best = jax.lax.top_k(height, PEAKS)
+    lows, highs = (jnp.where(tied[best], end, best) for end in (first, last))
+    starts = nodes[best] + jnp.where(tied[best], 0.0, shift[best] * step)
+    maxima = jax.vmap(lambda *peak: _polished(context, slope, *peak))(lows, highs, starts)
+    values = height[best]
+    if value is not None:
+        values = jnp.where(jnp.isfinite(values), jax.vmap(value)(maxima), -jnp.inf)
+    return jnp.clip(maxima[jnp.argmax(values)], nodes[0], nodes[n - 1])
+
+
+def value_of(context: Context, kind: str) -> Curve:
+    """The log-likelihood ("ml") or log-posterior ("map") at any ability."""
+
+    def value(theta: Array) -> Array:
+        log_like, _, information, _ = answered_terms(context, theta)
+        if kind == "ml":
+            return log_like
+        return log_like + PRIORS[context.config.prior](context.state.prior, information, theta)
+
+    return value
+
+
+def slope_of(context: Context, kind: str) -> Curve:
+    """The slope of the objective of "ml", "map" or "wle" at any ability."""
+
+    def slope(theta: Array) -> Array:
+        _, score, information, warm = answered_terms(context, theta)
+        if kind == "wle":
+            return score + bias_slope(warm, information)
+        if kind == "ml" or context.config.prior == "uniform":
+            return score
+        if context.config.prior == "normal":
+            return score - (theta - context.state.prior[0]) / context.state.prior[1] ** 2
+
+        def half_log(t: Array) -> Array:
+            return jeffreys(context.state.prior, answered_terms(context, t)[2], t)
+
+        return score + jax.jvp(half_log, (theta,), (jnp.ones_like(theta),))[1]
+
+    return slope
+
+
+def _polished(context: Context, slope: Curve, first: Array, last: Array, start: Array) -> Array:
+    """Newton steps on the exact slope of the objective, between the neighbours of a peak."""
+    nodes = context.pool.nodes
+    end, step = nodes.shape[0] - 1, nodes[1] - nodes[0]
+    tolerance = jnp.asarray(max(TOLERANCE, 4 * float(jnp.finfo(nodes.dtype).eps)), nodes.dtype)
+    low, high = nodes[jnp.maximum(first - 1, 0)], nodes[jnp.minimum(last + 1, end)]
+    g_low, g_high = slope(nodes[0]), slope(nodes[end])
+    at_low, at_high = (first == 0) & (g_low <= 0), (last == end) & (g_high >= 0)
+    unknown = at_low & at_high & (g_low == 0) & (g_high == 0)
+    at_low, at_high = at_low & ((g_low < 0) | ~at_high), at_high & ((g_high > 0) | ~at_low)
+    start = jnp.where(at_low, nodes[0], jnp.where(at_high, nodes[end], start))
+
+    def going(carry: Carry) -> Array:
+        return ~carry[3] & (carry[4] < MOST_STEPS)
+
+    def newton(carry: Carry) -> Carry:
+        theta, low, high, _, n = carry
+        g, h = jax.jvp(slope, (theta,), (jnp.ones_like(theta),))
+        low, high = jnp.where(g >= 0, theta, low), jnp.where(g <= 0, theta, high)
+        proposal = theta - g / jnp.where(h < 0, h, -1e-30)
+        # Across tied nodes, Newton steps are far too short or too long: bisect instead.
+        inside = (proposal >= low) & (proposal <= high) & (h < 0) & (high - low <= 2.5 * step)
+        proposal = jnp.where(inside, proposal, 0.5 * (low + high))
+        done = jnp.abs(proposal - theta) <= tolerance
+        return proposal, low, high, done, n + 1
+
+    at_end = at_low | at_high | unknown
+    carry = (jnp.clip(start, low, high), low, high, at_end, jnp.asarray(0))
+    return jax.lax.while_loop(going, newton, carry)[0]

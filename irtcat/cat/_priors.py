@@ -1,0 +1,147 @@
+"""Priors of subjects: as users give them, as sessions freeze them, and as the engine stores them.
+
+The engine stores mean and SD of one ability; of several a matrix (1 + abilities) x abilities, the
+means in the first row and the precision below.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import argument_error
+from irtcat._types import FloatArray
+from irtcat.bank import ItemBank
+
+__all__ = ["drawn_abilities", "frozen_prior", "population_prior", "prior_row", "prior_rows"]
+
+
+def _correlations(bank: ItemBank) -> FloatArray:
+    return np.eye(bank.model.dims) if bank.correlations is None else np.asarray(bank.correlations)
+
+
+def population_prior(bank: ItemBank) -> tuple[Any, Any]:
+    """Mean and SD of the bank's population; of several abilities means and correlations."""
+    if bank.model.dims == 1:
+        return float(bank.population_mean), float(bank.population_sd)
+    return np.zeros(bank.model.dims), _correlations(bank)
+
+
+def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
+    """Abilities drawn from the bank's population, a vector or subjects x abilities.
+
+    Example:
+        >>> drawn_abilities(ItemBank.from_slopes([[1.0, 0.0], [0.0, 1.0]]), 5, seed=1).shape
+        (5, 2)
+    """
+    dims, draw = bank.model.dims, np.random.default_rng(seed)
+    if dims == 1:
+        return bank.population_mean + bank.population_sd * draw.normal(size=n)
+    return draw.normal(size=(n, dims)) @ np.linalg.cholesky(_correlations(bank)).T
+
+
+def frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
+    """Mean and SD of a prior; with several abilities the means and the covariance matrix.
+
+    Args:
+        bank: the items; its population is the prior by default.
+        prior: what the user gave, or None.
+
+    Raises:
+        InputError: for anything else.
+    """
+    prior = population_prior(bank) if prior is None else prior
+    if bank.model.dims > 1:
+        return [moment.tolist() for moment in _moments(prior, bank.model.dims)]
+    try:
+        moments = [float(value) for value in prior]
+    except (TypeError, ValueError):
+        moments = []
+    if len(moments) != 2 or not np.isfinite(moments).all() or moments[1] <= 0:
+        raise argument_error("prior", "(mean, SD), the SD above 0", prior)
+    return moments
+
+
+def prior_row(prior: Any, dims: int) -> FloatArray:
+    """A prior as the engine stores it.
+
+    Example:
+        >>> prior_row((0.0, [1.0, 2.0]), 2).tolist()
+        [[0.0, 0.0], [1.0, 0.0], [0.0, 0.25]]
+    """
+    if dims == 1:
+        return np.asarray(prior, float)
+    mean, covariance = _moments(prior, dims)
+    return np.vstack([mean, np.linalg.inv(covariance)])
+
+
+def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
+    """The priors of ``n`` subjects as the engine stores them.
+
+    Args:
+        bank: the items; its population is the prior by default.
+        prior: mean and SD, or n rows of them; with several abilities the means (for all, or
+            subjects x abilities), and the SDs or the covariance matrix.
+        n: number of subjects.
+
+    Raises:
+        InputError: for anything else.
+    """
+    dims = bank.model.dims
+    moments = population_prior(bank) if prior is None else prior
+    if dims == 1:
+        try:
+            out = np.broadcast_to(np.asarray(moments, float), (n, 2))
+        except (TypeError, ValueError):
+            out = np.full((1, 2), np.nan)
+        if not np.isfinite(out).all() or (out[:, 1] <= 0).any():
+            raise argument_error("prior", f"(mean, SD), or {n} rows of them, SD above 0", prior)
+        return out
+    try:
+        mean, spread = moments
+        means = np.asarray(mean, float)
+    except (TypeError, ValueError):
+        raise argument_error("prior", "(means, SDs or covariance matrix)", prior) from None
+    if means.ndim < 2:
+        return np.broadcast_to(prior_row(moments, dims), (n, 1 + dims, dims))
+    if means.shape != (n, dims) or not np.isfinite(means).all():
+        must = f"{n} rows of {dims} finite means, if there is one per subject"
+        raise argument_error("prior", must, means.shape)
+    rows = np.tile(prior_row((0.0, spread), dims), (n, 1, 1))
+    rows[:, 0] = means
+    return rows
+
+
+def _moments(prior: Any, dims: int) -> tuple[FloatArray, FloatArray]:
+    """Means and covariance of a prior of several abilities.
+
+    Args:
+        prior: mean (a number for all abilities, or one each), and their SD (likewise) or the
+            covariance matrix.
+        dims: number of abilities.
+
+    Raises:
+        InputError: for shapes that do not match, or an invalid covariance.
+    """
+    must = f"(mean, SD or covariance matrix) of {dims} abilities, the covariance positive definite"
+    try:
+        center, spread = prior
+        mean = np.broadcast_to(np.asarray(center, float), (dims,)).copy()
+        spread = np.asarray(spread, float)
+        if spread.ndim < 2:
+            sd = np.broadcast_to(spread, (dims,))
+            covariance = np.diag(np.where(sd > 0, sd**2, np.nan))
+        else:
+            covariance = np.broadcast_to(spread, (dims, dims)).copy()
+    except (TypeError, ValueError):
+        raise argument_error("prior", must, prior) from None
+    valid = np.isfinite(mean).all() and np.isfinite(covariance).all()
+    valid = valid and spread.shape in ((), (1,), (dims,), (dims, dims))
+    if not valid or not np.allclose(covariance, covariance.T) or not _is_positive(covariance):
+        raise argument_error("prior", must, prior)
+    return mean, covariance
+
+
+def _is_positive(matrix: FloatArray) -> bool:
+    """Whether a symmetric matrix is positive definite beyond rounding errors."""
+    values = np.linalg.eigvalsh(matrix)
+    return bool(values[0] > 1e-12 * values[-1])
