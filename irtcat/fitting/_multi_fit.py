@@ -1,7 +1,7 @@
 """Marginal maximum likelihood of several abilities, from responses to a `Fit`."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -284,18 +284,6 @@ def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
         check_count("nodes", options.nodes, least=3)
 
 
-class Known(NamedTuple):
-    """Anchor items, and what they say of the fit.
-
-    Attributes:
-        bank: the anchors that occur in the responses.
-        params: their parameters in the rows of the responses' items, NaN elsewhere.
-    """
-
-    bank: ItemBank
-    params: FloatArray
-
-
 def _anchored_design(options: Options, responses: Responses, bank: ItemBank) -> LatentDesign:
     """The design of new items on the abilities of anchors: their axes cannot be rotated."""
     dims = bank.model.dims
@@ -310,15 +298,12 @@ def _anchored_design(options: Options, responses: Responses, bank: ItemBank) -> 
     return LatentDesign(pattern, names, False, True)
 
 
-def _tied_and_free(
-    prior: PriorTable, tied: tuple[int, ...], template: ItemModel, design: LatentDesign
-) -> None:
+def _check_common_slopes(tied: tuple[int, ...], template: ItemModel, design: LatentDesign) -> None:
     """Common slopes need a pattern that says which items share them."""
     slopes = set(field_columns(template, ["slope"]))
     if slopes & set(tied) and design.exploratory:
-        raise argument_error(
-            "pattern", "given where items share a slope (rasch, 1pl, pcm, rsm, equal=)", None
-        )
+        must = "given where items share a slope (rasch, 1pl, pcm, rsm, equal=)"
+        raise argument_error("pattern", must, None)
 
 
 def fit_multidimensional(
@@ -371,7 +356,7 @@ def fit_multidimensional(
             options.positive, dtype, responses.item_ids, shared,
         )  # fmt: skip
         prior = _constraints(table, design, template)
-        _tied_and_free(prior, tied, template, design)
+        _check_common_slopes(tied, template, design)
         if options.versions is not None:
             tied, prior = with_versions(prior, template, tied, options.versions, dtype)
         held = fixed_values(

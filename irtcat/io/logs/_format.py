@@ -303,7 +303,7 @@ class LogFormat:
         alone: of files that belong to logs, those without their logs, given all logs of the
             format, or None for a file that the user named. With an empty reason it is no log.
         order: sort key of a log within its folder; logs of a run are read one after another.
-        column: what tells values of one metric apart, "filter" or "scorer" (see `read_logs`).
+        column: what distinguishes values of one metric, "filter" or "scorer" (see `read_logs`).
         samples: what samples are called by: "names" (items stay in the order of the log), "numbers"
             (they are sorted by them), or "documents" (numbers that also identify items without
             hashes in other logs).
