@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from irtcat.bank import ItemBank
     from irtcat.fitting import Fit, Link, fit, link
     from irtcat.information import fisher_information, test_information
-    from irtcat.io import read_responses
+    from irtcat.io import as_responses, read_responses
     from irtcat.leaderboard import compare
+    from irtcat.loading import describe, load
     from irtcat.models import MODELS
     from irtcat.prediction import ESTIMATORS, predict
     from irtcat.prediction.two_stage import select_next
@@ -54,9 +55,11 @@ __all__ = [
     "Responses",
     "Subset",
     "agreement",
+    "as_responses",
     "cat",
     "compare",
     "datasets",
+    "describe",
     "diagnose",
     "factor_loadings",
     "fisher_information",
@@ -65,6 +68,7 @@ __all__ = [
     "io",
     "leaderboard",
     "link",
+    "load",
     "plausible_values",
     "plot",
     "predict",
@@ -91,11 +95,14 @@ _HOME = {
     "Responses": "responses",
     "STRATEGIES": "selection",
     "Subset": "selection",
+    "as_responses": "io",
     "compare": "leaderboard",
+    "describe": "loading",
     "factor_loadings": "rotation",
     "fisher_information": "information",
     "fit": "fitting",
     "link": "fitting",
+    "load": "loading",
     "plausible_values": "scoring",
     "predict": "prediction",
     "read_responses": "io",

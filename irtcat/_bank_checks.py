@@ -157,8 +157,14 @@ def _check_statistics(statistics: pd.DataFrame) -> None:
 
 
 def item_positions(items: Any, ids: np.ndarray) -> np.ndarray:
-    """Positions of the items selected by ids, positions or a mask; unknown ids raise an error."""
-    wanted = np.asarray(items)
+    """Positions of the items selected by ids, positions, a slice or a mask.
+
+    Raises:
+        InputError: for an unknown id, a position out of range, or a mask of another length.
+    """
+    if isinstance(items, slice):
+        return np.arange(len(ids))[items]
+    wanted = np.atleast_1d(np.asarray(items))
     if wanted.dtype == bool:
         if wanted.shape != (len(ids),):
             raise argument_error("items", f"a mask of {len(ids)} items", wanted.shape)

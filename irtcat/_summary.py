@@ -1,6 +1,7 @@
 """Summary of a response matrix before a fit: counts, shares and warnings."""
 
 import hashlib
+import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -52,6 +53,7 @@ class ResponsesSummary:
         share_missing: 0 to 1.
         mean: of the observed responses in original codes; NaN without any.
         flags: possible problems; empty if there are none.
+        origin: what the responses were made from (see `Responses`).
     """
 
     n_subjects: int
@@ -64,6 +66,7 @@ class ResponsesSummary:
     share_missing: float
     mean: float
     flags: tuple[Flag, ...]
+    origin: str = ""
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per quantity or flag: its value or count, and its ids."""
@@ -74,12 +77,18 @@ class ResponsesSummary:
         return pd.DataFrame(rows, columns=["quantity", "value", "ids"]).set_index("quantity")
 
     def __str__(self) -> str:
+        missing = f"{100 * self.share_missing:.1f} % missing"
         lines = [
-            f"{self.n_subjects} subjects x {self.n_items} items, {self.kind}",
-            f"responses      {self.n_responses} ({100 * self.share_missing:.1f} % missing)",
+            f"{self.n_subjects} subjects x {self.n_items} items, {missing}, read as {self.kind}",
+            f"responses      {self.n_responses}",
             f"mean response  {self.mean:.3f}",
         ]
+        lines += [f"source         {self.origin}"] if self.origin else []
         return "\n".join([*lines, *map(str, self.flags)])
+
+    def _repr_html_(self) -> str:
+        """The lines of the text."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def find_flags(

@@ -1,7 +1,7 @@
 """ItemBank: calibrated items with ids, uncertainty and the definition of the scale, in one file."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,14 @@ import numpy as np
 import pandas as pd
 
 from irtcat._bank_checks import item_names, item_positions, validated_fields
-from irtcat._bank_file import FORMAT, VERSION, bank_arrays, read_parts
+from irtcat._bank_file import FORMAT, VERSION, bank_arrays, bank_hash, read_parts
 from irtcat._bank_join import join_banks
 from irtcat._bank_moves import draw_parameters, published, rescale_parameters
+from irtcat._bank_summary import BankSummary, summarise_bank
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
+from irtcat._drawing import figure_of
 from irtcat._files import check_target, replacing
+from irtcat._html import COLUMNS, ROWS, card
 from irtcat._precision import precision
 from irtcat._reading import MOST_BYTES
 from irtcat._types import FloatArray, Ids
@@ -36,12 +39,16 @@ from irtcat.models import (
 )
 from irtcat.responses import Responses
 
-__all__ = ["FORMAT", "VERSION", "ItemBank", "one_ability"]
+__all__ = ["FORMAT", "VERSION", "ItemBank", "as_bank", "one_ability"]
 
 
 @dataclass(frozen=True, eq=False)
 class ItemBank:
     """Calibrated items, which can be saved, loaded and used by all other functions.
+
+    A bank is a mapping by item id: ``len`` is the number of items, iteration gives their ids,
+    ``bank["q7"]`` is the row of one item in `to_frame`, ``bank[:10]`` the bank of the first ten.
+    Two banks are equal if all that `save` writes is.
 
     Attributes:
         model: item model holding the unconstrained parameters of all items (float64 arrays).
@@ -87,8 +94,75 @@ class ItemBank:
         population = f"N({self.population_mean:g}, {self.population_sd:.4g})"
         return f"ItemBank({self.n_items} items, {self.model.key}, population {population})"
 
+    def _repr_html_(self) -> str:
+        """The first items and a histogram of the difficulties."""
+        frame = self.to_frame()
+        name = next((column for column in ("b", "mdiff") if column in frame), None)
+        values = () if name is None else frame[name]
+        head = frame.iloc[:ROWS, :COLUMNS]
+        return card(repr(self), head, frame.shape, values, "difficulty")
+
     def __len__(self) -> int:
         return self.n_items
+
+    def __iter__(self) -> Iterator[str]:
+        """The items' ids."""
+        return iter(self.item_ids.tolist())
+
+    def __contains__(self, item: Any) -> bool:
+        return str(item) in set(self.item_ids.tolist())
+
+    def __getitem__(self, items: Any) -> Any:
+        """One item (a Series: its row of `to_frame`), or the bank of several.
+
+        Args:
+            items: an id or a position; or ids, positions, a slice or a mask.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[-1, 0, 1], item_ids=["x", "y", "z"])
+            >>> bank["x"]["b"], bank[1:].item_ids.tolist()
+            (-1.0, ['y', 'z'])
+        """
+        if isinstance(items, (str, int, np.integer)) and not isinstance(items, bool):
+            return self.subset([items]).to_frame().iloc[0]
+        return self.subset(items)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            bank_hash(self) == bank_hash(other) if isinstance(other, ItemBank) else NotImplemented
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.model.key, self.n_items, *self.item_ids[:1]))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.parameters(), dtype)
+
+    def summary(self) -> BankSummary:
+        """Model, scale, origin, and the range of the parameters; print the result.
+
+        Example:
+            >>> print(ItemBank.from_parameters(a=[1.0, 2.0], b=[-1.0, 1.0]).summary())
+            2 items, 2pl, population N(0, 1)
+               min   25%  50%   75%  max
+            a  1.0  1.25  1.5  1.75  2.0
+            b -1.0 -0.50  0.0  0.50  1.0
+            c  0.0  0.00  0.0  0.00  0.0
+            d  1.0  1.00  1.0  1.00  1.0
+        """
+        return summarise_bank(self)
+
+    def plot(self, kind: str = "information_curve", **options: Any) -> Any:
+        """Draw the bank: "information_curve" or "item_curves" of `irtcat.plot`, with its options.
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            InputError: for another kind, or without the extra ``plot``.
+        """
+        check_choice("kind", kind, ("information_curve", "item_curves"))
+        return figure_of(kind, self, **options)
 
     @property
     def n_items(self) -> int:
@@ -246,7 +320,7 @@ class ItemBank:
         return pd.concat([table, *extra], axis=1) if extra else table
 
     def subset(self, items: Any) -> "ItemBank":
-        """The items selected by ids, positions or a mask, in the order of the selection.
+        """The items selected by ids, positions, a slice or a mask, in the order of the selection.
 
         Raises:
             InputError: naming an unknown id.
@@ -274,7 +348,7 @@ class ItemBank:
         )
 
     def positions(self, items: Any) -> np.ndarray:
-        """Positions of items given by ids, positions or a mask; unknown ids raise an error."""
+        """Positions of items given by ids, positions, a slice or a mask."""
         return item_positions(items, self.item_ids)
 
     def rescale(self, unit: float, shift: float = 0.0) -> "ItemBank":
@@ -488,3 +562,22 @@ def one_ability(bank: ItemBank, purpose: str) -> None:
         raise argument_error(
             "bank", f"of one ability for {purpose}", f"{bank.model.dims} ({bank.model.key})"
         )
+
+
+def as_bank(bank: Any, name: str = "bank") -> ItemBank:
+    """A bank, that of a fit, or the one in a file.
+
+    Raises:
+        InputError: for anything else.
+
+    Example:
+        >>> len(as_bank(ItemBank.from_parameters(b=[0.0, 1.0])))
+        2
+    """
+    if isinstance(bank, (str, os.PathLike)):
+        return ItemBank.load(bank)
+    held = bank if isinstance(bank, ItemBank) else getattr(bank, "bank", None)
+    if not isinstance(held, ItemBank):
+        must = "an ItemBank, a Fit or the path of a bank"
+        raise argument_error(name, must, type(bank).__name__)
+    return held

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import ResponseError, argument_error, resolve_duplicates
+from irtcat._checks import (
+    DUPLICATES,
+    InputError,
+    ResponseError,
+    argument_error,
+    check_choice,
+    resolve_duplicates,
+)
 from irtcat._files import check_target, replacing
+from irtcat._frames import as_pandas, frame_kind
+from irtcat._html import COLUMNS, ROWS, card
 from irtcat._matrix import (
     as_matrix,
     as_numbers,
@@ -24,16 +34,22 @@ from irtcat._matrix import (
 from irtcat._metadata import align_metadata, frame_to_plain
 from irtcat._split import held_out_subjects
 from irtcat._summary import Flag, ResponsesSummary, find_flags, find_repeats
+from irtcat._table import CellMatrix, Options, Table, find_long_columns, read_long
 from irtcat._trials import check_trials, count_shares, spread_trials
 
-__all__ = ["Flag", "Responses", "ResponsesSummary"]
+__all__ = ["Flag", "Responses", "ResponsesSummary", "frame_table", "long_responses", "responses_of"]
 
 
 @dataclass(frozen=True, eq=False)
 class Responses:
     """Who answered what: a matrix of responses with ids and metadata of subjects and items.
 
-    Build one with `Responses.from_array` or `irtcat.io.read_responses`; they validate.
+    Build one with `irtcat.as_responses` (from any data), `Responses.from_array`,
+    `Responses.from_long` or `irtcat.read_responses`; they validate.
+
+    Responses are a mapping by subject id: ``len`` is the number of subjects, iteration gives
+    their ids, ``r["m1"]`` the answers of one subject, ``r[:10]`` the first ten subjects.
+    ``np.asarray(r)`` is `to_numpy`, and ``==`` compares everything but ``origin``.
 
     Attributes:
         values: subjects x items, read-only. int8 category codes 0..K-1 with -1 = missing,
@@ -65,6 +81,7 @@ class Responses:
     subjects: pd.DataFrame
     items: pd.DataFrame
     trials: np.ndarray | None = None
+    origin: str = ""
 
     def __post_init__(self) -> None:
         """Check that the shapes match and make the arrays read-only."""
@@ -86,6 +103,62 @@ class Responses:
         missing = f", {self.n_missing} missing" if self.n_missing else ""
         return f"Responses({self.n_subjects} subjects x {self.n_items} items, {self.kind}{missing})"
 
+    def _repr_html_(self) -> str:
+        """The first responses and a histogram of the subjects' mean responses."""
+        title = str(self.summary()).split("\n", 1)[0]
+        head = self.subset(subjects=slice(ROWS), items=slice(COLUMNS)).to_frame()
+        means = _row_means(self.values) + (0 if self.is_fractional else self.codes[0])
+        return card(title, head, self.shape, means, "mean response of each subject")
+
+    def __len__(self) -> int:
+        return self.n_subjects
+
+    def __iter__(self) -> Iterator[str]:
+        """The subjects' ids."""
+        return iter(self.subject_ids.tolist())
+
+    def __contains__(self, subject: Any) -> bool:
+        return str(subject) in set(self.subject_ids.tolist())
+
+    def __getitem__(self, subjects: Any) -> Any:
+        """The answers of one subject (a Series by item), or the responses of several.
+
+        Args:
+            subjects: an id or a position; or ids, positions, a slice or a mask.
+
+        Example:
+            >>> r = Responses.from_array([[1, 0], [1, 1]])
+            >>> r["s1"].to_dict(), r[-1:].subject_ids.tolist()
+            ({'i1': 1, 'i2': 0}, ['s2'])
+        """
+        if isinstance(subjects, (str, int, np.integer)) and not isinstance(subjects, bool):
+            return self.subset(subjects=[subjects]).to_frame().iloc[0]
+        return self.subset(subjects=subjects)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self.to_numpy()
+        return values if dtype is None else values.astype(dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Responses):
+            return NotImplemented
+        return (
+            self.codes == other.codes
+            and _same(self.values, other.values)
+            and _same(self.subject_ids, other.subject_ids)
+            and _same(self.item_ids, other.item_ids)
+            and _same(self.trials, other.trials)
+            and self.subjects.equals(other.subjects)
+            and self.items.equals(other.items)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.values.shape, self.codes, *self.subject_ids[:1], *self.item_ids[:1]))
+
+    def head(self, n: int = 5) -> pd.DataFrame:
+        """The responses of the first ``n`` subjects as a table (see `to_frame`)."""
+        return self.subset(subjects=slice(n)).to_frame()
+
     @classmethod
     def from_array(
         cls,
@@ -99,6 +172,8 @@ class Responses:
         trials: Any = None,
     ) -> "Responses":
         """Build from an array, nested lists or a data frame, and validate.
+
+        `irtcat.as_responses` takes more kinds of data, and detects ids and long tables.
 
         Args:
             X: subjects x items. Right/wrong (0/1, true/false), fractions in [0, 1] or
@@ -156,6 +231,60 @@ class Responses:
             items=item_metadata,
         )
         return responses if trial_matrix is None else responses.with_trials(trial_matrix)
+
+    @classmethod
+    def from_long(
+        cls,
+        table: Any,
+        subject: str = "subject",
+        item: str = "item",
+        response: str = "response",
+        *,
+        duplicates: str = "refuse",
+        codes: Any = None,
+        subjects: pd.DataFrame | None = None,
+        items: pd.DataFrame | None = None,
+    ) -> "Responses":
+        """Build from a table of one row per response, and validate.
+
+        Args:
+            table: a data frame (pandas, polars, pyarrow, ...), or anything that
+                ``pandas.DataFrame`` takes. A pair without a row is missing.
+            subject: name of the column of subject ids. A usual synonym (subject_id, model, user,
+                ...) is detected if there is only one; so for the others.
+            item: name of the column of item ids (item_id, question, problem, ...).
+            response: name of the column of responses (score, correct, value, ...): 0/1, true/false,
+                fractions, integer codes, or such numbers as text.
+            duplicates: what to do with a pair that occurs twice with different responses: "refuse"
+                or "first" (keep the first).
+            codes: see `from_array`.
+            subjects: see `from_array`.
+            items: see `from_array`.
+
+        Returns:
+            The responses; subjects and items are in the order of their first rows.
+
+        Raises:
+            InputError: a column is missing, or naming the row of an invalid cell.
+
+        Example:
+            >>> rows = {"model": ["m1", "m1", "m2"], "question": ["q1", "q2", "q1"]}
+            >>> Responses.from_long({**rows, "correct": [True, False, True]}).to_frame()
+            item       q1  q2
+            subject
+            m1        1.0 0.0
+            m2        1.0 NaN
+        """
+        check_choice("duplicates", duplicates, DUPLICATES)
+        frame = as_pandas(table)
+        name = "table" if frame is None else frame_kind(table)
+        if frame is None:
+            try:
+                frame = pd.DataFrame(table)
+            except (TypeError, ValueError):
+                raise argument_error("table", "a data frame", table) from None
+        options = Options(subject, item, response, "long", duplicates)
+        return long_responses(name, frame, options, codes=codes, subjects=subjects, items=items)
 
     @classmethod
     def from_counts(cls, k: Any, n: Any, **options: Any) -> "Responses":
@@ -328,6 +457,7 @@ class Responses:
             subjects=self.subjects if rows is None else self.subjects.iloc[rows],
             items=self.items if columns is None else self.items.iloc[columns],
             trials=trials,
+            origin=self.origin,
         )
 
     def split(
@@ -375,8 +505,8 @@ class Responses:
 
         Example:
             >>> print(Responses.from_array([[1, 0], [1, 0], [1, 1]]).summary())
-            3 subjects x 2 items, right/wrong
-            responses      6 (0.0 % missing)
+            3 subjects x 2 items, 0.0 % missing, read as right/wrong
+            responses      6
             mean response  0.667
             1 constant item: i1
             1 subject all right: s3
@@ -400,6 +530,7 @@ class Responses:
             share_missing=missing / self.values.size,
             mean=total / n_responses + self.codes[0] if n_responses else float("nan"),
             flags=tuple(flags),
+            origin=self.origin,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -438,3 +569,78 @@ def _with_ids(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> Re
     subject, item = rows[error.row], columns[error.column]
     location = f"row {error.row + 1} (subject {subject}), column {error.column + 1} (item {item})"
     return ResponseError(error.must, error.got, error.row, error.column, error.advice, location)
+
+
+def _row_means(values: np.ndarray) -> np.ndarray:
+    """Mean of the observed values of each row; NaN where there is none."""
+    means = np.full(len(values), np.nan)
+    for rows in row_blocks(values.shape):
+        block, mask = values[rows], observed(values[rows])
+        total = np.where(mask, block, 0).sum(axis=1, dtype=float)
+        np.divide(total, mask.sum(axis=1), out=means[rows], where=mask.any(axis=1))
+    return means
+
+
+def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    """Whether two arrays are equal, NaN being equal to NaN."""
+    if a is None or b is None:
+        return a is b
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
+
+
+def frame_table(name: str, frame: pd.DataFrame) -> Table:
+    """A data frame in memory as a table whose cells messages can name, by row number from 1."""
+
+    def cell(row: int, column: int) -> tuple[str, str]:
+        if row < 0:
+            return "columns", str(frame.columns[column])
+        value: Any = frame.iloc[row, column]
+        is_missing = bool(pd.api.types.is_scalar(value) and pd.isna(value))
+        return f"row {row + 1}", "" if is_missing else str(value)
+
+    return Table(name, tuple(str(column) for column in frame.columns), cell)
+
+
+def long_responses(
+    name: str, frame: pd.DataFrame, options: Options, **metadata: Any
+) -> "Responses":
+    """The responses of a data frame of one row per response.
+
+    Raises:
+        InputError: a column is missing, or naming the row of an invalid cell.
+    """
+    table = frame_table(name, frame)
+    columns = find_long_columns(table, options)
+    assert columns is not None
+    subject, item, response = (table.header[column] for column in columns)
+    roles = f"subject = {subject}, item = {item}, response = {response}"
+    return responses_of(
+        read_long(table, frame.iloc[:, list(columns)], columns, options),
+        options.duplicates,
+        origin=f"{name} of one row per response; {roles}",
+        **metadata,
+    )
+
+
+def responses_of(
+    cells: CellMatrix, duplicates: str, *, origin: str = "", **options: Any
+) -> Responses:
+    """Validate the responses of a table; an error about a cell names its position there.
+
+    Args:
+        cells: the table.
+        duplicates: what to do with repeated ids.
+        origin: see `Responses`.
+        options: ``codes``, ``subjects`` and ``items`` of `Responses.from_array`.
+    """
+    try:
+        responses = Responses.from_array(
+            cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
+        )
+        return replace(responses, origin=origin)
+    except ResponseError as error:
+        cause = error
+    if cause.row is not None and cause.column is not None:
+        cells.fail(cause.row, cause.column, cause.must, cause.advice)
+    text = f"{cells.name}: expected {cause.must}. Got {cause.got}. {cause.advice}"
+    raise InputError(text.rstrip())

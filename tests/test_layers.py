@@ -20,6 +20,7 @@ _reading
 _files
 _csv _folders _per_item
 _precision _matrix _metadata _summary _archives _trials _rules _progress _split
+_cells _table _frames _html _drawing _bank_summary
 responses models agreement
 bank _bank_checks _bank_file _bank_join _bank_moves
 io datasets information rotation
@@ -32,6 +33,7 @@ leaderboard cat diagnose
 scale training harness
 plot
 report
+loading
 demo
 cli
 __main__

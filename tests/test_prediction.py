@@ -440,7 +440,8 @@ def test_full_scores_of_nothing_are_nan():
         ({"subset": subset_of(["i1", "i2"], [0.0, 0.0])}, "not all 0"),
         ({"subset": subset_of(["i1", "i2"], [1.0])}, "weighted by numbers"),
         ({"subset": subset_of(["i1"], [np.nan])}, "weighted by numbers"),
-        ({"responses": [[1, 0]]}, "`responses` argument must be Responses. Got 'list'"),
+        ({"responses": 3}, "`responses` argument must be Responses, an array"),
+        ({"responses": [[1, 0, 1]]}, "`responses` argument must be with item ids, or"),
         ({"calibration": None}, "`calibration` argument must be Responses"),
         ({"responses": Responses.from_array([[1]], item_ids=["z"])}, "items of the subset"),
         (

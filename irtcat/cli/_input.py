@@ -145,48 +145,9 @@ def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
 
 def read_subset(path: str) -> "Subset":
     """Read the output of `irtcat select`, or any CSV table with item ids in a column "item"."""
-    import numpy as np
+    from irtcat.loading import read_subset
 
-    import irtcat
-    from irtcat._checks import InputError, check_unique, shorten
-    from irtcat.io._text import column_numbers, read_table
-
-    frame = read_table(path, text=("item", "strategy", "seed"))  # NA may be an id
-    if "item" in frame and not len(frame):
-        raise InputError(f"{path}: expected at least one item. Got a header without rows.")
-    if "item" not in frame:
-        names = shorten(list(frame.columns))
-        raise InputError(f"{path}: no column 'item' with the ids of the items run (has {names}).")
-    k = len(frame)
-    check_filled(path, frame["item"])
-    check_unique("item", frame["item"].to_numpy(object))
-
-    def numbers(name: str, default: float) -> np.ndarray:
-        if name not in frame:
-            return np.full(k, default)
-        values = column_numbers(frame[name])
-        invalid = ~np.isfinite(values) if name == "weight" else np.isinf(values)
-        if invalid.any():
-            row = int(np.argmax(invalid))
-            must = f"the {name} of item {frame['item'][row]!r} must be a finite number"
-            raise InputError(f"{path}: {must}. Got {str(frame[name][row])!r}.")
-        return values
-
-    strategy, seed, request = "file", 0, None
-    if {"strategy", "seed"} <= set(frame):
-        from irtcat.selection import plain_request
-
-        strategy, seed = str(frame["strategy"].iloc[0]), _seed(path, frame["seed"].iloc[0])
-        request = plain_request(strategy, k, seed)
-    return irtcat.Subset(
-        item_ids=np.asarray(frame["item"].tolist(), dtype=str),
-        weights=numbers("weight", 1 / k),
-        probabilities=numbers("probability", np.nan),
-        criterion=np.full(k, np.nan),
-        strategy=strategy,
-        seed=seed,
-        request=request,
-    )
+    return read_subset(path)
 
 
 def read_plain(source: str) -> "Responses":
@@ -203,18 +164,6 @@ def items_table(path: Path) -> "pd.DataFrame":
 def items_column(items: Path | None, name: str | None) -> Any:
     """A column of the table of items; without a table its name, that of a column of metadata."""
     return name if items is None or name is None else table_column(items, name, "items")
-
-
-def _seed(path: str, value: Any) -> int:
-    """Parse the seed in a table of selected items."""
-    from irtcat._checks import InputError, shorten
-    from irtcat._numbers import whole_number_in
-
-    seed = whole_number_in(str(value))
-    if seed is None or seed < 0:
-        must = "the column 'seed' must be a whole number of at least 0"
-        raise InputError(f"{path}: {must}. Got {shorten(str(value))}.")
-    return seed
 
 
 def is_bank(path: str) -> bool:

@@ -15,7 +15,7 @@ from irtcat._checks import (
     shorten,
 )
 from irtcat._registry import documented
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, as_bank
 from irtcat.fitting._checkpoint import check_checkpoint
 from irtcat.fitting._directions import MIN_GAIN, REPORTED_GAIN
 from irtcat.fitting._em_fit import fit_em
@@ -33,6 +33,7 @@ from irtcat.fitting._result import Fit
 from irtcat.fitting._stated import check_equal
 from irtcat.fitting.joint import fit_joint
 from irtcat.fitting.variational import fit_vi
+from irtcat.io.convert import as_responses_like
 from irtcat.io.source import ResponseSource, as_source
 from irtcat.latent import density_of
 from irtcat.models import (
@@ -296,8 +297,9 @@ def fit(
 
     Args:
         responses: right/wrong (or fractional) responses of at least 2 subjects; missing ones are
-            skipped, subjects without any are left out. Or data that do not fit in memory and are
-            read in passes: a `irtcat.io.ResponseSource`, the path of a ``.npy`` or wide Parquet
+            skipped, subjects without any are left out. Arrays, data frames, mappings and paths are
+            converted (see `irtcat.as_responses`). Or data that do not fit in memory and are read
+            in passes: a `irtcat.io.ResponseSource`, the path of a ``.npy`` or wide Parquet
             file (see `irtcat.io.open_source`), a memory-mapped array, or any object with
             ``n_subjects``, ``n_items`` and ``blocks()``, which yields int8 blocks of rows.
         model: one of the above; graded models take right/wrong responses too. "m2pl", "m3pl" and
@@ -443,8 +445,9 @@ def fit(
         For unused categories: Wilson & Masters (1993), Psychometrika 58, 87-99.
     """
     arguments = {**locals()}
-    if not isinstance(responses, Responses):
-        responses = as_source(responses) or responses
+    if anchors is not None:
+        anchors = as_bank(anchors, "anchors")
+    responses = as_responses_like(responses, "responses", anchors, sources=True)
     cls, kinds = model_of_items(model, getattr(responses, "item_ids", ()))
     check_choice("method", method, FITTERS)
     if kinds is not None and method != "em":

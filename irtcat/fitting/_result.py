@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error
+from irtcat._html import COLUMNS, ROWS, card
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._groups import Grouping, score_groups
+from irtcat.fitting._summary import FitSummary
 from irtcat.latent import Populations
 from irtcat.scoring import Ability, score, score_under_density
 
@@ -168,6 +170,23 @@ class Fit:
             "n_sparse": self.n_sparse,
             "precision": self.precision,
         }
+
+    def summary(self) -> FitSummary:
+        """The data, convergence, fit and parameters; print the result."""
+        data = self.responses
+        described = getattr(data, "summary", None)
+        text = repr(data) if described is None else str(described()).split("\n", 1)[0]
+        return FitSummary(data=text, figures=self.to_dict(), bank=self.bank.summary())
+
+    def _repr_html_(self) -> str:
+        """The outcome, a histogram of the difficulties and the first items."""
+        frame = self.bank.to_frame()
+        head = frame.iloc[:ROWS, :COLUMNS]
+        return card(repr(self), head, frame.shape, frame.get("b", ()), "difficulty")
+
+    def plot(self, kind: str = "information_curve", **options: Any) -> Any:
+        """Draw the calibrated items (see `ItemBank.plot`)."""
+        return self.bank.plot(kind, **options)
 
     def to_frame(self) -> pd.DataFrame:
         """The figures of the fit as a table of one row."""

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from irtcat._cells import MISSING
 from irtcat._checks import InputError, shorten
 from irtcat._csv import MARK, is_marked, read_csv, unescape
 from irtcat._numbers import number_in
 from irtcat._reading import MOST_BYTES, read_bytes
-from irtcat.io._cells import MISSING
 
 __all__ = ["check_widths", "column_numbers", "load_text", "read_table", "records"]
 

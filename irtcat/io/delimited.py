@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
+from irtcat._cells import MISSING
 from irtcat._checks import InputError
 from irtcat._csv import is_marked, unescape
 from irtcat._reading import MOST_BYTES
-from irtcat.io._cells import MISSING
-from irtcat.io._table import Options, Table, find_long_columns, read_long, read_wide
+from irtcat._table import Options, Table, find_long_columns, read_long, read_wide
 from irtcat.io._text import check_widths, load_text, records
-from irtcat.responses import Responses
+from irtcat.responses import Responses, responses_of
 
 __all__ = ["read_delimited"]
 
@@ -64,8 +64,11 @@ def read_delimited(
     try:
         if columns is not None:
             block = _long_block(data, separator, columns, len(table.header))
-            return read_long(table, block, columns, options)
-        return read_wide(table, _wide_blocks(data, separator, len(table.header)), options)
+            return responses_of(read_long(table, block, columns, options), options.duplicates)
+        return responses_of(
+            read_wide(table, _wide_blocks(data, separator, len(table.header)), options),
+            options.duplicates,
+        )
     except InputError:
         raise
     except (ValueError, OverflowError, pd.errors.ParserError):

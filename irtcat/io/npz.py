@@ -10,8 +10,8 @@ from irtcat._archives import array_file
 from irtcat._checks import InputError, brief, shorten
 from irtcat._metadata import frame_from_plain
 from irtcat._reading import MOST_BYTES, parse_json
-from irtcat.io._table import to_responses
-from irtcat.responses import Responses
+from irtcat._table import CellMatrix
+from irtcat.responses import Responses, responses_of
 
 __all__ = ["read_npz"]
 
@@ -67,7 +67,7 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
         text = f"{path}, {position}: expected {expected}. Got {X[row, column]:g}. {advice}"
         raise InputError(text.rstrip())
 
-    return to_responses(str(path), X, ids[0], ids[1], duplicates, fail)
+    return responses_of(CellMatrix(str(path), X, ids[0], ids[1], fail), duplicates)
 
 
 def _load(path: Path, max_bytes: int) -> dict[str, np.ndarray]:

@@ -10,8 +10,8 @@ import pandas as pd
 
 from irtcat._checks import InputError, shorten
 from irtcat._reading import MOST_BYTES, allowed_bytes, opened, too_large
-from irtcat.io._table import Options, Table, find_long_columns, read_long, read_wide
-from irtcat.responses import Responses
+from irtcat._table import Options, Table, find_long_columns, read_long, read_wide
+from irtcat.responses import Responses, responses_of
 
 __all__ = [
     "is_text",
@@ -52,11 +52,11 @@ def read_parquet(
     if columns is not None:
         source.check(columns, LONG_ROW * source.rows, max_bytes)
         block = pd.concat(list(source.blocks(columns)), ignore_index=True)
-        return read_long(table, block, columns, options)
+        return responses_of(read_long(table, block, columns, options), options.duplicates)
     all_columns = range(len(source.header))
     width = 8 if any(source.is_float(column) for column in all_columns[1:]) else 1
     source.check(all_columns, (len(all_columns) * width + WIDE_ROW) * source.rows, max_bytes)
-    return read_wide(table, source.blocks(all_columns), options)
+    return responses_of(read_wide(table, source.blocks(all_columns), options), options.duplicates)
 
 
 LONG_ROW, WIDE_ROW = 24, 64

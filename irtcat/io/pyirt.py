@@ -6,11 +6,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from irtcat._cells import compact
 from irtcat._checks import InputError, shorten
 from irtcat._reading import numbered_lines, parse_json
-from irtcat.io._cells import compact
-from irtcat.io._table import to_responses
-from irtcat.responses import Responses
+from irtcat._table import CellMatrix
+from irtcat.responses import Responses, responses_of
 
 __all__ = ["read_pyirt"]
 
@@ -59,7 +59,7 @@ def read_pyirt(path: Path, duplicates: str = "refuse") -> Responses:
         raise InputError(f"{location}: expected {expected}. Got {got}. {advice}".rstrip())
 
     ids = np.array(subjects, dtype=object), np.array(items, dtype=object)
-    return to_responses(str(path), compact(matrix), *ids, duplicates, fail)
+    return responses_of(CellMatrix(str(path), compact(matrix), *ids, fail), duplicates)
 
 
 def _objects(path: Path) -> Iterator[tuple[int, Any]]:

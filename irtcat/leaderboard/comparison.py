@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 
 from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._types import FloatArray, IntArray
+from irtcat.io.convert import as_responses_like
 from irtcat.prediction._task import is_sample, recode
 from irtcat.responses import Responses
 from irtcat.selection import Subset
@@ -176,6 +177,8 @@ def compare(
     """
     check_choice("method", method, METHODS)
     check_interval("level", level)
+    calibration = as_responses_like(calibration, "calibration", None)
+    responses = as_responses_like(responses, "responses", calibration)
     names, pair, sampled, flags = _read(calibration, subset, responses, new, old)
     columns = _covariates(pair)
     if method == "auto":
@@ -320,10 +323,6 @@ def _read(
     calibration: Responses, subset: Any, responses: Responses, new: str | None, old: str | None
 ) -> tuple[tuple[str, str], _Pair, bool, list[str]]:
     """Both models' answers by item, whether the items are a probability sample, and flags."""
-    for name, value in (("calibration", calibration), ("responses", responses)):
-        if not isinstance(value, Responses):
-            advice = "Build them with Responses.from_array."
-            raise argument_error(name, "Responses", type(value).__name__, advice)
     subset_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
     if subset_ids.ndim != 1 or not len(subset_ids) or len(np.unique(subset_ids)) < len(subset_ids):
         raise argument_error("subset", "a Subset or a list of different item ids", subset)

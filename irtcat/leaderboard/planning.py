@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri
 from irtcat._checks import argument_error, check_count, check_interval
 from irtcat._matrix import observed
 from irtcat._types import FloatArray, IntArray
+from irtcat.io import as_responses
 from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
 from irtcat.responses import Responses
 
@@ -157,7 +158,7 @@ def plan(
     check_count("n", n, 2)
     check_interval("level", level)
     designs = _check_designs(designs)
-    unique, flags = _thinned(responses, seed)
+    unique, flags = _thinned(as_responses(responses, name="responses"), seed)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(unique.n_subjects, np.full(unique.n_subjects, 1 / unique.n_subjects), n)
     tail = (1 - level) / 2
@@ -236,7 +237,7 @@ def design_gaps(
     """
     check_confidence(confidence)
     design = _check_designs((design,))[0]
-    unique, flags = _thinned(responses, seed)
+    unique, flags = _thinned(as_responses(responses, name="responses"), seed)
     pairs = pair_variances(unique, design)
     rows = []
     for k in n_items:
@@ -330,9 +331,6 @@ def _check_designs(designs: tuple[str, ...]) -> tuple[str, ...]:
 
 def _thinned(responses: Responses, seed: int) -> tuple[Responses, list[str]]:
     """The responses of different subjects, at most `MOST_SUBJECTS`, and flags."""
-    if not isinstance(responses, Responses):
-        advice = "Build them with Responses.from_array."
-        raise argument_error("responses", "Responses", type(responses).__name__, advice)
     unique = responses.without_duplicate_subjects()
     if unique.n_subjects < 2:
         must = "responses of at least 2 different subjects"

@@ -11,6 +11,7 @@ from irtcat._checks import InputError, argument_error, check_choice, check_count
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
+from irtcat.io import as_responses
 from irtcat.leaderboard.board import Leaderboard, Run
 from irtcat.leaderboard.metrics import METRICS, compare_scores
 from irtcat.leaderboard.splits import LEAVE_OUT, left_out_groups, split_subjects
@@ -68,7 +69,7 @@ class _Fold(NamedTuple):
 
 
 def evaluate(
-    responses: Responses,
+    responses: Responses | Any,
     strategies: Sequence[str] | str = ("balanced", "stratified", "random"),
     n_items: Sequence[int] = (10, 30, 60, 100),
     split: str = "random",
@@ -101,7 +102,8 @@ def evaluate(
     "leave-out:" groups of one subject are never held out.
 
     Args:
-        responses: who answered what on the full benchmark.
+        responses: who answered what on the full benchmark; of any kind that `irtcat.as_responses`
+            takes.
         strategies: names of `irtcat.selection.STRATEGIES`, or "all". With "all", a strategy that is
             not possible with these data gives a row that ``flags`` explains.
         n_items: subset sizes, each from 1 to the number of items.
@@ -150,6 +152,7 @@ def evaluate(
         top=top,
         lenient=isinstance(strategies, str) or isinstance(estimators, str),
     )
+    responses = as_responses(responses, name="responses")
     unique = _check(plan, responses)
     splits: list[str] = [split]
     too_small: list[str] = []
@@ -211,15 +214,12 @@ def _numbers(name: str, values: Any, least: int) -> tuple[int, ...]:
     return tuple(int(value) for value in numbers)
 
 
-def _check(plan: _Plan, responses: Any) -> Responses:
+def _check(plan: _Plan, responses: Responses) -> Responses:
     """Check the plan; return the responses without duplicate rows."""
     get_model(plan.model)
     check_interval("share", plan.share)
     check_interval("level", plan.level)
     check_count("top", plan.top)
-    if not isinstance(responses, Responses):
-        advice = "Build them with Responses.from_array."
-        raise argument_error("responses", "Responses", type(responses).__name__, advice)
     if max(plan.n_items) > responses.n_items:
         must = f"whole numbers up to {responses.n_items}, the number of items"
         raise argument_error("n_items", must, max(plan.n_items))

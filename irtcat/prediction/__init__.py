@@ -10,7 +10,8 @@ import pandas as pd
 from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import as_bank
+from irtcat.io.convert import as_responses_like
 from irtcat.prediction._result import Prediction
 from irtcat.prediction._task import Estimate, Estimator, Task, full_scores, is_sample, recode
 from irtcat.prediction._weights import item_groups, item_weights
@@ -114,11 +115,11 @@ ESTIMATORS: Registry[Estimator] = Registry(
 
 @documented(ESTIMATORS)
 def predict(
-    calibration: Responses,
+    calibration: Any,
     subset: "Subset | Sequence[str] | np.ndarray",
-    responses: Responses,
+    responses: Any,
     *,
-    bank: ItemBank | None = None,
+    bank: Any = None,
     estimator: str = "auto",
     level: float = 0.95,
     groups: Any = None,
@@ -140,10 +141,13 @@ def predict(
     for others. irt, pirt and gpirt also accept a multidimensional bank.
 
     Args:
-        calibration: responses of the calibrated subjects to all items.
+        calibration: responses of the calibrated subjects to all items, of any kind that
+            `irtcat.as_responses` takes; or the fit of them (its bank is then the ``bank``).
         subset: the items that were run: a `Subset`, or their ids (with equal weights).
-        responses: responses of the new subjects; items outside the subset are ignored. A
-            missing answer (NaN, or no such column) is allowed and flagged.
+        responses: responses of the new subjects, of any kind that `irtcat.as_responses` takes;
+            items outside the subset are ignored. Columns without ids are the items of the subset,
+            or those of the calibration if there are as many. A missing answer (NaN, or no such
+            column) is allowed and flagged.
         bank: calibrated items, all those of the calibration; by default a 2PL is fitted to
             ``calibration``. Not used by "mean" and "weighted".
         estimator: one of the above.
@@ -185,11 +189,13 @@ def predict(
     """
     check_choice("estimator", estimator, ESTIMATORS)
     check_interval("level", level)
-    for name, value in (("calibration", calibration), ("responses", responses)):
-        if not isinstance(value, Responses):
-            advice = "Build them with Responses.from_array."
-            raise argument_error(name, "Responses", type(value).__name__, advice)
+    if isinstance(getattr(calibration, "responses", None), Responses):  # a fit
+        bank = calibration.bank if bank is None else bank
+        calibration = calibration.responses
+    bank = None if bank is None else as_bank(bank)
+    calibration = as_responses_like(calibration, "calibration", bank)
     item_ids, shares, sampled = _read_subset(subset, calibration)
+    responses = as_responses_like(responses, "responses", item_ids, calibration)
     answers = _align(responses, item_ids, calibration)
     labels = item_groups(calibration, groups)
     task = Task(

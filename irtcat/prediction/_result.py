@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
+from irtcat._html import card
 from irtcat._types import FloatArray
 
 __all__ = ["Prediction"]
@@ -77,6 +78,11 @@ class Prediction:
         ratio = np.where(np.isnan(ratio) & (ahead == 0), 0.0, ratio)
         index = pd.Index(self.subject_ids, dtype=object, name="subject")
         return pd.DataFrame(ndtr(ratio), index=index, columns=self.field.index)
+
+    def _repr_html_(self) -> str:
+        """The first subjects and a histogram of the estimates."""
+        frame = self.to_frame()
+        return card(repr(self), frame, frame.shape, self.score, "predicted score of each subject")
 
     def to_frame(self) -> pd.DataFrame:
         """One row per subject: score, lower, upper, the three ranks, estimator, flags."""

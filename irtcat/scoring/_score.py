@@ -12,8 +12,9 @@ from irtcat._bank_moves import unused_categories
 from irtcat._checks import argument_error, brief, check_choice, check_count, check_interval
 from irtcat._precision import choose_precision, precision
 from irtcat._types import BoolArray, FloatArray
-from irtcat.bank import ItemBank, one_ability
-from irtcat.io.source import ResponseSource, as_source, chunks
+from irtcat.bank import ItemBank, as_bank, one_ability
+from irtcat.io.convert import as_responses_like
+from irtcat.io.source import ResponseSource, chunks
 from irtcat.latent import cells_of, log_likelihoods
 from irtcat.models import in_precision, item_categories
 from irtcat.responses import Responses
@@ -250,8 +251,8 @@ METHODS: dict[str, Callable[[_Task], _Estimate]] = {
 
 
 def score(
-    bank: ItemBank,
-    responses: Responses | ResponseSource,
+    bank: ItemBank | Any,
+    responses: Responses | ResponseSource | Any,
     method: str = "eap",
     *,
     level: float = 0.95,
@@ -269,9 +270,10 @@ def score(
     | eapsum | posterior mean given the sum score only | posterior SD | posterior quantiles |
 
     Args:
-        bank: the calibrated items.
-        responses: the responses; items not in the bank are ignored, missing responses skipped. A
-            `irtcat.io.ResponseSource` is read in blocks (without the posteriors).
+        bank: the calibrated items: a bank, the fit that holds it, or a file.
+        responses: the responses, of any kind that `irtcat.as_responses` takes; items not in the
+            bank are ignored, missing responses skipped. Columns without ids are the bank's items,
+            in its order. A `irtcat.io.ResponseSource` is read in blocks (without the posteriors).
         method: one of the above.
         level: probability of the interval, in (0, 1).
         theta_bounds: range of ``ml``, ``map`` and ``wle`` estimates.
@@ -306,7 +308,9 @@ def score(
     """
     check_choice("method", method, METHODS)
     check_interval("level", level)
-    if not isinstance(responses, Responses):
+    bank = as_bank(bank)
+    responses = as_responses_like(responses, "responses", bank, sources=True)
+    if isinstance(responses, ResponseSource):
         return _in_passes(bank, responses, method, level, theta_bounds, precision)
     low, high = (
         (float(theta_bounds[0]), float(theta_bounds[1]))
@@ -394,24 +398,21 @@ def score_under_density(
 
 def _in_passes(
     bank: ItemBank,
-    source: Any,
+    source: ResponseSource,
     method: str,
     level: float,
     theta_bounds: tuple[float, float],
     precision: str,
 ) -> Ability:
     """`score` of a `ResponseSource`, a chunk of subjects at a time."""
-    opened = as_source(source)
-    if opened is None:
-        raise argument_error("responses", "Responses or a ResponseSource", type(source).__name__)
-    rows = int(min(opened.n_subjects, max(1, CHUNK_CELLS // opened.n_items)))
-    dtype = choose_precision(precision, opened.n_subjects * opened.n_items)
-    items, scored_blocks = np.asarray(opened.item_ids, dtype=object), []
-    for k, chunk in enumerate(chunks(opened, rows)):
-        ids = opened.subject_ids[k * rows : (k + 1) * rows]
+    rows = int(min(source.n_subjects, max(1, CHUNK_CELLS // source.n_items)))
+    dtype = choose_precision(precision, source.n_subjects * source.n_items)
+    items, scored_blocks = np.asarray(source.item_ids, dtype=object), []
+    for k, chunk in enumerate(chunks(source, rows)):
+        ids = source.subject_ids[k * rows : (k + 1) * rows]
         filled = np.append(ids, [f"\n{i}" for i in range(rows - len(ids))])
         subjects = pd.DataFrame(index=pd.Index(filled, dtype=object))
-        codes = tuple(range(opened.n_categories))
+        codes = tuple(range(source.n_categories))
         block = Responses(
             values=chunk,
             subject_ids=filled,
@@ -419,7 +420,7 @@ def _in_passes(
             n_categories=len(codes),
             codes=codes,
             subjects=subjects,
-            items=opened.items,
+            items=source.items,
         )
         scored = score(bank, block, method, level=level, theta_bounds=theta_bounds, precision=dtype)
         scored_blocks.append([getattr(scored, name)[: len(ids)] for name in PER_SUBJECT])

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
+from irtcat._html import card
 from irtcat._types import FloatArray
 
 __all__ = ["Ability"]
@@ -52,6 +53,11 @@ class Ability:
 
     def __repr__(self) -> str:
         return f"Ability({len(self)} subjects, {self.method}, {self.level:.0%} intervals)"
+
+    def _repr_html_(self) -> str:
+        """The first subjects and a histogram of the estimates."""
+        frame = self.to_frame()
+        return card(repr(self), frame, frame.shape, self.theta, "ability of each subject")
 
     def to_frame(self) -> pd.DataFrame:
         """One row per subject: theta, se, lower, upper, percentile, n_items, flags.

@@ -8,7 +8,8 @@ import numpy as np
 from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, as_bank
+from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 from irtcat.selection._dense import Scores, centred_scores
 from irtcat.selection._request import (
@@ -150,11 +151,11 @@ DEFAULT_WITHOUT_RESPONSES = "fisher"
 
 @documented(STRATEGIES)
 def select(
-    bank: ItemBank | None,
+    bank: Any,
     n_items: int,
     *,
     strategy: str | None = None,
-    calibration: Responses | None = None,
+    calibration: Any = None,
     seed: int = 0,
     theta: float | None = None,
     theta_range: tuple[float, float] | None = None,
@@ -182,12 +183,14 @@ def select(
     take the largest size that is guaranteed to be affordable.
 
     Args:
-        bank: the calibrated items, or None for strategies that need only responses.
+        bank: the calibrated items: a bank, a file, or the fit that holds it (its responses are
+            then the ``calibration``); None for strategies that need only responses.
         n_items: number of items, from 1 to the number allowed; the maximum number under a budget.
         strategy: one of the above; by default "balanced" with responses, and "fisher" with only a
             bank.
-        calibration: calibration responses; their items must include the bank's. Right/wrong, graded
-            and fractional responses are used on the scale from 0 to 1.
+        calibration: calibration responses, of any kind that `irtcat.as_responses` takes; their
+            items must include the bank's. Right/wrong, graded and fractional responses are used on
+            the scale from 0 to 1.
         seed: seed of the random strategies.
         theta: target ability of "information"; the population mean by default.
         theta_range: lowest and highest ability of "minimax"; by default mean +- 2 SD.
@@ -224,6 +227,11 @@ def select(
         Rodriguez et al. (2021), section 4 (fisher); tutorial slides of Lalor et al. (2024),
         "Data set filtering" (avi, ub, pcub and their opposites); the others with each strategy.
     """
+    if calibration is None and isinstance(getattr(bank, "responses", None), Responses):
+        calibration = bank.responses
+    bank = None if bank is None else as_bank(bank)
+    if calibration is not None:
+        calibration = as_responses_like(calibration, "calibration", bank)
     if strategy is None:
         strategy = DEFAULT_WITHOUT_RESPONSES if calibration is None else DEFAULT_STRATEGY
     check_choice("strategy", strategy, STRATEGIES)

@@ -1,14 +1,18 @@
 """Input and output of a selection strategy."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, check_choice
+from irtcat._csv import write_csv
+from irtcat._html import card
 from irtcat._matrix import observed, row_blocks
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
@@ -218,6 +222,36 @@ class Subset:
 
     def __repr__(self) -> str:
         return f"Subset({len(self)} items by {self.strategy})"
+
+    def _repr_html_(self) -> str:
+        """The first items."""
+        frame = self.to_frame()
+        return card(repr(self), frame, frame.shape)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Subset):
+            return NotImplemented
+        return (
+            (self.strategy, self.seed) == (other.strategy, other.seed)
+            and np.array_equal(self.item_ids, other.item_ids)
+            and np.array_equal(self.weights, other.weights)
+            and np.array_equal(self.probabilities, other.probabilities, equal_nan=True)
+            and np.array_equal(self.criterion, other.criterion, equal_nan=True)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.strategy, self.seed, *self.item_ids))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the items to a CSV file, atomically; `irtcat.load` reads it.
+
+        Args:
+            path: the file; an existing one is replaced.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        return write_csv(self.to_frame().assign(strategy=self.strategy, seed=self.seed), path)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per chosen item: weight, probability, criterion."""

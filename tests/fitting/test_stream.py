@@ -138,5 +138,7 @@ def test_what_cannot_be_fitted_in_passes_is_refused():
         fit(source_of(np.full((30, 4), -1, np.int8)), "2pl")
     with pytest.raises(InputError, match="`devices` argument must be left out"):
         fit(source_of(x), "2pl", devices=1)
-    with pytest.raises(InputError, match="`responses` argument must be Responses"):
+    with pytest.raises(InputError, match="answers of at least 2 subjects"):
         fit([[0, 1]], "2pl")
+    with pytest.raises(InputError, match="`responses` argument must be Responses"):
+        fit(3, "2pl")

@@ -176,7 +176,7 @@ def test_fractions_and_gaps(calibration, both):
         ({"subset": ["i1", "i1"]}, "different item ids"),
         ({"subset": ["i1"]}, "at least 2 items"),
         ({"subset": ["i1", "i2", "i3"], "method": "assisted"}, "`method` argument must be paired"),
-        ({"responses": [[1, 0]]}, "`responses` argument must be Responses"),
+        ({"responses": 3}, "`responses` argument must be Responses, an array"),
     ],
 )
 def test_refused(calibration, both, given, words):

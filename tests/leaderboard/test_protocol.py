@@ -325,7 +325,7 @@ def test_calibration_that_did_not_converge_is_flagged(responses, monkeypatch):
         ({"share": 0.01}, "at least 2 subjects held out. Got 1."),
         ({"share": 0.999}, "at least 2 subjects calibrated"),
         ({"model": "5pl"}, "`model` argument"),
-        ({"responses": [[1, 0]]}, "`responses` argument must be Responses. Got 'list'"),
+        ({"responses": 3}, "`responses` argument must be Responses, an array"),
         ({"tau": -99.0, "strategies": ["ub"]}, "has 0 items to choose from"),
     ],
 )

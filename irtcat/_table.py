@@ -1,20 +1,29 @@
-"""Tables of responses, wide or long, independent of the file format."""
+"""Tables of responses, wide or long, whether read from a file or given as a data frame."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, ResponseError, shorten
+from irtcat._cells import block_numbers, compact, is_missing_text, stack
+from irtcat._checks import InputError, shorten
 from irtcat._numbers import number_in, whole_number_in
-from irtcat.io._cells import block_numbers, compact, is_missing_text, stack
-from irtcat.responses import Responses
 
-__all__ = ["Options", "Table", "read_long", "read_wide", "to_responses"]
+__all__ = [
+    "ITEM_NAMES",
+    "SUBJECT_NAMES",
+    "CellMatrix",
+    "Options",
+    "Table",
+    "find_long_columns",
+    "normalized",
+    "read_long",
+    "read_wide",
+]
 
 
 def _roles(stems: str, suffixes: str) -> frozenset[str]:
@@ -40,13 +49,31 @@ class Options:
     duplicates: str = "refuse"
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table on disk: its header, and a function that locates cells for messages.
+class CellMatrix(NamedTuple):
+    """The responses of a table, not yet checked.
 
     Attributes:
-        name: the file as the caller wrote it.
-        header: the column names, exactly as in the file.
+        name: the table, for messages.
+        matrix: subjects x items, -1 or NaN where missing.
+        subjects: ids of the rows.
+        items: ids of the columns.
+        fail: raises about the response in a row and a column: what was expected, and advice.
+    """
+
+    name: str
+    matrix: np.ndarray
+    subjects: np.ndarray
+    items: np.ndarray
+    fail: Callable[[int, int, str, str], NoReturn]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, in a file or in memory: its header, and a function that locates cells for messages.
+
+    Attributes:
+        name: the file as the caller wrote it, or the kind of the data frame.
+        header: the column names, exactly as they are there.
         cell: returns the position ("line 4") and the text of a cell by row (-1 = header) and
             column.
     """
@@ -76,7 +103,7 @@ class Table:
         return texts[codes]
 
 
-def _normalized(name: str) -> str:
+def normalized(name: str) -> str:
     """A column name in the form in which it is compared with the usual names."""
     return name.strip().lower().replace(" ", "_").replace("-", "_").replace(".", "_")
 
@@ -110,7 +137,8 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | 
             bool(candidates_by_role["item"] and candidates_by_role["response"]) and is_narrow
         )
         if looks_long or explicit or options.layout == "long":
-            advice = f"Name it with {lacking[0]}=, or pass format='wide'."
+            advice = f"Name it with {lacking[0]}="
+            advice += "." if options.layout == "long" else ", or pass format='wide'."
             table.fail_header(f"a long table needs a column for the {lacking[0]}. {advice}")
         return None
     for role, candidates in candidates_by_role.items():
@@ -127,7 +155,7 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | 
 def _candidates(header: tuple[str, ...], name: str, usual: frozenset[str]) -> list[int]:
     """Columns of exactly this name, else those with a usual name."""
     exact = [column for column, text in enumerate(header) if text == name]
-    return exact or [column for column, text in enumerate(header) if _normalized(text) in usual]
+    return exact or [column for column, text in enumerate(header) if normalized(text) in usual]
 
 
 def check_wide_header(table: Table, options: Options) -> None:
@@ -135,7 +163,7 @@ def check_wide_header(table: Table, options: Options) -> None:
     header = table.header
     if len(header) < 2:
         table.fail_header("expected a subject id and at least one item, with commas or tabs.")
-    first, rest = _normalized(header[0]), header[1:]
+    first, rest = normalized(header[0]), header[1:]
     if first not in SUBJECT_NAMES | {"id", "name", options.subject} and _is_data(header):
         advice = "Add a header line: subject, then the item ids."
         table.fail_header(f"expected a header. Got what looks like responses. {advice}")
@@ -147,7 +175,7 @@ def check_wide_header(table: Table, options: Options) -> None:
     for column, name in enumerate(rest, start=1):
         if not name.strip():
             table.fail_header(f"column {column + 1} has an empty item id.")
-        if options.layout != "wide" and _normalized(name) in SUBJECT_NAMES:
+        if options.layout != "wide" and normalized(name) in SUBJECT_NAMES:
             advice = "Move the subject ids to column 1, or pass format='wide'."
             table.fail_header(f"column {column + 1} is named {shorten(name)}. {advice}")
     repeated = [name for name, count in Counter(rest).items() if count > 1]
@@ -173,7 +201,7 @@ def _is_data(header: tuple[str, ...]) -> bool:
     return small or not rising or whole_number_in(header[0]) is not None
 
 
-def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) -> Responses:
+def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) -> CellMatrix:
     """Read a table of one row per subject, in blocks of rows; column 1 contains the ids."""
     check_wide_header(table, options)
     ids: list[np.ndarray] = []
@@ -198,7 +226,7 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
         table.fail(row, column + 1, expected, advice)
 
     items = np.array(table.header[1:], dtype=object)
-    return to_responses(table.name, stack(matrices), subjects, items, options.duplicates, fail)
+    return CellMatrix(table.name, stack(matrices), subjects, items, fail)
 
 
 def _check_rows_unique(table: Table, subjects: np.ndarray) -> None:
@@ -215,7 +243,7 @@ def _check_rows_unique(table: Table, subjects: np.ndarray) -> None:
 
 def read_long(
     table: Table, block: pd.DataFrame, columns: tuple[int, int, int], options: Options
-) -> Responses:
+) -> CellMatrix:
     """Read a table of one row per response; ``block`` contains subject, item and response.
 
     A pair that occurs twice must have equal responses; with duplicates="first" the first is used.
@@ -249,23 +277,4 @@ def read_long(
         source = int(np.argmax((rows == row) & (cols == column) & ~np.isnan(numbers)))
         table.fail(source, columns[2], expected, advice)
 
-    return to_responses(table.name, matrix, subjects, items, options.duplicates, fail)
-
-
-def to_responses(
-    name: str,
-    matrix: np.ndarray,
-    subjects: np.ndarray,
-    items: np.ndarray,
-    duplicates: str,
-    fail: Callable[[int, int, str, str], NoReturn],
-) -> Responses:
-    """Build the responses; an error about a cell names its position in the file."""
-    try:
-        return Responses.from_array(matrix, subjects, items, duplicates=duplicates)
-    except ResponseError as error:
-        cause = error
-    if cause.row is not None and cause.column is not None:
-        fail(cause.row, cause.column, cause.must, cause.advice)
-    text = f"{name}: expected {cause.must}. Got {cause.got}. {cause.advice}"
-    raise InputError(text.rstrip())
+    return CellMatrix(table.name, matrix, subjects, items, fail)

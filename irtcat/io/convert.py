@@ -1,0 +1,457 @@
+"""`as_responses`: responses from whatever people have, by rules that the result states."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._cells import cell_number
+from irtcat._checks import DUPLICATES, InputError, argument_error, check_choice
+from irtcat._frames import as_pandas, frame_kind
+from irtcat._table import (
+    ITEM_NAMES,
+    SUBJECT_NAMES,
+    Options,
+    find_long_columns,
+    normalized,
+    read_wide,
+)
+from irtcat.io.files import read_responses
+from irtcat.io.source import ResponseSource, as_source, open_source
+from irtcat.responses import Responses, frame_table, long_responses, responses_of
+
+__all__ = ["as_responses", "as_responses_or_source"]
+
+ID_NAMES = SUBJECT_NAMES | {"id", "name"}
+ROWS_ARE_SUBJECTS = "one row per subject"
+ROWS_ARE_ITEMS = "one row per item, transposed"
+
+KINDS = (
+    "Responses, an array, a data frame, a mapping or list of responses, or the path of a file or "
+    "folder"
+)
+
+
+def as_responses(
+    data: Any,
+    *,
+    subject: str = "subject",
+    item: str = "item",
+    response: str = "response",
+    format: str | None = None,
+    duplicates: str = "refuse",
+    codes: Any = None,
+    item_ids: Any = None,
+    name: str = "data",
+) -> Responses:
+    """Convert data to `Responses`; `irtcat.fit` and the other functions call it for you.
+
+    | data | subjects, items and ids |
+    |---|---|
+    | array, list of lists | rows are subjects; ids s1, s2, ... and i1, i2, ... |
+    | wide data frame | rows are subjects, other columns items; subject ids are the index, or a \
+column named subject, model, user, id, ..., or a first column of text |
+    | long data frame, list of records | columns named subject (model, user, ...), item \
+(question, doc_id, ...) and response (score, correct, ...) |
+    | Series with two index levels | (subject, item) |
+    | ``{subject: {item: response}}``, ``{subject: [responses]}`` | the keys |
+    | ``{item: response}``, Series, list of numbers | one subject |
+    | list of (subject, item, response) | in this order |
+    | xarray DataArray | the dimensions, in the order of the table or by their names; coordinates \
+are ids |
+    | scipy sparse matrix | stored entries are responses, other cells are missing |
+    | path | see `irtcat.read_responses` |
+
+    Data frames are those of pandas, polars, pyarrow and other libraries that narwhals reads. Where
+    the index, a dimension or the id column is named like items (item, question, ...), rows are
+    items, and the table is transposed. A response is 0/1, true/false, a fraction in [0, 1] or an
+    integer code, also as text. Missing is NaN, None or NA, and -1 in integer arrays.
+    ``Responses.origin`` and ``Responses.summary`` say how the data were read.
+
+    Args:
+        data: one of the above.
+        subject: name of the subject column of a long table, if it is not detected.
+        item: name of its item column.
+        response: name of its response column.
+        format: "wide" or "long" for the layout of a table, or the format of a file (see
+            `irtcat.read_responses`); detected by default.
+        duplicates: what to do with repeated ids: "refuse", "first" (keep the first) or "suffix"
+            (rename the later ones to "id#2").
+        codes: all codes that a response can have (see `Responses.from_array`).
+        item_ids: ids of the columns, where the data have none.
+        name: what messages call the data.
+
+    Returns:
+        The responses, validated; `Responses` are returned as they are.
+
+    Raises:
+        InputError: for other data, or naming the invalid row, column, cell or id.
+
+    Example:
+        >>> as_responses({"m1": {"q1": 1, "q2": 0}, "m2": {"q1": True}})
+        Responses(2 subjects x 2 items, right/wrong, 1 missing)
+        >>> table = pd.DataFrame({"question": ["q1", "q2"], "m1": [1, 0], "m2": [1, 1]})
+        >>> as_responses(table).origin
+        'pandas DataFrame of one row per item, transposed; ids = the column question'
+    """
+    check_choice("duplicates", duplicates, DUPLICATES)
+    if isinstance(data, Responses):
+        return data
+    if isinstance(data, (str, os.PathLike)):
+        responses = read_responses(
+            data, format, subject=subject, item=item, response=response, duplicates=duplicates
+        )
+        return replace(responses, origin=str(data))
+    if format is not None:
+        check_choice("format", format, ("wide", "long"))
+    options = Options(subject, item, response, format, duplicates)
+    try:
+        return _converted(data, options, codes, _by_width(item_ids), name)
+    except InputError as error:
+        message = str(error).replace("The `X` argument", f"The `{name}` argument")
+    if name != "data" and re.search(r"\b(duplicates|codes|format|subject|item|response)=", message):
+        message += " Convert the data with irtcat.as_responses, which takes this argument."
+    raise InputError(message)
+
+
+def as_responses_like(data: Any, name: str, *references: Any, sources: bool = False) -> Any:
+    """`as_responses` of data about the items of a bank, a subset or other responses.
+
+    Columns without ids are the items of the first reference that has as many, in its order. Codes
+    are those of the references, as not all of them need occur in the data.
+
+    Args:
+        data: see `as_responses`.
+        name: what messages call the data.
+        references: banks, responses or arrays of item ids; None is ignored.
+        sources: whether data may be read in passes (see `as_responses_or_source`).
+    """
+    if isinstance(data, (Responses, ResponseSource)):
+        return data
+    known = [reference for reference in references if reference is not None]
+    codes = next(filter(None, map(_codes_of, known)), None)
+    options: dict[str, Any] = {
+        "item_ids": [getattr(source, "item_ids", source) for source in known]
+    }
+    convert = as_responses_or_source if sources else as_responses
+    try:
+        return convert(data, name=name, codes=codes, **options)
+    except InputError:
+        if codes is None:
+            raise
+    return convert(data, name=name, **options)  # such as fractions, which have no codes
+
+
+def _codes_of(reference: Any) -> Any:
+    """The codes of responses or a bank of more than two categories; None for others."""
+    model = getattr(reference, "model", reference)
+    if getattr(model, "n_categories", 2) <= 2:
+        return None
+    provenance = getattr(reference, "provenance", {})
+    return provenance.get("codes") or getattr(reference, "codes", None)
+
+
+def _by_width(item_ids: Any) -> dict[int, Any] | None:
+    """Ids of columns that have none, by the number of columns; the first list of a length counts.
+
+    Example:
+        >>> _by_width([["a", "b"], ["c", "d"], ["e"]])
+        {1: ['e'], 2: ['a', 'b']}
+    """
+    if item_ids is None or not len(item_ids):
+        return None
+    lists = [item_ids] if np.ndim(item_ids[0]) == 0 else item_ids
+    return {len(ids): ids for ids in reversed(lists)}
+
+
+def _converted(
+    data: Any, options: Options, codes: Any, ids: dict[int, Any] | None, name: str
+) -> Responses:
+    """`as_responses`, by the type of the data."""
+    if isinstance(data, ResponseSource) or callable(getattr(data, "blocks", None)):
+        must = "responses in memory"
+        raise argument_error(name, must, "a source that is read in passes")
+    frame = as_pandas(data)
+    if frame is not None:
+        return _from_frame(frame, frame_kind(data), options, codes)
+    if isinstance(data, pd.Series):
+        return _from_series(data, options, codes)
+    if hasattr(data, "dims") and hasattr(data, "coords"):
+        return _from_xarray(data, options, codes, name)
+    if hasattr(data, "tocoo"):
+        return _from_sparse(data, options.duplicates, codes, ids, name)
+    if isinstance(data, Mapping):
+        return _from_mapping(data, options, codes, ids, name)
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping):
+        return _from_records(data, options, codes, name)
+    if _is_triples(data):
+        table = pd.DataFrame(list(data), columns=["subject", "item", "response"])
+        return long_responses(
+            "list of triples", table, Options(duplicates=options.duplicates), codes=codes
+        )
+    return _from_array(data, options.duplicates, codes, ids, name)
+
+
+def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | ResponseSource:
+    """`as_responses`, but data that are made to be read in passes become a source.
+
+    These are sources, objects with ``n_subjects``, ``n_items`` and ``blocks()``, memory-mapped
+    arrays, and paths of ``.npy`` files and of wide Parquet tables of integers.
+    """
+    if isinstance(data, Responses):
+        return data
+    if isinstance(data, (str, os.PathLike)):
+        suffix = Path(data).suffix.lower()
+        if suffix == ".npy":
+            return open_source(data)
+        if suffix in (".parquet", ".pq"):
+            try:
+                return open_source(data)
+            except InputError:  # a long table, or one of fractions
+                return as_responses(data, name=name, **options)
+    else:
+        source = as_source(data)
+        if source is not None:
+            return source
+    return as_responses(data, name=name, **options)
+
+
+def _usual(options: Options) -> Options:
+    """The options of a long table whose columns have the usual names."""
+    return Options(layout="long", duplicates=options.duplicates)
+
+
+def _from_frame(frame: pd.DataFrame, kind: str, options: Options, codes: Any) -> Responses:
+    """A wide or a long data frame."""
+    if frame.index.nlevels > 1 or _has_other_role(frame):
+        frame = frame.reset_index()
+    if options.layout == "long" or find_long_columns(frame_table(kind, frame), options) is not None:
+        return long_responses(kind, frame, options, codes=codes)
+    frame, ids = _with_id_index(frame, kind, options.subject)
+    by_item = _is_item_name(frame.index.name) or _is_subject_name(frame.columns.name)
+    if by_item:
+        frame = frame.T
+    origin = f"{kind} of {ROWS_ARE_ITEMS if by_item else ROWS_ARE_SUBJECTS}; ids = {ids}"
+    return _from_wide(frame, kind, options, codes, origin)
+
+
+def _has_other_role(frame: pd.DataFrame) -> bool:
+    """Whether a long table has its subjects in its index and items in a column, or vice versa."""
+    columns = list(frame.columns)
+    return (_is_subject_name(frame.index.name) and any(map(_is_item_name, columns))) or (
+        _is_item_name(frame.index.name) and any(map(_is_subject_name, columns))
+    )
+
+
+def _from_wide(
+    frame: pd.DataFrame, kind: str, options: Options, codes: Any, origin: str
+) -> Responses:
+    """A table of one row per subject, with the ids as its index and columns."""
+    if all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes):
+        responses = Responses.from_array(frame, duplicates=options.duplicates, codes=codes)
+        return replace(responses, origin=origin)
+    table = frame.reset_index(names="id")  # text, objects: cells are read like those of a file
+    source = frame_table(kind, table)
+    wide = replace(options, layout="wide")
+    return responses_of(
+        read_wide(source, [table], wide), options.duplicates, origin=origin, codes=codes
+    )
+
+
+def _with_id_index(frame: pd.DataFrame, kind: str, subject: str) -> tuple[pd.DataFrame, str]:
+    """The frame with its ids as the index, and where they were found."""
+    if not isinstance(frame.index, pd.RangeIndex):
+        return frame, "its index"
+    names = [str(column) for column in frame.columns]
+    usual = [i for i, text in enumerate(names) if text == subject or normalized(text) in ID_NAMES]
+    usual = usual or [i for i in range(min(1, len(names))) if _is_item_name(names[i])]
+    if not usual and len(names) > 1 and _is_text(frame.iloc[:, 0]):
+        usual = [0]
+    if not usual:
+        if frame.columns.size and kind.startswith("pandas"):
+            return frame, "the row numbers"
+        numbered = pd.Index([f"s{row}" for row in range(1, len(frame) + 1)], dtype=object)
+        return frame.set_axis(numbered), "s1, s2, ..."
+    column = frame.columns[usual[0]]
+    return frame.set_index(column), f"the column {column}"
+
+
+def _is_text(column: pd.Series) -> bool:
+    """Whether a column has text that is not a response, as ids have."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return False
+    texts = [value for value in column.dropna().tolist() if isinstance(value, str)]
+    return bool(texts) and not all(_is_response(text) for text in texts)
+
+
+def _is_response(text: str) -> bool:
+    return cell_number(text) is not None
+
+
+def _is_item_name(label: Any) -> bool:
+    return isinstance(label, str) and normalized(label) in ITEM_NAMES
+
+
+def _is_subject_name(label: Any) -> bool:
+    return isinstance(label, str) and normalized(label) in SUBJECT_NAMES
+
+
+def _from_series(data: pd.Series, options: Options, codes: Any) -> Responses:
+    """A Series by subject and item, or by item: the answers of one subject."""
+    if data.index.nlevels > 2:
+        must = "indexed by item, or by subject and item"
+        raise argument_error("data", must, f"{data.index.nlevels} levels")
+    if data.index.nlevels == 1:
+        frame = data.to_frame("s1" if data.name is None else str(data.name)).T
+        return _from_wide(frame, "pandas Series", options, codes, "pandas Series: one subject")
+    levels = [str(name) for name in data.index.names]
+    table = data.rename("response").rename_axis(["subject", "item"]).reset_index()
+    if _is_item_name(levels[0]) or _is_subject_name(levels[1]):
+        table = table.rename(columns={"subject": "item", "item": "subject"})
+        levels = levels[::-1]
+    responses = long_responses(
+        "pandas Series", table, Options(duplicates=options.duplicates), codes=codes
+    )
+    origin = f"pandas Series; subject = level {levels[0]}, item = level {levels[1]}"
+    return replace(responses, origin=origin)
+
+
+def _from_xarray(data: Any, options: Options, codes: Any, name: str) -> Responses:
+    """A DataArray of two dimensions."""
+    if not hasattr(data, "to_numpy") or len(data.dims) != 2:
+        got = f"{type(data).__name__} with dimensions {', '.join(map(str, data.dims))}"
+        raise argument_error(name, "a DataArray of two dimensions, subjects and items", got)
+    first, second = (str(dim) for dim in data.dims)
+    by_item = _is_item_name(first) or _is_subject_name(second)
+    labels = [
+        np.asarray(data.coords[dim]).tolist()
+        if dim in data.coords
+        else [f"{letter}{n + 1}" for n in range(data.sizes[dim])]
+        for dim, letter in zip(data.dims, "is" if by_item else "si", strict=True)
+    ]
+    frame = pd.DataFrame(data.to_numpy(), index=labels[0], columns=labels[1])
+    rows = ROWS_ARE_ITEMS if by_item else ROWS_ARE_SUBJECTS
+    origin = f"xarray DataArray ({first} x {second}) of {rows}"
+    frame = frame.T if by_item else frame
+    return _from_wide(frame, "xarray DataArray", options, codes, origin)
+
+
+def _from_sparse(
+    data: Any, duplicates: str, codes: Any, ids: dict[int, Any] | None, name: str
+) -> Responses:
+    """A sparse matrix: what is not stored is missing."""
+    entries = data.tocoo()
+    if len(entries.shape) != 2:
+        raise argument_error(name, "a matrix, subjects x items", f"shape {entries.shape}")
+    values = np.asarray(entries.data, float)
+    if values.size and (values == values[0]).all() and values.size < np.prod(entries.shape):
+        raise InputError(
+            f"The `{name}` argument must be a sparse matrix whose stored entries are all responses "
+            f"(the others are missing). Got only the value {values[0]:g}. If cells that are not "
+            "stored are wrong answers, pass the matrix's .toarray()."
+        )
+    matrix = np.full(entries.shape, np.nan)
+    matrix[entries.row, entries.col] = values
+    origin = f"sparse matrix of {ROWS_ARE_SUBJECTS}; cells that are not stored are missing"
+    responses = _from_array(matrix, duplicates, codes, ids, name)
+    return replace(responses, origin=origin)
+
+
+def _from_mapping(
+    data: Mapping[Any, Any], options: Options, codes: Any, ids: dict[int, Any] | None, name: str
+) -> Responses:
+    """Answers by subject; columns of a table; or the answers of one subject."""
+    if not data:
+        raise argument_error(name, KINDS, "an empty mapping")
+    values = list(data.values())
+    are_mappings = [isinstance(value, Mapping) for value in values]
+    if all(are_mappings):
+        items = dict.fromkeys(str(item) for row in values for item in row)
+        rows = [{str(k): v for k, v in row.items()} for row in values]
+        table = [[row.get(item) for item in items] for row in rows]
+        frame = pd.DataFrame(table, index=[str(k) for k in data], columns=list(items), dtype=object)
+        origin = "mapping from subjects to their responses by item"
+        return _from_wide(frame, "mapping", options, codes, origin)
+    if any(are_mappings):
+        subject = next(k for k, flag in zip(data, are_mappings, strict=True) if not flag)
+        must = "a mapping from every subject to its responses by item"
+        raise argument_error(name, must, f"{type(data[subject]).__name__} for {subject!r}")
+    if all(np.ndim(value) == 0 for value in values):
+        series = pd.Series(values, index=[str(key) for key in data], dtype=object)
+        responses = _from_series(series, options, codes)
+        return replace(responses, origin="mapping from items to the responses of one subject")
+    lengths = {key: np.size(value) for key, value in data.items()}
+    first = next(iter(lengths))
+    other = next((key for key, n in lengths.items() if n != lengths[first]), None)
+    if other is not None:
+        must = "a mapping to lists of equal length"
+        got = f"{lengths[other]} for {other!r} but {lengths[first]} for {first!r}"
+        raise argument_error(name, must, got)
+    columns = {str(key): list(value) for key, value in data.items()}
+    if any(_is_subject_name(key) or key == options.subject for key in columns):
+        return _from_frame(pd.DataFrame(columns), "mapping of columns", options, codes)
+    item_ids, label = _column_ids(lengths[first], ids, name)
+    matrix = np.array(list(columns.values()), object)
+    frame = pd.DataFrame(matrix, index=list(columns), columns=item_ids)
+    origin = f"mapping from subjects to lists of responses; item ids = {label}"
+    return _from_wide(frame, "mapping", options, codes, origin)
+
+
+def _column_ids(width: int, ids: dict[int, Any] | None, name: str) -> tuple[list[str], str]:
+    """Ids of columns that have none, and a description of them."""
+    if ids is None:
+        return [f"i{column}" for column in range(1, width + 1)], "i1, i2, ..."
+    if width not in ids:
+        numbers = " or ".join(str(n) for n in sorted(ids))
+        must = f"with item ids, or {numbers} columns, one for each item"
+        raise argument_error(name, must, f"{width} columns without ids")
+    return [str(item) for item in ids[width]], "those of the items, in their order"
+
+
+def _from_records(data: Sequence[Any], options: Options, codes: Any, name: str) -> Responses:
+    """A list of records: rows of a long or wide table."""
+    wrong = next((row for row in data if not isinstance(row, Mapping)), None)
+    if wrong is not None:
+        raise argument_error(name, "a list of records only", type(wrong).__name__)
+    return _from_frame(pd.DataFrame.from_records(list(data)), "list of records", options, codes)
+
+
+def _is_triples(data: Any) -> bool:
+    """Whether data are a list of (subject, item, response) with ids that are text."""
+    return (
+        isinstance(data, (list, tuple))
+        and len(data) > 0
+        and all(isinstance(row, (list, tuple)) and len(row) == 3 for row in data)
+        and all(isinstance(label, str) and not _is_response(label) for label in data[0][:2])
+    )
+
+
+def _from_array(
+    data: Any, duplicates: str, codes: Any, ids: dict[int, Any] | None, name: str
+) -> Responses:
+    """An array or nested lists; a vector is one subject."""
+    kind = type(data).__name__
+    if not isinstance(data, (list, tuple, np.ndarray)):
+        try:
+            array = np.asarray(data)
+        except Exception:  # whatever another library's __array__ raises
+            array = np.array(None)
+        if array.ndim == 0:  # a number, a text, None, or an object that is not an array
+            raise argument_error(name, KINDS, "None" if data is None else kind)
+        data = array
+    if not len(data):
+        raise argument_error(name, KINDS, f"an empty {kind}")
+    is_vector = all(np.ndim(value) == 0 for value in data)
+    if is_vector:
+        data = data[None] if isinstance(data, np.ndarray) else [data]
+    width = len(data[0]) if np.ndim(data[0]) else 0
+    items, label = _column_ids(width, ids, name)
+    options = {"duplicates": duplicates, "codes": codes}
+    responses = Responses.from_array(data, item_ids=items if ids else None, **options)
+    rows = "one subject" if is_vector else ROWS_ARE_SUBJECTS
+    return replace(responses, origin=f"{kind} of {rows}; item ids = {label}")

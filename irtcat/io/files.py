@@ -1,0 +1,162 @@
+"""Response files: the format is detected by the extension and the first bytes."""
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from irtcat._checks import DUPLICATES, InputError, argument_error, check_choice, check_count
+from irtcat._reading import MOST_BYTES, check_path, seekable_copy
+from irtcat._table import Options
+from irtcat.io.delimited import read_delimited
+from irtcat.io.logs import LOG_FORMATS, read_logs
+from irtcat.io.logs._find import is_log
+from irtcat.io.npz import read_npz
+from irtcat.io.parquet import read_parquet
+from irtcat.io.pyirt import read_pyirt
+from irtcat.responses import Responses
+
+__all__ = ["FORMATS", "read_responses"]
+
+Reader = Callable[[Path, Options, int], Responses]
+
+FORMATS: dict[str, Reader] = {
+    "csv": lambda path, options, most: read_delimited(path, options, None, most),
+    "tsv": lambda path, options, most: read_delimited(path, options, "\t", most),
+    "npz": lambda path, options, most: read_npz(path, options.duplicates, most),
+    "parquet": lambda path, options, most: read_parquet(path, options, most),
+    "pyirt": lambda path, options, most: read_pyirt(path, options.duplicates),
+}
+
+_EXTENSIONS = {
+    ".csv": "csv",
+    ".tsv": "csv",  # the same reader, which detects the separator by extension and header
+    ".tab": "csv",
+    ".txt": "csv",
+    ".npz": "npz",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "pyirt",
+    ".ndjson": "pyirt",
+    ".json": "pyirt",
+}
+
+_PICKLE = "pickles run code when they are loaded. Save the responses as CSV or .npz"
+
+_REFUSED = {
+    ".pkl": _PICKLE,
+    ".pickle": _PICKLE,
+    ".joblib": _PICKLE,
+    ".npy": "a bare array has no ids. Save X, subjects and items with np.savez",
+    ".xlsx": "spreadsheets are not read. Export the sheet as CSV",
+    ".xls": "spreadsheets are not read. Export the sheet as CSV",
+    ".gz": "the file is compressed. Unpack it first",
+    ".zip": "the file is compressed. Unpack it first",
+}
+
+_FIRST_BYTES = {b"PK\x03\x04": "npz", b"PAR1": "parquet", b"\x1f\x8b": ".gz", b"\x80": ".pkl"}
+
+
+def read_responses(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    subject: str = "subject",
+    item: str = "item",
+    response: str = "response",
+    duplicates: str = "refuse",
+    max_bytes: int = MOST_BYTES,
+) -> Responses:
+    r"""Read who answered what from a file or a folder of logs; its format is detected.
+
+    Formats: CSV and TSV, wide (column 1 the subject id, one column per item) or long (one row
+    per response); ``.npz`` with X, subjects and items, and what `Responses.save` writes; Parquet,
+    wide or long; py-irt's JSON lines. A response is 0/1, true/false, a fraction in [0, 1] or an
+    integer code. Missing is an empty cell, NA, NaN or null in any case, an absent row, and -1 in
+    ``.npz``. Ids are kept as text exactly as in the file, in order of first appearance.
+
+    Logs of evaluation harnesses, one file or a folder of them, are read as by
+    `irtcat.io.read_logs`, which lists their formats, has options and a report; a warning lists
+    skipped files and which of several metrics was selected.
+
+    A pipe (``/dev/stdin``, a named pipe) is read to its end, once.
+
+    Args:
+        path: the file, or a folder of logs.
+        format: "csv", "tsv", "npz", "parquet", "pyirt" or a format of logs, or "wide" or "long"
+            for the layout of a table; detected by default.
+        subject: header of the subject column of a long table. A usual synonym (subject_id,
+            model, user, …) is detected if there is only one.
+        item: header of the item column (item_id, question, problem, …).
+        response: header of the response column (score, correct, value, …).
+        duplicates: what to do with repeated ids: "refuse", "first" (keep the first) or "suffix"
+            (rename the later ones to "id#2"). In a long table "first" also resolves pairs that
+            occur twice with different responses.
+        max_bytes: how many bytes a file may have unpacked (256 MiB by default), so that no
+            archive, sparse file or endless pipe fills the memory. A file may always be read up to
+            its size on disk.
+
+    Returns:
+        The responses, validated.
+
+    Raises:
+        InputError: naming the file and the invalid line, column or id.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "long.csv"
+        >>> size = path.write_text("model,question,correct\nm1,q1,1\nm1,q2,0\nm2,q1,true\n")
+        >>> read_responses(path)
+        Responses(2 subjects x 2 items, right/wrong, 1 missing)
+    """
+    check_choice("duplicates", duplicates, DUPLICATES)
+    layout = format if format in ("wide", "long") else None
+    if format is not None and layout is None:
+        check_choice("format", format, (*FORMATS, *LOG_FORMATS, "wide", "long"))
+    check_count("max_bytes", max_bytes)
+    options = Options(subject, item, response, layout, duplicates)
+    with seekable_copy(check_path(path), max_bytes) as file:
+        if format in LOG_FORMATS or (format is None and is_log(file)):
+            return _from_logs(file, format or "auto", max_bytes)
+        if file.is_dir():
+            raise argument_error("path", f"a file, to be read as {format}", f"the folder {file}")
+        kind = format if format in FORMATS else _detect(file)
+        try:
+            return FORMATS[str(kind)](file, options, max_bytes)
+        except OSError as error:
+            raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
+
+
+def _from_logs(path: Path, format: str, max_bytes: int) -> Responses:
+    """Read responses from logs and warn about skipped files and automatic choices."""
+    logs = read_logs(path, format, max_bytes=max_bytes)
+    skipped = logs.report.skipped
+    messages = []
+    if skipped:
+        messages.append(f"{len(skipped)} log files were skipped, such as {skipped[0].reason}")
+    if chosen := [choice for choice in logs.report.choices if choice.others]:
+        more = f" and {len(chosen) - 1} more choices" if len(chosen) > 1 else ""
+        messages.append(f"Of several possibilities one was selected: {chosen[0]}{more}.")
+    if messages:
+        messages.append("irtcat.io.read_logs reports all and lets you choose.")
+        warnings.warn(f"{path}: {' '.join(messages)}", UserWarning, stacklevel=3)
+    return logs.responses
+
+
+def _detect(file: Path) -> str:
+    """Detect the format by extension and first bytes; raise for refused formats."""
+    extension = file.suffix.lower()
+    if extension in _REFUSED:
+        raise InputError(f"{file}: {_REFUSED[extension]}.")
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(64)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
+    kind = _EXTENSIONS.get(extension)
+    by_content = next((k for first, k in _FIRST_BYTES.items() if head.startswith(first)), None)
+    if by_content in _REFUSED:
+        raise InputError(f"{file}: {_REFUSED[str(by_content)]}.")
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and kind in (None, "csv"):
+        by_content = "pyirt"
+    return by_content or kind or "csv"
