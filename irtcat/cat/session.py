@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array
 
-from irtcat._bank_file import bank_hash
+from irtcat._bank_arrays import bank_hash
 from irtcat._bank_moves import in_unused_categories
 from irtcat._checks import InputError, argument_error, brief, check_count, check_id, shorten
 from irtcat._compile import jit

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from irtcat import ItemBank, Responses, Subset
+    from irtcat._bank_table import BankSummary
 
 DATASET = "dataset:"
 
@@ -48,6 +49,23 @@ def read_bank(path: "str | Path") -> "ItemBank":
     from irtcat import ItemBank
 
     return ItemBank.load(path, max_bytes=max_bytes())
+
+
+def read_summary(path: "str | Path") -> "BankSummary":
+    """Summarise a bank file, without JAX where that is possible."""
+    from irtcat._bank_table import BankSummary, read_summary
+
+    summary = read_summary(Path(path), max_bytes())
+    if summary is not None:
+        return summary
+    bank = read_bank(path)
+    return BankSummary(
+        key=bank.model.key,
+        table=bank.to_frame(),
+        population_mean=bank.population_mean,
+        population_sd=bank.population_sd,
+        provenance=bank.provenance,
+    )
 
 
 def max_bytes() -> int:

@@ -14,7 +14,7 @@ from irtcat._checks import InputError, shorten
 from irtcat._reading import check_path, opened, read_json
 from irtcat.bank import ItemBank
 from irtcat.io._text import column_numbers, read_table
-from irtcat.leaderboard import METRICS
+from irtcat.leaderboard.metrics import METRICS
 
 __all__ = ["KINDS", "Result", "read"]
 
