@@ -28,6 +28,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat._explain import explain
 from irtcat.cat._exposure_parameters import ExposureParameters, session_counts
 from irtcat.cat._log import (
+    HEAD,
     Clock,
     Event,
     Key,
@@ -581,10 +582,6 @@ def _check_head(bank: ItemBank, config: Config, head: Mapping[str, Any]) -> None
     started = {"kind": "stop", "reason": "", "at": head.get("started"), "elapsed": 0}
     if head["version"] > 1 and field_fault(started, dated=True):
         raise argument_error("document", "a session with a valid start time", head.get("started"))
-
-
-HEAD = ("format", "version", "id", "subject", "bank", "config", "config_hash", "seed", "prior")
-"""Required fields of a head; from version 2 also ``started``, and for some rules ``counts``."""
 
 
 def head_of(

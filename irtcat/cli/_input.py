@@ -161,8 +161,13 @@ def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
     return replace(data, subjects=pd.DataFrame({column: values}, index=index))
 
 
-def read_subset(path: str) -> "Subset":
-    """Read the output of `irtcat select`, or any CSV table with item ids in a column "item"."""
+def read_subset(path: str, repeatable: bool = True) -> "Subset":
+    """Read the output of `irtcat select`, or any CSV table with item ids in a column "item".
+
+    Args:
+        path: the file.
+        repeatable: note how the items were chosen, which imports the strategies.
+    """
     import numpy as np
 
     import irtcat
@@ -192,10 +197,11 @@ def read_subset(path: str) -> "Subset":
 
     strategy, seed, request = "file", 0, None
     if {"strategy", "seed"} <= set(frame):
-        from irtcat.selection import plain_request
-
         strategy, seed = str(frame["strategy"].iloc[0]), _seed(path, frame["seed"].iloc[0])
-        request = plain_request(strategy, k, seed)
+        if repeatable:
+            from irtcat.selection import plain_request
+
+            request = plain_request(strategy, k, seed)
     return irtcat.Subset(
         item_ids=np.asarray(frame["item"].tolist(), dtype=str),
         weights=numbers("weight", 1 / k),

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
         rechoose,
         select,
     )
-    from irtcat.selection._task import Choice, Request, Strategy, Subset, Task
+    from irtcat.selection._subset import Request, Subset
+    from irtcat.selection._task import Choice, Strategy, Task
     from irtcat.selection.extension import extended
 else:
     __getattr__, __dir__ = lazy_names(__name__)

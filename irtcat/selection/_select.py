@@ -17,7 +17,8 @@ from irtcat.selection._request import (
     read_constraints,
     read_groups,
 )
-from irtcat.selection._task import Choice, Request, Strategy, Subset, Task
+from irtcat.selection._subset import Request, Subset
+from irtcat.selection._task import Choice, Strategy, Task
 from irtcat.selection.balanced import choose_balanced
 from irtcat.selection.clusters import (
     choose_anchor_points,
