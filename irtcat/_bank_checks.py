@@ -1,20 +1,25 @@
 """Checks of a bank's fields, and the positions of selected items."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, is_unicode
 from irtcat._types import FloatArray, Ids
-from irtcat.models import column_names, design_of, parameter_matrix
 
 __all__ = ["check_loaded", "item_names", "item_positions", "validated_fields"]
 
 
-def validated_fields(bank: Any) -> dict[str, Any]:
+def validated_fields(bank: Any, sizes: set[int], n_params: int, dims: int) -> dict[str, Any]:
     """Validated fields of a new bank, in standard form: ids, numbers, correlations, tables.
+
+    Args:
+        bank: an object with the fields of `irtcat.ItemBank`, besides the model.
+        sizes: the numbers of items of the arrays of the model, one if it is consistent.
+        n_params: number of parameters of an item.
+        dims: number of abilities.
 
     Raises:
         InputError: where the fields are inconsistent.
@@ -22,7 +27,6 @@ def validated_fields(bank: Any) -> dict[str, Any]:
     ids = np.asarray(bank.item_ids, dtype=str)
     if not is_unicode(ids):
         raise argument_error("item_ids", "text without halves of characters", ids)
-    sizes = {len(leaf) for leaf in jax.tree.leaves(bank.model)}
     if sizes != {len(ids)}:
         raise argument_error("item_ids", f"{max(sizes)} ids, as the model says", len(ids))
     if len(np.unique(ids)) != len(ids):
@@ -32,14 +36,14 @@ def validated_fields(bank: Any) -> dict[str, Any]:
         raise argument_error("population_sd", "a finite number above 0", bank.population_sd)
     if not np.isfinite(bank.population_mean):
         raise argument_error("population_mean", "a finite number", bank.population_mean)
-    shape = (len(ids), *[len(column_names(bank.model))] * 2)
+    shape = (len(ids), n_params, n_params)
     _check_shape("covariance", bank.covariance, shape)
     _check_shape("full_covariance", bank.full_covariance, (shape[0] * shape[1],) * 2)
     settled: dict[str, Any] = {
         name: float(getattr(bank, name)) for name in ("population_mean", "population_sd")
     }
     if bank.correlations is not None:
-        settled["correlations"] = _correlations(bank.correlations, bank.model.dims)
+        settled["correlations"] = _correlations(bank.correlations, dims)
     index = pd.Index(ids, dtype=object, name="item")
     for name in ("items", "statistics"):
         frame = getattr(bank, name)
@@ -79,10 +83,18 @@ ROUNDING = 1e-6
 """Tolerance of a correlation matrix for symmetry and positive semi-definiteness."""
 
 
-def check_loaded(bank: Any) -> None:
+def check_loaded(
+    bank: Any, matrix: FloatArray, names: Sequence[str], settings: Mapping[str, np.ndarray]
+) -> None:
     """Reject a bank from a file whose values are impossible for calibrated items.
 
     A fit never makes such a bank, so that only banks from files are checked.
+
+    Args:
+        bank: an object with the fields of `irtcat.ItemBank`, besides the model.
+        matrix: the parameters, items x params.
+        names: their names.
+        settings: the fixed numbers of the items, by name.
 
     Raises:
         InputError: naming the item or the field.
@@ -90,7 +102,6 @@ def check_loaded(bank: Any) -> None:
     ids = bank.item_ids
     if any(not str(item).strip() or "\0" in str(item) for item in ids):
         raise argument_error("item_ids", "ids, none of them empty or with a zero byte", ids)
-    matrix, names = parameter_matrix(bank.model), column_names(bank.model)
     for column, name in enumerate(names):
         bad = ~(np.isfinite(matrix[:, column]) | (matrix[:, column] == LIMITS.get(name, 0.0)))
         if bad.any():
@@ -102,7 +113,7 @@ def check_loaded(bank: Any) -> None:
         if (lower >= upper).any():
             must = "lower asymptotes below the upper ones"
             raise argument_error("parameters", must, f"others for item {ids[lower >= upper][0]}")
-    _check_settings(bank.model, len(ids))
+    _check_settings(settings, len(ids))
     if bank.covariance is not None:
         _check_covariance("covariance", bank.covariance, ids)
     if bank.full_covariance is not None:
@@ -110,9 +121,9 @@ def check_loaded(bank: Any) -> None:
     _check_statistics(bank.statistics)
 
 
-def _check_settings(model: Any, n: int) -> None:
+def _check_settings(settings: Mapping[str, np.ndarray], n: int) -> None:
     """The fixed numbers of the items: numbers of trials, margins."""
-    for name, value in design_of(model).settings.items():
+    for name, value in settings.items():
         good = {
             "trials": (value >= 1) & (value == np.rint(value)),
             "edge": (value > 0) & (value < 0.5),

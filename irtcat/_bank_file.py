@@ -1,7 +1,8 @@
-"""The format of bank files: a zip of ``.npy`` arrays, one of them a JSON text."""
+"""The format of bank files: a zip of ``.npy`` arrays, one of them a JSON text.
 
-import hashlib
-import json
+Read here as plain arrays and tables, without the item models; `_bank_arrays` has the rest.
+"""
+
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,13 +12,18 @@ import numpy as np
 import pandas as pd
 
 from irtcat._archives import array_file
-from irtcat._bank_checks import check_loaded
 from irtcat._checks import InputError
 from irtcat._reading import MOST_BYTES, parse_json
-from irtcat._types import FloatArray
-from irtcat.models import Design, ItemModel, column_names, design_of, model_from_key, unpack
 
-__all__ = ["FORMAT", "VERSION", "bank_arrays", "bank_hash", "damaged", "read_parts"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "damaged",
+    "frame_to_json",
+    "plain",
+    "read_arrays",
+    "read_fields",
+]
 
 FORMAT = "irtcat-bank"
 VERSION = 1
@@ -89,76 +95,34 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
-    """The arrays of a bank file (see `irtcat.ItemBank.save`)."""
-    meta = {
-        "format": FORMAT,
-        "version": VERSION,
-        "model": bank.model.key,
-        "parameter_names": column_names(bank.model),
-        "dims": bank.model.dims,
-        "n_categories": bank.model.n_categories,
-        "population": {"mean": bank.population_mean, "sd": bank.population_sd},
-        "items": frame_to_json(bank.items),
-        "statistics": frame_to_json(bank.statistics),
-        "provenance": plain(dict(bank.provenance)),
+def read_fields(
+    meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The matrix of parameters of a bank file, and the fields of the bank besides its model.
+
+    Raises:
+        ValueError: or KeyError, TypeError, ... where the parts do not fit together.
+    """
+    matrix, ids = arrays["parameters"], arrays["item_ids"]
+    n_names = len(tuple(meta["parameter_names"]))
+    if matrix.ndim != 2 or matrix.shape[1] != n_names or matrix.dtype.kind != "f":
+        raise ValueError("parameters")
+    if ids.shape != (len(matrix),) or ids.dtype.kind != "U":
+        raise ValueError("item ids")
+    if not isinstance(meta["provenance"], dict):
+        raise ValueError("provenance")
+    population = meta["population"]
+    return np.ascontiguousarray(matrix, float), {
+        "item_ids": ids,
+        "population_mean": float(population["mean"]),
+        "population_sd": float(population["sd"]),
+        "covariance": arrays.get("covariance"),
+        "items": _frame("items", meta["items"], len(ids)),
+        "statistics": _frame("statistics", meta["statistics"], len(ids)),
+        "provenance": meta["provenance"],
+        "correlations": arrays.get("correlations"),
+        "full_covariance": arrays.get("full_covariance"),
     }
-    arrays = {
-        "item_ids": bank.item_ids,
-        "parameters": bank.parameters(),
-        **_design_arrays(bank.model),
-    }
-    for name in ("covariance", "correlations", "full_covariance"):
-        if getattr(bank, name) is not None:
-            arrays[name] = getattr(bank, name)
-    arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))
-    return arrays
-
-
-def bank_hash(bank: Any) -> str:
-    """SHA-256 of a bank's contents, in hexadecimal: identifies the bank of a session."""
-    digest = hashlib.sha256()
-    for name, array in sorted(bank_arrays(bank).items()):
-        value = np.ascontiguousarray(array)
-        digest.update(f"{name} {value.dtype.str} {value.shape} ".encode())
-        digest.update(value.tobytes())
-    return digest.hexdigest()
-
-
-def read_parts(cls: Any, path: Path, max_bytes: int) -> Any:
-    """The bank in a file, built by ``cls`` (see `irtcat.ItemBank.load`)."""
-    meta, arrays = read_arrays(path, max_bytes)
-    try:
-        names = tuple(meta["parameter_names"])
-        model_class = model_from_key(meta["model"])
-        matrix, ids = arrays["parameters"], arrays["item_ids"]
-        if matrix.ndim != 2 or matrix.shape[1] != len(names) or matrix.dtype.kind != "f":
-            raise ValueError("parameters")
-        if ids.shape != (len(matrix),) or ids.dtype.kind != "U":
-            raise ValueError("item ids")
-        if not isinstance(meta["provenance"], dict):
-            raise ValueError("provenance")
-        blank = model_class.blank(_design(matrix, meta, arrays))
-        if names != column_names(blank):
-            raise ValueError("parameter names")
-        model = unpack(blank, np.ascontiguousarray(matrix, float))
-        population = meta["population"]
-        bank = cls(
-            model=model,
-            item_ids=ids,
-            population_mean=float(population["mean"]),
-            population_sd=float(population["sd"]),
-            covariance=arrays.get("covariance"),
-            items=_frame("items", meta["items"], len(ids)),
-            statistics=_frame("statistics", meta["statistics"], len(ids)),
-            provenance=meta["provenance"],
-            correlations=arrays.get("correlations"),
-            full_covariance=arrays.get("full_covariance"),
-        )
-        check_loaded(bank)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise damaged(path, f"its parts do not fit together ({error})") from None
-    return bank
 
 
 def _frame(name: str, columns: Any, n: int) -> pd.DataFrame:
@@ -169,38 +133,3 @@ def _frame(name: str, columns: Any, n: int) -> pd.DataFrame:
         if not isinstance(values, list) or len(values) != n:
             raise ValueError(f"the column {column} of {name} must have {n} values")
     return pd.DataFrame(columns)
-
-
-def _design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
-    """Arrays of a bank file for the design of the items: settings and numbers of categories."""
-    design = design_of(model)
-    arrays = {f"setting_{name}": value for name, value in design.settings.items()}
-    if (design.categories != 2).any():
-        arrays["categories"] = design.categories
-    return arrays
-
-
-def _design(
-    matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> Design:
-    """Undo `_design_arrays`; the model checks the shapes of its own settings."""
-    n, start = len(matrix), "setting_"
-    settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
-    categories = arrays.get("categories", np.full(n, 2))
-    if categories.dtype.kind not in "iu" or categories.shape != (n,):
-        raise ValueError("categories")
-    top, dims = meta.get("n_categories", 2), meta.get("dims", 1)
-    if not isinstance(top, int) or not 2 <= top <= 127:
-        raise ValueError("n_categories")
-    if ((categories < 2) | (categories > top)).any():
-        raise ValueError("categories")
-    if not isinstance(dims, int) or not 1 <= dims <= matrix.shape[1]:
-        raise ValueError("dims")
-    for name, value in settings.items():
-        if (
-            value.dtype.kind not in "biuf"
-            or value.shape[:1] != (n,)
-            or not np.isfinite(value).all()
-        ):
-            raise ValueError(f"setting {name}")
-    return Design(categories.astype(int), dims, settings, top)

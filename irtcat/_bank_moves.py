@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from irtcat._bank_table import delta_errors
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
@@ -157,17 +158,4 @@ def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     values, slopes = jax.tree.map(lambda part: np.asarray(part)[:n_items], values_and_slopes)
     values = drop_unused(bank, values)
     slopes = {name: np.nan_to_num(part) for name, part in drop_unused(bank, slopes).items()}
-    errors = {}
-    for name, slope in slopes.items():
-        used = (slope != 0).any(axis=1)
-        if covariance is None or not used.any():
-            errors[name] = np.full(n_items, np.nan)
-            continue
-        # A held parameter (NaN) is known: the others of its item still have standard errors.
-        estimated = ~np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
-        variance = np.einsum("ji,jik,jk->j", slope, np.nan_to_num(covariance), slope)
-        has_error = (
-            ((slope != 0) & estimated).any(axis=1) & (variance >= 0) & ~np.isnan(values[name])
-        )
-        errors[name] = np.sqrt(np.where(has_error, variance, np.nan))
-    return values, errors
+    return values, delta_errors(values, slopes, covariance)

@@ -10,11 +10,13 @@ import jax
 import numpy as np
 import pandas as pd
 
+from irtcat._bank_arrays import bank_arrays, bank_hash, read_parts
 from irtcat._bank_checks import item_names, item_positions, validated_fields
-from irtcat._bank_file import FORMAT, VERSION, bank_arrays, bank_hash, read_parts
+from irtcat._bank_file import FORMAT, VERSION
 from irtcat._bank_join import join_banks
 from irtcat._bank_moves import draw_parameters, published, rescale_parameters
 from irtcat._bank_summary import BankSummary, summarise_bank
+from irtcat._bank_table import bank_text, item_table
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._drawing import figure_of
 from irtcat._files import check_target, replacing
@@ -26,6 +28,7 @@ from irtcat.models import (
     CategoricalModel,
     ItemModel,
     categorical_items,
+    column_names,
     expected_responses,
     filled,
     item_categories,
@@ -87,12 +90,14 @@ class ItemBank:
 
     def __post_init__(self) -> None:
         """Check that the fields are consistent."""
-        for name, value in validated_fields(self).items():
+        sizes = {len(leaf) for leaf in jax.tree.leaves(self.model)}
+        n_params = len(column_names(self.model))
+        checked = validated_fields(self, sizes, n_params, self.model.dims)
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        population = f"N({self.population_mean:g}, {self.population_sd:.4g})"
-        return f"ItemBank({self.n_items} items, {self.model.key}, population {population})"
+        return bank_text(self.n_items, self.model.key, self.population_mean, self.population_sd)
 
     def _repr_html_(self) -> str:
         """The first items and a histogram of the difficulties."""
@@ -120,7 +125,7 @@ class ItemBank:
 
         Example:
             >>> bank = ItemBank.from_parameters(b=[-1, 0, 1], item_ids=["x", "y", "z"])
-            >>> bank["x"]["b"], bank[1:].item_ids.tolist()
+            >>> float(bank["x"]["b"]), bank[1:].item_ids.tolist()
             (-1.0, ['y', 'z'])
         """
         if isinstance(items, (str, int, np.integer)) and not isinstance(items, bool):
@@ -308,16 +313,11 @@ class ItemBank:
             b is then the mean of the thresholds between the lowest and the highest used category.
             SEs come from those of the unconstrained parameters by the delta method.
         """
-        values, errors = published(self)
-        table = pd.DataFrame(values, index=self.statistics.index)
+        names = None
         if self.model.members:
-            names = np.array([member.key for member in self.model.members], dtype=object)
-            table.insert(0, "model", names[self.model.kind])  # type: ignore[attr-defined]
-        table = table.assign(**{f"se_{name}": errors[name] for name in errors})
-        taken = {*table.columns, *self.statistics.columns}
-        metadata = self.items.rename(columns={name: f"{name}_item" for name in taken})
-        extra = [f for f in (self.statistics, metadata) if f.shape[1]]
-        return pd.concat([table, *extra], axis=1) if extra else table
+            keys = np.array([member.key for member in self.model.members], dtype=object)
+            names = keys[self.model.kind]  # type: ignore[attr-defined]
+        return item_table(*published(self), self.statistics, self.items, names)
 
     def subset(self, items: Any) -> "ItemBank":
         """The items selected by ids, positions, a slice or a mask, in the order of the selection.

@@ -5,22 +5,16 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from irtcat._bank_summary import BankSummary
-from irtcat._checks import InputError, check_unique, shorten
+from irtcat import cat
+from irtcat._checks import InputError
 from irtcat._folders import MANIFEST
-from irtcat._numbers import whole_number_in
 from irtcat._reading import MOST_BYTES, check_path, read_json
-from irtcat._summary import ResponsesSummary
 from irtcat.bank import ItemBank
-from irtcat.cat import ExposureParameters, Store
-from irtcat.fitting import Fit, FitSummary
 from irtcat.io import as_responses, read_responses
-from irtcat.io._text import column_numbers, read_table
-from irtcat.selection import Subset, plain_request
+from irtcat.io._text import read_table
+from irtcat.selection import read_subset
 
-__all__ = ["describe", "load", "read_subset"]
+__all__ = ["describe", "load"]
 
 SUBSET_COLUMNS = {"weight", "probability", "criterion", "strategy"}
 """Columns that a table of chosen items has and other tables of items do not."""
@@ -64,9 +58,9 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> Any:
     if suffix == ".csv":
         return _load_table(file)
     if suffix == ".db":
-        return Store(file, create=False)
+        return cat.Store(file, create=False)
     if suffix == ".json":
-        return ExposureParameters.load(file)
+        return cat.ExposureParameters.load(file)
     must = "a .npz, .csv, .db or .json file, or a folder of results"
     raise InputError(
         f"{path}: expected {must}, as irtcat saves them. irtcat.read_responses reads responses "
@@ -114,7 +108,7 @@ def _load_folder(folder: Path, max_bytes: int) -> dict[str, Any]:
     return contents
 
 
-def describe(data: Any) -> ResponsesSummary | BankSummary | FitSummary:
+def describe(data: Any) -> Any:
     """Summarise responses, a bank or a fit; print the result.
 
     Args:
@@ -139,59 +133,6 @@ def describe(data: Any) -> ResponsesSummary | BankSummary | FitSummary:
     """
     if isinstance(data, (str, os.PathLike)) and _is_bank(Path(data)):
         data = ItemBank.load(data)
-    if isinstance(data, (Fit, ItemBank)):
+    if isinstance(data, ItemBank) or isinstance(getattr(data, "bank", None), ItemBank):
         return data.summary()
     return as_responses(data).summary()
-
-
-def read_subset(path: str | os.PathLike[str]) -> Subset:
-    """Read what `Subset.save` or ``irtcat select`` wrote, or any CSV table with a column "item".
-
-    Raises:
-        InputError: there is no such column, or a weight, a probability or the seed is invalid.
-    """
-    frame = read_table(path, text=("item", "strategy", "seed"))  # NA may be an id
-    if "item" in frame and not len(frame):
-        raise InputError(f"{path}: expected at least one item. Got a header without rows.")
-    if "item" not in frame:
-        names = shorten(list(frame.columns))
-        raise InputError(f"{path}: no column 'item' with the ids of the items run (has {names}).")
-    k = len(frame)
-    empty = [row for row, text in enumerate(frame["item"], 1) if not text.strip()]
-    if empty:
-        raise InputError(f"{path}, row {empty[0]}: expected an id. Got an empty cell.")
-    check_unique("item", frame["item"].to_numpy(object))
-
-    def numbers(name: str, default: float) -> np.ndarray:
-        if name not in frame:
-            return np.full(k, default)
-        values = column_numbers(frame[name])
-        invalid = ~np.isfinite(values) if name == "weight" else np.isinf(values)
-        if invalid.any():
-            row = int(np.argmax(invalid))
-            must = f"the {name} of item {frame['item'][row]!r} must be a finite number"
-            raise InputError(f"{path}: {must}. Got {str(frame[name][row])!r}.")
-        return values
-
-    strategy, seed, request = "file", 0, None
-    if {"strategy", "seed"} <= set(frame):
-        strategy, seed = str(frame["strategy"].iloc[0]), _seed(path, frame["seed"].iloc[0])
-        request = plain_request(strategy, k, seed)
-    return Subset(
-        item_ids=np.asarray(frame["item"].tolist(), dtype=str),
-        weights=numbers("weight", 1 / k),
-        probabilities=numbers("probability", np.nan),
-        criterion=numbers("criterion", np.nan),
-        strategy=strategy,
-        seed=seed,
-        request=request,
-    )
-
-
-def _seed(path: str | os.PathLike[str], value: Any) -> int:
-    """The seed in a table of chosen items."""
-    seed = whole_number_in(str(value))
-    if seed is None or seed < 0:
-        must = "the column 'seed' must be a whole number of at least 0"
-        raise InputError(f"{path}: {must}. Got {shorten(str(value))}.")
-    return seed

@@ -14,15 +14,17 @@ import irtcat
 
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
-_types _version _checks _compile _numbers
+_types _version _checks _compile _lazy _numbers
 _registry
 _reading
 _files
-_csv _folders _per_item
+_csv _folders _per_item _logistic
 _precision _matrix _metadata _summary _archives _trials _rules _progress _split
 _cells _table _frames _html _drawing _bank_summary
+_bank_checks _bank_file
+_bank_table
 responses models agreement
-bank _bank_checks _bank_file _bank_join _bank_moves
+bank _bank_arrays _bank_join _bank_moves
 io datasets information rotation
 latent
 scoring

@@ -17,18 +17,7 @@ from irtcat.cat.config import Config
 from irtcat.cat.engine import lots
 from irtcat.cat.exposure import blank_counts, updated
 
-__all__ = ["EXPOSURE_TABLES", "Tally", "read_counts"]
-
-EXPOSURE_TABLES = """
-CREATE TABLE exposure (
-  bank TEXT NOT NULL, config TEXT NOT NULL, cell INTEGER NOT NULL, item TEXT NOT NULL,
-  given INTEGER NOT NULL, PRIMARY KEY (bank, config, cell, item)
-) WITHOUT ROWID;
-CREATE TABLE visits (
-  bank TEXT NOT NULL, config TEXT NOT NULL, cell INTEGER NOT NULL, sessions INTEGER NOT NULL,
-  eligible BLOB, PRIMARY KEY (bank, config, cell)
-) WITHOUT ROWID;
-"""
+__all__ = ["Tally", "read_counts"]
 
 Key = tuple[str, str, int]
 """Bank, configuration and cell of ability (0 where the rule has no cells)."""

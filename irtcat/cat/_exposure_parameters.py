@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from irtcat._bank_file import bank_hash
+from irtcat._bank_arrays import bank_hash
 from irtcat._checks import InputError, argument_error, is_number
 from irtcat._files import replacing
 from irtcat._reading import read_json

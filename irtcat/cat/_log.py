@@ -17,6 +17,7 @@ import numpy as np
 from irtcat._checks import argument_error
 
 __all__ = [
+    "HEAD",
     "Clock",
     "Event",
     "Key",
@@ -148,6 +149,10 @@ OPTIONAL: dict[str, dict[str, Callable[[Any], bool]]] = {"ask": {"cell": _is_int
 
 TIMES: dict[str, Callable[[Any], bool]] = {"at": _is_time, "elapsed": is_duration}
 """When an event was written, and the seconds since the event before it."""
+
+
+HEAD = ("format", "version", "id", "subject", "bank", "config", "config_hash", "seed", "prior")
+"""Required fields of a head; from version 2 also ``started``, and for some rules ``counts``."""
 
 
 def field_fault(event: Any, dated: bool) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._bank_file import bank_hash
+from irtcat._bank_arrays import bank_hash
 from irtcat._checks import ability_points, argument_error, check_count
 from irtcat.bank import ItemBank
 from irtcat.cat._exposure_parameters import ExposureParameters

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array
 
-from irtcat._bank_file import bank_hash
+from irtcat._bank_arrays import bank_hash
 from irtcat._bank_moves import in_unused_categories
 from irtcat._checks import InputError, argument_error, brief, check_count, check_id, shorten
 from irtcat._compile import jit
@@ -28,6 +28,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat._explain import explain
 from irtcat.cat._exposure_parameters import ExposureParameters, session_counts
 from irtcat.cat._log import (
+    HEAD,
     Clock,
     Event,
     Key,
@@ -581,10 +582,6 @@ def _check_head(bank: ItemBank, config: Config, head: Mapping[str, Any]) -> None
     started = {"kind": "stop", "reason": "", "at": head.get("started"), "elapsed": 0}
     if head["version"] > 1 and field_fault(started, dated=True):
         raise argument_error("document", "a session with a valid start time", head.get("started"))
-
-
-HEAD = ("format", "version", "id", "subject", "bank", "config", "config_hash", "seed", "prior")
-"""Required fields of a head; from version 2 also ``started``, and for some rules ``counts``."""
 
 
 def head_of(

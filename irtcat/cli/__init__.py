@@ -3,6 +3,7 @@
 Heavy modules are imported inside the commands, so that ``irtcat --help`` is fast.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -11,6 +12,10 @@ from types import FrameType
 __all__ = ["main"]
 
 INTERRUPTED = 130
+
+NEW_OBJECTS = 50_000
+"""New objects between two garbage collections. Imports and JAX's traces make many that stay: with
+Python's 700 a small fit spends a seventh of its time on collections (2.7 s against 2.3)."""
 
 
 def main() -> None:
@@ -27,6 +32,7 @@ def main() -> None:
 
 def _run() -> None:
     """Parse the arguments and call the command."""
+    gc.set_threshold(NEW_OBJECTS)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     from irtcat.cli._app import app

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from irtcat import ItemBank, Responses, Subset
+    from irtcat._bank_table import BankSummary
 
 DATASET = "dataset:"
 
@@ -48,6 +49,23 @@ def read_bank(path: "str | Path") -> "ItemBank":
     from irtcat import ItemBank
 
     return ItemBank.load(path, max_bytes=max_bytes())
+
+
+def read_summary(path: "str | Path") -> "BankSummary":
+    """Summarise a bank file, without JAX where that is possible."""
+    from irtcat._bank_table import BankSummary, read_summary
+
+    summary = read_summary(Path(path), max_bytes())
+    if summary is not None:
+        return summary
+    bank = read_bank(path)
+    return BankSummary(
+        key=bank.model.key,
+        table=bank.to_frame(),
+        population_mean=bank.population_mean,
+        population_sd=bank.population_sd,
+        provenance=bank.provenance,
+    )
 
 
 def max_bytes() -> int:
@@ -143,11 +161,16 @@ def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
     return replace(data, subjects=pd.DataFrame({column: values}, index=index))
 
 
-def read_subset(path: str) -> "Subset":
-    """Read the output of `irtcat select`, or any CSV table with item ids in a column "item"."""
-    from irtcat.loading import read_subset
+def read_subset(path: str, repeatable: bool = True) -> "Subset":
+    """Read the output of `irtcat select`, or any CSV table with item ids in a column "item".
 
-    return read_subset(path)
+    Args:
+        path: the file.
+        repeatable: note how the items were chosen, which imports the strategies.
+    """
+    from irtcat.selection import read_subset
+
+    return read_subset(path, repeatable)
 
 
 def read_plain(source: str) -> "Responses":

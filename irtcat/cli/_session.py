@@ -83,8 +83,14 @@ def use_compilation_cache() -> None:
         return
     if not os.access(folder, os.W_OK):
         return
-    import jax
-
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    settings = {
+        "jax_compilation_cache_dir": str(folder),
+        "jax_persistent_cache_min_compile_time_secs": 0.1,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    jax = sys.modules.get("jax")
+    for name, value in settings.items():
+        if jax is None:  # it reads the environment when it is imported, if ever
+            os.environ.setdefault(name.upper(), str(value))
+        else:
+            jax.config.update(name, value)

@@ -6,10 +6,10 @@ from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import READING, RESPONSES_HELP, argument
 from irtcat.cli._output import records
-from irtcat.cli._session import use_compilation_cache
 
 if TYPE_CHECKING:
-    from irtcat import ItemBank, Responses
+    from irtcat import Responses
+    from irtcat._bank_table import BankSummary
 
 EXAMPLE = (
     "irtcat describe dataset:lsat7",
@@ -22,13 +22,11 @@ EXAMPLE = (
     "",
     argument("source", "RESPONSES|BANK", help=f"{RESPONSES_HELP} Or a bank."),
     *READING,
-    compiles=False,
 )
 def command(o: Options) -> Output:
     """Describe a response file or a bank."""
     if _input.is_bank(o.source):
-        use_compilation_cache()
-        return _bank(_input.read_bank(o.source))
+        return _bank(_input.read_summary(o.source))
     return _responses(_input.read(o.source, **o.reading))
 
 
@@ -44,13 +42,13 @@ def _responses(data: "Responses") -> Output:
     return Output(document, [str(summary), *lines])
 
 
-def _bank(bank: "ItemBank") -> Output:
+def _bank(bank: "BankSummary") -> Output:
     """Model, scale, provenance, and the range of the parameters."""
-    frame = bank.to_frame()
+    frame = bank.table
     ranges = frame.select_dtypes("number").describe().T[["min", "25%", "50%", "75%", "max"]]
     ranges.index.name = "column"
     population = {"mean": bank.population_mean, "sd": bank.population_sd}
-    document = {"kind": "bank", "model": bank.model.key, "n_items": len(bank)}
+    document = {"kind": "bank", "model": bank.key, "n_items": len(bank)}
     document |= {"population": population, "provenance": dict(bank.provenance)}
     document |= {"ranges": records(ranges), "items": records(frame)}
     lines = [f"{name}: {value}" for name, value in bank.provenance.items()]

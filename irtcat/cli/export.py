@@ -1,5 +1,7 @@
 """``irtcat export``."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from irtcat.cli import _input
@@ -21,7 +23,7 @@ TASKS = option(
 
 @command_of(
     "irtcat.harness.export",
-    SUBSET,
+    replace(SUBSET, read=partial(_input.read_subset, repeatable=False)),
     option("to", choices="irtcat.harness.EXPORTS"),
     option("responses", read=_input.read_plain,
            help="Output of irtcat import, with tasks and samples of items."),

@@ -37,10 +37,11 @@ def command(o: Options) -> Output:
     checks the data.
     """
     from irtcat import report
-    from irtcat.cat import Store
 
     results, key = o.results, read_key(o.key_file)
     if key is not None:
+        from irtcat.cat import Store
+
         results = [
             replace(result, value=Store(result.value, create=False, key=key))
             if result.kind == "sessions" else result

@@ -144,8 +144,14 @@ def status(o: Options) -> Output:
 @command_of("", STORE, KEY_FILE, compiles=False)
 def list_(o: Options) -> Output:
     """List the sessions of a store."""
-    with _store(o) as opened:
-        table = opened.sessions()
+    from irtcat.cat._store_file import OutdatedStoreError, StoreFile
+
+    try:
+        with StoreFile(o.store, key=read_key(o.key_file)) as file:  # needs no JAX
+            table = file.sessions()
+    except OutdatedStoreError:
+        with _store(o) as opened:
+            table = opened.sessions()
     return Output({"sessions": records(table)}, [table])
 
 

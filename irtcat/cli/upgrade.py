@@ -115,8 +115,7 @@ def _session(path: Path, key: bytes | None) -> None:
     """Sign a session that has no digest."""
     from irtcat._checks import InputError
     from irtcat._files import replacing
-    from irtcat.cat import document_digest
-    from irtcat.cat.session import HEAD
+    from irtcat.cat._log import HEAD, document_digest
 
     document = _document(path, "irtcat-session", 1, (*HEAD, "events"))
     if "digest" in document:

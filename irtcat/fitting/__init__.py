@@ -1,10 +1,17 @@
 """Calibration: from responses to a bank."""
 
-from irtcat.fitting._fit import FITTERS, fit
-from irtcat.fitting._loop import Progress
-from irtcat.fitting._pattern import STRUCTURES
-from irtcat.fitting._result import Fit
-from irtcat.fitting._summary import FitSummary
-from irtcat.fitting.linking import LINKS, Link, link
+from typing import TYPE_CHECKING
+
+from irtcat._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from irtcat.fitting._fit import FITTERS, fit
+    from irtcat.fitting._loop import Progress
+    from irtcat.fitting._pattern import STRUCTURES
+    from irtcat.fitting._result import Fit
+    from irtcat.fitting._summary import FitSummary
+    from irtcat.fitting.linking import LINKS, Link, link
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = ["FITTERS", "LINKS", "STRUCTURES", "Fit", "FitSummary", "Link", "Progress", "fit", "link"]

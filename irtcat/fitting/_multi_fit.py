@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-import scipy.linalg
+import scipy
 
 from irtcat._checks import argument_error, check_count
 from irtcat._precision import choose_precision, precision

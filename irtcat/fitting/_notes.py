@@ -44,13 +44,16 @@ def linked_items(
         >>> linked_items([seen], np.ones(5, bool), np.zeros(5, bool)).tolist()
         [1, 1, 1, 2, 2]
     """
-    from scipy.sparse import coo_array  # slow to import
-    from scipy.sparse.csgraph import connected_components
-
     n_items = len(informative)
     label = np.arange(n_items)
     label[known] = label[known][:1]
     for block in observed:
+        if informative.any() and block[:, informative].all(axis=1).any():
+            label[informative] = 0  # a subject answered all: no graph is needed
+            break
+        from scipy.sparse import coo_array  # slow to import
+        from scipy.sparse.csgraph import connected_components
+
         rows, items = np.nonzero(block & informative)
         begins = np.r_[True, rows[1:] != rows[:-1]][: len(rows)]
         first = items[np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))]

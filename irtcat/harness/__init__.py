@@ -1,12 +1,20 @@
 """Evaluation harnesses: export of reduced runs, and adaptive evaluation of live models."""
 
-from irtcat.harness._items import Item
-from irtcat.harness.answers import Answer, Calls, Harness
-from irtcat.harness.command import Command
-from irtcat.harness.evaluation import Evaluation, evaluate
-from irtcat.harness.exports import EXPORTS, Export, export
-from irtcat.harness.inspect_tasks import Adaptive, Inspect
-from irtcat.harness.lm_eval_tasks import LmEval
+from typing import TYPE_CHECKING
+
+from irtcat._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from irtcat.harness._items import Item
+    from irtcat.harness.answers import Answer, Calls, Harness
+    from irtcat.harness.command import Command
+    from irtcat.harness.evaluation import Evaluation, evaluate
+    from irtcat.harness.exports import EXPORTS, Export, export
+    from irtcat.harness.inspect_tasks import Adaptive, Inspect
+    from irtcat.harness.lm_eval_tasks import LmEval
+    from irtcat.harness.registry import HARNESSES
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "EXPORTS",
@@ -24,6 +32,3 @@ __all__ = [
     "evaluate",
     "export",
 ]
-
-HARNESSES = {"lm-eval": LmEval, "inspect": Inspect, "command": Command}
-"""Harnesses by name; to add one, write a class with ``about`` and ``drive`` and add a row."""

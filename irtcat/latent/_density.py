@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.optimize import minimize
 
 from irtcat._checks import argument_error
 from irtcat._types import FloatArray
@@ -103,10 +103,10 @@ class Density(NamedTuple):
             return loss(np.concatenate([shorter, [0.0, 0.0]]))
 
         start = np.concatenate([np.asarray(free, float), [0.0, 0.0]])
-        best = minimize(at, start[:-2], method="BFGS").x
+        best = scipy.optimize.minimize(at, start[:-2], method="BFGS").x
         best = np.concatenate([best, [0.0, 0.0]])
         if expand:
-            best = minimize(loss, best, method="BFGS").x
+            best = scipy.optimize.minimize(loss, best, method="BFGS").x
         best = best if loss(best) <= loss(start) else start
         return best[:-2] / np.linalg.norm(best[:-2]), float(best[-2]), float(np.exp(best[-1]))
 

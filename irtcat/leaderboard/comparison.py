@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from scipy.special import ndtr, ndtri
-from scipy.stats import binomtest
 
 from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._types import FloatArray, IntArray
@@ -313,7 +313,7 @@ def _sign_test(d: FloatArray) -> float:
     if not len(d):
         return 1.0
     if np.ptp(np.abs(d)) == 0:
-        return float(binomtest(int(np.count_nonzero(d > 0)), len(d)).pvalue)
+        return float(scipy.stats.binomtest(int(np.count_nonzero(d > 0)), len(d)).pvalue)
     signs = np.random.default_rng(0).integers(0, 2, (FLIPS, len(d))) * 2 - 1
     as_extreme = np.abs(signs @ d) >= abs(d.sum()) - 1e-9
     return float((1 + np.count_nonzero(as_extreme)) / (1 + FLIPS))

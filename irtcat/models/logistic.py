@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._logistic import irt_parameters_of
 from irtcat.models._base import Design, Param, Parameter
 from irtcat.models._links import Asymptotes, Link, LinkModel
 from irtcat.models._slopes import (
@@ -42,7 +43,6 @@ __all__ = [
     "Rasch",
     "ThreePL",
     "TwoPL",
-    "irt_parameters_of",
     "start_intercept",
     "two_categories",
 ]
@@ -59,16 +59,6 @@ FEASIBILITY = Parameter(-6.0, 12.0, prior=(2.0, 1.5))
 def two_categories(z: Param) -> Float[Array, " categories"]:
     """Log-probabilities of wrong and right for the linear predictor ``z``."""
     return jnp.stack([jax.nn.log_sigmoid(-z), jax.nn.log_sigmoid(z)])
-
-
-def irt_parameters_of(
-    slope: Param, intercept: Param, lower: Param | float = 0.0, upper: Param | float = 1.0
-) -> dict[str, Param]:
-    """(a, b, c, d); b is NaN where the slope is 0, where it is not defined."""
-    safe = jnp.where(slope == 0, 1.0, slope)
-    b = jnp.where(slope == 0, jnp.nan, -intercept / safe)
-    zero = jnp.zeros_like(intercept)
-    return {"a": slope + zero, "b": b, "c": lower + zero, "d": upper + zero}
 
 
 def start_intercept(share: AnyShape, slope: AnyShape) -> Array:
@@ -108,7 +98,7 @@ class Rasch(LinkModel):
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = 1, b = -intercept, c = 0, d = 1."""
-        return irt_parameters_of(jnp.ones_like(self.intercept), self.intercept)
+        return irt_parameters_of(jnp.ones_like(self.intercept), self.intercept, numpy=jnp)
 
     def rescale(self, mean: Any, sd: Any) -> "OnePL":  # type: ignore[override]
         """A 1PL with slope ``sd``: on the standardised scale the common slope is the SD."""
@@ -162,7 +152,7 @@ class BinaryModel(LinkModel):
         lower, upper = self._asymptotes()
         return published_on_axes(
             self.slope, self.dims, {"intercept": self.intercept},
-            lambda a: irt_parameters_of(a, self.intercept, lower, upper),
+            lambda a: irt_parameters_of(a, self.intercept, lower, upper, jnp),
         )  # fmt: skip
 
     def rescale(self, mean: Any, sd: Any) -> "BinaryModel":

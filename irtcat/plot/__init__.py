@@ -4,11 +4,18 @@ Every function returns a matplotlib ``Figure`` without a window or global state;
 Requires the extra ``plot``.
 """
 
-from irtcat.plot._style import check_figure_path, check_figures, save
-from irtcat.plot.banks import headroom, information_curve, item_curves
-from irtcat.plot.boards import rank_correlation, reliable_gaps
-from irtcat.plot.rankings import ranked
-from irtcat.plot.scales import ability_against_correct, correlation_matrix, empirical_curves
+from typing import TYPE_CHECKING
+
+from irtcat._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from irtcat.plot._style import check_figure_path, check_figures, save
+    from irtcat.plot.banks import headroom, information_curve, item_curves
+    from irtcat.plot.boards import rank_correlation, reliable_gaps
+    from irtcat.plot.rankings import ranked
+    from irtcat.plot.scales import ability_against_correct, correlation_matrix, empirical_curves
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ability_against_correct",

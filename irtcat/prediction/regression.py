@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh
-from scipy.optimize import minimize
+import scipy
 from scipy.special import ndtri
 
 from irtcat._types import BoolArray, FloatArray, IntArray
@@ -60,7 +59,7 @@ def fit_ridge(features: FloatArray, targets: FloatArray) -> Ridge:
     if z.shape[1] == 0 or n < 3:
         return Ridge(centre, mean, np.zeros((z.shape[1], y.shape[1])), y * n / max(n - 1, 1))
     wide = z.shape[1] > n
-    values, vectors = eigh(z @ z.T if wide else z.T @ z)
+    values, vectors = scipy.linalg.eigh(z @ z.T if wide else z.T @ z)
     values = np.maximum(values, 0.0)
     basis = vectors if wide else z @ vectors  # subjects x components
     scale = values if wide else np.ones_like(values)
@@ -166,8 +165,8 @@ def _gaussian_process(
         return v1 * linear + v2 * np.exp(-square / length**2) + noise * np.eye(n)
 
     def loss(theta: FloatArray) -> float:
-        factor = cho_factor(covariance(theta), lower=True, check_finite=False)
-        fit = target @ cho_solve(factor, target, check_finite=False)
+        factor = scipy.linalg.cho_factor(covariance(theta), lower=True, check_finite=False)
+        fit = target @ scipy.linalg.cho_solve(factor, target, check_finite=False)
         # A weak penalty towards the start keeps unidentified parameters finite.
         return float(0.5 * fit + np.log(np.diagonal(factor[0])).sum()) + 0.02 * float(
             ((theta - start) ** 2).sum()
@@ -181,15 +180,17 @@ def _gaussian_process(
     full_data = linear, square, target, n
     linear, square, target = linear[thin, thin], square[thin, thin], target[thin]
     n = len(target)
-    optimum = minimize(loss, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40})
+    optimum = scipy.optimize.minimize(
+        loss, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40}
+    )
     linear, square, target, n = full_data
     v1, v2, length, noise = np.exp(optimum.x)
-    factor = cho_factor(covariance(optimum.x), lower=True, check_finite=False)
+    factor = scipy.linalg.cho_factor(covariance(optimum.x), lower=True, check_finite=False)
     cross = v1 * new_centred @ old.T / k + v2 * np.exp(-_squared(new_centred, old) / k / length**2)
     prior_variance = v1 * (new_centred**2).sum(axis=1) / k + v2 + noise
-    solved = cho_solve(factor, cross.T, check_finite=False)
+    solved = scipy.linalg.cho_solve(factor, cross.T, check_finite=False)
     variance = np.maximum(prior_variance - (cross * solved.T).sum(axis=1), 0)
-    return mean + unit * (cross @ cho_solve(factor, target)), unit * np.sqrt(variance)
+    return mean + unit * (cross @ scipy.linalg.cho_solve(factor, target)), unit * np.sqrt(variance)
 
 
 def _squared(a: FloatArray, b: FloatArray) -> FloatArray:

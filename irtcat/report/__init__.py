@@ -4,7 +4,14 @@
 numbers are computed in Python; the page's script draws, sorts, searches and evaluates item curves.
 """
 
-from irtcat.report._build import LIMIT, build, write
-from irtcat.report._read import KINDS, Result, read
+from typing import TYPE_CHECKING
+
+from irtcat._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from irtcat.report._build import LIMIT, build, write
+    from irtcat.report._read import KINDS, Result, read
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = ["KINDS", "LIMIT", "Result", "build", "read", "write"]

@@ -11,12 +11,9 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error
 from irtcat._files import check_target, replacing
 from irtcat.report import _tables
-from irtcat.report._bank import bank_section
 from irtcat.report._blocks import Section
-from irtcat.report._folders import evaluation, scale
 from irtcat.report._page import page
 from irtcat.report._read import Result, read
-from irtcat.report._sessions import sessions
 from irtcat.responses import Responses
 
 __all__ = ["LIMIT", "build", "write"]
@@ -128,17 +125,20 @@ def _with_unique_names(results: list[Result]) -> list[Result]:
 def _sections(result: Result, truth: pd.Series | None) -> list[Section]:
     """The sections of one result."""
     name, value = result.name, result.value
-    if result.kind == "scale":
-        return scale(name, value)
-    if result.kind == "evaluation":
-        return evaluation(name, value)
+    if result.kind in ("scale", "evaluation"):  # these need JAX, which tables do not
+        from irtcat.report import _folders
+
+        return getattr(_folders, result.kind)(name, value)
+    if result.kind == "sessions":
+        from irtcat.report._sessions import sessions
+
+        return [sessions(name, value)]
     makers = {
         "scores": lambda: _tables.scores(name, value),
         "predictions": lambda: _tables.predictions(name, value, truth),
         "board": lambda: _tables.board(name, value, result.flags),
         "gaps": lambda: _tables.gaps(name, value),
         "simulation": lambda: _tables.simulation(name, value),
-        "sessions": lambda: sessions(name, value),
         "headroom": lambda: _tables.plain(name, "Headroom", value, HEADROOM, "Test sets"),
         "comparison": lambda: _tables.plain(name, "Comparison", value, COMPARISON, "New and old"),
         "labels": lambda: _labels(name, value),
@@ -169,6 +169,8 @@ def _labels(name: str, table: pd.DataFrame) -> Section:
 
 def _bank(result: Result, subsets: list[Result], marked: set[int]) -> Section:
     """The section of a bank, with the first subset of its items marked."""
+    from irtcat.report._bank import bank_section
+
     ids = set(map(str, result.value.item_ids))
     for i, subset in enumerate(subsets):
         items = subset.value["item"].astype(str)

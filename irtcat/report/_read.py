@@ -12,9 +12,8 @@ import pandas as pd
 
 from irtcat._checks import InputError, shorten
 from irtcat._reading import check_path, opened, read_json
-from irtcat.bank import ItemBank
 from irtcat.io._text import column_numbers, read_table
-from irtcat.leaderboard import METRICS
+from irtcat.leaderboard.metrics import METRICS
 
 __all__ = ["KINDS", "Result", "read"]
 
@@ -115,6 +114,7 @@ def read(source: Any) -> Result:
         InputError: for a missing or unreadable file, or an unknown kind of result.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> read(ItemBank.from_parameters(b=[0.0, 1.0])).kind
         'bank'
         >>> read(pd.DataFrame({"subject": ["x"], "theta": [0.1], "se": [0.3]})).kind
@@ -198,6 +198,8 @@ def _from_archive(path: Path) -> Result:
             names = set()
     if names and "meta.npy" not in names and "X.npy" in names:
         raise InputError(f"{path}: responses, not a result. Pass them as --responses.")
+    from irtcat.bank import ItemBank  # needs JAX, which tables do not
+
     return Result("bank", path.stem, ItemBank.load(path), path)
 
 
@@ -214,6 +216,8 @@ def _from_folder(path: Path) -> Result:
     if "decisions.csv" in names and "scales.csv" in names:
         tables = {file.stem: read_csv(file) for file in sorted(path.glob("*.csv"))}
         _check_columns(path, tables, SCALED)
+        from irtcat.bank import ItemBank
+
         banks = {file.stem: ItemBank.load(file) for file in sorted(path.glob("*.npz"))}
         return Result("scale", path.name, {"tables": tables, "banks": banks}, path)
     if "result.json" in names or {"manifest.json", "sessions.db"} <= names:
@@ -274,11 +278,27 @@ def _is_store(path: Path) -> bool:
 
 def _from_object(source: Any) -> Result:
     """Wrap an object of the package as a result."""
+    if isinstance(source, Result):
+        return source
+    result = None if isinstance(source, pd.DataFrame) else _from_model(source)
+    if result is not None:
+        return result
+    table = source.to_frame() if hasattr(source, "to_frame") else source
+    if not isinstance(table, pd.DataFrame):
+        raise InputError(f"A report shows results of irtcat. Got {type(source).__name__}.")
+    frame = table.reset_index() if table.index.names[0] is not None else table
+    frame = _with_numbers(frame, "The table")
+    flags = getattr(source, "flags", ())
+    kind = _kind_of(frame, "The table")
+    return Result(kind, kind, frame, flags=flags if isinstance(flags, tuple) else ())
+
+
+def _from_model(source: Any) -> Result | None:
+    """Wrap a bank, sessions, a simulation or scales; None for other objects."""
+    from irtcat.bank import ItemBank
     from irtcat.cat import Report, Session, Store
     from irtcat.scale import Scales, file_names
 
-    if isinstance(source, Result):
-        return source
     if isinstance(source, ItemBank):
         return Result("bank", "bank", source)
     if isinstance(source, (Session, Store)):
@@ -291,14 +311,7 @@ def _from_object(source: Any) -> Result:
         return Result("simulation", "simulation", tables)
     if isinstance(source, Scales):
         return Result("scale", "scales", _scale_contents(source, file_names(source.scales)))
-    table = source.to_frame() if hasattr(source, "to_frame") else source
-    if not isinstance(table, pd.DataFrame):
-        raise InputError(f"A report shows results of irtcat. Got {type(source).__name__}.")
-    frame = table.reset_index() if table.index.names[0] is not None else table
-    frame = _with_numbers(frame, "The table")
-    flags = getattr(source, "flags", ())
-    kind = _kind_of(frame, "The table")
-    return Result(kind, kind, frame, flags=flags if isinstance(flags, tuple) else ())
+    return None
 
 
 def _scale_contents(scales: Any, stems: dict[str, str]) -> dict[str, Any]:

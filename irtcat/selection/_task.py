@@ -1,18 +1,13 @@
 """Input and output of a selection strategy."""
 
-import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from irtcat._checks import InputError, check_choice
-from irtcat._csv import write_csv
-from irtcat._html import card
 from irtcat._matrix import observed, row_blocks
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
@@ -20,7 +15,7 @@ from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints
 from irtcat.selection._dense import Scores, centred_scores
 
-__all__ = ["Choice", "Request", "Strategy", "Subset", "Task", "share_right"]
+__all__ = ["Choice", "Strategy", "Task", "share_right"]
 
 NEEDS = ("bank", "responses", "groups", "proportions")
 
@@ -171,93 +166,3 @@ class Strategy:
         """Summary and needs."""
         words = {"proportions": "proportions correct", "": "bank or responses"}
         return self.summary, ", ".join(words.get(need, need) for need in self.needs or ("",))
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """How items were chosen, but for the responses: the choice can be repeated with others.
-
-    Attributes:
-        strategy: name of the strategy.
-        n_items: how many items, at most.
-        seed: seed of the choice.
-        task: the items and constraints, without responses; None for any items without constraints.
-        first: the items that these were added to, in a choice of two stages.
-    """
-
-    strategy: str
-    n_items: int
-    seed: int
-    task: Task | None = None
-    first: "Subset | None" = None
-
-
-@dataclass(frozen=True, eq=False)
-class Subset:
-    """The items chosen to be run.
-
-    Attributes:
-        item_ids: the chosen items, best first where the strategy ranks.
-        weights: weight of each in an estimate of the full score; they sum to 1.
-        probabilities: inclusion probabilities; NaN for items chosen deterministically.
-        criterion: value of the strategy's criterion; NaN where it has none.
-        strategy: how they were chosen.
-        seed: seed of the choice.
-        request: how the items were chosen, if that needs no bank; else None. `rechoose` repeats the
-            choice with other responses.
-        reach: for a probability sample, the number of items that could be drawn; else None.
-    """
-
-    item_ids: np.ndarray
-    weights: FloatArray
-    probabilities: FloatArray
-    criterion: FloatArray
-    strategy: str
-    seed: int
-    request: Request | None = field(default=None, repr=False)
-    reach: int | None = None
-
-    def __len__(self) -> int:
-        return len(self.item_ids)
-
-    def __repr__(self) -> str:
-        return f"Subset({len(self)} items by {self.strategy})"
-
-    def _repr_html_(self) -> str:
-        """The first items."""
-        frame = self.to_frame()
-        return card(repr(self), frame, frame.shape)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Subset):
-            return NotImplemented
-        return (
-            (self.strategy, self.seed) == (other.strategy, other.seed)
-            and np.array_equal(self.item_ids, other.item_ids)
-            and np.array_equal(self.weights, other.weights)
-            and np.array_equal(self.probabilities, other.probabilities, equal_nan=True)
-            and np.array_equal(self.criterion, other.criterion, equal_nan=True)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.strategy, self.seed, *self.item_ids))
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the items to a CSV file, atomically; `irtcat.load` reads it.
-
-        Args:
-            path: the file; an existing one is replaced.
-
-        Raises:
-            InputError: it cannot be written.
-        """
-        return write_csv(self.to_frame().assign(strategy=self.strategy, seed=self.seed), path)
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per chosen item: weight, probability, criterion."""
-        columns = {
-            "weight": self.weights,
-            "probability": self.probabilities,
-            "criterion": self.criterion,
-        }
-        return pd.DataFrame(columns, index=pd.Index(self.item_ids, dtype=object, name="item"))

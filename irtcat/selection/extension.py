@@ -10,7 +10,8 @@ from irtcat._types import IntArray
 from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints
 from irtcat.selection._request import read_allowed
-from irtcat.selection._task import Request, Subset, Task
+from irtcat.selection._subset import Request, Subset
+from irtcat.selection._task import Task
 from irtcat.selection.balanced import balanced_weights
 from irtcat.selection.gaussian import continued
 from irtcat.selection.sampling import choose_stratified

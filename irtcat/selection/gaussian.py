@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 from scipy.special import ndtr
 
 from irtcat._checks import InputError
@@ -247,7 +247,8 @@ def choose_rank_optimal(task: Task) -> Choice:
     if total <= 0:
         return choose_score_optimal(task)
 
-    member = csr_array((np.ones(len(level), np.float32), (level, np.arange(len(level)))))
+    cells = (np.ones(len(level), np.float32), (level, np.arange(len(level))))
+    member = scipy.sparse.csr_array(cells)
 
     def mix(v: FloatArray) -> FloatArray:
         spread = (kernel @ (member @ v))[level]
