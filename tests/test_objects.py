@@ -122,6 +122,23 @@ def test_load_refuses_other_files(tmp_path):
             irtcat.load(tmp_path / name)
 
 
+def test_repeated_subjects_are_said_and_dropped_by_one_call():
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+    values = bank.simulate(np.linspace(-2, 2, 60), seed=1).to_numpy()
+    values[[7, 59]] = values[3]
+    responses = Responses.from_array(values)
+    fit = irtcat.fit(responses)
+    (note,) = fit.notes
+    assert note.startswith("2 subjects have the same responses as an earlier one (s8, s60)")
+    assert note in fit.message
+    unique = responses.without_duplicate_subjects()
+    assert unique.n_subjects == 58
+    assert not irtcat.fit(unique).notes
+    short = Responses.from_array(values[:, :10])
+    assert short.without_duplicate_subjects().n_subjects < 58
+    assert not irtcat.fit(short).notes
+
+
 def test_describe_takes_data_banks_and_fits(responses, fit, tmp_path):
     text = str(irtcat.describe(responses.to_frame()))
     assert text.startswith("90 subjects x 15 items, 0.1 % missing, read as right/wrong")

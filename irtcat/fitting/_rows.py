@@ -16,7 +16,14 @@ from irtcat.latent import cells_of
 from irtcat.models import ItemModel
 from irtcat.responses import Responses
 
-__all__ = ["Rows", "categories_of", "distinct_rows", "grouping_of", "rows_of"]
+__all__ = [
+    "MANY_ITEMS_FOR_PATTERNS",
+    "Rows",
+    "categories_of",
+    "distinct_rows",
+    "grouping_of",
+    "rows_of",
+]
 
 MANY_ITEMS_FOR_PATTERNS = 24
 """Equal response patterns are joined up to this many items; longer patterns rarely recur."""
