@@ -9,9 +9,9 @@ package (and the command line's ``--help``) is fast.
     irtcat.score(f.bank, r).to_frame()
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from irtcat._lazy import lazy_names
 from irtcat._version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from irtcat.rotation import factor_loadings, rotate
     from irtcat.scoring import Ability, plausible_values, score, sum_score_table
     from irtcat.selection import STRATEGIES, Subset, select
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ESTIMATORS",
@@ -83,62 +85,3 @@ __all__ = [
     "test_information",
     "training",
 ]
-
-_HOME = {
-    "Ability": "scoring",
-    "ESTIMATORS": "prediction",
-    "Fit": "fitting",
-    "InputError": "_checks",
-    "ItemBank": "bank",
-    "Link": "fitting",
-    "MODELS": "models",
-    "Responses": "responses",
-    "STRATEGIES": "selection",
-    "Subset": "selection",
-    "as_responses": "io",
-    "compare": "leaderboard",
-    "describe": "loading",
-    "factor_loadings": "rotation",
-    "fisher_information": "information",
-    "fit": "fitting",
-    "link": "fitting",
-    "load": "loading",
-    "plausible_values": "scoring",
-    "predict": "prediction",
-    "read_responses": "io",
-    "rotate": "rotation",
-    "score": "scoring",
-    "select": "selection",
-    "select_next": "prediction.two_stage",
-    "sum_score_table": "scoring",
-    "test_information": "information",
-}
-_MODULES = (
-    "agreement",
-    "cat",
-    "datasets",
-    "diagnose",
-    "harness",
-    "io",
-    "leaderboard",
-    "plot",
-    "report",
-    "scale",
-    "training",
-)
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name on first use."""
-    if name in _MODULES:
-        return importlib.import_module(f"irtcat.{name}")
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"irtcat.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'irtcat' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """The public names."""
-    return sorted([*__all__, "__version__"])

@@ -25,7 +25,8 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         package: the ``__name__`` of the package.
 
     Returns:
-        The first loads a name from its module, once. The second lists these names.
+        The first loads a name from its module, or a module of the package, once. The second lists
+        these names.
 
     Example:
         >>> load, names = lazy_names("irtcat.cat")
@@ -46,7 +47,10 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     def load(name: str) -> Any:
         if name in homes:
             home, original = homes[name]
-            value = getattr(import_module(home), original)
+            if home == package:
+                value: Any = import_module(f"{package}.{original}")
+            else:
+                value = getattr(import_module(home), original)
             setattr(module, name, value)
             return value
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -11,21 +11,14 @@ Modules load on first use: `crowd`, `filters`, `curriculum`, `dynamics`, and `la
 `irtcat.diagnose.labels`.
 """
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
+
+from irtcat._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from irtcat.diagnose import labels
+    from irtcat.training import crowd, curriculum, dynamics, filters
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = ["crowd", "curriculum", "dynamics", "filters", "labels"]
-
-_MODULES = {"labels": "irtcat.diagnose.labels"}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a module on first use."""
-    if name in __all__:
-        return importlib.import_module(_MODULES.get(name, f"irtcat.training.{name}"))
-    raise AttributeError(f"module 'irtcat.training' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """The public names."""
-    return sorted(__all__)
