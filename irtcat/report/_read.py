@@ -16,7 +16,7 @@ from irtcat.bank import ItemBank
 from irtcat.io._text import column_numbers, read_table
 from irtcat.leaderboard import METRICS
 
-__all__ = ["KINDS", "Result", "read"]
+__all__ = ["KINDS", "NOT_OVER", "Result", "read"]
 
 KINDS = {
     "bank": "an item bank (irtcat fit --out BANK.npz)",

@@ -1,6 +1,7 @@
 """One run has one full score with one interval, whichever way it is asked for."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -8,9 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import irtcat
+from irtcat import report
 from irtcat.cat import Config, FullScore, Session, Store, replay
 from irtcat.cli._app import app
 from irtcat.harness import evaluate
+from irtcat.report._blocks import numbers
 
 RULES = Config(max_items=12)
 TOLERANCE = 1e-10
@@ -81,6 +84,46 @@ def test_with_calibration_responses(bank, calibration, new, run, tmp_path, monke
               status["estimator"]]  # fmt: skip
     assert set(labels) == {"auto: regression"}
     assert (full.rank, full.n_calibrated) == (result["rank"], 80)
+
+
+def ranking_on(page):
+    """The score, the ends of its interval and the estimator in the ranking of a page."""
+    data = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)[0]
+    columns = {c["k"]: c for c in json.loads(data)[0][0]["cols"]}
+    label = columns["estimator"].get("levels", columns["estimator"]["v"])[0]
+    return [columns[key]["v"][0] for key in ("score", "lower", "upper")], label
+
+
+def test_the_page_shows_that_number_everywhere(bank, calibration, run, tmp_path):
+    with Store(run / "sessions.db", create=False) as store:
+        session = store.resume("evaluation")
+    full = session.full_score(calibration)
+    answers = session.to_report().responses(calibration)
+    predicted = irtcat.predict(calibration, bank.item_ids, answers).to_frame().reset_index()
+    predicted["subject"] = "new"
+    pages = {
+        "run": report.build(run),
+        "predict": report.build(predicted),
+        "predict and store": report.build([run / "sessions.db", predicted]),
+        "store and calibration": report.build(run / "sessions.db", responses=calibration),
+    }
+    for name, page in pages.items():
+        values, label = ranking_on(page)
+        np.testing.assert_allclose(values, numbers(triple(full)), atol=TOLERANCE, err_msg=name)
+        assert label == full.estimator, name
+        assert f"new reaches {100 * full.score:.1f} % (95 % interval" in page, name
+        if "store" in name or name == "run":  # the session tells it, too
+            assert page.count(f"{full.score:.1%}") >= 1, name
+    alone = report.build(run / "sessions.db")
+    values, label = ranking_on(alone)
+    np.testing.assert_allclose(values, numbers(triple(session.full_score())), atol=TOLERANCE)
+    assert label == "bank"
+    assert (
+        "by the bank's curves"
+        in json.loads(re.findall(r'id="data">(.*?)</script>', alone)[0])[1][0]["options"][0][
+            "blocks"
+        ][0]["facts"]["Full score"]
+    )
 
 
 def test_with_a_bank_alone(bank, new, tmp_path):
