@@ -224,8 +224,9 @@ def _labels(name: str, table: pd.DataFrame) -> Section:
 def _suspect_note(ids: list[str], names: Mapping[str, str]) -> Note:
     """The note about items with suspect labels."""
     subject = "item is" if len(ids) == 1 else "items are"
-    text = f"{len(ids):,} {subject} more likely mislabelled or ambiguous than not, first "
-    return Note(f"{text}{listed(ids[:3], names)}.", "Items", serious=True)
+    text = f"{len(ids):,} {subject} more likely mislabelled or ambiguous than not"
+    first = ", first " if len(ids) > 3 else ": "
+    return Note(f"{text}{first}{listed(ids[:3], names)}.", "Items", serious=True)
 
 
 def _bank(

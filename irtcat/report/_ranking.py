@@ -382,22 +382,24 @@ def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Sec
         column("interval", ends, interval, main=True, plain=True),
         bar("lower", "score", "upper", "As a picture"),
     ]
-    mark = truth is not None and ranking.by == "score"
-    if mark and truth is not None:
+    if truth is not None and ranking.by != "observed":
         true = truth.reindex([row.name for row in rows]).to_numpy(float)
         if np.isfinite(true).any():
-            columns.append(column("truth", true, "True score", percent=True))
+            title = "True score" if ranking.by == "score" else "Share of points"
+            columns.append(column("truth", true, title, percent=True))
     if any(row.n_items is not None for row in rows):
         counts = [np.nan if row.n_items is None else row.n_items for row in rows]
-        columns.append(column("n_items", counts, "Items run"))
+        differ = len(set(counts)) > 1
+        columns.append(column("n_items", counts, "Items run", hidden=not differ))
     if any(row.rank is not None for row in rows):
         ranks = ["" if row.rank is None else _rank_text(row) for row in rows]
         known = max(row.n_calibrated for row in rows)
         title = f"Rank among {known:,} calibrated" if known else "Rank among the calibrated"
         columns.append(column("among", ranks, title, minor=True, plain=True))
-    if len({row.estimator for row in rows}) > 1 or rows[0].estimator:
-        columns.append(column("estimator", [row.estimator for row in rows], "Estimated by",
-                              minor=True))  # fmt: skip
+    methods = [row.estimator for row in rows]
+    if any(methods):
+        columns.append(column("estimator", methods, "Estimated by", minor=True,
+                              hidden=len(set(methods)) == 1))  # fmt: skip
     common = _common_flags(rows)
     flags = ["; ".join(flag for flag in row.flags if flag not in common) for row in rows]
     if any(flags):
@@ -433,6 +435,8 @@ def _what(ranking: Ranking, word: str) -> str:
         how = "read off the curves of the item bank, without responses of calibrated models"
     else:
         how = f"estimated from the items that the {word.lower()} answered"
+        only = methods.pop() if len(methods) == 1 else ""
+        how += f" by {only}" if only else ""
     return (
         f"The score is the share of points on the {n}, {how}. If two intervals overlap, the true "
         "order may be reversed."

@@ -557,4 +557,4 @@ def test_data_are_checked_where_responses_are_given():
     responses = irtcat.Responses.from_array(X, item_ids=bank.item_ids)
     fitted = irtcat.fit(responses).bank
     html = report.build(fitted, responses=responses)
-    assert "more likely mislabelled or ambiguous than not, first i5" in html
+    assert "more likely mislabelled or ambiguous than not: i5" in html

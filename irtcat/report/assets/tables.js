@@ -33,7 +33,7 @@ function makeTable(spec) {
   const body = el("tbody", {});
   const id = newId("table");
   const caption = el("caption", { id }, spec.caption);
-  const grid = el("table", {}, caption, el("thead", {}, head), body);
+  const grid = el("table", { class: spec.texts ? "texts" : null }, caption, el("thead", {}, head), body);
   const scroll = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, grid);
   const more = el("p", { class: "more" });
   let current = [];
