@@ -62,6 +62,73 @@ def test_many_items_have_a_colour_bar_and_no_legend():
     np.testing.assert_array_equal(shown, many.probability(GRID))
 
 
+def test_hundreds_of_items_are_bands_and_falling_curves():
+    """Five bands by difficulty, each with the median of its curves; falling items have names."""
+    b, a = np.linspace(-3.5, 2.9, 400), np.full(400, 1.5)
+    a[[7, 300]] = -1.0
+    many = ItemBank.from_parameters(a=a, b=b)
+    figure = plot.item_curves(many, theta=GRID)
+    [axes] = figure.axes
+    rising = np.delete(np.arange(400), [7, 300])
+    groups = np.array_split(rising, 5)
+    curves = many.probability(GRID)
+    for line, band, rows in zip(axes.lines, axes.collections, groups, strict=False):
+        np.testing.assert_allclose(line.get_ydata(), np.median(curves[rows], axis=0))
+        low, high = np.percentile(curves[rows], (10, 90), axis=0)
+        corners = band.get_paths()[0].vertices
+        for at, bottom, top in zip(GRID, low, high, strict=True):
+            ends = corners[corners[:, 0] == at, 1]
+            np.testing.assert_allclose([ends.min(), ends.max()], [bottom, top])
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts[0] == f"80 items, b beyond -3 to {b[rising][79]:.2g}"
+    assert texts[4] == f"79 items, b {b[rising][319]:.2g} to {b[-1]:.2g}"
+    assert texts[5:] == ["falling: i301", "falling: i8"]
+    assert len(axes.lines) == 7
+    falling = plot.item_curves(ItemBank.from_parameters(a=-np.ones(61)), theta=GRID).legends[0]
+    assert falling.get_texts()[-1].get_text() == "and 57 more that fall"
+
+
+def test_hundreds_of_subjects_are_a_band_with_some_names():
+    theta = np.linspace(3, -3, 300)
+    table = pd.DataFrame({"subject": [f"m{i}" for i in range(300)], "theta": theta, "se": 0.2})
+    axes = plot.ranked(table).axes[0]
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), theta)
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), np.arange(1, 301))
+    assert {text.get_text() for text in axes.texts} == {"m0", "m75", "m150", "m225", "m299"}
+    assert axes.get_yticks()[:3].tolist() == [1, 50, 100]
+    assert axes.get_ylim()[1] < 1 < 300 < axes.get_ylim()[0] < 315
+
+
+def test_axes_start_where_the_data_do(bank):
+    index = pd.MultiIndex.from_product(
+        [["random"], ["mean"], [25, 100]], names=["strategy", "estimator", "n_items"]
+    )
+    gaps = pd.DataFrame({"gap": [8.0, 4.0], "lower": [7.0, 3.0], "upper": [9.0, 5.0]}, index)
+    low, high = plot.reliable_gaps(gaps).axes[0].get_ylim()
+    assert 2.5 < low < 3
+    assert 9 < high < 10
+    shares = pd.DataFrame({"subject": ["x"], "score": 0.97, "lower": 0.95, "upper": 1.0})
+    assert plot.ranked(shares).axes[0].get_xlim()[1] <= 1.01
+    assert plot.ranked(shares).axes[0].get_ylim() == (1.5, 0.5)
+
+
+def test_every_figure_has_a_title(bank, table):
+    scores = pd.DataFrame({"subject": ["x", "y"], "theta": [0.1, 0.9], "se": [0.3, 0.4]})
+    figures = {
+        "Curves of 3 items": plot.item_curves(bank),
+        "Item curve": plot.item_curves(bank, ["x"]),
+        "Information of 3 items": plot.information_curve(bank),
+        "2 subjects by ability, with intervals": plot.ranked(scores),
+        "How well k items reproduce the full benchmark": plot.rank_correlation(table),
+        "2 subjects: ability and points": plot.ability_against_correct(
+            pd.DataFrame({"theta": [0.0, 1.0], "points": [3, 9]})
+        ),
+        "Correlations": plot.correlation_matrix(correlate(np.arange(12.0).reshape(6, 2))),
+    }
+    for title, figure in figures.items():
+        assert figure.get_suptitle() == title
+
+
 def test_ids_are_never_mathematics_nor_hidden(tmp_path):
     ids = [r"$\frac", "_x", "costs $5 or $6", "two\nlines"]
     bank = ItemBank.from_parameters(b=np.arange(4.0), item_ids=ids)

@@ -109,7 +109,8 @@ class Report:
         answers: their answers, as category codes.
         thetas: estimate after each item, NaN after the last.
         ses: its standard error.
-        score: predicted mean score on the whole bank, 0 to 1.
+        score: mean score on the whole bank, 0 to 1, expected from the bank's curves alone;
+            `predict` also uses the responses of the calibration.
         score_sd: its standard deviation.
         full_score: the observed score on the whole bank, if known.
         priors: mean and SD of each subject's prior; with several abilities (1 + abilities) x
@@ -337,10 +338,11 @@ class Report:
         return pd.DataFrame(rows).set_index("items")
 
     def scores(self, bank: ItemBank) -> FloatArray:
-        """Predicted mean score on the whole bank after each item, subjects x items.
+        """Mean score on the whole bank expected from its curves after each item, subjects x items.
 
-        Observed answers enter as they are, the others (including skipped items) with their
-        expectation under the posterior. NaN after the last item.
+        The last one of a session is its ``score``. Observed answers enter as they are, the others
+        (including skipped items) with their expectation under the posterior. NaN after the last
+        item.
 
         Args:
             bank: the bank of the sessions.
@@ -403,14 +405,14 @@ class Report:
         bank: ItemBank,
         calibration: Responses,
         n_items: int | None = None,
-        estimator: str = "curves",
+        estimator: str = "auto",
         level: float = 0.95,
     ) -> "Prediction":
         """Predict full-benchmark scores and ranks from the first ``n_items`` answers of sessions.
 
-        Unlike ``score``, which follows from the ability and takes the bank as the truth, they are
-        corrected for the bank's errors, as estimated from the calibrated subjects and the drawn
-        items.
+        Unlike ``score``, which is read off the bank's curves and takes the bank as the truth, they
+        also use the responses of the calibrated subjects. The default is that of `irtcat.predict`;
+        "curves" also uses the drawn items (`Config.sampled`).
 
         Args:
             bank: the bank of the sessions.
@@ -431,7 +433,7 @@ class Report:
             >>> old = bank.simulate(np.linspace(-2, 2, 50), seed=1)
             >>> report = replay(bank, bank.simulate([-1.0, 1.0], seed=2), Config(max_items=10))
             >>> report.predict(bank, old).to_frame()["score"].round(1).tolist()
-            [0.3, 0.6]
+            [0.4, 0.6]
         """
         from irtcat.prediction import predict
 

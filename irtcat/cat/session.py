@@ -21,12 +21,21 @@ from jaxtyping import Array
 
 from irtcat._bank_arrays import bank_hash
 from irtcat._bank_moves import in_unused_categories
-from irtcat._checks import InputError, argument_error, brief, check_count, check_id, shorten
+from irtcat._checks import (
+    InputError,
+    argument_error,
+    brief,
+    check_count,
+    check_id,
+    check_interval,
+    shorten,
+)
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat.bank import ItemBank
 from irtcat.cat._explain import explain
 from irtcat.cat._exposure_parameters import ExposureParameters, session_counts
+from irtcat.cat._full_score import FullScore, score_by_bank, score_by_prediction
 from irtcat.cat._log import (
     HEAD,
     Clock,
@@ -44,13 +53,14 @@ from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._priors import frozen_prior
-from irtcat.cat._report import numbered
+from irtcat.cat._report import Report, numbered
 from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
 from irtcat.cat.config import Config
 from irtcat.cat.engine import context_of, start, step
 from irtcat.cat.exposure import blank_counts, cell_of, cuts_in
 from irtcat.cat.stopping import STOPPING, leaves, score_moments
 from irtcat.models import item_categories
+from irtcat.responses import Responses
 
 __all__ = ["Session", "bank_hash", "head_of", "utc_text"]
 
@@ -349,8 +359,9 @@ class Session:
 
         Returns:
             ``theta`` and ``se`` (lists with several abilities); ``n_items``; ``score`` and
-            ``score_sd``, the predicted mean score on the whole bank (0 to 1); and with a
-            classification rule ``category`` (0 below the first cut; None while undecided).
+            ``score_sd``, the mean score on the whole bank (0 to 1) expected from its curves (see
+            `full_score`, which can also use calibration responses); and with a classification rule
+            ``category`` (0 below the first cut; None while undecided).
         """
         with precision("float64"):
             context = context_of(self._pool, self.config, self.state)
@@ -367,6 +378,78 @@ class Session:
                     category = int(STOPPING[rule.name].function(context, **rule.kwargs()))
                     out["category"] = None if category < 0 else category
         return out
+
+    def full_score(
+        self,
+        calibration: Responses | None = None,
+        *,
+        estimator: str = "auto",
+        level: float = 0.95,
+    ) -> FullScore:
+        """The estimated score on the full benchmark, with its interval.
+
+        With the responses of calibrated subjects it is predicted as by `irtcat.predict`, with the
+        same default estimator. Without them it is the mean under the bank's curves, which takes
+        the bank as the truth, with a Normal interval and no rank; ``estimator`` is then "bank".
+
+        Args:
+            calibration: responses of the calibrated subjects to all items of the bank.
+            estimator: one of `irtcat.predict`'s; not used without ``calibration``.
+            level: probability of the interval.
+
+        Returns:
+            Score, interval, rank, and how they were estimated.
+
+        Raises:
+            InputError: for a level outside (0, 1), or as `irtcat.predict` does.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+            >>> session = Session.begin(bank, Config(max_items=3))
+            >>> while not session.is_over:
+            ...     _ = session.answer(session.asked[0], 1)
+            >>> print(session.full_score())
+            70.7% (95% interval 45.5% to 96.0%), by the bank's curves
+            >>> calibration = bank.simulate(np.linspace(-2, 2, 50), seed=1)
+            >>> print(session.full_score(calibration))
+            73.0% (95% interval 37.8% to 100.0%), by auto: regression
+        """
+        check_interval("level", level)
+        if calibration is None:
+            estimates = self.estimate()
+            return score_by_bank(estimates["score"], estimates["score_sd"], level)
+        prediction = self.to_report().predict(
+            self.bank, calibration, estimator=estimator, level=level
+        )
+        return score_by_prediction(prediction)
+
+    def to_report(self) -> Report:
+        """The session as a report of one session; its ``truth`` is the estimate."""
+        state, estimates = self.state, self.estimate()
+        arrays = {name: np.asarray(getattr(state, name), float)[None] for name in ("theta", "se")}
+        zeros = np.zeros(self.bank.n_items)
+        relaxed = np.zeros_like(state.items) if state.relaxed is None else state.relaxed
+        return Report(
+            subject_ids=np.array([self.head.get("subject") or self.id], dtype=object),
+            item_ids=self.bank.item_ids,
+            config=self.config,
+            truth=arrays["theta"],
+            theta=arrays["theta"],
+            se=arrays["se"],
+            n_items=np.asarray(state.n)[None],
+            stop=np.asarray(state.stop)[None],
+            items=np.asarray(state.items)[None],
+            answers=np.asarray(state.answers)[None],
+            thetas=np.asarray(state.thetas, float)[None],
+            ses=np.asarray(state.ses, float)[None],
+            score=np.array([estimates["score"]]),
+            score_sd=np.array([estimates["score_sd"]]),
+            full_score=None,
+            priors=np.asarray(state.prior, float)[None],
+            counts=Counts(zeros, zeros, zeros, 0.0),
+            relaxed=np.asarray(relaxed)[None],
+            plan=self.plan,
+        )
 
     @property
     def plan(self) -> ContentPlan | None:

@@ -9,6 +9,7 @@ import typer
 
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._input import read_plain
 from irtcat.cli._options import BANK, KEY_FILE, REQUIRED, argument, option
 from irtcat.cli._output import records
 from irtcat.cli._session import read_key
@@ -122,9 +123,19 @@ def answer(o: Options) -> Output:
         return _state(session)
 
 
-@command_of("", SESSION, STORE, KEY_FILE)
+@command_of(
+    "",
+    SESSION,
+    STORE,
+    option("responses", source="", read=read_plain,
+           help="Responses of the calibrated subjects to all items, to predict the full score as "
+           "predict does; by default the score is read off the bank's curves."),
+    KEY_FILE,
+)  # fmt: skip
 def status(o: Options) -> Output:
     """Print the estimate, the answers and the pending items."""
+    from dataclasses import asdict
+
     import numpy as np
 
     with _store(o) as opened:
@@ -133,12 +144,13 @@ def status(o: Options) -> Output:
         plan = [] if session.plan is None else [session.plan]
         pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
         theta = ", ".join(f"{t:.3f} (SE {s:.3f})" for t, s in pairs)
-        score = f"score {known['score']:.3f} (SD {known['score_sd']:.3f})"
+        score = session.full_score(o.responses)
+        flags += [f"{text[:1].upper()}{text[1:]}." for text in score.flags.split("; ") if text]
         lines = list(dict.fromkeys([*map(str, plan), *flags]))  # a flag may repeat the plan
-        more = {**known, "answers": records(table), "flags": flags}
+        more = {**known, **asdict(score), "answers": records(table), "flags": flags}
         if plan:
             more["plan"] = records(plan[0].to_frame())
-        return _state(session, f"theta {theta}, {score}", *lines, table, **more)
+        return _state(session, f"theta {theta}; score {score}", *lines, table, **more)
 
 
 @command_of("", STORE, KEY_FILE, compiles=False)

@@ -1,120 +1,23 @@
 """Results of a finished session: ability, full score, rank, cost, fit."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from irtcat._checks import argument_error
 from irtcat._per_item import per_item
 from irtcat.bank import ItemBank
-from irtcat.cat import Counts, Report, Session, in_words, numbered, retraced
+from irtcat.cat import FullScore, Session, in_words, numbered, retraced
 from irtcat.harness._items import Item
+from irtcat.prediction import OUT_OF_RANGE
 from irtcat.responses import Responses
 
-if TYPE_CHECKING:
-    from irtcat.prediction import Prediction
-
-__all__ = [
-    "Standing", "as_report", "fit_of", "item_table", "read_costs", "spending", "standing",
-    "unlike_warning",
-]  # fmt: skip
+__all__ = ["fit_of", "item_table", "read_costs", "spending", "unlike_warning"]
 
 UNLIKELY = 0.01
 """A warning is given if the p-value of lz* is below this."""
-
-
-class Standing(NamedTuple):
-    """The predicted full score, and the rank among the calibrated models."""
-
-    score: float
-    lower: float
-    upper: float
-    rank: int | None
-    rank_lower: int | None
-    rank_upper: int | None
-    n_calibrated: int
-    estimator: str
-    flags: str
-
-
-def as_report(session: Session) -> Report:
-    """The session as a report of one session; its ``truth`` is the estimate."""
-    state, bank = session.state, session.bank
-    estimates = session.estimate()
-    arrays = {name: np.asarray(getattr(state, name), float)[None] for name in ("theta", "se")}
-    zeros = np.zeros(bank.n_items)
-    return Report(
-        subject_ids=np.array([session.head.get("subject") or session.id], dtype=object),
-        item_ids=bank.item_ids,
-        config=session.config,
-        truth=arrays["theta"],
-        theta=arrays["theta"],
-        se=arrays["se"],
-        n_items=np.asarray(state.n)[None],
-        stop=np.asarray(state.stop)[None],
-        items=np.asarray(state.items)[None],
-        answers=np.asarray(state.answers)[None],
-        thetas=np.asarray(state.thetas, float)[None],
-        ses=np.asarray(state.ses, float)[None],
-        score=np.array([estimates["score"]]),
-        score_sd=np.array([estimates["score_sd"]]),
-        full_score=None,
-        priors=np.asarray(state.prior, float)[None],
-        counts=Counts(zeros, zeros, zeros, 0.0),
-        relaxed=(
-            np.zeros_like(state.items) if state.relaxed is None else np.asarray(state.relaxed)
-        )[None],
-        plan=session.plan,
-    )
-
-
-def standing(
-    session: Session, calibration: Responses | None, estimator: str, level: float
-) -> Standing:
-    """The predicted full score and rank.
-
-    By `irtcat.predict` with the responses of the calibrated models; without them the expectation
-    and SD under the bank, and no rank.
-    """
-    if calibration is None:
-        estimates = session.estimate()
-        half = ndtri(0.5 + level / 2) * estimates["score_sd"]
-        lower, upper = max(0.0, estimates["score"] - half), min(1.0, estimates["score"] + half)
-        return Standing(
-            score=estimates["score"],
-            lower=lower,
-            upper=upper,
-            rank=None,
-            rank_lower=None,
-            rank_upper=None,
-            n_calibrated=0,
-            estimator="bank",
-            flags="",
-        )
-    prediction: Prediction = as_report(session).predict(
-        session.bank, calibration, estimator=estimator, level=level
-    )
-    score, lower, upper = (
-        float(x[0]) for x in (prediction.score, prediction.lower, prediction.upper)
-    )
-    return Standing(
-        score=score,
-        lower=lower,
-        upper=upper,
-        rank=_as_rank(prediction.rank[0]),
-        rank_lower=_as_rank(prediction.rank_lower[0]),
-        rank_upper=_as_rank(prediction.rank_upper[0]),
-        n_calibrated=prediction.n_calibrated,
-        estimator=estimator,
-        flags=str(prediction.flags[0]),
-    )
-
-
-def _as_rank(number: float) -> int | None:
-    return int(number) if np.isfinite(number) else None
 
 
 def fit_of(session: Session) -> tuple[float | None, float | None]:
@@ -123,7 +26,7 @@ def fit_of(session: Session) -> tuple[float | None, float | None]:
 
     if not session.is_over or int(session.state.scored) == 0:
         return None, None
-    report, bank, n = as_report(session), session.bank, int(session.state.n)
+    report, bank, n = session.to_report(), session.bank, int(session.state.n)
     codes = tuple(bank.provenance.get("codes", range(bank.model.n_categories)))
     table = np.full((1, bank.n_items), np.nan)
     answers = report.answers[0, :n].astype(float)
@@ -135,11 +38,10 @@ def fit_of(session: Session) -> tuple[float | None, float | None]:
     return float(row["lz_star"]), float(row["p"])
 
 
-def unlike_warning(outcome: Standing, p: float | None, lz_star: float | None) -> str:
+def unlike_warning(outcome: FullScore, p: float | None, lz_star: float | None) -> str:
     """A warning if the model appears unlike the calibrated ones; else empty."""
-    reasons = []
-    if "unlike" in outcome.flags:
-        reasons.append("too few of them have similar scores")
+    flags = outcome.flags.split("; ")
+    reasons = [reason for flag, reason in OUT_OF_RANGE.items() if flag in flags]
     if p is not None and p < UNLIKELY:
         reasons.append(
             f"its answers fit the bank worse than theirs (lz* = {lz_star:.2f}, p = {p:.2g})"
@@ -154,7 +56,7 @@ def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
     table = session.to_frame()
     answered = {e["item"]: e for e in session.events if e["kind"] == "answer"}
     reasons = _reasons(session)
-    chances = as_report(session).chances(session.bank)[0]
+    chances = session.to_report().chances(session.bank)[0]
     positions = {name: i for i, name in enumerate(session.bank.item_ids.tolist())}
     ids = table.index.tolist()
     choice_columns = pd.DataFrame([reasons[name] for name in ids], index=table.index)

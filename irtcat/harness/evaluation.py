@@ -24,10 +24,10 @@ from irtcat.harness._outcome import (
     item_table,
     read_costs,
     spending,
-    standing,
     unlike_warning,
 )
 from irtcat.harness.answers import Calls, Harness, Progress
+from irtcat.prediction import OUT_OF_RANGE
 from irtcat.responses import Responses
 
 __all__ = ["Evaluation", "evaluate"]
@@ -49,7 +49,8 @@ class Evaluation:
         lower: lower end of its interval.
         upper: upper end.
         level: probability of the interval.
-        estimator: how the score was predicted; "bank" without responses of calibrated models.
+        estimator: how the score was predicted (such as "auto: regression"); "bank" without
+            responses of calibrated models.
         rank: rank among the calibrated models and this one, 1 = best; None without them.
         rank_lower: best rank in the interval.
         rank_upper: worst rank in the interval.
@@ -105,8 +106,9 @@ class Evaluation:
         name = self.model or "The model"
         out = [f"{name}: ability {ability} after {share}; ended by: {self.reason}."]
         interval = f"{self.level:.0%} interval {self.lower:.3f} to {self.upper:.3f}"
+        source = "the bank's curves" if self.estimator == "bank" else self.estimator
         score = f"{self.score:.3f}" if math.isfinite(self.score) else "unknown"
-        out.append(f"Predicted full score {score} ({interval}), by {self.estimator}.")
+        out.append(f"Predicted full score {score} ({interval}), by {source}.")
         if self.rank is not None:
             interval = f"{self.level:.0%} interval {self.rank_lower} to {self.rank_upper}"
             out.append(f"Rank {self.rank} of {self.n_calibrated + 1} ({interval}).")
@@ -152,7 +154,7 @@ def evaluate(
     name: str = "",
     seed: int = 0,
     prior: Any = None,
-    estimator: str = "curves",
+    estimator: str = "auto",
     level: float = 0.95,
     costs: Any = None,
     counts: Counts | ExposureParameters | None = None,
@@ -179,7 +181,7 @@ def evaluate(
         name: the model's name.
         seed: seed of the session's randomness.
         prior: mean and SD of the prior of the model's ability; by default the population's.
-        estimator: an estimator of `irtcat.predict`, for the score.
+        estimator: an estimator of `irtcat.predict`, for the score; the same default.
         level: probability of the intervals.
         costs: cost of each item: a column of the bank's metadata, or a Series or mapping by id.
         counts: exposure so far, or the parameters of `irtcat.cat.calibrate_exposure`; required by
@@ -286,7 +288,7 @@ def _evaluation(
     level: float, prices: dict[str, float] | None, notes: list[str],
 ) -> Evaluation:  # fmt: skip
     """The results of a session that is over."""
-    outcome = standing(session, calibration, estimator, level)
+    outcome = session.full_score(calibration, estimator=estimator, level=level)
     lz_star, p = fit_of(session)
     table = item_table(session, items_by_id)
     estimates, (cost, full_cost) = session.estimate(), spending(session, prices)
@@ -307,9 +309,8 @@ def _evaluation(
 
 
 def _score_notes(flags: str) -> list[str]:
-    """Messages of the score's estimator, except about items not run or already reported."""
-    messages = [text for text in flags.split("; ") if text]
-    messages = [m for m in messages if not m.endswith("responses missing") and "unlike" not in m]
+    """Messages of the score's estimator, except about those that are reported already."""
+    messages = [text for text in flags.split("; ") if text and text not in OUT_OF_RANGE]
     return [f"Predicted score: {text}." for text in messages]
 
 

@@ -150,7 +150,7 @@ class Adaptive:
         """The results of the session for the log."""
         estimates = self.session.estimate()
         names = ("theta", "se", "n_items", "score", "score_sd")
-        return {"session": self.session.id, "reason": self.session.reason,
+        return {"session": self.session.id, "reason": self.session.reason, "estimator": "bank",
                 **{name: estimates[name] for name in names}}  # fmt: skip
 
     def _release(self) -> None:

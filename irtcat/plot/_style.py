@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLOURS",
     "GREY",
+    "add_title",
     "check_figure_path",
     "check_figures",
     "line_style",
@@ -66,6 +67,12 @@ def panels(n: int, height: float = 4.2) -> "tuple[Figure, list[Axes]]":
     for axes in grid[n:]:
         axes.remove()
     return figure, list(grid[:n])
+
+
+def add_title(figure: "Figure", text: str) -> None:
+    """Write the title of a figure above its panels, from the left edge on."""
+    width = figure.get_size_inches()[0]
+    figure.suptitle(text, x=0.1 / width, ha="left", fontsize="large")
 
 
 def tidy(axes: "Axes") -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 from irtcat._checks import argument_error
 from irtcat.bank import ItemBank, one_ability
 from irtcat.information import expected_se, test_information
-from irtcat.plot._style import COLOURS, GREY, line_style, new_figure, plain, tidy
+from irtcat.plot._style import COLOURS, GREY, add_title, line_style, new_figure, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +18,12 @@ __all__ = ["headroom", "information_curve", "item_curves"]
 
 NAMED_CURVES = 8
 """Up to so many curves are named in a legend."""
+MOST_CURVES = 60
+"""Above so many, curves would cover each other: bands are drawn."""
+BANDS, BAND_ENDS = 5, (10, 90)
+"""Number of bands, by difficulty, and the percentiles of their curves that they reach."""
+FALLING_NAMED = 4
+"""Falling curves among many items that are drawn and named."""
 CURVES = {
     "right/wrong": "Probability of a right answer",
     "graded": "Probability of the highest category",
@@ -44,7 +50,9 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
     For items with categories, the probability of the highest; for counts and continuous scores,
     the expected share or score.
 
-    Up to eight items are named in a legend; more are coloured by difficulty.
+    Up to eight items are named in a legend; up to 60 are coloured by difficulty. Of more items,
+    each fifth by difficulty is a band with the middle 80 % of its curves and their median, and
+    falling curves are drawn by themselves (at most four).
 
     Args:
         bank: the calibrated items.
@@ -52,7 +60,7 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
         theta: abilities on the bank's scale; by default the population mean ± 4 SDs.
 
     Returns:
-        The figure; one line per item, in the order of ``items``.
+        The figure; up to 60 items have one line each, in the order of ``items``.
 
     Raises:
         InputError: an item is unknown, or matplotlib is not installed.
@@ -63,7 +71,7 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
         >>> [line.get_label() for line in figure.axes[0].lines]
         ['i1', 'i2']
     """
-    figure = new_figure(6.8, 4.2)
+    figure = new_figure(7.4, 4.4)
     chosen = bank if items is None else bank.subset(items)
     if len(chosen) == 0:
         raise argument_error("items", "at least one item", items)
@@ -76,8 +84,12 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
             markers = (number * spacing // NAMED_CURVES, spacing)
             axes.plot(theta, curve, label=plain(name), markevery=markers, **line_style(number))
         figure.legend(loc="outside right upper", title="Item", frameon=False)
-    else:
+    elif len(chosen) <= MOST_CURVES:
         _draw_by_difficulty(figure, axes, chosen, theta, curves)
+    else:
+        _draw_bands(figure, axes, chosen, theta, curves)
+    many = len(chosen) > 1
+    add_title(figure, f"Curves of {len(chosen):,} items" if many else "Item curve")
     axes.set(xlabel="Ability θ", ylabel=CURVES[chosen.model.takes], ylim=(-0.02, 1.02))
     axes.set_xlim(theta.min(), theta.max())
     tidy(axes)
@@ -104,6 +116,51 @@ def _draw_by_difficulty(
     figure.colorbar(mappable, ax=axes, label="Difficulty b (on the scale of θ)", fraction=0.05)
 
 
+def _draw_bands(
+    figure: "Figure", axes: "Axes", bank: ItemBank, at: np.ndarray, curves: np.ndarray
+) -> None:
+    """Bands of the curves by difficulty, and the falling curves."""
+    from matplotlib import colormaps
+
+    frame = bank.to_frame()
+    rises = curves[:, -1] >= curves[:, 0]
+    # By where a curve is halfway: items without a difficulty have such a place, too.
+    middle = np.abs(curves - (curves[:, :1] + curves[:, -1:]) / 2).argmin(axis=1)
+    b = frame["b"].to_numpy(float) if "b" in frame else np.full(len(frame), np.nan)
+    place = np.where(np.isfinite(b), np.clip(b, at.min(), at.max()), at[middle])
+    order = np.flatnonzero(rises)[np.argsort(place[rises], kind="stable")]
+    for number, rows in enumerate(np.array_split(order, BANDS)):
+        if not len(rows):
+            continue
+        colour = colormaps["viridis"](number / (BANDS - 1) * 0.9)
+        low, high = np.percentile(curves[rows], BAND_ENDS, axis=0)
+        ends = " to ".join(_within(b[row], place[row]) for row in (rows[0], rows[-1]))
+        label = f"{len(rows):,} items, b {ends}"
+        axes.fill_between(at, low, high, color=colour, alpha=0.25, linewidth=0)
+        axes.plot(at, np.median(curves[rows], axis=0), color=colour, linewidth=2, label=label)
+    falling = np.flatnonzero(~rises)
+    steepest = falling[np.argsort(curves[falling, -1] - curves[falling, 0], kind="stable")]
+    for number, row in enumerate(steepest[:FALLING_NAMED]):
+        axes.plot(at, curves[row], color=COLOURS[1], linewidth=1.2,
+                  linestyle=("--", ":", "-.", (0, (8, 2)))[number],
+                  label=f"falling: {plain(bank.item_ids[row])}")  # fmt: skip
+    if len(falling) > FALLING_NAMED:
+        axes.plot([], [], " ", label=f"and {len(falling) - FALLING_NAMED:,} more that fall")
+    figure.legend(loc="outside right upper", frameon=False,
+                  title="Median and middle 80 %\nof the curves, by difficulty")  # fmt: skip
+
+
+def _within(difficulty: float, place: float) -> str:
+    """A difficulty in words; beyond the plotted range only the end of that range.
+
+    Example:
+        >>> _within(0.123, 0.123), _within(31.0, 4.0)
+        ('0.12', 'beyond 4')
+    """
+    beyond = "beyond " if np.isfinite(difficulty) and difficulty != place else ""
+    return f"{beyond}{place:.2g}"
+
+
 def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":
     """Test information and the standard error it implies, against ability.
 
@@ -123,7 +180,7 @@ def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":
         >>> figure.axes[0].lines[0].get_ydata().round(3).tolist()
         [0.552, 0.643, 0.552]
     """
-    figure = new_figure(6.8, 5.0)
+    figure = new_figure(6.8, 5.4)
     from matplotlib.ticker import LogLocator
 
     at = _abilities(bank, theta)
@@ -142,11 +199,8 @@ def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":
         axes.axvspan(low, high, color="#EEEEEE", zorder=0, linewidth=0)
         axes.set_xlim(at.min(), at.max())
         tidy(axes)
-    upper.set_title(
-        f"{bank.n_items} items; shaded: 95 % of the calibration population",
-        fontsize="medium",
-        loc="left",
-    )
+    add_title(figure, f"Information of {bank.n_items:,} items")
+    upper.set_title("Shaded: 95 % of the calibration population", fontsize="medium", loc="left")
     return figure
 
 
@@ -177,7 +231,7 @@ def headroom(table: pd.DataFrame) -> "Figure":
     if missing or not len(table):
         got = f"a table without {', '.join(sorted(missing)) or 'rows'}"
         raise argument_error("table", "a result of leaderboard.headroom", got)
-    figure = new_figure(8.4, 1.6 + 0.34 * len(table))
+    figure = new_figure(8.4, 2.0 + 0.34 * len(table))
     row = figure.subplots(1, 3, sharey=True)
     y = np.arange(len(table))
     for axes, name, colour in zip(row, ("b", "a"), COLOURS, strict=False):
@@ -198,6 +252,10 @@ def headroom(table: pd.DataFrame) -> "Figure":
     row[2].set_xlim(left=min(0.0, float(np.nanmin(score))))
     row[0].set_yticks(y, [plain(name) for name in table.index])
     row[0].invert_yaxis()
+    row[0].set_title("Dashed: the best subject", fontsize="medium", loc="left")
+    row[1].set_title("Thin: 90 % of the items, thick: half", fontsize="medium", loc="left")
+    row[2].set_title("95 % interval", fontsize="medium", loc="left")
+    add_title(figure, f"Headroom of {len(table):,} test sets")
     for axes in row:
         tidy(axes)
     return figure

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_choice
-from irtcat.plot._style import COLUMNS, line_style, panels, tidy
+from irtcat.plot._style import COLUMNS, add_title, line_style, panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,6 +74,7 @@ def rank_correlation(
     for axes in row[::COLUMNS]:
         axes.set_ylabel(METRICS[metric] + _reference(metric))
     handles, labels = row[0].get_legend_handles_labels()
+    add_title(figure, "How well k items reproduce the full benchmark")
     title = "Strategy" + _band_text(table)
     figure.legend(handles, labels, loc="outside right upper", title=title, frameon=False)
     return figure
@@ -176,11 +177,23 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
         ticks = np.unique(of_estimator["n_items"].to_numpy(float))
         axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
         axes.minorticks_off()
-        axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
         axes.set_title(TITLES.get(name, name), fontsize="medium", loc="left")
         tidy(axes)
+    _decade_ticks(row[0])  # the panels share the axis
     for axes in row[::COLUMNS]:
         axes.set_ylabel("Smallest gap ranked right (points)")
+    add_title(figure, "The smallest gap that k items rank right")
     handles, labels = row[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", title="Strategy", frameon=False)
     return figure
+
+
+def _decade_ticks(axes: "Axes") -> None:
+    """Ticks at 1, 2 and 5 of every decade within the range of the data."""
+    low, high = axes.get_ylim()
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    ticks = np.outer(decades, (1, 2, 5)).ravel()
+    ticks = ticks[(ticks >= low) & (ticks <= high)]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(low, high)

@@ -6,15 +6,20 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error
-from irtcat.plot._style import COLOURS, new_figure, plain, tidy
+from irtcat.plot._style import COLOURS, GREY, add_title, new_figure, plain, tidy
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["ranked"]
 
 MAX_LABELS = 40
 """Up to so many subjects are named on the axis."""
+STEPS = (10, 20, 50, *(digit * 10**power for power in range(2, 12) for digit in (1, 2, 5)))
+"""Steps of the numbered ranks: the least that gives at most ten."""
+MARGIN = 0.03
+"""Margin of the axis of many ranks, in which the first and last name have room."""
 Z = 1.959964
 
 
@@ -27,7 +32,8 @@ def ranked(table: pd.DataFrame) -> "Figure":
             interval is 1.96 standard errors either side.
 
     Returns:
-        The figure, the best on top; up to 40 subjects are named, otherwise ranks are numbered.
+        The figure, the best on top; up to 40 subjects are named. More are a line with a band, with
+        numbered ranks and five names.
         Subjects without an estimate (NaN) and intervals with an infinite end are not drawn.
 
     Raises:
@@ -56,20 +62,50 @@ def ranked(table: pd.DataFrame) -> "Figure":
         low, high = middle - half, middle + half
     n = len(rows)
     has_labels = n <= MAX_LABELS
-    figure = new_figure(6.8, 1.2 + 0.22 * n if has_labels else 6.0)
+    figure = new_figure(6.8, 1.6 + 0.22 * n if has_labels else 6.4)
     axes = figure.subplots()
     rank = np.arange(1, n + 1)
     finite = np.isfinite(low) & np.isfinite(high)
-    axes.hlines(rank[finite], low[finite], high[finite], color=COLOURS[0],
-                linewidth=1.5 if has_labels else 0.8, alpha=0.5)  # fmt: skip
-    axes.plot(middle, rank, "o", color=COLOURS[0], markersize=5 if has_labels else 3)
+    names = [plain(name) for name in rows["subject"]]
     if has_labels:
-        axes.set_yticks(rank, [plain(name) for name in rows["subject"]])
+        axes.hlines(rank[finite], low[finite], high[finite], color=COLOURS[0], linewidth=1.5,
+                    alpha=0.5)  # fmt: skip
+        axes.plot(middle, rank, "o", color=COLOURS[0], markersize=5)
+        axes.set_yticks(rank, names)
+        axes.set_ylim(n + 0.5, 0.5)
     else:
-        axes.set_ylabel("Rank")
-    axes.set_ylim(n + 1, 0)
+        axes.fill_betweenx(rank[finite], low[finite], high[finite], color=COLOURS[0], alpha=0.25,
+                           linewidth=0)  # fmt: skip
+        axes.plot(middle, rank, color=COLOURS[0], linewidth=2)
+        _name_some(axes, rank, low, high, names)
     axes.set_xlabel("Predicted score" if key == "score" else "Ability θ")
+    measure = "predicted score" if key == "score" else "ability"
+    subjects = f"{n:,} subjects" if n > 1 else "1 subject"
+    add_title(figure, f"{subjects} by {measure}, with intervals")
     if key == "score":
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+        if np.nanmax(high[finite], initial=0) <= 1:
+            axes.set_xlim(right=min(axes.get_xlim()[1], 1.01))  # the dot of 100 % is not cut
     tidy(axes)
     return figure
+
+
+def _name_some(
+    axes: "Axes", rank: np.ndarray, low: np.ndarray, high: np.ndarray, names: list[str]
+) -> None:
+    """Number the ranks, and name the best, the middle and the worst of many subjects."""
+    n = len(rank)
+    step = next(step for step in STEPS if n / step <= 10)
+    axes.set_yticks([1, *range(step, n + 1, step)])
+    axes.set_ylabel("Rank")
+    axes.set_ylim(n + 0.5 + MARGIN * n, 0.5 - MARGIN * n)
+    lowest, highest = axes.get_xlim()
+    for row in (0, n // 4, n // 2, 3 * n // 4, n - 1):
+        if not (np.isfinite(low[row]) and np.isfinite(high[row])):
+            continue
+        room_left, room_right = low[row] - lowest, highest - high[row]
+        side = -1 if room_left > room_right else 1
+        at = low[row] if side < 0 else high[row]
+        axes.annotate(names[row], (at, rank[row]), xytext=(6 * side, 0),
+                      textcoords="offset points", ha="right" if side < 0 else "left", va="center",
+                      fontsize="small", color=GREY)  # fmt: skip

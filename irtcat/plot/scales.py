@@ -7,7 +7,7 @@ import pandas as pd
 
 from irtcat._checks import argument_error
 from irtcat.agreement import CorrelationMatrix
-from irtcat.plot._style import COLOURS, GREY, new_figure, plain, tidy
+from irtcat.plot._style import COLOURS, GREY, add_title, new_figure, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
     if unknown or not selected:
         raise argument_error("items", "ids of items in the table", unknown or items)
     n_rows = -(-len(selected) // COLUMNS)
-    width, height = 2.2 * COLUMNS, 1.9 * n_rows + 0.4
+    width, height = 2.2 * COLUMNS, 1.9 * n_rows + 0.8
     # Fixed margins in inches (below): the constrained layout would draw every panel twice.
     figure = new_figure(width, height, layout=None)
     grid = figure.subplots(n_rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
@@ -65,12 +65,17 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
         _draw_item(axes, table[table["item"].astype(str) == name], name)
     for axes in grid[len(selected) :]:
         axes.remove()
+    for axes in grid[max(len(selected) - COLUMNS, 0) : len(selected)]:  # the lowest of each column
+        axes.tick_params(labelbottom=True)
     figure.supxlabel("Ability θ", y=0.05 / height, va="bottom", fontsize=10)
     figure.supylabel("Probability of a right answer", x=0.05 / width, ha="left", fontsize=10)
     figure.subplots_adjust(
-        left=0.65 / width, right=1 - 0.1 / width, bottom=0.55 / height, top=1 - 0.3 / height,
-        wspace=0.12, hspace=0.25,
+        left=0.65 / width, right=1 - 0.1 / width, bottom=0.55 / height, top=1 - 0.7 / height,
+        wspace=0.12, hspace=0.3,
     )  # fmt: skip
+    title = "Item curves: the model (line) and the answers (dotted, with a band)"
+    place = {"x": 0.1 / width, "y": 1 - 0.1 / height, "ha": "left", "va": "top"}
+    figure.suptitle(title, fontsize="large", **place)
     return figure
 
 
@@ -127,6 +132,7 @@ def ability_against_correct(abilities: pd.DataFrame) -> "Figure":
     axes.axhline(0, color=GREY, linewidth=0.8)
     label = "Points" if column == "points" else "Number of right answers"
     axes.set(xlabel=label, ylabel="Ability θ")
+    add_title(figure, f"{len(right):,} subjects: ability and {label.lower()}")
     tidy(axes)
     return figure
 
@@ -165,10 +171,11 @@ def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
         colour = "white" if abs(values[i, j]) > DARK else "black"
         axes.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", color=colour)
     rows, columns = np.nonzero(~significant)
-    axes.plot(columns, rows, "x", markersize=30, color="black", linewidth=0)
+    axes.plot(columns, rows, "x", markersize=30, color="black", linewidth=0, alpha=0.3)
     ticks = range(len(names))
     long = max(map(len, names)) > LONG
     axes.set_xticks(ticks, names, rotation=45 if long else 0, ha="right" if long else "center")
     axes.set_yticks(ticks, names)
     figure.colorbar(image, ax=axes, shrink=0.8, label=f"{matrix.method.capitalize()} correlation")
+    add_title(figure, "Correlations" + (" (crossed: not significant)" if len(rows) else ""))
     return figure

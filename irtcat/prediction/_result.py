@@ -59,6 +59,13 @@ class Prediction:
         """Number of calibrated subjects that the ranks refer to."""
         return len(self.field)
 
+    @property
+    def methods(self) -> np.ndarray:
+        """How each score was predicted: the estimator, and its method where it has several."""
+        if self.how is None:
+            return np.full(len(self), self.estimator, dtype=object)
+        return np.array([f"{self.estimator}: {method}" for method in self.how], dtype=object)
+
     def beats(self) -> pd.DataFrame:
         """Probability that each subject's full score is above each calibrated subject's.
 
@@ -91,8 +98,6 @@ class Prediction:
             table[name] = getattr(self, name)
         for name in ("rank", "rank_lower", "rank_upper"):  # whole numbers, <NA> where unknown
             table[name] = pd.array(getattr(self, name), dtype="Int64")
-        table["estimator"] = self.estimator
-        if self.how is not None:
-            table["estimator"] = [f"{self.estimator}: {method}" for method in self.how]
+        table["estimator"] = self.methods
         table["flags"] = self.flags
         return table

@@ -32,6 +32,9 @@ from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._equating import Equating
 from irtcat.prediction._intervals import conformal_quantile, mixture_interval
 from irtcat.prediction._out_of_range import (
+    BEST,
+    OTHER_ANSWERS,
+    WEAKEST,
     Estimates,
     affordable_prior,
     probability_out_of_range,
@@ -262,11 +265,7 @@ def _reasons(new: Estimates, calibrated: Estimates, q: FloatArray) -> np.ndarray
     is_weakest = (new.equated < regression.min()) | (new.regression < low)
     reasons = np.select(
         [~(q > 0.5), is_best, is_weakest],
-        [
-            "",
-            "among the best of the calibrated subjects or beyond",
-            "among the weakest of the calibrated subjects or beyond",
-        ],
-        "answers unlike those of the calibrated subjects",
+        ["", BEST, WEAKEST],
+        OTHER_ANSWERS,
     )
     return reasons.astype(object)

@@ -12,6 +12,7 @@ from scipy.special import logit, ndtri
 
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._intervals import conformal_quantile, mixture_interval
+from irtcat.prediction._out_of_range import FEW_SIMILAR
 from irtcat.prediction._task import FOLDS, Estimate, Task, filled_scores, patterns
 from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.selection.curves import score_curves
@@ -95,7 +96,7 @@ def predict_curves(task: Task) -> Estimate:
             scores[:, rows], outside[rows] = _predict_pattern(
                 calibrated, items, x[block], drawn[block], task.level
             )
-    flags = np.where(outside > 0.5, "unlike the calibrated subjects", "").astype(object)
+    flags = np.where(outside > 0.5, FEW_SIMILAR, "").astype(object)
     how = np.where(outside > 0.5, "curves alone", "curves").astype(object)
     return Estimate(scores[0], scores[1], scores[2], flags, how)
 

@@ -1,6 +1,5 @@
 """The report section of a bank: facts, information, and the table of items."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -24,17 +23,22 @@ from irtcat.report._blocks import (
     words,
 )
 from irtcat.report._curves import item_curves, item_location
+from irtcat.report._names import TEXTS, are_hashes, listed
+from irtcat.report._notes import Note, common_flags, split_flags, without
 
 __all__ = ["bank_section", "information_figures", "item_table"]
 
 CORRECTNESS = ("right/wrong", "counts")
-TEXTS = re.compile(
-    r"^(text|question|prompt|input|stem|content|problem|query|sentence|target)", re.I
-)
 MOST_METADATA = 8
 """Metadata columns shown of each kind (short values, long texts)."""
 MOST_LETTERS = 60
-"""Letters of an id in a warning."""
+"""Letters of the name of a column."""
+MAIN = ("b", "mdiff", "proportion_correct")
+"""Columns of an item that a phone shows."""
+FEW_SUBJECTS = 30
+"""Of a calibration on fewer subjects it is said that its numbers are rough."""
+SERIOUS = {"negative slope", "no responses"}
+"""Flags of items whose parameters mislead; the others mark parameters that are imprecise."""
 MOST_LEVELS = 30
 """Text columns with more distinct values get no filter."""
 SPREAD = np.linspace(-4, 4, 81)
@@ -48,7 +52,13 @@ CURVE_MEANING = {
 """The meaning of an item's curve, by the response type of its model."""
 
 
-def bank_section(name: str, bank: ItemBank, subset: Any = None, curves: Any = None) -> Section:
+def bank_section(
+    name: str,
+    bank: ItemBank,
+    subset: Any = None,
+    curves: Any = None,
+    names: Mapping[str, str] | None = None,
+) -> Section:
     """The section of a bank.
 
     Args:
@@ -57,8 +67,14 @@ def bank_section(name: str, bank: ItemBank, subset: Any = None, curves: Any = No
         subset: ids of selected items, which are marked and get their own information curve, or
             None.
         curves: empirical curves by item, as a table of `irtcat.diagnose.empirical_curves`.
+        names: texts of items whose ids are hashes.
     """
     frame = bank.to_frame().iloc[:, : -bank.items.shape[1] or None]
+    notes = _notes(bank, frame, names or {})
+    if "flags" in frame:
+        frame = frame.assign(
+            flags=without(frame["flags"], list(common_flags(split_flags(frame["flags"]))))
+        )
     blocks: list[Block] = []
     if bank.model.dims == 1:
         blocks += information_figures(bank, subset)
@@ -71,7 +87,7 @@ def bank_section(name: str, bank: ItemBank, subset: Any = None, curves: Any = No
         intro=intro,
         facts=_facts(bank, frame),
         blocks=blocks,
-        warnings=tuple(_warnings(bank, frame)),
+        notes=tuple(notes),
     )
 
 
@@ -109,30 +125,41 @@ def _facts(bank: ItemBank, frame: pd.DataFrame) -> dict[str, str]:
     return facts
 
 
-def _warnings(bank: ItemBank, frame: pd.DataFrame) -> list[str]:
-    """Warnings about the calibration and the flagged items."""
-    warnings = []
+def _notes(bank: ItemBank, frame: pd.DataFrame, names: Mapping[str, str]) -> list[Note]:
+    """What to check: the calibration, and the flagged items."""
+    notes = []
     if bank.provenance.get("converged") is False:
-        warnings.append("The calibration did not converge: its numbers are not final.")
-    if "flags" in frame:
-        for flag, count in _count_flags(frame["flags"]).items():
-            first = frame.index[[flag in flags for flags in _split_flags(frame["flags"])]][:3]
-            names = ", ".join(shorter(str(name), MOST_LETTERS) for name in first)
-            more = f" and {count - 3:,} more" if count > 3 else ""
-            subject = "item is" if count == 1 else "items are"
-            warnings.append(f"{count:,} {subject} flagged “{flag}”: {names}{more}.")
-    return warnings
+        text = "The calibration did not converge: its numbers are not final."
+        notes.append(Note(text, "Items", serious=True))
+    rows = split_flags(frame["flags"]) if "flags" in frame else []
+    common = common_flags(rows)
+    n_subjects = bank.provenance.get("n_subjects")
+    few = isinstance(n_subjects, int) and n_subjects < FEW_SUBJECTS
+    if few or common:
+        notes.append(Note(_of_most(bank, common, n_subjects if few else None), "Items", bool(few)))
+    for flag, count in _count_flags(rows).items():
+        if flag in common:
+            continue
+        ids = [name for name, flags in zip(frame.index, rows, strict=True) if flag in flags]
+        subject = "item is" if count == 1 else "items are"
+        text = f"{count:,} {subject} flagged “{flag}”: {listed(ids, names)}."
+        notes.append(Note(text, "Items", flag in SERIOUS))
+    return notes
 
 
-def _split_flags(column: pd.Series) -> list[list[str]]:
-    """The flags of every item, which are separated by semicolons."""
-    texts = column.fillna("").astype(str)
-    return [[flag.strip() for flag in text.split(";") if flag.strip()] for text in texts]
+def _of_most(bank: ItemBank, common: Mapping[str, int], n_subjects: int | None) -> str:
+    """What holds of most items, in one sentence."""
+    flags = ", ".join(f"“{flag}” {n:,}" for flag, n in common.items())
+    marked = f"most of its {bank.n_items:,} items are flagged ({flags})" if flags else ""
+    if n_subjects is None:
+        return f"{marked[:1].upper()}{marked[1:]}, which is not marked at each of them."
+    rough = f"The bank was calibrated on {n_subjects} subjects only: take its numbers as rough"
+    return f"{rough}; {marked}." if marked else f"{rough}."
 
 
-def _count_flags(column: pd.Series) -> Mapping[str, int]:
+def _count_flags(rows: list[list[str]]) -> Mapping[str, int]:
     """The number of items with each flag, the most frequent first."""
-    counts = Counter(flag for flags in _split_flags(column) for flag in dict.fromkeys(flags))
+    counts = Counter(flag for flags in rows for flag in dict.fromkeys(flags))
     return dict(counts.most_common())
 
 
@@ -204,7 +231,8 @@ def item_table(
         share = name == "proportion_correct"
         minor = name.startswith("se_") or name in ("n_responses",)
         label = "Share of points" if share and bank.model.takes not in CORRECTNESS else None
-        columns.append(column(name, frame[key], label, minor=minor, percent=share))
+        main = name in MAIN
+        columns.append(column(name, frame[key], label, minor=minor, percent=share, main=main))
     if hasattr(bank.model, "trials"):
         columns.append(column("trials", np.asarray(bank.model.trials)))
     if bank.model.dims == 1:
@@ -227,8 +255,10 @@ def item_table(
     filters = [c["k"] for c in columns if 1 < len(c.get("levels", ())) <= MOST_LEVELS]
     ranges = [n for n in ("b", "a", "proportion_correct", "information")
               if any(c["k"] == n for c in columns)]  # fmt: skip
+    texts = next((c["k"] for c in columns if c.get("long") and TEXTS.match(c["label"])), None)
+    named = {"texts": texts} if texts is not None and are_hashes(frame.index) else {}
     return table("Items", columns, filters=filters, ranges=ranges, name="items",
-                 curves=curve_data)  # fmt: skip
+                 curves=curve_data, **named)  # fmt: skip
 
 
 def _is_trivial(name: str, values: pd.Series) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from irtcat.report._notes import Note
+
 __all__ = [
     "Section",
     "bar",
@@ -94,14 +96,14 @@ class Section:
         intro: sentences under it.
         facts: key figures, by name.
         blocks: tables and figures, drawn by the script.
-        warnings: sentences about the quality of the data or of the result.
+        notes: what to check.
     """
 
     title: str
     intro: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     blocks: Sequence[Block] = ()
-    warnings: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def words(name: str) -> str:
@@ -144,7 +146,7 @@ def _short(value: float) -> float | int | None:
 
 def column(
     key: str, values: Any, label: str | None = None, *, minor: bool = False, long: bool = False,
-    percent: bool = False,
+    percent: bool = False, main: bool = False, plain: bool = False, hidden: bool = False,
 ) -> Block:  # fmt: skip
     """A column of a table.
 
@@ -152,14 +154,17 @@ def column(
         key: its name, by which other blocks refer to it.
         values: numbers or texts.
         label: its heading.
-        minor: hidden on narrow screens.
+        minor: shown in the row's details first where the table is too wide.
         long: long texts, shown in the row's details; truncated if the page is too large.
         percent: shares, shown as percentages.
+        main: one of the columns that a phone shows beside the row's name.
+        plain: short texts that are numbers to the reader: on one line, to the right.
+        hidden: shown only in the row's details.
     """
     series = pd.Series(values)
     block: Block = {"k": key, "label": words(key) if label is None else label}
-    if minor:
-        block["minor"] = 1
+    marks = {"minor": minor, "main": main, "plain": plain, "hidden": hidden}
+    block |= {name: 1 for name, mark in marks.items() if mark}
     if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
         block |= {"kind": "num", "v": numbers(series.to_numpy(float, na_value=np.nan))}
         if percent:
@@ -195,7 +200,8 @@ def table(
         filters: text columns with few levels, which get a filter.
         ranges: numeric columns, which get a range filter.
         page: rows per page.
-        more: ``curves`` (of items), ``why`` (of the steps of a session), ``name``.
+        more: ``curves`` (of items), ``why`` (of the steps of a session), ``name``, ``texts`` (the
+            column of long texts that names the rows, where the ids are hashes).
     """
     n = max((len(c["v"]) for c in columns if "v" in c), default=0)
     return {"t": "table", "caption": caption, "cols": list(columns), "n": n, "sort": sort,
@@ -204,10 +210,10 @@ def table(
 
 def table_of(
     frame: pd.DataFrame, caption: str, *, minor: Iterable[str] = (), long: Iterable[str] = (),
-    percent: Iterable[str] = (), **more: Any,
+    percent: Iterable[str] = (), main: Iterable[str] = (), **more: Any,
 ) -> Block:  # fmt: skip
-    """A table of all columns of a data frame that are not empty."""
-    minor, long, percent = set(minor), set(long), set(percent)
+    """A table of all columns of a data frame that are not empty; see `column`."""
+    minor, long, percent, main = set(minor), set(long), set(percent), set(main)
     columns = []
     for key in frame.columns:
         series = frame[key]
@@ -215,7 +221,14 @@ def table_of(
             continue
         name = str(key)
         columns.append(
-            column(name, series, minor=name in minor, long=name in long, percent=name in percent)
+            column(
+                name,
+                series,
+                minor=name in minor,
+                long=name in long,
+                percent=name in percent,
+                main=name in main,
+            )
         )
     return table(caption, columns, **more)
 

@@ -1,9 +1,11 @@
-"""Builds the page: ordered sections, warnings first, in one file below a size limit."""
+"""Builds the page: headline, ranking, what to check, details, in one file below a size limit."""
 
 import os
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +14,23 @@ from irtcat._checks import InputError, argument_error
 from irtcat._files import check_target, replacing
 from irtcat.report import _tables
 from irtcat.report._blocks import Section
+from irtcat.report._headline import headline, word_for
+from irtcat.report._names import item_names, listed
+from irtcat.report._notes import Note
 from irtcat.report._page import page
+from irtcat.report._ranking import (
+    Ranking,
+    ranking_of,
+    ranking_section,
+    score_text,
+    session_score,
+)
 from irtcat.report._read import Result, read
+from irtcat.report._sessions import sessions
 from irtcat.responses import Responses
+
+if TYPE_CHECKING:
+    from irtcat.cat import Session
 
 __all__ = ["LIMIT", "build", "write"]
 
@@ -32,20 +48,25 @@ MANY_RESPONSES = 3_000_000
 
 
 def build(
-    results: Any, *, title: str = "Evaluation report", responses: Responses | None = None
-) -> str:
+    results: Any, *, title: str = "Evaluation report", responses: Responses | None = None,
+    day: date | None = None,
+) -> str:  # fmt: skip
     """Build one self-contained HTML page of results.
 
     The page loads nothing and sends nothing: it contains text, style, script and data, and its
-    Content-Security-Policy forbids everything else. Equal results give equal bytes.
+    Content-Security-Policy forbids everything else. It opens with the result in a few sentences,
+    the ranking of the models with intervals, and what to check; the details follow. A model has one
+    score on the page: that of its evaluation or prediction, else that of its session. Equal results
+    give equal bytes on one ``day``.
 
     Args:
         results: one result or several: paths (banks, tables, folders and stores written by the
             commands) or objects (see `read`). The items of a subset are marked in a bank that
             contains all of them.
-        title: heading of the page.
+        title: heading of the page, such as the benchmark's name.
         responses: the responses to the full benchmark, if known, to compare predicted with true
-            scores and to check the data.
+            scores, to check the data, and as the calibration of adaptive sessions.
+        day: the date on the page; today by default.
 
     Returns:
         The page.
@@ -69,24 +90,60 @@ def build(
         raise argument_error("results", "at least one result", "none")
     loaded.sort(key=lambda result: ORDER.index(result.kind))
     truth = _truth(responses) if responses is not None else None
+    banks = [result.value for result in loaded if result.kind == "bank"]
+    names = item_names([*banks, *([] if responses is None else [responses])])
+    ranking = ranking_of(loaded, responses)
+    context = _Context(
+        truth=truth, names=names, ranking=ranking, score_text=_score_text(ranking, responses)
+    )
     sections = []
-    if responses is not None:
-        sections.append(_data(responses, loaded))
     subsets = [result for result in loaded if result.kind == "subset"]
     marked: set[int] = set()
     for result in loaded:
         if result.kind == "bank":
-            sections.append(_bank(result, subsets, marked))
+            sections.append(_bank(result, subsets, marked, names))
         elif result.kind != "subset":
-            sections += _sections(result, truth)
+            sections += _sections(result, context)
     unmarked = [result for i, result in enumerate(subsets) if i not in marked]
     sections += [_tables.subset(result.name, result.value) for result in unmarked]
-    return page(title, sections, LIMIT)
+    if responses is not None:
+        sections.append(_data(responses, loaded, names))
+    first = None if ranking is None else ranking_section(ranking, word_for(loaded), truth)
+    opening = headline(loaded, responses, ranking, day or datetime.now(UTC).date())
+    return page(title, sections, LIMIT, opening, first)
+
+
+@dataclass(frozen=True, eq=False)
+class _Context:
+    """What the sections share.
+
+    Attributes:
+        truth: full scores of complete responses, by subject; None without responses.
+        names: texts of items whose ids are hashes.
+        ranking: the ranking; None without models.
+        score_text: returns the full score of a session in words.
+    """
+
+    truth: pd.Series | None
+    names: Mapping[str, str]
+    ranking: Ranking | None
+    score_text: Callable[["Session"], str]
+
+
+def _score_text(ranking: Ranking | None, responses: Responses | None) -> Callable[["Session"], str]:
+    """The full score of a session in words: the one of the ranking, if that has the subject."""
+    rows = ranking.by_name if ranking is not None and ranking.by == "score" else {}
+
+    def of(session: "Session") -> str:
+        row = rows.get(str(session.head.get("subject") or session.id))
+        return str(session_score(session, responses)) if row is None else score_text(row)
+
+    return of
 
 
 def write(
     results: Any, path: str | os.PathLike[str], *, title: str = "Evaluation report",
-    responses: Responses | None = None,
+    responses: Responses | None = None, day: date | None = None,
 ) -> Path:  # fmt: skip
     """Write the page of `build` to a file atomically.
 
@@ -95,6 +152,7 @@ def write(
         path: the file, usually ending in .html; an existing file is replaced.
         title: heading of the page.
         responses: see `build`.
+        day: see `build`.
 
     Returns:
         The path.
@@ -103,7 +161,7 @@ def write(
         InputError: as `build` does, or if the file cannot be written.
     """
     check_target(path)
-    text = build(results, title=title, responses=responses)
+    text = build(results, title=title, responses=responses, day=day)
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
@@ -122,20 +180,23 @@ def _with_unique_names(results: list[Result]) -> list[Result]:
     ]
 
 
-def _sections(result: Result, truth: pd.Series | None) -> list[Section]:
+def _sections(result: Result, context: _Context) -> list[Section]:
     """The sections of one result."""
     name, value = result.name, result.value
-    if result.kind in ("scale", "evaluation"):  # these need JAX, which tables do not
-        from irtcat.report import _folders
+    if result.kind == "scale":  # this, sessions and banks need JAX, which tables do not
+        from irtcat.report._folders import scale
 
-        return getattr(_folders, result.kind)(name, value)
+        return scale(name, value)
+    if result.kind == "evaluation":
+        from irtcat.report._folders import evaluation
+
+        return evaluation(name, value, context.score_text, context.names)
     if result.kind == "sessions":
-        from irtcat.report._sessions import sessions
-
-        return [sessions(name, value)]
+        return [sessions(name, value, context.score_text, context.names)]
+    by_ability = context.ranking is not None and context.ranking.by == "theta"
     makers = {
-        "scores": lambda: _tables.scores(name, value),
-        "predictions": lambda: _tables.predictions(name, value, truth),
+        "scores": lambda: _tables.scores(name, value, by_ability),
+        "predictions": lambda: _tables.predictions(name, value, context.truth),
         "board": lambda: _tables.board(name, value, result.flags),
         "gaps": lambda: _tables.gaps(name, value),
         "simulation": lambda: _tables.simulation(name, value),
@@ -161,13 +222,21 @@ def _labels(name: str, table: pd.DataFrame) -> Section:
     section = _tables.plain(
         name, "Labels", table, "Items whose key or question is suspect.", "Items"
     )
-    n = int((table["suspicion"] > SUSPECT).sum())
-    first = ", ".join(table.loc[table["suspicion"] > SUSPECT, "item"].astype(str).head(3))
-    warning = f"{n:,} items are more likely mislabelled or ambiguous than not, first {first}."
-    return replace(section, warnings=(warning,) if n else ())
+    ids = table.loc[table["suspicion"] > SUSPECT, "item"].astype(str).tolist()
+    return replace(section, notes=(_suspect_note(ids, {}),) if ids else ())
 
 
-def _bank(result: Result, subsets: list[Result], marked: set[int]) -> Section:
+def _suspect_note(ids: list[str], names: Mapping[str, str]) -> Note:
+    """The note about items with suspect labels."""
+    subject = "item is" if len(ids) == 1 else "items are"
+    text = f"{len(ids):,} {subject} more likely mislabelled or ambiguous than not"
+    first = ", first " if len(ids) > 3 else ": "
+    return Note(f"{text}{first}{listed(ids[:3], names)}.", "Items", serious=True)
+
+
+def _bank(
+    result: Result, subsets: list[Result], marked: set[int], names: Mapping[str, str]
+) -> Section:
     """The section of a bank, with the first subset of its items marked."""
     from irtcat.report._bank import bank_section
 
@@ -176,8 +245,8 @@ def _bank(result: Result, subsets: list[Result], marked: set[int]) -> Section:
         items = subset.value["item"].astype(str)
         if items.isin(ids).all():
             marked.add(i)
-            return bank_section(result.name, result.value, items.tolist())
-    return bank_section(result.name, result.value)
+            return bank_section(result.name, result.value, items.tolist(), names=names)
+    return bank_section(result.name, result.value, names=names)
 
 
 def _truth(responses: Responses) -> pd.Series:
@@ -189,28 +258,31 @@ def _truth(responses: Responses) -> pd.Series:
     return pd.Series(scores, index=[str(name) for name in responses.subject_ids])
 
 
-def _data(responses: Responses, results: list[Result]) -> Section:
+def _data(responses: Responses, results: list[Result], names: Mapping[str, str]) -> Section:
     """The section of the responses and their possible problems."""
     summary = responses.summary()
-    warnings = [f"{flag}." for flag in summary.flags]
+    notes = [Note(f"{flag}.", "Data") for flag in summary.flags]
     if responses.has_missing:
-        warnings.append(f"{summary.share_missing:.1%} of the responses are missing.")
+        notes.append(Note(f"{summary.share_missing:.1%} of the responses are missing.", "Data"))
     facts = {"Subjects": f"{summary.n_subjects:,}", "Items": f"{summary.n_items:,}",
              "Responses": f"{summary.n_responses:,}", "Kind": summary.kind,
              "Mean": f"{summary.mean:.3f}"}  # fmt: skip
     blocks = []
     suspects = _suspects(responses, results)
     if suspects is not None and len(suspects):
-        subject = "item is" if len(suspects) == 1 else "items are"
-        warnings.append(
-            f"{len(suspects):,} {subject} more likely mislabelled or "
-            f"ambiguous than not, first {', '.join(suspects.index[:3].astype(str))}."
-        )
+        ids = suspects.index.astype(str).tolist()
+        notes.append(_suspect_note(ids, names))
         keep = ["suspicion", "p_wrong_key", "p_unrelated", "a", "share", "n", "reasons"]
-        shown = suspects[keep].reset_index()
-        blocks.append(_tables.table_of(shown, "Items with suspect labels", long=("reasons",),
-                                       percent=("share",), sort=("suspicion", -1)))  # fmt: skip
-    return Section("The data", (), facts, blocks, tuple(warnings))
+        shown, texts = suspects[keep].reset_index(), [names.get(name, "") for name in ids]
+        named = {}
+        if any(texts):
+            shown, named = shown.assign(question=texts), {"texts": "question"}
+        blocks.append(_tables.table_of(shown, "Items with suspect labels",
+                                       long=("reasons", "question"), opens=1,
+                                       main=("suspicion", "share"), minor=("n", "a"),
+                                       percent=("share",), sort=("suspicion", -1),
+                                       **named))  # fmt: skip
+    return Section("The data", (), facts, blocks, tuple(notes))
 
 
 def _suspects(responses: Responses, results: list[Result]) -> pd.DataFrame | None:

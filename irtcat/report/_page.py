@@ -1,61 +1,180 @@
 """Renders sections as HTML: user data is escaped, script and style are pinned by their hash."""
 
 import base64
+import functools
 import hashlib
-import html
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from irtcat._version import __version__
-from irtcat.report._blocks import Section, shorter
+import jinja2
+from markupsafe import Markup
 
-__all__ = ["page"]
+from irtcat._version import __version__
+from irtcat.report._blocks import Block, Section, shorter
+from irtcat.report._notes import grouped
+
+__all__ = ["Headline", "page"]
 
 SCRIPTS = ("core.js", "charts.js", "tables.js", "page.js")
 LENGTHS = (2000, 1000, 500, 300, 200, 140, 100, 70, 50, 30)
 """Lengths to which long texts are truncated: the first with which the page fits."""
 
+NOTES_SHOWN = 4
+"""Notes of each topic that are shown; the others are folded."""
 
 MANY_ROWS, NOTE_BYTES = 500, 70
-"""Tables with more rows may lose columns; the note about each takes so many bytes."""
+"""Tables with more rows may lose columns; the remark about each takes so many bytes."""
 
 UNSAFE = re.compile("[<>&@\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that could end an element or a placeholder, or change the writing direction."""
+"""Characters that could end an element, or change the writing direction."""
 
 
-def page(title: str, sections: Sequence[Section], limit: int) -> str:
+@dataclass(frozen=True, eq=False)
+class Headline:
+    """The opening of the page.
+
+    Attributes:
+        meta: date, and numbers of models and items.
+        sentences: the result in words; the first is the most important.
+        facts: key figures, by name.
+    """
+
+    meta: Sequence[str] = ()
+    sentences: Sequence[str] = ()
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A section and its place on the page; see `Section` for the other attributes.
+
+    Attributes:
+        number: its position in the data.
+        anchor: its link target.
+    """
+
+    number: int
+    anchor: str
+    title: str
+    intro: tuple[str, ...]
+    facts: dict[str, str]
+    blocks: Sequence[Block]
+
+
+def page(
+    title: str,
+    sections: Sequence[Section],
+    limit: int,
+    headline: Headline | None = None,
+    ranking: Section | None = None,
+) -> str:
     """Render the page, reduced to fewer bytes than ``limit``.
 
-    Long texts are truncated first; then columns of long tables are omitted, minor ones last. A note
-    at the end of the page reports both.
+    Long texts are truncated first; then columns of long tables are omitted, minor ones last. A
+    remark at the end of the page reports both.
 
     Args:
         title: heading.
-        sections: in order.
+        sections: the details, in order.
         limit: bytes.
+        headline: the opening.
+        ranking: the section that follows it.
     """
-    frame = _frame(title, sections)
-    room = limit - len(frame.encode()) - 400
-    longest = max((len(text) for text in _texts(sections)), default=0)
+    every = [*([] if ranking is None else [ranking]), *sections]
+    values = _values(title, every, headline or Headline(), ranking is not None)
+
+    def rendered(data: str, remark: str) -> str:
+        return _template().render(**values, data=Markup(data), remark=remark)
+
+    room = limit - len(rendered("", "").encode()) - 400
+    longest = max((len(text) for text in _texts(every)), default=0)
     lengths = [longest, *(length for length in LENGTHS if length < longest)]
     first, last = 0, len(lengths) - 1  # bisection: shorter texts give a smaller page
     while first < last:
         middle = (first + last) // 2
-        small = len(_data(sections, lengths[middle]).encode()) <= room
+        small = len(_data(every, lengths[middle]).encode()) <= room
         first, last = (first, middle) if small else (middle + 1, last)
-    note = ""
+    remark = ""
     if first > 0:
-        note = f"Long texts are truncated to {lengths[first]} letters to limit the page size."
-    data = _data(sections, lengths[first])
-    omitted = _columns_to_omit(sections, lengths[first], len(data.encode()) - room)
+        remark = f"Long texts are truncated to {lengths[first]} letters to limit the page size."
+    data = _data(every, lengths[first])
+    omitted = _columns_to_omit(every, lengths[first], len(data.encode()) - room)
     if omitted:
-        data = _data(sections, lengths[first], {id(column) for column in omitted})
+        data = _data(every, lengths[first], {id(column) for column in omitted})
         names = ", ".join(dict.fromkeys(shorter(column["label"], 60) for column in omitted))
-        note += f" Columns omitted to limit the page size: {names}."
-    return frame.replace("@@NOTE@@", _text(note)).replace("@@DATA@@", data)
+        remark += f" Columns omitted to limit the page size: {names}."
+    return rendered(data, remark)
+
+
+def _values(
+    title: str, every: Sequence[Section], headline: Headline, has_ranking: bool
+) -> dict[str, Any]:
+    """What the template shows, apart from the data."""
+    style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    placed = [
+        Placed(
+            number=i,
+            anchor=f"section-{i + 1}",
+            title=section.title,
+            intro=section.intro,
+            facts=dict(section.facts),
+            blocks=section.blocks,
+        )
+        for i, section in enumerate(every)
+    ]
+    notes = [
+        (note, (place.anchor, _line(place.title)))
+        for place, section in zip(placed, every, strict=True)
+        for note in section.notes
+    ]
+    return {
+        "title": title,
+        "headline": headline,
+        "ranking": placed[0] if has_ranking else None,
+        "sections": placed[1:] if has_ranking else placed,
+        "groups": grouped(notes),
+        "shown": NOTES_SHOWN,
+        "policy": Markup(policy),
+        "style": Markup(style),
+        "script": Markup(script),
+        "version": __version__,
+    }
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    """The page's template, which escapes every value that is not `Markup`."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("irtcat.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["line"] = _line
+    return environment.get_template("page.html")
+
+
+def _line(text: object) -> str:
+    """A text on one line."""
+    return " ".join(str(text).split())
+
+
+def _asset(name: str) -> str:
+    return resources.files("irtcat").joinpath("report", "assets", name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """The hash by which a Content-Security-Policy allows an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _columns_to_omit(sections: Sequence[Section], length: int, excess: int) -> list[dict[str, Any]]:
@@ -131,74 +250,3 @@ def escaped(text: str) -> str:
         '"\\u003c/script\\u003e\\u003cb\\u003e\\u0026"'
     """
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _frame(title: str, sections: Sequence[Section]) -> str:
-    """The page without the data; headings, facts and warnings are readable without scripts."""
-    style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
-    policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    anchors = _anchors(sections)
-    values = {
-        "POLICY": policy,
-        "TITLE": _text(title),
-        "STYLE": style,
-        "NAV": "".join(f'<li><a href="#{anchor}">{_text(section.title)}</a></li>'
-                       for anchor, section in zip(anchors, sections, strict=True)),
-        "WARNINGS": _warnings(anchors, sections),
-        "SECTIONS": "".join(_section(i, anchor, section) for i, (anchor, section)
-                            in enumerate(zip(anchors, sections, strict=True))),
-        "VERSION": html.escape(__version__),
-        "SCRIPT": script,
-    }  # fmt: skip
-    # A single pass over the template, so that placeholders in user texts are not replaced.
-    template = _asset("page.html")
-    return re.sub(r"\{\{([A-Z]+)\}\}", lambda match: values[match[1]], template)
-
-
-def _asset(name: str) -> str:
-    return resources.files("irtcat").joinpath("report", "assets", name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    """The hash by which a Content-Security-Policy allows an inline script or style."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _anchors(sections: Sequence[Section]) -> list[str]:
-    """A link target for each section."""
-    return [f"section-{i + 1}" for i in range(len(sections))]
-
-
-def _warnings(anchors: Sequence[str], sections: Sequence[Section]) -> str:
-    """All warnings in one list, each with a link to its section."""
-    items = [
-        f'<li>{_text(warning)} <a href="#{anchor}">{_text(section.title)}</a></li>'
-        for anchor, section in zip(anchors, sections, strict=True)
-        for warning in section.warnings
-    ]
-    if not items:
-        return '<p class="fine">No warnings: nothing in these results is flagged.</p>'
-    return f'<ul class="warnings">{"".join(items)}</ul>'
-
-
-def _text(text: str) -> str:
-    """Escape a user's text for HTML, including `@`, which marks placeholders."""
-    return html.escape(" ".join(str(text).split())).replace("@", "&#64;")
-
-
-def _section(number: int, anchor: str, section: Section) -> str:
-    """A section: heading, sentences, facts, and placeholders for its blocks."""
-    intro = "".join(f"<p>{_text(sentence)}</p>" for sentence in section.intro if sentence)
-    facts = "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>"
-                    for name, value in section.facts.items())  # fmt: skip
-    facts = f'<dl class="facts">{facts}</dl>' if facts else ""
-    placeholders = "".join(f'<div class="block" data-at="{number},{i}"></div>'
-                     for i in range(len(section.blocks)))  # fmt: skip
-    return (
-        f'<section id="{anchor}" aria-labelledby="{anchor}-title">'
-        f'<h2 id="{anchor}-title" tabindex="-1">{_text(section.title)}</h2>'
-        f"{intro}{facts}{placeholders}</section>"
-    )

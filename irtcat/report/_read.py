@@ -15,7 +15,7 @@ from irtcat._reading import check_path, opened, read_json
 from irtcat.io._text import column_numbers, read_table
 from irtcat.leaderboard.metrics import METRICS
 
-__all__ = ["KINDS", "Result", "read"]
+__all__ = ["KINDS", "NOT_OVER", "Result", "read"]
 
 KINDS = {
     "bank": "an item bank (irtcat fit --out BANK.npz)",

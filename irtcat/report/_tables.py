@@ -1,5 +1,6 @@
 """Sections of saved tables: rankings, predictions, leaderboards, simulations."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ import pandas as pd
 from irtcat import agreement
 from irtcat.leaderboard.metrics import METRICS, compare_scores
 from irtcat.plot.boards import METRICS as METRIC_NAMES
-from irtcat.plot.boards import TITLES
 from irtcat.report._blocks import (
     Block,
     Section,
@@ -23,28 +23,62 @@ from irtcat.report._blocks import (
     table_of,
     words,
 )
+from irtcat.report._notes import Note, common_flags, split_flags, without
 
-__all__ = ["board", "gaps", "plain", "predictions", "scores", "simulation", "subset"]
+__all__ = [
+    "best_of_board",
+    "board",
+    "gaps",
+    "plain",
+    "predictions",
+    "scores",
+    "simulation",
+    "subset",
+]
 
 TOP = 10
+MOST_NAMED = 7
+"""Lines of a chart that are named and coloured; there are as many colours."""
+MOST_BANDS = 4
+"""With more lines bands would cover each other."""
+BEST_VALUE = {metric: 1.0 for metric in METRICS} | {"mae": 0.0, "rmse": 0.0, "width": 0.0}
+"""The best value of each metric. Coverage should be the level, which is at most 1."""
 Z = 1.959964
 
 
-def flag_warnings(table: pd.DataFrame, unit: str) -> tuple[str, ...]:
-    """One warning per flag in a table, with the number of its rows."""
+def table_flag_notes(table: pd.DataFrame, unit: str) -> tuple[Note, ...]:
+    """One note per flag in a table, with the number of its rows."""
     if "flags" not in table:
         return ()
-    flags = table["flags"].fillna("").astype(str)
-    counted = flags[flags != ""].value_counts()
-    return tuple(f"{n:,} of {len(table):,} {unit}: {text}." for text, n in counted.items())
+    counts = Counter(flag for flags in split_flags(table["flags"]) for flag in set(flags))
+    return tuple(
+        Note(f"{n:,} of {len(table):,} {unit}: {flag}.", "Models" if unit == "subjects" else "Runs")
+        for flag, n in counts.most_common()
+    )
 
 
-def scores(name: str, table_: pd.DataFrame) -> Section:
-    """The section of ranked abilities; multidimensional abilities are listed, not ranked."""
+def distinct_flags(table: pd.DataFrame) -> pd.DataFrame:
+    """The table without the flags of most rows, which are said once."""
+    if "flags" not in table:
+        return table
+    common = common_flags(split_flags(table["flags"]))
+    return table.assign(flags=without(table["flags"], list(common)))
+
+
+def scores(name: str, table_: pd.DataFrame, ranked: bool = False) -> Section:
+    """The section of ranked abilities; multidimensional abilities are listed, not ranked.
+
+    Args:
+        name: for the heading.
+        table_: the abilities.
+        ranked: whether the ranking of the page is by ability, and has the notes on flags.
+    """
     if "theta" not in table_:
         intro = "Abilities by dimension; sort by the one of interest."
         return plain(name, "Abilities", table_, intro, "Subjects")
     frame = table_.sort_values("theta", ascending=False, kind="stable").reset_index(drop=True)
+    notes = () if ranked else table_flag_notes(frame, "subjects")
+    frame = distinct_flags(frame)
     half = Z * frame["se"]
     for key, end in (("lower", frame["theta"] - half), ("upper", frame["theta"] + half)):
         if key not in frame:
@@ -55,9 +89,9 @@ def scores(name: str, table_: pd.DataFrame) -> Section:
     figure = _caterpillar("Abilities, ranked", "Ability θ", frame, "theta", description)
     keys = [k for k in ("percentile", "n_items", "flags") if k in frame and _has_values(frame[k])]
     columns = [column("subject", frame["subject"]), column("place", frame["place"], "Rank"),
-               column("theta", frame["theta"]),
+               column("theta", frame["theta"], main=True),
                bar("lower", "theta", "upper", "Ability with interval"),
-               column("se", frame["se"], minor=True),
+               column("se", frame["se"], main=True),
                column("lower", frame["lower"]), column("upper", frame["upper"]),
                *(column(k, frame[k], minor=k != "flags") for k in keys)]  # fmt: skip
     shown = table("Subjects by ability", columns, sort=("place", 1), name="subjects")
@@ -66,7 +100,7 @@ def scores(name: str, table_: pd.DataFrame) -> Section:
              "Median SE": f"{frame['se'].replace(np.inf, np.nan).median():.3f}"}  # fmt: skip
     intro = "If the intervals of two subjects overlap, their true order may be reversed."
     return Section(f"Ranking by ability: {name}", (intro,), facts, [figure, shown],
-                   flag_warnings(frame, "subjects"))  # fmt: skip
+                   notes)  # fmt: skip
 
 
 def _has_values(values: pd.Series) -> bool:
@@ -87,17 +121,18 @@ def _caterpillar(
 def predictions(name: str, table_: pd.DataFrame, truth: pd.Series | None = None) -> Section:
     """The section of predicted full scores and ranks, compared with true scores if known."""
     frame = table_.sort_values("score", ascending=False, kind="stable").reset_index(drop=True)
-    columns = [column("subject", frame["subject"]), column("rank", frame["rank"])]
+    frame = distinct_flags(frame)
+    columns = [column("subject", frame["subject"]), column("rank", frame["rank"], main=True)]
     if {"rank_lower", "rank_upper"} <= set(frame):
         best, worst = frame["rank_lower"], frame["rank_upper"]
         columns.append(column("rank_lower", best, "Best rank", minor=True))
         columns.append(column("rank_upper", worst, "Worst rank", minor=True))
-    columns += [column("score", frame["score"], "Predicted score", percent=True),
+    columns += [column("score", frame["score"], "Predicted score", percent=True, main=True),
                 column("lower", frame["lower"], percent=True),
                 column("upper", frame["upper"], percent=True)]  # fmt: skip
     facts = {"Subjects": f"{len(frame):,}"}
     blocks: list[Block] = []
-    warnings: list[str] = []
+    notes: list[Note] = []
     mark = None
     if truth is not None:
         true = truth.reindex(frame["subject"].astype(str)).to_numpy(float)
@@ -105,11 +140,12 @@ def predictions(name: str, table_: pd.DataFrame, truth: pd.Series | None = None)
             mark = "truth"
             columns.append(column("truth", true, "True score", percent=True))
             columns.append(column("error", frame["score"] - true, "Error", percent=True))
-            figure, accuracy, warnings = _against_truth(frame, true)
+            figure, accuracy, notes = _against_truth(frame, true)
             facts |= accuracy
             blocks.append(figure)
         else:
-            warnings = ["None of the predicted subjects has a true score in the responses."]
+            text = "None of the predicted subjects has a true score in the responses."
+            notes = [Note(text, "Scores")]
     facts["Mean width of the intervals"] = (
         f"{100 * (frame['upper'] - frame['lower']).mean():.1f} points"
     )
@@ -127,13 +163,13 @@ def predictions(name: str, table_: pd.DataFrame, truth: pd.Series | None = None)
         "are more accurate than those of new subjects."
     )
     return Section(f"Predicted scores and ranks: {name}", (intro,), facts, [*blocks, ranked, shown],
-                   (*warnings, *flag_warnings(frame, "subjects")))  # fmt: skip
+                   tuple(notes))  # fmt: skip
 
 
 def _against_truth(
     frame: pd.DataFrame, true: np.ndarray
-) -> tuple[Block, dict[str, str], list[str]]:
-    """The figure of predicted against true scores, accuracy facts, and warnings."""
+) -> tuple[Block, dict[str, str], list[Note]]:
+    """The figure of predicted against true scores, accuracy facts, and what to check."""
     score, low, high = (frame[name].to_numpy(float) for name in ("score", "lower", "upper"))
     metrics, flags = compare_scores(score, low, high, true, TOP)
     facts = {"Mean absolute error": f"{metrics['mae']:.2f} points",
@@ -148,11 +184,18 @@ def _against_truth(
     figure = points("Predicted against true scores", "True score", "Predicted score", (true, score),
                     frame["subject"], description, low=low, high=high, diagonal=1, percent="xy",
                     opens="subjects")  # fmt: skip
-    return figure, facts, [f"Predicted against true: {flag}." for flag in flags]
+    notes = [Note(f"Predicted against true: {flag}.", "Scores", serious=True) for flag in flags]
+    return figure, facts, notes
 
 
-def board(name: str, table_: pd.DataFrame, warnings: tuple[str, ...] = ()) -> Section:
-    """The section of a leaderboard: how well k items reproduce the ranking, by each metric."""
+def board(name: str, table_: pd.DataFrame, flags: tuple[str, ...] = ()) -> Section:
+    """The section of a leaderboard: how well k items reproduce the ranking, by each metric.
+
+    Args:
+        name: for the heading.
+        table_: the rows of the leaderboard, or its summary.
+        flags: flags of the whole leaderboard.
+    """
     keys = ["strategy", "estimator", "n_items"]
     metrics = [m for m in METRICS if m in table_ and table_[m].notna().any()]
     groups = table_.groupby(keys, sort=False)
@@ -165,13 +208,12 @@ def board(name: str, table_: pd.DataFrame, warnings: tuple[str, ...] = ()) -> Se
     options: dict[str, list[Block]] = {}
     for metric in metrics:
         flat = mean[metric].rename("mean").to_frame().assign(spread=spread[metric]).reset_index()
-        panels = [_panel(metric, estimator, rows) for estimator, rows in
-                  flat.groupby("estimator", sort=False)]  # fmt: skip
-        options[METRIC_NAMES.get(metric, metric)] = [row(*panels)]
+        options[METRIC_NAMES.get(metric, metric)] = [_chart(metric, flat)]
     n = int(table_["seed"].nunique()) if "seed" in table_ else 1
     band = f" Lines are means over {n} seeds, bands one standard deviation." if n > 1 else ""
     intro = (
-        "How well a few items reproduce the results of the full benchmark for held-out subjects."
+        "How well a few items reproduce the results of the full benchmark for held-out subjects. "
+        + best_of_board(table_)
         + band
     )
     facts = {"Strategies": str(table_["strategy"].nunique()),
@@ -180,42 +222,86 @@ def board(name: str, table_: pd.DataFrame, warnings: tuple[str, ...] = ()) -> Se
              "Seeds": str(n)}  # fmt: skip
     shown = table_of(mean.reset_index(), "Means over seeds", sort=("kendall", -1),
                      filters=[f for f in ("strategy", "estimator") if len(set(table_[f])) > 1],
-                     minor=("pearson", "rmse", "pairwise_under_2", "pairwise_over_5"))  # fmt: skip
+                     main=("n_items", metrics[0] if metrics else ""),
+                     minor=("pearson", "rmse", "spearman", "pairwise_under_2", "pairwise_2_to_5",
+                            "pairwise_over_5"))  # fmt: skip
     blocks = [choice("Measure", options), shown] if options else [shown]
-    return Section(f"Leaderboard of subsets: {name}", (intro,), facts, blocks,
-                   (*warnings, *flag_warnings(table_, "rows")))  # fmt: skip
+    notes = (*(Note(flag, "Runs") for flag in flags), *table_flag_notes(table_, "rows"))
+    return Section(f"Leaderboard of subsets: {name}", (intro,), facts, blocks, notes)
 
 
-def _panel(metric: str, estimator: Any, table_: pd.DataFrame) -> Block:
-    """The lines of one estimator: a metric against k, by strategy."""
-    series, ends = [], []
-    for strategy, group in table_.groupby("strategy", sort=False):
+def best_of_board(table_: pd.DataFrame) -> str:
+    """The strategy and estimator nearest to the full ranking at the most items, in a sentence.
+
+    Example:
+        >>> rows = [("random", "mean", 30, 0.7), ("balanced", "auto", 30, 0.9)]
+        >>> names = ["strategy", "estimator", "n_items", "kendall"]
+        >>> best_of_board(pd.DataFrame(rows, columns=names))
+        "With 30 items, balanced + auto is nearest to the full ranking (Kendall's tau-b 0.900)."
+    """
+    most = table_["n_items"].max()
+    at_most = table_[table_["n_items"] == most]
+    mean = at_most.groupby(["strategy", "estimator"], sort=False)["kendall"].mean()
+    if not mean.notna().any():
+        return ""
+    strategy, estimator = mean.idxmax()
+    return (
+        f"With {most:g} items, {strategy} + {estimator} is nearest to the full ranking "
+        f"(Kendall's tau-b {mean.max():.3f})."
+    )
+
+
+def _chart(metric: str, table_: pd.DataFrame) -> Block:
+    """One chart of all strategies and estimators: the best lines are named, the others grey."""
+    groups = list(table_.groupby(["estimator", "strategy"], sort=False))
+    one_estimator, one_strategy = (len(set(table_[key])) == 1 for key in ("estimator", "strategy"))
+    lines_: list[tuple[float, Block]] = []
+    for (estimator, strategy), group in groups:
         rows = group.sort_values("n_items")
+        name = f"{strategy} + {estimator}"
+        name = str(strategy) if one_estimator else str(estimator) if one_strategy else name
         spread = rows["spread"].fillna(0)
         low, high = rows["mean"] - spread, rows["mean"] + spread
         band = (low, high) if (spread > 0).any() else (None, None)
-        series.append(line(str(strategy), rows["n_items"], rows["mean"], *band))
-        ends.append(f"{strategy} {rows['mean'].iloc[-1]:.3g}")
+        last = float(rows["mean"].iloc[-1])
+        error = abs(last - BEST_VALUE[metric]) if metric in BEST_VALUE else last
+        lines_.append((error if np.isfinite(error) else np.inf,
+                       line(name, rows["n_items"], rows["mean"], *band)))  # fmt: skip
+    order = sorted(range(len(lines_)), key=lambda i: lines_[i][0])
+    named = [lines_[i][1] for i in order[:MOST_NAMED]]
+    # Drawn first, so that the named lines lie above them; without bands, which would cover all.
+    others = [
+        {"name": lines_[i][1]["name"], "x": lines_[i][1]["x"], "y": lines_[i][1]["y"], "dim": 1}
+        for i in order[MOST_NAMED:]
+    ]
+    if len(named) > MOST_BANDS:
+        named = [{key: v for key, v in one.items() if key not in ("low", "high")} for one in named]
     most = table_["n_items"].max()
-    description = f"At {most:g} items: {', '.join(ends)}."
-    return lines(TITLES.get(str(estimator), f"Estimator: {estimator}"), "Items run, k",
-                 METRIC_NAMES.get(metric, metric), series, description, marks=1,
-                 logx=int(most / max(table_["n_items"].min(), 1) > 8))  # fmt: skip
+    ends = [f"{one['name']} {one['y'][-1]:.3g}" for one in named[:3] if one["y"][-1] is not None]
+    description = f"Best at {most:g} items: {', '.join(ends)}."
+    if others:
+        description += f" The best {len(named)} lines are named; the other {len(others)} are grey."
+    label = METRIC_NAMES.get(metric, metric)
+    return lines(label, "Items run, k", label, [*named, *others], description, marks=1,
+                 logx=int(most / max(table_["n_items"].min(), 1) > 8), height=340)  # fmt: skip
 
 
 def gaps(name: str, table_: pd.DataFrame) -> Section:
     """The section of the smallest gap that k items rank right."""
-    panels = []
-    for estimator, group in table_.groupby("estimator", sort=False):
-        finite = group[np.isfinite(group["gap"])].sort_values("n_items")
-        series = [line(str(strategy), rows["n_items"], rows["gap"], rows["lower"], rows["upper"])
-                  for strategy, rows in finite.groupby("strategy", sort=False)]  # fmt: skip
-        panels.append(lines(TITLES.get(str(estimator), f"Estimator: {estimator}"),
-                            "Items run, k", "Smallest gap ranked right (points)", series,
-                            "Bands are bootstrap intervals.", marks=1, logx=1, logy=1))  # fmt: skip
+    finite = table_[np.isfinite(table_["gap"])]
+    groups = finite.sort_values("n_items").groupby(["strategy", "estimator"], sort=False)
+    series = [line(" + ".join(map(str, key)), rows["n_items"], rows["gap"], rows["lower"],
+                   rows["upper"]) for key, rows in groups]  # fmt: skip
+    series.sort(key=lambda one: one["y"][-1])
+    if len(series) > MOST_BANDS:  # bands would cover each other
+        series = [{key: one[key] for key in ("name", "x", "y")} for one in series]
+    series = [one if i < MOST_NAMED else {**one, "dim": 1} for i, one in enumerate(series)]
+    bands = "Bands are bootstrap intervals." if len(series) <= MOST_BANDS else ""
+    chart = lines("Smallest gap ranked right", "Items run, k", "Smallest gap ranked right (points)",
+                  series, bands, marks=1, logx=1, logy=1, height=340)  # fmt: skip
     listed = table_of(table_, "Smallest gaps ranked right", sort=("n_items", 1))
     return Section(f"Smallest gaps ranked right: {name}", (), {},
-                   [row(*panels), listed], flag_warnings(table_, "rows"))  # fmt: skip
+                   [chart, listed], table_flag_notes(table_, "rows"))  # fmt: skip
 
 
 def subset(name: str, table_: pd.DataFrame) -> Section:
@@ -232,7 +318,7 @@ def plain(name: str, title: str, table_: pd.DataFrame, intro: str, caption: str)
     unnamed = [c for c in table_.columns if str(c).startswith("Unnamed")]
     frame = table_.rename(columns={c: "name" for c in unnamed[:1]}).drop(columns=unnamed[1:])
     return Section(f"{title}: {name}", (intro,), {}, [table_of(frame, caption, long=("reasons",))],
-                   flag_warnings(table_, "rows"))  # fmt: skip
+                   table_flag_notes(table_, "rows"))  # fmt: skip
 
 
 def simulation(name: str, result: Any) -> Section:
@@ -273,6 +359,7 @@ def simulation(name: str, result: Any) -> Section:
     blocks += [row(*curves)] if curves else []
     ended = [c for c in ("stop",) if c in sessions and len(set(sessions[c])) > 1]
     blocks.append(table_of(sessions, "Sessions", filters=ended, name="subjects",
+                           main=("theta", "n_items"),
                            percent=("score", "full_score", "score_sd")))  # fmt: skip
     if "exposure" in tables:
         exposure = tables["exposure"].sort_values("rate", ascending=False)

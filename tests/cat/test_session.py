@@ -19,7 +19,6 @@ import pytest
 from irtcat import InputError, ItemBank, Responses
 from irtcat.cat import Config, Session, Store, StoreError, part, replay, run, run_async
 from irtcat.cat.engine import lots
-from irtcat.harness._outcome import as_report
 
 RNG = np.random.default_rng(8)
 BANK = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, 20), RNG.normal(size=20))
@@ -114,7 +113,7 @@ def test_skipped_items_are_expected_as_those_not_asked_are(graded):
             expected[i] = shares[code]
         wanted.append(expected.mean())
         assert session.estimate()["score"] == pytest.approx(wanted[-1], abs=2e-4)
-    np.testing.assert_allclose(as_report(session).scores(bank)[0], wanted, atol=2e-4)
+    np.testing.assert_allclose(session.to_report().scores(bank)[0], wanted, atol=2e-4)
 
 
 def test_why_this_item():

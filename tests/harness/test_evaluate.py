@@ -21,7 +21,6 @@ from irtcat.cat.engine import context_of, step_compiled
 from irtcat.cat.sampling import chances
 from irtcat.harness import Answer, Calls, Command, Item, evaluate
 from irtcat.harness._items import read_items
-from irtcat.harness._outcome import as_report
 from irtcat.harness.answers import ask_until_over
 from tests.harness.conftest import N, is_right
 
@@ -119,7 +118,7 @@ def test_chances_within_a_batch_are_those_before_it(bank):
             free[place[each]] = False
         for each in asked:
             session.answer(each, int(is_right(ABILITY, int(each[5:]), "new")))
-    found = as_report(session).chances(bank)[0]
+    found = session.to_report().chances(bank)[0]
     told = {each: found[i] for each, i in place.items() if np.isfinite(found[i])}
     assert told.keys() == wanted.keys()
     for each, chance in wanted.items():

@@ -309,6 +309,75 @@ def test_long_ids_leave_room_on_a_phone(browser, tmp_path):
     context.close()
 
 
+CUT = """() => [...document.querySelectorAll('.scroll')].filter(
+    (one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent.slice(0, 30))"""
+
+
+def ranking_heads(page):
+    return page.locator("#section-1 thead th").all_inner_texts()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_column_is_cut(browser, path, width):
+    """What does not fit is in the details of the row, and the page says so."""
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("figure svg")
+    page.wait_for_timeout(200)
+    assert page.evaluate(CUT) == []
+    if width == 390:
+        heads = [head.strip() for head in ranking_heads(page)]
+        assert heads == ["Model", "Score", "95 % interval"]
+        several = page.locator("main > section > .block > .block table:has(tbody tr)").all()
+        for table in several:
+            assert table.locator("thead tr").first.locator("th").count() <= 3
+        first = page.locator("#section-1 tbody tr").first
+        assert "Open a row for more: Rank" in page.locator("#section-1 .more").first.inner_text()
+        first.get_by_role("button").click()
+        details = page.locator("#section-1 tr.details")
+        assert "Rank" in details.locator("dt").all_inner_texts()
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.wait_for_timeout(200)
+    assert "Rank" in " ".join(ranking_heads(page))
+    assert page.evaluate(CUT) == []
+    context.close()
+
+
+def test_texts_stand_for_hashes(browser, tmp_path):
+    ids = [f"task:{i:012x}" for i in range(7_000_000, 7_000_012)]
+    items = pd.DataFrame({"question": [f"What is {i}? <i>" for i in range(12)]})
+    bank = replace(ItemBank.from_parameters(b=np.arange(12.0), item_ids=ids), items=items)
+    path = report.write(bank, tmp_path / "page.html")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("figure svg")
+    table = items_of(page)
+    assert first_cells(table, 2) == ["What is 0? <i>", "What is 1? <i>"]
+    table.get_by_role("button", name="What is 1?").click()
+    assert ids[1] in table.locator("tr.details dd").all_inner_texts()
+    page.get_by_label("Search items").fill(ids[3])
+    heard(page, "of 1 ")
+    assert first_cells(table) == ["What is 3? <i>"]
+    page.close()
+
+
+def test_the_grey_lines_are_counted(browser, tmp_path):
+    board = pd.DataFrame([
+        {"seed": 0, "strategy": f"s{s}", "estimator": e, "n_items": k,
+         "kendall": 0.5 + k / 300 + s / 99}
+        for s in range(5) for e in ("mean", "auto") for k in (10, 100)])  # fmt: skip
+    path = report.write(board, tmp_path / "page.html")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("figure svg")
+    legend = page.locator(".legend").first.locator("li").all_inner_texts()
+    assert len(legend) == 8
+    assert legend[-1] == "3 others"
+    assert page.locator("figure").count() == 1
+    page.close()
+
+
 def test_by_keyboard_alone(page):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"

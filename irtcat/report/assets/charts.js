@@ -8,13 +8,14 @@ const MARKERS = [
   (x, y, r) => `M${x} ${y - r * 1.3}l${r * 1.3} ${r * 1.3}l${-r * 1.3} ${r * 1.3}l${-r * 1.3} ${-r * 1.3}z`,
 ];
 const round = (value) => Math.round(value * 10) / 10;
-const look = (number) => ({
+const GREY = { colour: "var(--dim)", dash: "", mark: null };
+const look = (number, dim) => (dim ? GREY : {
   colour: `var(--s${number % COLOURS})`,
   dash: DASHES[Math.floor(number / COLOURS) % DASHES.length] || (number % COLOURS ? DASHES[number % 3] : ""),
   mark: MARKERS[number % MARKERS.length],
 });
 
-function extent(lists, fixed, log) {
+function extent(lists, fixed, log, share) {
   let low = Infinity;
   let high = -Infinity;
   for (const list of lists) {
@@ -27,8 +28,8 @@ function extent(lists, fixed, log) {
   if (low > high) [low, high] = log ? [1, 10] : [0, 1];
   if (low === high) [low, high] = log ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
   const pad = log ? 0 : (high - low) * 0.04;
-  low -= pad;
-  high += pad;
+  low = low >= 0 ? Math.max(low - pad, 0) : low - pad; // no negative values where there are none
+  high = high <= 1 && share ? Math.min(high + pad, 1) : high + pad;
   if (fixed && isNumber(fixed[0])) low = fixed[0];
   if (fixed && isNumber(fixed[1])) high = fixed[1];
   return [low, high];
@@ -130,17 +131,20 @@ function drawLines(spec, width, height) {
   const few = spec.marks && firstX.length <= 8 && spec.logx ? firstX : undefined;
   const at = plane(width, height, spec.marks ? x : tight(spec, x), y, { ...spec, xticks: few });
   const group = clipped(at);
-  spec.series.forEach((one, number) => {
-    if (one.low) group.append(svg("path", { d: bandPath(one, at), fill: look(number).colour, opacity: 0.14 }));
-  });
-  spec.series.forEach((one, number) => {
-    const style = look(number);
-    group.append(svg("path", { d: path(one.x, one.y, at), fill: "none", stroke: style.colour,
-      "stroke-width": 2, "stroke-dasharray": style.dash, "stroke-linejoin": "round" }));
-    if (!spec.marks || one.x.length > 80) return;
+  const drawn = spec.series.map((one, number) => [one, look(number, one.dim)]);
+  drawn.sort(([p], [q]) => (q.dim || 0) - (p.dim || 0)); // the named lines above the grey ones
+  for (const [one, style] of drawn) {
+    if (one.low) group.append(svg("path", { d: bandPath(one, at), fill: style.colour, opacity: 0.14 }));
+  }
+  for (const [one, style] of drawn) {
+    const line = svg("path", { d: path(one.x, one.y, at), fill: "none", stroke: style.colour,
+      "stroke-width": one.dim ? 1.2 : 2, "stroke-dasharray": style.dash, "stroke-linejoin": "round" });
+    line.append(svg("title", {}, one.name));
+    group.append(line);
+    if (!spec.marks || one.x.length > 80 || !style.mark) continue;
     const marks = one.x.map((v, i) => (isNumber(one.y[i]) ? style.mark(at.atX(v), at.atY(one.y[i]), 3.4) : ""));
     group.append(svg("path", { d: marks.join(""), fill: style.colour }));
-  });
+  }
   return at.root;
 }
 
@@ -150,8 +154,9 @@ function tight(spec, x) {
 }
 
 function drawPoints(spec, width, height, pick) {
-  const x = extent([spec.px, spec.diagonal ? spec.py : null], spec.xlim);
-  const y = extent([spec.py, spec.low, spec.high, spec.diagonal ? spec.px : null], spec.ylim);
+  const percent = spec.percent || "";
+  const x = extent([spec.px, spec.diagonal ? spec.py : null], spec.xlim, false, percent.includes("x"));
+  const y = extent([spec.py, spec.low, spec.high, spec.diagonal ? spec.px : null], spec.ylim, false, percent.includes("y"));
   const at = plane(width, height, x, y, spec);
   const group = clipped(at);
   if (spec.diagonal) {
@@ -211,7 +216,7 @@ function hover(at, group, spec, pick) {
     ring.setAttribute("cx", px);
     ring.setAttribute("cy", py);
     const percent = spec.percent || "";
-    const name = spec.names[best];
+    const name = (spec.labels || spec.names)[best];
     words.textContent = `${name.length > 44 ? name.slice(0, 43) + "…" : name}: ${show(spec.px[best], percent.includes("x"))}, ${show(spec.py[best], percent.includes("y"))}`;
     const wide = words.getComputedTextLength() + 16;
     back.setAttribute("width", wide);
@@ -228,11 +233,13 @@ function hover(at, group, spec, pick) {
 
 function legend(series, marks) {
   const list = el("ul", { class: "legend" });
-  series.forEach((one, number) => {
-    const style = look(number);
+  const grey = series.filter((one) => one.dim).length;
+  const named = series.filter((one) => !one.dim);
+  [...named, ...(grey ? [{ name: `${grey} others`, dim: 1 }] : [])].forEach((one, number) => {
+    const style = look(number, one.dim);
     const key = svg("svg", { viewBox: "0 0 28 12", "aria-hidden": "true" });
     key.append(svg("path", { d: "M1 6H27", stroke: style.colour, "stroke-width": 2, "stroke-dasharray": style.dash }));
-    if (marks) key.append(svg("path", { d: style.mark(14, 6, 3.4), fill: style.colour }));
+    if (marks && style.mark) key.append(svg("path", { d: style.mark(14, 6, 3.4), fill: style.colour }));
     list.append(el("li", {}, key, one.name));
   });
   return list;
@@ -260,7 +267,7 @@ function figure(spec, draw, height, extra) {
 
 function lineFigure(spec) {
   const extra = el("div", {});
-  if (spec.series.length > 1 || spec.marks) extra.append(legend(spec.series, spec.marks));
+  if (spec.series.length > 1) extra.append(legend(spec.series, spec.marks));
   if (spec.shadelabel) extra.append(el("ul", { class: "legend" }, el("li", {}, shadeKey(), spec.shadelabel)));
   extra.append(numbersBelow(spec));
   return figure(spec, (width, height) => drawLines(spec, width, height), spec.height || 280, extra);

@@ -20,9 +20,11 @@ function filledFrom(spec, section) {
   if (!spec.of) return spec;
   const columns = section.blocks.find((one) => one.name === spec.opens).cols;
   const [x, y] = spec.of.map((key) => columns.find((column) => column.k === key).v);
+  const texts = columns.find((column) => column.k === section.blocks.find((one) => one.name === spec.opens).texts);
   const names = Array.from(x, (_, i) => cellText(columns[0], i));
+  const labels = texts && names.map((name, i) => cellText(texts, i) || name);
   const [low, high] = spec.clip;
-  return { ...spec, px: x.map((v) => (isNumber(v) ? Math.min(Math.max(v, low), high) : v)), py: y, names };
+  return { ...spec, px: x.map((v) => (isNumber(v) ? Math.min(Math.max(v, low), high) : v)), py: y, names, labels };
 }
 
 function draw(block, section) {
@@ -30,6 +32,7 @@ function draw(block, section) {
   switch (block.t) {
     case "table": {
       const table = makeTable(block);
+      tables.push(table);
       if (block.name) (section.tables = section.tables || {})[block.name] = table;
       return el("div", { class: "block" }, table);
     }
@@ -42,9 +45,14 @@ function draw(block, section) {
   }
 }
 
+const tables = []; // all, to fit their columns to paper
 const blocks = JSON.parse(document.getElementById("data").textContent);
 const shared = blocks.map((own) => ({ blocks: own }));
 for (const container of document.querySelectorAll("[data-at]")) {
   const [section, number] = container.dataset.at.split(",").map(Number);
   container.append(draw(blocks[section][number], shared[section]));
+}
+
+for (const name of ["beforeprint", "afterprint"]) {
+  window.addEventListener(name, () => tables.filter((table) => table.isConnected).forEach((table) => table.fit()));
 }

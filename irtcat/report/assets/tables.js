@@ -1,5 +1,6 @@
 // Tables with sorting, search, filters and pages; rows open to show details.
 const PAGES = [10, 25, 50, 100, 500];
+const PHONE = 560; // below this width of a table only the columns that matter are shown
 
 function digitsOf(column) {
   // The same number of decimals in a column: none for whole numbers, fewer for large ones.
@@ -32,22 +33,27 @@ function makeTable(spec) {
   const body = el("tbody", {});
   const id = newId("table");
   const caption = el("caption", { id }, spec.caption);
-  const grid = el("table", {}, caption, el("thead", {}, head), body);
+  const grid = el("table", { class: spec.texts ? "texts" : null }, caption, el("thead", {}, head), body);
+  const scroll = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, grid);
+  const more = el("p", { class: "more" });
+  let current = [];
   const tools = el("div", { class: "tools" });
   const status = el("span", {});
   const pager = el("div", { class: "pager" });
   const longest = (column) => (column.levels || column.v).reduce((most, text) => Math.max(most, String(text).length), 0);
   const widths = new Map(columns.filter((column) => column.kind === "text" && !column.long)
     .map((column) => [column.k, longest(column) > 30 ? "wide" : "brief"]));
-  const shown = columns.filter((column) => !column.long || !rowOpens(spec));
+  const usual = columns.filter((column) => !column.hidden && (!column.long || !rowOpens(spec)));
+  const texts = spec.texts && byKey[spec.texts];
+  let shown = usual;
+  const opens = () => rowOpens(spec) || shown.length < columns.length;
 
-  for (const column of shown) {
+  for (const column of usual) {
     const arrow = el("span", { class: "arrow", "aria-hidden": "true" });
-    const classes = [column.kind === "num" ? "num" : "", column.minor ? "minor" : ""].join(" ").trim();
-    const cell = el("th", { scope: "col", class: classes || null, "data-label": column.kind === "bar" ? null : column.label });
+    const classes = column.kind === "num" || column.plain ? "num" : null;
+    const cell = el("th", { scope: "col", class: classes, "data-label": column.kind === "bar" ? null : column.label });
     if (column.kind === "bar") cell.append(column.mark ? `${column.label} (◆ ${byKey[column.mark].label.toLowerCase()})` : column.label);
     else cell.append(el("button", { type: "button", onclick: () => sortBy(column) }, column.label, arrow));
-    head.append(cell);
     column.cell = cell;
     column.arrow = arrow;
     if (column.kind === "bar") column.range = extent(column.of.map((key) => byKey[key].v).concat(column.mark ? [byKey[column.mark].v] : []));
@@ -59,6 +65,38 @@ function makeTable(spec) {
     state.sort = [column.k, same ? -state.sort[1] : first];
     state.page = 0;
     update(`Sorted by ${column.label}, ${state.sort[1] > 0 ? "ascending" : "descending"}.`);
+  }
+
+  // Columns that do not fit move to the details of the rows: minor ones first, and the last of them
+  // first. A phone shows the name and the two numbers that matter.
+  function fit() {
+    const width = scroll.clientWidth;
+    if (!width) return;
+    const open = opens();
+    put(width < PHONE ? phoneColumns() : usual);
+    const leaves = usual.slice(1).map((column, i) => [column.main ? 2 : column.minor ? 0 : 1, -i, column])
+      .sort((p, q) => p[0] - q[0] || p[1] - q[1]);
+    while (scroll.scrollWidth > scroll.clientWidth + 1 && leaves.length && shown.length > 2) {
+      const [, , column] = leaves.shift();
+      if (shown.includes(column)) put(shown.filter((one) => one !== column));
+    }
+    if (open !== opens()) put(shown);
+    const away = usual.filter((column) => !shown.includes(column) && column.kind !== "bar").map((column) => column.label);
+    more.textContent = away.length ? `Open a row for more: ${away.join(", ")}.` : "";
+  }
+
+  function phoneColumns() {
+    const numbers = usual.slice(1).filter((column) => column.kind !== "bar");
+    const main = numbers.filter((column) => column.main);
+    const rest = numbers.filter((column) => !column.main && !column.minor);
+    const two = main.concat(rest).slice(0, 2);
+    return usual.filter((column, i) => i === 0 || two.includes(column));
+  }
+
+  function put(chosen) {
+    shown = chosen;
+    head.replaceChildren(...shown.map((column) => column.cell));
+    fill();
   }
 
   function matches(row) {
@@ -98,7 +136,7 @@ function makeTable(spec) {
     compute();
     const last = Math.max(Math.ceil(order.length / state.size) - 1, 0);
     state.page = Math.min(state.page, last);
-    for (const column of shown) {
+    for (const column of usual) {
       const sorted = state.sort && state.sort[0] === column.k;
       if (column.kind === "bar") continue;
       if (sorted) column.cell.setAttribute("aria-sort", state.sort[1] > 0 ? "ascending" : "descending");
@@ -107,8 +145,9 @@ function makeTable(spec) {
     }
     const from = state.page * state.size;
     const rows = order.slice(from, from + state.size);
-    body.replaceChildren(...rows.flatMap(makeRow));
-    if (!rows.length) body.append(el("tr", {}, el("td", { class: "none", colspan: shown.length }, spec.n ? "No matching rows." : "No rows.")));
+    current = rows;
+    fill();
+    if (scroll.scrollWidth > scroll.clientWidth + 1) fit();
     const of = order.length === spec.n ? "" : ` (of ${spec.n.toLocaleString("en")})`;
     status.textContent = rows.length
       ? `Rows ${(from + 1).toLocaleString("en")}–${(from + rows.length).toLocaleString("en")} of ${order.length.toLocaleString("en")}${of}` : "No rows";
@@ -117,10 +156,15 @@ function makeTable(spec) {
     if (message) announce(`${spec.caption}: ${message} ${status.textContent}.`);
   }
 
+  function fill() {
+    body.replaceChildren(...current.flatMap(makeRow));
+    if (!current.length) body.append(el("tr", {}, el("td", { class: "none", colspan: shown.length }, spec.n ? "No matching rows." : "No rows.")));
+  }
+
   function makeRow(row) {
-    const line = el("tr", {});
+    const line = el("tr", { "data-row": row });
     shown.forEach((column, index) => {
-      const classes = [column.kind === "num" ? "num" : "", column.minor ? "minor" : "", column.long ? "long" : "", column.kind === "flag" ? "flags" : "", widths.get(column.k) ?? ""].join(" ").trim();
+      const classes = [column.kind === "num" || column.plain ? "num" : "", column.long ? "long" : "", column.kind === "flag" ? "flags" : "", widths.get(column.k) ?? ""].join(" ").trim();
       let content;
       if (column.kind === "bar") {
         const values = column.of.map((key) => byKey[key].v[row]);
@@ -130,7 +174,10 @@ function makeTable(spec) {
         if (column.kind === "flag" && content) content = el("span", { class: "flag" }, content);
       }
       if (index > 0) line.append(el("td", { class: classes || null }, content));
-      else line.append(el("th", { scope: "row" }, rowOpens(spec) ? opener(row, content) : content || "—"));
+      else {
+        const name = (texts && cellText(texts, row)) || content || "—";
+        line.append(el("th", { scope: "row" }, opens() ? opener(row, name) : name));
+      }
     });
     return state.open.has(row) ? [line, detailRow(row)] : [line];
   }
@@ -158,24 +205,32 @@ function makeTable(spec) {
       ...PAGES.map((size) => el("option", { value: size, selected: size === spec.page }, String(size))));
     pager.append(back, forward, el("label", {}, "Rows a page", sizes));
   }
-  const scroll = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, grid);
-  const box = el("div", {}, long ? tools : null, scroll, long ? pager : null);
+  const box = el("div", {}, long ? tools : null, scroll, more, long ? pager : null);
+  let last = 0;
+  new ResizeObserver(() => {
+    if (scroll.clientWidth !== last) {
+      last = scroll.clientWidth;
+      fit();
+    }
+  }).observe(scroll);
+  box.fit = fit;
   box.open = (name) => {
     // Find a row by the name in its first column, open it, and scroll to it.
     const row = Array.from({ length: spec.n }, (_, i) => i).find((i) => cellText(columns[0], i) === name);
     if (row === undefined) return;
     Object.assign(state, { query: "", filters: {}, ranges: {} });
     tools.querySelectorAll("input,select").forEach((input) => { input.value = ""; });
-    if (rowOpens(spec)) state.open.add(row);
+    if (opens()) state.open.add(row);
     compute();
     state.page = Math.floor(order.indexOf(row) / state.size);
     update(`${name} shown.`);
-    const target = [...body.querySelectorAll("tr:not(.details)")].find((line) => line.firstChild.textContent === name);
+    const target = body.querySelector(`tr[data-row="${row}"]`);
     if (!target) return;
     target.scrollIntoView({ block: "center" });
     const button = target.querySelector("button");
     if (button) button.focus({ preventScroll: true });
   };
+  head.replaceChildren(...usual.map((column) => column.cell));
   update();
   return box;
 }
@@ -206,7 +261,7 @@ function addTools(spec, tools, state, byKey, update) {
   }
 }
 
-const rowOpens = (spec) => Boolean(spec.curves || spec.why || spec.cols.some((column) => column.long && spec.opens));
+const rowOpens = (spec) => Boolean(spec.curves || spec.why || spec.cols.some((column) => column.long && (spec.opens || spec.texts)));
 
 function rowDetails(spec, row) {
   const box = el("div", { class: "inside" });
@@ -221,7 +276,7 @@ function rowDetails(spec, row) {
     const text = cellText(column, row);
     if (text !== "" && text !== "—") facts.append(el("dt", {}, column.label), el("dd", {}, text));
   }
-  if (!spec.why) box.append(facts);
+  box.append(facts);
   for (const column of spec.cols.filter((one) => one.long)) {
     const text = cellText(column, row);
     if (text) box.append(el("p", { class: "quote" }, el("b", {}, column.label), text));

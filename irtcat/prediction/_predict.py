@@ -1,0 +1,348 @@
+"""The table of estimators, and `predict`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error, check_choice, check_interval
+from irtcat._registry import Registry, documented
+from irtcat._types import FloatArray
+from irtcat.bank import as_bank
+from irtcat.io.convert import as_responses_like
+from irtcat.prediction._result import Prediction
+from irtcat.prediction._task import Estimate, Estimator, Task, is_sample, recode
+from irtcat.prediction._weights import item_groups, item_weights
+from irtcat.prediction.auto import predict_auto, predict_auto_pooled
+from irtcat.prediction.curves import predict_curves
+from irtcat.prediction.design import predict_mean, predict_weighted
+from irtcat.prediction.model import predict_gpirt, predict_irt, predict_pirt
+from irtcat.prediction.regression import predict_aipw, predict_gp, predict_ridge
+from irtcat.responses import Responses
+
+if TYPE_CHECKING:
+    from irtcat.selection import Subset
+
+__all__ = ["ESTIMATORS", "predict"]
+
+ESTIMATORS: Registry[Estimator] = Registry(
+    "irtcat.estimators",
+    Estimator,
+    ("estimator", "score", "interval"),
+    [
+        Estimator(
+            "auto",
+            predict_auto,
+            "regression for subjects like the calibrated ones, else equating",
+            "mixture of both",
+        ),
+        Estimator(
+            "auto-pooled",
+            predict_auto_pooled,
+            "the same, the share of others estimated from all new subjects",
+            "the same",
+        ),
+        Estimator(
+            "curves",
+            predict_curves,
+            "item curves minus their known errors; items may differ by subject",
+            "mixture of both",
+        ),
+        Estimator(
+            "mean",
+            predict_mean,
+            "mean of the m answers",
+            "Wilson's, as if the m of N items were drawn at random",
+        ),
+        Estimator(
+            "weighted",
+            predict_weighted,
+            "the same with the subset's weights",
+            "the same for the effective number of items",
+        ),
+        Estimator(
+            "irt",
+            predict_irt,
+            "answers, and the model's expectation for all other items",
+            "posterior predictive",
+            needs_bank=True,
+        ),
+        Estimator(
+            "pirt",
+            predict_pirt,
+            "the same with the ability plugged in (tinyBenchmarks)",
+            "the unseen answers' variance",
+            needs_bank=True,
+            source="Maia Polo et al. (2024), section 4",
+        ),
+        Estimator(
+            "gpirt",
+            predict_gpirt,
+            "mixture of weighted and pirt by their errors (tinyBenchmarks)",
+            "of both",
+            needs_bank=True,
+            source="Maia Polo et al. (2024), section 4",
+        ),
+        Estimator(
+            "ridge",
+            predict_ridge,
+            "ridge regression on the answers",
+            "leave-one-out errors of calibrated subjects",
+        ),
+        Estimator(
+            "gp", predict_gp, "Gaussian-process regression on the answers", "posterior predictive"
+        ),
+        Estimator(
+            "aipw",
+            predict_aipw,
+            "ridge, corrected by its errors on the sampled items",
+            "of the corrections",
+        ),
+    ],
+)
+"""Score estimators by name; to add one, write a function of a `Task` and add a row."""
+
+
+@documented(ESTIMATORS)
+def predict(
+    calibration: Any,
+    subset: "Subset | Sequence[str] | np.ndarray",
+    responses: Any,
+    *,
+    bank: Any = None,
+    estimator: str = "auto",
+    level: float = 0.95,
+    groups: Any = None,
+    weights: Any = None,
+    seed: int = 0,
+    drawn: Any = None,
+) -> Prediction:
+    """Predict full scores and ranks of new subjects from their responses to a few items.
+
+    The full score is the mean response over all N items of the calibration matrix, 0 to 1 (or the
+    mean weighted by ``weights``).
+
+    {table}
+
+    Every score and interval is clipped to the possible range ``[sum x / N, (sum x + N - m) / N]``.
+    The mean and aipw are unbiased for items drawn at random; for items chosen by difficulty or
+    information the mean estimates only their mean, and is flagged. The irt interval assumes that
+    the bank is correct. Regressions are valid for subjects like the calibrated ones, and misleading
+    for others. irt, pirt and gpirt also accept a multidimensional bank.
+
+    Args:
+        calibration: responses of the calibrated subjects to all items, of any kind that
+            `irtcat.as_responses` takes; or the fit of them (its bank is then the ``bank``).
+        subset: the items that were run: a `Subset`, or their ids (with equal weights).
+        responses: responses of the new subjects, of any kind that `irtcat.as_responses` takes;
+            items outside the subset are ignored. Columns without ids are the items of the subset,
+            or those of the calibration if there are as many. A missing answer (NaN, or no such
+            column) is allowed and flagged.
+        bank: calibrated items, all those of the calibration; by default a 2PL is fitted to
+            ``calibration``. Not used by "mean" and "weighted".
+        estimator: one of the above.
+        level: probability of the intervals, in (0, 1).
+        groups: groups of items, for additional scores by group (`Prediction.groups`): a column of
+            ``calibration.items``, a Series by item id, or one label per item.
+        weights: weight of each item in the score, or with ``groups`` of each group (a mapping): the
+            weight of a group is shared equally by its items. A Series is matched by item id. They
+            are normalised to sum to 1.
+        seed: seed of random estimators.
+        drawn: for "curves" with adaptive sessions, the probability with which each item was drawn
+            for each subject, in the shape of ``responses``; NaN where an item was chosen or not
+            asked.
+
+    Returns:
+        Scores, intervals and ranks; `Prediction.beats` returns the probability of a higher score
+        than each calibrated subject. ``rank`` is 1 + the number of calibrated subjects with a
+        higher full score (`full_scores`). A subject without any answer is flagged "no responses":
+        "irt" then predicts the population mean, other estimators NaN with the interval [0, 1].
+
+    Raises:
+        InputError: for an unknown estimator, a level outside (0, 1), a subset with items that the
+            calibration does not have, new responses without any item of the subset or in other
+            categories, or a bank that lacks items.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+        >>> from irtcat import ItemBank
+        >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+        >>> new = bank.simulate([-1.0, 1.0], seed=2)
+        >>> p = predict(calibration, ["i5", "i15", "i25", "i35"], new, bank=bank, estimator="irt")
+        >>> p.to_frame()[["score", "lower", "upper", "rank"]].round(2).values.tolist()
+        [[0.38, 0.14, 0.65, 35], [0.5, 0.23, 0.76, 26]]
+        >>> predict(calibration, ["i5", "i15", "i25", "i35"], new).to_frame()["estimator"].tolist()
+        ['auto: regression', 'auto: regression']
+
+    References:
+        Maia Polo et al. (2024), tinyBenchmarks, section 4 (p-IRT, with a plugged-in ability); Lord
+        (1980), Applications of Item Response Theory, section 4.1 (distribution given theta).
+    """
+    check_choice("estimator", estimator, ESTIMATORS)
+    check_interval("level", level)
+    if isinstance(getattr(calibration, "responses", None), Responses):  # a fit
+        bank = calibration.bank if bank is None else bank
+        calibration = calibration.responses
+    bank = None if bank is None else as_bank(bank)
+    calibration = as_responses_like(calibration, "calibration", bank)
+    item_ids, shares, sampled = _read_subset(subset, calibration)
+    responses = as_responses_like(responses, "responses", item_ids, calibration)
+    answers = _align(responses, item_ids, calibration)
+    labels = item_groups(calibration, groups)
+    task = Task(
+        calibration=calibration,
+        answers=answers,
+        weights=shares,
+        sampled=sampled,
+        level=float(level),
+        calibrated_bank=bank,
+        probabilities=np.asarray(
+            getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float
+        ),
+        item_weights=item_weights(calibration.item_ids, weights, labels),
+        seed=seed,
+        request=getattr(subset, "request", None),
+        drawn=None if drawn is None else _read_drawn(drawn, responses, item_ids),
+    )
+    prediction = _as_prediction(task, ESTIMATORS[estimator].estimate(task), estimator)
+    if labels is None:
+        return prediction
+    return replace(prediction, groups=_by_group(task, labels, estimator))
+
+
+def _read_drawn(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
+    """The probabilities in the order of the subset's items."""
+    try:
+        chances = np.asarray(drawn, float)
+    except (TypeError, ValueError):
+        chances = np.empty(0)
+    with np.errstate(invalid="ignore"):
+        if (
+            chances.shape != new.shape
+            or not ((chances > 0) & (chances <= 1) | np.isnan(chances)).all()
+        ):
+            must = f"probabilities above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
+            raise argument_error("drawn", must, drawn)
+    positions = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    return np.where(positions >= 0, chances[:, positions], np.nan)
+
+
+def _by_group(task: Task, labels: np.ndarray, estimator: str) -> pd.DataFrame:
+    """The scores on the items of each group."""
+    tables = []
+    for label in pd.unique(labels):
+        in_group = labels == label
+        group_task = replace(task, item_weights=in_group / in_group.sum())
+        prediction = _as_prediction(
+            group_task, ESTIMATORS[estimator].estimate(group_task), estimator
+        )
+        columns = {"subject": prediction.subject_ids, "group": label, "score": prediction.score}
+        columns |= {"lower": prediction.lower, "upper": prediction.upper, "flags": prediction.flags}
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, FloatArray, bool | None]:
+    """Item ids, weights that sum to 1, and whether the items are a probability sample."""
+    item_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
+    if item_ids.ndim != 1 or item_ids.size == 0:
+        raise argument_error("subset", "a Subset or a list of item ids", subset)
+    calibrated = np.isin(item_ids, np.asarray(calibration.item_ids, dtype=str))
+    if not calibrated.all():
+        must = "items of calibration"
+        raise argument_error("subset", must, item_ids[~calibrated].tolist())
+    repeated = pd.Index(item_ids)[pd.Index(item_ids).duplicated()]
+    if len(repeated):
+        raise argument_error("subset", "items that differ", repeated.tolist())
+    k = len(item_ids)
+    weights = np.asarray(getattr(subset, "weights", np.full(k, 1 / k)), dtype=float)
+    if weights.shape != (k,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+        raise argument_error("subset", "weighted by numbers of at least 0, not all 0", weights)
+    return item_ids, weights / weights.sum(), is_sample(subset, calibration.n_items)
+
+
+def _align(new: Responses, item_ids: np.ndarray, calibration: Responses) -> Responses:
+    """The new subjects' answers to these items, in this order and in the calibration's codes."""
+    positions = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    present = positions >= 0
+    if not present.any():
+        advice = f"The subset's items are {', '.join(item_ids[:3])}, ...."
+        raise argument_error("responses", "answers to items of the subset", new, advice)
+    if new.is_fractional and calibration.n_categories != 2:
+        must = f"in {calibration.n_categories} categories, like the calibration"
+        raise argument_error("responses", must, new.kind)
+    empty = np.nan if new.is_fractional else -1
+    values = np.full((new.n_subjects, len(item_ids)), empty, dtype=new.values.dtype)
+    values[:, present] = new.values[:, positions[present]]
+    if not new.is_fractional:
+        values = recode(values, new, calibration)
+    trials = None
+    if new.trials is not None:
+        trials = np.zeros(values.shape, new.trials.dtype)
+        trials[:, present] = new.trials[:, positions[present]]
+    return Responses(
+        values=values,
+        subject_ids=new.subject_ids,
+        item_ids=item_ids.astype(object),
+        n_categories=calibration.n_categories,
+        codes=calibration.codes,
+        subjects=pd.DataFrame(index=pd.Index(new.subject_ids, dtype=object, name="subject")),
+        items=pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
+        trials=trials,
+    )
+
+
+def _as_prediction(task: Task, estimate: Estimate, estimator: str) -> Prediction:
+    """Clip to the possible range, rank among the calibrated subjects, and flag."""
+    is_observed, t = ~np.isnan(task.x), task.weights_of_chosen
+    n_answered = is_observed.sum(axis=1)
+    lowest = np.where(is_observed, task.x, 0) @ t
+    highest = lowest + np.where(
+        is_observed.all(axis=1) & (is_observed.shape[1] == task.n_items), 0, 1 - is_observed @ t
+    )
+    # Rounded, so that the order of summation does not break ties.
+    score, lower, upper = (
+        np.round(np.clip(values, lowest, highest), 12) for values in estimate[:3]
+    )
+    lower = np.where(np.isnan(lower), lowest, lower)
+    upper = np.where(np.isnan(upper), highest, upper)
+    ids = np.asarray(task.calibration.subject_ids)[task.usable]
+    index = pd.Index(ids, dtype=object, name="calibrated")
+    field = pd.Series(task.all_targets[task.usable], index=index, name="score")
+    ordered = np.sort(np.round(field.to_numpy(), 12))
+
+    def rank(scores: FloatArray) -> FloatArray:
+        ranks = 1.0 + len(ordered) - np.searchsorted(ordered, scores, side="right")
+        return np.where(np.isnan(scores), np.nan, ranks)
+
+    return Prediction(
+        subject_ids=task.answers.subject_ids,
+        score=score,
+        lower=lower,
+        upper=upper,
+        rank=rank(score),
+        rank_lower=rank(upper),
+        rank_upper=rank(lower),
+        flags=_flags(task, estimate, n_answered),
+        estimator=estimator,
+        level=task.level,
+        field=field,
+        how=estimate.how,
+    )
+
+
+def _flags(task: Task, estimate: Estimate, n_answered: np.ndarray) -> np.ndarray:
+    """Missing answers, then the flags of the estimator."""
+    k = task.x.shape[1]
+    flags = np.full(len(n_answered), "", dtype=object)
+    for row in np.flatnonzero(n_answered < k):
+        missing = k - n_answered[row]
+        flags[row] = "no responses" if missing == k else f"{missing} of {k} responses missing"
+    for row in np.flatnonzero(np.isnan(estimate.score) & (n_answered > 0)):
+        flags[row] = "; ".join(filter(None, (flags[row], "no answer that counts in the score")))
+    if estimate.flags is None:
+        return flags
+    pairs = zip(flags, estimate.flags, strict=True)
+    return np.array(["; ".join(filter(None, pair)) for pair in pairs], dtype=object)

@@ -1,0 +1,231 @@
+"""The opening of the page: headline, ranking, and what to check."""
+
+import json
+import re
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtr
+
+import irtcat
+from irtcat import ItemBank, report
+from irtcat.report._headline import headline
+from irtcat.report._names import are_hashes, item_names
+from irtcat.report._notes import Note, grouped
+from irtcat.report._ranking import ranking_of
+from irtcat.report._read import read
+from irtcat.report._tables import board as board_section
+
+DAY = date(2026, 11, 3)
+HASHES = [f"task:{i:012x}" for i in range(7_000_000, 7_000_010)]
+
+
+def predictions(score, half=0.02, **more):
+    score = np.asarray(score, float)
+    names = [f"m{i}" for i in range(len(score))]
+    return pd.DataFrame({"subject": names, "score": score, "lower": score - half,
+                         "upper": score + half, "rank": 1 + np.arange(len(score)),
+                         "estimator": "auto: regression", "flags": "", **more})  # fmt: skip
+
+
+def opening(results, responses=None):
+    """The headline of results."""
+    results = [read(one) for one in results]
+    return headline(results, responses, ranking_of(results, responses), DAY)
+
+
+def tables_of(page):
+    """Blocks of tables on a page, by caption."""
+    data = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)[0]
+    blocks = [block for section in json.loads(data) for block in section]
+    return {block["caption"]: block for block in blocks if block["t"] == "table"}
+
+
+def values_of(table, key):
+    [column] = [c for c in table["cols"] if c["k"] == key]
+    return [column["levels"][v] for v in column["v"]] if "levels" in column else column["v"]
+
+
+def test_a_clear_best_model():
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+    chosen = pd.DataFrame({"item": bank.item_ids[:10], "weight": 0.1})
+    found = opening([predictions([0.9, 0.7, 0.6]), bank, chosen])
+    assert found.meta == ["3 November 2026", "3 models", "40 items"]
+    assert found.sentences == [
+        "m0 is best with 90.0 % (95 % interval 88.0 to 92.0 %).",
+        "It is clearly ahead of all others; the next is m1 with 70.0 % (95 % interval 68.0 to "
+        "72.0 %).",
+        "Each model answered 10 of the 40 items: 75 % of the answers were saved.",
+    ]
+    assert found.facts == {"Best model": "m0", "Score": "90.0 %", "Clearly best": "yes",
+                           "Answers saved": "75 %"}  # fmt: skip
+
+
+def test_a_best_model_that_is_not_clearly_best():
+    table = predictions([0.9, 0.89, 0.88, 0.5])
+    [result] = [read(table)]
+    ahead = ranking_of([result], None).ahead()
+    sd = np.sqrt(2) * 0.02 / 1.959964
+    np.testing.assert_allclose(ahead, ndtr(np.array([0.01, 0.02, 0.4]) / sd), atol=1e-6)
+    found = opening([table])
+    assert f"the first is really better is {100 * ahead[0]:.0f} %." in found.sentences[1]
+    assert "2 of the other 3 models may be as good." in found.sentences[1]
+    assert found.facts["Clearly best"] == "no"
+    likely = opening([predictions([0.9, 0.88])])
+    assert "It is probably better than the next, m1" in likely.sentences[1]
+    assert likely.facts["Clearly best"] == "probably"
+    tied = opening([predictions([0.9, 0.9, 0.9, 0.9, 0.1])])
+    assert tied.sentences[0].startswith("m0, m1, m2 and 1 more share the first place with 90.0 %")
+
+
+def test_what_is_ranked_without_predictions():
+    scores = pd.DataFrame({"subject": ["x", "y"], "theta": [0.1, 0.9], "se": [0.1, 0.1]})
+    found = opening([scores])
+    assert found.sentences[0] == "y is best with an ability of 0.90 (95 % interval 0.70 to 1.10)."
+    assert found.meta[1] == "2 subjects"
+    X = [[1, 1, 1, 0], [1, 0, 0, 0]]
+    responses = irtcat.Responses.from_array(X, subject_ids=["p", "q"])
+    bank = ItemBank.from_parameters(b=np.zeros(4), item_ids=responses.item_ids)
+    observed = ranking_of([read(bank)], responses)
+    assert [(row.name, row.score) for row in observed.rows] == [("p", 0.75), ("q", 0.25)]
+    assert observed.rows[0].lower < 0.75 < observed.rows[0].upper
+    alone = replace(bank, provenance={"n_subjects": 12})
+    assert opening([alone]).sentences == ["A bank of 4 items, calibrated on 12 subjects."]
+
+
+def test_costs_and_ranks_of_a_single_run(tmp_path):
+    result = {"model": "new", "score": 0.5, "lower": 0.4, "upper": 0.6, "level": 0.9,
+              "estimator": "auto: regression", "rank": 3, "rank_lower": 1, "rank_upper": 9,
+              "n_calibrated": 40, "n_items": 20, "n_bank": 100, "cost": 0.5,
+              "full_cost": 12.345}  # fmt: skip
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    found = opening([tmp_path])
+    assert found.sentences == [
+        "new reaches 50.0 % (90 % interval 40.0 to 60.0 %). That is rank 3 of 41 (1 to 9) among "
+        "the calibrated models.",
+        "Each model answered 20 of the 100 items: 80 % of the answers were saved.",
+        "The answers cost 0.5 instead of 12.35.",
+    ]
+    assert found.meta == ["3 November 2026", "1 model", "100 items", "calibrated on 40 models"]
+    page = report.build(tmp_path)
+    for text in ("3 of 41 (1 to 9)", "20 of 100", "0.5 of 12.35"):
+        assert text in page
+
+
+def test_a_model_has_one_score_and_other_results_are_named(tmp_path):
+    run = {"model": "m1", "score": 0.5, "lower": 0.4, "upper": 0.6, "estimator": "auto: equating"}
+    (tmp_path / "result.json").write_text(json.dumps(run))
+    found = ranking_of([read(predictions([0.9, 0.7])), read(tmp_path)], None)
+    assert [(row.name, row.score) for row in found.rows] == [("m0", 0.9), ("m1", 0.5)]
+    assert found.others == ("m1",)
+    page = report.build([predictions([0.9, 0.7]), tmp_path])
+    assert "More than one result has a score of m1, by other answers." in page
+    by_bank = run | {"estimator": "bank"}  # which uses less than predict
+    (tmp_path / "result.json").write_text(json.dumps(by_bank))
+    found = ranking_of([read(tmp_path), read(predictions([0.9, 0.7]))], None)
+    assert found.by_name["m1"].score == 0.7
+
+
+def test_notes_are_said_once_and_the_serious_first(tmp_path):
+    bank = ItemBank.from_parameters(b=np.zeros(3))
+    for name in ("one", "two"):
+        replace(bank, provenance={"converged": False}).save(tmp_path / f"{name}.npz")
+    flags = ["", "not sure", "answers unlike those of the calibrated subjects"]
+    page = report.build([tmp_path / "one.npz", tmp_path / "two.npz",
+                         predictions([0.9, 0.5, 0.4], flags=flags)])  # fmt: skip
+    check = page.split('<section id="check"')[1].split("</section>")[0]
+    assert check.count("The calibration did not converge") == 1
+    note = next(part for part in check.split("<li") if "did not converge" in part)
+    assert re.findall(r">(Items: \w+)<", note) == ["Items: one", "Items: two"]
+    assert note.startswith(' class="serious"')
+    assert check.index("answers unlike those") < check.index("not sure")
+    assert "1 of 3 models: not sure (m1)." in check
+    assert "No " not in check
+    nothing = report.build(predictions([0.9, 0.5]))
+    assert "Nothing: no result on this page is flagged." in nothing
+
+
+def test_long_groups_are_folded():
+    notes = [(Note(f"Note {i}.", "Data"), ("a", "A")) for i in range(7)]
+    [group] = grouped(notes)
+    assert [one.text for one in group.notes] == [f"Note {i}." for i in range(7)]
+    flags = [f"flag {i}" for i in range(7)]
+    page = report.build(predictions(np.linspace(0.9, 0.1, 7), flags=flags))
+    check = page.split('<section id="check"')[1].split("</section>")[0]
+    assert "<summary>3 more</summary>" in check
+    assert check.count("<li>") == 7
+
+
+def test_what_holds_of_most_items_is_said_once_and_not_marked():
+    X = np.random.default_rng(0).integers(0, 2, (5, 40))
+    fitted = irtcat.fit(irtcat.Responses.from_array(X)).bank
+    flags = fitted.to_frame()["flags"].str.split("; ")
+    assert (flags.map(lambda one: "weak prior" in one)).all()
+    page = report.build(fitted)
+    text = "The bank was calibrated on 5 subjects only: take its numbers as rough; most of its "
+    assert page.count(text) == 1
+    assert "are flagged “weak prior”" not in page
+    items = tables_of(page)["Items"]
+    marked = values_of(items, "flags") if any(c["k"] == "flags" for c in items["cols"]) else []
+    assert not any("weak prior" in text for text in marked)
+    data = json.loads(re.findall(r'id="data">(.*?)</script>', page)[0])
+    [figure] = [block for section in data for block in section if block["t"] == "points"]
+    rare = {i for i, text in enumerate(marked) if text}
+    assert set(figure.get("flagged", [])) == rare
+
+
+def test_texts_stand_for_hashes_and_for_nothing_else():
+    items = pd.DataFrame({"question": [f"What is {i} + 1?" for i in range(10)]})
+    statistics = pd.DataFrame({"flags": ["negative slope", *[""] * 9]})
+    make = ItemBank.from_parameters
+    hashed = replace(make(b=np.arange(10.0), item_ids=HASHES), items=items, statistics=statistics)
+    page = report.build(hashed)
+    assert "1 item is flagged “negative slope”: “What is 0 + 1?”." in page
+    table = tables_of(page)["Items"]
+    assert table["texts"] == "question"
+    assert values_of(table, "item") == HASHES
+    readable = replace(make(b=np.arange(10.0), item_ids=[f"q{i}" for i in range(10)]), items=items,
+                       statistics=statistics)  # fmt: skip
+    page = report.build(readable)
+    assert "1 item is flagged “negative slope”: q0." in page
+    assert "texts" not in tables_of(page)["Items"]
+    assert item_names([hashed, readable]) == dict(zip(HASHES, items["question"], strict=True))
+    assert not are_hashes([])
+
+
+def test_steps_of_sessions_have_the_texts():
+    items = pd.DataFrame({"question": [f"What is {i} + 1?" for i in range(10)]})
+    bank = replace(ItemBank.from_parameters(b=np.arange(10.0), item_ids=HASHES), items=items)
+    session = irtcat.cat.Session.begin(bank, irtcat.cat.Config(max_items=3), session_id="anna")
+    while not session.is_over:
+        session.answer(session.asked[0], 1)
+    page = report.build([session, bank])
+    data = json.loads(re.findall(r'id="data">(.*?)</script>', page)[0])
+    [choice] = [block for section in data for block in section if block["t"] == "choice"]
+    steps = choice["options"][0]["blocks"][-1]
+    assert steps["texts"] == "question"
+    asked = session.to_frame().index
+    texts = dict(zip(HASHES, items["question"], strict=True))
+    assert values_of(steps, "question") == [texts[name] for name in asked]
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_one_chart_for_many_estimators(n):
+    rows = [
+        {"seed": seed, "strategy": s, "estimator": f"e{e}", "n_items": k,
+         "kendall": 0.5 + k / 300 + e / 50 + seed / 1000, "mae": 9 - k / 20 + e}
+        for seed in (0, 1) for s in ("random", "balanced") for e in range(n) for k in (10, 100)
+    ]  # fmt: skip
+    [choice, _] = board_section("board", pd.DataFrame(rows)).blocks
+    for option in choice["options"]:
+        [chart] = option["blocks"]
+        assert chart["t"] == "lines"
+        named = [one["name"] for one in chart["series"] if "dim" not in one]
+        assert len(chart["series"]) == 2 * n
+        assert len(named) == min(2 * n, 7)
+        best = "e0" if "absolute" in option["label"] else f"e{n - 1}"
+        assert n == 1 or named[0].endswith(best)
+    assert ("low" in choice["options"][0]["blocks"][0]["series"][0]) == (n == 1)
