@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from irtcat._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.prediction._out_of_range import OUT_OF_RANGE
+    from irtcat.prediction._flags import OUT_OF_RANGE
     from irtcat.prediction._predict import ESTIMATORS, predict
     from irtcat.prediction._result import Prediction
     from irtcat.prediction._task import Estimate, Estimator, Task, full_scores

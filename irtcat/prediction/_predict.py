@@ -166,9 +166,9 @@ def predict(
             categories, or a bank that lacks items.
 
     Example:
-        >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
         >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+        >>> calibration = bank.simulate(np.linspace(-2, 2, 50), seed=1)
         >>> new = bank.simulate([-1.0, 1.0], seed=2)
         >>> p = predict(calibration, ["i5", "i15", "i25", "i35"], new, bank=bank, estimator="irt")
         >>> p.to_frame()[["score", "lower", "upper", "rank"]].round(2).values.tolist()
