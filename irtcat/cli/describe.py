@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "irtcat describe dataset:lsat7",
-    "irtcat fit dataset:lsat7 --out bank.npz",
+    "irtcat fit dataset:lsat7",
     "irtcat describe bank.npz",
 )
 
@@ -41,7 +41,7 @@ def _responses(data: "Responses") -> Output:
     document = {**asdict(summary), "kind": "responses", "responses": summary.kind}
     document |= {f"{kind[:-1]}_columns": names for kind, names in columns.items()}
     lines = [f"metadata of {kind}: {', '.join(names)}" for kind, names in columns.items() if names]
-    return Output(document, [str(summary), *lines])
+    return Output(document, [str(summary), *lines], table=summary.to_frame())
 
 
 def _bank(bank: "ItemBank") -> Output:
@@ -54,4 +54,4 @@ def _bank(bank: "ItemBank") -> Output:
     document |= {"population": population, "provenance": dict(bank.provenance)}
     document |= {"ranges": records(ranges), "items": records(frame)}
     lines = [f"{name}: {value}" for name, value in bank.provenance.items()]
-    return Output(document, [str(bank), *lines, ranges])
+    return Output(document, [str(bank), *lines, ranges], table=frame)

@@ -9,7 +9,7 @@ from irtcat.cli._output import records
 from irtcat.cli._session import progress
 
 EXAMPLE = (
-    "irtcat fit dataset:lsat7 --out bank.npz",
+    "irtcat fit dataset:lsat7",
     'irtcat simulate bank.npz --n 500 --criterion mfi --stop "se<0.7 or n>=4" --out simulated',
     'irtcat simulate bank.npz --responses dataset:lsat7 --stop "n>=3"',
 )
@@ -87,4 +87,4 @@ def command(o: Options) -> Output:
         *report.flags(),
         *([] if o.out is None else [f"Wrote {', '.join(files)} to {o.out}"]),
     ]
-    return Output(document, text)
+    return Output(document, text, table=tables["sessions"])
