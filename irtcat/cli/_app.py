@@ -15,6 +15,7 @@ from irtcat._progress import IS_SHOWN
 from irtcat._version import __version__
 from irtcat.cli import _input
 from irtcat.cli._command import Command
+from irtcat.cli._options import Option
 
 __all__ = ["COMMANDS", "app"]
 
@@ -127,6 +128,9 @@ class _OrderedGroup(TyperGroup):
             )
             built.command(name, cls=_Command, epilog=command.epilog)(table[name].for_typer())
             command = typer.main.get_command(built)
+            for param in command.params:
+                if param.name in table[name].options:
+                    _strict(param, table[name].options[param.name])
         return name, command, rest
 
 
@@ -149,31 +153,35 @@ def _print_version(requested: bool) -> None:
 
 
 class _Command(TyperCommand):
-    """A command that accepts only ASCII numbers; Python also parses "1_0" and "inf"."""
+    """A command with the help of `_print_help`."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
         _print_help(self, ctx)
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        options: list[Any] = self.params
-        for option in options:
-            option.process_value = _strict(option, option.process_value)
 
+def _strict(param: Any, row: Option) -> None:
+    """Let an option accept only ASCII numbers, and say what it must be.
 
-def _strict(option: Any, process: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an option's processing of its value by a check of the text of numbers."""
+    Python also parses "1_0" and "inf".
+    """
+    process: Callable[..., Any] = param.process_value
 
     def checked(context: Any, value: Any) -> Any:
-        result = process(context, value)
+        must = f"must be {row.must}. Got {value!r}." if row.must and value is not None else ""
+        try:
+            result = process(context, value)
+        except typer.BadParameter as error:
+            if must and isinstance(value, str):
+                raise typer.BadParameter(must, param_hint=row.label) from error
+            raise
         if isinstance(value, str) and type(result) in (int, float):
             number = number_in(value)
             if number is None or not math.isfinite(number):
-                raise typer.BadParameter(f"{value!r} is not a number.", context, option)
+                raise typer.BadParameter(must, param_hint=row.label)
         return result
 
-    return checked
+    param.process_value = checked
 
 
 @app.callback()

@@ -38,10 +38,19 @@ COLUMNS = {
     "how": Column("method"),
     "information": Column("information", "1 / variance of the ability that the items add"),
     "kendall": Column("kendall", "rank correlation with the full ranking (tau-b)"),
-    "lower": Column("from", "interval that contains the true value with the level's probability"),
+    "lower": Column("from", "with to, the interval of probability --level"),
     "mae": Column("mae", "mean absolute error of predicted scores, in points"),
     "margin": Column("margin", "half the width of a score's interval, in points"),
-    "mean_se": Column("mean SE"),
+    "bias": Column("bias", "mean error of the abilities"),
+    "correlation": Column("correlation", "of estimated with true abilities"),
+    "max_exposure": Column("max exposure", "share of sessions with the most used item"),
+    "mean_items": Column("mean items", "items asked per session"),
+    "mean_se": Column("mean SE", "mean standard error of the abilities"),
+    "n_new_only": Column("new only", "items that only the new model has right"),
+    "n_old_only": Column("old only", "items that only the old model has right"),
+    "overlap": Column("overlap", "share of items that two sessions have in common"),
+    "sd_items": Column("SD items", "standard deviation of the items asked"),
+    "unused": Column("unused", "share of items that were never asked"),
     "more_items": Column("more items", "further items that would tell the two apart"),
     "n": Column("answers"),
     "n_items": Column("items"),
@@ -49,7 +58,7 @@ COLUMNS = {
     "n_items_typical": Column("typical pair", "items needed for the median pair"),
     "n_responses": Column("answers"),
     "p_better": Column("P(better)", "probability that the new model is better"),
-    "p_value": Column("p", "probability of such a difference between equal models"),
+    "p_value": Column("p", "chance of such a difference between equal models"),
     "p_wrong_key": Column("P(wrong)", "probability that the label is wrong"),
     "pairwise_2_to_5": Column("pairs 2-5", "share of pairs 2 to 5 points apart in right order"),
     "percentile": Column("percentile", "share of the bank's population below, in percent"),
@@ -81,10 +90,9 @@ VALUES = {
 
 def column_of(name: str) -> Column:
     """How a column of this name is printed."""
-    known = COLUMNS.get(name)
-    if known is None and name.startswith("se_") and name[3:] in COLUMNS:
-        return Column(f"SE {COLUMNS[name[3:]].heading}")
-    return known or Column(name.replace("_", " "))
+    if name.startswith("se_"):
+        return Column(f"SE {column_of(name[3:]).heading}")
+    return COLUMNS.get(name) or Column(name.replace("_", " "))
 
 
 def is_difficulty(name: str) -> bool:

@@ -202,6 +202,8 @@ class Command:
                 say(with_options(item))
             else:
                 legend += show(item if isinstance(item, Table) else Table(item))
+        if legend:
+            say()
         for line in dict.fromkeys(legend):
             say(f"  {line}", dim=True)
         if out.next:
@@ -226,7 +228,7 @@ class Command:
             given[name] = row.parsed(given[name])
         for name, row in self.options.items():
             if row.writes is not None and given[name] is not None:
-                row.writes(given[name])
+                row.converted(row.writes, given[name])
         if not given.get("force"):
             self._ask(given)
 

@@ -31,7 +31,10 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
     """
     import irtcat
     from irtcat import datasets
+    from irtcat._checks import InputError
 
+    if is_bank(source):
+        raise InputError(f"{source}: expected responses. Got an item bank (of irtcat fit).")
     if source.startswith(DATASET):
         responses = datasets.load(source.removeprefix(DATASET))
     else:
@@ -151,6 +154,9 @@ def read_subset(path: str) -> "Subset":
     from irtcat._checks import InputError, check_unique, shorten
     from irtcat.io._text import column_numbers, read_table
 
+    if _is_file(path) and zipfile.is_zipfile(path):
+        got = "an item bank" if is_bank(path) else "an archive"
+        raise InputError(f"{path}: expected a table of items (of irtcat select). Got {got}.")
     frame = read_table(path, text=("item", "strategy", "seed"))  # NA may be an id
     if "item" in frame and not len(frame):
         raise InputError(f"{path}: expected at least one item. Got a header without rows.")

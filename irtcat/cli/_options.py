@@ -43,6 +43,15 @@ def check_target(path: Path) -> None:
     check_target(path)
 
 
+def check_archive(path: Path) -> None:
+    """Raise if a bank or responses cannot be saved to a file."""
+    from irtcat._checks import argument_error
+
+    check_target(path)
+    if path.suffix != ".npz":
+        raise argument_error("path", "a file name that ends in .npz", str(path))
+
+
 def check_figure(path: Path) -> None:
     """Raise if a figure cannot be written."""
     from irtcat import plot
@@ -109,6 +118,16 @@ class Option:
     def label(self) -> str:
         """What messages call it."""
         return next((flag for flag in self.flags if flag.startswith("--")), str(self.metavar))
+
+    @property
+    def must(self) -> str:
+        """What a number must be; empty for other values."""
+        if self.type not in (int, float):
+            return ""
+        kind = "a whole number" if self.type is int else "a number"
+        if self.max is not None:
+            return f"{kind} between {self.min} and {self.max}"
+        return kind if self.min is None else f"{kind} of at least {self.min}"
 
     @property
     def names_files(self) -> bool:
@@ -188,12 +207,19 @@ class Option:
         return values
 
     def converted(self, convert: Callable[[Any], Any], value: Any) -> Any:
-        """The converted value; usage errors name the option."""
+        """The converted value, or a file that was checked; errors name the option."""
+        from irtcat._checks import InputError
+
         try:
             return convert(value)
         except typer.BadParameter as error:
             error.param_hint = error.param_hint or self.label
             raise
+        except InputError as error:
+            text = str(error).replace("The `path` argument", f"The {self.label} option")
+            if text.startswith(f"{value}") and self.names_files:  # which of several files it is
+                text = f"{value} ({self.label}){text.removeprefix(str(value))}"
+            raise InputError(text) from error
 
 
 def option(name: str, *flags: str, of: str = "", **about: Any) -> Option:
@@ -242,7 +268,7 @@ BANK = argument("bank", read=read_bank, help="Bank written by irtcat fit.")
 SUBSET = argument("subset", read=read_subset, help="Output of irtcat select, or a CSV with item.")
 OUT = result()
 FIGURE = output("figure", writes=check_figure, help="Draw it to this file (.png, .svg, .pdf).")
-ITEMS = option("items", source="", type=Path,
+ITEMS = option("items", of="items_table", source="", type=Path,
                help="CSV table of the items (ids first) with their columns.")  # fmt: skip
 MODEL = option("model", choices="irtcat.models.MODELS")
 SEED = option("seed", min=0)

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 __all__ = [
     "SUMMARY_ROWS",
     "Table",
+    "cell",
     "emit_csv",
     "emit_json",
+    "figures",
     "records",
     "say",
     "show",
@@ -33,6 +36,8 @@ NARROWEST = 80
 """Tables are fitted to the terminal, but not to fewer columns than this."""
 SHORTEST = 18
 """Texts are shortened to this many letters before a column is left out."""
+NUMBER = re.compile(r"(beyond )?-?[\d.]*( %)?|inf")
+"""Cells of columns that are justified on the right."""
 FLAGS = "flags"
 """The column with what is uncertain about a row; it is always shown."""
 GAP = 2
@@ -84,9 +89,14 @@ def styled(text: str, stream: TextIO, **style: Any) -> str:
     """The text in a style of `typer.style` on a terminal; unchanged elsewhere or with NO_COLOR."""
     import typer
 
-    if not style or not stream.isatty() or os.environ.get("NO_COLOR"):
+    if not style or not _has_style(stream):
         return text
     return typer.style(text, **style)
+
+
+def _has_style(stream: TextIO) -> bool:
+    """Whether a stream is a terminal whose user wants colours."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def say(text: object = "", end: str = "\n", **style: Any) -> None:
@@ -122,6 +132,23 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
+def figures(values: Mapping[str, Any]) -> "pd.DataFrame":
+    """A table of figures by name, one a line, with what each means."""
+    import pandas as pd
+
+    from irtcat.cli._columns import column_of
+
+    names = [name for name, value in values.items() if cell(value, 3, name)]
+    whole = {name: values[name] for name in names}
+    whole |= {n: int(v) for n, v in whole.items() if isinstance(v, float) and v == int(v) != 0}
+    columns = {
+        "value": [cell(whole[name], 3, name) for name in names],
+        "meaning": [column_of(name).meaning for name in names],
+    }
+    index = pd.Index([column_of(name).heading for name in names], dtype=object, name="figure")
+    return pd.DataFrame(columns, index=index)
+
+
 def show(table: Table) -> list[str]:
     """Print a table, fitted to the terminal; return the lines of its legend.
 
@@ -135,7 +162,10 @@ def show(table: Table) -> list[str]:
     from irtcat.cli._columns import column_of, legend_of_value
 
     terminal = to_terminal()
-    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
+    console = Console(
+        file=sys.stdout, markup=False, highlight=False, emoji=False,
+        color_system="auto" if _has_style(sys.stdout) else None,
+    )  # fmt: skip
     # A pipe has no width: nothing is cut there.
     console.width = max(console.width, NARROWEST) if terminal else 9999
     full = _with_index(table.frame)
@@ -144,21 +174,23 @@ def show(table: Table) -> list[str]:
     columns: dict[str, list[str]] = {}
     for name in map(str, full.columns):
         values = shown[name].tolist()
-        cells = [_cell(value, table.decimals, name, name in table.percent) for value in values]
+        cells = [cell(value, table.decimals, name, name in table.percent) for value in values]
         if any(cells):
             columns[name] = [visible(column_of(name).heading), *cells]
     counts = Counter(filter(None, full[FLAGS])) if FLAGS in full else Counter[str]()
     if len(full) > 1 and list(counts.values()) == [len(full)]:
         del columns[FLAGS]  # the count says it
+    flags = columns.get(FLAGS)
     left_out = _fit(columns, console.width) if terminal else []
     out = RichTable(box=None, pad_edge=False, show_edge=False)
     for name, (heading, *_) in columns.items():
-        numeric = full[name].dtype.kind in "iufb"
+        numeric = all(map(NUMBER.fullmatch, columns[name][1:]))
         style = "yellow" if name in (FLAGS, "reasons") else None
         out.add_column(heading, justify="right" if numeric else "left", no_wrap=True, style=style)
     for row in zip(*(cells for _, *cells in columns.values()), strict=True):
         out.add_row(*row)
     if table.title:
+        say()
         say(table.title, bold=True)
     console.print(out)
     if len(shown) < len(full):
@@ -166,7 +198,7 @@ def show(table: Table) -> list[str]:
     if left_out:
         number = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
         say(f"{number} not shown for lack of width; --csv prints all.", dim=True)
-    if len(shown) < len(full) or FLAGS not in columns:
+    if len(shown) < len(full) or columns.get(FLAGS) is None or columns[FLAGS] != flags:
         for flag, count in counts.most_common():
             say(f"Flagged {flag!r}: {count} of {len(full)}")
     legend = [
@@ -222,7 +254,7 @@ def _shortened(text: str, most: int) -> str:
     return f"{set_cell_size(text, head)}…{set_cell_size(text[::-1], tail)[::-1]}"
 
 
-def _cell(value: Any, decimals: int, column: str, percent: bool = False) -> str:
+def cell(value: Any, decimals: int, column: str, percent: bool = False) -> str:
     """Format a value; a missing one as empty text."""
     import pandas as pd
 

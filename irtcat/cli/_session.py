@@ -44,8 +44,8 @@ LABELS: ContextVar[Mapping[str, str]] = ContextVar("labels", default={})  # noqa
 def with_options(text: str) -> str:
     """A message of the library with the command's options instead of the library's arguments.
 
-    An argument is recognised as "The `name` argument", in backticks, as name=value, or, if it has
-    an underscore, by its name alone: a name such as "level" is also a word.
+    An argument is recognised in backticks, as name=value, or, if it has an underscore, by its name
+    alone: a name such as "level" is also a word.
 
     Example:
         >>> token = LABELS.set({"max_iterations": "--max-iterations", "resume": "--resume"})
@@ -62,7 +62,7 @@ def with_options(text: str) -> str:
         if name not in labels:
             return found[0]
         if groups["stated"]:
-            return f"The {labels[name]} {'option' if labels[name][:1] == '-' else 'argument'}"
+            return f"{labels[name]} {'option' if labels[name][:1] == '-' else 'argument'}"
         value = (groups["value"] or "").strip("\"'")
         return labels[name] if value in ("", "True") else f"{labels[name]} {value}"
 
@@ -70,7 +70,7 @@ def with_options(text: str) -> str:
 
 
 ARGUMENT = re.compile(
-    r"The `(?P<stated>\w+)` argument|`(?P<quoted>\w+)`"
+    r"`(?P<stated>\w+)` argument|`(?P<quoted>\w+)`"
     r"|(?<![\w./`=-])(?:"
     r"(?P<set>[a-z]\w*)=(?!=)(?P<value>\"[^\"]*\"|'[^']*'|\w+(?:\.\w+)?)?"
     r"|(?P<bare>[a-z]+_\w+)(?![\w/`(-]|\.\w))"

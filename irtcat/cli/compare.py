@@ -1,10 +1,8 @@
 """``irtcat compare``."""
 
-from typing import Any
-
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import CALIBRATION, OUT, RESPONSES, SUBSET, option
-from irtcat.cli._output import records
+from irtcat.cli._output import figures, records
 from irtcat.cli._session import warn
 
 EXAMPLE = (
@@ -37,18 +35,10 @@ def command(o: Options) -> Output:
     if not o.for_programs:
         for flag in result.flags:
             warn(flag)
+    shown = frame.drop(columns=["verdict", "flags"]).iloc[0].to_dict()
     return Output(
         {**records(frame)[0], "flags": result.flags, "out": o.out},
-        [str(result), _fields(frame)],
+        [str(result), figures(shown)],
         WORSE if o.gate and result.verdict == "worse" else 0,
         table=frame,
     )
-
-
-def _fields(frame: Any) -> Any:
-    """The figures of the only row, one a line."""
-    from irtcat.cli._columns import column_of
-
-    names = [name for name in frame.columns if name not in ("verdict", "flags")]
-    labels = [column_of(name).heading for name in names]
-    return frame[names].T.set_axis(["value"], axis=1).set_axis(labels).rename_axis("figure")

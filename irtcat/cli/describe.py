@@ -3,12 +3,15 @@
 from typing import TYPE_CHECKING
 
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._columns import column_of
+from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import READING, RESPONSES_HELP, argument
-from irtcat.cli._output import records
+from irtcat.cli._output import cell, records
 from irtcat.cli._session import use_compilation_cache
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from irtcat import ItemBank, Responses
 
 EXAMPLE = (
@@ -53,5 +56,21 @@ def _bank(bank: "ItemBank") -> Output:
     document = {"kind": "bank", "model": bank.model.key, "n_items": len(bank)}
     document |= {"population": population, "provenance": dict(bank.provenance)}
     document |= {"ranges": records(ranges), "items": records(frame)}
-    lines = [f"{name}: {value}" for name, value in bank.provenance.items()]
-    return Output(document, [str(bank), *lines, ranges], table=frame)
+    lines = [
+        f"{name.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}"
+        for name, value in bank.provenance.items()
+        if value not in ({}, [], None)
+    ]
+    varying = ranges[(ranges["min"] < ranges["max"]) & ~ranges.index.isin(bank.items.columns)]
+    known = [column_of(name) for name in map(str, varying.index)]
+    meanings = [f"  {column.heading}: {column.meaning}" for column in known if column.meaning]
+    return Output(document, [str(bank), *lines, _readable(varying), *meanings], table=frame)
+
+
+def _readable(ranges: "pd.DataFrame") -> Table:
+    """The ranges of the columns under their headings."""
+    cells = ranges.apply(lambda row: [cell(v, 3, str(row.name)) for v in row], axis=1)
+    table = ranges.astype(object)
+    table[:] = cells.tolist()
+    table.index = table.index.map(lambda name: column_of(name).heading)
+    return Table(table.rename_axis("of all items"), "From the lowest to the highest")

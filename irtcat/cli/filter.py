@@ -50,7 +50,7 @@ def _amount(text: str) -> float:
            help="Number (500) or share (0.25, 25%) of items to keep, instead of --tau."),
     option("balanced_by",
            help="Keep equally many per class: its column in --items or the metadata."),
-    option("items", source="", type=Path, needs="balanced_by COLUMN",
+    option("items", of="items_table", source="", type=Path, needs="balanced_by COLUMN",
            help="CSV table of the items (ids in the first column) with their classes."),
     option("rows", type=Path, needs="out FILE",
            help="Data file (CSV, TSV, JSONL, Parquet): --out gets all rows of the kept items."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from irtcat._progress import Progress
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import MODEL, RESPONSES, group, option, output, result
+from irtcat.cli._options import MODEL, RESPONSES, check_archive, group, option, output, result
 from irtcat.cli._output import SUMMARY_ROWS, records
 from irtcat.cli._session import progress, warn
 
@@ -85,7 +85,7 @@ def _pattern(path: Path) -> Any:
         option("stream", type=bool, default=False,
                help="Read a .npy or wide Parquet file in passes."),
     ),
-    result("bank.npz", help="Write the bank here."),
+    result("bank.npz", writes=check_archive, help="Write the bank here."),
     output("table", help="Write the items to this CSV file."),
 )  # fmt: skip
 def command(o: Options) -> Output:
@@ -118,7 +118,7 @@ def command(o: Options) -> Output:
     text += [] if groups is None else [groups]
     text += [f"Prior: {_prior(name, prior)}" for name, prior in fitted.priors.items()]
     text += [f"Note: {note}" for note in fitted.notes]
-    text += ["", *_tables(items)]
+    text += _tables(items)
     n_items = min(100, max(1, len(items) // 2))
     after = ("select", o.out, "-k", n_items, "--responses", o.unread["responses"])
     return Output(
@@ -173,10 +173,12 @@ def _tables(items: "pd.DataFrame") -> list[Any]:
     table = items[columns]
     if by is not None:
         table = table.sort_values(by, ascending=order[by], kind="stable")
-    title = "" if by is None else "The hardest items"
+    title = "Items" if by is None else "Items, the hardest first"
     shown: list[Any] = [Table(table, title, decimals=2, rows=SUMMARY_ROWS, percent=(right,))]
     if len(items) > SUMMARY_ROWS and right in items and items[right].notna().any():
-        shown.append(Table(share_bands(items[right].to_numpy(float)), "All items by share right"))
+        shown.append(
+            Table(share_bands(items[right].to_numpy(float)), "All items by share of right answers")
+        )
     uncertain = int((items["se_b"] > UNCERTAIN).sum()) if "se_b" in items else 0
     if uncertain:
         shown.append(

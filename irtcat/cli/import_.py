@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import argument, check_target, option, output, result
+from irtcat.cli._options import argument, check_archive, option, output, result
 from irtcat.cli._output import SUMMARY_ROWS
 from irtcat.cli._session import progress, warn
 
@@ -23,15 +23,6 @@ SHOWN = 5
 """Skipped files that are listed in warnings."""
 
 
-def _check_archive(path: Path) -> None:
-    """Raise if responses cannot be saved to a file."""
-    from irtcat._checks import argument_error
-
-    check_target(path)
-    if path.suffix != ".npz":
-        raise argument_error("out", "a file name that ends in .npz", str(path))
-
-
 @command_of(
     "irtcat.io.read_logs",
     argument("logs", of="path", type=Path,
@@ -47,7 +38,7 @@ def _check_archive(path: Path) -> None:
            help="Logs of runs that did not end: {names}."),
     option("log_format", "--format", of="format",
            choices="auto irtcat.io.LOG_FORMATS"),
-    result("responses.npz", writes=_check_archive, help="Save the responses here (.npz)."),
+    result("responses.npz", writes=check_archive, help="Save the responses here (.npz)."),
     output("report", help="Write a table of all files and why some are unused (CSV)."),
     compiles=False,
 )  # fmt: skip
@@ -96,4 +87,4 @@ def _text(logs: "Logs") -> list[Any]:
     lines += [f"Not logs: {report.name_others()}"] if report.no_logs else []
     ranking = Table(_ranking(logs.responses), "Models", rows=SUMMARY_ROWS, percent=("mean",))
     tasks = Table(_by_task(logs), "Tasks", percent=("mean",))
-    return [str(logs.responses.summary()), "", ranking, tasks, *lines]
+    return [str(logs.responses.summary()), ranking, tasks, *lines]

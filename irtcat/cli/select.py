@@ -106,10 +106,8 @@ def _text(o: Options, subset: "Subset", frame: "pd.DataFrame") -> list[Any]:
         text.append(Table(bands, "By share of right answers"))
     if o.responses is None and o.strategy is None:
         text.append(
-            f"Chosen by the bank alone ({subset.strategy}): with --responses the strategy is "
-            "balanced, which predicts full scores better."
+            f"Chosen by the bank alone ({subset.strategy}).\n"
+            "With --responses the strategy is balanced, which predicts full scores better."
         )
-    text.append(
-        "Run these items (irtcat export writes them for a harness) and save the answers as NEW."
-    )
+    text.append("Run these items (irtcat export helps) on new models, and save the answers as NEW.")
     return text

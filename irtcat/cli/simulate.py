@@ -5,7 +5,7 @@ import typer
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import BANK, RESPONSES_OPTION, SEED, folder, option, output
-from irtcat.cli._output import records
+from irtcat.cli._output import figures, records
 from irtcat.cli._session import progress
 
 EXAMPLE = (
@@ -80,7 +80,7 @@ def command(o: Options) -> Output:
         "ended_by": dict(ended), "flags": report.flags(), "content": records(content),
     }  # fmt: skip
     text = [
-        pd.DataFrame({"value": summary}).rename_axis("figure"),
+        figures(summary),
         Table(tables["by_theta"], "By true ability"),
         Table(pd.DataFrame(ended[ended > 0]), "Ended by"),
         *([] if report.plan is None else [Table(content, "Content")]),

@@ -597,11 +597,18 @@ def write_bad_files(bank):
         "other.csv": "subject,z1,z2\nm1,1,0\nm2,0,1\n",
         "graded.csv": "subject,q1,q2\nm1,1,4\nm2,2,3\nm3,3,1\n",
         "one.csv": "subject,q1,q2\nm1,1,0\n",
+        "long.csv": "who,what,right\nm1,q1,1\nm1,q2,0\nm2,q1,0\n",
+        "twice.csv": "subject,q1,q1\nm1,1,0\nm2,0,1\n",
+        "abilities.csv": "subject,theta\na,0\n",
+        "few.csv": "item\nitem1\nitem2\n",
+        "strangers.csv": "item\nz1\n",
+        "picture.png": "\x89PNG\r\n\x1a\n",
     }
     for name, text in files.items():
         with open(name, "w") as file:
             file.write(text)
     os.mkdir("folder")
+    irtcat.datasets.load("lsat7").save("answers.npz")
     bank.save("bank.npz")
     with open("bank.npz", "rb") as file:
         content = file.read()
@@ -619,7 +626,14 @@ BAD_INPUT = [
     ("fit folder", "folder"),
     ("fit graded.csv", "categories"),
     ("fit one.csv", "2 subjects"),
-    ("fit bank.npz", "bank.npz"),
+    ("fit bank.npz", "bank.npz (RESPONSES): expected responses. Got an item bank"),
+    (f"fit {LSAT7} --out bank.csv", "The --out option must be a file name that ends in .npz"),
+    (f"fit {LSAT7} --dims 9", "The --dims option"),
+    (f"fit {LSAT7} --priors hierarchical", "The --priors option"),
+    (f"fit {LSAT7} --theta abilities.csv", "The --theta option"),
+    ("fit long.csv --subject nope", "The --subject option must be a column of long.csv"),
+    ("fit picture.png", "picture.png (RESPONSES)"),
+    ("fit twice.csv", "Pass --duplicates first to keep the first, or --duplicates suffix"),
     ("fit text.csv --format xls", "format"),
     (f"fit {LSAT7} --out missing/b.npz", "missing"),
     (f"fit {LSAT7} --out folder", "folder"),
@@ -645,7 +659,32 @@ BAD_INPUT = [
     (f"score text.csv {LSAT7}", "text.csv"),
     ("score bank.npz other.csv", "RESPONSES"),
     (f"score bank.npz {LSAT7} --level 1", "level"),
-    ("select bank.npz -k 6", "--n-items"),
+    ("select bank.npz -k 6", "The --n-items option must be a whole number between 1 and 5"),
+    (f"select bank.npz -k 2 --allowed text.csv --responses {LSAT7}", "The --allowed option"),
+    ("select bank.npz -k 2 --responses other.csv", "The --responses option must be responses to"),
+    ("select bank.npz -k 2 --responses bank.npz", "bank.npz (--responses): expected responses."),
+    ("select answers.npz -k 2", "answers.npz (BANK): this is not an item bank"),
+    (f"select bank.npz -k 2 --strategy stratified-group --responses {LSAT7}", "Set --groups to"),
+    (f"predict {LSAT7} nowhere.csv {LSAT7}", "nowhere.csv (SUBSET): there is no such file"),
+    (f"predict {LSAT7} bank.npz {LSAT7}", "bank.npz (SUBSET): expected a table of items"),
+    (f"predict {LSAT7} text.csv {LSAT7}", "no column 'item'"),
+    (f"predict {LSAT7} strangers.csv {LSAT7}", "The SUBSET argument must be items of"),
+    (f"predict {LSAT7} few.csv other.csv", "The RESPONSES argument must be answers to items of"),
+    (f"predict bank.npz few.csv {LSAT7}", "bank.npz (CALIBRATION): expected responses."),
+    (f"predict {LSAT7} few.csv {LSAT7} --level 95", "The --level option must be a number strictly"),
+    (f"predict {LSAT7} few.csv {LSAT7} --groups topic", "The --groups option"),
+    (f"compare {LSAT7} few.csv {LSAT7} --old nobody --new 1", "The --new option must be one of"),
+    (f"audit {LSAT7} --bank answers.npz", "answers.npz (--bank): this is not an item bank"),
+    ("filter bank.npz --rule avi", "Pass either the --tau option or the --keep option."),
+    ("filter bank.npz --rule avi --keep 2.5", "The --keep option must be"),
+    ("plot bank.npz --out f.gif", "The --out option must be a file name that ends in .png"),
+    ("plot bank.npz --items nope", "The --items option must be ids of the bank"),
+    ("report answers.npz", "answers.npz: responses, not a result"),
+    ("simulate bank.npz --criterion nix", "The --criterion option must be one of"),
+    ("session start bank.npz --store t.db --stop nonsense", "The --stop option must be conditions"),
+    ("session next --id anna --store none.db", "none.db: there is no such store"),
+    ("export nowhere.csv", "nowhere.csv (SUBSET)"),
+    (f"score bank.npz {LSAT7} --out missing/s.csv", "missing/s.csv (--out): the folder missing"),
     (f"select -k 2 --strategy fisher --responses {LSAT7}", "fisher"),
     (f"select -k 2 --responses {LSAT7} --groups topic", "--groups"),
     (f"select -k 2 --responses {LSAT7} --budget 3", "--costs"),
@@ -681,6 +720,29 @@ def test_bad_input_is_one_line_and_exit_1(line, named, bank):
     assert result.stderr.count("\n") == 1
     assert named in result.stderr
     assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("select bank.npz -k 0", "--n-items: must be a whole number of at least 1. Got '0'."),
+        ("select bank.npz -k ten", "--n-items: must be a whole number of at least 1. Got 'ten'."),
+        ("select bank.npz -k 3 --share 2", "--share: must be a number between 0 and 1. Got '2'."),
+        ("select bank.npz -k 3 --tau abc", "--tau: must be a number. Got 'abc'."),
+        ("select bank.npz -k 1_0", "--n-items: must be a whole number of at least 1. Got '1_0'."),
+        ("select -k 3", "BANK: give a BANK, --responses, or both."),
+        (f"fit {LSAT7} --resume", "--resume: needs --checkpoint FILE."),
+        (f"fit {LSAT7} --json --csv", "--csv: not with --json."),
+        ("plan x.csv --gap 0", "--gap: 0 is not a number of points between 0 and 100."),
+        ("fti x.csv", "No such command 'fti'. Did you mean 'fit'?"),
+    ],
+)
+def test_usage_errors_are_one_line_that_names_the_option(line, says):
+    result = run(*shlex.split(line))
+    assert result.exit_code == 2
+    errors = [text for text in result.stderr.splitlines() if text.startswith("Error: ")]
+    assert errors == [result.stderr.splitlines()[-1]]
+    assert says in errors[0]
 
 
 @pytest.mark.parametrize(

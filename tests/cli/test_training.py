@@ -110,7 +110,7 @@ def test_audit_writes_suspects_and_counts_the_known():
     assert out["by"] == "all"
     empty = run("audit", "answers.csv", "--known", "nothing.txt", "--json")
     assert empty.exit_code == 1
-    assert "nothing.txt: expected a line for each item. Got an empty file." in empty.stderr
+    assert "nothing.txt (--known): expected a line for each item." in empty.stderr
     for more, words in [
         (("--by", "confidence"), "--dynamics"),
         (("--by", "luck"), "--by"),
