@@ -13,7 +13,7 @@ from irtcat._bank_file import damaged, read_arrays, read_fields
 from irtcat._logistic import FIELDS, published_logistic
 from irtcat._types import FloatArray
 
-__all__ = ["BankSummary", "bank_text", "delta_errors", "item_table", "read_summary"]
+__all__ = ["BankTable", "bank_text", "delta_errors", "item_table", "read_bank_table"]
 
 
 def bank_text(n_items: int, key: str, mean: float, sd: float) -> str:
@@ -79,7 +79,7 @@ def delta_errors(
 
 
 @dataclass(frozen=True, eq=False)
-class BankSummary:
+class BankTable:
     """What a bank file says of its items.
 
     Attributes:
@@ -88,6 +88,7 @@ class BankSummary:
         population_mean: mean ability of the calibration population.
         population_sd: its standard deviation.
         provenance: the origin of the bank.
+        items: metadata of the items.
     """
 
     key: str
@@ -95,6 +96,7 @@ class BankSummary:
     population_mean: float
     population_sd: float
     provenance: Mapping[str, Any]
+    items: pd.DataFrame
 
     def __len__(self) -> int:
         return len(self.table)
@@ -118,7 +120,7 @@ class _Fields:
     full_covariance: FloatArray | None
 
 
-def read_summary(path: Path, max_bytes: int) -> BankSummary | None:
+def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
     """Summarise a bank file of right/wrong items of one ability by plain arithmetic.
 
     JAX, which the item models need, takes longer to import than everything else that describes a
@@ -151,10 +153,11 @@ def read_summary(path: Path, max_bytes: int) -> BankSummary | None:
         raise damaged(path, f"its parts do not fit together ({error})") from None
     published, slopes = published_logistic(names, matrix)
     errors = delta_errors(published, slopes, bank.covariance)
-    return BankSummary(
+    return BankTable(
         key=key,
         table=item_table(published, errors, bank.statistics, bank.items),
         population_mean=bank.population_mean,
         population_sd=bank.population_sd,
         provenance=bank.provenance,
+        items=bank.items,
     )

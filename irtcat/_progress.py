@@ -1,40 +1,161 @@
 """Progress of long computations."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.util import find_spec
+from typing import Any
 
-__all__ = ["Progress", "progress"]
+__all__ = ["IS_SHOWN", "Progress", "progress"]
 
 Progress = Callable[[int, int | None, str], None]
 """Called with the steps done, the total number (None: unknown) and the current step."""
 
+IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=True)
+"""Whether progress is shown at all; the command line sets it."""
+DELAY = 2.0
+"""Seconds before anything is shown."""
+FIRST_LINE = 10.0
+"""Seconds before the second plain line; each further line takes twice as long as the one before."""
+
+_shown: ContextVar[Progress | None] = ContextVar("shown", default=None)
+
 
 @contextmanager
-def progress(text: str) -> Iterator[Progress | None]:
-    """Show a progress line on stderr if that is a terminal; else yield None."""
-    if not sys.stderr.isatty():
-        yield None
+def progress(text: str) -> Iterator[Progress]:
+    """Show progress with the time left on stderr, from the third second on.
+
+    On a terminal and in a notebook (with ipywidgets) it is a line that changes; elsewhere plain
+    lines, at 2 and 10 seconds and then each time that the time has doubled. Within another progress
+    the steps are those of the outer one.
+
+    Args:
+        text: what is computed, until the first step is reported.
+    """
+    outer = _shown.get()
+    if outer is not None:
+        yield outer
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as ProgressBar
+    if not IS_SHOWN.get():
+        yield lambda done, total, description: None
+        return
+    bar = _Bar(text) if _shows_bars() else _Lines(text)
+    token, ended = _shown.set(bar.report), threading.Event()
+    thread = threading.Thread(target=bar.show, args=(ended,), daemon=True)
+    thread.start()
+    try:
+        yield bar.report
+    finally:
+        _shown.reset(token)
+        ended.set()
+        thread.join()
+        bar.stop()
 
-    from irtcat._checks import visible
 
-    bar = ProgressBar(
-        SpinnerColumn(),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,
-    )
-    with bar:
-        task = bar.add_task(text, total=None)
+class _Lines:
+    """Progress as plain lines on stderr."""
 
-        def report(done: int, total: int | None, description: str) -> None:
-            bar.update(task, completed=done, total=total, description=visible(description))
+    def __init__(self, text: str) -> None:
+        self.text, self.done = text, 0
+        self.total: int | None = None
+        self.started, self.stream = time.monotonic(), sys.stderr
 
-        yield report
+    def report(self, done: int, total: int | None, description: str) -> None:
+        """Take note of a step."""
+        self.done, self.total, self.text = done, total, description
+
+    def show(self, ended: threading.Event) -> None:
+        """Print lines until the end."""
+        due = DELAY
+        while not ended.wait(max(0.0, self.started + due - time.monotonic())):
+            print(self.line(time.monotonic() - self.started), file=self.stream, flush=True)
+            due = max(2 * due, FIRST_LINE)
+
+    def line(self, elapsed: float) -> str:
+        """The state after so many seconds."""
+        from irtcat._checks import visible
+
+        text = f"{visible(self.text)} ({_duration(elapsed)}"
+        if self.total and 0 < self.done <= self.total:
+            left = elapsed * (self.total - self.done) / self.done
+            text += f", {self.done} of {self.total}, about {_duration(left)} left"
+        return f"{text})"
+
+    def stop(self) -> None:
+        """Nothing is left to end."""
+
+
+def _duration(seconds: float) -> str:
+    """A time in words.
+
+    Example:
+        >>> _duration(42.3), _duration(200), _duration(9000)
+        ('42 s', '3 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+class _Bar(_Lines):
+    """Progress as a line of rich's, which is imported when it is due."""
+
+    bar: Any = None
+
+    def report(self, done: int, total: int | None, description: str) -> None:
+        """Take note of a step, and show it."""
+        super().report(done, total, description)
+        if self.bar is not None:
+            self._update()
+
+    def _update(self) -> None:
+        from irtcat._checks import visible
+
+        text = visible(self.text)
+        left = "left" if self.total else ""
+        self.bar.update(
+            self.task, completed=self.done, total=self.total, description=text, left=left
+        )
+
+    def show(self, ended: threading.Event) -> None:
+        """Show the line; rich keeps it up to date."""
+        if ended.wait(DELAY):
+            return
+        from rich import progress
+        from rich.console import Console
+        from rich.table import Column
+
+        what = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        bar = progress.Progress(
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}", markup=False, table_column=what),
+            progress.BarColumn(bar_width=20),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("{task.fields[left]}"),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            expand=True,
+        )
+        self.task = bar.add_task("", total=None, left="")
+        bar.tasks[0].start_time = self.started
+        self.bar = bar
+        self._update()
+        if not ended.is_set():
+            bar.start()
+
+    def stop(self) -> None:
+        """Remove the line."""
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def _shows_bars() -> bool:
+    """Whether stderr is a terminal, or this is a notebook that can show rich's lines."""
+    if "ipykernel" in sys.modules:
+        return find_spec("ipywidgets") is not None
+    return sys.stderr.isatty()

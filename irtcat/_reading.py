@@ -144,7 +144,7 @@ def numbered_lines(path: Any) -> Iterator[tuple[int, bytes, bool]]:
 
 def too_large(label: str, most: int) -> InputError:
     """The error for a file or archive member that is larger than the limit."""
-    advice = "If you trust the file, raise max_bytes= (irtcat --max-bytes N COMMAND)"
+    advice = "If you trust the file, raise max_bytes"
     size = f"{most / 2**20:,.0f} MiB" if most >= 2**20 else f"{most:,} bytes"
     return InputError(f"{label}: expected at most {size}. {advice}.")
 

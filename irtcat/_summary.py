@@ -4,16 +4,21 @@ import hashlib
 import html
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._checks import shorten
 
+__all__ = ["Flag", "ResponsesSummary", "find_flags", "find_repeats", "mean_shares", "share_bands"]
+
 KEY_COLUMNS = 64
 """Columns by which rows are first compared: 6000 x 28,632 take .02 s, digests of all .3 s."""
 
-__all__ = ["Flag", "ResponsesSummary", "find_flags", "find_repeats"]
+BAND_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Shares of right answers between which items are counted."""
 
 
 @dataclass(frozen=True)
@@ -148,3 +153,40 @@ def find_repeats(values: np.ndarray, trials: np.ndarray | None = None) -> np.nda
         repeated[position] = digest in digests
         digests.add(digest)
     return repeated
+
+
+def mean_shares(responses: Any, axis: int) -> np.ndarray:
+    """Mean share of the highest response of each item (axis 0) or subject (axis 1).
+
+    NaN for those without a response.
+    """
+    observed = responses.observed
+    top = 1 if responses.is_fractional else responses.n_categories - 1
+    total = np.sum(responses.values, axis=axis, where=observed, dtype=float)
+    with np.errstate(invalid="ignore"):
+        return total / (top * observed.sum(axis=axis))
+
+
+def share_bands(shares: np.ndarray, chosen: np.ndarray | None = None) -> pd.DataFrame:
+    """Count items by their share of right answers, the hardest first; empty bands are left out.
+
+    Args:
+        shares: share of right answers of each item, 0 to 1; items with NaN are left out.
+        chosen: mask of items to count as well.
+
+    Example:
+        >>> share_bands(np.array([0.1, 0.5, 0.95, 1.0]), np.array([True, False, False, True]))
+                    items  chosen
+        right
+        0-20 %          1       1
+        40-60 %         1       0
+        80-100 %        2       1
+    """
+    labels = [f"{100 * low:.0f}-{100 * high:.0f} %" for low, high in pairwise(BAND_EDGES)]
+    band = pd.cut(shares, BAND_EDGES, labels=labels, include_lowest=True)
+    counts = {"items": pd.Series(band).value_counts(sort=False)}
+    if chosen is not None:
+        counts["chosen"] = pd.Series(band[chosen]).value_counts(sort=False)
+    table = pd.DataFrame(counts)
+    table.index = pd.Index(labels, dtype=object, name="right")
+    return table[table["items"] > 0]

@@ -48,6 +48,8 @@ QUICK_COMPILATION = [
     "--xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE",
 ]
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMPILATION]).strip()
+# No lines about progress on stderr, however slow the machine.
+os.environ["IRTCAT_PROGRESS"] = "0"
 for name, value in CACHE.items():
     os.environ.setdefault(name.upper(), str(value))
     jax.config.update(name, value)

@@ -26,7 +26,7 @@ def main() -> None:
         _exit_interrupted()
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            _exit_interrupted()
+            _exit_interrupted(is_explained=type(end) is not SystemExit)
         raise
 
 
@@ -66,8 +66,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     timer.start()
 
 
-def _exit_interrupted() -> None:
+def _exit_interrupted(is_explained: bool = False) -> None:
     """Report and exit at once: JAX's threads crash when the interpreter shuts down first."""
-    show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress line may have hidden it
-    os.write(2, show_cursor + b"Interrupted.\n")
+    show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress line may have hidden it
+    os.write(2, (show_cursor + ("" if is_explained else "Interrupted.\n")).encode())
     os._exit(INTERRUPTED)

@@ -1,7 +1,8 @@
 """The table of commands, and the app that parses their arguments."""
 
 import math
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
@@ -10,22 +11,41 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from irtcat._numbers import number_in
+from irtcat._progress import IS_SHOWN
 from irtcat._version import __version__
 from irtcat.cli import _input
 from irtcat.cli._command import Command
+from irtcat.cli._options import Option
 
 __all__ = ["COMMANDS", "app"]
 
+PANELS = {
+    "From logs to a report": ("import", "fit", "select", "predict", "report"),
+    "Scores and rankings": ("score", "leaderboard", "plan", "compare", "headroom"),
+    "Adaptive tests and live models": ("evaluate", "export", "session", "simulate"),
+    "Items, scales and training data": ("describe", "audit", "filter", "link", "scale"),
+    "Further": ("plot", "upgrade", "demo"),
+}
+"""The names of the commands by their title in the help."""
+
 COMMANDS = {
     name: import_module(f"irtcat.cli.{'import_' if name == 'import' else name}")
-    for name in (
-        "import", "fit", "link", "scale", "score", "select", "predict", "leaderboard", "plan",
-        "compare", "headroom", "filter", "audit", "simulate", "session", "export", "evaluate",
-        "report", "plot", "describe", "upgrade", "demo",
-    )
-}  # fmt: skip
+    for names in PANELS.values()
+    for name in names
+}
 """The modules of the commands by name. To add one, write a module with ``command`` (or
 ``COMMANDS``, subcommands by name, and ``HELP``) and ``EXAMPLE``, and add its name."""
+
+STORY = (
+    "irtcat import logs",
+    "irtcat fit responses.npz",
+    "irtcat select bank.npz -k 100 --responses responses.npz",
+    "irtcat predict responses.npz items.csv NEW",
+    "irtcat report bank.npz predictions.csv",
+)
+
+WIDTH_OF_EXAMPLES = 74
+"""Longer lines are continued on the next, so that they can be pasted from 80 columns."""
 
 GROUPS = {name for name, module in COMMANDS.items() if hasattr(module, "COMMANDS")}
 """Commands with subcommands."""
@@ -51,8 +71,39 @@ def _escaped_errors() -> Iterator[None]:
         raise
 
 
+def _print_help(command: Any, context: Any) -> None:
+    """Print the help by rich; brackets in the texts are no markup."""
+    from rich.markup import escape
+    from typer.rich_utils import rich_format_help
+
+    for part in (command, *command.get_params(context)):
+        part.help = escape(part.help or "")
+        if getattr(part, "is_flag", False):
+            part.metavar = ""  # instead of a type
+    command.epilog = escape(command.epilog or "")
+    rich_format_help(obj=command, ctx=context, markup_mode="rich")
+
+
+def _examples(lines: Iterable[str]) -> str:
+    """Examples as the end of a help text."""
+    out = ["\b", "Example:"]
+    for line in lines:
+        shown = "  "
+        for part in re.split("(?= --)", line):
+            if len(shown) + len(part) > WIDTH_OF_EXAMPLES:
+                out.append(f"{shown} \\")
+                shown = "     "
+            shown += part
+        out.append(shown)
+    return "\n".join(out)
+
+
 class _OrderedGroup(TyperGroup):
     """Lists commands in the order of the table, with or without subcommands."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _print_help(self, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options that precede the command."""
@@ -72,19 +123,26 @@ class _OrderedGroup(TyperGroup):
         """Build the command that is called, with its options; the list of all needs none."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in (table := _commands(self.name or "")) and command is not None:
-            built = typer.Typer(add_completion=False, rich_markup_mode=None)
+            built = typer.Typer(
+                add_completion=False, rich_markup_mode=None, context_settings=HELP_OPTIONS
+            )
             built.command(name, cls=_Command, epilog=command.epilog)(table[name].for_typer())
             command = typer.main.get_command(built)
+            for param in command.params:
+                if param.name in table[name].options:
+                    _strict(param, table[name].options[param.name])
         return name, command, rest
 
 
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     cls=_OrderedGroup,
-    add_completion=False,
     no_args_is_help=True,
+    epilog=_examples(STORY),
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # errors are plain lines; the help is by `_print_help`
+    context_settings=HELP_OPTIONS,
 )
 
 
@@ -95,27 +153,35 @@ def _print_version(requested: bool) -> None:
 
 
 class _Command(TyperCommand):
-    """A command that accepts only ASCII numbers; Python also parses "1_0" and "inf"."""
+    """A command with the help of `_print_help`."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        options: list[Any] = self.params
-        for option in options:
-            option.process_value = _strict(option, option.process_value)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _print_help(self, ctx)
 
 
-def _strict(option: Any, process: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an option's processing of its value by a check of the text of numbers."""
+def _strict(param: Any, row: Option) -> None:
+    """Let an option accept only ASCII numbers, and say what it must be.
+
+    Python also parses "1_0" and "inf".
+    """
+    process: Callable[..., Any] = param.process_value
 
     def checked(context: Any, value: Any) -> Any:
-        result = process(context, value)
+        must = f"must be {row.must}. Got {value!r}." if row.must and value is not None else ""
+        try:
+            result = process(context, value)
+        except typer.BadParameter as error:
+            if must and isinstance(value, str):
+                raise typer.BadParameter(must, param_hint=row.label) from error
+            raise
         if isinstance(value, str) and type(result) in (int, float):
             number = number_in(value)
             if number is None or not math.isfinite(number):
-                raise typer.BadParameter(f"{value!r} is not a number.", context, option)
+                raise typer.BadParameter(must, param_hint=row.label)
         return result
 
-    return checked
+    param.process_value = checked
 
 
 @app.callback()
@@ -130,7 +196,9 @@ def _root(
     max_bytes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Bytes that a file may have unpacked; by default 268435456 (256 MiB)."
+            min=1,
+            metavar="N",
+            help="Bytes that a file may have unpacked; by default 268435456 (256 MiB).",
         ),
     ] = None,
     escape: Annotated[
@@ -140,22 +208,32 @@ def _root(
             help="Write an apostrophe before cells that spreadsheets would run, such as =1+1.",
         ),
     ] = True,
+    shows_progress: Annotated[
+        bool,
+        typer.Option(
+            "--progress/--no-progress",
+            envvar="IRTCAT_PROGRESS",
+            help="Show the progress and the time left on stderr.",
+        ),
+    ] = True,
 ) -> None:
     """Item response theory: calibrate items, choose the few worth running, score and rank."""
     _input.MAX_BYTES.set(max_bytes)
+    IS_SHOWN.set(shows_progress)
     if not escape:
         from irtcat._csv import csv_escape
 
         context.with_resource(csv_escape(False))
 
 
+_PANEL_OF = {name: title for title, names in PANELS.items() for name in names}
+
 for _name, _module in COMMANDS.items():
-    _lines = "\n".join(f"  {line}" for line in _module.EXAMPLE)
-    _epilog = f"\b\nExample:\n{_lines}"
+    _about: Any = {"epilog": _examples(_module.EXAMPLE), "rich_help_panel": _PANEL_OF[_name]}
     if _name not in GROUPS:  # without options, which are added when the command is called
-        app.command(_name, help=_module.command.__doc__, epilog=_epilog)(lambda: None)
+        app.command(_name, help=_module.command.__doc__, **_about)(lambda: None)
         continue
     _group = typer.Typer(cls=_OrderedGroup, no_args_is_help=True, rich_markup_mode=None)
     for _action, _command in _module.COMMANDS.items():
         _group.command(_action, help=_command.__doc__)(lambda: None)
-    app.add_typer(_group, name=_name, epilog=_epilog, help=_module.HELP)
+    app.add_typer(_group, name=_name, help=_module.HELP, **_about)

@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -13,19 +14,20 @@ from typing import Any, NamedTuple
 import typer
 
 from irtcat.cli._input import read
-from irtcat.cli._options import JSON, READING, REQUIRED, Option, load, option
-from irtcat.cli._output import emit_json, say, show, write_csv
-from irtcat.cli._session import fail, sentence, use_compilation_cache
+from irtcat.cli._options import CSV, FORCE, JSON, READING, REQUIRED, Option, load, option
+from irtcat.cli._output import Table, emit_csv, emit_json, say, show, write_csv
+from irtcat.cli._session import (
+    LABELS,
+    fail,
+    fail_interrupted,
+    is_interactive,
+    progress,
+    sentence,
+    use_compilation_cache,
+    with_options,
+)
 
 __all__ = ["Command", "Options", "Output", "Table", "command_of"]
-
-
-class Table(NamedTuple):
-    """A table to print with a title, or other decimals."""
-
-    frame: Any
-    title: str = ""
-    decimals: int = 3
 
 
 class Output(NamedTuple):
@@ -35,11 +37,15 @@ class Output(NamedTuple):
         json: the document under --json.
         text: otherwise, lines and tables.
         code: the exit code.
+        table: the table under --csv.
+        next: the words of the command to type next, without "irtcat".
     """
 
     json: Mapping[str, Any]
     text: Iterable[Any] = ()
     code: int = 0
+    table: Any = None
+    next: tuple[Any, ...] = ()
 
 
 class Options:
@@ -48,6 +54,8 @@ class Options:
     def __init__(self, command: "Command", values: dict[str, Any]) -> None:
         self._command, self.unread = command, values
         self.wrote: list[str] = []
+        self.kept = ""
+        """What an interruption leaves behind, and how to go on."""
 
     def __getattr__(self, name: str) -> Any:
         """The value of an option."""
@@ -62,9 +70,25 @@ class Options:
         return value
 
     @property
+    def for_programs(self) -> bool:
+        """Whether stdout has one document and nothing else."""
+        return bool(self.unread.get("as_json") or self.unread.get("as_csv"))
+
+    @property
     def reading(self) -> dict[str, Any]:
         """The options of `read`."""
         return {row.name: self.unread[row.name] for row in READING}
+
+    @property
+    def reading_words(self) -> list[str]:
+        """The options of `read` that are not the defaults, as on the command line."""
+        rows = [self._command.options[row.name] for row in READING]
+        return [
+            word
+            for row in rows
+            if self.unread[row.name] != row.default
+            for word in (row.label, str(self.unread[row.name]))
+        ]
 
     def values_of(self, source: str, but: Iterable[str] = ()) -> dict[str, Any]:
         """The values that are given for parameters of a function, other than those in ``but``."""
@@ -104,9 +128,12 @@ class Command:
         rows: tuple[str | Option, ...],
         compiles: bool,
         json: bool,
+        csv: bool,
     ) -> None:
         self.body, self.library, self.compiles = body, library, compiles
-        self.rows = (*rows, JSON) if json else rows
+        asks = any(isinstance(row, Option) and row.replaces for row in rows)
+        shared = ((JSON, json), (CSV, csv), (FORCE, asks))
+        self.rows = (*rows, *(row for row, applies in shared if applies))
         self.__doc__ = body.__doc__
 
     @cached_property
@@ -127,15 +154,17 @@ class Command:
         """The function that typer turns into a command: exit 1 for bad input, 130 for Ctrl-C."""
 
         def run(**values: Any) -> None:
+            labels = {row.parameter: row.label for row in self.options.values()}
+            token = LABELS.set({"max_bytes": "--max-bytes (before the command)", **labels})
             try:
                 self(**values)
-            except KeyboardInterrupt:
-                sys.exit(130)  # `main` prints the message
             except Exception as error:
                 text = sentence(error)
                 if text is None:
                     raise
-                fail(f"Error: {self.in_words(text)}", 1)
+                fail(text, 1)
+            finally:
+                LABELS.reset(token)
 
         known = [row.for_typer() for row in self.options.values()]
         run.__doc__ = self.__doc__
@@ -143,18 +172,54 @@ class Command:
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in known}
         return run
 
-    def in_words(self, text: str) -> str:
-        """A message of the library with the options instead of its arguments."""
-        for row in self.options.values():
-            if row.flags:
-                text = text.replace(f"The `{row.parameter}` argument", f"The {row.label} option")
-        return text
-
     def __call__(self, *arguments: Any, **values: Any) -> None:
         """Check the options, run the body, and print its output."""
         given = {name: o.default for name, o in self.options.items() if o.default is not REQUIRED}
         given |= dict(zip(self.options, arguments, strict=False)) | values
+        options = Options(self, given)
+        try:
+            self._check(options)
+            if self.compiles:
+                use_compilation_cache()
+            with progress(f"{self.__doc__}".partition(".")[0]):
+                out = self.body(options)
+            if given.get("as_json"):
+                emit_json(out.json)
+            elif given.get("as_csv"):
+                emit_csv(out.table)
+            else:
+                self._print(out, options.wrote)
+        except KeyboardInterrupt:
+            fail_interrupted(options.kept or _kept(options.wrote))
+        if out.code:
+            sys.exit(out.code)
+
+    def _print(self, out: Output, wrote: list[str]) -> None:
+        """Print lines and tables, the files written, the legend, and the next command."""
+        legend: list[str] = []
+        for item in (*out.text, *wrote):
+            if isinstance(item, str):
+                say(with_options(item))
+            else:
+                legend += show(item if isinstance(item, Table) else Table(item))
+        if legend:
+            say()
+        for line in dict.fromkeys(legend):
+            say(f"  {line}", dim=True)
+        if out.next:
+            say("\nNext: ", end="")
+            say(shlex.join(["irtcat", *map(str, out.next)]), bold=True)
+
+    def _check(self, options: Options) -> None:
+        """Parse the values; raise if options or files conflict, or a file cannot be written."""
+        given = options.unread
+        if given.get("as_json") and given.get("as_csv"):
+            raise typer.BadParameter("not with --json.", param_hint="--csv")
         self._check_files(given)
+        for name, row in self.options.items():
+            if row.default_file and given[name] is None and not options.for_programs:
+                given[name] = Path(row.default_file)
+                self._check_default(row, options)
         for name, row in self.options.items():
             other, _, _ = row.needs.partition(" ")
             if row.needs and given[name] not in (None, False) and given[other] is None:
@@ -163,21 +228,36 @@ class Command:
             given[name] = row.parsed(given[name])
         for name, row in self.options.items():
             if row.writes is not None and given[name] is not None:
-                row.writes(given[name])
-        if self.compiles:
-            use_compilation_cache()
-        options = Options(self, given)
-        out = self.body(options)
-        if given.get("as_json"):
-            emit_json(out.json)
-        else:
-            for item in (*out.text, *options.wrote):
-                if isinstance(item, str):
-                    say(item)
-                else:
-                    show(*(item if isinstance(item, Table) else [item]))
-        if out.code:
-            sys.exit(out.code)
+                row.converted(row.writes, given[name])
+        if not given.get("force"):
+            self._ask(given)
+
+    def _ask(self, given: dict[str, Any]) -> None:
+        """Ask whether existing files are to be replaced; raise if not, or if nobody can answer."""
+        from irtcat._checks import InputError, visible
+
+        for name, row in self.options.items():
+            path = given[name] if row.replaces else None
+            if path is None or not path.exists():
+                continue
+            if not is_interactive():
+                advice = f"Give --force to overwrite it, or another name with {row.label}."
+                raise InputError(f"{path}: this file exists already. {advice}")
+            question = f"{visible(str(path))} exists already. Overwrite it?"
+            if not typer.confirm(question, err=True):
+                raise InputError(f"{path}: not overwritten. Give another name with {row.label}.")
+
+    def _check_default(self, row: Option, options: Options) -> None:
+        """Raise if a file written by default is also read; first if it cannot be read."""
+        for name, other in self.options.items():
+            value = options.unread[name]
+            if other is row or not other.names_files or not isinstance(value, (str, Path)):
+                continue
+            if _identity(value) == _identity(row.default_file):
+                options.unread[name] = other.parsed(value)
+                getattr(options, name)
+                got = f"{value} is given as {other.label} and would be replaced."
+                raise typer.BadParameter(f"{got} Name another file.", param_hint=row.label)
 
     def _check_files(self, given: dict[str, Any]) -> None:
         """Raise a usage error if a file to write is also read, or is written twice."""
@@ -195,6 +275,13 @@ class Command:
                     )
 
 
+def _kept(wrote: list[str]) -> str:
+    """What an interrupted command leaves behind."""
+    if wrote:
+        return f"{'. '.join(wrote)}; repeat the command with --force for the rest."
+    return "Nothing was written; repeat the command to start again."
+
+
 def _identity(path: str | Path) -> Any:
     """A key that is equal for all names of one file."""
     try:
@@ -205,7 +292,7 @@ def _identity(path: str | Path) -> Any:
 
 
 def command_of(
-    library: str, *rows: str | Option, compiles: bool = True, json: bool = True
+    library: str, *rows: str | Option, compiles: bool = True, json: bool = True, csv: bool = True
 ) -> Callable[[Callable[[Options], Output]], Command]:
     """Make a command of a function of `Options`.
 
@@ -214,5 +301,8 @@ def command_of(
         rows: options; a name stands for the parameter of the function.
         compiles: whether it runs compiled programs, which are stored between runs.
         json: whether it has the option --json.
+        csv: whether it has the option --csv: its output has a table.
     """
-    return lambda body: Command(body, library, rows, compiles, json)
+    return lambda body: Command(
+        body=body, library=library, rows=rows, compiles=compiles, json=json, csv=csv
+    )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from irtcat import ItemBank, Responses, Subset
-    from irtcat._bank_table import BankSummary
+    from irtcat._bank_table import BankTable
 
 DATASET = "dataset:"
 
@@ -32,7 +32,10 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
     """
     import irtcat
     from irtcat import datasets
+    from irtcat._checks import InputError
 
+    if is_bank(source):
+        raise InputError(f"{source}: expected responses. Got an item bank (of irtcat fit).")
     if source.startswith(DATASET):
         responses = datasets.load(source.removeprefix(DATASET))
     else:
@@ -51,20 +54,21 @@ def read_bank(path: "str | Path") -> "ItemBank":
     return ItemBank.load(path, max_bytes=max_bytes())
 
 
-def read_summary(path: "str | Path") -> "BankSummary":
+def read_bank_table(path: "str | Path") -> "BankTable":
     """Summarise a bank file, without JAX where that is possible."""
-    from irtcat._bank_table import BankSummary, read_summary
+    from irtcat._bank_table import BankTable, read_bank_table
 
-    summary = read_summary(Path(path), max_bytes())
+    summary = read_bank_table(Path(path), max_bytes())
     if summary is not None:
         return summary
     bank = read_bank(path)
-    return BankSummary(
+    return BankTable(
         key=bank.model.key,
         table=bank.to_frame(),
         population_mean=bank.population_mean,
         population_sd=bank.population_sd,
         provenance=bank.provenance,
+        items=bank.items,
     )
 
 
@@ -168,8 +172,12 @@ def read_subset(path: str, repeatable: bool = True) -> "Subset":
         path: the file.
         repeatable: note how the items were chosen, which imports the strategies.
     """
+    from irtcat._checks import InputError
     from irtcat.selection import read_subset
 
+    if _is_file(path) and zipfile.is_zipfile(path):
+        got = "an item bank" if is_bank(path) else "an archive"
+        raise InputError(f"{path}: expected a table of items (of irtcat select). Got {got}.")
     return read_subset(path, repeatable)
 
 

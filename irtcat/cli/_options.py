@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,18 +11,29 @@ import typer
 
 from irtcat.cli import _source
 from irtcat.cli._input import read, read_bank, read_subset
-from irtcat.cli._source import REQUIRED
+from irtcat.cli._source import REQUIRED, load
 
-__all__ = ["REQUIRED", "Option", "argument", "folder", "known_names", "load", "option", "output"]
+__all__ = [
+    "REQUIRED",
+    "Option",
+    "argument",
+    "folder",
+    "group",
+    "known_names",
+    "load",
+    "option",
+    "output",
+    "result",
+]
 
+OUTPUT, READING_FILES = "Output", "Reading responses"
+"""Titles of groups of options."""
+VALUES: dict[Any, str] = {
+    bool: "", int: "N", float: "X", Path: "FILE", tuple[float, float]: "X X"
+}  # fmt: skip
+"""What the help calls values of a type."""
 UNSET: Any = object()
 """Stands for what the library's function says."""
-
-
-def load(target: str) -> Any:
-    """The object of a dotted name."""
-    module, _, name = target.rpartition(".")
-    return getattr(import_module(module), name)
 
 
 def check_target(path: Path) -> None:
@@ -31,6 +41,15 @@ def check_target(path: Path) -> None:
     from irtcat._files import check_target
 
     check_target(path)
+
+
+def check_archive(path: Path) -> None:
+    """Raise if a bank or responses cannot be saved to a file."""
+    from irtcat._checks import argument_error
+
+    check_target(path)
+    if path.suffix != ".npz":
+        raise argument_error("path", "a file name that ends in .npz", str(path))
 
 
 def check_figure(path: Path) -> None:
@@ -52,7 +71,7 @@ class Option:
     Attributes:
         name: under which the command finds its value.
         flags: its names on the command line; empty for an argument.
-        metavar: the name of an argument in the help.
+        metavar: the name of an argument, or of an option's value, in the help.
         source: dotted name of the function or class that has the parameter; by default the
             library's function of the command; "" for none.
         parameter: its name there; not passed to the function that has none of this name.
@@ -68,7 +87,10 @@ class Option:
         parse: converts the text; may raise `typer.BadParameter`.
         read: reads the file, when the command first uses the value.
         writes: for a file to write: raises if that is impossible.
+        replaces: whether a file of this name is replaced, after a question or with --force.
+        default_file: the file written without the option, unless --json or --csv is given.
         needs: an option that must be given with it, and what that names: "checkpoint FILE".
+        group: title of its group in the help.
     """
 
     name: str
@@ -87,12 +109,25 @@ class Option:
     parse: Callable[[str], Any] | None = None
     read: Callable[[Any], Any] | None = None
     writes: Callable[[Path], Any] | None = None
+    replaces: bool = False
+    default_file: str = ""
     needs: str = ""
+    group: str = ""
 
     @property
     def label(self) -> str:
         """What messages call it."""
         return next((flag for flag in self.flags if flag.startswith("--")), str(self.metavar))
+
+    @property
+    def must(self) -> str:
+        """What a number must be; empty for other values."""
+        if self.type not in (int, float):
+            return ""
+        kind = "a whole number" if self.type is int else "a number"
+        if self.max is not None:
+            return f"{kind} between {self.min} and {self.max}"
+        return kind if self.min is None else f"{kind} of at least {self.min}"
 
     @property
     def names_files(self) -> bool:
@@ -124,15 +159,34 @@ class Option:
     def for_typer(self) -> inspect.Parameter:
         """A parameter of the function that typer reads."""
         about: dict[str, Any] = {"help": self.help, "min": self.min, "max": self.max}
-        info: Any = typer.Option(*self.flags, **about)
+        about["autocompletion"] = self._completions if self.choices or self.listed else None
+        if self.default_file:
+            about["show_default"] = self.default_file
         if not self.flags:
-            info = typer.Argument(metavar=self.metavar, **about)
+            info: Any = typer.Argument(metavar=self.metavar, **about)
+        else:
+            panel = self.group or None
+            info = typer.Option(*self.flags, metavar=self._value, rich_help_panel=panel, **about)
         return inspect.Parameter(
             self.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if self.default is REQUIRED else self.default,
             annotation=Annotated[self.type | None if self.default is None else self.type, info],
         )
+
+    @property
+    def _value(self) -> str:
+        """What the help calls the value."""
+        if self.metavar:
+            return self.metavar
+        if self.choices or self.listed or self.names:
+            return "NAME"
+        return VALUES.get(self.type, "FILE" if self.names_files else "TEXT")
+
+    def _completions(self, incomplete: str) -> list[str]:
+        """The names that complete a word, for the shell."""
+        known = _source.names(f"{self.choices} {self.listed}")
+        return [name for name in known if name.startswith(incomplete)]
 
     def parsed(self, value: Any) -> Any:
         """The value, converted; raises a usage error if it is invalid."""
@@ -153,12 +207,19 @@ class Option:
         return values
 
     def converted(self, convert: Callable[[Any], Any], value: Any) -> Any:
-        """The converted value; usage errors name the option."""
+        """The converted value, or a file that was checked; errors name the option."""
+        from irtcat._checks import InputError
+
         try:
             return convert(value)
         except typer.BadParameter as error:
             error.param_hint = error.param_hint or self.label
             raise
+        except InputError as error:
+            text = str(error).replace("The `path` argument", f"The {self.label} option")
+            if text.startswith(f"{value}") and self.names_files:  # which of several files it is
+                text = f"{value} ({self.label}){text.removeprefix(str(value))}"
+            raise InputError(text) from error
 
 
 def option(name: str, *flags: str, of: str = "", **about: Any) -> Option:
@@ -175,13 +236,26 @@ def argument(name: str, metavar: str = "", *, of: str = "", **about: Any) -> Opt
 
 def output(name: str, *flags: str, **about: Any) -> Option:
     """A row for a file to write."""
-    about = {"source": "", "type": Path, "writes": check_target, **about}
-    return option(name, *flags, **about)
+    about = {"source": "", "type": Path, "writes": check_target, "group": OUTPUT, **about}
+    return option(name, *flags, **{"replaces": True, **about})
+
+
+def result(default_file: str = "", **about: Any) -> Option:
+    """The row for the file of the command's result, written by default if that has a name."""
+    about = {"help": "Write the table to this CSV file.", **about}
+    return output("out", "--out", "-o", default_file=default_file, **about)
 
 
 def folder(**about: Any) -> Option:
     """The row for a folder to write, which the command checks itself."""
-    return output("out", "--out", "-o", writes=lambda path: None, **about)
+    about = {"metavar": "FOLDER", **about}
+    return output("out", "--out", "-o", writes=lambda path: None, replaces=False, **about)
+
+
+def group(title: str, *rows: "str | Option") -> "tuple[Option, ...]":
+    """Options under a title in the help; a name stands for the parameter of the function."""
+    made = (option(row) if isinstance(row, str) else row for row in rows)
+    return tuple(replace(row, group=title) for row in made)
 
 
 RESPONSES_HELP = (
@@ -192,9 +266,9 @@ RESPONSES_OPTION = option("responses", read=read, source="", help=RESPONSES_HELP
 CALIBRATION = argument("calibration", read=read, help=RESPONSES_HELP)
 BANK = argument("bank", read=read_bank, help="Bank written by irtcat fit.")
 SUBSET = argument("subset", read=read_subset, help="Output of irtcat select, or a CSV with item.")
-OUT = output("out", "--out", "-o", help="Write the table to this CSV file.")
+OUT = result()
 FIGURE = output("figure", writes=check_figure, help="Draw it to this file (.png, .svg, .pdf).")
-ITEMS = option("items", source="", type=Path,
+ITEMS = option("items", of="items_table", source="", type=Path,
                help="CSV table of the items (ids first) with their columns.")  # fmt: skip
 MODEL = option("model", choices="irtcat.models.MODELS")
 SEED = option("seed", min=0)
@@ -202,13 +276,15 @@ KEY_FILE = option(
     "key_file", source="", type=Path,
     help="File with the key of the store; or set IRTCAT_STORE_KEY to the key.",
 )  # fmt: skip
-JSON = option("as_json", "--json", source="", type=bool, default=False,
-              help="Print one JSON document and nothing else.")  # fmt: skip
-_reader = partial(option, source="irtcat.read_responses")
+_flag = partial(option, source="", type=bool, default=False, group=OUTPUT)
+JSON = _flag("as_json", "--json", help="Print one JSON document and nothing else.")
+CSV = _flag("as_csv", "--csv", help="Print the table as CSV and nothing else.")
+FORCE = _flag("force", "--force", "-f", help="Overwrite existing files without a question.")
+_reader = partial(option, source="irtcat.read_responses", group=READING_FILES)
 READING = (
     *map(_reader, ("format", "subject", "item", "response")),
     _reader("duplicates", choices="irtcat._checks.DUPLICATES"),
-    option("trials", source="", type=int, min=1,
+    option("trials", source="", type=int, min=1, group=READING_FILES,
            help="Number of trials of every response (binomial model)."),
 )  # fmt: skip
 """How response files are read: the options of `read`."""

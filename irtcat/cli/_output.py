@@ -1,21 +1,66 @@
-"""Output of results: tables for people, JSON for programs, CSV files."""
+"""Output of results: tables for people, JSON and CSV for programs, CSV files."""
 
 import json
 import math
+import os
+import re
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["emit_json", "flag_counts", "records", "say", "show", "to_terminal", "write_csv"]
+__all__ = [
+    "SUMMARY_ROWS",
+    "Table",
+    "cell",
+    "emit_csv",
+    "emit_json",
+    "figures",
+    "records",
+    "say",
+    "show",
+    "styled",
+    "to_terminal",
+    "write_csv",
+]
 
 ROWS_ON_SCREEN = 60
-"""Rows of a table that are printed on a terminal."""
-LONG_NAME = 6
-"""Headings with more letters are broken at underscores, to save width."""
+"""Rows of a table that are printed on a terminal, without another number."""
+SUMMARY_ROWS = 10
+"""Rows of a table whose other rows are in a file."""
+NARROWEST = 80
+"""Tables are fitted to the terminal, but not to fewer columns than this."""
+SHORTEST = 18
+"""Texts are shortened to this many letters before a column is left out."""
+NUMBER = re.compile(r"(beyond )?-?[\d.]*( %)?|inf")
+"""Cells of columns that are justified on the right."""
+FLAGS = "flags"
+"""The column with what is uncertain about a row; it is always shown."""
+GAP = 2
+"""Spaces between columns."""
+
+
+class Table(NamedTuple):
+    """A table to print.
+
+    Attributes:
+        frame: its rows; the most important columns first, as the last ones are left out on a
+            narrow terminal.
+        title: a line above it.
+        decimals: of fractional numbers.
+        rows: number of rows to print; by default all, but 60 on a terminal.
+        percent: columns that are printed in percent.
+    """
+
+    frame: Any
+    title: str = ""
+    decimals: int = 3
+    rows: int | None = None
+    percent: tuple[str, ...] = ()
 
 
 def write_csv(frame: "pd.DataFrame", path: Path) -> None:
@@ -35,28 +80,43 @@ def _with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.reset_index() if frame.index.names[0] is not None else frame
 
 
-def flag_counts(frame: "pd.DataFrame", kind: str) -> list[str]:
-    """How many rows have each of the flags."""
-    counts = frame.loc[frame["flags"] != "", "flags"].value_counts()
-    return [f"Flagged {flag!r}: {count} of {len(frame)} {kind}" for flag, count in counts.items()]
-
-
 def to_terminal() -> bool:
     """Whether stdout is a terminal, not a file or a pipe."""
     return sys.stdout.isatty()
 
 
-def say(text: object = "", end: str = "\n") -> None:
+def styled(text: str, stream: TextIO, **style: Any) -> str:
+    """The text in a style of `typer.style` on a terminal; unchanged elsewhere or with NO_COLOR."""
+    import typer
+
+    if not style or not _has_style(stream):
+        return text
+    return typer.style(text, **style)
+
+
+def _has_style(stream: TextIO) -> bool:
+    """Whether a stream is a terminal whose user wants colours."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def say(text: object = "", end: str = "\n", **style: Any) -> None:
     """Print lines, with control characters escaped, as ids may contain some."""
     from irtcat._checks import visible
 
-    print(visible(str(text), keep="\n"), end=end)
+    print(styled(visible(str(text), keep="\n"), sys.stdout, **style), end=end)
 
 
 def emit_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document; missing and non-finite values are null."""
     # json.dumps does not escape this control character.
     print(json.dumps(_plain(document), allow_nan=False).replace("\x7f", "\\u007f"))
+
+
+def emit_csv(frame: "pd.DataFrame") -> None:
+    """Print a table as CSV."""
+    from irtcat._csv import csv_bytes
+
+    print(csv_bytes(frame).decode("utf-8"), end="")
 
 
 def _plain(value: Any) -> Any:
@@ -72,41 +132,143 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def show(frame: "pd.DataFrame", title: str = "", decimals: int = 3) -> None:
-    """Print a table, on a terminal only its first rows; columns without values are omitted."""
+def figures(values: Mapping[str, Any]) -> "pd.DataFrame":
+    """A table of figures by name, one a line, with what each means."""
+    import pandas as pd
+
+    from irtcat.cli._columns import column_of
+
+    names = [name for name, value in values.items() if cell(value, 3, name)]
+    whole = {name: values[name] for name in names}
+    whole |= {n: int(v) for n, v in whole.items() if isinstance(v, float) and v == int(v) != 0}
+    columns = {
+        "value": [cell(whole[name], 3, name) for name in names],
+        "meaning": [column_of(name).meaning for name in names],
+    }
+    index = pd.Index([column_of(name).heading for name in names], dtype=object, name="figure")
+    return pd.DataFrame(columns, index=index)
+
+
+def show(table: Table) -> list[str]:
+    """Print a table, fitted to the terminal; return the lines of its legend.
+
+    Columns without values are omitted. On a terminal that is too narrow texts are shortened, then
+    the last columns are left out, but not the flags.
+    """
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
     from irtcat._checks import visible
+    from irtcat.cli._columns import column_of, legend_of_value
 
     terminal = to_terminal()
-    # Wider than any table: a narrow terminal wraps lines, but rich truncates no number.
-    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=9999)
-    full = _with_index(frame)
-    shown = full.head(ROWS_ON_SCREEN) if terminal else full
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    columns = []
-    for name in full.columns:
-        cells = [_cell(value, decimals) for value in shown[name].tolist()]
+    console = Console(
+        file=sys.stdout, markup=False, highlight=False, emoji=False,
+        color_system="auto" if _has_style(sys.stdout) else None,
+    )  # fmt: skip
+    # A pipe has no width: nothing is cut there.
+    console.width = max(console.width, NARROWEST) if terminal else 9999
+    full = _with_index(table.frame)
+    rows = table.rows or (ROWS_ON_SCREEN if terminal else len(full))
+    shown = full.head(rows)
+    columns: dict[str, list[str]] = {}
+    for name in map(str, full.columns):
+        values = shown[name].tolist()
+        cells = [cell(value, table.decimals, name, name in table.percent) for value in values]
         if any(cells):
-            numeric = full[name].dtype.kind in "iufb"
-            text = visible(str(name))
-            heading = text.replace("_", "\n") if len(text) > LONG_NAME else text
-            table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
-            columns.append(cells)
-    for row in zip(*columns, strict=True):
-        table.add_row(*row)
-    if title:
-        say(title)
-    console.print(table)
+            columns[name] = [visible(column_of(name).heading), *cells]
+    counts = Counter(filter(None, full[FLAGS])) if FLAGS in full else Counter[str]()
+    if len(full) > 1 and list(counts.values()) == [len(full)]:
+        del columns[FLAGS]  # the count says it
+    flags = columns.get(FLAGS)
+    left_out = _fit(columns, console.width) if terminal else []
+    out = RichTable(box=None, pad_edge=False, show_edge=False)
+    for name, (heading, *_) in columns.items():
+        numeric = all(map(NUMBER.fullmatch, columns[name][1:]))
+        style = "yellow" if name in (FLAGS, "reasons") else None
+        out.add_column(heading, justify="right" if numeric else "left", no_wrap=True, style=style)
+    for row in zip(*(cells for _, *cells in columns.values()), strict=True):
+        out.add_row(*row)
+    if table.title:
+        say()
+        say(table.title, bold=True)
+    console.print(out)
     if len(shown) < len(full):
-        print(f"… and {len(full) - len(shown)} more rows; --out writes all of them.")
+        say(f"... and {len(full) - len(shown)} more rows", dim=True)
+    if left_out:
+        number = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
+        say(f"{number} not shown for lack of width; --csv prints all.", dim=True)
+    if len(shown) < len(full) or columns.get(FLAGS) is None or columns[FLAGS] != flags:
+        for flag, count in counts.most_common():
+            say(f"Flagged {flag!r}: {count} of {len(full)}")
+    legend = [
+        f"{column_of(name).heading}: {column_of(name).meaning}"
+        for name in columns
+        if column_of(name).meaning
+    ]
+    if any(name.startswith("se_") for name in columns):
+        legend.append("SE: standard error")
+    for name in columns:
+        legend += legend_of_value(name, [str(value) for value in shown[name]])
+    if any("beyond" in cell for cells in columns.values() for cell in cells):
+        legend.append("beyond: too easy or too hard for these subjects to say how much")
+    return legend
 
 
-def _cell(value: Any, decimals: int) -> str:
+def _fit(columns: dict[str, list[str]], width: int) -> list[str]:
+    """Shorten texts and remove columns until the table fits; return the names removed."""
+    from rich.cells import cell_len
+
+    def excess() -> int:
+        widths = [max(map(cell_len, cells)) for cells in columns.values()]
+        return sum(widths) + GAP * (len(widths) - 1) - width
+
+    removed: list[str] = []
+    while excess() > 0:
+        longest = max(columns, key=lambda name: max(map(cell_len, columns[name])))
+        width_of_longest = max(map(cell_len, columns[longest]))
+        others = [name for name in list(columns)[1:] if name != FLAGS]
+        if width_of_longest - excess() >= SHORTEST or not others:
+            most = max(width_of_longest - excess(), SHORTEST)
+            columns[longest] = [_shortened(cell, most) for cell in columns[longest]]
+            if not others:
+                break
+        else:
+            removed.insert(0, others[-1])
+            del columns[others[-1]]
+    return removed
+
+
+def _shortened(text: str, most: int) -> str:
+    """The text with its middle left out: ids differ at their ends.
+
+    Example:
+        >>> _shortened("tiny_gen/3503272094299d5b", 15)
+        'tiny_ge…4299d5b'
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= most:
+        return text
+    head, tail = most // 2, most - 1 - most // 2
+    return f"{set_cell_size(text, head)}…{set_cell_size(text[::-1], tail)[::-1]}"
+
+
+def cell(value: Any, decimals: int, column: str, percent: bool = False) -> str:
     """Format a value; a missing one as empty text."""
-    from irtcat._checks import visible
+    import pandas as pd
 
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    from irtcat._checks import visible
+    from irtcat.cli._columns import BEYOND, is_difficulty
+
+    if pd.api.types.is_scalar(value) and pd.isna(value):
         return ""
-    return f"{value:.{decimals}f}" if isinstance(value, float) else visible(str(value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, float):
+        return visible(str(value))
+    if percent:
+        return f"{100 * value:.1f} %"
+    if is_difficulty(column) and abs(value) > BEYOND:
+        return f"beyond {math.copysign(BEYOND, value):g}"
+    return f"{value:.{decimals}f}"

@@ -1,34 +1,110 @@
 """Shared by all commands: exit codes, the compilation cache, progress."""
 
 import os
+import re
 import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NoReturn
 
 from irtcat._progress import progress
+from irtcat.cli._output import styled
 
-__all__ = ["KEY", "fail", "progress", "read_key", "sentence", "use_compilation_cache", "warn"]
+__all__ = [
+    "INTERRUPTED",
+    "KEY",
+    "LABELS",
+    "Interrupted",
+    "fail",
+    "fail_interrupted",
+    "is_interactive",
+    "progress",
+    "read_key",
+    "sentence",
+    "use_compilation_cache",
+    "warn",
+    "with_options",
+]
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 KEY = "IRTCAT_STORE_KEY"
 """Environment variable with the key of a store; other users could see an argument."""
 
 
+class Interrupted(SystemExit):
+    """The exit of a command that has said what it leaves behind."""
+
+
+LABELS: ContextVar[Mapping[str, str]] = ContextVar("labels", default={})  # noqa: B039
+"""The options of the command that runs, by the library's names of the arguments."""
+
+
+def with_options(text: str) -> str:
+    """A message of the library with the command's options instead of the library's arguments.
+
+    An argument is recognised in backticks, as name=value, or, if it has an underscore, by its name
+    alone: a name such as "level" is also a word.
+
+    Example:
+        >>> token = LABELS.set({"max_iterations": "--max-iterations", "resume": "--resume"})
+        >>> with_options("Raise max_iterations, or pass resume=True.")
+        'Raise --max-iterations, or pass --resume.'
+        >>> LABELS.reset(token)
+    """
+    labels = LABELS.get()
+
+    def label(found: "re.Match[str]") -> str:
+        """The option in place of a match, with its value if there is one."""
+        groups = found.groupdict()
+        name = next(groups[form] for form in ("stated", "quoted", "set", "bare") if groups[form])
+        if name not in labels:
+            return found[0]
+        if groups["stated"]:
+            return f"{labels[name]} {'option' if labels[name][:1] == '-' else 'argument'}"
+        value = (groups["value"] or "").strip("\"'")
+        return labels[name] if value in ("", "True") else f"{labels[name]} {value}"
+
+    return ARGUMENT.sub(label, text)
+
+
+ARGUMENT = re.compile(
+    r"`(?P<stated>\w+)` argument|`(?P<quoted>\w+)`"
+    r"|(?<![\w./`=-])(?:"
+    r"(?P<set>[a-z]\w*)=(?!=)(?P<value>\"[^\"]*\"|'[^']*'|\w+(?:\.\w+)?)?"
+    r"|(?P<bare>[a-z]+_\w+)(?![\w/`(-]|\.\w))"
+)
+"""How messages name arguments."""
+
+
+def is_interactive() -> bool:
+    """Whether a question can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def warn(text: str) -> None:
     """Print a warning as one line on stderr."""
-    print(_line(f"Warning: {text}"), file=sys.stderr)
+    print(styled("Warning:", sys.stderr, fg="yellow"), _line(text), file=sys.stderr)
 
 
 def fail(text: str, code: int) -> NoReturn:
-    """Print one line on stderr and exit."""
-    print(_line(text), file=sys.stderr)
+    """Print an error as one line on stderr and exit."""
+    print(styled("Error:", sys.stderr, fg="red", bold=True), _line(text), file=sys.stderr)
     sys.exit(code)
+
+
+def fail_interrupted(kept: str) -> NoReturn:
+    """Say on stderr what an interrupted command leaves behind and how to go on, and exit."""
+    print(_line(f"Interrupted. {kept}"), file=sys.stderr, flush=True)
+    raise Interrupted(INTERRUPTED)
 
 
 def _line(text: str) -> str:
     """The text on one line, with control characters escaped."""
     from irtcat._checks import visible
 
-    return visible(" ".join(text.split()))
+    return visible(" ".join(with_options(text).split()))
 
 
 def sentence(error: Exception) -> str | None:

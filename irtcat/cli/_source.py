@@ -7,10 +7,11 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Parameter", "names", "parameters"]
+__all__ = ["Parameter", "load", "names", "parameters"]
 
 ROOT = Path(__file__).parents[2]
 TYPES = {"int": int, "float": float, "bool": bool, "tuple[float, float]": tuple[float, float]}
@@ -176,6 +177,12 @@ def _names(node: ast.AST, module: str) -> Iterator[str]:
             raise LookupError(f"{module}: no names in {ast.unparse(node)[:60]}")
     for each in parts:
         yield from _names(each, module)
+
+
+def load(target: str) -> Any:
+    """The object of a dotted name."""
+    module, name = _split(target)
+    return getattr(import_module(module), name)
 
 
 def _split(target: str) -> tuple[str, str]:

@@ -6,13 +6,13 @@ from typing import Any
 import typer
 
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import OUT, RESPONSES, option
+from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._options import RESPONSES, option, result
 from irtcat.cli._output import records
 
-EXAMPLE = ("irtcat audit dataset:lsat7 --out suspects.csv",)
+EXAMPLE = ("irtcat audit dataset:lsat7",)
 
-SHOWN = ["suspicion", "p_wrong_key", "a", "share", "n", "feasibility", "confidence", "reasons"]
+SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility", "confidence"]
 
 
 @command_of(
@@ -29,7 +29,7 @@ SHOWN = ["suspicion", "p_wrong_key", "a", "share", "n", "feasibility", "confiden
     option("known", type=Path, read=_input.read_lines,
            help="File of items known to be wrong, one id per line, to report recall."),
     option("first", type=int, default=20, min=1, help="Number of suspects to print."),
-    OUT,
+    result("suspects.csv"),
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Rank items by how suspect their labels are."""
@@ -43,18 +43,18 @@ def command(o: Options) -> Output:
         labels.recall_at(o.responses.item_ids, o.known, 1)  # unknown ids, before the fit
     ranking = o.call(prior=(o.wrong, o.unrelated))
     n_items = len(ranking.table)
-    o.write("out", ranking.table)
+    o.write("out", ranking.table, "items")
     document = {"n_items": n_items, "by": o.by, "out": o.out}
     top = ranking.first(min(o.first, n_items))
-    text = [top[[name for name in SHOWN if name in top]], str(ranking)]
+    shown = top[[name for name in SHOWN if name in top]]
+    text = [str(ranking), Table(shown.rename(columns={"share": "proportion_correct"}))]
     if o.known is not None:
         scores = _scores(ranking, o.known)
         average = labels.average_precision(ranking, o.known)
         document |= {"known": records(scores), "average_precision": average}
         text += [scores, f"Average precision: {average:.3f}"]
-    if o.out is not None:
-        text += [f"Wrote {n_items} items to {o.out}"]
-    return Output({**document, "items": records(ranking.table)}, text)
+    document |= {"items": records(ranking.table)}
+    return Output(document, text, table=ranking.table)
 
 
 def _scores(ranking: Any, known: list[str]) -> Any:

@@ -2,11 +2,11 @@
 
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import CALIBRATION, OUT, RESPONSES, SUBSET, option
-from irtcat.cli._output import records
+from irtcat.cli._output import figures, records
 from irtcat.cli._session import warn
 
 EXAMPLE = (
-    "irtcat select -k 100 --strategy random --responses dataset:digits_crowd --out items.csv",
+    "irtcat select -k 100 --strategy random --responses dataset:digits_crowd",
     "irtcat compare dataset:digits_crowd items.csv dataset:digits_crowd "
     "--old knn-k1-n400-noise0-01 --new adaboost-30xdepth4-n400-noise0-20",
 )
@@ -32,11 +32,13 @@ def command(o: Options) -> Output:
     result = o.call()
     frame = result.to_frame()
     o.write("out", frame)
-    if not o.as_json:
+    if not o.for_programs:
         for flag in result.flags:
             warn(flag)
+    shown = frame.drop(columns=["verdict", "flags"]).iloc[0].to_dict()
     return Output(
         {**records(frame)[0], "flags": result.flags, "out": o.out},
-        [str(result), frame.drop(columns=["verdict", "flags"])],
+        [str(result), figures(shown)],
         WORSE if o.gate and result.verdict == "worse" else 0,
+        table=frame,
     )

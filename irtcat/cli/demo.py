@@ -36,5 +36,6 @@ def command(o: Options) -> Output:
         str(result.fit),
         *(f"{name:<17}{path}" for name, path in result.files.items()),
     ]
-    table = records(result.to_frame())
-    return Output({"fit": result.fit.to_dict(), "files": result.files, "summary": table}, text)
+    table = result.to_frame()
+    document = {"fit": result.fit.to_dict(), "files": result.files, "summary": records(table)}
+    return Output(document, text, table=table)

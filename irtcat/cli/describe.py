@@ -3,17 +3,20 @@
 from typing import TYPE_CHECKING
 
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._columns import column_of
+from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import READING, RESPONSES_HELP, argument
-from irtcat.cli._output import records
+from irtcat.cli._output import cell, records
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from irtcat import Responses
-    from irtcat._bank_table import BankSummary
+    from irtcat._bank_table import BankTable
 
 EXAMPLE = (
     "irtcat describe dataset:lsat7",
-    "irtcat fit dataset:lsat7 --out bank.npz",
+    "irtcat fit dataset:lsat7",
     "irtcat describe bank.npz",
 )
 
@@ -26,7 +29,7 @@ EXAMPLE = (
 def command(o: Options) -> Output:
     """Describe a response file or a bank."""
     if _input.is_bank(o.source):
-        return _bank(_input.read_summary(o.source))
+        return _bank(_input.read_bank_table(o.source))
     return _responses(_input.read(o.source, **o.reading))
 
 
@@ -39,10 +42,10 @@ def _responses(data: "Responses") -> Output:
     document = {**asdict(summary), "kind": "responses", "responses": summary.kind}
     document |= {f"{kind[:-1]}_columns": names for kind, names in columns.items()}
     lines = [f"metadata of {kind}: {', '.join(names)}" for kind, names in columns.items() if names]
-    return Output(document, [str(summary), *lines])
+    return Output(document, [str(summary), *lines], table=summary.to_frame())
 
 
-def _bank(bank: "BankSummary") -> Output:
+def _bank(bank: "BankTable") -> Output:
     """Model, scale, provenance, and the range of the parameters."""
     frame = bank.table
     ranges = frame.select_dtypes("number").describe().T[["min", "25%", "50%", "75%", "max"]]
@@ -51,5 +54,21 @@ def _bank(bank: "BankSummary") -> Output:
     document = {"kind": "bank", "model": bank.key, "n_items": len(bank)}
     document |= {"population": population, "provenance": dict(bank.provenance)}
     document |= {"ranges": records(ranges), "items": records(frame)}
-    lines = [f"{name}: {value}" for name, value in bank.provenance.items()]
-    return Output(document, [str(bank), *lines, ranges])
+    lines = [
+        f"{name.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}"
+        for name, value in bank.provenance.items()
+        if value not in ({}, [], None)
+    ]
+    varying = ranges[(ranges["min"] < ranges["max"]) & ~ranges.index.isin(bank.items.columns)]
+    known = [column_of(name) for name in map(str, varying.index)]
+    meanings = [f"  {column.heading}: {column.meaning}" for column in known if column.meaning]
+    return Output(document, [str(bank), *lines, _readable(varying), *meanings], table=frame)
+
+
+def _readable(ranges: "pd.DataFrame") -> Table:
+    """The ranges of the columns under their headings."""
+    cells = ranges.apply(lambda row: [cell(v, 3, str(row.name)) for v in row], axis=1)
+    table = ranges.astype(object)
+    table[:] = cells.tolist()
+    table.index = table.index.map(lambda name: column_of(name).heading)
+    return Table(table.rename_axis("of all items"), "From the lowest to the highest")

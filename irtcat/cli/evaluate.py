@@ -13,7 +13,7 @@ from irtcat.cli._session import progress
 from irtcat.cli.export import TASKS
 
 EXAMPLE = (
-    "irtcat fit dataset:lsat7 --out bank.npz",
+    "irtcat fit dataset:lsat7",
     'irtcat evaluate bank.npz --command "sed \'s/}$/, \\"answer\\": 1}/\'" --max-items 3 '
     "--responses dataset:lsat7 --out run",
 )
@@ -59,6 +59,7 @@ MOST_ITEMS = 100
     option("retries", source=LM_EVAL, min=0),
     option("on_error", source=COMMAND, choices="irtcat.harness.answers.ON_ERROR"),
     SEED,
+    csv=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Evaluate a live model adaptively.
@@ -75,6 +76,7 @@ def command(o: Options) -> Output:
         costs = o.items[costs]
     of_model = (o.model, o.model_args if name == "lm-eval" else None)
     label = o.name or " ".join(text for text in of_model if text)
+    o.kept = f"The answers so far are kept in {o.out}: repeat the same command to continue."
     with progress("answers") as report:
         result = o.call(
             model=_harness(o, name), config=config, costs=costs, name=label,

@@ -10,7 +10,7 @@ from irtcat.cli._options import SUBSET, option, output
 from irtcat.cli._output import records, to_terminal
 
 EXAMPLE = (
-    "irtcat select -k 3 --responses dataset:lsat7 --out items.csv",
+    "irtcat select -k 3 --responses dataset:lsat7",
     "irtcat export items.csv --to ids --out ids.txt",
     "irtcat export items.csv --to inspect --task quiz.py",
 )
@@ -48,7 +48,7 @@ def command(o: Options) -> Output:
     text = [f"{exported}; wrote them to {o.out}"]
     if o.out is not None:
         exported.write(o.out)
-    elif not o.as_json:
+    elif not o.for_programs:
         text = [exported.text.removesuffix("\n")]
         if not to_terminal():  # unchanged into a file or a pipe
             print(*text)
@@ -57,5 +57,6 @@ def command(o: Options) -> Output:
     if o.to == "inspect" and "[" in exported.text:
         text += ["Inspect may warn that ids with brackets are not found; as patterns they are."]
     document = {"to": o.to, "out": o.out, "tasks": exported.tasks, "text": exported.text}
-    document |= {"commands": commands, "items": records(exported.to_frame())}
-    return Output(document, text)
+    table = exported.to_frame()
+    document |= {"commands": commands, "items": records(table)}
+    return Output(document, text, table=table)

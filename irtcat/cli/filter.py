@@ -6,9 +6,9 @@ from typing import Any
 import typer
 
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import SEED, argument, option, output
-from irtcat.cli._output import records
+from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._options import SEED, argument, option, result
+from irtcat.cli._output import SUMMARY_ROWS, records
 from irtcat.cli._session import warn
 
 EXAMPLE = (
@@ -50,14 +50,14 @@ def _amount(text: str) -> float:
            help="Number (500) or share (0.25, 25%) of items to keep, instead of --tau."),
     option("balanced_by",
            help="Keep equally many per class: its column in --items or the metadata."),
-    option("items", source="", type=Path, needs="balanced_by COLUMN",
+    option("items", of="items_table", source="", type=Path, needs="balanced_by COLUMN",
            help="CSV table of the items (ids in the first column) with their classes."),
     option("rows", type=Path, needs="out FILE",
            help="Data file (CSV, TSV, JSONL, Parquet): --out gets all rows of the kept items."),
     option("key", needs="rows FILE",
            help="Column of --rows with the items' ids; default: row k is item k."),
     SEED,
-    output("out", "--out", "-o",
+    result("kept.csv",
            help="Ids of the kept items (.csv, .jsonl, .parquet, .txt), or rows."),
 )  # fmt: skip
 def command(o: Options) -> Output:
@@ -87,7 +87,6 @@ def command(o: Options) -> Output:
         "seed": o.seed, "out": o.out, "rows": None if written is None else written._asdict(),
         "bounds": records(selection.bounds), "items": records(kept),
     }  # fmt: skip
-    if o.out is None:
-        return Output(document, [kept])
-    bounds = [] if o.balanced_by is None else [selection.bounds]
-    return Output(document, [f"{selection}; wrote {content} to {o.out}", *bounds])
+    text = [str(selection), Table(kept, rows=SUMMARY_ROWS)]
+    text += [] if o.balanced_by is None else [selection.bounds]
+    return Output(document, [*text, f"Wrote {content} to {o.out}"], table=kept)

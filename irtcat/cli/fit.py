@@ -1,17 +1,30 @@
 """``irtcat fit``."""
 
+import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from irtcat._progress import Progress
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import MODEL, RESPONSES, option, output
-from irtcat.cli._output import flag_counts, records
+from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._options import MODEL, RESPONSES, check_archive, group, option, output, result
+from irtcat.cli._output import SUMMARY_ROWS, records
 from irtcat.cli._session import progress, warn
 
-EXAMPLE = ("irtcat fit dataset:lsat7 --model 2pl --out bank.npz",)
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXAMPLE = ("irtcat fit dataset:lsat7 --model 2pl",)
 
 FAMILIES = {"normal": "N", "lognormal": "LogNormal", "beta": "Beta"}
+IMPORTANT = ("b", "proportion_correct", "se_b", "a", "flags", "se_a", "c", "d")
+"""The columns of items that are printed first."""
+SMALL_STEP = 1e-4
+"""The step at which a fit in float64 has converged, in standard errors (`irtcat.fit`)."""
+UNCERTAIN = 1.0
+"""Standard errors of difficulties above it are reported: the SD of the subjects."""
+RECENT = 6
+"""Iterations from which the rate is computed."""
 
 
 def _theta(path: Path) -> Any:
@@ -30,37 +43,50 @@ def _pattern(path: Path) -> Any:
     RESPONSES,
     MODEL,
     option("method", choices="irtcat.fitting.FITTERS"),
-    option("priors", help="hierarchical or vague, for --method vi."),
-    option("starts", min=1),
-    "seed",
-    option("groups", help="Column of the subjects' table with their groups (see --subjects)."),
-    option("reference", needs="groups COLUMN"),
-    option("anchors", type=Path, read=_input.read_bank,
-           help="Bank of fixed items, which define the scale of the others."),
-    option("theta", type=Path, read=_theta,
-           help="Fixed theta: CSV, ids first, with a column theta (as of irtcat score)."),
-    option("models", type=Path,
-           help="CSV table of items, ids first, column model; --model for the others."),
-    option("fixed", read=_input.fixed_parameters,
-           help="Fixed parameters: NAME=NUMBER,... or a CSV table of items, ids first."),
-    option("equal", type=list[str], help="A parameter that all items share, such as slope."),
-    option("dims", min=1),
-    option("pattern", type=Path, read=_pattern,
-           help="CSV table of items, ids first, a column of 0 and 1 for each ability."),
-    "correlated",
-    option("structure", choices="irtcat.fitting.STRUCTURES", needs="pattern FILE"),
-    "density",
-    option("subjects", type=Path, needs="groups COLUMN",
-           help="CSV table of subjects, ids first; default: that in RESPONSES (npz)."),
-    output("out", "--out", "-o", help="Write the bank here."),
+    *group(
+        "Scale",
+        option("groups", help="Column of the subjects' table with their groups (see --subjects)."),
+        option("reference", needs="groups COLUMN"),
+        option("subjects", type=Path, needs="groups COLUMN",
+               help="CSV table of subjects, ids first; default: that in RESPONSES (npz)."),
+        option("anchors", type=Path, read=_input.read_bank,
+               help="Bank of fixed items, which define the scale of the others."),
+        option("theta", type=Path, read=_theta,
+               help="CSV table of subjects, ids first, with a column theta (as of irtcat score)."),
+        "density",
+    ),
+    *group(
+        "Item parameters",
+        option("models", type=Path,
+               help="CSV table of items, ids first, column model; --model for the others."),
+        option("fixed", read=_input.fixed_parameters,
+               help="Fixed parameters: NAME=NUMBER,... or a CSV table of items, ids first."),
+        option("equal", type=list[str], help="A parameter that all items share, such as slope."),
+        "positive",
+        "weak_priors",
+        option("priors", help="hierarchical or vague, for --method vi."),
+    ),
+    *group(
+        "Several abilities",
+        option("dims", min=1),
+        option("pattern", type=Path, read=_pattern,
+               help="CSV table of items, ids first, a column of 0 and 1 for each ability."),
+        "correlated",
+        option("structure", choices="irtcat.fitting.STRUCTURES", needs="pattern FILE"),
+    ),
+    *group(
+        "Computation",
+        option("max_iterations", min=1),
+        option("starts", min=1),
+        "seed",
+        option("precision", choices="irtcat._precision.PRECISIONS"),
+        output("checkpoint", source=None, replaces=False),
+        option("resume", needs="checkpoint FILE"),
+        option("stream", type=bool, default=False,
+               help="Read a .npy or wide Parquet file in passes."),
+    ),
+    result("bank.npz", writes=check_archive, help="Write the bank here."),
     output("table", help="Write the items to this CSV file."),
-    "positive",
-    "weak_priors",
-    option("precision", choices="irtcat._precision.PRECISIONS"),
-    option("max_iterations", min=1),
-    output("checkpoint", source=None),
-    option("resume", needs="checkpoint FILE"),
-    option("stream", type=bool, default=False, help="Read a .npy or wide Parquet file in passes."),
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Calibrate items on the responses of many subjects."""
@@ -74,21 +100,12 @@ def command(o: Options) -> Output:
         changes["model"] = {"default": o.model, **models}
     if o.subjects is not None:
         changes["groups"] = _input.table_column(o.subjects, o.groups, "subjects")
-    try:
-        with progress("Compiling") as report:
-
-            def show_iteration(iteration: int, log_posterior: float, step: float) -> None:
-                if report is not None:
-                    text = f"Iteration {iteration}: the step was {step:.1e} standard errors"
-                    if o.method == "vi":
-                        text = f"Step {iteration}: the bound is {log_posterior:.2f}"
-                    report(iteration, None, text)
-
-            fitted = o.call(progress=show_iteration, **changes)
-    except KeyboardInterrupt:
-        if o.checkpoint is not None and o.checkpoint.exists():
-            warn(f"Interrupted. The state is in {o.checkpoint}: continue with --resume.")
-        raise
+    o.kept = "Nothing was written; with --checkpoint FILE a long fit can be continued."
+    if o.checkpoint is not None:
+        o.kept = f"The state is in {o.checkpoint}: continue with --resume."
+    with progress("Fitting") as report:
+        fitted = o.call(progress=_Iterations(report, o.method), **changes)
+    o.kept = ""
     items, groups = fitted.bank.to_frame(), fitted.groups
     o.write("out", fitted.bank, "bank")
     o.write("table", items, "items")
@@ -97,12 +114,78 @@ def command(o: Options) -> Output:
     document = {**fitted.to_dict(), "out": o.out, "table": o.table}
     if groups is not None:
         document["groups"] = records(groups)
-    text = [items, ""] if o.out is None and o.table is None else []
-    text += [str(fitted), f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}"]
+    text = [str(fitted), f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}"]
     text += [] if groups is None else [groups]
     text += [f"Prior: {_prior(name, prior)}" for name, prior in fitted.priors.items()]
     text += [f"Note: {note}" for note in fitted.notes]
-    return Output({**document, "items": records(items)}, text + flag_counts(items, "items"))
+    text += _tables(items)
+    n_items = min(100, max(1, len(items) // 2))
+    after = ("select", o.out, "-k", n_items, "--responses", o.unread["responses"])
+    return Output(
+        {**document, "items": records(items)}, text, table=items, next=(*after, *o.reading_words)
+    )
+
+
+class _Iterations:
+    """The progress of a fit: the iterations left follow from how fast the steps shrink."""
+
+    def __init__(self, report: Progress, method: str) -> None:
+        self.report, self.method = report, method
+        self.steps: list[float] = []
+
+    def __call__(self, iteration: int, log_posterior: float, step: float) -> None:
+        """Report an iteration."""
+        if self.method == "vi":
+            self.report(iteration, None, f"Step {iteration}: the bound is {log_posterior:.2f}")
+            return
+        self.steps.append(step)
+        text = f"Iteration {iteration}: the step was {step:.1e} standard errors"
+        left = iterations_left(self.steps)
+        self.report(iteration, None if left is None else iteration + left, text)
+
+
+def iterations_left(steps: list[float]) -> int | None:
+    """Iterations until the step is small enough, at the rate of the last ones; None if unknown.
+
+    Example:
+        >>> iterations_left([0.1 * 0.5**i for i in range(9)])
+        2
+        >>> iterations_left([0.1, 0.2])
+    """
+    recent = steps[-RECENT:]
+    if len(recent) < RECENT or not 0 < recent[-1] < recent[0]:
+        return None
+    rate = math.log(recent[-1] / recent[0]) / (len(recent) - 1)
+    return max(0, math.ceil(math.log(SMALL_STEP / recent[-1]) / rate))
+
+
+def _tables(items: "pd.DataFrame") -> list[Any]:
+    """The items, the hardest first, and how many of each share of right answers."""
+    from irtcat._summary import share_bands
+
+    right, at_defaults = "proportion_correct", {"c": 0.0, "d": 1.0}
+    constant = [n for n in at_defaults if n in items and (items[n] == at_defaults[n]).all()]
+    varied = [name for name in map(str, items) if name not in constant]
+    columns = [name for name in IMPORTANT if name in varied]
+    columns += [name for name in varied if name not in columns]
+    order = {"b": False, right: True}
+    by = next((name for name in order if name in items and items[name].notna().any()), None)
+    table = items[columns]
+    if by is not None:
+        table = table.sort_values(by, ascending=order[by], kind="stable")
+    title = "Items" if by is None else "Items, the hardest first"
+    shown: list[Any] = [Table(table, title, decimals=2, rows=SUMMARY_ROWS, percent=(right,))]
+    if len(items) > SUMMARY_ROWS and right in items and items[right].notna().any():
+        shown.append(
+            Table(share_bands(items[right].to_numpy(float)), "All items by share of right answers")
+        )
+    uncertain = int((items["se_b"] > UNCERTAIN).sum()) if "se_b" in items else 0
+    if uncertain:
+        shown.append(
+            f"Uncertain: {uncertain} of {len(items)} items, whose difficulty has a standard error "
+            f"above {UNCERTAIN:g}"
+        )
+    return shown
 
 
 def _prior(name: str, prior: Any) -> str:

@@ -9,9 +9,11 @@ from irtcat.cli._input import items_column
 from irtcat.cli._options import BANK, FIGURE, ITEMS, OUT, RESPONSES_OPTION, option
 from irtcat.cli._output import records
 
+SHOWN = ("n_items", "headroom", "se", "expected_score", "information", "flags", "theta")
+
 EXAMPLE = (
-    "irtcat fit dataset:lsat7 --out bank.npz",
-    "irtcat headroom bank.npz --responses dataset:lsat7 --out headroom.csv",
+    "irtcat fit dataset:lsat7",
+    "irtcat headroom bank.npz --responses dataset:lsat7",
 )
 
 
@@ -38,4 +40,6 @@ def command(o: Options) -> Output:
     o.write("out", table, "table")
     if o.figure is not None:
         o.write("figure", plot.headroom(table), "figure")
-    return Output({"out": o.out, "figure": o.figure, "test_sets": records(table)}, [table])
+    document = {"out": o.out, "figure": o.figure, "test_sets": records(table)}
+    shown = table.sort_values("headroom", ascending=False, kind="stable")
+    return Output(document, [shown[[n for n in SHOWN if n in shown]]], table=table)

@@ -4,35 +4,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import argument, check_target, option, output
+from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._options import argument, check_archive, option, output, result
+from irtcat.cli._output import SUMMARY_ROWS
 from irtcat.cli._session import progress, warn
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from irtcat import Responses
     from irtcat.io import Logs
 
 EXAMPLE = (
-    "irtcat import logs --out responses.npz --report report.csv",
-    "irtcat describe responses.npz",
+    "irtcat import logs",
+    "irtcat fit responses.npz",
 )
 SHOWN = 5
 """Skipped files that are listed in warnings."""
-
-
-def _check_archive(path: Path) -> None:
-    """Raise if responses cannot be saved to a file."""
-    from irtcat._checks import argument_error
-
-    check_target(path)
-    if path.suffix != ".npz":
-        raise argument_error("out", "a file name that ends in .npz", str(path))
 
 
 @command_of(
     "irtcat.io.read_logs",
     argument("logs", of="path", type=Path,
              help="A log of lm-eval, Inspect, HELM or Every Eval Ever, or a folder of them."),
-    output("out", "--out", "-o", writes=_check_archive, help="Save the responses here (.npz)."),
     option("tasks", parse=_input.split_texts, help="Only these tasks, comma-separated."),
     option("metric", parse=_input.split_texts,
            help="Metric; several, comma-separated, in order of preference."),
@@ -44,6 +38,7 @@ def _check_archive(path: Path) -> None:
            help="Logs of runs that did not end: {names}."),
     option("log_format", "--format", of="format",
            choices="auto irtcat.io.LOG_FORMATS"),
+    result("responses.npz", writes=check_archive, help="Save the responses here (.npz)."),
     output("report", help="Write a table of all files and why some are unused (CSV)."),
     compiles=False,
 )  # fmt: skip
@@ -57,22 +52,39 @@ def command(o: Options) -> Output:
     document = {"out": o.out, "report": o.report}
     document |= {n: getattr(responses, n) for n in ("n_subjects", "n_items", "kind", "n_missing")}
     document |= logs.report.to_dict()
-    return Output(document, [] if o.as_json else _text(logs))
+    text = [] if o.for_programs else _text(logs)
+    return Output(document, text, table=_by_task(logs), next=("fit", o.out))
+
+
+def _by_task(logs: "Logs") -> "pd.DataFrame":
+    """One row per task and metric: runs, responses, mean."""
+    by_task = logs.report.runs.groupby(["task", "metric"], sort=False)
+    return by_task.agg(runs=("file", "size"), responses=("responses", "sum"), mean=("mean", "mean"))
+
+
+def _ranking(responses: "Responses") -> "pd.DataFrame":
+    """The models by their mean response."""
+    import pandas as pd
+
+    from irtcat._summary import mean_shares
+
+    index = pd.Index(responses.subject_ids, dtype=object, name="model")
+    answers = responses.observed.sum(axis=1)
+    table = pd.DataFrame({"mean": mean_shares(responses, axis=1), "n": answers}, index=index)
+    return table.sort_values("mean", ascending=False, kind="stable")
 
 
 def _text(logs: "Logs") -> list[Any]:
-    """The runs and choices; skipped files are warnings."""
+    """The models, the runs and choices; skipped files are warnings."""
     report = logs.report
     for file in report.skipped[:SHOWN]:
         warn(f"skipped: {file.reason}")
     if len(report.skipped) > SHOWN:
         more = len(report.skipped) - SHOWN
         warn(f"{more} more files were skipped; --report lists all of them.")
-    by_task = report.runs.groupby(["task", "metric"], sort=False)
-    table = by_task.agg(
-        runs=("file", "size"), responses=("responses", "sum"), mean=("mean", "mean")
-    )
     lines = [f"Chosen: {choice}" for choice in report.choices if choice.others]
     lines += [f"Note: {note}" for note in report.notes]
     lines += [f"Not logs: {report.name_others()}"] if report.no_logs else []
-    return [str(logs.responses.summary()), table.reset_index(), *lines]
+    ranking = Table(_ranking(logs.responses), "Models", rows=SUMMARY_ROWS, percent=("mean",))
+    tasks = Table(_by_task(logs), "Tasks", percent=("mean",))
+    return [str(logs.responses.summary()), ranking, tasks, *lines]

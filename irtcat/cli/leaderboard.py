@@ -7,13 +7,11 @@ import typer
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import FIGURE, MODEL, OUT, RESPONSES, option
+from irtcat.cli._options import FIGURE, MODEL, RESPONSES, option, result
 from irtcat.cli._output import records
 from irtcat.cli._session import progress, warn
 
-EXAMPLE = (
-    "irtcat leaderboard dataset:lsat7 --strategies random,fisher -k 2,3 --seeds 2 --out table.csv",
-)
+EXAMPLE = ("irtcat leaderboard dataset:lsat7 --strategies random,fisher -k 2,3 --seeds 2",)
 
 SHOWN = ("kendall", "spearman", "mae", "pairwise_2_to_5", "coverage", "width", "gap", "flags")
 
@@ -52,7 +50,7 @@ def _split(text: str) -> str:
            help="Metric of the figure: {names}."),
     option("subjects", type=Path,
            help="CSV of the subjects, ids first, with the split's column."),
-    OUT,
+    result("leaderboard.csv"),
     FIGURE,
 )  # fmt: skip
 def command(o: Options) -> Output:
@@ -84,4 +82,4 @@ def command(o: Options) -> Output:
     document = {"out": o.out, "figure": o.figure, "rows": records(table)}
     columns = [name for name in summary if re.sub("_(lower|upper)$", "", name) in SHOWN]
     shown = Table(summary[columns], decimals=3 if o.bootstrap is None else 2)
-    return Output({**document, "summary": records(summary)}, [shown])
+    return Output({**document, "summary": records(summary)}, [shown], table=summary)

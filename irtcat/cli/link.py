@@ -1,14 +1,14 @@
 """``irtcat link``."""
 
-from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._input import read_bank
-from irtcat.cli._options import argument, option, output
-from irtcat.cli._output import records
+from irtcat.cli._options import argument, check_archive, option, output, result
+from irtcat.cli._output import SUMMARY_ROWS, records
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7 --out reference.npz",
     "irtcat fit dataset:lsat7 --positive --out bank.npz",
-    "irtcat link bank.npz reference.npz --method stocking-lord --out linked.npz",
+    "irtcat link bank.npz reference.npz --method stocking-lord",
 )
 
 
@@ -18,7 +18,7 @@ EXAMPLE = (
     argument("reference", read=read_bank),
     option("method", choices="irtcat.fitting.LINKS"),
     "drop_outliers",
-    output("out", "--out", "-o", help="Write the linked bank here."),
+    result("linked.npz", writes=check_archive, help="Write the linked bank here."),
     output("table", help="Write the common items to this CSV file."),
 )
 def command(o: Options) -> Output:
@@ -27,9 +27,11 @@ def command(o: Options) -> Output:
     o.write("out", linked.bank, "linked bank")
     o.write("table", linked.items, "common items")
     about = {**records(linked.to_frame())[0], "out": o.out, "table": o.table}
-    text = [linked.items, "", str(linked)]
+    drifted = linked.items.sort_values("robust_z", key=abs, ascending=False, kind="stable")
+    text = [str(linked), Table(drifted, rows=SUMMARY_ROWS)]
     text += [f"theta_reference = {linked.A:.4f} theta + {linked.B:.4f}"]
     n_outliers, n = int(linked.items["outlier"].sum()), len(linked.items)
     if n_outliers:
         text += [f"Drifted: {n_outliers} of {n} common items (robust z beyond 2.7)"]
-    return Output({**about, "items": records(linked.items)}, [*text, *linked.notes])
+    document = {**about, "items": records(linked.items)}
+    return Output(document, [*text, *linked.notes], table=linked.items)

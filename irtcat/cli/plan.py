@@ -38,4 +38,4 @@ def command(o: Options) -> Output:
         warn(flag)
     about = {"gap": o.gap, "confidence": o.confidence, "n_items": plan.n_items}
     about |= {"n_pairs": plan.n_pairs, "flags": plan.flags, "out": o.out}
-    return Output({**about, "designs": records(frame)}, [str(plan), frame])
+    return Output({**about, "designs": records(frame)}, [str(plan), frame], table=frame)

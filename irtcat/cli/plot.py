@@ -7,13 +7,13 @@ import typer
 
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import split_texts
-from irtcat.cli._options import REQUIRED, argument, check_figure, option, output
+from irtcat.cli._options import argument, check_figure, option, result
 
 if TYPE_CHECKING:
     from irtcat.report import Result
 
 EXAMPLE = (
-    "irtcat fit dataset:lsat7 --out bank.npz",
+    "irtcat fit dataset:lsat7",
     "irtcat plot bank.npz --what information --out information.svg",
 )
 
@@ -49,8 +49,7 @@ def _read(path: str) -> "Result":
     argument("result", read=_read,
              help="A bank, a table of irtcat score, predict, leaderboard or headroom, or a folder "
              "of irtcat scale."),
-    output("out", "--out", "-o", default=REQUIRED, writes=check_figure,
-           help="File to write (.png, .svg or .pdf)."),
+    result("figure.svg", writes=check_figure, help="File to write (.png, .svg or .pdf)."),
     option("what",
            help="For a bank curves or information; for scales information, curves, retained, "
            "removed or abilities; for tables ranked, ranking, gaps or headroom."),
@@ -60,6 +59,7 @@ def _read(path: str) -> "Result":
            "kendall."),
     option("estimator", help="Plot only this estimator."),
     option("scale", help="Scale of the folder to plot; by default the first."),
+    csv=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Plot a saved result."""

@@ -1,14 +1,21 @@
 """``irtcat predict``."""
 
+from typing import TYPE_CHECKING
+
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import CALIBRATION, ITEMS, OUT, RESPONSES, SUBSET, option, output
-from irtcat.cli._output import records
+from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._options import CALIBRATION, ITEMS, RESPONSES, SUBSET, group, option, output, result
+from irtcat.cli._output import SUMMARY_ROWS, records
+
+if TYPE_CHECKING:
+    from irtcat.prediction import Prediction
 
 EXAMPLE = (
-    "irtcat select -k 60 --responses dataset:digits_crowd --out items.csv",
-    "irtcat predict dataset:digits_crowd items.csv dataset:digits_crowd --out scores.csv",
+    "irtcat select -k 60 --responses dataset:digits_crowd",
+    "irtcat predict dataset:digits_crowd items.csv dataset:digits_crowd",
 )
+
+SHARES = ("score", "lower", "upper")
 
 
 @command_of(
@@ -19,25 +26,48 @@ EXAMPLE = (
     option("bank", read=_input.read_bank),
     option("estimator", choices="irtcat.ESTIMATORS"),
     "level",
-    ITEMS,
-    option("groups",
-           help="Column of item groups, in --items or the metadata: adds their scores."),
-    option("weights", parse=_input.split_numbers,
-           help="Weight of each group in the score: algebra=2,reading=1."),
+    *group(
+        "Groups of items",
+        ITEMS,
+        option("groups",
+               help="Column of item groups, in --items or the metadata: adds their scores."),
+        option("weights", parse=_input.split_numbers,
+               help="Weight of each group in the score: algebra=2,reading=1."),
+    ),
+    result("predictions.csv"),
     output("beats", help="Write the probabilities of beating each calibrated subject (CSV)."),
-    OUT,
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Predict full scores and ranks from the items that were run."""
     prediction = o.call(groups=_input.items_column(o.items, o.groups))
     frame, groups = prediction.to_frame(), prediction.groups
-    o.write("out", frame)
+    o.write("out", frame, "predictions")
     if o.beats is not None:
-        o.write("beats", prediction.beats())
+        o.write("beats", prediction.beats(), "probabilities")
     document = {
         "estimator": o.estimator, "level": o.level, "out": o.out, "beats": o.beats,
         "subjects": records(frame), "groups": None if groups is None else records(groups),
     }  # fmt: skip
-    by_group = [] if groups is None else [groups.set_index(["subject", "group"])]
-    first = frame if o.out is None else f"{prediction}; wrote them to {o.out}"
-    return Output(document, [first, *by_group])
+    best = frame.sort_values("score", ascending=False, kind="stable")
+    columns = ["rank", *SHARES, "rank_lower", "rank_upper", "flags", "estimator"]
+    text = [_headline(prediction), Table(best[columns], rows=SUMMARY_ROWS, percent=SHARES)]
+    if groups is not None:
+        text.append(Table(groups.set_index(["subject", "group"]), percent=SHARES))
+    bank = o.unread["bank"] or (_input.is_bank("bank.npz") and "bank.npz")
+    after = ("report", *([bank] if bank else []), o.out)
+    return Output(document, text, table=frame, next=after)
+
+
+def _headline(prediction: "Prediction") -> str:
+    """How many subjects, which is the best, and whether it is clearly the best."""
+    import numpy as np
+
+    n = len(prediction)
+    line = f"{n} subjects, the best first; ranks among the {prediction.n_calibrated} calibrated"
+    if n < 2 or np.isnan(prediction.score).all():
+        return line
+    best = int(np.nanargmax(prediction.score))
+    overlap = int((prediction.upper >= prediction.lower[best]).sum()) - 1
+    others = "that of 1 other overlaps" if overlap == 1 else f"those of {overlap} others overlap"
+    clear = f"not clearly: its interval and {others}" if overlap else "clearly"
+    return f"{line}\nBest is {prediction.subject_ids[best]}, {clear}"

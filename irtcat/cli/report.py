@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import KEY_FILE, REQUIRED, RESPONSES_OPTION, argument, output
+from irtcat.cli._options import KEY_FILE, RESPONSES_OPTION, argument, result
 from irtcat.cli._session import read_key
 
 EXAMPLE = (
-    "irtcat fit dataset:lsat7 --out bank.npz",
-    "irtcat score bank.npz dataset:lsat7 --out scores.csv",
-    "irtcat report bank.npz scores.csv --responses dataset:lsat7 --out report.html",
+    "irtcat fit dataset:lsat7",
+    "irtcat score bank.npz dataset:lsat7",
+    "irtcat report bank.npz scores.csv --responses dataset:lsat7",
 )
 
 
@@ -25,10 +25,11 @@ def _read(paths: list[str]) -> list[Any]:
     "irtcat.report.write",
     argument("results", "RESULTS...", type=list[str], read=_read,
              help="Banks, tables, folders and stores written by the other commands."),
-    output("out", "--out", "-o", default=REQUIRED, help="File to write (.html)."),
+    result("report.html", help="File to write (.html)."),
     "title",
     RESPONSES_OPTION,
     KEY_FILE,
+    csv=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Write a report of results as one HTML file.
@@ -51,5 +52,5 @@ def command(o: Options) -> Output:
     size = o.out.stat().st_size
     kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in results]
     lines = [f"{result.path}: {report.KINDS[result.kind]}" for result in results]
-    lines += [f"Wrote the report to {o.out} ({size / 1000:,.0f} kB)"]
+    lines += [f"Wrote the report to {o.out} ({size / 1000:,.0f} kB); open it in a browser"]
     return Output({"out": o.out, "bytes": size, "results": kinds}, lines)

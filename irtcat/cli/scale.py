@@ -1,24 +1,25 @@
 """``irtcat scale``."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import ITEMS, REQUIRED, RESPONSES, SEED, folder, option
+from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, option
 from irtcat.cli._output import records
 from irtcat.cli._session import progress
 
 if TYPE_CHECKING:
     from irtcat.scale import Scales
 
-EXAMPLE = ("irtcat scale dataset:lsat7 --out scale --two-factors skip",)
+EXAMPLE = ("irtcat scale dataset:lsat7 --two-factors skip",)
 
 
 @command_of(
     "irtcat.scale.build",
     RESPONSES,
-    folder(default=REQUIRED, help="Folder for banks, tables, figures and report.md."),
+    folder(default=Path("scale"), help="Folder for banks, tables, figures and report.md."),
     option("groups", help="Column of the items' metadata (or of --items) with their scales."),
     replace(ITEMS, needs="groups COLUMN"),
     option("n_factors", min=1),
@@ -68,7 +69,7 @@ def command(o: Options) -> Output:
     columns = ["status", "items", "retained", "rounds", "reliability_marginal", "rmsea"]
     shown = table[[name for name in columns if name in table]].reset_index()
     line = f"Wrote {len(written)} files to {o.out}; read {o.out / 'report.md'} first"
-    return Output(document, [shown, line])
+    return Output(document, [shown, line], table=table)
 
 
 def _figures(scales: "Scales") -> dict[str, Any]:

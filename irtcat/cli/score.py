@@ -1,11 +1,11 @@
 """``irtcat score``."""
 
-from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import BANK, OUT, RESPONSES, option
-from irtcat.cli._output import flag_counts, records
+from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._options import BANK, RESPONSES, option, result
+from irtcat.cli._output import SUMMARY_ROWS, records
 
 EXAMPLE = (
-    "irtcat fit dataset:lsat7 --out bank.npz",
+    "irtcat fit dataset:lsat7",
     "irtcat score bank.npz dataset:lsat7 --method eap --out scores.csv",
 )
 
@@ -16,7 +16,7 @@ EXAMPLE = (
     RESPONSES,
     option("method", choices="irtcat.scoring.METHODS"),
     "level",
-    OUT,
+    result("scores.csv"),
 )
 def command(o: Options) -> Output:
     """Estimate abilities, with standard errors and intervals."""
@@ -24,8 +24,10 @@ def command(o: Options) -> Output:
     frame = ability.to_frame()
     o.write("out", frame, "scores")
     about = {"method": o.method, "level": o.level, "n_subjects": len(frame), "out": o.out}
-    text = [frame]
-    if o.out is not None:
-        text = [f"{ability}: theta from {frame['theta'].min():.3f} to {frame['theta'].max():.3f}"]
-        text += flag_counts(frame, "subjects")
-    return Output({**about, "subjects": records(frame)}, text)
+    best = frame.sort_values(frame.columns[0], ascending=False, kind="stable")
+    text = [
+        f"{len(frame)} subjects, the best first (method {o.method}, {o.level:.0%} intervals)",
+        Table(best, rows=SUMMARY_ROWS, decimals=2),
+    ]
+    after = ("report", o.unread["bank"], o.out)
+    return Output({**about, "subjects": records(frame)}, text, table=frame, next=after)

@@ -1,26 +1,31 @@
 """``irtcat select``."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
     ITEMS,
-    OUT,
     RESPONSES_HELP,
     SEED,
     argument,
+    group,
     option,
-)  # fmt: skip
-from irtcat.cli._output import records
+    result,
+)
+from irtcat.cli._output import SUMMARY_ROWS, records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from irtcat import Subset
 
 EXAMPLE = (
-    "irtcat fit dataset:lsat7 --out bank.npz",
-    "irtcat select bank.npz -k 3 --strategy fisher --responses dataset:lsat7 --out items.csv",
-    "irtcat select -k 3 --strategy stratified --responses dataset:lsat7 --seed 1",
-    "irtcat select -k 3 --responses dataset:lsat7",
+    "irtcat fit dataset:lsat7",
+    "irtcat select bank.npz -k 3 --responses dataset:lsat7",
 )
 
 
@@ -33,21 +38,21 @@ EXAMPLE = (
     option("strategy", choices="irtcat.STRATEGIES",
            help="{names}; by default balanced with --responses, fisher without."),
     option("responses", of="calibration", read=_input.read, help=RESPONSES_HELP),
-    "theta",
-    "theta_range",
-    "tau",
-    option("share", min=0, max=1),
-    option("allowed", type=Path, read=_input.read_lines,
-           help="File of the items allowed, one id per line."),
-    ITEMS,
-    option("groups", help="Column of each item's group, in --items or the metadata."),
-    option("quotas", parse=_input.split_quotas,
-           help="Items of each group: algebra=3,reading=2:5 (a number, or FEWEST:MOST)."),
-    option("costs", help="Column of each item's cost, in --items or the metadata."),
-    option("budget",
-           help="Maximum total cost; -k is then the maximum number of items."),
     SEED,
-    OUT,
+    *group("Options of single strategies", "theta", "theta_range", "tau",
+           option("share", min=0, max=1)),
+    *group(
+        "Constraints",
+        option("allowed", type=Path, read=_input.read_lines,
+               help="File of the items allowed, one id per line."),
+        ITEMS,
+        option("groups", help="Column of each item's group, in --items or the metadata."),
+        option("quotas", parse=_input.split_quotas,
+               help="Items of each group: algebra=3,reading=2:5 (a number, or FEWEST:MOST)."),
+        option("costs", help="Column of each item's cost, in --items or the metadata."),
+        option("budget", help="Maximum total cost; -k is then the maximum number of items."),
+    ),
+    result("items.csv"),
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Select the items to run."""
@@ -59,9 +64,50 @@ def command(o: Options) -> Output:
     # Strategy and seed are stored only if they suffice to repeat the selection.
     repeatable = not (o.allowed or o.quotas or o.costs) and o.tau is None and o.share == 0.5
     stored = frame.assign(strategy=subset.strategy, seed=o.seed) if repeatable else frame
-    o.write("out", stored)
+    o.write("out", stored, "items")
     names = ("n_items", "seed", "theta", "tau", "theta_range", "share", "groups", "quotas", "costs",
              "budget", "out")  # fmt: skip
     document = {"strategy": subset.strategy, **{name: getattr(o, name) for name in names}}
-    text = [frame if o.out is None else f"{subset}; wrote them to {o.out}"]
-    return Output({**document, "items": records(frame)}, text)
+    calibration = o.unread["responses"] or "RESPONSES"
+    after = ("predict", calibration, o.out, "NEW", *o.reading_words)
+    text = [] if o.for_programs else _text(o, subset, frame)
+    return Output({**document, "items": records(frame)}, text, table=stored, next=after)
+
+
+def _text(o: Options, subset: "Subset", frame: "pd.DataFrame") -> list[Any]:
+    """The items chosen, by their difficulty, and how many of each share of right answers."""
+    import numpy as np
+    import pandas as pd
+
+    from irtcat._summary import mean_shares, share_bands
+
+    all_items = pd.DataFrame() if o.bank is None else o.bank.to_frame()
+    if o.responses is not None:
+        shares = pd.Series(mean_shares(o.responses, axis=0), index=o.responses.item_ids)
+        if o.bank is None:
+            all_items = pd.DataFrame(index=shares.index)
+        all_items["proportion_correct"] = shares.reindex(all_items.index)
+    columns = [name for name in ("proportion_correct", "b") if name in all_items]
+    table = all_items.loc[frame.index, columns].rename_axis("item")
+    table[["weight", "probability"]] = frame[["weight", "probability"]]
+    if np.allclose(table["weight"], table["weight"].iloc[0]):
+        del table["weight"]
+    order = dict(zip(columns, (True, False), strict=False))  # the hardest first
+    if order:
+        table = table.sort_values(list(order)[:1], ascending=order[columns[0]], kind="stable")
+    share = ("proportion_correct",)
+    text: list[Any] = [
+        f"{len(subset)} of {len(all_items)} items by {subset.strategy}, the hardest first",
+        Table(table, decimals=2, rows=SUMMARY_ROWS, percent=share),
+    ]
+    if len(table) > SUMMARY_ROWS and share[0] in all_items:
+        chosen = all_items.index.isin(frame.index)
+        bands = share_bands(all_items[share[0]].to_numpy(float), chosen)
+        text.append(Table(bands, "By share of right answers"))
+    if o.responses is None and o.strategy is None:
+        text.append(
+            f"Chosen by the bank alone ({subset.strategy}).\n"
+            "With --responses the strategy is balanced, which predicts full scores better."
+        )
+    text.append("Run these items (irtcat export helps) on new models, and save the answers as NEW.")
+    return text

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from irtcat.cat import Session, Store
 
 EXAMPLE = (
-    "irtcat fit dataset:lsat7 --out bank.npz",
+    "irtcat fit dataset:lsat7",
     'irtcat session start bank.npz --store tests.db --id anna --stop "n>=3"',
-    "irtcat session answer anna item3 1 --store tests.db",
-    "irtcat session next anna --store tests.db --why",
-    "irtcat session status anna --store tests.db",
+    "irtcat session answer item3 1 --store tests.db --id anna",
+    "irtcat session next --store tests.db --id anna --why",
+    "irtcat session status --store tests.db --id anna",
     "irtcat session list --store tests.db",
 )
 
 HELP = "Run live adaptive tests step by step, stored in one file."
 
 STORE = option("store", type=Path, default=REQUIRED, help="File that stores the sessions.")
-SESSION = argument("session", help="The session's id.")
+SESSION = option("id", default=REQUIRED, help="The session's id.")
 
 
 @contextmanager
@@ -56,12 +56,13 @@ def _state(session: "Session", *text: Any, **document: Any) -> Output:
     "",
     BANK,
     STORE,
-    option("id", help="The session's id."),
+    option("id", help="The session's id; drawn by default."),
     option("subject", default="", help="The subject tested."),
     option("prior", type=tuple[float, float], help="Mean and SD of this subject's prior."),
     *RULES,
     option("seed", type=int, min=0, help="Random by default."),
     KEY_FILE,
+    csv=False,
 )
 def start(o: Options) -> Output:
     """Start a session; print its id and the first items."""
@@ -87,12 +88,14 @@ def start(o: Options) -> Output:
 )
 def next_(o: Options) -> Output:
     """Print the items to answer now."""
+    import pandas as pd
+
     with _store(o) as opened:
-        session = opened.resume(o.session)
+        session = opened.resume(o.id)
         if not o.why or session.is_over:
-            return _state(session)
+            return _state(session)._replace(table=pd.DataFrame({"item": session.asked}))
         table = session.explain()
-        return _state(session, table, candidates=records(table))
+        return _state(session, table, candidates=records(table))._replace(table=table)
 
 
 def _answer(text: str) -> int | str:
@@ -114,11 +117,12 @@ def _answer(text: str) -> int | str:
     option("seconds", type=float, min=0,
            help="Response time; by default since the item was presented."),
     KEY_FILE,
+    csv=False,
 )  # fmt: skip
 def answer(o: Options) -> Output:
     """Record an answer; print the next items. Repeating an answer changes nothing."""
     with _store(o) as opened:
-        session = opened.resume(o.session)
+        session = opened.resume(o.id)
         session.answer(o.item, None if o.value == "skip" else o.value, o.seconds)
         return _state(session)
 
@@ -139,7 +143,7 @@ def status(o: Options) -> Output:
     import numpy as np
 
     with _store(o) as opened:
-        session = opened.resume(o.session)
+        session = opened.resume(o.id)
         table, known, flags = session.to_frame(), session.estimate(), session.flags()
         plan = [] if session.plan is None else [session.plan]
         pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
@@ -150,7 +154,8 @@ def status(o: Options) -> Output:
         more = {**known, **asdict(score), "answers": records(table), "flags": flags}
         if plan:
             more["plan"] = records(plan[0].to_frame())
-        return _state(session, f"theta {theta}; score {score}", *lines, table, **more)
+        state = _state(session, f"theta {theta}; score {score}", *lines, table, **more)
+        return state._replace(table=table)
 
 
 @command_of("", STORE, KEY_FILE, compiles=False)
@@ -164,7 +169,7 @@ def list_(o: Options) -> Output:
     except OutdatedStoreError:
         with _store(o) as opened:
             table = opened.sessions()
-    return Output({"sessions": records(table)}, [table])
+    return Output({"sessions": records(table)}, [table], table=table)
 
 
 COMMANDS = {"start": start, "next": next_, "answer": answer, "status": status, "list": list_}

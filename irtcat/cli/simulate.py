@@ -5,11 +5,11 @@ import typer
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import BANK, RESPONSES_OPTION, SEED, folder, option, output
-from irtcat.cli._output import records
+from irtcat.cli._output import figures, records
 from irtcat.cli._session import progress
 
 EXAMPLE = (
-    "irtcat fit dataset:lsat7 --out bank.npz",
+    "irtcat fit dataset:lsat7",
     'irtcat simulate bank.npz --n 500 --criterion mfi --stop "se<0.7 or n>=4" --out simulated',
     'irtcat simulate bank.npz --responses dataset:lsat7 --stop "n>=3"',
 )
@@ -80,11 +80,11 @@ def command(o: Options) -> Output:
         "ended_by": dict(ended), "flags": report.flags(), "content": records(content),
     }  # fmt: skip
     text = [
-        pd.DataFrame({"value": summary}).rename_axis("figure"),
+        figures(summary),
         Table(tables["by_theta"], "By true ability"),
         Table(pd.DataFrame(ended[ended > 0]), "Ended by"),
         *([] if report.plan is None else [Table(content, "Content")]),
         *report.flags(),
         *([] if o.out is None else [f"Wrote {', '.join(files)} to {o.out}"]),
     ]
-    return Output(document, text)
+    return Output(document, text, table=tables["sessions"])

@@ -25,6 +25,7 @@ EXAMPLE = ("irtcat upgrade session.json",)
            help="Key with which a session is signed; a digest without."),
     compiles=False,
     json=False,
+    csv=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Convert files of earlier versions.

@@ -95,7 +95,7 @@ class Checkpoint:
                 taken = self.saved[0]["iteration"]
                 raise InputError(
                     f"{path}: this is the checkpoint of an interrupted fit (after {taken} "
-                    "iterations). Continue from it with resume=True (--resume), or remove it."
+                    "iterations). Continue from it with resume=True, or remove it."
                 )
             self.saved = None
         self.newest: Snapshot | None = None

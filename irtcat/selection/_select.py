@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import argument_error, check_choice, check_count
+from irtcat._checks import argument_error, check_choice, check_count, shorten
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, as_bank
@@ -233,6 +233,11 @@ def select(
     if calibration is not None and not np.array_equal(
         item_ids, np.asarray(calibration.item_ids, str)
     ):
+        unknown = item_ids[~np.isin(item_ids, np.asarray(calibration.item_ids, str))]
+        if len(unknown):
+            advice = f"There are none to {shorten(unknown)}."
+            must = "responses to all items of the bank"
+            raise argument_error("calibration", must, calibration, advice)
         calibration = calibration.subset(items=item_ids)
     for name, value in (("theta", theta), ("tau", tau)):
         if value is not None and not np.isfinite(value):

@@ -148,7 +148,7 @@ class _Match:
         if self.key is None and self.read != self.n:
             raise InputError(
                 f"{self.source}: has {self.read} rows, and there are {self.n} items. Rows match by "
-                "position; name the column with the items' ids (key=, --key) to match by id."
+                "position; name the column with the items' ids (`key`) to match by id."
             )
         if self.read == self.unknown:
             first = shorten(next(iter(self.position), ""))

@@ -42,18 +42,18 @@ def test_a_session_by_commands(call):
     )
     while not at["over"]:
         value = int(at["asked"][0] != "i4")
-        at = json.loads(call("answer", "a", at["asked"][0], value, *say).stdout)
-    known = json.loads(call("status", "a", *say).stdout)
+        at = json.loads(call("answer", at["asked"][0], value, "--id", "a", *say).stdout)
+    known = json.loads(call("status", "--id", "a", *say).stdout)
     plain = run(BANK, Config(stopping="n>=3"), lambda item: int(item != "i4"))
     assert known["theta"] == plain.estimate()["theta"]
     assert [row["item"] for row in known["answers"]] == plain.to_frame().index.tolist()
     assert at["reason"] == "length"
     assert json.loads(call("list", *say).stdout)["sessions"][0]["answers"] == 3
-    refused = call("answer", "a", "i5", 1, *say, code=1)
-    assert refused.stderr.startswith("Error: The `item` argument must be an item that was asked")
+    refused = call("answer", "i5", 1, "--id", "a", *say, code=1)
+    assert refused.stderr.startswith("Error: The ITEM argument must be an item that was asked")
     assert refused.stderr.count("\n") == 1
-    call("status", "b", *say, code=1)
-    call("status", "a", "--store", "none.db", code=1)
+    call("status", "--id", "b", *say, code=1)
+    call("status", "--id", "a", "--store", "none.db", code=1)
 
 
 def test_nothing_is_made_of_what_cannot_be_used(call, tmp_path):
@@ -95,7 +95,7 @@ def test_faults_of_a_store(call, tmp_path):
     }
     for name, data in faults.items():
         (tmp_path / name).write_bytes(data)
-        told = call("status", "a", "--store", name, code=1)
+        told = call("status", "--id", "a", "--store", name, code=1)
         assert told.stderr.startswith(f"Error: {name}: ")
         assert told.stderr.count("\n") == 1
         assert (tmp_path / name).read_bytes() == data
@@ -107,14 +107,14 @@ def test_answers_are_timed_and_stores_sealed_by_commands(call, tmp_path, monkeyp
     start = ("start", "bank.npz", "--id", "a", "--stop", "seconds>=60 or n>=4", "--store", "s.db")
     sealed = ("--store", "s.db", "--key-file", "key", "--json")
     at = json.loads(call(*start, "--key-file", "key", "--json").stdout)
-    call("answer", "a", at["asked"][0], 1, *sealed)
+    call("answer", at["asked"][0], 1, "--id", "a", *sealed)
     for wrong, says in (((), "made with a key"), (("--key-file", "bank.npz"), "another key")):
-        told = call("next", "a", "--store", "s.db", *wrong, code=1)
+        told = call("next", "--id", "a", "--store", "s.db", *wrong, code=1)
         assert says in told.stderr
         assert "secret" not in told.output
     monkeypatch.setenv("IRTCAT_STORE_KEY", "a long secret")
-    at = json.loads(call("next", "a", "--store", "s.db", "--json").stdout)
-    at = json.loads(call("answer", "a", at["asked"][0], 1, "--seconds", 70, *sealed).stdout)
+    at = json.loads(call("next", "--id", "a", "--store", "s.db", "--json").stdout)
+    at = json.loads(call("answer", at["asked"][0], 1, "--id", "a", "--seconds", 70, *sealed).stdout)
     assert (at["over"], at["reason"]) == (True, "time")
     with Store(tmp_path / "s.db", key="a long secret") as store:
         seconds = [e["seconds"] for e in store.resume("a").events if e["kind"] == "answer"]
@@ -168,7 +168,9 @@ def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when):
             [sys.executable, "-c", INTERRUPTED, when, *line], capture_output=True, text=True,
             cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "IRTCAT_CACHE": ""},
         )  # fmt: skip
-        assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+        kept = "Nothing was written; repeat the command to start again."
+        assert (done.returncode, done.stdout) == (130, "")
+        assert done.stderr == f"Interrupted. {kept}\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bank.npz", "old"]
     assert {p.name for p in (tmp_path / "old").iterdir()} == {"manifest.json", "sessions.csv"}
     assert (tmp_path / "old" / "sessions.csv").read_text() == "old"
@@ -189,12 +191,12 @@ def test_several_abilities(call, tmp_path):
     assert not list(tmp_path.glob("s.db*"))
     rules = ("--criterion", "d-optimal", "--stop", "se<0.2 or n>=3")
     call("start", "two.npz", "--id", "a", *rules, "--store", "s.db")
-    at = json.loads(call("next", "a", "--why", "--store", "s.db", "--json").stdout)
-    call("answer", "a", at["asked"][0], 1, "--store", "s.db")
-    known = json.loads(call("status", "a", "--store", "s.db", "--json").stdout)
+    at = json.loads(call("next", "--id", "a", "--why", "--store", "s.db", "--json").stdout)
+    call("answer", at["asked"][0], 1, "--id", "a", "--store", "s.db")
+    known = json.loads(call("status", "--id", "a", "--store", "s.db", "--json").stdout)
     assert len(known["theta"]) == len(known["se"]) == 2
     assert "theta_2" in known["answers"][0]
-    assert call("status", "a", "--store", "s.db").stdout.count("(SE ") == 2
+    assert call("status", "--id", "a", "--store", "s.db").stdout.count("(SE ") == 2
     line = ["simulate", "two.npz", "--n", "20", *rules, "--json"]
     done = CliRunner().invoke(app, line)
     assert done.exit_code == 0, done.output

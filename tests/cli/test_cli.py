@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,10 @@ from typer.testing import CliRunner
 
 import irtcat
 import irtcat.demo
+from irtcat import _progress
 from irtcat.cli import _input, _output, _session
 from irtcat.cli import fit as fit_command
-from irtcat.cli._app import COMMANDS, app
+from irtcat.cli._app import COMMANDS, STORY, app
 from irtcat.cli._options import known_names, load
 from irtcat.cli._source import names as source_names
 from irtcat.cli._source import parameters
@@ -97,8 +99,30 @@ def small_demo(monkeypatch):
 
 def test_help_lists_the_commands():
     text = run_ok("--help")
-    assert re.findall(r"^  (\w+)  +\S", text.split("Commands:")[1], re.M) == list(COMMANDS)
-    assert "..." not in text.split("Commands:")[1]
+    commands = text.split("From logs to a report")[1]
+    assert re.findall(r"^│ (\w+)  +\S", commands, re.M) == list(COMMANDS)
+    assert "..." not in commands
+    assert "--install-completion" in text
+    assert examples(text) == [shlex.split(line) for line in STORY]
+
+
+def test_options_are_in_groups_with_their_defaults():
+    text = run_ok("select", "--help")
+    titles = re.findall(r"^╭─ (.+?) ─", text, re.M)
+    assert titles == ["Arguments", "Options", "Options of single strategies", "Constraints",
+                      "Output", "Reading responses"]  # fmt: skip
+    output = text.split("─ Output ─")[1].split("╰")[0]
+    assert "[default: (items.csv)]" in output
+    assert all(name in output for name in ("--json", "--csv", "--force"))
+    assert "<bool>" not in text
+
+
+def test_names_are_completed():
+    for words, want in (("select --strategy bal", "balanced"), ("select --strat", "--strategy")):
+        last = str(len(words.split()))
+        shell = {"_IRTCAT_COMPLETE": "complete_bash", "COMP_WORDS": f"irtcat {words}"}
+        result = runner.invoke(app, [], env={**shell, "COMP_CWORD": last}, prog_name="irtcat")
+        assert want in result.stdout.split()
 
 
 def test_version():
@@ -117,6 +141,14 @@ def write_logs():
         (folder / "samples_quiz_2026-11-21T00-00-43.298874.jsonl").write_text(text)
 
 
+def examples(text):
+    """The words of the commands at the end of a help text, as they are pasted."""
+    pasted = text.split("Example")[1].split("\n", 1)[1]
+    assert all(len(line) <= 80 for line in pasted.splitlines())
+    lines = "\n".join(line.strip() for line in pasted.splitlines()).replace("\\\n", " ")
+    return [shlex.split(line) for line in lines.splitlines() if line]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
     if name == "demo":
@@ -125,10 +157,9 @@ def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
         write_logs()
     if name == "upgrade":
         shutil.copy(Path(__file__).parents[1] / "compat" / "df22f9f" / "session.json", ".")
-    lines = run_ok(name, "--help").split("Example:\n")[1].strip().splitlines()
-    assert f"irtcat {name} " in "\n".join(lines)
-    for line in lines:
-        program, *arguments = shlex.split(line)
+    lines = examples(run_ok(name, "--help"))
+    assert any(line[1] == name for line in lines)
+    for program, *arguments in lines:
         assert program == "irtcat"
         assert run_ok(*arguments)
         if "--out" in arguments:
@@ -144,13 +175,18 @@ def commands():
             yield (name,), module.command
 
 
+def letters(text):
+    """The letters of a help text, which is broken into lines."""
+    return re.sub(r"[\s│─╭╮╰╯]", "", text)
+
+
 def test_help_names_what_there_is():
     """Names, types and defaults are read from the source: they must be those of the objects."""
     n_tables = n_parameters = 0
     for words, command in commands():
-        text = "".join(run_ok(*words, "--help").split())
+        text = letters(run_ok(*words, "--help"))
         for option in command.options.values():
-            assert "".join(option.help.split()) in text
+            assert letters(option.help) in text
             for table in filter(None, (option.choices, option.listed, option.names)):
                 known = known_names(table)
                 assert source_names(table) == known
@@ -181,7 +217,7 @@ def test_help_imports_nothing_heavy():
         "sys.argv = ['irtcat', '--help']\n"
         "try:\n    main()\n"
         "except SystemExit as end:\n    assert end.code == 0\n"
-        "heavy = {'jax', 'numpy', 'pandas', 'matplotlib', 'scipy', 'equinox', 'optax', 'rich'}\n"
+        "heavy = {'jax', 'numpy', 'pandas', 'matplotlib', 'scipy', 'equinox', 'optax'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     result = in_process("-c", code)
@@ -204,10 +240,10 @@ def test_fit_writes_bank_and_items_and_says_where(bank):
     assert sorted(os.listdir()) == ["b.npz", "items.csv"]
 
 
-def test_fit_without_out_prints_the_items():
+def test_fit_prints_the_items_and_writes_the_bank_by_default():
     text = run_ok("fit", LSAT7)
     assert all(f"item{number}" in text for number in range(1, 6))
-    assert os.listdir() == []
+    assert os.listdir() == ["bank.npz"]
 
 
 def test_fit_json():
@@ -259,7 +295,8 @@ def test_select_with_and_without_a_bank(bank, bank_file):
     drawn = run_json("select", "-k", 2, "--strategy", "random", "--responses", LSAT7, "--seed", 3)
     assert len(drawn["items"]) == 2
     assert drawn["seed"] == 3
-    assert "item" in run_ok("select", bank_file, "-k", 1, "--strategy", "lb", "--tau=-2")
+    line = ("select", bank_file, "-k", 1, "--strategy", "lb", "--tau=-2", "--force")
+    assert "item" in run_ok(*line)
 
 
 def test_select_under_constraints(bank_file):
@@ -321,6 +358,7 @@ def test_plan_writes_what_the_library_gives():
     result = run("plan", LSAT7, "--gap", 10, "--out", "plan.csv")
     assert result.exit_code == 0
     assert "10 points ranked right with chance 0.8" in result.stdout
+    assert "hard pairs: items needed for the most difficult tenth of pairs" in result.stdout
     assert "fewer than 10 items, a rough answer" in result.stderr
     wanted = irtcat.leaderboard.plan(irtcat.datasets.load("lsat7"), 0.1)
     assert pd.read_csv("plan.csv")["n_items"].tolist() == wanted.to_frame()["n_items"].tolist()
@@ -437,21 +475,17 @@ def test_odd_ids_are_printed_as_they_are():
     runner_output = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", runner_output)
-        _output.show(frame)
+        _output.show(_output.Table(frame))
     assert all(name in runner_output.getvalue() for name in ids)
 
 
 def test_long_tables_are_cut_on_a_terminal_only():
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
     frame = pd.DataFrame({"k": range(100)})
     outputs = []
     for kind in (Terminal, io.StringIO):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdout", kind())
-            _output.show(frame)
+            _output.show(_output.Table(frame))
             outputs.append(sys.stdout.getvalue())
     assert "and 40 more rows" in outputs[0]
     assert "99" in outputs[1]
@@ -479,7 +513,8 @@ def test_fit_with_groups_and_known_items(bank):
     np.testing.assert_allclose(
         irtcat.ItemBank.load("b.npz").parameters(), theirs.bank.parameters(), rtol=1e-6
     )
-    with_table = run_ok(*line, "--anchors", "known.npz", "--method", "anchored", "--out", "b.npz")
+    anchored = ("--anchors", "known.npz", "--method", "anchored", "--out", "b.npz", "--force")
+    with_table = run_ok(*line, *anchored)
     assert re.search(r"^odd +\d+ ", with_table, re.M)
 
 
@@ -503,17 +538,18 @@ def test_fit_with_fixed_and_equal_parameters_and_models_by_item(bank):
     data = irtcat.datasets.load("lsat7")
     one, two = data.item_ids[:2].tolist()
     Path("fixed.csv").write_text(f"item,a,c\n{one},1.2,\n{two},,0.1\n")
-    run_ok("fit", LSAT7, "--model", "3pl", "--fixed", "fixed.csv", "--table", "items.csv")
+    line = ("fit", LSAT7, "--table", "items.csv", "--force")
+    run_ok(*line, "--model", "3pl", "--fixed", "fixed.csv")
     items = pd.read_csv("items.csv", index_col="item")
     want = irtcat.fit(data, "3pl", fixed={"a": {one: 1.2}, "c": {two: 0.1}}).bank.to_frame()
     np.testing.assert_allclose(items[["a", "b", "c"]], want[["a", "b", "c"]], atol=1e-8)
     assert items.loc[one, "a"] == 1.2
-    run_ok("fit", LSAT7, "--fixed", "a=1.5", "--table", "items.csv")
+    run_ok(*line, "--fixed", "a=1.5")
     assert (pd.read_csv("items.csv")["a"] == 1.5).all()
-    run_ok("fit", LSAT7, "--equal", "slope", "--table", "items.csv")
+    run_ok(*line, "--equal", "slope")
     assert np.ptp(pd.read_csv("items.csv")["a"]) == 0
     Path("models.csv").write_text(f"item,model\n{two},graded\n")
-    run_ok("fit", LSAT7, "--models", "models.csv", "--table", "items.csv")
+    run_ok(*line, "--models", "models.csv")
     models = pd.read_csv("items.csv", index_col="item")["model"]
     assert models[two] == "graded"
     assert (models.drop(two) == "2pl").all()
@@ -561,11 +597,18 @@ def write_bad_files(bank):
         "other.csv": "subject,z1,z2\nm1,1,0\nm2,0,1\n",
         "graded.csv": "subject,q1,q2\nm1,1,4\nm2,2,3\nm3,3,1\n",
         "one.csv": "subject,q1,q2\nm1,1,0\n",
+        "long.csv": "who,what,right\nm1,q1,1\nm1,q2,0\nm2,q1,0\n",
+        "twice.csv": "subject,q1,q1\nm1,1,0\nm2,0,1\n",
+        "abilities.csv": "subject,theta\na,0\n",
+        "few.csv": "item\nitem1\nitem2\n",
+        "strangers.csv": "item\nz1\n",
+        "picture.png": "\x89PNG\r\n\x1a\n",
     }
     for name, text in files.items():
         with open(name, "w") as file:
             file.write(text)
     os.mkdir("folder")
+    irtcat.datasets.load("lsat7").save("answers.npz")
     bank.save("bank.npz")
     with open("bank.npz", "rb") as file:
         content = file.read()
@@ -583,7 +626,14 @@ BAD_INPUT = [
     ("fit folder", "folder"),
     ("fit graded.csv", "categories"),
     ("fit one.csv", "2 subjects"),
-    ("fit bank.npz", "bank.npz"),
+    ("fit bank.npz", "bank.npz (RESPONSES): expected responses. Got an item bank"),
+    (f"fit {LSAT7} --out bank.csv", "The --out option must be a file name that ends in .npz"),
+    (f"fit {LSAT7} --dims 9", "The --dims option"),
+    (f"fit {LSAT7} --priors hierarchical", "The --priors option"),
+    (f"fit {LSAT7} --theta abilities.csv", "The --theta option"),
+    ("fit long.csv --subject nope", "The --subject option must be a column of long.csv"),
+    ("fit picture.png", "picture.png (RESPONSES)"),
+    ("fit twice.csv", "Pass --duplicates first to keep the first, or --duplicates suffix"),
     ("fit text.csv --format xls", "format"),
     (f"fit {LSAT7} --out missing/b.npz", "missing"),
     (f"fit {LSAT7} --out folder", "folder"),
@@ -607,9 +657,34 @@ BAD_INPUT = [
     (f"score cut.npz {LSAT7}", "cut.npz"),
     (f"score array.npz {LSAT7}", "array.npz"),
     (f"score text.csv {LSAT7}", "text.csv"),
-    ("score bank.npz other.csv", "responses"),
+    ("score bank.npz other.csv", "RESPONSES"),
     (f"score bank.npz {LSAT7} --level 1", "level"),
-    ("select bank.npz -k 6", "--n-items"),
+    ("select bank.npz -k 6", "The --n-items option must be a whole number between 1 and 5"),
+    (f"select bank.npz -k 2 --allowed text.csv --responses {LSAT7}", "The --allowed option"),
+    ("select bank.npz -k 2 --responses other.csv", "The --responses option must be responses to"),
+    ("select bank.npz -k 2 --responses bank.npz", "bank.npz (--responses): expected responses."),
+    ("select answers.npz -k 2", "answers.npz (BANK): this is not an item bank"),
+    (f"select bank.npz -k 2 --strategy stratified-group --responses {LSAT7}", "Set --groups to"),
+    (f"predict {LSAT7} nowhere.csv {LSAT7}", "nowhere.csv (SUBSET): there is no such file"),
+    (f"predict {LSAT7} bank.npz {LSAT7}", "bank.npz (SUBSET): expected a table of items"),
+    (f"predict {LSAT7} text.csv {LSAT7}", "no column 'item'"),
+    (f"predict {LSAT7} strangers.csv {LSAT7}", "The SUBSET argument must be items of"),
+    (f"predict {LSAT7} few.csv other.csv", "The RESPONSES argument must be answers to items of"),
+    (f"predict bank.npz few.csv {LSAT7}", "bank.npz (CALIBRATION): expected responses."),
+    (f"predict {LSAT7} few.csv {LSAT7} --level 95", "The --level option must be a number strictly"),
+    (f"predict {LSAT7} few.csv {LSAT7} --groups topic", "The --groups option"),
+    (f"compare {LSAT7} few.csv {LSAT7} --old nobody --new 1", "The --new option must be one of"),
+    (f"audit {LSAT7} --bank answers.npz", "answers.npz (--bank): this is not an item bank"),
+    ("filter bank.npz --rule avi", "Pass either the --tau option or the --keep option."),
+    ("filter bank.npz --rule avi --keep 2.5", "The --keep option must be"),
+    ("plot bank.npz --out f.gif", "The --out option must be a file name that ends in .png"),
+    ("plot bank.npz --items nope", "The --items option must be ids of the bank"),
+    ("report answers.npz", "answers.npz: responses, not a result"),
+    ("simulate bank.npz --criterion nix", "The --criterion option must be one of"),
+    ("session start bank.npz --store t.db --stop nonsense", "The --stop option must be conditions"),
+    ("session next --id anna --store none.db", "none.db: there is no such store"),
+    ("export nowhere.csv", "nowhere.csv (SUBSET)"),
+    (f"score bank.npz {LSAT7} --out missing/s.csv", "missing/s.csv (--out): the folder missing"),
     (f"select -k 2 --strategy fisher --responses {LSAT7}", "fisher"),
     (f"select -k 2 --responses {LSAT7} --groups topic", "--groups"),
     (f"select -k 2 --responses {LSAT7} --budget 3", "--costs"),
@@ -635,13 +710,39 @@ BAD_INPUT = [
 def test_bad_input_is_one_line_and_exit_1(line, named, bank):
     write_bad_files(bank)
     before = sorted(os.listdir())
-    result = run(*shlex.split(line))
+    words = shlex.split(line)
+    if words[0] == "fit" and "--out" not in words and words[1] != "bank.npz":
+        words += ["--out", "new.npz"]
+    result = run(*words)
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
     assert named in result.stderr
     assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("select bank.npz -k 0", "--n-items: must be a whole number of at least 1. Got '0'."),
+        ("select bank.npz -k ten", "--n-items: must be a whole number of at least 1. Got 'ten'."),
+        ("select bank.npz -k 3 --share 2", "--share: must be a number between 0 and 1. Got '2'."),
+        ("select bank.npz -k 3 --tau abc", "--tau: must be a number. Got 'abc'."),
+        ("select bank.npz -k 1_0", "--n-items: must be a whole number of at least 1. Got '1_0'."),
+        ("select -k 3", "BANK: give a BANK, --responses, or both."),
+        (f"fit {LSAT7} --resume", "--resume: needs --checkpoint FILE."),
+        (f"fit {LSAT7} --json --csv", "--csv: not with --json."),
+        ("plan x.csv --gap 0", "--gap: 0 is not a number of points between 0 and 100."),
+        ("fti x.csv", "No such command 'fti'. Did you mean 'fit'?"),
+    ],
+)
+def test_usage_errors_are_one_line_that_names_the_option(line, says):
+    result = run(*shlex.split(line))
+    assert result.exit_code == 2
+    errors = [text for text in result.stderr.splitlines() if text.startswith("Error: ")]
+    assert errors == [result.stderr.splitlines()[-1]]
+    assert says in errors[0]
 
 
 @pytest.mark.parametrize(
@@ -733,7 +834,10 @@ def test_interrupted_while_writing_leaves_the_old_file(bank_file, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("irtcat._files.os.replace", interrupt)
-    assert run("score", bank_file, LSAT7, "--out", "scores.csv").exit_code == 130
+    result = run("score", bank_file, LSAT7, "--out", "scores.csv", "--force")
+    assert result.exit_code == 130
+    kept = "Nothing was written; repeat the command to start again."
+    assert result.stderr == f"Interrupted. {kept}\n"
     with open("scores.csv") as file:
         assert file.read() == "old"
     assert sorted(os.listdir()) == ["bank.npz", "scores.csv"]
@@ -798,7 +902,9 @@ def test_ctrl_c_is_one_line_and_exit_130():
         "irtcat.cli.main()\n"
     )
     result = in_process("-c", code)
-    assert (result.returncode, result.stdout, result.stderr) == (130, "", "Interrupted.\n")
+    kept = "Nothing was written; with --checkpoint FILE a long fit can be continued."
+    assert (result.returncode, result.stdout) == (130, "")
+    assert result.stderr == f"Interrupted. {kept}\n"
     assert os.listdir() == []
 
 
@@ -834,19 +940,65 @@ def test_a_cache_that_cannot_be_made_is_harmless(monkeypatch, tmp_path):
     _session.use_compilation_cache()
 
 
-def test_progress_is_for_terminals(monkeypatch):
-    with _session.progress("x") as tick:
-        assert tick is None
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
 
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+    def isatty(self):
+        return True
 
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    with _session.progress("Compiling [all]") as tick:
-        tick(1, 3, "seed 0")
-    assert "seed 0" in stream.getvalue()
+
+@pytest.fixture
+def shown_progress(monkeypatch):
+    """Progress from the first moment on; the stream to which it is written."""
+
+    def shown(stream):
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(_progress, "DELAY", 0.01)
+        monkeypatch.setattr(_progress, "FIRST_LINE", 0.05)
+        token = _progress.IS_SHOWN.set(True)
+        try:
+            with _progress.progress("Compiling [all]") as report:
+                report(1, 3, "seed 0")
+                with _progress.progress("within") as inner:
+                    inner(2, 3, "seed \x1b 1")
+                time.sleep(0.5)
+        finally:
+            _progress.IS_SHOWN.reset(token)
+        return stream.getvalue()
+
+    return shown
+
+
+def test_progress_on_a_terminal_is_a_line_with_the_time_left(shown_progress):
+    text = shown_progress(Terminal())
+    assert "seed \\x1b 1" in text
+    assert re.search(r"\d:\d\d:\d\d", text)
+    assert "left" in text
+    assert "within" not in text
+
+
+def test_progress_elsewhere_is_a_few_plain_lines(shown_progress):
+    lines = shown_progress(io.StringIO()).splitlines()
+    assert 3 <= len(lines) <= 6  # at 0.01, 0.05, 0.1, 0.2, 0.4 s
+    assert all(line == "seed \\x1b 1 (0 s, 2 of 3, about 0 s left)" for line in lines)
+
+
+def test_progress_is_off_on_request_and_for_short_computations(monkeypatch, capsys):
+    for is_shown, delay in ((False, 0.0), (True, 60.0)):
+        token = _progress.IS_SHOWN.set(is_shown)
+        monkeypatch.setattr(_progress, "DELAY", delay)
+        with _progress.progress("x") as report:
+            report(1, 3, "y")
+            time.sleep(0.05)
+        _progress.IS_SHOWN.reset(token)
+    assert capsys.readouterr().err == ""
+
+
+def test_every_command_shows_progress(monkeypatch):
+    monkeypatch.setattr(_progress, "DELAY", 0.0)
+    monkeypatch.setenv("IRTCAT_PROGRESS", "1")
+    assert "Calibrate items on the responses" in run("fit", LSAT7, "--json").stderr
+    assert run("--no-progress", "fit", LSAT7, "--json").stderr == ""
 
 
 def test_fit_reads_a_file_in_passes():
@@ -871,11 +1023,11 @@ def test_fit_goes_on_from_its_checkpoint(monkeypatch):
     monkeypatch.setattr(irtcat, "fit", stopped)
     result = run("fit", LSAT7, "--checkpoint", "state.npz")
     assert result.exit_code == 130
-    assert "The state is in state.npz: continue with --resume." in result.stderr
+    assert result.stderr == "Interrupted. The state is in state.npz: continue with --resume.\n"
     monkeypatch.setattr(irtcat, "fit", actual)
     result = run("fit", LSAT7, "--checkpoint", "state.npz")
     assert result.exit_code == 1
-    assert "resume=True (--resume)" in result.stderr
+    assert "Continue from it with --resume, or remove it." in result.stderr
     again = run_json("fit", LSAT7, "--checkpoint", "state.npz", "--resume")
     assert again["log_likelihood"] == pytest.approx(whole["log_likelihood"], rel=1e-12)
     assert again["n_iterations"] == whole["n_iterations"]

@@ -12,7 +12,7 @@ import pytest
 
 import irtcat
 from irtcat import ItemBank
-from irtcat._bank_table import read_summary
+from irtcat._bank_table import read_bank_table
 from irtcat._lazy import lazy_names
 from irtcat._logistic import FIELDS
 from irtcat.cat import Config, Store
@@ -75,7 +75,7 @@ def imported(folder, *arguments):
         "describe dataset:lsat7",
         "session list --store tests.db",
         "report scores.csv --out report.html",
-        "report scores.csv items.csv --out report.html",
+        "report scores.csv items.csv --out second.html",
         "export items.csv --to ids",
         "upgrade crowd",
         "upgrade session.json",
@@ -127,7 +127,7 @@ def bank_of(key):
 def test_summary_of_a_bank_file_equals_the_loaded_bank(tmp_path, key):
     assert list(parameter_names(bank_of(key).model)) == FIELDS[key]
     path = bank_of(key).save(tmp_path / "bank.npz")
-    summary, bank = read_summary(path, 2**20), ItemBank.load(path)
+    summary, bank = read_bank_table(path, 2**20), ItemBank.load(path)
     assert (str(summary), len(summary), summary.key) == (repr(bank), len(bank), bank.model.key)
     assert dict(summary.provenance) == dict(bank.provenance)
     assert (summary.population_mean, summary.population_sd) == (0.0, 1.0)
@@ -136,9 +136,9 @@ def test_summary_of_a_bank_file_equals_the_loaded_bank(tmp_path, key):
 
 def test_other_banks_have_no_quick_summary(tmp_path):
     path = ItemBank.from_thresholds(a=1.0, b=[[-1.0, 1.0]]).save(tmp_path / "bank.npz")
-    assert read_summary(path, 2**20) is None
+    assert read_bank_table(path, 2**20) is None
     path = ItemBank.from_slopes([[1.0, 0.5]]).save(tmp_path / "several.npz")
-    assert read_summary(path, 2**20) is None
+    assert read_bank_table(path, 2**20) is None
 
 
 def test_damaged_banks_are_refused_alike(tmp_path):
@@ -147,7 +147,7 @@ def test_damaged_banks_are_refused_alike(tmp_path):
     arrays["parameters"][3, 1] = np.inf
     np.savez(path, **arrays)
     messages = []
-    for read in (ItemBank.load, lambda path: read_summary(path, 2**20)):
+    for read in (ItemBank.load, lambda path: read_bank_table(path, 2**20)):
         with pytest.raises(irtcat.InputError, match="item q3") as error:
             read(path)
         messages.append(str(error.value))

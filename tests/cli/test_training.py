@@ -40,7 +40,7 @@ def test_filter_writes_ids_and_rows():
     assert pd.read_csv("keep.csv")["item"].tolist() == ids
     pd.DataFrame({"id": BANK.item_ids, "text": "word"}).to_csv("data.csv", index=False)
     for key in ([], ["--key", "id"]):
-        given = ("--rule", "lb", "--keep", "25%", "--rows", "data.csv", *key, "-o", "rows.csv")
+        given = ("--rule", "lb", "--keep", "25%", "--rows", "data.csv", *key, "-fo", "rows.csv")
         assert "2 rows to rows.csv" in run_ok("filter", "bank.npz", *given)
         assert pd.read_csv("rows.csv")["id"].tolist() == ["i7", "i8"]
     pd.DataFrame({"id": ["i8", "i7", "?", "i8"]}).to_csv("data.csv", index=False)
@@ -66,7 +66,7 @@ def test_filter_takes_tables_and_classes():
     [
         (["--rule", "best", "--tau", 1], 2, "--rule"),
         (["--rule", "ub", "--keep", "some"], 2, "--keep"),
-        (["--rule", "ub", "--keep", 2, "--rows", "x.csv"], 2, "--rows"),
+        (["--rule", "ub", "--keep", 2, "--rows", "x.csv", "--json"], 2, "--rows"),
         (["--rule", "ub", "--keep", 2, "--key", "id"], 2, "--key"),
         (["--rule", "ub"], 1, "neither"),
         (["--rule", "ub", "--tau", -9], 1, "leaves an item"),
@@ -101,22 +101,23 @@ def test_audit_writes_suspects_and_counts_the_known():
     assert table["item"].iloc[0] == "i3"
     Path("known.txt").write_text("i3\nj3\n")
     assert (
-        "items of the ranking. Got j3" in run("audit", "answers.csv", "--known", "known.txt").stderr
+        "items of the ranking. Got j3"
+        in run("audit", "answers.csv", "--known", "known.txt", "--force").stderr
     )
     Path("known.txt").write_text("i3\n")
     out = json.loads(run_ok(*common, "--by", "all", "--json"))
     assert out["known"][0] == {"first": 1, "precision": 1.0, "recall": 1.0}
     assert out["by"] == "all"
-    empty = run("audit", "answers.csv", "--known", "nothing.txt")
+    empty = run("audit", "answers.csv", "--known", "nothing.txt", "--json")
     assert empty.exit_code == 1
-    assert "nothing.txt: expected a line for each item. Got an empty file." in empty.stderr
+    assert "nothing.txt (--known): expected a line for each item." in empty.stderr
     for more, words in [
         (("--by", "confidence"), "--dynamics"),
         (("--by", "luck"), "--by"),
     ]:
-        result = run("audit", "answers.csv", *more)
+        result = run("audit", "answers.csv", *more, "--force")
         assert result.exit_code == 2
         assert words in result.stderr
-    result = run("audit", "answers.csv", "--known", "nothing.txt")
+    result = run("audit", "answers.csv", "--known", "nothing.txt", "--force")
     assert result.exit_code == 1
     assert "expected a line for each item. Got an empty file." in result.stderr

@@ -148,6 +148,6 @@ def test_a_missing_harness_is_one_sentence(files, monkeypatch):
 
 
 def test_the_help_says_the_command_as_it_runs():
-    text = run_ok("evaluate", "--help").split("Example:\n")[1].strip().splitlines()
-    assert shlex.split(text[1])[:2] == ["irtcat", "evaluate"]
+    text = run_ok("evaluate", "--help").split("Example:")[1].split("\n", 1)[1].strip().splitlines()
+    assert shlex.split(text[1].rstrip(" \\"))[:2] == ["irtcat", "evaluate"]
     assert irtcat.__version__

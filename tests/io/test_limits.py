@@ -106,7 +106,7 @@ def test_a_file_may_take_what_it_takes_on_disk(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.eye(300), subjects=range(300), items=range(300))
     assert read_responses(tmp_path / "a.npz", max_bytes=10).shape == (300, 300)
     np.savez_compressed(tmp_path / "b.npz", X=np.eye(300), subjects=range(300), items=range(300))
-    with pytest.raises(InputError, match="raise max_bytes="):
+    with pytest.raises(InputError, match="raise max_bytes"):
         read_responses(tmp_path / "b.npz", max_bytes=10)
     with (tmp_path / "sparse.csv").open("wb") as file:
         file.write(b"subject,q1\n")

@@ -1,0 +1,226 @@
+"""From logs to a report: each command ends with the next one; files are named and protected."""
+
+import json
+import os
+import re
+import shlex
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import irtcat
+import irtcat.harness
+from irtcat.cli._app import app
+
+LSAT7 = "dataset:lsat7"
+LOGS = Path(__file__).parents[1] / "io" / "logs.tar.xz"
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IRTCAT_CACHE", "")
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
+def run_ok(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def next_command(text):
+    """The words of the command that the last line names."""
+    *_, blank, last = text.splitlines()
+    assert blank == ""
+    assert last.startswith("Next: irtcat ")
+    return shlex.split(last)[2:]
+
+
+def test_five_commands_lead_from_logs_to_a_report():
+    with tarfile.open(LOGS) as archive:
+        members = [name for name in archive.getnames() if name.startswith("lm_eval")]
+        archive.extractall(".", members=map(archive.getmember, members), filter="data")
+    told = run_ok("import", "lm_eval")
+    assert re.search(r"^simorg/sim-5 +70.8 % +120$", told, re.M)
+    assert told.index("simorg/sim-5") < told.index("simorg/sim-0")
+    assert next_command(told) == ["fit", "responses.npz"]
+    told = run_ok(*next_command(told))
+    assert "converged" in told
+    assert "Uncertain: 87 of 120 items" in told
+    after = ["select", "bank.npz", "-k", "60", "--responses", "responses.npz"]
+    assert next_command(told) == after
+    told = run_ok(*next_command(told))
+    assert "60 of 120 items by balanced, the hardest first" in told
+    assert re.search(r"^80-100 % +19 +\d+$", told, re.M)
+    after = ["predict", "responses.npz", "items.csv", "NEW"]
+    assert next_command(told) == after
+    told = run_ok(*after[:-1], "responses.npz")
+    assert "Best is simorg/sim-5" in told
+    assert re.search(r"^simorg/sim-5 +1 +\d+\.\d %", told, re.M)
+    assert next_command(told) == ["report", "bank.npz", "predictions.csv"]
+    told = run_ok(*next_command(told))
+    assert "open it in a browser" in told
+    made = {"responses.npz", "bank.npz", "items.csv", "predictions.csv", "report.html"}
+    assert {path for path in os.listdir() if path != "lm_eval"} == made
+
+
+def test_the_next_command_has_the_names_and_options_given():
+    rows = ["who,what,right", *(f"m{i},q{j},{(i + j) % 3 % 2}" for i in range(9) for j in range(6))]
+    Path("long file.csv").write_text("\n".join(rows))
+    columns = ["--format", "long", "--subject", "who", "--item", "what", "--response", "right"]
+    told = run_ok("fit", "long file.csv", *columns, "-o", "mine.npz")
+    after = ["select", "mine.npz", "-k", "3", "--responses", "long file.csv", *columns]
+    assert next_command(told) == after
+    told = run_ok(*after, "-o", "few.csv")
+    assert next_command(told) == ["predict", "long file.csv", "few.csv", "NEW", *columns]
+
+
+def test_without_responses_the_strategy_is_explained():
+    run_ok("fit", LSAT7)
+    told = run_ok("select", "bank.npz", "-k", 2)
+    assert "Chosen by the bank alone (fisher)" in told
+    assert next_command(told) == ["predict", "RESPONSES", "items.csv", "NEW"]
+
+
+def test_rankings_are_sorted_and_files_are_not():
+    run_ok("fit", LSAT7)
+    told = run_ok("score", "bank.npz", LSAT7)
+    assert "... and 990 more rows" in told
+    assert pd.read_csv("scores.csv")["subject"].iloc[0] == "s1"
+    printed = [float(x) for x in re.findall(r"^s\d+ +(\S+)", told, re.M)]
+    assert len(printed) == 10
+    assert printed == sorted(printed, reverse=True)
+    assert next_command(told) == ["report", "bank.npz", "scores.csv"]
+
+
+# --- existing files --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"), [("y\n", 0), ("n\n", 1), (None, 1)], ids=["yes", "no", "no terminal"]
+)
+def test_an_existing_file_is_replaced_after_a_question(answer, code, monkeypatch):
+    Path("scores.csv").write_text("mine")
+    run_ok("fit", LSAT7)
+    if answer is not None:
+        monkeypatch.setattr("irtcat.cli._command.is_interactive", lambda: True)
+    result = run("score", "bank.npz", LSAT7, input=answer or "")
+    assert result.exit_code == code
+    assert (Path("scores.csv").read_text() == "mine") == (code == 1)
+    assert ("scores.csv exists already. Overwrite it?" in result.stderr) == (answer is not None)
+    if answer is None:
+        assert result.stderr == (
+            "Error: scores.csv: this file exists already. Give --force to overwrite it, or another "
+            "name with --out.\n"
+        )
+    assert run("score", "bank.npz", LSAT7, "--force").exit_code == 0
+    assert Path("scores.csv").read_text() != "mine"
+
+
+def test_every_file_that_is_written_is_protected():
+    Path("table.csv").write_text("mine")
+    result = run("fit", LSAT7, "--table", "table.csv")
+    assert result.exit_code == 1
+    assert "another name with --table" in result.stderr
+    assert os.listdir() == ["table.csv"]
+
+
+def test_a_default_that_is_also_read_is_refused():
+    irtcat.datasets.load("lsat7").save("bank.npz")
+    before = Path("bank.npz").read_bytes()
+    for more in ([], ["--force"]):
+        result = run("fit", "bank.npz", *more)
+        assert result.exit_code == 2
+        assert "--out: bank.npz is given as RESPONSES and would be replaced." in result.stderr
+    assert Path("bank.npz").read_bytes() == before
+
+
+# --- for programs ----------------------------------------------------------------------------
+
+
+TABLES = {
+    "import lm_eval": "metric",
+    f"fit {LSAT7}": "se_a",
+    f"score bank.npz {LSAT7}": "theta",
+    f"select -k 3 --responses {LSAT7}": "weight",
+    f"predict {LSAT7} few.csv {LSAT7}": "rank_lower",
+    f"leaderboard {LSAT7} --strategies random --estimators mean -k 2 --seeds 1": "kendall",
+    "headroom bank.npz --theta 1": "headroom",
+    f"audit {LSAT7}": "suspicion",
+    "filter bank.npz --rule avi --tau 2": "value",
+    "link bank.npz bank.npz": "robust_z",
+    "simulate bank.npz --n 20 --stop n>=2": "theta",
+    f"describe {LSAT7}": "quantity",
+    "describe bank.npz": "se_a",
+    "export few.csv": "item",
+    "session list --store tests.db": "answers",
+    "session next --store tests.db --id anna": "item",
+    "session next --store tests.db --id anna --why": "value",
+    "session status --store tests.db --id anna": "answer",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", TABLES)
+def test_csv_is_a_table_and_nothing_else(line):
+    with tarfile.open(LOGS) as archive:
+        members = [name for name in archive.getnames() if name.startswith("lm_eval")]
+        archive.extractall(".", members=map(archive.getmember, members), filter="data")
+    irtcat.fit(irtcat.datasets.load("lsat7")).bank.save("bank.npz")
+    Path("few.csv").write_text("item\nitem1\nitem3\n")
+    run_ok("session", "start", "bank.npz", "--store", "tests.db", "--id", "anna", "--stop", "n>=2")
+    before = sorted(os.listdir())
+    result = run(*shlex.split(line), "--csv")
+    assert result.exit_code == 0, result.output
+    Path("printed.csv").write_text(result.stdout)
+    table = pd.read_csv("printed.csv")
+    assert TABLES[line] in table
+    document = run(*shlex.split(line), "--json").stdout
+    assert json.loads(document)
+    assert sorted(set(os.listdir()) - {"printed.csv"}) == before  # files only where they are named
+
+
+def test_csv_and_json_write_the_file_that_is_named():
+    told = run_ok("fit", LSAT7, "--csv", "--out", "bank.npz")
+    frame = irtcat.ItemBank.load("bank.npz").to_frame()
+    Path("printed.csv").write_text(told)
+    np.testing.assert_array_equal(pd.read_csv("printed.csv")["a"], frame["a"])
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------
+
+
+def test_an_interrupted_evaluation_says_how_to_go_on(monkeypatch):
+    run_ok("fit", LSAT7)
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(irtcat.harness, "evaluate", interrupted)
+    line = ("evaluate", "bank.npz", "--command", "cat", "--max-items", 3, "--out", "run")
+    result = run(*line)
+    assert result.exit_code == 130
+    kept = "The answers so far are kept in run: repeat the same command to continue."
+    assert result.stderr == f"Interrupted. {kept}\n"
+
+
+def test_an_interruption_between_two_files_names_the_first(monkeypatch):
+    written = []
+
+    def interrupted(frame, path):
+        written.append(path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("irtcat.cli._command.write_csv", interrupted)
+    result = run("fit", LSAT7, "--table", "items.csv")
+    assert result.exit_code == 130
+    assert [str(path) for path in written] == ["items.csv"]
+    kept = "Wrote the bank to bank.npz; repeat the command with --force for the rest."
+    assert result.stderr == f"Interrupted. {kept}\n"
