@@ -1,5 +1,6 @@
 """``irtcat evaluate``."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,62 @@ EXAMPLE = (
 )
 
 COMMAND, LM_EVAL = "irtcat.harness.Command", "irtcat.harness.LmEval"
-MOST_ITEMS = 100
-"""The default of --max-items, without --stop."""
+
+HARNESSES_OF = {
+    **dict.fromkeys(
+        ("num_fewshot", "fewshot_as_multiturn", "apply_chat_template", "chat_template",
+         "system_instruction", "batch_size", "max_batch_size", "device",
+         "confirm_run_unsafe_code"), ("lm-eval",)),
+    **dict.fromkeys(("solver", "model_base_url", "max_connections"), ("inspect",)),
+    **dict.fromkeys(("task_args", "gen_kwargs", "set"), ("lm-eval", "inspect")),
+}  # fmt: skip
+"""The harnesses that take an option, most as an argument of the same name."""
+
+
+def _pairs(text: str) -> dict[str, Any]:
+    """Parse NAME=VALUE,... or a JSON object; values are JSON, or else text."""
+    if text.lstrip().startswith("{"):
+        try:
+            parsed = json.loads(text)
+        except ValueError as error:
+            must = f"{text!r} is not a JSON object ({error})."
+            raise typer.BadParameter(must) from None
+        return dict(parsed)
+    return dict(_pair(entry) for entry in text.split(",") if entry.strip())
+
+
+def _model_args(text: str) -> str | dict[str, Any]:
+    """Check NAME=VALUE,..., which lm-eval parses in its own way; or parse a JSON object."""
+    pairs = _pairs(text)
+    return pairs if text.lstrip().startswith("{") else text
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """Parse NAME=VALUE."""
+    name, equals, value = text.strip().partition("=")
+    if not name or not equals:
+        must = f"{text.strip()!r} is not NAME=VALUE, such as temperature=0."
+        raise typer.BadParameter(must)
+    return name.replace("-", "_"), _value(value)
+
+
+def _value(text: str) -> Any:
+    """A value: JSON, true or false, or else text."""
+    try:
+        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
+    except ValueError:
+        return text
+
+
+def _batch_size(text: str) -> int | str:
+    """Parse a batch size: a number, or auto or auto:N."""
+    from irtcat._numbers import whole_number_in
+
+    number = whole_number_in(text)
+    if number is None and text.partition(":")[0] != "auto":
+        must = f"{text!r} is neither a whole number nor auto."
+        raise typer.BadParameter(must)
+    return text if number is None else number
 
 
 @command_of(
@@ -30,12 +85,42 @@ MOST_ITEMS = 100
            help="Folder of the run; a run started in it continues."),
     option("harness", choices="irtcat.harness.HARNESSES",
            help="{names}; by default command with --command."),
-    option("model", source="", help="The model (lm-eval: its kind, such as hf)."),
-    option("model_args", source=LM_EVAL, default="",
-           help="lm-eval: the model's arguments, NAME=VALUE,..."),
+    option("model", source="",
+           help="The model (lm-eval: its kind, such as hf), or FILE.py@NAME, a class or function "
+           "in a file that returns a model of the harness."),
+    option("model_args", source=LM_EVAL, default="", parse=_model_args,
+           help="The model's arguments: NAME=VALUE,... or a JSON object."),
+    option("task_args", source="", parse=_pairs,
+           help="Inspect: the task's arguments, as --model-args; lm-eval: metadata of the tasks."),
+    option("gen_kwargs", source="", parse=_pairs,
+           help="Arguments of generation, such as temperature=0,max_tokens=64 (lm-eval: "
+           "max_gen_toks)."),
+    option("num_fewshot", source="", type=int, min=0, help="lm-eval: number of examples."),
+    option("fewshot_as_multiturn", "--fewshot-as-multiturn/--no-fewshot-as-multiturn", source="",
+           type=bool,
+           help="lm-eval: give the examples as turns of a conversation."),
+    option("apply_chat_template", source="", type=bool, default=False,
+           help="lm-eval: apply the model's chat template."),
+    option("chat_template", source="", help="lm-eval: apply the chat template of this name."),
+    option("system_instruction", source="", help="lm-eval: the system prompt."),
+    option("batch_size", source="", parse=_batch_size,
+           help="lm-eval: requests at a time: a number, auto or auto:N."),
+    option("max_batch_size", source="", type=int, min=1, help="lm-eval: the most that auto tries."),
+    option("device", source="", help="lm-eval: the device, such as cuda:0."),
+    option("confirm_run_unsafe_code", source="", type=bool, default=False,
+           help="lm-eval: run tasks that execute what the model writes."),
+    option("solver", source="", help="Inspect: FILE.py@NAME or a registered solver."),
+    option("model_base_url", source="", help="Inspect: address of the model's server."),
+    option("max_connections", source="", type=int, min=1,
+           help="Inspect: connections to the model at a time."),
+    option("set", source="", of="options", type=list[str],
+           help="Any other argument of lm-eval's simple_evaluate or of Inspect's eval: NAME=VALUE; "
+           "may be repeated."),
     option("task", help="The task; for Inspect FILE, FILE@NAME or a registered name."),
     option("shell", "--command",
            help="Shell command: items on stdin, answers on stdout (JSONL)."),
+    option("persistent", source="", type=bool, default=False, needs="shell COMMAND",
+           help="Start --command once, and send it the items of every batch."),
     option("name", default=None, help="The model's name in the results; by default --model."),
     option("metric", help="lm-eval's metric, or Inspect's scorer (or scorer.part)."),
     option("filter", source=LM_EVAL),
@@ -49,7 +134,8 @@ MOST_ITEMS = 100
     option("criterion", source=_adaptive.CONFIG, default=None,
            help="As for simulate; by default score-optimal, with half of the items sampled."),
     option("stop", source=_adaptive.CONFIG, of="stopping", default=None,
-           help='Such as "se<0.3 or n>=30"; by default after 100 items.'),
+           help='Such as "se<0.3 or n>=30"; by default after a number of items that fits the bank: '
+           "100 of very many, 84 of 500, 51 of 100."),
     *_adaptive.LENGTHS,
     *_adaptive.FILES,
     option("estimator", choices="irtcat.ESTIMATORS",
@@ -70,19 +156,23 @@ def command(o: Options) -> Output:
     if o.offline:
         _go_offline()
     by_default = {} if o.criterion else {"criterion": "score-optimal", "sampled": 0.5}
-    config = _adaptive.read_config(o, max_items=min(MOST_ITEMS, o.bank.n_items), **by_default)
+    from irtcat.harness import default_length
+
+    config = _adaptive.read_config(o, max_items=default_length(o.bank.n_items), **by_default)
     costs = o.costs
     if costs is not None and o.items is not None and costs in o.items:
         costs = o.items[costs]
     of_model = (o.model, o.model_args if name == "lm-eval" else None)
-    label = o.name or " ".join(text for text in of_model if text)
+    label = o.name or " ".join(str(text) for text in of_model if text)
     o.kept = f"The answers so far are kept in {o.out}: repeat the same command to continue."
     with progress("answers") as report:
         result = o.call(
             model=_harness(o, name), config=config, costs=costs, name=label,
             counts=o.exposure_parameters, progress=report,
         )  # fmt: skip
-    lines = [*result.sentences(), f"Wrote result.json, items.csv and sessions.db to {o.out}"]
+    n_saved = result.n_bank - result.n_items
+    saved = f"Saved {n_saved} of {result.n_bank} answers ({n_saved / result.n_bank:.1%})."
+    lines = [*result.sentences(), saved, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
     return Output({**result.to_json(), "out": o.out}, lines)
 
 
@@ -107,18 +197,54 @@ def _harness(o: Options, name: str) -> Any:
             raise typer.BadParameter("required by this harness.", param_hint=option)
         return value
 
+    options = _harness_options(o, name)
     shared = {"threshold": o.threshold}
     errors = {"retries": o.retries, "on_error": o.on_error}
     if name == "command":
         shell = required("--command", o.shell)
-        return HARNESSES[name](shell, timeout=o.timeout, **errors, **shared)
+        return HARNESSES[name](
+            shell, timeout=o.timeout, persistent=o.persistent, **errors, **shared
+        )
     if name == "lm-eval":
         path = None if o.include_path is None else str(o.include_path)
         model = required("--model", o.model)
-        return HARNESSES[name](model, o.model_args, o.metric, o.filter, path, **errors, **shared)
+        return HARNESSES[name](
+            model, o.model_args, o.metric, o.filter, path, options, **errors, **shared
+        )
     task, model = required("--task", o.task), required("--model", o.model)
-    options = {"retry_on_error": o.retries} if o.retries else {}
-    return HARNESSES[name](task, model, o.metric, options=options, **shared)
+    if o.model_args:
+        args = o.model_args
+        options["model_args"] = _pairs(args) if isinstance(args, str) else args
+    if o.retries:
+        options["retry_on_error"] = o.retries
+    return HARNESSES[name](
+        task, model, o.metric, task_args=o.task_args or {}, options=options, **shared
+    )
+
+
+def _is_unset(value: Any) -> bool:
+    """Whether an option is not given; 0 is."""
+    return value is None or value is False or value == []
+
+
+def _harness_options(o: Options, name: str) -> dict[str, Any]:
+    """Further arguments of the harness; a usage error names an option that it does not have."""
+    values = {key: getattr(o, key) for key in HARNESSES_OF}
+    given = {key: value for key, value in values.items() if not _is_unset(value)}
+    if o.fewshot_as_multiturn is False:
+        given["fewshot_as_multiturn"] = False
+    for key in given:
+        if name not in HARNESSES_OF[key]:
+            hint = f"--{key.replace('_', '-')}"
+            raise typer.BadParameter(f"not with --harness {name}.", param_hint=hint)
+    further = dict(_pair(text) for text in given.pop("set", []))
+    generation, task_args = given.pop("gen_kwargs", {}), given.pop("task_args", {})
+    if name == "inspect":
+        return {**given, **generation, **further}
+    if "chat_template" in given:
+        given["apply_chat_template"] = given.pop("chat_template")
+    named = {"gen_kwargs": generation, "metadata": task_args}
+    return {**given, **{key: value for key, value in named.items() if value}, **further}
 
 
 def _go_offline() -> None:

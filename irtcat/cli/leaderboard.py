@@ -28,7 +28,7 @@ def _split(text: str) -> str:
 @command_of(
     "irtcat.leaderboard.evaluate",
     RESPONSES,
-    option("strategies", default="all", choices="all", listed="irtcat.STRATEGIES",
+    option("strategies", choices="all", listed="irtcat.STRATEGIES",
            help="all, or comma-separated: {names}."),
     option("n_items", "-k", "--n-items", parse=_input.split_counts,
            help="Comma-separated numbers of items."),
@@ -36,7 +36,7 @@ def _split(text: str) -> str:
            help="Subjects to hold out: random, the best (ability), or by a subject column: groups "
            "(metadata:COLUMN), the latest (before:COLUMN), each group in turn (leave-out:COLUMN)."),
     option("seeds", type=int, default=5, min=1, help="Number of seeds: 0, 1, …."),
-    option("estimators", default="all", choices="all", listed="irtcat.ESTIMATORS",
+    option("estimators", choices="all", listed="irtcat.ESTIMATORS",
            help="all, or comma-separated: {names}."),
     MODEL,
     "share",
@@ -44,6 +44,7 @@ def _split(text: str) -> str:
     "level",
     option("top", min=1),
     option("confidence", source="irtcat.leaderboard.reliable_gaps"),
+    option("error", source="irtcat.leaderboard.recommend", min=0.01),
     option("bootstrap", choices="subjects items both",
            help="Add bootstrap intervals over {names} to the summary."),
     option("metric", default="kendall", choices="irtcat.leaderboard.METRICS gap",
@@ -66,6 +67,7 @@ def command(o: Options) -> Output:
     with progress("Compiling") as report:
         board = o.call(responses=data, seeds=range(o.seeds), progress=report)
         gaps = leaderboard.reliable_gaps(board, o.confidence)
+    advice = leaderboard.recommend(board, o.error)
     table = board.to_frame()
     summary = board.summary().assign(gap=gaps["gap"])
     if o.bootstrap is not None:
@@ -80,6 +82,8 @@ def command(o: Options) -> Output:
     for flag, count in table.loc[table["flags"] != "", "flags"].value_counts().items():
         warn(f"{count} of {len(table)} rows are flagged {flag!r}.")
     document = {"out": o.out, "figure": o.figure, "rows": records(table)}
+    document["recommendation"] = advice.to_json()
     columns = [name for name in summary if re.sub("_(lower|upper)$", "", name) in SHOWN]
     shown = Table(summary[columns], decimals=3 if o.bootstrap is None else 2)
-    return Output({**document, "summary": records(summary)}, [shown], table=summary)
+    text = [shown, *advice.sentences()]
+    return Output({**document, "summary": records(summary)}, text, table=summary)

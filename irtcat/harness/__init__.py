@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from irtcat.harness._items import Item
     from irtcat.harness.answers import Answer, Calls, Harness
     from irtcat.harness.command import Command
-    from irtcat.harness.evaluation import Evaluation, evaluate
+    from irtcat.harness.evaluation import Evaluation, default_length, evaluate
     from irtcat.harness.exports import EXPORTS, Export, export
     from irtcat.harness.inspect_tasks import Adaptive, Inspect
     from irtcat.harness.lm_eval_tasks import LmEval
@@ -29,6 +29,7 @@ __all__ = [
     "Inspect",
     "Item",
     "LmEval",
+    "default_length",
     "evaluate",
     "export",
 ]

@@ -22,27 +22,35 @@ from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
 
 __all__ = ["Command"]
 
+SECONDS_TO_END = 10.0
+"""Seconds that a persistent command has to end when its input has ended."""
+
 STDERR_SHOWN = 400
 """Number of characters of a command's stderr that are shown if it fails."""
 
 
 @dataclass(frozen=True)
 class Command:
-    r"""A shell command as a harness; it runs once for every batch.
+    r"""A shell command as a harness; it runs once for every batch, or once for all.
 
     It reads JSON lines from stdin: ``{"item": id, "task": ..., "sample": ..., "text": ...,
     "target": ...}`` (without unknown fields). It writes one line per answer to stdout, in any
     order: ``{"item": id, "answer": 1}``, optionally with ``"seconds"``; null skips the item. A line
     is recorded as soon as it is written, and is on disk before the next is read.
 
+    A persistent command starts once, which saves the time to load a model. It reads the items of a
+    batch, and answers all of them (and flushes its output) before it gets the items of the next.
+    When the test is over its input ends; it should then end as well.
+
     Attributes:
         command: the command, for the shell.
-        timeout: maximum seconds of one run; after that the command and its child processes are
-            killed.
+        timeout: maximum seconds of one run, or of one batch of a persistent command; after that
+            the command and its child processes are killed.
         retries: how often in a row it may fail (time out, exit with a code other than 0, write an
             invalid line, or leave items out); it then runs again with the unanswered items.
         on_error: after that "stop" (the run can be continued later) or "skip" the items.
         threshold: scores of at least this count as right, others as wrong.
+        persistent: start the command once for all batches.
 
     Example:
         >>> from irtcat import ItemBank
@@ -60,6 +68,7 @@ class Command:
     retries: int = 0
     on_error: str = "stop"
     threshold: float | None = None
+    persistent: bool = False
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -72,7 +81,8 @@ class Command:
 
     def about(self) -> dict[str, Any]:
         """The command."""
-        return {"harness": "command", "command": self.command, "threshold": self.threshold}
+        about = {"harness": "command", "command": self.command, "threshold": self.threshold}
+        return about | ({"persistent": True} if self.persistent else {})
 
     def check(self, items: Mapping[str, Item]) -> None:
         """Nothing can be checked before the command runs."""
@@ -85,8 +95,15 @@ class Command:
         progress: Progress | None = None,
     ) -> list[str]:
         """Run the command until the session is over."""
-        return ask_until_over(session, items, self.ask, progress, self.retries, self.on_error,
-                              self.threshold)  # fmt: skip
+        process = _PersistentProcess(self) if self.persistent else None
+        try:
+            return ask_until_over(
+                session, items, self.ask if process is None else process.ask, progress,
+                self.retries, self.on_error, self.threshold,
+            )  # fmt: skip
+        finally:
+            if process is not None:
+                process.end()
 
     def ask(self, items: list[Item]) -> Iterator[Answer]:
         """The answers of one run of the command, as they are written.
@@ -95,9 +112,9 @@ class Command:
             InputError: for an invalid line, or if the command fails.
         """
         waiting = {item.id for item in items}
-        lines = "".join(json.dumps(item.to_json(), ensure_ascii=False) + "\n" for item in items)
+        lines = _as_lines(items)
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
-            stdin.write(lines.encode("utf-8"))
+            stdin.write(lines)
             stdin.seek(0)
             process = subprocess.Popen(
                 self.command, shell=True, stdin=stdin, stdout=subprocess.PIPE, stderr=errors,
@@ -126,27 +143,20 @@ class Command:
             code = process.wait(self._remaining(started))
         except subprocess.TimeoutExpired:
             raise self._timeout_error() from None
-        if code != 0:
-            outcome = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
-            raise InputError(f"The command {outcome}{_tail(errors)}.")
-        if waiting:
-            missing = shorten(sorted(waiting))
-            raise InputError(f"The command ended without an answer to {missing}{_tail(errors)}.")
+        _check_end(code, waiting, errors)
 
     def _lines(self, process: "subprocess.Popen[bytes]", started: float) -> Iterator[bytes]:
         """Lines of stdout until it is closed, or the time limit is reached."""
-        assert process.stdout is not None
-        lines: queue.Queue[bytes | None] = queue.Queue()
-        reader = threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True)
-        reader.start()
-        while True:
-            try:
-                line = lines.get(timeout=self._remaining(started))
-            except queue.Empty:
-                raise self._timeout_error() from None
-            if line is None:
-                return
+        lines = _read_lines(process)
+        while (line := self.next_line(lines, started)) is not None:
             yield line
+
+    def next_line(self, lines: "queue.Queue[bytes | None]", started: float) -> bytes | None:
+        """The next line within the time limit; None at the end."""
+        try:
+            return lines.get(timeout=self._remaining(started))
+        except queue.Empty:
+            raise self._timeout_error() from None
 
     def _remaining(self, started: float) -> float | None:
         """Remaining seconds of the time limit."""
@@ -156,6 +166,109 @@ class Command:
 
     def _timeout_error(self) -> InputError:
         return InputError(f"The command took more than {self.timeout:g} seconds and was ended.")
+
+
+class _PersistentProcess:
+    """The process of a persistent command: started when first asked, and again after a failure."""
+
+    def __init__(self, settings: Command):
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._n_lines = 0
+
+    def ask(self, items: list[Item]) -> Iterator[Answer]:
+        """The answers to a batch, as they are written.
+
+        Raises:
+            InputError: for an invalid line, or if the command ends or takes too long.
+        """
+        waiting = {item.id for item in items}
+        try:
+            process = self._process or self._start()
+            assert process.stdin is not None
+            # In a thread of its own: a full pipe would block, and no time limit would apply.
+            writer = threading.Thread(
+                target=_feed, args=(process.stdin, _as_lines(items)), daemon=True
+            )
+            started = last = time.monotonic()
+            writer.start()
+            while waiting:
+                raw = self._settings.next_line(self._lines, started)
+                if raw is None:
+                    _check_end(process.wait(), waiting, self._errors)
+                    return
+                self._n_lines += 1
+                if raw.strip():
+                    now = time.monotonic()
+                    answer = _read(raw, self._n_lines, waiting, now - last)
+                    waiting.discard(answer.item)
+                    last = now
+                    yield answer
+            writer.join()
+        except BaseException:
+            self._stop()
+            raise
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        """Start the command."""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
+        self._process = subprocess.Popen(
+            self._settings.command, shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._errors, start_new_session=True,
+        )  # fmt: skip
+        self._lines, self._n_lines = _read_lines(self._process), 0
+        return self._process
+
+    def end(self) -> None:
+        """Close the input of the command, and wait for its end; kill it if it does not end."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            with suppress(OSError):
+                self._process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(SECONDS_TO_END)
+            self._stop()
+
+    def _stop(self) -> None:
+        """Kill the command."""
+        if self._process is not None:
+            _kill(self._process)
+            assert self._process.stdin is not None
+            with suppress(OSError):
+                self._process.stdin.close()
+            self._errors.close()
+            self._process = None
+
+
+def _as_lines(items: list[Item]) -> bytes:
+    """Items as JSON lines."""
+    lines = "".join(json.dumps(item.to_json(), ensure_ascii=False) + "\n" for item in items)
+    return lines.encode("utf-8")
+
+
+def _feed(stream: IO[bytes], data: bytes) -> None:
+    """Write to the input of a command; if it has ended its output ends too, which is reported."""
+    with suppress(OSError, ValueError):
+        stream.write(data)
+        stream.flush()
+
+
+def _check_end(code: int, waiting: set[str], errors: IO[bytes]) -> None:
+    """Raise if a command has failed, or ended without all answers."""
+    if code != 0:
+        outcome = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
+        raise InputError(f"The command {outcome}{_tail(errors)}.")
+    if waiting:
+        missing = shorten(sorted(waiting))
+        raise InputError(f"The command ended without an answer to {missing}{_tail(errors)}.")
+
+
+def _read_lines(process: "subprocess.Popen[bytes]") -> "queue.Queue[bytes | None]":
+    """A queue of the lines that a command writes, in the end None."""
+    assert process.stdout is not None
+    lines: queue.Queue[bytes | None] = queue.Queue()
+    threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
+    return lines
 
 
 def _pump(stream: IO[bytes], lines: "queue.Queue[bytes | None]") -> None:

@@ -14,6 +14,7 @@ from irtcat.cat import Session
 from irtcat.harness._extra import imported
 from irtcat.harness._folder import LOGS
 from irtcat.harness._items import Item
+from irtcat.harness._models import is_in_file, model_in_file
 from irtcat.harness.answers import Answer, Progress, record
 from irtcat.harness.exports import inspect_selector
 
@@ -195,13 +196,15 @@ class Inspect:
 
     Attributes:
         task: an ``inspect_ai.Task``, or its name: file.py, file.py@name or a registered name.
-        model: an ``inspect_ai`` model, or its name (for a mock with custom outputs use
-            ``get_model(..., memoize=False)``, or Inspect reuses the first one created).
+        model: an ``inspect_ai`` model, its name, or ``file.py@name``, a function in a file that
+            returns a model, with the option ``model_args`` as its arguments (for a mock with custom
+            outputs use ``get_model(..., memoize=False)``, or Inspect reuses the first one created).
         metric: the scorer whose values are the answers, or "scorer.key"; by default the first.
         log_dir: folder of the log; by default "inspect_logs" in the run's folder, or Inspect's
             default without one. Answers are read from the default folder only.
         task_args: arguments of a task given by name.
-        options: further arguments of ``inspect_ai.eval`` (temperature, retry_on_error, ...).
+        options: further arguments of ``inspect_ai.eval`` (temperature, model_args, retry_on_error,
+            ...); a ``solver`` may be a name: file.py@name or a registered one.
         threshold: scores of at least this count as right, others as wrong.
     """
 
@@ -257,18 +260,29 @@ class Inspect:
         sample_ids = {str(sample.id) for sample in task.dataset if sample.id is not None}
         if sample_ids:
             manager.check_samples(sample_ids)
+        model, options = self._model_and_options()
         try:
             logs = inspect_ai.eval(
-                task, model=self.model, epochs=1,
+                task, model=model, epochs=1,
                 sample_id=[inspect_selector(item.sample) for item in remaining],
                 max_samples=max(len(remaining), 1), fail_on_error=True,
-                **{"display": "none", **settings, **self.options},
+                **{"display": "none", **settings, **options},
             )  # fmt: skip
         except Exception as error:  # such as an unknown model, task or option
             cause = f"{type(error).__name__}: {one_line(error)}"
             raise manager.error or InputError(f"Inspect could not run: {cause}") from error
         self._raise_errors(logs[0], manager)
         return list(manager.notes.values())
+
+    def _model_and_options(self) -> tuple[Any, dict[str, Any]]:
+        """The model, and the options of ``inspect_ai.eval``; both may be named by files."""
+        model, options = self.model, dict(self.options)
+        if is_in_file(model):
+            model = model_in_file(model, options.pop("model_args", {}))
+        if isinstance(options.get("solver"), str):
+            spec = imported("inspect_ai.solver", "Inspect AI").SolverSpec
+            options["solver"] = spec(options["solver"])
+        return model, options
 
     def _task(self, inspect_ai: Any, manager: Adaptive) -> Any:
         """The task, with the early stopping of this session."""

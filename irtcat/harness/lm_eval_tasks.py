@@ -22,11 +22,15 @@ from irtcat._reading import parse_json
 from irtcat.cat import Session
 from irtcat.harness._extra import imported
 from irtcat.harness._items import Item
+from irtcat.harness._models import is_in_file, model_in_file
 from irtcat.harness._replies import Replies, append
 from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
 from irtcat.io.logs._choose import FIRST
 
 __all__ = ["LmEval"]
+
+OF_MODEL = ("batch_size", "max_batch_size", "device")
+"""Options of ``simple_evaluate`` that are arguments of the model."""
 
 SAMPLES, REPLIES = "samples_{}.jsonl", "lm_eval_replies.jsonl"
 
@@ -42,13 +46,15 @@ class LmEval:
     twice. lm-eval's own cache is not used: it contains pickles, which run code when they are read.
 
     Attributes:
-        model: an object of lm-eval's class LM, or the name of a model type, such as "hf".
+        model: an object of lm-eval's class LM, the name of a model type, such as "hf", or
+            ``file.py@name``, a class or function in a file that returns such an object.
         model_args: its arguments, "name=value,..." or a mapping, if ``model`` is a name.
         metric: the metric whose values are the answers; by default the one that `irtcat.read_logs`
             uses.
         filter: filter of lm-eval, if a task has several; by default the first.
         include_path: folder of additional task files, or several.
-        options: further arguments of ``simple_evaluate`` (num_fewshot, gen_kwargs, ...).
+        options: further arguments of ``simple_evaluate`` (num_fewshot, batch_size, gen_kwargs,
+            apply_chat_template, ...); ``metadata`` are arguments of the tasks.
         retries: number of retries of a failed batch.
         on_error: after that "stop" (the run can be continued later) or "skip" the items.
         threshold: scores of at least this count as right, others as wrong.
@@ -120,7 +126,7 @@ class _Running:
         self.notes: dict[str, str] = {}
         self.lm_eval = imported("lm_eval", "lm-evaluation-harness")
         manager = imported("lm_eval.tasks", "lm-evaluation-harness").TaskManager
-        self.tasks = _manager(manager, harness.include_path, tasks)
+        self.tasks = _manager(manager, harness.include_path, tasks, harness.options.get("metadata"))
         self.model = harness.model if not isinstance(harness.model, str) else self._created_model()
         self.replies = None if folder is None else Replies(folder.file(REPLIES))
 
@@ -128,11 +134,19 @@ class _Running:
         """Create the model from its name and arguments."""
         registry = imported("lm_eval.api.registry", "lm-evaluation-harness")
         args = self.harness.model_args
+        # simple_evaluate passes these to models that it creates itself, and to no other.
+        options = {name: self.harness.options.get(name) for name in OF_MODEL}
+        if is_in_file(self.harness.model):
+            if isinstance(args, str):
+                parsed = imported("lm_eval.utils", "lm-evaluation-harness")
+                args = parsed.simple_parse_args_string(args)
+            known = {name: value for name, value in options.items() if value is not None}
+            return model_in_file(self.harness.model, {**args, **known})
         try:
             kind = registry.get_model(self.harness.model)
             if isinstance(args, str):
-                return kind.create_from_arg_string(args)
-            return kind.create_from_arg_obj(dict(args))
+                return kind.create_from_arg_string(args, options)
+            return kind.create_from_arg_obj(dict(args), options)
         except Exception as error:  # a model may raise any error
             named = f"the model {brief(self.harness.model)}"
             raise InputError(f"lm-eval cannot create {named}: {one_line(error)}") from error
@@ -237,13 +251,14 @@ def _document_of(line: bytes) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _manager(manager_class: Any, include_path: Any, tasks: set[str]) -> Any:
+def _manager(manager_class: Any, include_path: Any, tasks: set[str], metadata: Any) -> Any:
     """The task manager: the thousands of default tasks are indexed only if one is needed."""
+    settings = {"include_path": include_path} | ({"metadata": metadata} if metadata else {})
     if include_path is not None:
-        manager = manager_class(include_path=include_path, include_defaults=False)
+        manager = manager_class(**settings, include_defaults=False)
         if tasks <= set(manager.all_tasks):
             return manager
-    return manager_class(include_path=include_path)
+    return manager_class(**settings)
 
 
 def _default_metric(metrics: list[str]) -> str:

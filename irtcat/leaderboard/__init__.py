@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.metrics import METRICS
     from irtcat.leaderboard.planning import Plan, design_gaps, plan
     from irtcat.leaderboard.protocol import ALL, Progress, evaluate
+    from irtcat.leaderboard.recommendation import Recommendation, recommend
     from irtcat.leaderboard.sets import headroom
     from irtcat.leaderboard.splits import split_subjects
     from irtcat.prediction import full_scores
@@ -24,6 +25,7 @@ __all__ = [
     "Leaderboard",
     "Plan",
     "Progress",
+    "Recommendation",
     "Run",
     "compare",
     "design_gaps",
@@ -32,6 +34,7 @@ __all__ = [
     "headroom",
     "items_needed",
     "plan",
+    "recommend",
     "reliable_gaps",
     "split_subjects",
 ]

@@ -11,7 +11,14 @@ from irtcat._checks import argument_error, check_count, check_interval
 from irtcat._types import FloatArray, IntArray
 from irtcat.leaderboard.board import KEYS, Leaderboard, Run, subject_draws
 
-__all__ = ["check_confidence", "items_needed", "order_curve", "reliable_gaps", "smallest_gap"]
+__all__ = [
+    "check_confidence",
+    "items_needed",
+    "order_curve",
+    "reliable_gaps",
+    "smallest_gap",
+    "smallest_k",
+]
 
 BIN = 0.0025
 """Width of the bins in which pairs are pooled, in score units: a quarter of a point."""
@@ -129,22 +136,34 @@ def items_needed(gaps: pd.DataFrame, gap: float = 0.02) -> pd.DataFrame:
     rows = []
     for key, by_k in gaps["gap"].groupby(["strategy", "estimator"], sort=False):
         by_k = by_k.droplevel(["strategy", "estimator"]).sort_index()
-        k, value = by_k.index.to_numpy(float), np.minimum.accumulate(by_k.to_numpy(float))
-        needed, flag = np.nan, ""
-        if value[-1] > 100 * gap:
-            flag = f"more than the {k[-1]:g} items measured"
-        elif value[0] <= 100 * gap:
-            needed, flag = k[0], "or fewer: the smallest k measured is enough"
-        else:
-            index = int(np.argmax(value <= 100 * gap))
-            share = 1.0
-            if np.isfinite(value[index - 1]) and value[index] > 0:
-                ends = np.log(value[[index - 1, index]])
-                share = (ends[0] - np.log(100 * gap)) / (ends[0] - ends[1])
-            needed = np.exp((1 - share) * np.log(k[index - 1]) + share * np.log(k[index]))
-            needed = np.ceil(needed - 1e-9)
+        needed, flag = smallest_k(by_k.index.to_numpy(float), by_k.to_numpy(float), 100 * gap)
         rows.append({"strategy": key[0], "estimator": key[1], "n_items": needed, "flags": flag})
     return pd.DataFrame(rows).set_index(["strategy", "estimator"])
+
+
+def smallest_k(k: FloatArray, value: FloatArray, target: float) -> tuple[float, str]:
+    """Number of items at which an error falls to a target, by interpolation on logarithmic scales.
+
+    Args:
+        k: the measured numbers of items, rising.
+        value: the error at each; made nonincreasing.
+        target: the greatest error wanted.
+
+    Returns:
+        The whole number of items (NaN beyond the measured ones), and a flag.
+    """
+    value = np.minimum.accumulate(value)
+    if value[-1] > target:
+        return np.nan, f"more than the {k[-1]:g} items measured"
+    if value[0] <= target:
+        return float(k[0]), "or fewer: the smallest k measured is enough"
+    index = int(np.argmax(value <= target))
+    share = 1.0
+    if np.isfinite(value[index - 1]) and value[index] > 0:
+        ends = np.log(value[[index - 1, index]])
+        share = (ends[0] - np.log(target)) / (ends[0] - ends[1])
+    needed = np.exp((1 - share) * np.log(k[index - 1]) + share * np.log(k[index]))
+    return float(np.ceil(needed - 1e-9)), ""
 
 
 def order_curve(

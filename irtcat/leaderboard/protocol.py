@@ -76,7 +76,7 @@ def evaluate(
     seeds: Iterable[int] = range(5),
     *,
     model: str = "2pl",
-    estimators: Sequence[str] | str = ("auto", "mean"),
+    estimators: Sequence[str] | str = ("auto", "ridge", "mean"),
     share: float = 0.25,
     tau: float | None = None,
     level: float = 0.95,
@@ -121,7 +121,8 @@ def evaluate(
     Returns:
         The leaderboard: `to_frame()` has a row per hold-out, strategy, k and estimator,
         `summary()` the mean over them, `intervals()` bootstrap intervals over subjects or items,
-        and `reliable_gaps` the smallest gap that is ranked right.
+        `reliable_gaps` the smallest gap that is ranked right, and `recommend` the strategy, the
+        estimator and the number of items to use.
 
     Raises:
         InputError: for an unknown strategy, estimator, model, split or column; a k above the number

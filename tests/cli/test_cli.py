@@ -319,7 +319,7 @@ def test_select_under_constraints(bank_file):
 
 def test_leaderboard_writes_table_and_figure():
     line = ("leaderboard", LSAT7, "--strategies", "random,fisher", "--seeds", 2)
-    document = run_json(*line, "--n-items", 3, "--out", "t.csv")
+    document = run_json(*line, "--n-items", 3, "--estimators", "all", "--out", "t.csv")
     table = pd.read_csv("t.csv")
     n = 2 * len(ESTIMATORS)
     assert len(table) == len(document["rows"]) == n * 2
@@ -333,6 +333,7 @@ def test_leaderboard_writes_table_and_figure():
 
 def test_leaderboard_of_everything_with_gaps_and_bootstrap():
     line = ("leaderboard", LSAT7, "--n-items", 3, "--seeds", 1, "--estimators", "mean")
+    line = (*line, "--strategies", "all")
     document = run_json(*line, "--bootstrap", "both", "--metric", "gap", "--figure", "f.svg")
     assert {row["strategy"] for row in document["rows"]} == {
         name for name in irtcat.STRATEGIES if not name.startswith("stratified-")
@@ -340,6 +341,23 @@ def test_leaderboard_of_everything_with_gaps_and_bootstrap():
     assert "kendall_lower" in document["summary"][0]
     assert document["summary"][0]["gap"] > 0
     assert os.path.getsize("f.svg") > 1000
+
+
+def test_leaderboard_runs_three_of_each_and_recommends():
+    line = ("leaderboard", LSAT7, "--n-items", "2,4", "--seeds", 2, "--error", 12)
+    document = run_json(*line)
+    pairs = {(row["strategy"], row["estimator"]) for row in document["rows"]}
+    assert {pair[0] for pair in pairs} == {"balanced", "stratified", "random"}
+    assert {pair[1] for pair in pairs} == {"auto", "ridge", "mean"}
+    advice = document["recommendation"]
+    assert (advice["strategy"], advice["estimator"]) in pairs
+    assert len(advice["alternatives"]) == 8
+    assert advice["error"] == 12
+    assert 2 <= advice["n_items"] <= 4
+    assert advice["text"][0].startswith(f"Recommended: strategy {advice['strategy']}")
+    text = run_ok(*line)
+    for sentence in advice["text"]:
+        assert sentence in text
 
 
 def test_leaderboard_reads_dates_of_subjects():

@@ -151,3 +151,225 @@ def test_the_help_says_the_command_as_it_runs():
     text = run_ok("evaluate", "--help").split("Example:")[1].split("\n", 1)[1].strip().splitlines()
     assert shlex.split(text[1].rstrip(" \\"))[:2] == ["irtcat", "evaluate"]
     assert irtcat.__version__
+
+
+def manifest(folder):
+    """The settings of a run."""
+    return json.loads((Path(folder) / "manifest.json").read_text())["about"]
+
+
+def test_options_of_lm_eval_reach_it(files, quiz):
+    """Few-shot examples, system prompt, chat template, generation and model arguments."""
+    pytest.importorskip("lm_eval", reason="needs the extra: pip install irtcat[harness]")
+    Path("mine.py").write_text(LM_FILE)
+    arguments = ("evaluate", "bank.npz", "--harness", "lm-eval", "--model", "mine.py@Mine",
+                 "--model-args", "answer=yes", "--max-items", 2, "--include-path", quiz,
+                 "--offline")  # fmt: skip
+    more = ("--num-fewshot", 2, "--gen-kwargs", "temperature=0.5,max_gen_toks=7", "--batch-size",
+            "auto:4", "--device", "cpu", "--system-instruction", "Be brief.",
+            "--apply-chat-template", "--no-fewshot-as-multiturn",
+            "--set", "fewshot_random_seed=5")  # fmt: skip
+    result = run(*arguments, *more, "--out", "run")
+    assert result.exit_code == 0, result.output
+    calls = [json.loads(line) for line in Path("calls.jsonl").read_text().splitlines()]
+    assert calls[0] == {"answer": "yes", "batch_size": "auto:4", "device": "cpu"}
+    prompt, generation = calls[1]["prompt"], calls[1]["generation"]
+    assert prompt.startswith("<system>Be brief.")
+    assert prompt.count("What is") == 3  # two examples, and the question
+    assert (generation["temperature"], generation["max_gen_toks"]) == (0.5, 7)
+    options = manifest("run")["options"]
+    assert (options["num_fewshot"], options["fewshot_random_seed"]) == ("2", "5")
+    assert "Saved 38 of 40 answers (95.0%)." in result.stdout
+
+    Path("calls.jsonl").unlink()
+    result = run(*arguments, "--out", "plain", "--model-args", '{"answer": "a,b"}')
+    assert result.exit_code == 0, result.output
+    calls = [json.loads(line) for line in Path("calls.jsonl").read_text().splitlines()]
+    assert calls[0] == {"answer": "a,b", "batch_size": None, "device": None}
+    assert calls[1]["prompt"].count("What is") == 1
+
+
+LM_FILE = """
+import json
+from lm_eval.api.model import LM
+
+def note(**about):
+    with open("calls.jsonl", "a") as file:
+        file.write(json.dumps(about) + "\\n")
+
+class Mine(LM):
+    tokenizer_name = "mine"
+
+    def __init__(self, answer, batch_size=None, device=None):
+        super().__init__()
+        self.answer = answer
+        note(answer=answer, batch_size=batch_size, device=device)
+
+    def generate_until(self, requests, disable_tqdm=False):
+        for request in requests:
+            note(prompt=request.args[0], generation=request.args[1])
+        return [self.answer] * len(requests)
+
+    def loglikelihood(self, requests, disable_tqdm=False):
+        raise NotImplementedError
+
+    loglikelihood_rolling = loglikelihood
+
+    def chat_template(self, chat_template=False):
+        return "template"
+
+    def apply_chat_template(self, chat_history, add_generation_prompt=True):
+        return "".join(f"<{turn['role']}>{turn['content']}" for turn in chat_history)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")  # those of Inspect
+def test_options_of_inspect_reach_it(files, quiz):
+    """A model of the user's, its arguments, those of task and generation, and a solver."""
+    pytest.importorskip("inspect_ai", reason="needs the extra: pip install irtcat[harness]")
+    Path("task.py").write_text(INSPECT_FILE.format(file=str(quiz / "quiz.jsonl")))
+    arguments = ("evaluate", "bank.npz", "--harness", "inspect", "--model", "task.py@mine",
+                 "--model-args", "answer=yes", "--task", "task.py@asked", "--max-items", 2,
+                 "--offline", "--set", "score_display=false", "--set", "log_realtime=false",
+                 "--out", "run")  # fmt: skip
+    result = run(*arguments, "--task-args", "prefix=Q", "--gen-kwargs", "temperature=0.5",
+                 "--solver", "task.py@twice", "--max-connections", 3)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    calls = [json.loads(line) for line in Path("calls.jsonl").read_text().splitlines()]
+    assert len(calls) == 4  # the solver asks twice
+    assert all(call["text"].startswith("Q: What is") for call in calls)
+    assert {(call["answer"], call["temperature"], call["connections"]) for call in calls} == {
+        ("yes", 0.5, 3)
+    }
+
+
+INSPECT_FILE = """
+import json
+from pathlib import Path
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import match
+from inspect_ai.solver import generate, solver
+
+@task
+def asked(prefix):
+    rows = [json.loads(line) for line in Path({file!r}).read_text().splitlines()]
+    return Task(
+        dataset=[
+            Sample(id=row["number"], input=prefix + ": " + row["question"], target=row["answer"])
+            for row in rows
+        ],
+        solver=generate(),
+        scorer=match(location="exact"),
+    )
+
+@solver
+def twice():
+    async def solve(state, generate):
+        await generate(state)
+        return await generate(state)
+    return solve
+
+def mine(answer):
+    def reply(messages, tools, tool_choice, config):
+        about = dict(text=messages[0].text, answer=answer, temperature=config.temperature,
+                     connections=config.max_connections)
+        with open("calls.jsonl", "a") as file:
+            file.write(json.dumps(about) + "\\n")
+        out = ModelOutput.from_content("mockllm/mine", answer)
+        out.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+        return out
+    return get_model("mockllm/mine", custom_outputs=reply, memoize=False)
+"""
+
+
+def test_options_of_another_harness_are_usage_errors(files):
+    arguments = ("evaluate", "bank.npz", "--out", "run", "--max-items", 2)
+    inspect = ("--harness", "inspect", "--model", "m", "--task", "t.py")
+    for more in (("--command", "cat", "--num-fewshot", 0), ("--command", "cat", "--set", "a=1"),
+                 ("--command", "cat", "--gen-kwargs", "a=1"), (*inspect, "--batch-size", 4),
+                 (*inspect, "--no-fewshot-as-multiturn"),
+                 ("--harness", "lm-eval", "--model", "hf", "--solver", "s")):  # fmt: skip
+        result = run(*arguments, *more)
+        assert result.exit_code == 2, more
+        option = next(word for word in more[::-1] if str(word).startswith("--"))
+        assert option.replace("--no-", "--") in result.stderr
+        assert "not with --harness" in result.stderr
+    for more in (("--gen-kwargs", "temperature"), ("--gen-kwargs", "{1}"), ("--batch-size", "big"),
+                 ("--model-args", "={}")):  # fmt: skip
+        assert run(*arguments, "--harness", "lm-eval", "--model", "hf", *more).exit_code == 2
+    result = run(*arguments, "--harness", "lm-eval", "--model", "hf", "--set", "limit=3")
+    assert result.exit_code == 1
+    assert "The --set option" in result.stderr
+    result = run(*arguments, "--harness", "lm-eval", "--model", "none.py@x")
+    assert result.exit_code == 1
+    assert "none.py@x" in result.stderr
+    assert run(*arguments, "--harness", "lm-eval", "--model", "hf", "--persistent").exit_code == 2
+
+
+def test_default_length_fits_the_bank(files):
+    """29 of 40 items, not all of them."""
+    command = "sed 's/}$/, \"answer\": 1}/'"
+    text = run_ok("evaluate", "bank.npz", "--command", command, "--batch", 29, "--out", "run")
+    assert "after 29 of 40 items" in text
+    assert "Saved 11 of 40 answers (27.5%)." in text
+
+
+def test_a_persistent_command_starts_once(files):
+    program = Path("program.py")
+    program.write_text(SERVER)
+    command = f"{shlex.quote(sys.executable)} {program}"
+    arguments = ("--command", command, "--persistent", "--max-items", 8, "--batch", 2,
+                 "--timeout", 60)  # fmt: skip
+    text = run_ok("evaluate", "bank.npz", *arguments, "--out", "run")
+    assert "after 8 of 40 items" in text
+    assert Path("starts").read_text() == "started\n"
+    assert Path("ended").read_text() == "8"  # its input was closed, and it could finish
+    assert manifest("run")["persistent"] is True
+
+
+SERVER = """
+import json, sys
+with open("starts", "a") as file:
+    file.write("started\\n")
+n = 0
+for line in sys.stdin:
+    n += 1
+    print(json.dumps({"item": json.loads(line)["item"], "answer": n % 2}), flush=True)
+open("ended", "w").write(str(n))
+"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        ("sys.exit(3)", "exited with 3 and said: oh"),
+        ("break", "ended without an answer"),
+        ("print('no json', flush=True)", "must be a JSON object"),
+        ("time.sleep(60)", "took more than 2 seconds"),
+    ],
+)
+def test_failing_persistent_commands_are_named_and_restarted(files, reply, message):
+    Path("program.py").write_text(
+        "import json, sys, time\nfrom pathlib import Path\n"
+        "starts = Path('starts')\n"
+        "first = not starts.exists()\n"
+        "starts.open('a').write('x')\n"
+        "print('oh', file=sys.stderr, flush=True)\n"
+        "for n, line in enumerate(sys.stdin):\n"
+        "    if n == 1 and (first or Path('always').exists()):\n"
+        f"        {reply}\n"
+        "        continue\n"
+        "    print(json.dumps({'item': json.loads(line)['item'], 'answer': 1}), flush=True)\n"
+    )
+    command = f"{shlex.quote(sys.executable)} program.py"
+    arguments = ("evaluate", "bank.npz", "--command", command, "--persistent", "--max-items", 4,
+                 "--batch", 2, "--timeout", 2)  # fmt: skip
+    text = run_ok(*arguments, "--retries", 1, "--out", "run")
+    assert "after 4 of 40 items" in text
+    assert Path("starts").read_text() == "xx"
+    Path("always").touch()
+    result = run(*arguments, "--out", "other")
+    assert result.exit_code == 1
+    assert message in result.stderr
