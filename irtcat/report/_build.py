@@ -24,6 +24,7 @@ from irtcat.report._ranking import (
     ranking_section,
     score_text,
     session_score,
+    session_standing,
 )
 from irtcat.report._read import Result, read
 from irtcat.responses import Responses
@@ -135,7 +136,9 @@ def _score_text(ranking: Ranking | None, responses: Responses | None) -> "Callab
 
     def of(session: "Session") -> str:
         row = rows.get(str(session.head.get("subject") or session.id))
-        return str(session_score(session, responses)) if row is None else score_text(row)
+        if row is None:
+            row = session_standing(session, session_score(session, responses), "")
+        return score_text(row)
 
     return of
 

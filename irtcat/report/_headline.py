@@ -7,7 +7,15 @@ import numpy as np
 
 from irtcat.report._blocks import shorter
 from irtcat.report._page import Headline
-from irtcat.report._ranking import CLEAR, LIKELY, MEASURES, POSSIBLE, Ranking, Standing
+from irtcat.report._ranking import (
+    CLEAR,
+    LIKELY,
+    MEASURES,
+    POSSIBLE,
+    Ranking,
+    Standing,
+    interval_name,
+)
 from irtcat.report._read import Result
 from irtcat.report._tables import best_of_board
 from irtcat.responses import Responses
@@ -107,9 +115,9 @@ def _value(row: Standing, ranking: Ranking) -> str:
     if not np.isfinite([row.lower, row.upper]).all():
         return f"an ability of {row.score:.2f} (interval unknown)"
     if MEASURES[ranking.by][1]:
-        ends = f"{100 * row.level:g} % interval {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
+        ends = f"{interval_name(row.level)} {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
         return f"{100 * row.score:.1f} % ({ends})"
-    ends = f"{100 * row.level:g} % interval {row.lower:.2f} to {row.upper:.2f}"
+    ends = f"{interval_name(row.level)} {row.lower:.2f} to {row.upper:.2f}"
     return f"an ability of {row.score:.2f} ({ends})"
 
 
