@@ -90,6 +90,8 @@ def test_a_best_model_that_is_not_clearly_best():
     assert likely.facts["Clearly best"] == "probably"
     tied = opening([predictions([0.9, 0.9, 0.9, 0.9, 0.1])])
     assert tied.sentences[0].startswith("m0, m1, m2 and 1 more share the first place with 90.0 %")
+    assert tied.sentences[1] == "3 of the other 4 models may be as good."
+    assert tied.facts["Best model"] == "m0 and 3 more"
 
 
 def test_what_is_ranked_without_predictions():
