@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr, ndtri
 
 from irtcat._flags import OUT_OF_RANGE
 from irtcat._types import FloatArray
@@ -30,8 +30,7 @@ __all__ = [
     "session_standing",
 ]
 
-NORMAL = NormalDist()
-Z = NORMAL.inv_cdf(0.975)
+Z = float(ndtri(0.975))
 CLEAR, LIKELY, POSSIBLE = 0.95, 0.8, 0.05
 """Probabilities above which the best is clearly or probably better than another, and above which
 another may be the best."""
@@ -115,7 +114,7 @@ class Ranking:
         sd = np.sqrt(below**2 + above**2)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(sd > 0, gap / sd, np.where(gap > 0, np.inf, 0.0))
-        return np.array([NORMAL.cdf(value) for value in np.nan_to_num(ratio)])
+        return ndtr(np.nan_to_num(ratio))
 
 
 @dataclass
@@ -134,7 +133,7 @@ class _Found:
 
 
 def _z(level: float | None) -> float:
-    return Z if level is None else NORMAL.inv_cdf(0.5 + level / 2)
+    return Z if level is None else float(ndtri(0.5 + level / 2))
 
 
 def interval_name(level: float | None) -> str:
