@@ -34,8 +34,8 @@ def _read(paths: list[str]) -> list[Any]:
 def command(o: Options) -> Output:
     """Write a report of results as one HTML file.
 
-    With --responses (of the full benchmark) the report compares predicted with true scores and
-    checks the data.
+    With --responses (of the full benchmark) the report compares predicted with true scores, checks
+    the data, and predicts the scores of adaptive sessions from them.
     """
     from irtcat import report
 

@@ -12,12 +12,7 @@ from scipy.special import expit
 
 from irtcat._types import FloatArray
 
-__all__ = [
-    "Estimates",
-    "affordable_prior",
-    "probability_out_of_range",
-    "with_shared_prior",
-]
+__all__ = ["Estimates", "affordable_prior", "probability_out_of_range", "with_shared_prior"]
 
 PRIORS = (0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003)
 """Candidate prior probabilities of an out-of-range subject, from cautious to trusting."""

@@ -24,9 +24,9 @@ from irtcat.report._ranking import (
     ranking_section,
     score_text,
     session_score,
+    session_standing,
 )
 from irtcat.report._read import Result, read
-from irtcat.report._sessions import sessions
 from irtcat.responses import Responses
 
 if TYPE_CHECKING:
@@ -136,7 +136,9 @@ def _score_text(ranking: Ranking | None, responses: Responses | None) -> Callabl
 
     def of(session: "Session") -> str:
         row = rows.get(str(session.head.get("subject") or session.id))
-        return str(session_score(session, responses)) if row is None else score_text(row)
+        if row is None:
+            row = session_standing(session, session_score(session, responses), "")
+        return score_text(row)
 
     return of
 
@@ -192,6 +194,8 @@ def _sections(result: Result, context: _Context) -> list[Section]:
 
         return evaluation(name, value, context.score_text, context.names)
     if result.kind == "sessions":
+        from irtcat.report._sessions import sessions
+
         return [sessions(name, value, context.score_text, context.names)]
     by_ability = context.ranking is not None and context.ranking.by == "theta"
     makers = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from irtcat.report._bank import bank_section
 from irtcat.report._blocks import Section, table_of
 from irtcat.report._notes import Note
+from irtcat.report._ranking import interval_name
 from irtcat.report._read import NOT_OVER
 from irtcat.report._sessions import sessions
 from irtcat.report._tables import facts_of
@@ -94,10 +95,10 @@ def _readable(result: dict[str, Any]) -> dict[str, Any]:
             values[key] = ", ".join(f"{float(value):.4g}" for value in values[key])
     out: dict[str, Any] = {}
     if _all_numbers(values, "score", "lower", "upper"):
-        score, low, high = (f"{values.pop(key):.1%}" for key in ("score", "lower", "upper"))
+        score, low, high = (f"{100 * values.pop(key):.1f}" for key in ("score", "lower", "upper"))
         level = values.pop("level", None)
-        suffix = f", {level:.0%} interval" if isinstance(level, float) else ""
-        out["score"] = f"{score} ({low} to {high}{suffix})"
+        interval = interval_name(level if isinstance(level, float) else None)
+        out["score"] = f"{score} % ({interval} {low} to {high} %)"
     if _all_numbers(values, "rank", "n_calibrated"):
         out["rank"] = f"{values.pop('rank'):,} of {values.pop('n_calibrated') + 1:,}"
         if _all_numbers(values, "rank_lower", "rank_upper"):

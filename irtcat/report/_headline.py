@@ -7,7 +7,15 @@ import numpy as np
 
 from irtcat.report._blocks import shorter
 from irtcat.report._page import Headline
-from irtcat.report._ranking import CLEAR, LIKELY, MEASURES, POSSIBLE, Ranking, Standing
+from irtcat.report._ranking import (
+    CLEAR,
+    LIKELY,
+    MEASURES,
+    POSSIBLE,
+    Ranking,
+    Standing,
+    interval_name,
+)
 from irtcat.report._read import Result
 from irtcat.report._tables import best_of_board
 from irtcat.responses import Responses
@@ -107,9 +115,9 @@ def _value(row: Standing, ranking: Ranking) -> str:
     if not np.isfinite([row.lower, row.upper]).all():
         return f"an ability of {row.score:.2f} (interval unknown)"
     if MEASURES[ranking.by][1]:
-        ends = f"{100 * row.level:g} % interval {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
+        ends = f"{interval_name(row.level)} {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
         return f"{100 * row.score:.1f} % ({ends})"
-    ends = f"{100 * row.level:g} % interval {row.lower:.2f} to {row.upper:.2f}"
+    ends = f"{interval_name(row.level)} {row.lower:.2f} to {row.upper:.2f}"
     return f"an ability of {row.score:.2f} ({ends})"
 
 
@@ -131,14 +139,14 @@ def _best(ranking: Ranking, word: str) -> list[str]:
     ahead = ranking.ahead()
     second, p = others[0], float(ahead[0])
     rivals = int((1 - ahead > POSSIBLE).sum())
-    tied = [row for row in others if abs(row.score - first.score) < TIE]
+    tied = _tied(ranking)
     if tied:
         names = ", ".join(_name(row) for row in (first, *tied)[:3])
         more = f" and {len(tied) - 2:,} more" if len(tied) > 2 else ""
         tie = f"{names}{more} share the first place with {_value(first, ranking)}."
         return [
             tie,
-            f"{rivals:,} of the other {len(others):,} {word}s may be as good as the first.",
+            f"{rivals:,} of the other {len(others):,} {word}s may be as good.",
         ]
     lead = f"{_name(first)} is best with {_value(first, ranking)}."
     follower = f"{_name(second)} with {_value(second, ranking)}"
@@ -158,6 +166,12 @@ def _best(ranking: Ranking, word: str) -> list[str]:
     return [lead, verdict]
 
 
+def _tied(ranking: Ranking) -> list[Standing]:
+    """The rows that share the first place with the first."""
+    first, *others = ranking.rows
+    return [row for row in others if abs(row.score - first.score) < TIE]
+
+
 def _percent(p: float) -> str:
     """A probability in whole percent, never 0 or 100.
 
@@ -171,7 +185,9 @@ def _percent(p: float) -> str:
 def _best_facts(ranking: Ranking, word: str) -> dict[str, str]:
     first = ranking.rows[0]
     label, percent = MEASURES[ranking.by]
-    facts = {f"Best {word}" if len(ranking.rows) > 1 else word.capitalize(): _name(first)}
+    tied = len(_tied(ranking))
+    name = _name(first) + (f" and {tied:,} more" if tied else "")
+    facts = {f"Best {word}" if len(ranking.rows) > 1 else word.capitalize(): name}
     facts[label] = f"{100 * first.score:.1f} %" if percent else f"{first.score:.2f}"
     if len(ranking.rows) > 1:
         p = float(ranking.ahead()[0])

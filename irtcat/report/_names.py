@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from irtcat.report._blocks import shorter
-from irtcat.responses import Responses
+
+if TYPE_CHECKING:
+    from irtcat.bank import ItemBank
+    from irtcat.responses import Responses
 
 if TYPE_CHECKING:
     from irtcat.bank import ItemBank

@@ -14,7 +14,6 @@ from irtcat.prediction import OUT_OF_RANGE
 from irtcat.report._blocks import Block, Section, bar, column, points, shorter, table
 from irtcat.report._notes import Note
 from irtcat.report._read import Result
-from irtcat.report._sessions import MOST, opened_sessions
 from irtcat.responses import Responses
 
 if TYPE_CHECKING:
@@ -24,10 +23,12 @@ __all__ = [
     "Ranking",
     "Standing",
     "flag_notes",
+    "interval_name",
     "ranking_of",
     "ranking_section",
     "score_text",
     "session_score",
+    "session_standing",
 ]
 
 NORMAL = NormalDist()  # scipy.special takes as long to import as numpy
@@ -55,7 +56,7 @@ class Standing:
         score: score (0 to 1) or ability.
         lower: lower end of its interval.
         upper: upper end.
-        level: probability of the interval.
+        level: probability of the interval; None if not known.
         estimator: how the score was estimated.
         n_items: number of items run; None if not known.
         rank: rank among the calibrated models; None if not known.
@@ -71,7 +72,7 @@ class Standing:
     score: float
     lower: float
     upper: float
-    level: float = 0.95
+    level: float | None = 0.95
     estimator: str = ""
     n_items: int | None = None
     rank: int | None = None
@@ -133,8 +134,18 @@ class _Found:
             self.others.append(row.name)
 
 
-def _z(level: float) -> float:
-    return NORMAL.inv_cdf(0.5 + level / 2)
+def _z(level: float | None) -> float:
+    return Z if level is None else NORMAL.inv_cdf(0.5 + level / 2)
+
+
+def interval_name(level: float | None) -> str:
+    """An interval in words.
+
+    Example:
+        >>> interval_name(0.95), interval_name(None)
+        ('95 % interval', 'interval')
+    """
+    return "interval" if level is None else f"{100 * level:g} % interval"
 
 
 def ranking_of(results: Sequence[Result], responses: Responses | None) -> Ranking | None:
@@ -224,7 +235,7 @@ def _evaluated(result: Result) -> Standing | None:
         score=score,
         lower=lower,
         upper=upper,
-        level=_number(document, "level") or 0.95,
+        level=_number(document, "level"),
         estimator=str(document.get("estimator") or ""),
         n_items=_whole(_number(document, "n_items")),
         rank=_whole(_number(document, "rank")),
@@ -249,6 +260,7 @@ def _predicted(result: Result, n_items: int | None) -> list[Standing]:
                 score=float(row["score"]),
                 lower=float(row["lower"]),
                 upper=float(row["upper"]),
+                level=result.level,
                 estimator=_text(row.get("estimator")),
                 n_items=n_items,
                 rank=_whole(row.get("rank")),
@@ -267,11 +279,13 @@ def _text(value: Any) -> str:
 
 def session_standings(result: Result, responses: Responses | None) -> list[Standing]:
     """The standings of the sessions of a store, unless it holds more than are drawn."""
+    from irtcat.report._sessions import MOST, opened_sessions
+
     with opened_sessions(result.value) as (listed, shown):
         if listed is not None and len(listed) > MOST:
             return []
         return [
-            _as_standing(session, session_score(session, responses), result.name)
+            session_standing(session, session_score(session, responses), result.name)
             for session in shown.values()
             if int(session.state.scored)
         ]
@@ -293,7 +307,8 @@ def session_score(session: "Session", responses: Responses | None) -> FullScore:
     return session.full_score()
 
 
-def _as_standing(session: "Session", score: FullScore, source: str) -> Standing:
+def session_standing(session: "Session", score: FullScore, source: str) -> Standing:
+    """The standing of a session with its full score."""
     flags = [flag for flag in score.flags.split("; ") if flag]
     if not session.is_over:
         flags.append("the session is not over")
@@ -330,6 +345,7 @@ def _abilities(result: Result) -> list[Standing]:
             score=float(theta[i]),
             lower=float(lower[i]),
             upper=float(upper[i]),
+            level=result.level if has_ends else 0.95,
             n_items=_whole(counts[i]),
             flags=tuple(flag for flag in flags[i].split("; ") if flag),
             source=result.name,
@@ -375,7 +391,8 @@ def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Sec
     score = np.array([row.score for row in rows])
     place = pd.Series(-np.round(score, 12)).rank(method="min").astype(int)
     ends = [_interval(row, percent) for row in rows]
-    interval = f"{100 * level:g} % interval" if same_level else "Interval"
+    interval = interval_name(level) if same_level else "interval"
+    interval = interval[:1].upper() + interval[1:]
     lower, upper = (
         np.array([getattr(row, name) for row in rows], float) for name in ("lower", "upper")
     )
@@ -506,8 +523,10 @@ def _names(names: Sequence[str]) -> str:
 
 
 def score_text(row: Standing) -> str:
-    """The score of a row as a session or an evaluation shows it."""
-    return str(
-        FullScore(score=row.score, lower=row.lower, upper=row.upper, level=row.level,
-                  estimator=row.estimator)
-    )  # fmt: skip
+    """A score with its interval, and where it comes from."""
+    if not np.isfinite(row.score):
+        return "no score: no answer"
+    source = "the bank's curves" if row.estimator == "bank" else row.estimator
+    by = f", by {source}" if source else ""
+    interval = f"{interval_name(row.level)} {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
+    return f"{100 * row.score:.1f} % ({interval}){by}"

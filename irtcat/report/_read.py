@@ -90,6 +90,7 @@ class Result:
         value: a bank, a table, a folder's tables by name, a store or a session.
         path: the file or folder; None for an object.
         flags: warnings about the result.
+        level: probability of its intervals; None if not known.
     """
 
     kind: str
@@ -97,6 +98,7 @@ class Result:
     value: Any
     path: Path | None = None
     flags: tuple[str, ...] = field(default=())
+    level: float | None = None
 
 
 def read(source: Any) -> Result:
@@ -290,7 +292,14 @@ def _from_object(source: Any) -> Result:
     frame = _with_numbers(frame, "The table")
     flags = getattr(source, "flags", ())
     kind = _kind_of(frame, "The table")
-    return Result(kind, kind, frame, flags=flags if isinstance(flags, tuple) else ())
+    level = getattr(source, "level", None)
+    return Result(
+        kind=kind,
+        name=kind,
+        value=frame,
+        flags=flags if isinstance(flags, tuple) else (),
+        level=level if isinstance(level, float) else None,
+    )
 
 
 def _from_model(source: Any) -> Result | None:

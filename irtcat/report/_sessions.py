@@ -20,6 +20,7 @@ from irtcat.report._blocks import (
     table,
     table_of,
 )
+from irtcat.report._names import item_names
 
 if TYPE_CHECKING:
     from irtcat.cat import Session
@@ -114,6 +115,7 @@ def session_blocks(
         names: texts of items whose ids are hashes.
     """
     frame, estimates = session.to_frame(), session.estimate()
+    names = item_names([session.bank]) | dict(names or {})
     why = _reasons(session)
     at = np.arange(1, len(frame) + 1)
     status = f"Over: {session.reason}" if session.is_over else f"Next: {', '.join(session.asked)}"
@@ -144,7 +146,7 @@ def session_blocks(
     reason = [why.get(str(item), {}) for item in frame.index]
     columns.append(column("why", [r.get("said", "") for r in reason], "Why this item"))
     named: dict[str, Any] = {}
-    texts = [(names or {}).get(str(item), "") for item in frame.index]
+    texts = [names.get(str(item), "") for item in frame.index]
     if any(texts):
         columns.append(column("question", texts, "Question", long=True))
         named = {"texts": "question"}

@@ -328,7 +328,7 @@ def test_no_column_is_cut(browser, path, width):
     assert page.evaluate(CUT) == []
     if width == 390:
         heads = [head.strip() for head in ranking_heads(page)]
-        assert heads == ["Model", "Score", "95 % interval"]
+        assert heads == ["Model", "Score", "Interval"]
         several = page.locator("main > section > .block > .block table:has(tbody tr)").all()
         for table in several:
             assert table.locator("thead tr").first.locator("th").count() <= 3

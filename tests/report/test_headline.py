@@ -55,13 +55,24 @@ def test_a_clear_best_model():
     found = opening([predictions([0.9, 0.7, 0.6]), bank, chosen])
     assert found.meta == ["3 November 2026", "3 models", "40 items"]
     assert found.sentences == [
-        "m0 is best with 90.0 % (95 % interval 88.0 to 92.0 %).",
-        "It is clearly ahead of all others; the next is m1 with 70.0 % (95 % interval 68.0 to "
-        "72.0 %).",
+        "m0 is best with 90.0 % (interval 88.0 to 92.0 %).",
+        "It is clearly ahead of all others; the next is m1 with 70.0 % (interval 68.0 to 72.0 %).",
         "Each model answered 10 of the 40 items: 75 % of the answers were saved.",
     ]
     assert found.facts == {"Best model": "m0", "Score": "90.0 %", "Clearly best": "yes",
                            "Answers saved": "75 %"}  # fmt: skip
+
+
+def test_the_probability_of_an_interval_is_said_where_it_is_known():
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+    old = bank.simulate(np.linspace(-2, 2, 50), seed=1)
+    predicted = irtcat.predict(old, bank.item_ids[::4], bank.simulate([0.5], seed=2), level=0.8)
+    assert "(80 % interval" in opening([predicted]).sentences[0]
+    assert "(interval" in opening([predicted.to_frame()]).sentences[0]
+    [row] = ranking_of([read(predicted)], None).rows
+    assert (row.level, row.estimator) == (0.8, "auto: regression")
+    ability = irtcat.score(bank, old, level=0.8)
+    assert "(80 % interval" in opening([ability]).sentences[0]
 
 
 def test_a_best_model_that_is_not_clearly_best():
@@ -79,6 +90,8 @@ def test_a_best_model_that_is_not_clearly_best():
     assert likely.facts["Clearly best"] == "probably"
     tied = opening([predictions([0.9, 0.9, 0.9, 0.9, 0.1])])
     assert tied.sentences[0].startswith("m0, m1, m2 and 1 more share the first place with 90.0 %")
+    assert tied.sentences[1] == "3 of the other 4 models may be as good."
+    assert tied.facts["Best model"] == "m0 and 3 more"
 
 
 def test_what_is_ranked_without_predictions():
@@ -202,7 +215,8 @@ def test_steps_of_sessions_have_the_texts():
     session = irtcat.cat.Session.begin(bank, irtcat.cat.Config(max_items=3), session_id="anna")
     while not session.is_over:
         session.answer(session.asked[0], 1)
-    page = report.build([session, bank])
+    assert report.build(session) != report.build([session, bank])  # which has a section more
+    page = report.build(session)
     data = json.loads(re.findall(r'id="data">(.*?)</script>', page)[0])
     [choice] = [block for section in data for block in section if block["t"] == "choice"]
     steps = choice["options"][0]["blocks"][-1]

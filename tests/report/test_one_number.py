@@ -111,9 +111,13 @@ def test_the_page_shows_that_number_everywhere(bank, calibration, run, tmp_path)
         values, label = ranking_on(page)
         np.testing.assert_allclose(values, numbers(triple(full)), atol=TOLERANCE, err_msg=name)
         assert label == full.estimator, name
-        assert f"new reaches {100 * full.score:.1f} % (95 % interval" in page, name
-        if "store" in name or name == "run":  # the session tells it, too
-            assert page.count(f"{full.score:.1%}") >= 1, name
+        level = "" if name == "predict" or name == "predict and store" else "95 % "
+        assert f"new reaches {100 * full.score:.1f} % ({level}interval" in page, name
+        for told in re.findall(r'"Full score":"(.*?)"', page):  # what the session says
+            assert told.startswith(f"{100 * full.score:.1f} % ({level}interval"), name
+            assert told.endswith(f"by {full.estimator}"), name
+    assert '"Full score"' in pages["predict and store"]
+    assert '"Full score"' in pages["store and calibration"]
     alone = report.build(run / "sessions.db")
     values, label = ranking_on(alone)
     np.testing.assert_allclose(values, numbers(triple(session.full_score())), atol=TOLERANCE)

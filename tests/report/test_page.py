@@ -451,7 +451,7 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
     html = report.build(tmp_path)
     told = result | {"score": 0.55, "lower": 0.4567, "upper": 0.6, "level": 0.9}
     (tmp_path / "result.json").write_text(json.dumps(told))
-    assert "<dt>Score</dt><dd>55.0% (45.7% to 60.0%, 90% interval)</dd>" in report.build(tmp_path)
+    assert "<dt>Score</dt><dd>55.0 % (90 % interval 45.7 to 60.0 %)</dd>" in report.build(tmp_path)
     assert "0.4 to 0.6" in html
     assert "odd answers" in html
     assert html.count("The model looks unlike.") == 1
