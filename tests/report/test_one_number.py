@@ -67,20 +67,20 @@ def test_with_calibration_responses(bank, calibration, new, run, tmp_path, monke
     calibration.save("old.npz")
     answers.save("new.npz")
     pd.DataFrame({"item": bank.item_ids}).to_csv("items.csv", index=False)
-    [told] = command("predict", "old.npz", "items.csv", "new.npz")["subjects"]
-    status = command("session", "status", "evaluation", "--store", run / "sessions.db",
+    [prediction] = command("predict", "old.npz", "items.csv", "new.npz")["subjects"]
+    status = command("session", "status", "--id", "evaluation", "--store", run / "sessions.db",
                      "--responses", "old.npz")  # fmt: skip
     full = session.full_score(calibration)
     ways = {
         "predict": [predicted.score[0], predicted.lower[0], predicted.upper[0]],
         "replay": [replayed.score[0], replayed.lower[0], replayed.upper[0]],
         "result.json": [result[key] for key in ("score", "lower", "upper")],
-        "irtcat predict": [told[key] for key in ("score", "lower", "upper")],
+        "irtcat predict": [prediction[key] for key in ("score", "lower", "upper")],
         "irtcat session status": [status[key] for key in ("score", "lower", "upper")],
     }
     for name, values in ways.items():
         np.testing.assert_allclose(values, triple(full), rtol=0, atol=TOLERANCE, err_msg=name)
-    labels = [full.estimator, predicted.methods[0], result["estimator"], told["estimator"],
+    labels = [full.estimator, predicted.methods[0], result["estimator"], prediction["estimator"],
               status["estimator"]]  # fmt: skip
     assert set(labels) == {"auto: regression"}
     assert (full.rank, full.n_calibrated) == (result["rank"], 80)
@@ -113,9 +113,9 @@ def test_the_page_shows_that_number_everywhere(bank, calibration, run, tmp_path)
         assert label == full.estimator, name
         level = "" if name == "predict" or name == "predict and store" else "95 % "
         assert f"new reaches {100 * full.score:.1f} % ({level}interval" in page, name
-        for told in re.findall(r'"Full score":"(.*?)"', page):  # what the session says
-            assert told.startswith(f"{100 * full.score:.1f} % ({level}interval"), name
-            assert told.endswith(f"by {full.estimator}"), name
+        for prediction in re.findall(r'"Full score":"(.*?)"', page):  # what the session says
+            assert prediction.startswith(f"{100 * full.score:.1f} % ({level}interval"), name
+            assert prediction.endswith(f"by {full.estimator}"), name
     assert '"Full score"' in pages["predict and store"]
     assert '"Full score"' in pages["store and calibration"]
     alone = report.build(run / "sessions.db")
@@ -138,7 +138,9 @@ def test_with_a_bank_alone(bank, new, tmp_path):
     with Store(tmp_path / "run" / "sessions.db", create=False) as store:
         session = store.resume("evaluation")
     report = replay(bank, new, RULES)
-    status = command("session", "status", "evaluation", "--store", tmp_path / "run/sessions.db")
+    status = command(
+        "session", "status", "--id", "evaluation", "--store", tmp_path / "run/sessions.db"
+    )
     full = session.full_score()
     assert full.score == pytest.approx(session.estimate()["score"], abs=TOLERANCE)
     assert full.score == pytest.approx(report.score[0], abs=TOLERANCE)
