@@ -69,7 +69,7 @@ def command(o: Options) -> Output:
     columns = ["status", "items", "retained", "rounds", "reliability_marginal", "rmsea"]
     shown = table[[name for name in columns if name in table]].reset_index()
     line = f"Wrote {len(written)} files to {o.out}; read {o.out / 'report.md'} first"
-    return Output(document, [shown, line], table=table)
+    return Output(document, [shown, line], table=table, next=("report", o.out))
 
 
 def _figures(scales: "Scales") -> dict[str, Any]:
