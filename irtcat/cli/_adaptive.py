@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from irtcat.cli._command import Options
-from irtcat.cli._options import option
+from irtcat.cli._options import group, option
 
 if TYPE_CHECKING:
     from irtcat.cat import Config, ExposureParameters
@@ -58,7 +58,7 @@ FILES = (
     option("exposure_parameters", source="", type=Path, read=read_exposure,
            help="File written by simulate --calibrate-exposure; required by sympson-hetter."),
 )  # fmt: skip
-RULES = (CRITERION, STOP, METHOD, EXPOSURE, *LENGTHS, *FILES)
+RULES = group("Rules of the test", CRITERION, STOP, METHOD, EXPOSURE, *LENGTHS, *FILES)
 
 
 def read_config(o: Options, **defaults: Any) -> "Config":

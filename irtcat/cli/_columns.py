@@ -38,7 +38,7 @@ COLUMNS = {
     "how": Column("method"),
     "information": Column("information", "1 / variance of the ability that the items add"),
     "kendall": Column("kendall", "rank correlation with the full ranking (tau-b)"),
-    "lower": Column("from", "with to, the interval of probability --level"),
+    "lower": Column("from", "with to, the confidence interval"),
     "mae": Column("mae", "mean absolute error of predicted scores, in points"),
     "margin": Column("margin", "half the width of a score's interval, in points"),
     "bias": Column("bias", "mean error of the abilities"),

@@ -244,7 +244,11 @@ class Command:
                 advice = f"Give --force to overwrite it, or another name with {row.label}."
                 raise InputError(f"{path}: this file exists already. {advice}")
             question = f"{visible(str(path))} exists already. Overwrite it?"
-            if not typer.confirm(question, err=True):
+            try:
+                is_confirmed = typer.confirm(question, err=True)
+            except typer.Abort:  # Ctrl-C, or the end of the input
+                raise KeyboardInterrupt from None
+            if not is_confirmed:
                 raise InputError(f"{path}: not overwritten. Give another name with {row.label}.")
 
     def _check_default(self, row: Option, options: Options) -> None:

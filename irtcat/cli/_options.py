@@ -32,8 +32,20 @@ VALUES: dict[Any, str] = {
     bool: "", int: "N", float: "X", Path: "FILE", tuple[float, float]: "X X"
 }  # fmt: skip
 """What the help calls values of a type."""
+STORY_ITEMS = 100
+"""Items in the next command that `irtcat fit` names; half of the items of a small bank."""
 UNSET: Any = object()
 """Stands for what the library's function says."""
+
+
+def default_n_items(n_items: int) -> int:
+    """The number of items to select from so many in the next command.
+
+    Example:
+        >>> default_n_items(898), default_n_items(5)
+        (100, 2)
+    """
+    return min(STORY_ITEMS, max(1, n_items // 2))
 
 
 def check_target(path: Path) -> None:

@@ -23,6 +23,9 @@ def command(o: Options) -> Output:
         result = o.call(seeds=range(o.seeds), progress=report)
     if not result.fit.converged:
         warn(result.fit.message)
+    table = result.to_frame()
+    shared = [name for name in ("strategy", "n_items") if name in table]
+    by_default = [name for name in table if str(name).startswith("auto_")]
     n_all, n = result.responses.n_subjects, result.fit.n_subjects
     text = [
         f"{n_all} classifiers of handwritten digits, {result.responses.n_items} images.",
@@ -31,11 +34,10 @@ def command(o: Options) -> Output:
         "mean_: share of the k that is right; irt_: the model fills in the other images; auto_:",
         "the default estimator (with balanced, the default strategy: the last rows);",
         f"kendall: tau-b; mae: in percentage points. Means over {o.seeds} random hold-outs.\n",
-        result.to_frame(),
+        table[[*shared, *by_default, *table.columns.drop([*shared, *by_default])]],
         "",
         str(result.fit),
         *(f"{name:<17}{path}" for name, path in result.files.items()),
     ]
-    table = result.to_frame()
     document = {"fit": result.fit.to_dict(), "files": result.files, "summary": records(table)}
     return Output(document, text, table=table)

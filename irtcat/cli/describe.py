@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from irtcat.cli import _input
 from irtcat.cli._columns import column_of
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import READING, RESPONSES_HELP, argument
+from irtcat.cli._options import READING, RESPONSES_HELP, argument, default_n_items
 from irtcat.cli._output import cell, records
 
 if TYPE_CHECKING:
@@ -29,23 +29,24 @@ EXAMPLE = (
 def command(o: Options) -> Output:
     """Describe a response file or a bank."""
     if _input.is_bank(o.source):
-        return _bank(_input.read_bank_table(o.source))
-    return _responses(_input.read(o.source, **o.reading))
+        return _bank(o, _input.read_bank_table(o.source))
+    return _responses(o, _input.read(o.source, **o.reading))
 
 
-def _responses(data: "Responses") -> Output:
+def _responses(o: Options, data: "Responses") -> Output:
     """Counts, mean and flags."""
     from dataclasses import asdict
 
     summary = data.summary()
+    after = ("fit", o.source, *o.reading_words)
     columns = {"subjects": list(data.subjects.columns), "items": list(data.items.columns)}
     document = {**asdict(summary), "kind": "responses", "responses": summary.kind}
     document |= {f"{kind[:-1]}_columns": names for kind, names in columns.items()}
     lines = [f"metadata of {kind}: {', '.join(names)}" for kind, names in columns.items() if names]
-    return Output(document, [str(summary), *lines], table=summary.to_frame())
+    return Output(document, [str(summary), *lines], table=summary.to_frame(), next=after)
 
 
-def _bank(bank: "BankTable") -> Output:
+def _bank(o: Options, bank: "BankTable") -> Output:
     """Model, scale, provenance, and the range of the parameters."""
     frame = bank.table
     ranges = frame.select_dtypes("number").describe().T[["min", "25%", "50%", "75%", "max"]]
@@ -59,10 +60,13 @@ def _bank(bank: "BankTable") -> Output:
         for name, value in bank.provenance.items()
         if value not in ({}, [], None)
     ]
+    after = ("select", o.source, "-k", default_n_items(len(bank)), "--responses", "RESPONSES")
     varying = ranges[(ranges["min"] < ranges["max"]) & ~ranges.index.isin(bank.items.columns)]
     known = [column_of(name) for name in map(str, varying.index)]
     meanings = [f"  {column.heading}: {column.meaning}" for column in known if column.meaning]
-    return Output(document, [str(bank), *lines, _readable(varying), *meanings], table=frame)
+    return Output(
+        document, [str(bank), *lines, _readable(varying), *meanings], table=frame, next=after
+    )
 
 
 def _readable(ranges: "pd.DataFrame") -> Table:

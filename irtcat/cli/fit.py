@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 from irtcat._progress import Progress
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import MODEL, RESPONSES, check_archive, group, option, output, result
+from irtcat.cli._options import (
+    MODEL,
+    RESPONSES,
+    check_archive,
+    default_n_items,
+    group,
+    option,
+    output,
+    result,
+)
 from irtcat.cli._output import SUMMARY_ROWS, records
 from irtcat.cli._session import progress, warn
 
@@ -23,6 +32,8 @@ SMALL_STEP = 1e-4
 """The step at which a fit in float64 has converged, in standard errors (`irtcat.fit`)."""
 UNCERTAIN = 1.0
 """Standard errors of difficulties above it are reported: the SD of the subjects."""
+WITH_CHECKPOINT = ("em", "anchored")
+"""Methods that can keep their state."""
 RECENT = 6
 """Iterations from which the rate is computed."""
 
@@ -100,12 +111,15 @@ def command(o: Options) -> Output:
         changes["model"] = {"default": o.model, **models}
     if o.subjects is not None:
         changes["groups"] = _input.table_column(o.subjects, o.groups, "subjects")
-    o.kept = "Nothing was written; with --checkpoint FILE a long fit can be continued."
-    if o.checkpoint is not None:
-        o.kept = f"The state is in {o.checkpoint}: continue with --resume."
-    with progress("Fitting") as report:
-        fitted = o.call(progress=_Iterations(report, o.method), **changes)
-    o.kept = ""
+    try:
+        with progress("Fitting") as report:
+            fitted = o.call(progress=_Iterations(report, o.method), **changes)
+    except KeyboardInterrupt:
+        if o.checkpoint is not None and o.checkpoint.exists():
+            o.kept = f"The state is in {o.checkpoint}: continue with --resume."
+        elif o.checkpoint is None and o.method in WITH_CHECKPOINT:
+            o.kept = "Nothing was written; with --checkpoint FILE a long fit can be continued."
+        raise
     items, groups = fitted.bank.to_frame(), fitted.groups
     o.write("out", fitted.bank, "bank")
     o.write("table", items, "items")
@@ -119,7 +133,7 @@ def command(o: Options) -> Output:
     text += [f"Prior: {_prior(name, prior)}" for name, prior in fitted.priors.items()]
     text += [f"Note: {note}" for note in fitted.notes]
     text += _tables(items)
-    n_items = min(100, max(1, len(items) // 2))
+    n_items = default_n_items(len(items))
     after = ("select", o.out, "-k", n_items, "--responses", o.unread["responses"])
     return Output(
         {**document, "items": records(items)}, text, table=items, next=(*after, *o.reading_words)

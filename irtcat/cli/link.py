@@ -34,4 +34,6 @@ def command(o: Options) -> Output:
     if n_outliers:
         text += [f"Drifted: {n_outliers} of {n} common items (robust z beyond 2.7)"]
     document = {**about, "items": records(linked.items)}
-    return Output(document, [*text, *linked.notes], table=linked.items)
+    return Output(
+        document, [*text, *linked.notes], table=linked.items, next=("score", o.out, "RESPONSES")
+    )

@@ -36,6 +36,8 @@ def command(o: Options) -> Output:
     o.write("out", frame, "table")
     for flag in plan.flags:
         warn(flag)
+    n_items = int(frame["n_items"].max())
+    after = ("select", "-k", n_items, "--responses", o.unread["responses"], *o.reading_words)
     about = {"gap": o.gap, "confidence": o.confidence, "n_items": plan.n_items}
     about |= {"n_pairs": plan.n_pairs, "flags": plan.flags, "out": o.out}
-    return Output({**about, "designs": records(frame)}, [str(plan), frame], table=frame)
+    return Output({**about, "designs": records(frame)}, [str(plan), frame], table=frame, next=after)

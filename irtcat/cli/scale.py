@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, option
+from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option
 from irtcat.cli._output import records
 from irtcat.cli._session import progress
 
@@ -22,17 +22,17 @@ EXAMPLE = ("irtcat scale dataset:lsat7 --two-factors skip",)
     folder(default=Path("scale"), help="Folder for banks, tables, figures and report.md."),
     option("groups", help="Column of the items' metadata (or of --items) with their scales."),
     replace(ITEMS, needs="groups COLUMN"),
-    option("n_factors", min=1),
-    "rotation",
-    "two_factors",
-    "criterion",
-    option("alpha_guessing", min=0),
-    option("alpha_fit", min=0),
-    option("alpha_dependence", min=0),
-    "least_communality",
-    "least_dependence",
-    "least_share",
-    option("least_items", min=3),
+    *group("Splitting", option("n_factors", min=1), "rotation", "two_factors", "criterion"),
+    *group(
+        "Tests of items",
+        option("alpha_guessing", min=0),
+        option("alpha_fit", min=0),
+        option("alpha_dependence", min=0),
+        "least_communality",
+        "least_dependence",
+        "least_share",
+        option("least_items", min=3),
+    ),
     option("figures", type=bool, default=True, help="Draw figures (needs matplotlib)."),
     SEED,
 )  # fmt: skip
@@ -69,7 +69,7 @@ def command(o: Options) -> Output:
     columns = ["status", "items", "retained", "rounds", "reliability_marginal", "rmsea"]
     shown = table[[name for name in columns if name in table]].reset_index()
     line = f"Wrote {len(written)} files to {o.out}; read {o.out / 'report.md'} first"
-    return Output(document, [shown, line], table=table)
+    return Output(document, [shown, line], table=table, next=("report", o.out))
 
 
 def _figures(scales: "Scales") -> dict[str, Any]:

@@ -41,15 +41,18 @@ def _store(o: Options, create: bool = False) -> "Iterator[Store]":
         yield opened
 
 
-def _state(session: "Session", *text: Any, **document: Any) -> Output:
+def _state(o: Options, session: "Session", *text: Any, **document: Any) -> Output:
     """The state of the session, on a line or as JSON, and more."""
     from irtcat._checks import visible
 
     about = {"session": session.id, "asked": session.asked, "over": session.is_over}
     line = f"{session.id}: {' '.join(map(visible, session.asked))}"
+    after: tuple[Any, ...] = ("session", "status", "--store", o.store, "--id", session.id)
     if session.is_over:
         line = f"{session.id}: over ({session.reason})"
-    return Output({**about, "reason": session.reason, **document}, [line, *text])
+    else:
+        after = ("session", "answer", session.asked[0], "ANSWER", *after[2:])
+    return Output({**about, "reason": session.reason, **document}, [line, *text], next=after)
 
 
 @command_of(
@@ -74,8 +77,9 @@ def start(o: Options) -> Output:
     name = "session" if o.id is None else o.id
     begun = begun_in_memory(o.bank, rules, counts, seed=o.seed or 0, session_id=name, **shared)
     with _store(o, create=True) as opened:
+        pool = begun._pool
         return _state(
-            opened.begin(o.bank, rules, o.id, o.seed, counts=counts, pool=begun._pool, **shared)
+            o, opened.begin(o.bank, rules, o.id, o.seed, counts=counts, pool=pool, **shared)
         )
 
 
@@ -93,9 +97,9 @@ def next_(o: Options) -> Output:
     with _store(o) as opened:
         session = opened.resume(o.id)
         if not o.why or session.is_over:
-            return _state(session)._replace(table=pd.DataFrame({"item": session.asked}))
+            return _state(o, session)._replace(table=pd.DataFrame({"item": session.asked}))
         table = session.explain()
-        return _state(session, table, candidates=records(table))._replace(table=table)
+        return _state(o, session, table, candidates=records(table))._replace(table=table)
 
 
 def _answer(text: str) -> int | str:
@@ -124,7 +128,7 @@ def answer(o: Options) -> Output:
     with _store(o) as opened:
         session = opened.resume(o.id)
         session.answer(o.item, None if o.value == "skip" else o.value, o.seconds)
-        return _state(session)
+        return _state(o, session)
 
 
 @command_of(
@@ -154,8 +158,9 @@ def status(o: Options) -> Output:
         more = {**known, **asdict(score), "answers": records(table), "flags": flags}
         if plan:
             more["plan"] = records(plan[0].to_frame())
-        state = _state(session, f"theta {theta}; score {score}", *lines, table, **more)
-        return state._replace(table=table)
+        state = _state(o, session, f"theta {theta}; score {score}", *lines, table, **more)
+        over = ("session", "list", "--store", o.store)
+        return state._replace(table=table, next=over if session.is_over else state.next)
 
 
 @command_of("", STORE, KEY_FILE, compiles=False)

@@ -87,4 +87,5 @@ def command(o: Options) -> Output:
         *report.flags(),
         *([] if o.out is None else [f"Wrote {', '.join(files)} to {o.out}"]),
     ]
-    return Output(document, text, table=tables["sessions"])
+    after = () if o.out is None else ("report", o.unread["bank"], o.out)
+    return Output(document, text, table=tables["sessions"], next=after)

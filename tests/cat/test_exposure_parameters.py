@@ -185,6 +185,6 @@ def test_commands(tmp_path, monkeypatch):
     call(*line, *both, code=2)
     begun = ("session", "start", "bank.npz", "--store", "s.db", "--id", "a", *rules)
     call(*begun, "--exposure-parameters", "k.json")
-    status = json.loads(call("session", "status", "a", "--store", "s.db", "--json").stdout)
+    status = json.loads(call("session", "status", "--id", "a", "--store", "s.db", "--json").stdout)
     assert [row["planned"] for row in status["plan"]] == [3, 2, 3]
-    assert "x 3, y 2, z 3" in call("session", "status", "a", "--store", "s.db").stdout
+    assert "x 3, y 2, z 3" in call("session", "status", "--id", "a", "--store", "s.db").stdout

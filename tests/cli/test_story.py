@@ -105,7 +105,9 @@ def test_rankings_are_sorted_and_files_are_not():
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"), [("y\n", 0), ("n\n", 1), (None, 1)], ids=["yes", "no", "no terminal"]
+    ("answer", "code"),
+    [("y\n", 0), ("n\n", 1), ("", 130), (None, 1)],
+    ids=["yes", "no", "end", "no terminal"],
 )
 def test_an_existing_file_is_replaced_after_a_question(answer, code, monkeypatch):
     Path("scores.csv").write_text("mine")
@@ -114,7 +116,7 @@ def test_an_existing_file_is_replaced_after_a_question(answer, code, monkeypatch
         monkeypatch.setattr("irtcat.cli._command.is_interactive", lambda: True)
     result = run("score", "bank.npz", LSAT7, input=answer or "")
     assert result.exit_code == code
-    assert (Path("scores.csv").read_text() == "mine") == (code == 1)
+    assert (Path("scores.csv").read_text() == "mine") == (code != 0)
     assert ("scores.csv exists already. Overwrite it?" in result.stderr) == (answer is not None)
     if answer is None:
         assert result.stderr == (
