@@ -19,7 +19,7 @@ SHOWN = ["suspicion", "p_wrong_key", "a", "share", "n", "feasibility", "confiden
     "irtcat.diagnose.labels.rank",
     RESPONSES,
     option("bank", type=Path, read=_input.read_bank),
-    option("by", choices="irtcat.diagnose.labels.ORDERS all"),
+    option("by", choices="auto irtcat.diagnose.labels.ORDERS all"),
     option("feasibility", type=bool, help="Fit the feasibility model as well."),
     option("dynamics", type=Path, read=_input.items_table,
            help="CSV table of the items, ids first, with a column confidence."),
@@ -44,9 +44,9 @@ def command(o: Options) -> Output:
     ranking = o.call(prior=(o.wrong, o.unrelated))
     n_items = len(ranking.table)
     o.write("out", ranking.table)
-    document = {"n_items": n_items, "by": o.by, "out": o.out}
+    document = {"n_items": n_items, "by": ranking.by, "out": o.out}
     top = ranking.first(min(o.first, n_items))
-    text = [top[[name for name in SHOWN if name in top]], str(ranking)]
+    text = [top[[name for name in SHOWN if name in top]], str(ranking), ranking.order]
     if o.known is not None:
         scores = _scores(ranking, o.known)
         average = labels.average_precision(ranking, o.known)
