@@ -19,7 +19,7 @@ SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility"
     "irtcat.diagnose.labels.rank",
     RESPONSES,
     option("bank", type=Path, read=_input.read_bank),
-    option("by", choices="irtcat.diagnose.labels.ORDERS all"),
+    option("by", choices="auto irtcat.diagnose.labels.ORDERS all"),
     option("feasibility", type=bool, help="Fit the feasibility model as well."),
     option("dynamics", type=Path, read=_input.items_table,
            help="CSV table of the items, ids first, with a column confidence."),
@@ -44,10 +44,14 @@ def command(o: Options) -> Output:
     ranking = o.call(prior=(o.wrong, o.unrelated))
     n_items = len(ranking.table)
     o.write("out", ranking.table, "items")
-    document = {"n_items": n_items, "by": o.by, "out": o.out}
+    document = {"n_items": n_items, "by": ranking.by, "out": o.out}
     top = ranking.first(min(o.first, n_items))
     shown = top[[name for name in SHOWN if name in top]]
-    text = [str(ranking), Table(shown.rename(columns={"share": "proportion_correct"}))]
+    text = [
+        str(ranking),
+        ranking.order,
+        Table(shown.rename(columns={"share": "proportion_correct"})),
+    ]
     if o.known is not None:
         scores = _scores(ranking, o.known)
         average = labels.average_precision(ranking, o.known)

@@ -8,7 +8,7 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, check_count
 from irtcat._types import FloatArray
 
-__all__ = ["ORDERS", "average_precision", "missing_evidence", "precision_at"]
+__all__ = ["ORDERS", "average_precision", "best_order", "missing_evidence", "precision_at"]
 __all__ += ["read_dynamics", "recall_at", "sort_key"]
 
 ORDERS = {
@@ -17,11 +17,15 @@ ORDERS = {
     "discrimination": ("a", True),
     "feasibility": ("feasibility", True),
     "confidence": ("confidence", True),
+    "share": ("share", True),
 }
 """Orders by name: the column, and whether the lowest value is the most suspect."""
 
+OF_LEARNERS = {"size", "noise"}
+"""Columns of the subjects of a crowd's responses (see `irtcat.training.crowd`)."""
+
 IN_ALL = ("answers", "discrimination", "feasibility", "confidence")
-"""The orders whose mean rank is "all": without "wrong-key", which also uses the answers."""
+"""The orders whose mean rank is "all": of those that use the answers only "answers"."""
 
 DYNAMICS = ("confidence", "variability", "correctness")
 
@@ -46,6 +50,23 @@ def read_dynamics(dynamics: Any, ids: np.ndarray) -> pd.DataFrame:
     if ((confidence < 0) | (confidence > 1)).any():
         raise argument_error("dynamics", "with confidences from 0 to 1", "other values")
     return columns.set_axis(pd.Index(ids, name="item"))
+
+
+def best_order(subjects: pd.DataFrame, has_dynamics: bool) -> str:
+    """The order that finds most wrong labels, by what is known (experiments/label_detectors).
+
+    Args:
+        subjects: metadata of the subjects.
+        has_dynamics: whether the learners' probabilities of the labels are known.
+
+    Example:
+        >>> members = pd.DataFrame(columns=["size", "noise"])
+        >>> best_order(pd.DataFrame(), False), best_order(members, False)
+        ('answers', 'share')
+    """
+    if has_dynamics:
+        return "confidence"
+    return "share" if set(subjects.columns) >= OF_LEARNERS else "answers"
 
 
 def sort_key(table: pd.DataFrame, by: str) -> FloatArray:

@@ -23,6 +23,7 @@ from irtcat.diagnose._label_few import few_evidence
 from irtcat.diagnose._label_orders import (
     ORDERS,
     average_precision,
+    best_order,
     missing_evidence,
     precision_at,
     read_dynamics,
@@ -38,6 +39,12 @@ __all__ = ["ORDERS", "LabelRanking", "average_precision", "precision_at", "rank"
 
 FEW_ANSWERS = 5
 """Items with fewer answers get a remark."""
+ORDER_TEXTS = {
+    "answers": "Ordered by suspicion: the probability of a wrong key or an unrelated item.",
+    "confidence": "Ordered by the learners' mean probability of the label, lowest first.",
+    "share": "Ordered by the share of learners that predict the label, lowest first: learners that "
+    "were trained on labels rarely reproduce a wrong one.",
+}
 Z = 1.645
 """One-sided 5 % point of the Normal."""
 LOW_CONFIDENCE = 0.25
@@ -52,11 +59,13 @@ class LabelRanking:
         table: one row per item, the most suspect first; see `rank`.
         bank: the calibrated items.
         prior: prior probabilities of a wrong key, and of an item unrelated to ability.
+        by: the order of the table (see `rank`).
     """
 
     table: pd.DataFrame
     bank: ItemBank
     prior: tuple[float, float]
+    by: str = "answers"
 
     def first(self, n: int = 10) -> pd.DataFrame:
         """The n most suspect items."""
@@ -69,7 +78,12 @@ class LabelRanking:
 
     def __repr__(self) -> str:
         n = int((self.table["suspicion"] > 0.5).sum())
-        return f"LabelRanking({len(self.table)} items, {n} more likely bad than not)"
+        return f"LabelRanking({len(self.table)} items by {self.by}, {n} more likely bad than not)"
+
+    @property
+    def order(self) -> str:
+        """The order in words."""
+        return ORDER_TEXTS.get(self.by, f"Ordered by {self.by}.")
 
 
 def rank(
@@ -81,7 +95,7 @@ def rank(
     misfit: Any = None,
     dynamics: Any = None,
     feasibility: ItemBank | bool = False,
-    by: str = "answers",
+    by: str = "auto",
 ) -> LabelRanking:
     """Rank items by the probability that their labels are wrong, with reasons.
 
@@ -95,10 +109,13 @@ def rank(
     difficulties are estimated together and every item is integrated out, since it has too few
     answers for calibration.
 
-    The probabilities assume that answers are independent given ability, so that a crowd of similar
-    learners with similar errors makes them overconfident: on such crowds ``by="confidence"`` or the
-    share right (column share, lowest first) found more wrong labels, ``by="wrong-key"`` nearly as
-    many (experiments/wrong_labels_training).
+    These probabilities are for tests and benchmarks, where hard items are common. They assume that
+    answers are independent given ability, so that a crowd of similar learners, with similar errors,
+    makes them overconfident; and learners trained on the labels themselves rarely reproduce a wrong
+    one. So the default order depends on what is given: with ``dynamics`` the lowest confidence
+    first; for the responses of a crowd (`irtcat.training.crowd`, by the columns size and noise of
+    its members) the lowest share right; otherwise the suspicion. ``experiments/label_detectors``
+    compares the orders.
 
     Args:
         responses: right/wrong, of at least 3 items.
@@ -112,15 +129,16 @@ def rank(
         dynamics: training dynamics of the items, from `irtcat.training.dynamics` (or a table by
             item with a column confidence); NaN for items without any.
         feasibility: True to also fit the feasibility model to the responses, or a bank of it.
-        by: the order: "answers" (suspicion by the hypotheses above; the other orders do not enter
-            it), "wrong-key" (that hypothesis against the two others; it finds more flipped labels),
-            lowest "discrimination" (signed), "feasibility" or "confidence" first, or "all": the
-            lowest mean rank in these and the answers, as far as available.
+        by: the order: "auto" (the default described above), "answers" (suspicion by the hypotheses
+            above; the other orders do not enter it), "wrong-key" (that hypothesis against the two
+            others; it finds more flipped labels), lowest "discrimination" (signed), "feasibility",
+            "confidence" or "share" right first, or "all": the lowest mean rank in discrimination,
+            feasibility, confidence and the answers, as far as available.
 
     Returns:
-        Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1; the
-        default order), p_wrong_key, p_unrelated (its two terms), log_odds (of not sound against
-        sound: distinguishes items with a suspicion near 0 or 1), log_odds_wrong_key (of a wrong key
+        Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1),
+        p_wrong_key, p_unrelated (its two terms), log_odds (of not sound against sound:
+        distinguishes items with a suspicion near 0 or 1), log_odds_wrong_key (of a wrong key
         against the others), a and se_a, share (right), n (answers), feasibility (upper asymptote;
         NaN without a model that has one), top_right of top_n best subjects, top_expected (for an
         item of median slope and this share right), top_z, with ``dynamics`` confidence, variability
@@ -145,12 +163,14 @@ def rank(
     """
     _check(responses, prior)
     check_interval("top", top)
-    check_choice("by", by, (*ORDERS, "all"))
+    check_choice("by", by, ("auto", *ORDERS, "all"))
     _check_feasibility(feasibility)
     read = None if dynamics is None else read_dynamics(dynamics, responses.item_ids)
     missing = {"confidence": read is None, "feasibility": feasibility is False and bank is None}
     if missing.get(by, False):  # before any fit
         raise missing_evidence(by)
+    if by == "auto":
+        by = best_order(responses.subjects, read is not None)
     p_fit = _misfit(misfit, responses.item_ids)
     few = bank is None and responses.n_subjects < FEW_RESPONSES and responses.n_items > LONG
     bank = _bank_of(responses, bank)
@@ -175,7 +195,7 @@ def rank(
     rows = zip(table.to_dict("records"), p_fit, strict=True)
     table["reasons"] = ["; ".join(_reasons(row, slope, p)) for row, p in rows]
     order = np.argsort(sort_key(table, by), kind="stable")  # NaN sorts last
-    return LabelRanking(table.iloc[order], bank, (float(prior[0]), float(prior[1])))
+    return LabelRanking(table.iloc[order], bank, (float(prior[0]), float(prior[1])), by)
 
 
 def _check(responses: Any, prior: Any) -> None:

@@ -97,6 +97,7 @@ def test_audit_writes_suspects_and_counts_the_known():
     common = ("audit", "answers.csv", "--bank", "bank.npz", "--known", "known.txt")
     text = run_ok(*common, "--out", "suspects.csv")
     assert "Average precision: 1.000" in text
+    assert "Ordered by suspicion" in text
     table = pd.read_csv("suspects.csv")
     assert table["item"].iloc[0] == "i3"
     Path("known.txt").write_text("i3\nj3\n")
@@ -108,6 +109,9 @@ def test_audit_writes_suspects_and_counts_the_known():
     out = json.loads(run_ok(*common, "--by", "all", "--json"))
     assert out["known"][0] == {"first": 1, "precision": 1.0, "recall": 1.0}
     assert out["by"] == "all"
+    Path("seen.csv").write_text("item,confidence\ni1,0.1\ni2,0.9\ni3,0.5\n")
+    out = json.loads(run_ok(*common, "--dynamics", "seen.csv", "--json"))
+    assert (out["by"], out["items"][0]["item"]) == ("confidence", "i1")
     empty = run("audit", "answers.csv", "--known", "nothing.txt", "--json")
     assert empty.exit_code == 1
     assert "nothing.txt (--known): expected a line for each item." in empty.stderr

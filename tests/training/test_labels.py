@@ -6,7 +6,7 @@ import pytest
 
 from irtcat import InputError, ItemBank, Responses
 from irtcat.diagnose import labels
-from irtcat.training import dynamics
+from irtcat.training import crowd, dynamics
 from irtcat.training import labels as offered
 
 IDS = [f"i{i + 1}" for i in range(12)]
@@ -97,7 +97,7 @@ def test_an_order_needs_its_evidence(responses, bank, seen):
     for given, words in [
         ({"by": "confidence"}, "dynamics="),
         ({"by": "feasibility"}, "feasibility=True"),
-        ({"by": "luck"}, "one of answers"),
+        ({"by": "luck"}, "one of auto, answers"),
         ({"dynamics": 3}, "training dynamics"),
         ({"dynamics": seen.table.rename(index=lambda i: f"{i}x")}, "none of them"),
         ({"dynamics": seen.table.assign(confidence=7)}, "from 0 to 1"),
@@ -138,3 +138,49 @@ def test_how_well_known_errors_are_found():
         labels.precision_at("abc", ["a"], 1)
     with pytest.raises(InputError, match="each once"):
         labels.recall_at(["a", "a"], ["a"], 1)
+
+
+@pytest.fixture(scope="module")
+def members():
+    """A crowd of simple learners on three clouds of points, of which 10 % have a wrong label."""
+    rng = np.random.default_rng(3)
+    centres = np.array([[0.0, 0.0], [3.4, 0.0], [1.7, 2.9]])
+    true = rng.integers(0, 3, 100)
+    X = centres[true] + rng.normal(size=(100, 2))
+    wrong = np.arange(100) < 10
+    y = np.where(wrong, (true + rng.integers(1, 3, 100)) % 3, true)
+
+    def nearest(X_train, y_train, X, seed):
+        """Probabilities by the distances to the centres of the classes."""
+        found = [X_train[y_train == k] for k in range(3)]
+        means = np.stack([part.mean(axis=0) if len(part) else [9.0, 9.0] for part in found])
+        odds = np.exp(-0.5 * ((X[:, None] - means) ** 2).sum(axis=2))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    return crowd.build(nearest, (X, y), 40, size=(0.05, 0.3), label_noise=(0.0, 0.3)), wrong
+
+
+def test_the_default_order_depends_on_what_is_given(responses, bank, seen, members):
+    assert labels.rank(responses, bank).by == "answers"
+    assert labels.rank(responses, bank, dynamics=seen).by == "confidence"
+    assert labels.rank(responses, bank, dynamics=seen, by="answers").by == "answers"
+    found, wrong = members
+    answers = found.responses()
+    known = answers.item_ids[wrong]
+    ranking = labels.rank(answers)
+    assert ranking.by == "share"
+    assert ranking.table["share"].is_monotonic_increasing
+    assert "share of learners" in ranking.order
+    assert "by share" in repr(ranking)
+    confidences = dynamics.from_probabilities(found.confidences(), item_ids=answers.item_ids)
+    best = labels.rank(answers, dynamics=confidences)
+    assert best.by == "confidence"
+    assert "mean probability of the label" in best.order
+    # The orders of choice find more flipped labels than the suspicion does.
+    by_answers = labels.precision_at(labels.rank(answers, by="answers"), known, 10)
+    assert labels.precision_at(ranking, known, 10) > by_answers + 0.1
+    assert labels.precision_at(best, known, 10) > by_answers + 0.1
+
+
+def test_an_order_without_a_sentence_of_its_own(responses, bank):
+    assert labels.rank(responses, bank, by="wrong-key").order == "Ordered by wrong-key."
