@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error
-from irtcat._flags import OUT_OF_RANGE
 from irtcat._per_item import per_item
 from irtcat.bank import ItemBank
 from irtcat.cat import FullScore, Session, in_words, numbered, retraced
 from irtcat.harness._items import Item
+from irtcat.prediction import OUT_OF_RANGE
 from irtcat.responses import Responses
 
 __all__ = ["fit_of", "item_table", "read_costs", "spending", "unlike_warning"]

@@ -12,7 +12,6 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_interval
 from irtcat._csv import write_csv
-from irtcat._flags import OUT_OF_RANGE
 from irtcat._folders import OutputFolder, write_json
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, Store
@@ -28,6 +27,7 @@ from irtcat.harness._outcome import (
     unlike_warning,
 )
 from irtcat.harness.answers import Calls, Harness, Progress
+from irtcat.prediction import OUT_OF_RANGE
 from irtcat.responses import Responses
 
 __all__ = ["Evaluation", "evaluate"]

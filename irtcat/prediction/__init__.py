@@ -11,6 +11,7 @@ from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
+from irtcat.prediction._out_of_range import OUT_OF_RANGE
 from irtcat.prediction._result import Prediction
 from irtcat.prediction._task import Estimate, Estimator, Task, full_scores, is_sample, recode
 from irtcat.prediction._weights import item_groups, item_weights
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ESTIMATORS",
+    "OUT_OF_RANGE",
     "Estimate",
     "Estimator",
     "Prediction",

@@ -12,7 +12,25 @@ from scipy.special import expit
 
 from irtcat._types import FloatArray
 
-__all__ = ["Estimates", "affordable_prior", "probability_out_of_range", "with_shared_prior"]
+__all__ = [
+    "OUT_OF_RANGE",
+    "Estimates",
+    "affordable_prior",
+    "probability_out_of_range",
+    "with_shared_prior",
+]
+
+BEST = "among the best of the calibrated subjects or beyond"
+WEAKEST = "among the weakest of the calibrated subjects or beyond"
+OTHER_ANSWERS = "answers unlike those of the calibrated subjects"
+FEW_SIMILAR = "unlike the calibrated subjects"
+OUT_OF_RANGE = {
+    BEST: "it is among the best of them or beyond",
+    WEAKEST: "it is among the weakest of them or beyond",
+    OTHER_ANSWERS: "its answers are unlike theirs",
+    FEW_SIMILAR: "too few of them have similar scores",
+}
+"""Flags of subjects that are more likely out of range than not, and the reason in a sentence."""
 
 PRIORS = (0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003)
 """Candidate prior probabilities of an out-of-range subject, from cautious to trusting."""

@@ -28,11 +28,13 @@ import pandas as pd
 from scipy.special import logit, ndtri
 
 from irtcat._checks import InputError
-from irtcat._flags import BEST, OTHER_ANSWERS, WEAKEST
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._equating import Equating
 from irtcat.prediction._intervals import conformal_quantile, mixture_interval
 from irtcat.prediction._out_of_range import (
+    BEST,
+    OTHER_ANSWERS,
+    WEAKEST,
     Estimates,
     affordable_prior,
     probability_out_of_range,

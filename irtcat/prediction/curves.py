@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logit, ndtri
 
-from irtcat._flags import FEW_SIMILAR
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._intervals import conformal_quantile, mixture_interval
+from irtcat.prediction._out_of_range import FEW_SIMILAR
 from irtcat.prediction._task import FOLDS, Estimate, Task, filled_scores, patterns
 from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.selection.curves import score_curves

@@ -5,15 +5,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error
 from irtcat._files import check_target, replacing
+from irtcat.cat import Session
 from irtcat.report import _tables
+from irtcat.report._bank import bank_section
 from irtcat.report._blocks import Section
+from irtcat.report._folders import evaluation, scale
 from irtcat.report._headline import headline, word_for
 from irtcat.report._names import item_names, listed
 from irtcat.report._notes import Note
@@ -27,10 +30,8 @@ from irtcat.report._ranking import (
     session_standing,
 )
 from irtcat.report._read import Result, read
+from irtcat.report._sessions import sessions
 from irtcat.responses import Responses
-
-if TYPE_CHECKING:
-    from irtcat.cat import Session
 
 __all__ = ["LIMIT", "build", "write"]
 
@@ -127,14 +128,14 @@ class _Context:
     truth: pd.Series | None
     names: Mapping[str, str]
     ranking: Ranking | None
-    score_text: "Callable[[Session], str]"
+    score_text: Callable[[Session], str]
 
 
-def _score_text(ranking: Ranking | None, responses: Responses | None) -> "Callable[[Session], str]":
+def _score_text(ranking: Ranking | None, responses: Responses | None) -> Callable[[Session], str]:
     """The full score of a session in words: the one of the ranking, if that has the subject."""
     rows = ranking.by_name if ranking is not None and ranking.by == "score" else {}
 
-    def of(session: "Session") -> str:
+    def of(session: Session) -> str:
         row = rows.get(str(session.head.get("subject") or session.id))
         if row is None:
             row = session_standing(session, session_score(session, responses), "")
@@ -185,16 +186,10 @@ def _with_unique_names(results: list[Result]) -> list[Result]:
 def _sections(result: Result, context: _Context) -> list[Section]:
     """The sections of one result."""
     name, value = result.name, result.value
-    if result.kind in ("scale", "evaluation"):  # these need JAX, which tables do not
-        from irtcat.report import _folders
-
-        if result.kind == "scale":
-            return _folders.scale(name, value)
-        return _folders.evaluation(name, value, context.score_text, context.names)
-    if result.kind == "sessions":
-        from irtcat.report._sessions import sessions
-
-        return [sessions(name, value, context.score_text, context.names)]
+    if result.kind == "scale":
+        return scale(name, value)
+    if result.kind == "evaluation":
+        return evaluation(name, value, context.score_text, context.names)
     by_ability = context.ranking is not None and context.ranking.by == "theta"
     makers = {
         "scores": lambda: _tables.scores(name, value, by_ability),
@@ -202,6 +197,7 @@ def _sections(result: Result, context: _Context) -> list[Section]:
         "board": lambda: _tables.board(name, value, result.flags),
         "gaps": lambda: _tables.gaps(name, value),
         "simulation": lambda: _tables.simulation(name, value),
+        "sessions": lambda: sessions(name, value, context.score_text, context.names),
         "headroom": lambda: _tables.plain(name, "Headroom", value, HEADROOM, "Test sets"),
         "comparison": lambda: _tables.plain(name, "Comparison", value, COMPARISON, "New and old"),
         "labels": lambda: _labels(name, value),
@@ -240,8 +236,6 @@ def _bank(
     result: Result, subsets: list[Result], marked: set[int], names: Mapping[str, str]
 ) -> Section:
     """The section of a bank, with the first subset of its items marked."""
-    from irtcat.report._bank import bank_section
-
     ids = set(map(str, result.value.item_ids))
     for i, subset in enumerate(subsets):
         items = subset.value["item"].astype(str)

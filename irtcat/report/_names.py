@@ -2,15 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from irtcat.bank import ItemBank
 from irtcat.report._blocks import shorter
-
-if TYPE_CHECKING:
-    from irtcat.bank import ItemBank
-    from irtcat.responses import Responses
+from irtcat.responses import Responses
 
 __all__ = ["TEXTS", "are_hashes", "item_names", "listed", "texts_of"]
 
@@ -44,7 +41,7 @@ def texts_of(items: pd.DataFrame) -> pd.Series | None:
     return None
 
 
-def item_names(sources: "Iterable[ItemBank | Responses]") -> dict[str, str]:
+def item_names(sources: Iterable[ItemBank | Responses]) -> dict[str, str]:
     """The texts of the items whose ids are hashes, by id, from banks and responses."""
     names: dict[str, str] = {}
     for source in sources:

@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from irtcat._flags import OUT_OF_RANGE
 from irtcat._types import FloatArray
+from irtcat.cat import FullScore, Session
+from irtcat.prediction import OUT_OF_RANGE
 from irtcat.report._blocks import Block, Section, bar, column, points, shorter, table
 from irtcat.report._notes import Note
 from irtcat.report._read import Result
+from irtcat.report._sessions import MOST, opened_sessions
 from irtcat.responses import Responses
-
-if TYPE_CHECKING:  # sessions need JAX, which tables do not
-    from irtcat.cat import FullScore, Session
 
 __all__ = [
     "Ranking",
@@ -277,8 +276,6 @@ def _text(value: Any) -> str:
 
 def session_standings(result: Result, responses: Responses | None) -> list[Standing]:
     """The standings of the sessions of a store, unless it holds more than are drawn."""
-    from irtcat.report._sessions import MOST, opened_sessions
-
     with opened_sessions(result.value) as (listed, shown):
         if listed is not None and len(listed) > MOST:
             return []
@@ -289,7 +286,7 @@ def session_standings(result: Result, responses: Responses | None) -> list[Stand
         ]
 
 
-def session_score(session: "Session", responses: Responses | None) -> "FullScore":
+def session_score(session: Session, responses: Responses | None) -> FullScore:
     """The full score of a session, with ``responses`` as the calibration where they fit.
 
     They fit where they hold all items of the bank for enough other subjects.
@@ -305,7 +302,7 @@ def session_score(session: "Session", responses: Responses | None) -> "FullScore
     return session.full_score()
 
 
-def session_standing(session: "Session", score: "FullScore", source: str) -> Standing:
+def session_standing(session: Session, score: FullScore, source: str) -> Standing:
     """The standing of a session with its full score."""
     flags = [flag for flag in score.flags.split("; ") if flag]
     if not session.is_over:

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat import agreement
-from irtcat.leaderboard.metrics import METRICS, compare_scores
+from irtcat.leaderboard import METRICS
+from irtcat.leaderboard.metrics import compare_scores
 from irtcat.plot.boards import METRICS as METRIC_NAMES
 from irtcat.report._blocks import (
     Block,
