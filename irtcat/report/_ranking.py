@@ -26,7 +26,7 @@ __all__ = [
     "ranking_section",
     "score_text",
     "session_score",
-    "session_standing",
+    "session_text",
 ]
 
 Z = float(ndtri(0.975))
@@ -107,8 +107,8 @@ class Ranking:
         if len(self.rows) < 2:
             return np.empty(0)
         first, others = self.rows[0], self.rows[1:]
-        below = (first.score - first.lower) / _z(first.level)
-        above = np.array([(row.upper - row.score) / _z(row.level) for row in others])
+        below = (first.score - first.lower) / _z(first.level or 0.95)
+        above = np.array([(row.upper - row.score) / _z(row.level or 0.95) for row in others])
         gap = first.score - np.array([row.score for row in others])
         sd = np.sqrt(below**2 + above**2)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -131,18 +131,8 @@ class _Found:
             self.others.append(row.name)
 
 
-def _z(level: float | None) -> float:
-    return Z if level is None else float(ndtri(0.5 + level / 2))
-
-
-def interval_name(level: float | None) -> str:
-    """An interval in words.
-
-    Example:
-        >>> interval_name(0.95), interval_name(None)
-        ('95 % interval', 'interval')
-    """
-    return "interval" if level is None else f"{100 * level:g} % interval"
+def _z(level: float) -> float:
+    return float(ndtri(0.5 + level / 2))
 
 
 def ranking_of(results: Sequence[Result], responses: Responses | None) -> Ranking | None:
@@ -280,7 +270,7 @@ def session_standings(result: Result, responses: Responses | None) -> list[Stand
         if listed is not None and len(listed) > MOST:
             return []
         return [
-            session_standing(session, session_score(session, responses), result.name)
+            _as_standing(session, session_score(session, responses), result.name)
             for session in shown.values()
             if int(session.state.scored)
         ]
@@ -302,8 +292,7 @@ def session_score(session: Session, responses: Responses | None) -> FullScore:
     return session.full_score()
 
 
-def session_standing(session: Session, score: FullScore, source: str) -> Standing:
-    """The standing of a session with its full score."""
+def _as_standing(session: Session, score: FullScore, source: str) -> Standing:
     flags = [flag for flag in score.flags.split("; ") if flag]
     if not session.is_over:
         flags.append("the session is not over")
@@ -517,6 +506,16 @@ def _names(names: Sequence[str]) -> str:
     return first + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
 
 
+def interval_name(level: float | None) -> str:
+    """An interval in words.
+
+    Example:
+        >>> interval_name(0.95), interval_name(None)
+        ('95 % interval', 'interval')
+    """
+    return "interval" if level is None else f"{100 * level:g} % interval"
+
+
 def score_text(row: Standing) -> str:
     """A score with its interval, and where it comes from."""
     if not np.isfinite(row.score):
@@ -525,3 +524,8 @@ def score_text(row: Standing) -> str:
     by = f", by {source}" if source else ""
     interval = f"{interval_name(row.level)} {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
     return f"{100 * row.score:.1f} % ({interval}){by}"
+
+
+def session_text(session: "Session", responses: Responses | None) -> str:
+    """The full score of a session that is not in the ranking (see `session_score`)."""
+    return score_text(_as_standing(session, session_score(session, responses), ""))

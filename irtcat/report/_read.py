@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,8 @@ def read(source: Any) -> Result:
         'scores'
     """
     if not isinstance(source, (str, os.PathLike)):
-        return _from_object(source)
+        level = getattr(source, "level", None)
+        return replace(_from_object(source), level=level if isinstance(level, float) else None)
     path = check_path(source)
     if path.is_dir():
         return _from_folder(path)
@@ -300,14 +301,7 @@ def _from_object(source: Any) -> Result:
     frame = _with_numbers(frame, "The table")
     flags = getattr(source, "flags", ())
     kind = _kind_of(frame, "The table")
-    level = getattr(source, "level", None)
-    return Result(
-        kind=kind,
-        name=kind,
-        value=frame,
-        flags=flags if isinstance(flags, tuple) else (),
-        level=level if isinstance(level, float) else None,
-    )
+    return Result(kind, kind, frame, flags=flags if isinstance(flags, tuple) else ())
 
 
 def _scale_contents(scales: Any, stems: dict[str, str]) -> dict[str, Any]:
