@@ -23,8 +23,7 @@ from irtcat.report._ranking import (
     ranking_of,
     ranking_section,
     score_text,
-    session_score,
-    session_standing,
+    session_text,
 )
 from irtcat.report._read import Result, read
 from irtcat.responses import Responses
@@ -136,9 +135,7 @@ def _score_text(ranking: Ranking | None, responses: Responses | None) -> Callabl
 
     def of(session: "Session") -> str:
         row = rows.get(str(session.head.get("subject") or session.id))
-        if row is None:
-            row = session_standing(session, session_score(session, responses), "")
-        return score_text(row)
+        return session_text(session, responses) if row is None else score_text(row)
 
     return of
 

@@ -28,7 +28,7 @@ __all__ = [
     "ranking_section",
     "score_text",
     "session_score",
-    "session_standing",
+    "session_text",
 ]
 
 NORMAL = NormalDist()  # scipy.special takes as long to import as numpy
@@ -285,7 +285,7 @@ def session_standings(result: Result, responses: Responses | None) -> list[Stand
         if listed is not None and len(listed) > MOST:
             return []
         return [
-            session_standing(session, session_score(session, responses), result.name)
+            _as_standing(session, session_score(session, responses), result.name)
             for session in shown.values()
             if int(session.state.scored)
         ]
@@ -307,8 +307,7 @@ def session_score(session: "Session", responses: Responses | None) -> FullScore:
     return session.full_score()
 
 
-def session_standing(session: "Session", score: FullScore, source: str) -> Standing:
-    """The standing of a session with its full score."""
+def _as_standing(session: "Session", score: FullScore, source: str) -> Standing:
     flags = [flag for flag in score.flags.split("; ") if flag]
     if not session.is_over:
         flags.append("the session is not over")
@@ -530,3 +529,8 @@ def score_text(row: Standing) -> str:
     by = f", by {source}" if source else ""
     interval = f"{interval_name(row.level)} {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
     return f"{100 * row.score:.1f} % ({interval}){by}"
+
+
+def session_text(session: "Session", responses: Responses | None) -> str:
+    """The full score of a session that is not in the ranking (see `session_score`)."""
+    return score_text(_as_standing(session, session_score(session, responses), ""))
