@@ -1,6 +1,5 @@
 """Marginal maximum likelihood by EM, from responses to a `Fit`."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,21 +10,18 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._checks import argument_error
-from irtcat._precision import choose_precision, precision
+from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
+from irtcat.fitting._covariance import Covariance
 from irtcat.fitting._directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
 from irtcat.fitting._groups import group_table
-from irtcat.fitting._invariance import with_versions
 from irtcat.fitting._item_errors import block_covariance
-from irtcat.fitting._kinds import QUASI, add_edge_flags, likelihood_notes, settings_of
+from irtcat.fitting._kinds import add_edge_flags
 from irtcat.fitting._latent import (
-    anchor_items,
     best_latent,
-    check_anchors,
     first_population,
     fixes_the_scale,
-    known_categories,
     populations,
     reflected,
     run_covered,
@@ -34,23 +30,23 @@ from irtcat.fitting._latent import (
     with_ties,
 )
 from irtcat.fitting._loop import Ended, Settings
-from irtcat.fitting._mixing import check_kinds
 from irtcat.fitting._options import Options, loop_settings
-from irtcat.fitting._priors import PriorTable, prior_table
+from irtcat.fitting._priors import PriorTable
 from irtcat.fitting._record import (
     Latent,
     bank_of,
+    fit_of,
     item_flags,
     item_statistics,
     n_parameters,
 )
 from irtcat.fitting._result import Fit
-from irtcat.fitting._rows import Rows, grouping_of, rows_of
-from irtcat.fitting._start import Start, further_start, points_of, starting_point
-from irtcat.fitting._stated import check_fixed, fixed_values
+from irtcat.fitting._rows import Rows
+from irtcat.fitting._setup import read_data, set_up
+from irtcat.fitting._start import Start, further_start, points_of
 from irtcat.fitting._steep import steep_likelihood
 from irtcat.fitting.em import EMProblem, EMState, run_e_step
-from irtcat.fitting.standard_errors import Covariance, full_covariance, is_affordable
+from irtcat.fitting.standard_errors import full_covariance, is_affordable
 from irtcat.io.source import ResponseSource
 from irtcat.latent import LIMIT, LayoutPlan
 from irtcat.latent._line import N_NODES
@@ -58,18 +54,13 @@ from irtcat.models import (
     STANDARD_FORM,
     Beta,
     Binomial,
-    Design,
     ItemModel,
     column_names,
     field_columns,
-    fitted_form,
-    in_precision,
     pack,
-    parameter_names,
     unpack,
 )
 from irtcat.responses import Responses
-from irtcat.scoring import row_blocks
 
 __all__ = ["fit_em"]
 
@@ -96,24 +87,17 @@ def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
     return np.flatnonzero(np.exp(np.asarray(ended.point.population, float)[1]) < spacing)
 
 
-def _covariance(
-    problem: EMProblem, ended: Ended, which: str, share: float
-) -> tuple[Covariance | None, str]:
-    """Covariance of the estimates, and how it was computed."""
-    point = ended.point
-    n_params = int(np.asarray(problem.constraints.free).sum()) + 2 * int(
-        (~np.asarray(problem.held)).sum()
-    )
+def _covariance(problem: EMProblem, ended: Ended, which: str, share: float) -> Covariance:
+    """Covariance of the estimates."""
     if which == "none":
-        return None, "none"
-    sandwich = which == "sandwich"
-    affordable = is_affordable(len(problem.weights), n_params)
-    if which == "full" or (which in ("auto", "sandwich") and affordable):
-        covariance = full_covariance(problem, point, ended.belief, sandwich)
+        return Covariance()
+    n_params = int(np.asarray(problem.constraints.free).sum()) + problem.n_latent
+    sandwich, affordable = which == "sandwich", is_affordable(len(problem.weights), n_params)
+    if which == "full" or (which != "block" and affordable):
+        covariance = full_covariance(problem, ended.point, ended.belief, sandwich)
         if covariance is not None:
-            return covariance, "full sandwich" if sandwich else "full"
-    blocks = block_covariance(problem, point, ended.belief, share, sandwich)
-    return blocks, "block sandwich" if sandwich else "block"
+            return covariance
+    return block_covariance(problem, ended.point, ended.belief, share, sandwich)
 
 
 def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
@@ -230,68 +214,22 @@ def _checkpoint(
 
 def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options: Options) -> Fit:
     """Marginal maximum likelihood by EM (see `irtcat.fit`)."""
-    grouping = grouping_of(responses, options)
     if options.anchors is not None and options.equal:
         raise argument_error("equal", "left out with anchors, which keep their own", options.equal)
-    rows, categories, engine = rows_of(responses, cls, options, grouping)
-    anchor_bank = None
-    if options.anchors is not None and isinstance(responses, Responses):
-        anchor_bank = check_anchors(options.anchors, responses, cls)
-        categories = known_categories(anchor_bank, responses, categories)
-    if "categories" not in cls.fixed:  # the same number for all
-        categories = np.full_like(categories, categories.max())
-    name = choose_precision(options.precision, rows.shape[0] * rows.shape[1])
-    if cls.takes == "fractions" and options.precision == "auto":
-        name = "float64"  # log-densities are small differences of large numbers
-    # A Rasch model is the 1PL on a scale where the common slope is 1: the same likelihood.
-    work, shared = fitted_form(cls)
-    shared = tuple(dict.fromkeys((*shared, *options.equal)))
-    settled = settings_of(responses, cls)
-    if options.kinds is not None:
-        check_kinds(cls, options.kinds, categories, responses.item_ids)
-        settled = {**settled, "kind": options.kinds}
-    blank = work.blank(Design(categories, settings=settled))
+    data = read_data(responses, cls, options)
+    rows, categories, grouping = data.rows, data.categories, data.grouping
+    name, blank = data.precision, data.blank(dims=1)
     with precision(name) as dtype:
-        template = in_precision(blank, dtype)
-        x = blocks = None
-        if engine is None:
-            x = jax.device_put(
-                rows.x, may_alias=True
-            )  # shares memory where possible; never written to
-            blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
-        guess = functools.partial(
-            starting_point, template, x, rows.weights, blocks, rows.has_missing, dtype,
-            options.positive, categories, engine,
-        )  # fmt: skip
-        start = further_start(guess(), template, options)
-        prior = prior_table(
-            template,
-            start.counts,
-            start.item_n,
-            options.priors,
-            options.weak_priors,
-            options.positive,
-            dtype,
-            responses.item_ids,
-            shared,
-        )
-        tied = field_columns(template, shared)
-        if options.versions is not None:
-            tied, prior = with_versions(prior, template, tied, options.versions, dtype)
-        anchors, known = None, None
-        if anchor_bank is not None and isinstance(responses, Responses):
-            anchors = anchor_items(anchor_bank, responses, template, tied)
+        setup = set_up(data, blank, dtype, positive=options.positive)
+        template, tied, prior = setup.template, setup.tied, setup.prior
+        anchors, held = setup.anchors, setup.fixed
+        start = further_start(setup.start, template, options)
+        known = None
+        if anchors is not None and isinstance(responses, Responses):
             known = first_population(anchors.bank, responses, dtype)
-        held = fixed_values(
-            options.fixed or {}, template, parameter_names(cls), responses.item_ids, options.equal
-        )
-        check_fixed(held, prior.constraints, template, responses.item_ids)
-        if anchors is not None:
-            held = np.where(anchors.known, anchors.params, held)
-        prior = prior.without(~np.isnan(held))
         fixed_scale = fixes_the_scale(template, held, tied)
         n_groups = None if grouping is None else len(grouping.labels)
-        problem = _problem(rows, prior, template, x, dtype, engine, n_groups, tied)
+        problem = _problem(rows, prior, template, setup.x, dtype, data.engine, n_groups, tied)
         # Groups under priors that fix the scale are fitted on the reference's scale from the start.
         free_scale = options.expand and (grouping is None or not prior.scaled) and not fixed_scale
         settings = loop_settings(options, name, free_scale)
@@ -302,7 +240,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
 
         others: list[Start] = []
         if _may_have_modes(problem, options):
-            others = _other_starts(guess, rows, categories, ~prior.aside)
+            others = _other_starts(setup.guess, rows, categories, ~prior.aside)
         problem, state, note = highest_start(
             [begin(start_values) for start_values in (start, *others)], settings
         )
@@ -323,22 +261,22 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         ended = steep_likelihood(problem, ended, alone if grouping is None else group_populations)
         most = blank.trials if isinstance(blank, Binomial) else 1.0
         share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))
-        covariance, how = _covariance(problem, ended, options.standard_errors, share)
+        covariance = _covariance(problem, ended, options.standard_errors, share)
         sign = 1 if not np.isnan(held).all() else _sign(template, ended, start.mean)
     names = column_names(template)
     slopes = field_columns(template, ["slope"])
     params = np.asarray(ended.point.params, float)
     if sign < 0:
         params, covariance = reflected(params, slopes, covariance)
-    items = None if covariance is None else covariance.blocks
-    full_covariance_matrix = None if covariance is None else covariance.full
     at_bound = np.zeros(params.shape, bool) if ended.at_bound is None else ended.at_bound
-    flags = item_flags(prior, start, params, items, names, slopes, at_bound)
+    flags = item_flags(prior, start, params, covariance.blocks, names, slopes, at_bound)
     if isinstance(blank, Beta):
         flags = add_edge_flags(flags, rows.x, blank.edge)
     statistics = item_statistics(responses, categories, start, flags)
     latent = latent._replace(mean=sign * latent.mean)
-    bank = bank_of(responses, cls, blank, params, items, full_covariance_matrix, latent, statistics)
+    bank = bank_of(
+        responses, cls, blank, params, covariance.blocks, covariance.full, latent, statistics
+    )
     table = None
     if grouping is not None:
         common = slopes[0] if cls in STANDARD_FORM else None
@@ -348,7 +286,6 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         bank = replace(bank, population_mean=values[0, 0], population_sd=values[1, 0])
     if anchors is not None:
         bank = with_anchors(bank, anchors)
-    notes = likelihood_notes(responses, cls)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     narrow = _too_narrow(problem, ended)
     if grouping is not None and len(narrow):
@@ -356,40 +293,24 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         ended = ended._replace(converged=False, message=text)
     if log_likelihood > ABOVE * rows.weights.sum() and not isinstance(blank, Beta):
         ended = ended._replace(converged=False, message=IMPOSSIBLE)
-    bank = replace(
+    return fit_of(
+        responses,
+        cls,
         bank,
-        provenance={
-            "model": cls.key,
-            "method": "em",
-            "n_subjects": int(rows.weights.sum()),
-            "log_likelihood": log_likelihood,
-            "converged": ended.converged,
-            "n_iterations": ended.n_iterations,
-            "priors": {
-                k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()
-            },
-            "n_sparse": int(prior.sparse.sum()),
-            "standard_errors": how,
-            "precision": name,
-            "codes": list(getattr(responses, "codes", range(int(categories.max())))),
-            **notes,
-        },
-    )
-    return Fit(
-        bank=bank,
-        responses=responses,
+        prior,
+        method="em",
+        n_subjects=int(rows.weights.sum()),
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
         converged=ended.converged,
         n_iterations=ended.n_iterations,
         n_parameters=n_parameters(prior, problem.tied) + problem.n_latent,
-        message=" ".join([ended.message, *([QUASI] if QUASI in notes.values() else [])]),
-        latent_mean=latent_mean,
-        latent_sd=latent_sd,
-        priors=prior.description,
-        n_sparse=int(prior.sparse.sum()),
+        message=ended.message,
+        standard_errors=covariance.how,
         precision=name,
         trace=ended.trace,
+        latent_mean=latent_mean,
+        latent_sd=latent_sd,
         groups=table,
         grouping=grouping,
         notes=(note,) if note else (),

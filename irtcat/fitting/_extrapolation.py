@@ -23,6 +23,9 @@ LONGEST = 8.0
 FARTHEST = 5.0
 """Maximum distance of a mixed step from the image of EM, in lengths of the newest step."""
 
+STRONGEST = 100.0
+"""Maximum damping: with it almost nothing of the mixing is left, and more takes long to undo."""
+
 RIDGE = {"float64": 1e-10, "float32": 1e-5}
 """Ridge relative to the steps' lengths, for steps that are nearly collinear."""
 
@@ -62,7 +65,7 @@ class Extrapolation:
         self.bounds = np.asarray(constraints.lower, float), np.asarray(constraints.upper, float)
         self.free = np.asarray(constraints.free)
         self.history: History | None = None
-        self.damping, self.length = 0.0, 1.0
+        self.damping, self.length, self.reach = 0.0, 1.0, FARTHEST
 
     def propose(self, point: EMPoint, image: EMPoint, metric: EMPoint) -> tuple[EMPoint, bool]:
         """Return the next point after one with this image, and whether it is extrapolated."""
@@ -82,8 +85,10 @@ class Extrapolation:
         else:
             jump = -self._coefficients(weight, image.params.dtype.name) @ moves
             length = float(np.sqrt(weight @ jump**2))
-            most = FARTHEST * float(np.sqrt(weight @ residual**2))
-            new = there + jump * min(1.0, most / max(length, 1e-300))
+            farthest = self.reach * float(np.sqrt(weight @ residual**2))
+            if length > farthest:
+                jump, self.reach = jump * (farthest / length), 2 * self.reach
+            new = there + jump
         return self._point(new, image), True
 
     def _coefficients(self, weight: FloatArray, dtype: str) -> FloatArray:
@@ -112,7 +117,8 @@ class Extrapolation:
 
     def rejected(self) -> None:
         """The last proposal lowered the objective: damp more."""
-        self.damping, self.length = max(10 * self.damping, 0.1), 1.0
+        self.damping, self.length = min(max(10 * self.damping, 0.1), STRONGEST), 1.0
+        self.reach = FARTHEST
 
     def restart(self) -> None:
         """Clear the history, because the map has changed."""

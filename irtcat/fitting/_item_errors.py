@@ -9,10 +9,10 @@ from jaxtyping import Array, Float
 
 from irtcat._checks import argument_error
 from irtcat._compile import jit
-from irtcat._types import BoolArray, FloatArray
+from irtcat._types import FloatArray
+from irtcat.fitting._covariance import Covariance, inverse_blocks
 from irtcat.fitting.em import EMPoint, EMProblem
 from irtcat.fitting.standard_errors import (
-    Covariance,
     complete_information,
     score_curves,
 )
@@ -28,7 +28,7 @@ from irtcat.latent import (
 )
 from irtcat.models import ItemModel, pack, unpack
 
-__all__ = ["block_covariance", "inverse_blocks"]
+__all__ = ["block_covariance"]
 
 
 @jit
@@ -110,7 +110,8 @@ def block_covariance(
     fixed = ~free
     covariance[fixed[:, :, None] | fixed[:, None, :]] = np.nan
     latent = None if problem.group is None else _latent(problem, point, belief, covariance[0])
-    return Covariance(covariance, None, latent)
+    how = "block sandwich" if sandwich else "block"
+    return Covariance(blocks=covariance, latent=latent, how=how)
 
 
 def _n_defining(problem: EMProblem) -> float:
@@ -164,43 +165,6 @@ def _latent(problem: EMProblem, point: EMPoint, belief: EStep, first: FloatArray
     out[size:, size:] += direction.T @ np.diag([shared, 0.5 * shared]) @ direction
     held = np.r_[np.zeros(size, bool), np.tile(np.asarray(problem.held), 2)]
     out[held] = out[:, held] = np.nan
-    return out
-
-
-def inverse_blocks(information: FloatArray, free: BoolArray, tied: tuple[int, ...]) -> FloatArray:
-    """Invert each item's information over its free parameters; all items share tied ones."""
-    both = free[:, :, None] & free[:, None, :]
-    information = np.where(both, information, np.eye(free.shape[1]) * ~free[:, :, None])
-    return _arrow_inverse(information, tied) if tied else _inverse(information)
-
-
-def _inverse(information: FloatArray) -> FloatArray:
-    """Invert each block; NaN where it is not positive definite."""
-    good = np.isfinite(information).all((1, 2)) & (
-        np.linalg.eigvalsh(np.nan_to_num(information))[:, 0] > 0
-    )
-    out = np.full_like(information, np.nan)
-    out[good] = np.linalg.inv(information[good])
-    return out
-
-
-def _arrow_inverse(information: FloatArray, tied: tuple[int, ...]) -> FloatArray:
-    """Blocks of the inverse when the ``tied`` parameters are shared by all items."""
-    n_params = information.shape[1]
-    untied = [p for p in range(n_params) if p not in tied]
-    t, o = list(tied), untied
-    inverse = _inverse(information[:, o][:, :, o])
-    cross = information[:, t][:, :, o]
-    transfer = np.einsum("jto,jop->jtp", cross, inverse)
-    schur = (information[:, t][:, :, t] - np.einsum("jtp,jsp->jts", transfer, cross)).sum(0)
-    shared = np.linalg.inv(schur)
-    out = np.zeros_like(information)
-    tt, oo, to = np.ix_(t, t), np.ix_(o, o), np.ix_(t, o)
-    for j in range(len(information)):
-        out[j][tt] = shared
-        out[j][to] = -shared @ transfer[j]
-        out[j][np.ix_(o, t)] = out[j][to].T
-        out[j][oo] = inverse[j] + transfer[j].T @ shared @ transfer[j]
     return out
 
 

@@ -8,7 +8,6 @@ estimates the items.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -22,13 +21,20 @@ from irtcat._compile import jit
 from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.fitting._item_errors import inverse_blocks
-from irtcat.fitting._kinds import QUASI, add_edge_flags, likelihood_notes, settings_of
+from irtcat.fitting._covariance import inverse_blocks
+from irtcat.fitting._kinds import add_edge_flags, settings_of
 from irtcat.fitting._latent import with_ties
 from irtcat.fitting._mstep import Constraints, at_bounds, log_prior, m_step, penalised_terms
 from irtcat.fitting._options import Options
 from irtcat.fitting._priors import PriorTable, prior_table
-from irtcat.fitting._record import Latent, bank_of, item_flags, item_statistics, n_parameters
+from irtcat.fitting._record import (
+    Latent,
+    bank_of,
+    fit_of,
+    item_flags,
+    item_statistics,
+    n_parameters,
+)
 from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import categories_of
 from irtcat.fitting._start import Start, further_start, starting_point
@@ -356,35 +362,20 @@ def _result(
             f"Not converged: the step was still {ended.step:.1e} standard errors after "
             f"{len(ended.trace)} iterations. Raise max_iterations."
         )
-    stated = {k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()}
-    notes = likelihood_notes(responses, cls)
-    record = {
-        "model": cls.key,
-        "method": "fixed theta",
-        "n_subjects": n_subjects,
-        "log_likelihood": ended.log_likelihood,
-        "converged": ended.converged,
-        "n_iterations": len(ended.trace),
-        "priors": stated,
-        "n_sparse": int(prior.sparse.sum()),
-        "standard_errors": "none" if bank.covariance is None else "given abilities",
-        "precision": name,
-        "codes": list(responses.codes),
-        **notes,
-    }
-    return Fit(
-        bank=replace(bank, provenance=record),
-        responses=responses,
+    return fit_of(
+        responses,
+        cls,
+        bank,
+        prior,
+        method="fixed theta",
+        n_subjects=n_subjects,
         log_likelihood=ended.log_likelihood,
         log_posterior=ended.log_posterior,
         converged=ended.converged,
         n_iterations=len(ended.trace),
         n_parameters=n_parameters(prior, tied),
-        message=" ".join([message, *([QUASI] if QUASI in notes.values() else [])]),
-        latent_mean=float("nan"),
-        latent_sd=float("nan"),
-        priors=prior.description,
-        n_sparse=int(prior.sparse.sum()),
+        message=message,
+        standard_errors="none" if bank.covariance is None else "given abilities",
         precision=name,
         trace=ended.trace,
     )

@@ -12,6 +12,7 @@ from irtcat._checks import argument_error
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._checkpoint import Checkpoint
+from irtcat.fitting._covariance import Covariance
 from irtcat.fitting._loop import Ended, Progress, Settings, run_em
 from irtcat.fitting._mstep import Constraints
 from irtcat.fitting._priors import scale_columns, ties_fix_the_scale
@@ -19,7 +20,6 @@ from irtcat.fitting._start import Start
 from irtcat.fitting._stated import FAMILIES
 from irtcat.fitting._ties import averaged
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
-from irtcat.fitting.standard_errors import Covariance
 from irtcat.latent import LIMIT, ScaleTransform
 from irtcat.models import (
     ItemModel,
@@ -323,13 +323,15 @@ def best_latent(problem: EMProblem, ended: Ended) -> tuple[float, float]:
     return float(shift), float(np.exp(log_sd))
 
 
-def reflected(params: FloatArray, slopes: tuple[int, ...], covariance: Covariance | None):
+def reflected(
+    params: FloatArray, slopes: tuple[int, ...], covariance: Covariance
+) -> tuple[FloatArray, Covariance]:
     """Items on the reversed scale (theta to -theta), with their covariance."""
     sign = np.ones(params.shape[1])
     sign[list(slopes)] = -1.0
-    if covariance is None:
-        return params * sign, None
-    blocks, full, latent = covariance
+    blocks, full, latent = covariance.blocks, covariance.full, covariance.latent
+    if blocks is not None:
+        blocks = blocks * np.outer(sign, sign)
     if full is not None:
         signs = np.tile(sign, len(params))
         full = full * np.outer(signs, signs)
@@ -337,11 +339,11 @@ def reflected(params: FloatArray, slopes: tuple[int, ...], covariance: Covarianc
         n_groups = (len(latent) - len(sign)) // 2
         signs = np.concatenate([sign, -np.ones(n_groups), np.ones(n_groups)])
         latent = latent * np.outer(signs, signs)
-    return params * sign, Covariance(blocks * np.outer(sign, sign), full, latent)
+    return params * sign, covariance._replace(blocks=blocks, full=full, latent=latent)
 
 
 def populations(
-    point: EMPoint, sign: int, covariance: Covariance | None, common: int | None
+    point: EMPoint, sign: int, covariance: Covariance, common: int | None
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and SD of each group on the reported scale, and their standard errors.
 
@@ -358,7 +360,7 @@ def populations(
     factor = 1.0 if common is None else float(point.params[0, common])
     values = np.stack([sign * mean, np.exp(log_sd)]) * factor
     n_groups, size = len(mean), point.params.shape[1]
-    if covariance is None or covariance.latent is None:
+    if covariance.latent is None:
         return values, np.full_like(values, np.nan)
     slopes = np.zeros((2 * n_groups, size + 2 * n_groups))
     slopes[:, size:] = np.diag(np.concatenate([np.full(n_groups, factor), values[1]]))

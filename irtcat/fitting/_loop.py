@@ -32,6 +32,9 @@ FIRST_NEWTON_STEPS, NEWTON_STEPS = 4, 2
 FLAT_ITERATIONS, LOOSE = 6, 20
 """Number of level iterations, and steps in tolerances, that also count as convergence."""
 
+FLAT = 0.01
+"""Differences of the objective below this many tolerances count as none."""
+
 LEVEL = 1e3
 """Gains below this many times the rounding error do not distinguish a better point."""
 
@@ -92,6 +95,10 @@ class _Guard:
     EM with expansion, and the plain image. Where the objective falls, the next candidate is taken
     instead; a fall after expansion disables it, since its assumptions do not hold (steep items at a
     grid's end, a parameter at its bound).
+
+    A plain step of EM cannot lower the exact objective. Where it does, the fall is the error of the
+    objective (of the integration, where items are steeper than the grid resolves), and smaller
+    changes say nothing from then on.
     """
 
     def __init__(self, problem: Any, start: EMPoint, settings: Settings):
@@ -99,6 +106,7 @@ class _Guard:
         self.expand = settings.expand
         self.jump = Extrapolation(problem.constraints)
         self.best, self.kind = -np.inf, "plain"
+        self.measured_error = 0.0
         self.update: EMUpdate | _Images | None = None
         self.trace: list[float] = []
 
@@ -109,9 +117,9 @@ class _Guard:
         """
         if self.update is None:
             return None
-        noise = self.settings.noise * abs(self.best)
-        level = self.kind == "jump" and value < self.best + LEVEL * noise
-        falls = value < self.best - noise
+        rounding = self.settings.noise * abs(self.best)
+        level = self.kind == "jump" and value < self.best + LEVEL * rounding
+        falls = value < self.best - rounding
         if not falls and not (level and step > float(self.update.step)):
             return None
         if self.kind == "jump":
@@ -122,6 +130,8 @@ class _Guard:
             self.kind, self.expand = "plain", False
             self.jump.restart()
             return self.update.plain
+        most = self.settings.tolerance
+        self.measured_error = max(self.measured_error, min(self.best - value, most))
         return None
 
     def advance(self, here: EMPoint, value: float, update: EMUpdate, iteration: int) -> EMPoint:
@@ -152,6 +162,8 @@ class _Guard:
             "step": None if update is None else float(update.step),
             "damping": self.jump.damping,
             "length": self.jump.length,
+            "reach": self.jump.reach,
+            "measured_error": self.measured_error,
         }
         points = [state.point, *images]
         others = [state.mean, state.spread, np.array(self.trace), *(self.jump.history or ())]
@@ -163,17 +175,28 @@ class _Guard:
         numbers = snapshot.numbers
         self.expand, self.best, self.kind = (numbers[k] for k in ("expand", "best", "kind"))
         self.jump.damping, self.jump.length = numbers["damping"], numbers["length"]
+        # Checkpoints of earlier versions do not have these two.
+        self.jump.reach = numbers.get("reach", self.jump.reach)
+        self.measured_error = numbers.get("measured_error", 0.0)
         self.jump.history = History(*history) if history else None
         self.update = None if image is None else _Images(image, plain, numbers["step"])
         self.trace = trace.tolist()
         return EMState(point, mean, sd)
 
     @property
+    def error(self) -> float:
+        """Differences of the objective that say nothing."""
+        rounding = self.settings.noise * abs(self.best)
+        return max(rounding, FLAT * self.settings.tolerance, self.measured_error)
+
+    @property
     def is_flat(self) -> bool:
-        """Whether the objective changed only by rounding in the last iterations."""
+        """Whether the objective changed only by its error in the last iterations."""
         recent = self.trace[-FLAT_ITERATIONS:]
-        spread = max(recent) - min(recent) if recent else np.inf
-        return len(recent) == FLAT_ITERATIONS and spread <= self.settings.noise * abs(recent[-1])
+        if not recent:
+            return False
+        spread = max(recent) - min(recent)
+        return len(recent) == FLAT_ITERATIONS and spread <= self.error
 
     def verdict(self, step: float, gain: float) -> str:
         """The reason to stop at the point just accepted; empty to continue."""

@@ -94,13 +94,15 @@ class MStep(NamedTuple):
         params: the new unconstrained parameters.
         step: largest first Newton step over the items, in standard errors of the complete data.
         gain: predicted increase of the expected log-posterior by the first Newton step.
-        information: expected information of the complete data at the last accepted point.
+        information: expected information of the complete data at the new parameters.
+        gradient: gradient of the expected log-posterior there.
     """
 
     params: Float[Array, "items params"]
     step: Float[Array, ""]
     gain: Float[Array, ""]
     information: Float[Array, "items params params"]
+    gradient: Float[Array, "items params"]
 
 
 def log_prior(params: Array, constraints: Constraints) -> Float[Array, " items"]:
@@ -304,10 +306,23 @@ def m_step(
         at_low = (best <= constraints.lower) & (gradient < 0)
         at_high = (best >= constraints.upper) & (gradient > 0)
         active = constraints.free & ~at_low & ~at_high
-        move = direction(
-            gradient, information, damping, active, tied, item_weights, constraints.shared
-        )
+
+        def solve(gradient: Array, active: Array) -> Array:
+            return direction(
+                gradient, information, damping, active, tied, item_weights, constraints.shared
+            )
+
+        move = solve(gradient, active)
         moved = jnp.clip(best + move, constraints.lower, constraints.upper)
+        stopped = active & (moved != best + move)
+
+        def along_the_bounds() -> Array:
+            to_bound = jnp.where(stopped, moved - best, 0)
+            rest = gradient - jnp.einsum("jik,jk->ji", information, to_bound)
+            move = to_bound + solve(rest, active & ~stopped)
+            return jnp.clip(best + move, constraints.lower, constraints.upper)
+
+        moved = jax.lax.cond(stopped.any(), along_the_bounds, lambda: moved)
         return jnp.where(constraints.free, moved, best)
 
     def better(new: Array, old: Array) -> Array:
@@ -360,4 +375,4 @@ def m_step(
     )
     del n_evaluations
     step, gain = jnp.sqrt(state.squared.max()), 0.5 * state.squared.sum()
-    return MStep(state.best, step, gain, state.information)
+    return MStep(state.best, step, gain, state.information, state.gradient)

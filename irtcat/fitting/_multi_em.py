@@ -164,7 +164,7 @@ def _newton_step(
     moved = jnp.clip(params + move, constraints.lower, constraints.upper)
     moved = jnp.where(constraints.free, moved, params)
     squared = jnp.einsum("ji,jik,jk->j", move, information, move)
-    return MStep(moved, jnp.sqrt(squared.max()), 0.5 * squared.sum(), information)
+    return MStep(moved, jnp.sqrt(squared.max()), 0.5 * squared.sum(), information, gradient)
 
 
 def _lengthened(

@@ -10,7 +10,7 @@ The sandwich is ``I^-1 (sum_i s_i s_i') I^-1``, s_i the subject's expected score
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from irtcat._compile import jit
 from irtcat._types import BoolArray, FloatArray
+from irtcat.fitting._covariance import Covariance, inverse_blocks, inverse_of_all
 from irtcat.fitting._mstep import penalised_terms, prior_slopes
 from irtcat.fitting._multi_em import MultiProblem, filled, sums_at
 from irtcat.fitting._terms import LINEAR
@@ -45,27 +46,13 @@ from irtcat.latent import (
 )
 from irtcat.models import ItemModel, unpack
 
-__all__ = ["MultiCovariance", "multi_covariance"]
+__all__ = ["multi_covariance"]
 
 FULL_WORK = 3e10
 """Maximum number of operations for the full matrix with "auto" (about a second)."""
 
 STEP = 1e-4
 """Step of the central differences."""
-
-
-class MultiCovariance(NamedTuple):
-    """Covariance of the estimates.
-
-    Attributes:
-        items: of each item's parameters, NaN where not free; None where not computed.
-        population: of the free numbers of the population; None where not computed.
-        how: "full", "block", ....
-    """
-
-    items: FloatArray | None
-    population: FloatArray | None
-    how: str
 
 
 def _density_scores(
@@ -349,24 +336,6 @@ def _differenced(
     return (information + information.T) / 2
 
 
-def _inverse(information: FloatArray, spread: FloatArray) -> FloatArray | None:
-    """Covariance of the parameters (NaN for held ones); None if not positive definite.
-
-    Args:
-        information: of all cells.
-        spread: all cells x free parameters, 1 where a cell is the parameter.
-    """
-    inner = spread.T @ information @ spread
-    try:
-        np.linalg.cholesky(inner)
-    except np.linalg.LinAlgError:
-        return None
-    out = spread @ np.linalg.inv(inner) @ spread.T
-    held = spread.sum(1) == 0
-    out[held] = out[:, held] = np.nan
-    return out
-
-
 def _work(problem: MultiProblem, n_free: int, by_differences: bool) -> float:
     """Approximate number of operations for the full matrix."""
     n_rows, n_items = len(problem.weights), len(problem.item_weights)
@@ -384,7 +353,7 @@ def _work(problem: MultiProblem, n_free: int, by_differences: bool) -> float:
 
 def multi_covariance(
     problem: MultiProblem, point: EMPoint, belief: MultiEStep, free: BoolArray, which: str
-) -> MultiCovariance:
+) -> Covariance:
     """Covariance of each item's parameters and of the population's.
 
     Args:
@@ -395,7 +364,7 @@ def multi_covariance(
         which: "auto", "full", "block", "sandwich" or "none".
     """
     if which == "none":
-        return MultiCovariance(None, None, "none")
+        return Covariance()
     rule, design = problem.rule, problem.population
     everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
     shared = problem.constraints.shared
@@ -424,22 +393,17 @@ def multi_covariance(
     at = np.arange(n_cells).reshape(free.shape)
     meat = None if outer is None or outer.ndim == 3 else outer
     if information is not None and not (which == "sandwich" and meat is None):
-        covariance = _inverse(information, spread)
+        covariance = inverse_of_all(information, spread, meat if which == "sandwich" else None)
         if covariance is not None:
-            if which == "sandwich" and meat is not None:
-                inner = np.nan_to_num(covariance)
-                covariance = np.where(np.isnan(covariance), np.nan, inner @ meat @ inner)
-            items = covariance[at[:, :, None], at[:, None, :]]
-            how = "full sandwich" if which == "sandwich" else "full"
-            return MultiCovariance(items, covariance[n_cells:, n_cells:], how)
+            return Covariance(
+                blocks=covariance[at[:, :, None], at[:, None, :]],
+                latent=covariance[n_cells:, n_cells:],
+                how="full sandwich" if which == "sandwich" else "full",
+            )
     if outer is None:
-        return MultiCovariance(None, None, "none")
+        return Covariance()
     blocks = outer if outer.ndim == 3 else outer[at[:, :, None], at[:, None, :]]
     blocks = blocks + _diagonals(np.asarray(problem.constraints.prior_precision, float))
-    out = np.full_like(blocks, np.nan)
-    for j, block in enumerate(blocks):
-        own = np.eye(len(block))[:, free[j]]
-        inverse = _inverse(block, own)
-        if inverse is not None:
-            out[j] = inverse
-    return MultiCovariance(out, None, "block")
+    covariance = inverse_blocks(blocks, free, ())
+    covariance[~free[:, :, None] | ~free[:, None, :]] = np.nan
+    return Covariance(blocks=covariance, how="block")

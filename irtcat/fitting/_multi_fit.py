@@ -1,6 +1,6 @@
 """Marginal maximum likelihood of several abilities, from responses to a `Fit`."""
 
-from dataclasses import replace
+import functools
 from typing import Any
 
 import jax
@@ -10,17 +10,16 @@ import pandas as pd
 import scipy
 
 from irtcat._checks import argument_error, check_count
-from irtcat._precision import choose_precision, precision
+from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
+from irtcat.fitting._covariance import Covariance
 from irtcat.fitting._density import density_table
 from irtcat.fitting._groups import Grouping
-from irtcat.fitting._invariance import with_versions
-from irtcat.fitting._latent import anchor_items, check_anchors, known_categories, with_anchors
+from irtcat.fitting._latent import with_anchors
 from irtcat.fitting._loop import Ended
-from irtcat.fitting._mixing import check_kinds
 from irtcat.fitting._multi_em import MultiProblem, run_multi_e_step
-from irtcat.fitting._multi_errors import MultiCovariance, multi_covariance
+from irtcat.fitting._multi_errors import multi_covariance
 from irtcat.fitting._multi_work import (
     Workspace,
     iterate,
@@ -29,12 +28,11 @@ from irtcat.fitting._multi_work import (
 )
 from irtcat.fitting._options import Options
 from irtcat.fitting._pattern import LatentDesign, latent_design
-from irtcat.fitting._priors import PriorTable, prior_table
-from irtcat.fitting._record import item_flags, item_statistics, n_parameters
+from irtcat.fitting._priors import PriorTable
+from irtcat.fitting._record import fit_of, item_flags, item_statistics, n_parameters
 from irtcat.fitting._result import Fit
-from irtcat.fitting._rows import grouping_of, rows_of
-from irtcat.fitting._start import Start, jittered, points_of, start_params, starting_point
-from irtcat.fitting._stated import check_fixed, fixed_values
+from irtcat.fitting._setup import read_data, set_up
+from irtcat.fitting._start import Start, jittered, points_of, start_params
 from irtcat.fitting._ties import averaged
 from irtcat.fitting.em import EMPoint, EMState
 from irtcat.io.source import ResponseSource
@@ -52,19 +50,16 @@ from irtcat.latent import (
     row_chunks,
 )
 from irtcat.models import (
-    Design,
     GeneralisedRatingScale,
     ItemModel,
     column_names,
     field_columns,
     fitted_form,
-    in_precision,
     pack,
     parameter_names,
     unpack,
 )
 from irtcat.responses import Responses
-from irtcat.scoring import row_blocks
 
 __all__ = ["fit_multidimensional"]
 
@@ -120,7 +115,7 @@ def _start_params(work: Workspace, start: Start, categories: Any) -> FloatArray:
     return np.asarray(start_params(work.full_template, *arguments), float)
 
 
-def _constraints(prior: PriorTable, design: LatentDesign, template: ItemModel) -> PriorTable:
+def _constraints(prior: PriorTable, template: ItemModel, design: LatentDesign) -> PriorTable:
     """Hold the slopes outside the pattern; centre the priors if the axes may be rotated."""
     slopes = list(field_columns(template, ["slope"]))
     n_steps = len(slopes) // design.dims
@@ -311,12 +306,10 @@ def fit_multidimensional(
 ) -> Fit:
     """Marginal maximum likelihood of several abilities (see `irtcat.fit`)."""
     _check(responses, cls, options)
-    form, shared = fitted_form(cls)
-    shared = tuple(dict.fromkeys((*shared, *options.equal)))
-    grouping = grouping_of(responses, options)
-    anchor_bank = None
-    if options.anchors is not None and isinstance(responses, Responses):
-        anchor_bank = check_anchors(options.anchors, responses, cls)
+    data = read_data(responses, cls, options)
+    rows, categories, grouping = data.rows, data.categories, data.grouping
+    anchor_bank, name = data.anchor_bank, data.precision
+    if anchor_bank is not None and isinstance(responses, Responses):
         design = _anchored_design(options, responses, anchor_bank)
     elif options.density is not None:
         design = LatentDesign(np.ones((responses.n_items, 1)), ["F1"], False, False)
@@ -324,51 +317,25 @@ def fit_multidimensional(
         design = latent_design(
             responses, options.dims, options.pattern, options.correlated, options.structure
         )
-    rows, categories, engine = rows_of(responses, cls, options, grouping)
-    if anchor_bank is not None and isinstance(responses, Responses):
-        categories = known_categories(anchor_bank, responses, categories)
-    if "categories" not in cls.fixed:  # the same number for all
-        categories = np.full_like(categories, categories.max())
-    settled: dict[str, Any] = {}
-    if options.kinds is not None:
-        check_kinds(cls, options.kinds, categories, responses.item_ids)
-        settled = {"kind": options.kinds}
-    name = choose_precision(options.precision, rows.shape[0] * rows.shape[1])
     n_groups = 1 if grouping is None else len(grouping.labels)
     population = PopulationDesign(
         design.dims, design.n_correlated, design.correlated, n_groups,
         first_is_free=anchor_bank is not None, full=design.exploratory or design.correlated,
     )  # fmt: skip
     with precision(name) as dtype:
-        blank = form.blank(Design(categories, design.dims, settled))
-        template = in_precision(blank, dtype)
-        tied = field_columns(template, shared)
-        x = blocks = None
-        if engine is None:
-            x = jax.device_put(rows.x, may_alias=True)
-            blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
-        start = starting_point(
-            template, x, rows.weights, blocks, rows.has_missing, dtype, False, categories, engine,
+        blank = data.blank(design.dims)
+        setup = set_up(
+            data,
+            blank,
+            dtype,
+            positive=False,
             pattern=design.pattern if design.dims > 1 else None,
-        )  # fmt: skip
-        table = prior_table(
-            template, start.counts, start.item_n, options.priors, options.weak_priors,
-            options.positive, dtype, responses.item_ids, shared,
-        )  # fmt: skip
-        prior = _constraints(table, design, template)
-        _check_common_slopes(tied, template, design)
-        if options.versions is not None:
-            tied, prior = with_versions(prior, template, tied, options.versions, dtype)
-        held = fixed_values(
-            options.fixed or {}, template, parameter_names(cls), responses.item_ids, shared
+            restrict=functools.partial(_constraints, design=design),
         )
-        check_fixed(held, prior.constraints, template, responses.item_ids)
-        known = None
-        if anchor_bank is not None and isinstance(responses, Responses):
-            known = anchor_items(anchor_bank, responses, template, tied)
-            held = np.where(known.known, known.params, held)
-        prior = prior.without(~np.isnan(held))
-        work = Workspace(rows, design, template, population, tied, dtype, engine)
+        template, tied, prior = setup.template, setup.tied, setup.prior
+        start, held = setup.start, setup.fixed
+        _check_common_slopes(field_columns(template, data.shared), template, design)
+        work = Workspace(rows, design, template, population, tied, dtype, data.engine)
         params = _start_params(work, start, categories)
         params = jittered(params, template, options)
         params = prior.with_held(template, np.where(np.isnan(held), params, held))
@@ -397,7 +364,7 @@ def fit_multidimensional(
         covariance = multi_covariance(
             problem, ended.point, ended.belief, inner, options.standard_errors
         )
-    items = None if covariance.items is None else work.widen_covariance(covariance.items)
+    items = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     assert ended.at_bound is not None
     at_bound = work.widen(ended.at_bound.astype(float)) > 0
@@ -421,36 +388,29 @@ def fit_multidimensional(
         statistics=statistics,
         correlations=correlations,
     )
-    if known is not None:
-        bank = with_anchors(bank, known)
+    if setup.anchors is not None:
+        bank = with_anchors(bank, setup.anchors)
     errors = _population_errors(population, ended.point, covariance)
-    provenance = {
-        "model": cls.key,
-        "method": "em",
-        "n_subjects": int(rows.weights.sum()),
-        "log_likelihood": log_likelihood,
+    details = {
         "integration_error": finer - log_likelihood,
         "nodes": n_nodes(problem.rule),
         "nodes_are": problem.rule.kind,
         "factors": design.factors,
         **({"structure": design.structure} if design.structure else {}),
         **({"density": options.density} if density is not None else {}),
-        "converged": ended.converged,
-        "n_iterations": ended.n_iterations,
-        "priors": {k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()},
-        "n_sparse": int(prior.sparse.sum()),
-        "standard_errors": covariance.how,
         "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
-        "precision": name,
-        "codes": list(getattr(responses, "codes", range(int(categories.max())))),
     }
     groups = None
     if grouping is not None:
         n = np.bincount(rows.group, rows.weights, n_groups).astype(float)
         groups = _group_table(grouping, n, populations, errors)
-    return Fit(
-        bank=replace(bank, provenance=provenance),
-        responses=responses,
+    return fit_of(
+        responses,
+        cls,
+        bank,
+        prior,
+        method="em",
+        n_subjects=int(rows.weights.sum()),
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
         converged=ended.converged,
@@ -458,12 +418,10 @@ def fit_multidimensional(
         n_parameters=n_parameters(informed, tied)
         + (population.size if density is None else density.n_free),
         message=ended.message,
-        latent_mean=np.nan,
-        latent_sd=np.nan,
-        priors=prior.description,
-        n_sparse=int(prior.sparse.sum()),
+        standard_errors=covariance.how,
         precision=name,
         trace=ended.trace,
+        details=details,
         groups=groups,
         grouping=grouping,
         populations=populations if grouping is not None else None,
@@ -502,10 +460,10 @@ def _published_model(
 
 
 def _population_errors(
-    design: PopulationDesign, point: EMPoint, covariance: MultiCovariance
+    design: PopulationDesign, point: EMPoint, covariance: Covariance
 ) -> dict[str, FloatArray] | None:
     """Standard errors of means, SDs and correlations of each group, by the delta method."""
-    if covariance.population is None or not design.size:
+    if covariance.latent is None or not design.size:
         return None
 
     def table(vector: Any) -> Any:
@@ -516,7 +474,7 @@ def _population_errors(
 
     def error(slopes: Any) -> FloatArray:
         flat = np.asarray(slopes, float).reshape(-1, design.size)
-        variance = np.einsum("ij,jk,ik->i", flat, np.asarray(covariance.population), flat)
+        variance = np.einsum("ij,jk,ik->i", flat, np.asarray(covariance.latent), flat)
         known = np.abs(flat).max(axis=1) > 1e-9  # rounding of a constant
         errors = np.sqrt(np.where(known, np.maximum(variance, 0), np.nan))
         return errors.reshape(slopes.shape[:-1])

@@ -1,5 +1,8 @@
 """Flags and statistics of the items, and the bank of a fit."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,14 +11,31 @@ import pandas as pd
 from irtcat._bank_moves import NEVER_USED
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
+from irtcat.fitting._kinds import QUASI, likelihood_notes
 from irtcat.fitting._priors import PriorTable
+from irtcat.fitting._result import Fit
 from irtcat.fitting._start import Start
 from irtcat.fitting._ties import count_distinct
 from irtcat.io.source import ResponseSource
-from irtcat.models import STANDARD_FORM, ItemModel, design_of, field_columns, unpack
+from irtcat.models import (
+    STANDARD_FORM,
+    ItemModel,
+    design_of,
+    field_columns,
+    item_categories,
+    unpack,
+)
 from irtcat.responses import Responses
 
-__all__ = ["AT_BOUND", "Latent", "bank_of", "item_flags", "item_statistics", "n_parameters"]
+__all__ = [
+    "AT_BOUND",
+    "Latent",
+    "bank_of",
+    "fit_of",
+    "item_flags",
+    "item_statistics",
+    "n_parameters",
+]
 
 
 AT_BOUND = "{} at its bound"
@@ -122,4 +142,71 @@ def bank_of(
         items=responses.items,
         statistics=statistics,
         full_covariance=full,
+    )
+
+
+def fit_of(
+    responses: Responses | ResponseSource,
+    cls: type[ItemModel],
+    bank: ItemBank,
+    prior: PriorTable,
+    *,
+    method: str,
+    n_subjects: int,
+    converged: bool,
+    n_iterations: int,
+    log_likelihood: float,
+    message: str,
+    precision: str,
+    standard_errors: str,
+    details: Mapping[str, Any] = MappingProxyType({}),
+    **fields: Any,
+) -> Fit:
+    """The `Fit`, with the provenance of its bank.
+
+    Args:
+        responses: what the items were calibrated on.
+        cls: the requested model.
+        bank: the calibrated items.
+        prior: their priors.
+        method: how they were estimated.
+        n_subjects: number of subjects with a response.
+        converged: whether the iterations converged.
+        n_iterations: number of iterations.
+        log_likelihood: of the responses.
+        message: how the iterations ended.
+        precision: name of the working precision.
+        standard_errors: how the covariance was computed.
+        details: further entries of the provenance.
+        fields: the other fields of `Fit`.
+    """
+    notes = likelihood_notes(responses, cls)
+    most = int(item_categories(bank.model).max())
+    provenance = {
+        "model": cls.key,
+        "method": method,
+        "n_subjects": n_subjects,
+        "log_likelihood": log_likelihood,
+        **details,
+        "converged": converged,
+        "n_iterations": n_iterations,
+        "priors": {k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()},
+        "n_sparse": int(prior.sparse.sum()),
+        "standard_errors": standard_errors,
+        "precision": precision,
+        "codes": list(getattr(responses, "codes", range(most))),
+        **notes,
+    }
+    fields = {"latent_mean": np.nan, "latent_sd": np.nan} | fields
+    return Fit(
+        bank=replace(bank, provenance=provenance),
+        responses=responses,
+        log_likelihood=log_likelihood,
+        converged=converged,
+        n_iterations=n_iterations,
+        message=" ".join([message, *([QUASI] if QUASI in notes.values() else [])]),
+        priors=prior.description,
+        n_sparse=int(prior.sparse.sum()),
+        precision=precision,
+        **fields,
     )

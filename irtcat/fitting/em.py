@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from irtcat._compile import jit
 from irtcat._types import FloatArray
-from irtcat.fitting._mstep import Constraints, log_prior, m_step
+from irtcat.fitting._mstep import Constraints, MStep, log_prior, m_step
 from irtcat.latent import (
     Blocks,
     EStep,
@@ -197,13 +197,14 @@ def _latent_under_priors(
     moments: Array,
     item_weights: Array,
     constraints: Constraints,
+    pull: Array,
 ) -> tuple[Array, Array]:
     """Latent mean and log SD that are best for the abilities and for the priors.
 
     With priors on slopes or intercepts, removing a mean and an SD moves the items under their
     priors. So the two maximise ``E log N(theta; mean, sd^2) + log prior(items rescaled)`` given
     the items: a conditional maximisation in the expanded model, which raises the log-posterior
-    as any other step of EM does.
+    as any other step of EM does. ``pull`` is subtracted from the gradient (see `_pull_of_bounds`).
     """
     n, first, second = moments.sum(1)
     model = unpack(template, params)
@@ -211,7 +212,8 @@ def _latent_under_priors(
     def objective(v: Array) -> Array:
         squares = (second - 2 * v[0] * first + n * v[0] ** 2) * jnp.exp(-2 * v[1])
         moved = pack(model.rescale(v[0], jnp.exp(v[1])))
-        return -n * v[1] - 0.5 * squares + (item_weights * log_prior(moved, constraints)).sum()
+        prior = (item_weights * log_prior(moved, constraints)).sum()
+        return -n * v[1] - 0.5 * squares + prior - pull @ v
 
     scale = jnp.stack([n, 2 * n])
 
@@ -236,6 +238,41 @@ def _latent_under_priors(
     return v[0], v[1]
 
 
+def _at_active_bounds(new: MStep, constraints: Constraints, tied: tuple[int, ...]) -> Array:
+    """Which parameters are at a bound beyond which the expected log-posterior still rises."""
+    outward = (new.params <= constraints.lower) & (new.gradient < 0)
+    outward |= (new.params >= constraints.upper) & (new.gradient > 0)
+    own = np.isin(np.arange(new.params.shape[1]), tied, invert=True)
+    return outward & constraints.free & own
+
+
+def _pull_of_bounds(template: ItemModel, params: Array, multipliers: Array) -> Array:
+    """Derivatives by the latent mean and log SD of what the items at bounds lose.
+
+    In the expanded model (abilities N(mean, sd^2)) the bounds hold on the scale on which the
+    abilities are N(0, 1). Where the scale moves, a parameter at its bound moves along on the
+    expanded scale, and the expected log-posterior falls by its gradient (the multiplier of the
+    bound). At the constrained maximum the abilities therefore do not have exactly the moments of
+    N(0, 1), and removing these would lead away from it.
+    """
+    model = unpack(template, params)
+    zero, one = jnp.zeros((), params.dtype), jnp.ones((), params.dtype)
+
+    def rescaled(mean: Array, log_sd: Array) -> Array:
+        return pack(model.rescale(mean, jnp.exp(log_sd)))
+
+    changes = [jax.jvp(rescaled, (zero, zero), way)[1] for way in ((one, zero), (zero, one))]
+    return jnp.stack([(multipliers * change).sum() for change in changes])
+
+
+def _latent_at_bounds(moments: Array, pull: Array) -> tuple[Array, Array]:
+    """Latent mean and log SD from the pooled moments (see `_pull_of_bounds`)."""
+    n = moments[0]
+    mean, log_sd = _latent(moments)
+    log_sd = log_sd - 0.5 * jnp.log(jnp.clip(1 + pull[1] / n, 0.5, 2.0))
+    return mean - pull[0] * jnp.exp(2 * log_sd) / n, log_sd
+
+
 def em_update(
     point: EMPoint,
     template: ItemModel,
@@ -258,10 +295,16 @@ def em_update(
     mean, log_sd = _latent(sums.moments)
     present = sums.moments[0] > 0
     pooled_moments = sums.moments.sum(1)
+    bounded = _at_active_bounds(new, constraints, tied)
+    bounded &= len(held) == 1  # the populations of several groups take up any change of the scale
+    multipliers = item_weights[:, None] * jnp.where(bounded, new.gradient, 0.0)
+    pull = _pull_of_bounds(template, new.params, multipliers)
     if scaled:
-        pooled = _latent_under_priors(template, new.params, sums.moments, item_weights, constraints)
+        pooled = _latent_under_priors(
+            template, new.params, sums.moments, item_weights, constraints, pull
+        )
     else:
-        pooled = _latent(pooled_moments)
+        pooled = _latent_at_bounds(pooled_moments, pull)
     centre, log_spread = (jnp.where(expand, value, 0.0) for value in pooled)
     populations = jnp.stack([mean, log_sd])
     plain = EMPoint(new.params, jnp.where(present & ~held, populations, point.population))
@@ -269,6 +312,7 @@ def em_update(
     # Held parameters are rescaled as well: an unused category keeps its distance from the others.
     clipped = jnp.clip(image, constraints.lower, constraints.upper)
     image = jnp.where(constraints.free, clipped, image)
+    image = jnp.where(bounded, new.params, image)
     free = jnp.where(present & (expand | ~held), populations, point.population)
     moved = jnp.stack([(free[0] - centre) * jnp.exp(-log_spread), free[1] - log_spread])
     # A single population stays N(0, 1): its mean and SD are removed.

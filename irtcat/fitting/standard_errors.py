@@ -17,7 +17,6 @@ the model is wrong (White 1982): for all parameters where affordable, else block
 """
 
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +25,7 @@ from jaxtyping import Array, Float
 
 from irtcat._compile import jit
 from irtcat._types import FloatArray
+from irtcat.fitting._covariance import Covariance, inverse_of_all
 from irtcat.fitting._mstep import Constraints, penalised_terms, prior_information, prior_slopes
 from irtcat.fitting._terms import LINEAR
 from irtcat.fitting._ties import spread_of
@@ -45,7 +45,6 @@ from irtcat.models import ItemModel, as_points, unpack
 
 __all__ = [
     "FULL_WORK",
-    "Covariance",
     "complete_information",
     "full_covariance",
     "is_affordable",
@@ -60,21 +59,6 @@ FULL_WORK = 3e10
 def is_affordable(n_rows: int, n_params: int) -> bool:
     """Whether the full information matrix takes about a second at most."""
     return n_rows * grid_nodes(np.dtype("float32")).shape[0] * float(n_params) ** 2 <= FULL_WORK
-
-
-class Covariance(NamedTuple):
-    """Covariance of the estimates; NaN for what was not estimated.
-
-    Attributes:
-        blocks: of each item's parameters.
-        full: of all parameters together, item by item; None where blocks were inverted separately.
-        latent: of the first item's parameters followed by the groups' means and the groups'
-            log SDs; None where there are no groups.
-    """
-
-    blocks: FloatArray
-    full: FloatArray | None
-    latent: FloatArray | None
 
 
 @jit
@@ -291,19 +275,12 @@ def full_covariance(
     if population is not None:
         information[size:, size:] += _population_information(problem, point, belief)
     spread = _distinct(problem, len(information) - size)
-    reduced = spread.T @ information @ spread
-    try:
-        np.linalg.cholesky(reduced)
-    except np.linalg.LinAlgError:
+    full = inverse_of_all(information, spread, np.asarray(outer, float) if sandwich else None)
+    if full is None:
         return None
-    covariance = np.linalg.inv(reduced)
-    if sandwich:
-        covariance = covariance @ (spread.T @ np.asarray(outer, float) @ spread) @ covariance
-    full = spread @ covariance @ spread.T
-    unknown = ~(spread > 0).any(axis=1)
-    full[unknown] = full[:, unknown] = np.nan
     at = np.arange(size).reshape(n_items, n_params)
     blocks = full[at[:, :, None], at[:, None, :]]
     latent_columns = np.r_[at[0], size : len(full)]
     latent = None if population is None else full[np.ix_(latent_columns, latent_columns)]
-    return Covariance(blocks, full[:size, :size], latent)
+    how = "full sandwich" if sandwich else "full"
+    return Covariance(blocks=blocks, full=full[:size, :size], latent=latent, how=how)

@@ -1,0 +1,83 @@
+"""Fits in which an item that separates the subjects perfectly ends at the bound of its slope."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from irtcat import ItemBank, Responses, fit
+from irtcat._precision import precision
+from irtcat.fitting._mstep import Constraints, m_step
+from irtcat.models import Design, TwoPL, in_precision
+
+BOUND = 25.0
+
+
+def _few_subjects(seed: int) -> Responses:
+    """80 subjects and near-copies of four of them on 300 items; the first is a step of ability."""
+    rng = np.random.default_rng(seed)
+    bank = ItemBank.from_parameters(a=rng.lognormal(0.2, 0.4, 300), b=rng.normal(size=300))
+    theta = rng.normal(size=80)
+    values = bank.simulate(theta, seed=seed).values.copy()
+    values[:, 0] = theta > 0.3
+    copies = values[:4].copy()
+    copies[:, 1:4] = 1 - copies[:, 1:4]
+    return Responses.from_array(np.vstack([values, copies]))
+
+
+@pytest.mark.parametrize(("seed", "previous"), [(1, -12266.27199), (4, -11841.15952)])
+def test_items_at_a_bound_do_not_slow_the_fit_down(seed, previous):
+    """Took 210 and 59 iterations while the latent scale was removed as if no bound were active."""
+    result = fit(_few_subjects(seed), "2pl", standard_errors="none")
+    assert result.converged
+    assert result.n_iterations <= 30
+    assert result.bank.parameters()[0, 0] == pytest.approx(BOUND)
+    assert "slope of i1" in result.message
+    # The integration error of the step item is larger than any difference of the estimates.
+    assert result.log_posterior == pytest.approx(previous, abs=0.01)
+
+
+def test_removing_the_latent_scale_keeps_the_maximum_under_a_bound():
+    """On a short test the nodes are fixed, and EM without parameter expansion is exact."""
+    rng = np.random.default_rng(1)
+    bank = ItemBank.from_parameters(a=rng.lognormal(0.5, 0.2, 12), b=rng.normal(size=12))
+    values = bank.simulate(rng.normal(size=60), seed=1).values.copy()
+    values[:, 0] = values[:, 1:].sum(axis=1) > 6
+    data = Responses.from_array(values)
+    arguments = {"standard_errors": "none", "tolerance": 1e-6, "weak_priors": False}
+    expanded = fit(data, "2pl", **arguments)
+    plain = fit(data, "2pl", expand=False, accelerate=False, max_iterations=9000, **arguments)
+    assert expanded.bank.parameters()[0, 0] == plain.bank.parameters()[0, 0] == BOUND
+    assert expanded.n_iterations < 60
+    np.testing.assert_allclose(expanded.bank.parameters(), plain.bank.parameters(), atol=1e-3)
+    assert expanded.log_posterior == pytest.approx(plain.log_posterior, abs=1e-5)
+
+
+def test_the_m_step_solves_for_the_other_parameters_along_a_bound():
+    """From beside the bound, the intercept moves as if the slope were at the bound already."""
+    with precision("float64") as dtype:
+        template = in_precision(TwoPL.blank(Design(np.array([2]))), dtype)
+        nodes = jnp.linspace(-3, 3, 31)
+        totals = jnp.exp(-(nodes**2) / 2)
+        counts = (totals / (1 + jnp.exp(-(2.0 * nodes + 1.0))))[None, :, None]
+        zero = jnp.zeros((1, 2))
+        constraints = Constraints(
+            prior_mean=zero,
+            prior_precision=zero,
+            free=zero == 0,
+            lower=jnp.array([-1.0, -9.0]),
+            upper=jnp.array([1.0, 9.0]),
+        )
+
+        def run(params, n_steps):
+            return m_step(
+                template, jnp.array([params]), counts, totals, constraints, jnp.ones(1), (),
+                n_steps, nodes[:, None],
+            )  # fmt: skip
+
+        far = run([0.8, -1.0], 8)
+        assert far.params[0, 0] == 1.0
+        assert far.gradient[0, 0] > 0.1
+        assert float(far.gradient[0, 1]) == pytest.approx(0, abs=1e-8)
+        beside = run([1.0 - 1e-9, float(far.params[0, 1])], 1)
+        assert float(beside.step) < 1e-6
+        np.testing.assert_allclose(beside.params, far.params, atol=1e-6)
