@@ -54,8 +54,14 @@ def documented_in() -> dict[int, str]:
     homes: dict[int, str] = {}
     for module in sorted(public_modules(), key=lambda module: module.__name__.count(".")):
         for name in module.__all__:
-            homes.setdefault(id(getattr(module, name)), f"{module.__name__}.{name}")
+            if has_identity(value := getattr(module, name)):
+                homes.setdefault(id(value), f"{module.__name__}.{name}")
     return homes
+
+
+def has_identity(value: Any) -> bool:
+    """Whether equal objects are one: not so for numbers and texts. Modules have their own pages."""
+    return not isinstance(value, int | float | str | ModuleType)
 
 
 def contents(modules: list[ModuleType]) -> str:
@@ -89,7 +95,7 @@ def module_page(module: ModuleType, homes: dict[int, str]) -> str:
         if isinstance(value, ModuleType):
             rows.append(f"| [`{name}`]({value.__name__}.md) | {first_line(value)} |")
             continue
-        home = homes.get(id(value), path) if not isinstance(value, int | float | str) else path
+        home = homes[id(value)] if has_identity(value) else path
         summary = first_line(value) if callable(value) else ""
         rows.append(f"| [`{name}`][{home}] | {summary} |")
         if home == path:
