@@ -135,9 +135,8 @@ def sections(group: Any, context: click.Context, name: str, level: int) -> str:
             continue
         made = get_docs_for_click(obj=command, ctx=inner, name=f"{name} {key}")
         made = re.sub(r"^#+ `", "#" * level + " `", made)
-        # Examples are shown as text; numbers such as <int range> are not tags.
         made = re.sub(r"\n+Examples?:?\n((?:  +.*\n?)+)", as_example, made)
-        parts.append(re.sub(r"<([a-z][^>\n]*)>", r"&lt;\1&gt;", made))
+        parts.append(made)
     return "\n".join(parts)
 
 
