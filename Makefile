@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-c
 INSTALL = $(PIP) uv && $(BIN)/python -m uv pip install --quiet -c constraints.txt -e '.[$(1)]' \
 	|| $(PIP) -c constraints.txt -e '.[$(1)]'
 
-.PHONY: demo test test-all check lint bench clean
+.PHONY: demo test test-all check lint bench docs clean
 
 demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
@@ -36,6 +36,11 @@ lint: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python experiments/benchmarks/fit_speed.py
 
+# The site is in site/, and opens from the disk. Without the network, but for the installation.
+docs: export OPENBLAS_NUM_THREADS = 1
+docs: .venv/.docs
+	$(BIN)/python docs/tools/make_site.py
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
@@ -47,5 +52,9 @@ bench: .venv/.dev
 	$(call INSTALL,dev)
 	touch $@
 
+.venv/.docs: pyproject.toml constraints.txt | .venv/bin/python
+	$(call INSTALL,docs)
+	touch $@
+
 clean:
-	rm -rf .venv demo-output build *.egg-info
+	rm -rf .venv demo-output build site *.egg-info
