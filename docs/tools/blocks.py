@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 
@@ -146,8 +147,9 @@ def _run_irtcat(command: str, arguments: list[str]) -> str:
 
     from irtcat.cli._app import app
 
-    environment = {"COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}
-    done = CliRunner().invoke(app, arguments, env=environment)
+    environment = {"COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb", "IRTCAT_PROGRESS": "0"}
+    with patch("irtcat.cli._output.to_terminal", return_value=True):  # tables of that width
+        done = CliRunner().invoke(app, arguments, env=environment)
     if done.exit_code:
         raise RuntimeError(f"{command}\n{done.output}") from done.exception
     return "\n".join(line.rstrip() for line in done.output.splitlines()) + "\n"

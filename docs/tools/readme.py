@@ -14,6 +14,9 @@ BEFORE = {
 }
 """What is run before a command, and is not shown."""
 
+SHOWN = 8
+"""Lines of each output that the README shows."""
+
 __all__ = ["README", "with_outputs"]
 
 
@@ -30,11 +33,19 @@ def with_outputs(text: str) -> str:
                 hidden = BEFORE.get(" ".join(command.split()[:2]))
                 if hidden:
                     page.run_command(hidden)
-                lines.append(f"$ {command}\n{page.run_command(command)}")
+                lines.append(f"$ {command}\n{_first_lines(page.run_command(command))}")
             start, stop = block.span
             parts += [text[end:start], "```console\n" + "\n".join(lines).rstrip() + "\n```"]
             end = stop
     return "".join([*parts, text[end:]])
+
+
+def _first_lines(output: str) -> str:
+    """The start of an output and the next command at its end; the site shows all of it."""
+    lines = output.strip().split("\n")
+    last = lines[-1:] if lines[-1].startswith("Next: ") else []
+    shown = lines[:SHOWN]
+    return "\n".join([*shown, *(["..."] if len(lines) > SHOWN else []), *last, ""])
 
 
 if __name__ == "__main__":
