@@ -13,6 +13,8 @@ BEFORE = {
     "irtcat predict": "python example_logs.py new --samples samples.json",
 }
 """What is run before a command, and is not shown."""
+MOST_LINES, WIDEST_LINE = 8, 88
+"""Of each output; the rest is cut, since the README is short."""
 
 __all__ = ["README", "with_outputs"]
 
@@ -30,11 +32,17 @@ def with_outputs(text: str) -> str:
                 hidden = BEFORE.get(" ".join(command.split()[:2]))
                 if hidden:
                     page.run_command(hidden)
-                lines.append(f"$ {command}\n{page.run_command(command)}")
+                lines.append(f"$ {command}\n{shortened(page.run_command(command))}")
             start, stop = block.span
             parts += [text[end:start], "```console\n" + "\n".join(lines).rstrip() + "\n```"]
             end = stop
     return "".join([*parts, text[end:]])
+
+
+def shortened(output: str) -> str:
+    """The first lines of an output."""
+    lines = [line[:WIDEST_LINE].rstrip() for line in output.splitlines()]
+    return "\n".join([*lines[:MOST_LINES], *(["..."] if len(lines) > MOST_LINES else [])]) + "\n"
 
 
 if __name__ == "__main__":
