@@ -13,7 +13,7 @@ BEFORE = {
     "irtcat predict": "python example_logs.py new --samples samples.json",
 }
 """What is run before a command, and is not shown."""
-MOST_LINES, WIDEST_LINE = 8, 88
+MOST_LINES, WIDEST_LINE = 5, 88
 """Of each output; the rest is cut, since the README is short."""
 
 __all__ = ["README", "with_outputs"]
