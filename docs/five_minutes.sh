@@ -35,11 +35,11 @@ mv lm_eval logs
 mkdir new
 mv logs/simorg__sim-5 new
 
-step import irtcat import logs --out responses.npz
-step fit irtcat fit responses.npz --out bank.npz
-step select irtcat select bank.npz -k 20 --responses responses.npz --out items.csv
-step predict irtcat predict responses.npz items.csv new --out predictions.csv
-step report irtcat report bank.npz predictions.csv --out report.html
+step import irtcat import logs
+step fit irtcat fit responses.npz
+step select irtcat select bank.npz -k 20 --responses responses.npz
+step predict irtcat predict responses.npz items.csv new
+step report irtcat report bank.npz predictions.csv
 
 cat predictions.csv
 grep -q "simorg/sim-5" predictions.csv

@@ -152,4 +152,4 @@ def _run_irtcat(command: str, arguments: list[str]) -> str:
         done = CliRunner().invoke(app, arguments, env=environment)
     if done.exit_code:
         raise RuntimeError(f"{command}\n{done.output}") from done.exception
-    return "\n".join(line.rstrip() for line in done.output.splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n"

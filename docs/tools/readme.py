@@ -14,7 +14,7 @@ BEFORE = {
 }
 """What is run before a command, and is not shown."""
 
-SHOWN = 8
+SHOWN = 6
 """Lines of each output that the README shows."""
 
 __all__ = ["README", "with_outputs"]
@@ -42,7 +42,7 @@ def with_outputs(text: str) -> str:
 
 def _first_lines(output: str) -> str:
     """The start of an output and the next command at its end; the site shows all of it."""
-    lines = output.strip().split("\n")
+    lines = [line for line in output.strip().split("\n") if line]
     last = lines[-1:] if lines[-1].startswith("Next: ") else []
     shown = lines[:SHOWN]
     return "\n".join([*shown, *(["..."] if len(lines) > SHOWN else []), *last, ""])
