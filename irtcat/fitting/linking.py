@@ -114,6 +114,9 @@ def _by_moments(task: _Task, method: str) -> tuple[float, float, float]:
     (a, b), (a_reference, b_reference) = (
         _moments(bank, method) for bank in (task.bank, task.reference)
     )
+    if b.shape != b_reference.shape:
+        must = "haebara or stocking-lord for banks whose items have different thresholds"
+        raise argument_error("method", must, method)
     finite = np.isfinite(b) & np.isfinite(b_reference)
     if not finite.any():
         raise InputError(

@@ -226,3 +226,14 @@ def test_no_difficulty_in_common_is_said(recwarn):
     with pytest.raises(InputError, match="none has a finite difficulty"):
         link(flat, flat, "mean-mean")
     assert not recwarn.list
+
+
+def test_banks_of_two_models_are_linked_by_their_curves():
+    b = np.linspace(-1.5, 1.5, 8)
+    one = ItemBank.from_parameters(a=np.full(8, 1.2), b=b)
+    other = ItemBank.from_thresholds(a=np.full(8, 2.4), b=(b[:, None] - 0.5) / 2)
+    for method in ("haebara", "stocking-lord"):
+        found = link(one, other, method=method)
+        np.testing.assert_allclose([found.A, found.B], [0.5, -0.25], atol=1e-5)
+    with pytest.raises(InputError, match="haebara or stocking-lord for banks whose items"):
+        link(one, other, method="mean-sigma")
