@@ -22,7 +22,7 @@ class Column(NamedTuple):
 
 
 COLUMNS = {
-    "a": Column("discrimination", "how sharply the item tells abilities apart (a)"),
+    "a": Column("discrimination", "how sharply the item separates abilities (a)"),
     "b": Column("difficulty", "the ability at which half of the answers are right (b)"),
     "c": Column("guessing", "chance of a right answer at very low ability (c)"),
     "d": Column("ceiling", "chance of a right answer at very high ability (d)"),
@@ -51,7 +51,7 @@ COLUMNS = {
     "overlap": Column("overlap", "share of items that two sessions have in common"),
     "sd_items": Column("SD items", "standard deviation of the items asked"),
     "unused": Column("unused", "share of items that were never asked"),
-    "more_items": Column("more items", "further items that would tell the two apart"),
+    "more_items": Column("more items", "further items that would separate the two"),
     "n": Column("answers"),
     "n_items": Column("items"),
     "n_items_hard": Column("hard pairs", "items needed for the most difficult tenth of pairs"),

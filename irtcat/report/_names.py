@@ -28,7 +28,7 @@ MOST_LETTERS = 60
 
 
 def are_hashes(ids: Iterable[object]) -> bool:
-    """Whether most ids hold a hash, which tells a reader nothing.
+    """Whether most ids hold a hash, which says nothing to a reader.
 
     Example:
         >>> are_hashes(["arc:3f2a90bc11de", "arc:00ab31cd97"]), are_hashes(["arc:12", "decade"])

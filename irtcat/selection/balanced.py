@@ -14,8 +14,8 @@ from irtcat.selection.gaussian import Covariance, choose_robust, greedy
 __all__ = ["balanced_weights", "choose_balanced"]
 
 STRATA, ITEMS_A_STRATUM = 10, 3
-"""Most strata of difficulty, and the fewest items of each: one or two cannot be chosen for what
-they tell together."""
+"""Most strata of difficulty, and the fewest items of each: one or two leave no choice of items that
+complement each other."""
 
 HALVES_FROM = 100
 """From so many items half as many strata, each in two halves by slope: there are enough items for

@@ -65,8 +65,8 @@ def extended(
     else:
         more = choose_stratified(task).chosen
     chosen = np.concatenate([first.item_ids, item_ids[more]])
-    # To repeat the choice: the items that are left depend on the first ones, chosen anew as well.
-    anew = replace(task, responses=None, limits=Constraints.plain(n_items, may_run))
+    # To repeat the choice: the items that are left depend on the first ones, chosen again as well.
+    repeated = replace(task, responses=None, limits=Constraints.plain(n_items, may_run))
     return replace(
         first,
         item_ids=chosen,
@@ -75,6 +75,6 @@ def extended(
         criterion=np.full(len(chosen), np.nan),
         strategy=f"two-stage: {strategy}",
         seed=seed,
-        request=Request(strategy, n_items, seed, anew, first),
+        request=Request(strategy, n_items, seed, repeated, first),
         reach=None,
     )
