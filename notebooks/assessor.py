@@ -52,7 +52,7 @@ plot.item_curves(two.bank)
 # %% [markdown]
 # ## Does it fit?
 #
-# M2 looks at the whole: with 1,000 takers p tells small misfits, so look at RMSEA, too (below .05
+# M2 looks at the whole: with 1,000 takers p is small for small misfits, so look at RMSEA, too (below .05
 # is close). S-X2 looks at every item: here one of them does not follow its curve, which is a reason
 # to read that item, not yet to drop it.
 

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # For evaluators: the whole benchmark's answer at a tenth of its cost
 #
-# You run the same benchmark on every new model. Most of its items tell you little that the others
-# have not told already. Here 412 small classifiers answered 898 images of digits (`digits_crowd`,
-# shipped with the package). We calibrate the images on the older classifiers, choose 60 of them,
-# run only those on the newer ones, and tell full scores and ranks, with intervals.
+# You run the same benchmark on every new model. Most of its items add little to the others. Here
+# 412 small classifiers answered 898 images of digits (`digits_crowd`, shipped with the package). We
+# calibrate the images on the older classifiers, choose 60 of them, run only those on the newer
+# ones, and predict full scores and ranks, with intervals.
 
 # %%
 # %matplotlib inline
@@ -36,7 +36,7 @@ print(responses.summary())
 # ## Calibrate
 #
 # A quarter of the classifiers is put aside: they are the "new models". The rest calibrates every
-# image: how hard it is (`b`) and how sharply it tells strong from weak (`a`).
+# image: how hard it is (`b`) and how sharply it separates strong from weak (`a`).
 
 # %%
 old, new = leaderboard.split_subjects(responses, "random", share=0.25, seed=0)
@@ -46,13 +46,13 @@ fit.bank.to_frame()[["a", "b", "se_b", "proportion_correct", "flags"]].round(2).
 
 # %% [markdown]
 # Where does the benchmark measure well? Information is high, and the standard error low, where
-# most classifiers are; the very best are told apart less well.
+# most classifiers are; the very best are measured less well.
 
 # %%
 plot.information_curve(fit.bank)
 
 # %% [markdown]
-# ## Choose 60 items, run them, tell the full score
+# ## Choose 60 items, run them, predict the full score
 #
 # `balanced` is the default: items that mirror the benchmark, chosen so that the full score is left
 # least uncertain.

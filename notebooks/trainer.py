@@ -91,19 +91,24 @@ members.to_frame()[["size", "noise", "accuracy"]].describe().loc[["min", "50%", 
 # %% [markdown]
 # ## Wrong labels
 #
-# Two ways to rank the suspects. Confidence: how probable the crowd finds the label that is given.
-# The IRT account, `labels.rank`: an example that the able answer "wrongly" more often than the weak
-# is suspect, with the reasons in words. It needs a crowd whose members differ in ability, and it is
-# misled where weak members are right for another reason than ability, as on the border of two
-# clouds: here confidence does better. Try both on examples you have checked.
+# `labels.rank` ranks the suspects, with the reasons in words. With the training dynamics it puts
+# those first whose given label the crowd finds least probable. Without them, the responses of a
+# crowd are ranked by the share of members that predict the label. The IRT account, `by="answers"`,
+# suspects an example that able members answer "wrongly" more often than weak ones: that is for
+# tests and benchmarks, and it is misled where weak members are right for another reason than
+# ability, as on the border of two clouds.
 
 # %%
-confidence = dynamics.from_probabilities(members.confidences(), item_ids=bank.item_ids).to_frame()
-doubted = confidence["confidence"].sort_values().index[:30]
-suspects = labels.rank(answers)
-for way, found in (("confidence", doubted), ("labels.rank", suspects.first(30).index)):
-    hits = np.isin(found, b.index[wrong]).sum()
-    print(f"{way}: {hits} of the 30 most suspect examples have a wrong label")
+confidence = dynamics.from_probabilities(members.confidences(), item_ids=bank.item_ids)
+suspects = labels.rank(answers, dynamics=confidence)
+rankings = {
+    "with dynamics": suspects,
+    "answers of the crowd": labels.rank(answers),
+    "by suspicion": labels.rank(answers, by="answers"),
+}
+for name, ranking in rankings.items():
+    hits = np.isin(ranking.first(30).index, b.index[wrong]).sum()
+    print(f"{name}: {hits} of the 30 most suspect examples have a wrong label")
 suspects.first(5)[["suspicion", "a", "share", "reasons"]].round(2)
 
 # %% [markdown]
