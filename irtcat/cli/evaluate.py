@@ -9,7 +9,7 @@ import typer
 
 from irtcat.cli import _adaptive, _input
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import BANK, REQUIRED, RESPONSES_HELP, SEED, folder, option
+from irtcat.cli._options import BANK, REQUIRED, RESPONSES_HELP, SEED, folder, group, option
 from irtcat.cli._session import progress
 from irtcat.cli.export import TASKS
 
@@ -23,7 +23,7 @@ COMMAND, LM_EVAL = "irtcat.harness.Command", "irtcat.harness.LmEval"
 
 HARNESSES_OF = {
     **dict.fromkeys(
-        ("num_fewshot", "fewshot_as_multiturn", "apply_chat_template", "chat_template",
+        ("num_fewshot", "no_fewshot_as_multiturn", "apply_chat_template", "chat_template",
          "system_instruction", "batch_size", "max_batch_size", "device",
          "confirm_run_unsafe_code"), ("lm-eval",)),
     **dict.fromkeys(("solver", "model_base_url", "max_connections"), ("inspect",)),
@@ -83,51 +83,60 @@ def _batch_size(text: str) -> int | str:
     BANK,
     folder(source=None, default=REQUIRED,
            help="Folder of the run; a run started in it continues."),
-    option("harness", choices="irtcat.harness.HARNESSES",
-           help="{names}; by default command with --command."),
-    option("model", source="",
-           help="The model (lm-eval: its kind, such as hf), or FILE.py@NAME, a class or function "
-           "in a file that returns a model of the harness."),
-    option("model_args", source=LM_EVAL, default="", parse=_model_args,
-           help="The model's arguments: NAME=VALUE,... or a JSON object."),
-    option("task_args", source="", parse=_pairs,
-           help="Inspect: the task's arguments, as --model-args; lm-eval: metadata of the tasks."),
-    option("gen_kwargs", source="", parse=_pairs,
-           help="Arguments of generation, such as temperature=0,max_tokens=64 (lm-eval: "
-           "max_gen_toks)."),
-    option("num_fewshot", source="", type=int, min=0, help="lm-eval: number of examples."),
-    option("fewshot_as_multiturn", "--fewshot-as-multiturn/--no-fewshot-as-multiturn", source="",
-           type=bool,
-           help="lm-eval: give the examples as turns of a conversation."),
-    option("apply_chat_template", source="", type=bool, default=False,
-           help="lm-eval: apply the model's chat template."),
-    option("chat_template", source="", help="lm-eval: apply the chat template of this name."),
-    option("system_instruction", source="", help="lm-eval: the system prompt."),
-    option("batch_size", source="", parse=_batch_size,
-           help="lm-eval: requests at a time: a number, auto or auto:N."),
-    option("max_batch_size", source="", type=int, min=1, help="lm-eval: the most that auto tries."),
-    option("device", source="", help="lm-eval: the device, such as cuda:0."),
-    option("confirm_run_unsafe_code", source="", type=bool, default=False,
-           help="lm-eval: run tasks that execute what the model writes."),
-    option("solver", source="", help="Inspect: FILE.py@NAME or a registered solver."),
-    option("model_base_url", source="", help="Inspect: address of the model's server."),
-    option("max_connections", source="", type=int, min=1,
-           help="Inspect: connections to the model at a time."),
-    option("set", source="", of="options", type=list[str],
-           help="Any other argument of lm-eval's simple_evaluate or of Inspect's eval: NAME=VALUE; "
-           "may be repeated."),
-    option("task", help="The task; for Inspect FILE, FILE@NAME or a registered name."),
-    option("shell", "--command",
-           help="Shell command: items on stdin, answers on stdout (JSONL)."),
-    option("persistent", source="", type=bool, default=False, needs="shell COMMAND",
-           help="Start --command once, and send it the items of every batch."),
-    option("name", default=None, help="The model's name in the results; by default --model."),
-    option("metric", help="lm-eval's metric, or Inspect's scorer (or scorer.part)."),
-    option("filter", source=LM_EVAL),
-    option("include_path", type=Path, help="lm-eval: folder of further task files."),
-    option("threshold", source=COMMAND),
-    option("offline", type=bool, default=False,
-           help="Download no data sets: use local copies."),
+    *group(
+        "The model and the harness",
+        option("harness", choices="irtcat.harness.HARNESSES",
+               help="{names}; by default command with --command."),
+        option("model", source="",
+               help="The model (lm-eval: its kind, such as hf), or FILE.py@NAME, a class or "
+               "function in a file that returns a model of the harness."),
+        option("model_args", source=LM_EVAL, default="", parse=_model_args,
+               help="The model's arguments: NAME=VALUE,... or a JSON object."),
+        option("task_args", source="", parse=_pairs,
+               help="Inspect: the task's arguments, as --model-args; lm-eval: metadata of the "
+               "tasks."),
+        option("gen_kwargs", source="", parse=_pairs,
+               help="Arguments of generation, as NAME=VALUE,...: temperature, max_tokens (lm-eval: "
+               "max_gen_toks)."),
+        option("set", source="", of="options", type=list[str],
+               help="Any other argument of lm-eval's simple_evaluate or of Inspect's eval: "
+               "NAME=VALUE; may be repeated."),
+        option("task", help="The task; for Inspect FILE, FILE@NAME or a registered name."),
+        option("shell", "--command",
+               help="Shell command: items on stdin, answers on stdout (JSONL)."),
+        option("persistent", source="", type=bool, default=False, needs="shell COMMAND",
+               help="Start --command once, and send it the items of every batch."),
+        option("name", default=None, help="The model's name in the results; by default --model."),
+        option("metric", help="lm-eval's metric, or Inspect's scorer (or scorer.part)."),
+        option("filter", source=LM_EVAL),
+        option("include_path", type=Path, help="lm-eval: folder of further task files."),
+        option("threshold", source=COMMAND),
+        option("offline", type=bool, default=False,
+               help="Download no data sets: use local copies."),
+    ),
+    *group(
+        "Arguments of lm-eval",
+        option("num_fewshot", source="", type=int, min=0, help="Number of examples."),
+        option("no_fewshot_as_multiturn", source="", type=bool, default=False,
+               help="Give the examples in one message, not as turns of a conversation."),
+        option("apply_chat_template", source="", type=bool, default=False,
+               help="Apply the model's chat template."),
+        option("chat_template", source="", help="Apply the chat template of this name."),
+        option("system_instruction", source="", help="The system prompt."),
+        option("batch_size", source="", parse=_batch_size,
+               help="Requests at a time: a number, auto or auto:N."),
+        option("max_batch_size", source="", type=int, min=1, help="The most that auto tries."),
+        option("device", source="", help="The device, such as cuda:0."),
+        option("confirm_run_unsafe_code", source="", type=bool, default=False,
+               help="Run tasks that execute what the model writes."),
+    ),
+    *group(
+        "Arguments of Inspect",
+        option("solver", source="", help="FILE.py@NAME or a registered solver."),
+        option("model_base_url", source="", help="Address of the model's server."),
+        option("max_connections", source="", type=int, min=1,
+               help="Connections to the model at a time."),
+    ),
     option("responses", of="calibration", read=_input.read_plain, help=RESPONSES_HELP),
     TASKS,
     option("costs", help="Column of each item's cost, in --items or the metadata."),
@@ -231,8 +240,6 @@ def _harness_options(o: Options, name: str) -> dict[str, Any]:
     """Further arguments of the harness; a usage error names an option that it does not have."""
     values = {key: getattr(o, key) for key in HARNESSES_OF}
     given = {key: value for key, value in values.items() if not _is_unset(value)}
-    if o.fewshot_as_multiturn is False:
-        given["fewshot_as_multiturn"] = False
     for key in given:
         if name not in HARNESSES_OF[key]:
             hint = f"--{key.replace('_', '-')}"
@@ -241,6 +248,8 @@ def _harness_options(o: Options, name: str) -> dict[str, Any]:
     generation, task_args = given.pop("gen_kwargs", {}), given.pop("task_args", {})
     if name == "inspect":
         return {**given, **generation, **further}
+    if given.pop("no_fewshot_as_multiturn", False):
+        given["fewshot_as_multiturn"] = False
     if "chat_template" in given:
         given["apply_chat_template"] = given.pop("chat_template")
     named = {"gen_kwargs": generation, "metadata": task_args}

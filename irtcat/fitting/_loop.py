@@ -32,9 +32,6 @@ FIRST_NEWTON_STEPS, NEWTON_STEPS = 4, 2
 FLAT_ITERATIONS, LOOSE = 6, 20
 """Number of level iterations, and steps in tolerances, that also count as convergence."""
 
-FLAT = 0.01
-"""Differences of the objective below this many tolerances count as none."""
-
 LEVEL = 1e3
 """Gains below this many times the rounding error do not distinguish a better point."""
 
@@ -187,7 +184,7 @@ class _Guard:
     def error(self) -> float:
         """Differences of the objective that say nothing."""
         rounding = self.settings.noise * abs(self.best)
-        return max(rounding, FLAT * self.settings.tolerance, self.measured_error)
+        return max(rounding, self.measured_error)
 
     @property
     def is_flat(self) -> bool:

@@ -420,7 +420,9 @@ def test_headroom_of_groups_and_its_figure(bank, bank_file):
 
 
 def test_describe_tells_responses_from_a_bank(bank_file):
-    assert "1000 subjects x 5 items, right/wrong" in run_ok("describe", LSAT7)
+    assert "1000 subjects x 5 items, 0.0 % missing, read as right/wrong" in run_ok(
+        "describe", LSAT7
+    )
     document = run_json("describe", LSAT7)
     assert (document["kind"], document["responses"]) == ("responses", "right/wrong")
     assert document["flags"][0]["name"] == "subjects all right"

@@ -319,7 +319,7 @@ def test_a_package_that_cannot_be_loaded_is_left_out(tmp_path):
     done = run(*line, env=env)
     assert done.returncode != 0
     assert "rules_alphabetical:ALPHABETICAL is left out. ZeroDivisionError" in done.stderr
-    assert run(*line[:-1], "balanced", env=env).returncode == 0
+    assert run(*line[:-1], "balanced", "--json", env=env).returncode == 0
     done = run("fit", "dataset:lsat7", "--model", "normal-ogive", env=env)
     assert done.returncode == 2
     assert "rules_normal_ogive:NormalOgive is left out. ZeroDivisionError" in done.stderr

@@ -142,9 +142,10 @@ def test_graded_responses_are_refused():
         fit(Responses.from_array([[0, 1, 2], [2, 1, 0]]))
 
 
-def test_arrays_are_refused():
-    with pytest.raises(InputError, match=r"Responses\.from_array"):
-        fit(np.eye(3))
+def test_arrays_are_taken_and_other_objects_refused():
+    assert fit(np.eye(3)).log_likelihood == fit(Responses.from_array(np.eye(3))).log_likelihood
+    with pytest.raises(InputError, match="must be Responses, an array, a data frame"):
+        fit(object())
 
 
 @pytest.mark.parametrize(

@@ -406,7 +406,7 @@ def test_zip_bombs_are_bounded(tmp_path, monkeypatch):
     bomb = archive_of(summaries=" " * 2**24 + "[]")
     path.write_bytes(bomb)
     assert len(bomb) < 2**16
-    refused(path, r"member summaries\.json: expected at most 1 MiB.*max_bytes=")
+    refused(path, r"member summaries\.json: expected at most 1 MiB.*max_bytes")
     small = bomb.replace((2**24 + 2).to_bytes(4, "little"), (100).to_bytes(4, "little"))
     path.write_bytes(small)  # an archive that lies about the size
     check(path, "member summaries.json")
