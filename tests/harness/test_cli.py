@@ -294,7 +294,7 @@ def test_options_of_another_harness_are_usage_errors(files):
         result = run(*arguments, *more)
         assert result.exit_code == 2, more
         option = next(word for word in more[::-1] if str(word).startswith("--"))
-        assert option.replace("--no-", "--") in result.stderr
+        assert option in result.stderr
         assert "not with --harness" in result.stderr
     for more in (("--gen-kwargs", "temperature"), ("--gen-kwargs", "{1}"), ("--batch-size", "big"),
                  ("--model-args", "={}")):  # fmt: skip
