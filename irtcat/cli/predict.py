@@ -63,7 +63,8 @@ def _headline(prediction: "Prediction") -> str:
     import numpy as np
 
     n = len(prediction)
-    line = f"{n} subjects, the best first; ranks among the {prediction.n_calibrated} calibrated"
+    subjects = "1 subject" if n == 1 else f"{n} subjects, the best first"
+    line = f"{subjects}; ranks among the {prediction.n_calibrated} calibrated"
     if n < 2 or np.isnan(prediction.score).all():
         return line
     best = int(np.nanargmax(prediction.score))

@@ -26,7 +26,7 @@ def command(o: Options) -> Output:
     about = {"method": o.method, "level": o.level, "n_subjects": len(frame), "out": o.out}
     best = frame.sort_values(frame.columns[0], ascending=False, kind="stable")
     text = [
-        f"{len(frame)} subjects, the best first (method {o.method}, {o.level:.0%} intervals)",
+        f"{len(frame)} subject{'s, the best first' if len(frame) > 1 else ''} (method {o.method}, {o.level:.0%} intervals)",
         Table(best, rows=SUMMARY_ROWS, decimals=2),
     ]
     after = ("report", o.unread["bank"], o.out)
