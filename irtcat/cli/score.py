@@ -25,8 +25,10 @@ def command(o: Options) -> Output:
     o.write("out", frame, "scores")
     about = {"method": o.method, "level": o.level, "n_subjects": len(frame), "out": o.out}
     best = frame.sort_values(frame.columns[0], ascending=False, kind="stable")
+    n = len(frame)
+    subjects = "1 subject" if n == 1 else f"{n} subjects, the best first"
     text = [
-        f"{len(frame)} subject{'s, the best first' if len(frame) > 1 else ''} (method {o.method}, {o.level:.0%} intervals)",
+        f"{subjects} (method {o.method}, {o.level:.0%} intervals)",
         Table(best, rows=SUMMARY_ROWS, decimals=2),
     ]
     after = ("report", o.unread["bank"], o.out)
