@@ -70,7 +70,7 @@ are ids |
     Data frames are those of pandas, polars, pyarrow and other libraries that narwhals reads. Where
     the index, a dimension or the id column is named like items (item, question, ...), rows are
     items, and the table is transposed. A response is 0/1, true/false, a fraction in [0, 1] or an
-    integer code, also as text. Missing is NaN, None or NA, and -1 in integer arrays.
+    integer code; in tables also as text. Missing is NaN, None or NA, and -1 in integer arrays.
     ``Responses.origin`` and ``Responses.summary`` say how the data were read.
 
     Args:
