@@ -33,7 +33,7 @@ import pandas as pd
 __all__ = ["DOCS", "Block", "Output", "Page", "find_blocks"]
 
 DOCS = Path(__file__).resolve().parents[1]
-FENCE = re.compile(r"^( *)```([a-z]*)([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+CODE_BLOCK = re.compile(r"^( *)```([a-z]*)([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LONGEST_TABLE, WIDEST_TEXT = 12, 60
 """Rows of a table that is shown, and characters of a cell; what is longer is cut."""
 DISPLAY = ("display.width", 100, "display.max_columns", 12, "display.max_colwidth", WIDEST_TEXT)
@@ -71,7 +71,7 @@ class Output:
 
 def find_blocks(text: str) -> Iterator[Block]:
     """The fenced blocks of a page in their order."""
-    for match in FENCE.finditer(text):
+    for match in CODE_BLOCK.finditer(text):
         indent, language, options, body = match.groups()
         body = textwrap.dedent(body) if indent else body
         line = text.count("\n", 0, match.start()) + 2

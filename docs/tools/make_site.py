@@ -22,7 +22,7 @@ from latex2mathml.converter import convert
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pictures
 import reference
-from blocks import DOCS, FENCE, Output, Page, find_blocks
+from blocks import CODE_BLOCK, DOCS, Output, Page, find_blocks
 
 ROOT = DOCS.parent
 PAGES = ROOT / "build" / "docs"
@@ -54,7 +54,7 @@ def write_pages(folder: Path, run: bool = True) -> None:
             print(f"{name}", flush=True)
             text = run_page(text, path)
         else:
-            text = FENCE.sub(lambda match: without_options(match[0]), text)
+            text = CODE_BLOCK.sub(lambda match: without_options(match[0]), text)
         path.write_text(with_formulas(text), encoding="utf-8")
     wanted = {m[2] for p in folder.rglob("*.md") for m in PICTURE.finditer(p.read_text())}
     pictures.draw(wanted, folder / "pictures")
