@@ -87,28 +87,33 @@ def one_item() -> Figure:
     return figure
 
 
+def labelled_curves(
+    labels: Iterable[str], lines: Iterable[np.ndarray], colours: Iterable[str]
+) -> Figure:
+    """Item curves with a legend."""
+    figure, axes = probability_axes()
+    for label, p, colour in zip(labels, lines, colours, strict=True):
+        axes.plot(THETA, p, color=colour, lw=2, label=label)
+    axes.legend(frameon=False)
+    return figure
+
+
 @picture
 def difficulty() -> Figure:
     """An easy, a middling and a hard item."""
-    figure, axes = probability_axes()
-    for b, p, colour in zip(
-        (-1.5, 0, 1.5), curves(a=1.5, b=[-1.5, 0, 1.5]), (GREEN, BLUE, ORANGE), strict=True
-    ):
-        axes.plot(THETA, p, color=colour, lw=2, label=f"b = {b:g}")
-    axes.legend(frameon=False)
-    return figure
+    return labelled_curves(
+        [f"b = {b:g}" for b in (-1.5, 0, 1.5)],
+        curves(a=1.5, b=[-1.5, 0, 1.5]),
+        (GREEN, BLUE, ORANGE),
+    )
 
 
 @picture
 def discrimination() -> Figure:
     """Items of different slopes, one of them negative."""
-    figure, axes = probability_axes()
-    slopes = (3.0, 1.0, 0.3, -1.0)
-    lines = zip(slopes, curves(a=list(slopes), b=[0] * 4), (BLUE, GREEN, ORANGE, PINK), strict=True)
-    for a, p, colour in lines:
-        axes.plot(THETA, p, color=colour, lw=2, label=f"a = {a:g}")
-    axes.legend(frameon=False)
-    return figure
+    slopes = [3.0, 1.0, 0.3, -1.0]
+    labels = [f"a = {a:g}" for a in slopes]
+    return labelled_curves(labels, curves(a=slopes, b=[0] * 4), (BLUE, GREEN, ORANGE, PINK))
 
 
 @picture
