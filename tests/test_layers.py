@@ -36,6 +36,7 @@ scale training harness
 plot
 report
 loading
+service
 demo
 cli
 __main__
