@@ -4,7 +4,6 @@ So a session begins without reading the logs of all others. The tables agree wit
 `Store.check` compares them.
 """
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from irtcat.bank import ItemBank
+from irtcat.cat._database import Database
 from irtcat.cat._pool import Counts
 from irtcat.cat.config import Config
 from irtcat.cat.engine import lots
@@ -49,31 +49,38 @@ class Tally:
                     self.eligible.get(key, np.zeros(len(eligible), np.int64)) + eligible
                 )
 
-    def write(self, db: sqlite3.Connection) -> None:
+    def write(self, db: Database) -> None:
         """Add these counts to those of the tables, within the caller's transaction."""
         db.executemany(
             "INSERT INTO exposure VALUES (?, ?, ?, ?, ?) ON CONFLICT (bank, config, cell, item) "
-            "DO UPDATE SET given = given + excluded.given",
-            [(*key, count) for key, count in self.administered.items()],
+            "DO UPDATE SET given = exposure.given + excluded.given",
+            # In one order, so that no two transactions wait for each other.
+            [(*key, count) for key, count in sorted(self.administered.items())],
         )
         for key, count in self.sessions.items():
             eligible = self.eligible.get(key)
             if eligible is not None:
                 row = db.execute(
-                    "SELECT eligible FROM visits WHERE bank = ? AND config = ? AND cell = ?", key
+                    "SELECT eligible FROM visits WHERE bank = ? AND config = ? AND cell = ?"
+                    + db.dialect.lock,
+                    key,
                 ).fetchone()
                 eligible = eligible if row is None else eligible + np.frombuffer(row[0], np.int64)
             db.execute(
                 "INSERT INTO visits VALUES (?, ?, ?, ?, ?) ON CONFLICT (bank, config, cell) "
-                "DO UPDATE SET sessions = sessions + excluded.sessions, "
+                "DO UPDATE SET sessions = visits.sessions + excluded.sessions, "
                 "eligible = excluded.eligible",
                 (*key, count, None if eligible is None else eligible.tobytes()),
             )
 
-    def equals(self, db: sqlite3.Connection) -> bool:
+    def equals(self, db: Database) -> bool:
         """Whether the tables hold exactly these counts."""
-        administered = {row[:4]: row[4] for row in db.execute("SELECT * FROM exposure")}
-        visits = {row[:3]: row[3:] for row in db.execute("SELECT * FROM visits")}
+        administered = {
+            tuple(row[:4]): row[4] for row in db.execute("SELECT * FROM exposure").fetchall()
+        }
+        visits = {
+            tuple(row[:3]): tuple(row[3:]) for row in db.execute("SELECT * FROM visits").fetchall()
+        }
         eligible = {key: self.eligible.get(key) for key in self.sessions}
         expected = {
             k: (self.sessions[k], None if e is None else e.tobytes()) for k, e in eligible.items()
@@ -90,24 +97,20 @@ def _eligible(head: Mapping[str, Any], cell: int) -> np.ndarray | None:
     return (lots(head["seed"], len(limit)) < limit).astype(np.int64)
 
 
-def read_counts(db: sqlite3.Connection, bank: ItemBank, digest: str, config: Config) -> Counts:
+def read_counts(db: Database, bank: ItemBank, digest: str, config: Config) -> Counts:
     """The counts of one bank and configuration from the tables."""
     blank = blank_counts(config.exposure, bank.n_items)
     administered, eligible = (np.zeros(np.atleast_2d(blank.administered).shape) for _ in range(2))
     sessions = np.zeros(len(administered))
     position = {name: i for i, name in enumerate(bank.item_ids.tolist())}
     key = (digest, config.hash())
-    # In one transaction, so that all tables are read in the same state.
-    db.execute("BEGIN")
-    try:
+    with db.reading(at_once=True):
         rows = db.execute(
             "SELECT cell, item, given FROM exposure WHERE bank = ? AND config = ?", key
         ).fetchall()
         visits = db.execute(
             "SELECT cell, sessions, eligible FROM visits WHERE bank = ? AND config = ?", key
         ).fetchall()
-    finally:
-        db.execute("COMMIT")
     for cell, item, count in rows:
         administered[cell, position[item]] = count
     for cell, count, blob in visits:

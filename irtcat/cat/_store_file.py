@@ -1,17 +1,13 @@
-"""The file of a store: its tables, its identity, and readable errors."""
+"""The database of a store: its tables, its version, and its logs with their digests."""
 
 import json
 import os
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pandas as pd
 
-from irtcat._checks import InputError, brief
-from irtcat._files import check_target
+from irtcat._checks import brief
+from irtcat.cat._database import DATABASES, Database, Dialect, StoreError, scheme_of
 from irtcat.cat._log import (
     Event,
     Key,
@@ -21,17 +17,17 @@ from irtcat.cat._log import (
     is_digest,
     seal_of,
 )
+from irtcat.cat._sqlite import SQLiteFile
 
 __all__ = [
     "EXPOSURE_TABLES",
     "KEY_COLUMN",
     "SEAL_TABLE",
     "VERSION",
+    "EventLog",
     "OutdatedStoreError",
     "StoreError",
     "StoreFile",
-    "statements",
-    "store_errors",
 ]
 
 FORMAT = "irtcat-store"
@@ -39,12 +35,9 @@ VERSION = 4
 """2 added the tables of exposure, 3 time stamps and seals; 4 renamed fields of `Config`, so that
 exposure is recounted. A store of an earlier version is upgraded when it is opened."""
 
-WAIT = 60.0
-"""Seconds to wait while another process writes."""
-
 SCHEMA = """
 CREATE TABLE meta (format TEXT NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL DEFAULT '');
-CREATE TABLE banks (hash TEXT PRIMARY KEY, file BLOB NOT NULL);
+CREATE TABLE banks (hash TEXT PRIMARY KEY, file {blob} NOT NULL);
 CREATE TABLE sessions (
   id TEXT PRIMARY KEY, bank TEXT NOT NULL REFERENCES banks(hash), head TEXT NOT NULL,
   started TEXT NOT NULL
@@ -52,10 +45,9 @@ CREATE TABLE sessions (
 CREATE TABLE events (
   session TEXT NOT NULL REFERENCES sessions(id), number INTEGER NOT NULL, event TEXT NOT NULL,
   digest TEXT NOT NULL, PRIMARY KEY (session, number)
-) WITHOUT ROWID;
-CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER events_last BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+){table_end};
 """
+"""Tables of a new store, in the SQL that all databases share (`Dialect` fills the placeholders)."""
 
 
 KEY_COLUMN = "ALTER TABLE meta ADD COLUMN key TEXT NOT NULL DEFAULT ''"
@@ -66,129 +58,144 @@ KEY_COLUMN = "ALTER TABLE meta ADD COLUMN key TEXT NOT NULL DEFAULT ''"
 SEAL_TABLE = """
 CREATE TABLE seals (
   session TEXT PRIMARY KEY REFERENCES sessions(id), seal TEXT NOT NULL
-) WITHOUT ROWID;
+){table_end};
 """
 
 
 EXPOSURE_TABLES = """
 CREATE TABLE exposure (
   bank TEXT NOT NULL, config TEXT NOT NULL, cell INTEGER NOT NULL, item TEXT NOT NULL,
-  given INTEGER NOT NULL, PRIMARY KEY (bank, config, cell, item)
-) WITHOUT ROWID;
+  given {integer} NOT NULL, PRIMARY KEY (bank, config, cell, item)
+){table_end};
 CREATE TABLE visits (
-  bank TEXT NOT NULL, config TEXT NOT NULL, cell INTEGER NOT NULL, sessions INTEGER NOT NULL,
-  eligible BLOB, PRIMARY KEY (bank, config, cell)
-) WITHOUT ROWID;
+  bank TEXT NOT NULL, config TEXT NOT NULL, cell INTEGER NOT NULL, sessions {integer} NOT NULL,
+  eligible {blob}, PRIMARY KEY (bank, config, cell)
+){table_end};
 """
-
-
-class StoreError(InputError):
-    """A store that cannot be read or written; nothing was acknowledged, nothing is repaired."""
 
 
 class OutdatedStoreError(StoreError):
     """A store of an earlier version, which `irtcat.cat.Store` upgrades when it opens it."""
 
 
-def statements(text: str) -> list[str]:
-    """The statements of a script."""
-    return [statement for statement in text.split(";\n") if statement.strip()]
+class EventLog:
+    """Append-only logs of events in two tables, each event with a digest of all before it.
 
-
-STATEMENTS = statements(SCHEMA + SEAL_TABLE + EXPOSURE_TABLES)
-"""Statements that create a store in an empty file."""
-
-
-class OpenFiles:
-    """The files of a store as they were when it was opened.
-
-    SQLite continues with a file that was removed or replaced at its path: it would acknowledge an
-    answer that no later reader of the path finds. So device and inode are compared. A file that is
-    overwritten in place keeps both; this is detected only if the file became shorter.
+    The table of events has the columns name, ``number``, ``event`` and ``digest``; the table of
+    seals the columns name and ``seal``: a digest that marks the last event.
     """
 
-    def __init__(self, path: Path):
-        """Record the identity of the file at a path, if it exists."""
-        self._path = Path(os.path.abspath(path))
-        self._beside = os.path.realpath(path)  # where SQLite keeps its journal
-        self._size = 0
-        self._known: dict[str, tuple[int, int]] = {}
-        self._note(str(self._path))
+    def __init__(self, database: Database, key: bytes | None, name: str, tables: tuple[str, str]):
+        """Describe the tables.
 
-    def record(self) -> None:
-        """Record the identity of the files after they were opened."""
-        for name in (str(self._path), f"{self._beside}-wal", f"{self._beside}-shm"):
-            self._note(name)
-        self.check()
+        Args:
+            database: the database that holds them.
+            key: the secret key of the digests; None for plain digests.
+            name: the column that names the log of an event, and the noun of messages.
+            tables: the tables of events and of seals.
+        """
+        self._database, self._key, self._name = database, key, name
+        self._events, self._seals = tables
 
-    def _note(self, name: str) -> None:
-        try:
-            status = os.stat(name)
-        except OSError:
-            return
-        self._known.setdefault(name, (status.st_dev, status.st_ino))
+    def last(self, log: str) -> tuple[int, str] | None:
+        """Number and digest of the last event of a log."""
+        return self._database.execute(
+            f"SELECT number, digest FROM {self._events} WHERE {self._name} = ? "
+            "ORDER BY number DESC LIMIT 1",
+            (log,),
+        ).fetchone()
 
-    def check(self) -> None:
-        """Raise unless the files are those that were opened.
+    def read(self, log: str, first: str, after: int = 0, last: str = "") -> tuple[list[Event], str]:
+        """The events from a number on, with verified digests, and the digest of the last one.
+
+        Args:
+            log: name of the log.
+            first: digest of the head of the log.
+            after: number of known events.
+            last: digest of the last known event.
 
         Raises:
-            StoreError: if a file was removed or replaced; it names it.
+            StoreError: for a log that is damaged, or whose last events are missing.
         """
-        for name, identity in self._known.items():
-            try:
-                status = os.stat(name)
-                same = (status.st_dev, status.st_ino) == identity
-            except OSError:
-                same = False
-            if same and name == str(self._path):
-                same = status.st_size >= self._size
-                self._size = max(status.st_size, self._size)
-            if not same:
-                advice = "Nothing was acknowledged. Put the file back, or open the store again."
-                raise StoreError(f"{name}: removed or replaced while the store was open. {advice}")
+        start = max(after - 1, 0)
+        rows = self._database.execute(
+            f"SELECT e.number, e.event, e.digest, s.seal FROM {self._seals} s "
+            f"JOIN {self._events} e ON e.{self._name} = s.{self._name} "
+            f"WHERE s.{self._name} = ? AND e.number >= ? ORDER BY e.number",
+            (log, start),
+        ).fetchall()
+        last = last if after else first
+        out: list[Event] = []
+        for position, (number, text, digest, _) in enumerate(rows, start):
+            expected = last if position < after else digest_after(last, text, self._key)
+            if number != position or not is_digest(digest, expected):
+                event = f"event {position} of {self._name} {brief(log)}"
+                raise StoreError(f"{self._label}: {event} is damaged or missing. Restore a copy.")
+            last = digest
+            if position >= after:
+                out.append(json.loads(text))
+        if not rows or not is_digest(rows[-1][3], seal_of(last, self._key)):
+            raise StoreError(
+                f"{self._label}: events of {self._name} {brief(log)} are missing. Restore a copy."
+            )
+        return out, last
+
+    def append(self, log: str, number: int, last: str, events: list[Event]) -> str:
+        """Add events, within the caller's transaction; return the digest of the last one.
+
+        Args:
+            log: name of the log.
+            number: number of the first of these events.
+            last: digest of the event before them, or of the head.
+            events: what to add.
+        """
+        rows = []
+        for position, event in enumerate(events, number):
+            text = json.dumps(event, sort_keys=True)
+            last = digest_after(last, text, self._key)
+            rows.append((log, position, text, last))
+        self._database.executemany(f"INSERT INTO {self._events} VALUES (?, ?, ?, ?)", rows)
+        self.seal(log, last)
+        return last
+
+    def seal(self, log: str, last: str) -> None:
+        """Mark the end of a log, by a seal of the digest of its last event."""
+        self._database.execute(
+            f"INSERT INTO {self._seals} VALUES (?, ?) "
+            f"ON CONFLICT ({self._name}) DO UPDATE SET seal = excluded.seal",
+            (log, seal_of(last, self._key)),
+        )
+
+    @property
+    def _label(self) -> str:
+        return self._database.label
 
 
-@contextmanager
-def store_errors(path: Path) -> Iterator[None]:
-    """Convert errors of SQLite, and errors from damaged contents, to a readable `StoreError`."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
-            ValueError) as error:  # fmt: skip  # from damaged contents
-        fault = f"{type(error).__name__}: {error}"
-        advice = "The file is damaged; it was not changed. Restore a copy."
-        raise StoreError(f"{path}: unreadable contents ({fault}). {advice}") from None
-    except sqlite3.Error as error:
-        text = str(error)
-        advice = "Nothing was acknowledged."
-        if "full" in text or "disk I/O error" in text:
-            advice = "Nothing was acknowledged. Free some space and send the answer again."
-        elif any(sign in text for sign in ("malformed", "not a database", "no such", "decode")):
-            advice = "The file is damaged or no store; it was not changed. Restore a copy."
-        elif "locked" in text:
-            advice = "Another process has locked it. Nothing was acknowledged; try again."
-        elif "readonly" in text or "unable to open" in text:
-            advice = "Nothing was acknowledged. Make the file and its folder writable."
-        raise StoreError(f"{path}: {text}. {advice}") from None
+def open_database(path: str | os.PathLike[str] | Database, create: bool) -> Database:
+    """The database at a path or an address; a database is returned as it is."""
+    if isinstance(getattr(path, "dialect", None), Dialect):
+        return cast(Database, path)
+    address = cast(str | os.PathLike[str], path)
+    scheme = scheme_of(address)
+    if scheme is None:
+        return SQLiteFile(address, create)
+    return DATABASES[scheme].open(os.fspath(address))
 
 
 class StoreFile:
     """The file of a store: what can be read and checked without the rules of its tests."""
 
-    def __init__(self, path: str | os.PathLike[str], create: bool = False, key: Key = None):
-        """Open the file (see `irtcat.cat.Store`)."""
-        try:
-            target = check_target(path)
-        except InputError as error:
-            raise StoreError(str(error)) from None
-        self.path, self._key = Path(path), as_key(key)
-        if not create and not self.path.is_file():
-            raise StoreError(f"{path}: there is no such store. Start a session with it first.")
-        self._files = OpenFiles(self.path)
-        with store_errors(self.path):
-            self._db = sqlite3.connect(target, timeout=WAIT, isolation_level=None)
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Database,
+        create: bool = False,
+        key: Key = None,
+    ):
+        """Open the store (see `irtcat.cat.Store`)."""
+        self._key = as_key(key)
+        self._db = open_database(path, create)
+        self.path = self._db.label
+        self._log = EventLog(self._db, self._key, "session", ("events", "seals"))
         try:
             self._open(create)
         except BaseException:
@@ -196,25 +203,27 @@ class StoreFile:
             raise
 
     def _open(self, create: bool) -> None:
-        """Check the file before anything is changed in it, then create missing tables."""
-        with store_errors(self.path):
-            names = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
+        """Check the database before anything is changed in it, then create missing tables."""
+        with self._db.reading():
+            names = self._db.tables()
             if names:
                 self._check_kind(names)
             elif not create:
-                raise StoreError(f"{self.path}: the file is empty, no store. Name another.")
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute("PRAGMA foreign_keys=ON")
+                raise StoreError(f"{self.path}: empty, no store. Name another.")
+        self._db.set_modes()
         self._make()
-        self._files.record()
+        self._db.record()
 
     def _make(self) -> None:
-        """Create the tables of a new store, or upgrade a store of an older version."""
-        with self._writing():
-            names = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
+        """Create the tables of a new store, or upgrade a store of an earlier version."""
+        with self._db.writing(alone=True):
+            names = self._db.tables()
             if not names:
-                for statement in STATEMENTS:
+                dialect = self._db.dialect
+                for statement in (
+                    *dialect.statements(SCHEMA + SEAL_TABLE + EXPOSURE_TABLES),
+                    *dialect.append_only_statements("events"),
+                ):
                     self._db.execute(statement)
                 row = (FORMAT, VERSION, self._key_mark())
                 self._db.execute("INSERT INTO meta VALUES (?, ?, ?)", row)
@@ -229,10 +238,9 @@ class StoreFile:
     def _check_kind(self, names: set[str]) -> int:
         """The version of the store; raises an error for another kind of file."""
         meta: tuple[Any, ...] | None = None
-        if {"meta", "sessions", "events"} <= names:
-            columns = [row[1] for row in self._db.execute("PRAGMA table_info(meta)")]
-            if columns in (["format", "version"], ["format", "version", "key"]):
-                meta = self._db.execute("SELECT * FROM meta").fetchone()
+        columns = self._db.columns("meta") if {"meta", "sessions", "events"} <= names else []
+        if columns in (["format", "version"], ["format", "version", "key"]):
+            meta = self._db.execute("SELECT * FROM meta").fetchone()
         if meta is None or meta[0] != FORMAT or not isinstance(meta[1], int):
             raise StoreError(f"{self.path}: this is a database of something else. Name another.")
         if meta[1] > VERSION:
@@ -250,47 +258,29 @@ class StoreFile:
         """Upgrade a store of an earlier version, which takes the rules of its tests."""
         raise OutdatedStoreError(f"{self.path}: made by an earlier irtcat. Open it with Store.")
 
-    @contextmanager
-    def _using(self) -> Iterator[None]:
-        """Readable errors, and a check before and after that the path is still the open file."""
-        with store_errors(self.path):
-            self._files.check()
-            yield
-            self._files.check()
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """One transaction: all of it on disk in the file at the path, or nothing acknowledged."""
-        with self._using():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._files.check()
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-
     def __contains__(self, session_id: object) -> bool:
         """Whether a session with this id has begun."""
-        with store_errors(self.path):
-            row = (str(session_id).encode("utf-8", "replace").decode(),)
-            return bool(self._db.execute("SELECT 1 FROM sessions WHERE id = ?", row).fetchone())
+        name = str(session_id).encode("utf-8", "replace").decode()
+        with self._db.reading():
+            query = "SELECT 1 FROM sessions WHERE id = ?"
+            return bool(self._db.execute(query, (name,)).fetchone())
 
     def sessions(self) -> pd.DataFrame:
         """All sessions: subject, start, number of answers, and the reason of the end (if over).
 
         Read without verification; `resume` and `check` verify the digests.
         """
-        query = """
+        kind, reason_text = (
+            self._db.dialect.json_text.format(column="e.event", field=field)
+            for field in ("kind", "reason")
+        )
+        query = f"""
             SELECT s.id, s.head, s.started,
-                   (SELECT COUNT(*) FROM events e WHERE e.session = s.id
-                      AND json_extract(e.event, '$.kind') = 'answer'),
-                   (SELECT json_extract(e.event, '$.reason') FROM events e WHERE e.session = s.id
+                   (SELECT COUNT(*) FROM events e WHERE e.session = s.id AND {kind} = 'answer'),
+                   (SELECT {reason_text} FROM events e WHERE e.session = s.id
                       ORDER BY number DESC LIMIT 1)
             FROM sessions s ORDER BY s.started, s.id"""
-        with self._using():
+        with self._db.reading():
             table = [
                 {
                     "session": name,
@@ -327,46 +317,11 @@ class StoreFile:
             raise StoreError(f"{self.path}: session {brief(name)} was changed. Restore a copy.")
         return head
 
-    def _last(self, name: str) -> tuple[int, str] | None:
-        """Number and digest of a session's last event."""
-        return self._db.execute(
-            "SELECT number, digest FROM events WHERE session = ? ORDER BY number DESC LIMIT 1",
-            (name,),
-        ).fetchone()
-
     def _events(self, name: str, after: int = 0, last: str = "") -> tuple[list[Event], str]:
-        """The events of a session from a number on, with verified digests, and the last digest.
-
-        Args:
-            name: the session's id.
-            after: number of known events.
-            last: digest of the last known event.
-        """
-        first = max(after - 1, 0)
-        rows = self._db.execute(
-            "SELECT e.number, e.event, e.digest, s.seal FROM seals s JOIN events e "
-            "ON e.session = s.session WHERE s.session = ? AND e.number >= ? ORDER BY e.number",
-            (name, first),
-        ).fetchall()
+        """The events of a session from a number on, and the last digest (see `EventLog.read`)."""
+        first = ""
         if not after:
-            head = self._db.execute("SELECT head FROM sessions WHERE id = ?", (name,)).fetchone()
-            last = first_digest(json.loads(head[0]), self._key)
-        out: list[Event] = []
-        for position, (number, text, digest, _) in enumerate(rows, first):
-            expected = last if position < after else digest_after(last, text, self._key)
-            if number != position or not is_digest(digest, expected):
-                event = f"event {position} of session {brief(name)}"
-                raise StoreError(f"{self.path}: {event} is damaged or missing. Restore a copy.")
-            last = digest
-            if position >= after:
-                out.append(json.loads(text))
-        if not rows or not is_digest(rows[-1][3], seal_of(last, self._key)):
-            raise StoreError(
-                f"{self.path}: events of session {brief(name)} are missing. Restore a copy."
-            )
-        return out, last
-
-    def _seal(self, name: str, last: str) -> None:
-        """Store the end of a session's log, as a seal of the digest of its last event."""
-        row = (name, seal_of(last, self._key))
-        self._db.execute("INSERT OR REPLACE INTO seals VALUES (?, ?)", row)
+            query = "SELECT head FROM sessions WHERE id = ?"
+            head = self._db.execute(query, (name,)).fetchone()
+            first = first_digest(json.loads(head[0]), self._key)
+        return self._log.read(name, first, after, last)

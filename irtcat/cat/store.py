@@ -1,6 +1,7 @@
-"""Store: sessions in one SQLite file, each an append-only log of events.
+"""Store: sessions in one SQLite file or a PostgreSQL database, each an append-only log of events.
 
-Every change is one transaction in WAL mode with ``synchronous=FULL``: when `Session.answer`
+Every change is one transaction (SQLite in WAL mode with ``synchronous=FULL``, PostgreSQL with
+``synchronous_commit=on``): when `Session.answer`
 returns, the answer and the events that follow from it are on disk, and a process killed at any
 moment leaves a consistent log. Each event has a digest of itself and all events before it, and each
 session a seal of its last event, so that changes, truncation and damage are detected. The bank and
@@ -17,13 +18,13 @@ from uuid import uuid4
 
 from irtcat._checks import InputError, argument_error
 from irtcat.bank import ItemBank
+from irtcat.cat._database import Database
 from irtcat.cat._exposed import Tally, read_counts
 from irtcat.cat._exposure_parameters import ExposureParameters, session_counts
 from irtcat.cat._log import (
     Clock,
     Event,
     Key,
-    digest_after,
     first_digest,
     system_clock,
 )
@@ -36,8 +37,6 @@ from irtcat.cat._store_file import (
     VERSION,
     StoreError,
     StoreFile,
-    statements,
-    store_errors,
 )
 from irtcat.cat.config import Config
 from irtcat.cat.exposure import EXPOSURE
@@ -59,7 +58,7 @@ class StoredSession(Session):
 
 
 class Store(StoreFile):
-    """Live sessions in one SQLite file.
+    """Live sessions in one SQLite file, or in a PostgreSQL database.
 
     A changed log, or one with missing events at its end, raises an error. The store does not detect
     that a whole session was deleted, or that an earlier copy of the file was restored. Copy a store
@@ -78,7 +77,7 @@ class Store(StoreFile):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Database,
         create: bool = True,
         key: Key = None,
         clock: Clock = system_clock,
@@ -86,8 +85,9 @@ class Store(StoreFile):
         """Open a store, or create one.
 
         Args:
-            path: the file.
-            create: create the file if it does not exist.
+            path: the file; or an address such as ``postgresql://host/tests`` (extra "service");
+                or a database.
+            create: create the file or the tables if they do not exist.
             key: a secret key of the digests of all logs (HMAC-SHA-256), so that nobody without it
                 can change a log undetected. It is set when the store is created, and required from
                 then on. Without a key the digests (SHA-256) detect accidents and manual edits.
@@ -104,19 +104,19 @@ class Store(StoreFile):
 
     def _upgrade(self) -> None:
         """Upgrade a store of an earlier version; its logs do not change."""
-        with self._writing():
+        with self._db.writing():
             version = self._db.execute("SELECT version FROM meta").fetchone()[0]
             if version == VERSION:
                 return  # another process was quicker
             if version < 3:
-                for statement in (KEY_COLUMN, *statements(SEAL_TABLE)):
+                for statement in (KEY_COLUMN, *self._db.dialect.statements(SEAL_TABLE)):
                     self._db.execute(statement)
                 for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
-                    last = self._last(name)
+                    last = self._log.last(name)
                     if last is not None:  # a session without events is damaged: `resume` reports it
-                        self._seal(name, last[1])
+                        self._log.seal(name, last[1])
             if version < 2:
-                for statement in statements(EXPOSURE_TABLES):
+                for statement in self._db.dialect.statements(EXPOSURE_TABLES):
                     self._db.execute(statement)
             for table in ("exposure", "visits"):
                 self._db.execute(f"DELETE FROM {table}")
@@ -138,11 +138,8 @@ class Store(StoreFile):
         Raises:
             StoreError: if something is damaged; it names it.
         """
-        with self._using():
-            integrity = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if integrity != "ok":
-                raise StoreError(f"{self.path}: damaged ({integrity}). Restore a copy.")
-        with self._writing():  # so that nothing is added meanwhile
+        self._db.check_integrity()
+        with self._db.writing():  # so that nothing is added meanwhile
             if not self._tally().equals(self._db):
                 raise StoreError(
                     f"{self.path}: the counts of exposure do not match the logs. Restore a copy."
@@ -195,12 +192,10 @@ class Store(StoreFile):
         session = StoredSession(bank, config, head, pool, self._clock)
         session._store = self
         first = session.first_events()
-        with self._writing():
+        with self._db.writing():
             if session.id in self:
                 raise argument_error("session_id", "one that is not taken", session.id)
-            stored = self._db.execute("SELECT 1 FROM banks WHERE hash = ?", (digest,)).fetchone()
-            if not stored:
-                self._db.execute("INSERT INTO banks VALUES (?, ?)", (digest, as_bytes(bank)))
+            self.add_bank(bank)
             self._db.execute(
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
                 (session.id, digest, json.dumps(head), started),
@@ -221,7 +216,7 @@ class Store(StoreFile):
         if session_id not in self:
             raise argument_error("session_id", "the id of a session in the store", session_id)
         name = str(session_id)
-        with self._using():
+        with self._db.reading():
             events, last = self._events(name)
             head = self._head(name)
             digest = head["bank"]
@@ -246,13 +241,14 @@ class Store(StoreFile):
         """Check, write and acknowledge an answer (see `Session.answer`)."""
         written = False
         try:
-            with self._using():
+            with self._db.reading():
                 new_events, last = self._events(session.id, len(session.events), session._digest)
             self._apply(session, new_events, last)  # first apply events of other processes
             own_events = session.events_of(item, value, seconds)
             if own_events:
-                with self._writing():
-                    number, last = self._last(session.id) or (-1, "")
+                with self._db.writing():
+                    self._lock(session.id)
+                    number, last = self._log.last(session.id) or (-1, "")
                     written = number + 1 == len(session.events)
                     if written:
                         last = self._append(session, number + 1, last, own_events)
@@ -271,7 +267,7 @@ class Store(StoreFile):
 
     def counts(self, bank: ItemBank, config: Config) -> Counts:
         """Exposure over the store's sessions with this bank and configuration."""
-        with self._using():
+        with self._db.reading():
             return read_counts(self._db, bank, bank_hash(bank), config)
 
     def _pool_of(self, bank: ItemBank, config: Config, digest: str) -> Pool:
@@ -283,9 +279,9 @@ class Store(StoreFile):
     def _bank(self, digest: str) -> ItemBank:
         """A bank of the store, checked against its hash."""
         if digest not in self._banks:
-            with store_errors(self.path):
-                row = self._db.execute("SELECT file FROM banks WHERE hash = ?", (digest,))
-                blob = row.fetchone()
+            with self._db.reading():
+                query = "SELECT file FROM banks WHERE hash = ?"
+                blob = self._db.execute(query, (digest,)).fetchone()
             damaged = StoreError(f"{self.path}: the bank {digest[:12]} is damaged. Restore a copy.")
             if blob is None or not isinstance(blob[0], bytes):
                 raise damaged
@@ -301,18 +297,32 @@ class Store(StoreFile):
             self._banks[digest] = bank
         return self._banks[digest]
 
+    def add_bank(self, bank: ItemBank) -> str:
+        """Store a bank, once, and return its hash; sessions refer to it by that."""
+        digest = bank_hash(bank)
+        self._banks.setdefault(digest, bank)
+        with self._db.writing():
+            query = "SELECT 1 FROM banks WHERE hash = ?"
+            if not self._db.execute(query, (digest,)).fetchone():
+                self._db.execute(
+                    "INSERT INTO banks VALUES (?, ?) ON CONFLICT (hash) DO NOTHING",
+                    (digest, as_bytes(bank)),
+                )
+        return digest
+
+    def _lock(self, name: str) -> None:
+        """Keep other transactions from adding events to a session until this one ends."""
+        lock = self._db.dialect.lock
+        if lock:
+            self._db.execute(f"SELECT id FROM sessions WHERE id = ?{lock}", (name,)).fetchone()
+
     def _append(self, session: Session, number: int, last: str, events: list[Event]) -> str:
         """Add events to a log and to the counts of exposure; return the last digest."""
         tally, before = Tally(), list(session.events)
         for event in events:
-            text = json.dumps(event, sort_keys=True)
-            last = digest_after(last, text, self._key)
-            row = (session.id, number, text, last)
-            self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", row)
             tally.add(session.head, before, event)
             before.append(event)
-            number += 1
-        self._seal(session.id, last)
+        last = self._log.append(session.id, number, last, events)
         tally.write(self._db)
         return last
 

@@ -124,10 +124,10 @@ def test_a_file_removed_while_an_answer_is_written(tmp_path):
         if statement == "COMMIT":
             path.unlink()
 
-    store._db.set_trace_callback(remove)
+    store._db.connection.set_trace_callback(remove)
     with pytest.raises(StoreError, match="removed or replaced"):
         session.answer(session.asked[0], 1)
-    store._db.set_trace_callback(None)
+    store._db.connection.set_trace_callback(None)
     assert session.to_json() == before
     store.close()
 
