@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Word,
     )
     from irtcat.cat._state import CatState, Context
+    from irtcat.cat._status import SessionStatus
     from irtcat.cat._why import in_words, retraced
     from irtcat.cat.calibration import calibrate_exposure
     from irtcat.cat.config import Config
@@ -75,6 +76,7 @@ __all__ = [
     "Prior",
     "Report",
     "Session",
+    "SessionStatus",
     "StartRule",
     "StoppingRule",
     "Store",

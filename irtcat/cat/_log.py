@@ -30,6 +30,7 @@ __all__ = [
     "is_duration",
     "seal_of",
     "seconds_between",
+    "status_digest",
     "system_clock",
 ]
 
@@ -90,6 +91,11 @@ def digest_after(last: str, text: str, key: bytes | None = None) -> str:
 def seal_of(last: str, key: bytes | None = None) -> str:
     """Digest that marks the end of a log, from the digest of its last event."""
     return digest_after(last, "end", key)  # no event has this text: an event is a JSON object
+
+
+def status_digest(last: str, text: str, key: bytes | None = None) -> str:
+    """Digest of the status of a session, with the digest of the event that it follows."""
+    return digest_after(last, f"status\n{text}", key)  # no event has this text
 
 
 def document_digest(document: Mapping[str, Any], key: bytes | None = None) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Self, cast
 
 import pandas as pd
 
-from irtcat._checks import brief
+from irtcat._checks import argument_error, brief
 from irtcat.cat._database import DATABASES, Database, Dialect, StoreError, scheme_of
 from irtcat.cat._log import (
     Event,
@@ -16,13 +16,16 @@ from irtcat.cat._log import (
     first_digest,
     is_digest,
     seal_of,
+    status_digest,
 )
 from irtcat.cat._sqlite import SQLiteFile
+from irtcat.cat._status import SessionStatus
 
 __all__ = [
     "EXPOSURE_TABLES",
     "KEY_COLUMN",
     "SEAL_TABLE",
+    "STATUS_TABLE",
     "VERSION",
     "EventLog",
     "OutdatedStoreError",
@@ -31,9 +34,10 @@ __all__ = [
 ]
 
 FORMAT = "irtcat-store"
-VERSION = 4
+VERSION = 5
 """2 added the tables of exposure, 3 time stamps and seals; 4 renamed fields of `Config`, so that
-exposure is recounted. A store of an earlier version is upgraded when it is opened."""
+exposure is recounted; 5 added the table of statuses. A store of an earlier version is upgraded when
+it is opened."""
 
 SCHEMA = """
 CREATE TABLE meta (format TEXT NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL DEFAULT '');
@@ -58,6 +62,15 @@ KEY_COLUMN = "ALTER TABLE meta ADD COLUMN key TEXT NOT NULL DEFAULT ''"
 SEAL_TABLE = """
 CREATE TABLE seals (
   session TEXT PRIMARY KEY REFERENCES sessions(id), seal TEXT NOT NULL
+){table_end};
+"""
+
+
+# Written when a status is computed, not with every answer: with 30,000 items the score takes 8 ms,
+# an answer 1.6 ms (experiments/cat/live.csv). A row that follows an earlier event is out of date.
+STATUS_TABLE = """
+CREATE TABLE statuses (
+  session TEXT PRIMARY KEY REFERENCES sessions(id), status TEXT NOT NULL, digest TEXT NOT NULL
 ){table_end};
 """
 
@@ -221,7 +234,7 @@ class StoreFile:
             if not names:
                 dialect = self._db.dialect
                 for statement in (
-                    *dialect.statements(SCHEMA + SEAL_TABLE + EXPOSURE_TABLES),
+                    *dialect.statements(SCHEMA + SEAL_TABLE + STATUS_TABLE + EXPOSURE_TABLES),
                     *dialect.append_only_statements("events"),
                 ):
                     self._db.execute(statement)
@@ -294,6 +307,24 @@ class StoreFile:
         columns = ["session", "subject", "started", "answers", "over"]
         return pd.DataFrame(table, columns=columns).set_index("session")
 
+    def status(self, session_id: str) -> SessionStatus | None:
+        """The stored status of a session; None if none is stored for its last event.
+
+        Raises:
+            StoreError: for a damaged log.
+            InputError: for an unknown id.
+        """
+        name = self._known(session_id)
+        with self._db.reading():
+            self._head(name)
+            _, last = self._events(name)
+            row = self._db.execute(
+                "SELECT status, digest FROM statuses WHERE session = ?", (name,)
+            ).fetchone()
+            if row is None or not is_digest(row[1], status_digest(last, row[0], self._key)):
+                return None
+            return SessionStatus.from_text(row[0])
+
     def close(self) -> None:
         """Close the file."""
         self._db.close()
@@ -303,6 +334,12 @@ class StoreFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _known(self, session_id: str) -> str:
+        """The id of a session; raises an error for an unknown one."""
+        if session_id not in self:
+            raise argument_error("session_id", "the id of a session in the store", session_id)
+        return str(session_id)
 
     def _head(self, name: str) -> dict[str, Any]:
         """The head of a session, checked against the other columns of its row.

@@ -55,6 +55,7 @@ from irtcat.cat._prepare import prepare
 from irtcat.cat._priors import frozen_prior
 from irtcat.cat._report import Report, numbered
 from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
+from irtcat.cat._status import SessionStatus
 from irtcat.cat.config import Config
 from irtcat.cat.engine import context_of, start, step
 from irtcat.cat.exposure import blank_counts, cell_of, cuts_in
@@ -488,6 +489,20 @@ class Session:
             **numbered("se", np.asarray(self.state.ses, float)[:n]),
         }
         return pd.DataFrame(columns, index=pd.Index(ids, dtype=object, name="item"))
+
+    def status(self) -> SessionStatus:
+        """The estimates, answers, warnings and pending items; with a store see `Store.status`."""
+        plan = self.plan
+        return SessionStatus(
+            id=self.id,
+            asked=self.asked,
+            reason=self.reason,
+            estimates=self.estimate(),
+            answers=self.to_frame(),
+            flags=self.flags(),
+            plan_text="" if plan is None else str(plan),
+            plan=None if plan is None else plan.to_frame(),
+        )
 
     def to_json(self, key: Key = None) -> dict[str, Any]:
         """The session as a JSON document: small, portable, and with the bank enough to continue it.

@@ -26,14 +26,17 @@ from irtcat.cat._log import (
     Event,
     Key,
     first_digest,
+    status_digest,
     system_clock,
 )
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
+from irtcat.cat._status import SessionStatus
 from irtcat.cat._store_file import (
     EXPOSURE_TABLES,
     KEY_COLUMN,
     SEAL_TABLE,
+    STATUS_TABLE,
     VERSION,
     StoreError,
     StoreFile,
@@ -118,9 +121,12 @@ class Store(StoreFile):
             if version < 2:
                 for statement in self._db.dialect.statements(EXPOSURE_TABLES):
                     self._db.execute(statement)
-            for table in ("exposure", "visits"):
-                self._db.execute(f"DELETE FROM {table}")
-            self._tally().write(self._db)
+            if version < 4:
+                for table in ("exposure", "visits"):
+                    self._db.execute(f"DELETE FROM {table}")
+                self._tally().write(self._db)
+            for statement in self._db.dialect.statements(STATUS_TABLE):
+                self._db.execute(statement)
             self._db.execute("UPDATE meta SET version = ?", (VERSION,))
 
     def _tally(self) -> Tally:
@@ -213,9 +219,7 @@ class Store(StoreFile):
             StoreError: for a damaged log or bank, or an inconsistent log.
             InputError: for an unknown id.
         """
-        if session_id not in self:
-            raise argument_error("session_id", "the id of a session in the store", session_id)
-        name = str(session_id)
+        name = self._known(session_id)
         with self._db.reading():
             events, last = self._events(name)
             head = self._head(name)
@@ -234,6 +238,28 @@ class Store(StoreFile):
         except InputError as error:
             raise StoreError(f"{self.path}: {error}") from None
         session._digest = last
+
+    def status(self, session_id: str) -> SessionStatus:
+        """The status of a session: as stored, or else computed and stored for the next time.
+
+        Raises:
+            StoreError, InputError: as `resume` does.
+        """
+        return super().status(session_id) or self.record_status(self.resume(session_id))
+
+    def record_status(self, session: Session) -> SessionStatus:
+        """Compute and store the status of a session of this store, for a quick `status`."""
+        assert isinstance(session, StoredSession)
+        status = session.status()
+        text = status.to_text()
+        row = (session.id, text, status_digest(session._digest, text, self._key))
+        with self._db.writing():
+            self._db.execute(
+                "INSERT INTO statuses VALUES (?, ?, ?) ON CONFLICT (session) "
+                "DO UPDATE SET status = excluded.status, digest = excluded.digest",
+                row,
+            )
+        return status
 
     def answer(
         self, session: StoredSession, item: str, value: Any, seconds: float | None = None

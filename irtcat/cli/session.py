@@ -1,9 +1,9 @@
 """``irtcat session``: live adaptive tests, one command per step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -15,7 +15,10 @@ from irtcat.cli._output import records
 from irtcat.cli._session import read_key
 
 if TYPE_CHECKING:
-    from irtcat.cat import Session, Store
+    from irtcat.cat import Session, SessionStatus, Store
+    from irtcat.cat._store_file import StoreFile
+
+T = TypeVar("T")
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7",
@@ -41,7 +44,19 @@ def _store(o: Options, create: bool = False) -> "Iterator[Store]":
         yield opened
 
 
-def _state(o: Options, session: "Session", *text: Any, **document: Any) -> Output:
+def _read(o: Options, what: "Callable[[StoreFile], T]") -> "T":
+    """Read a store without JAX; one of an earlier version is upgraded first, which needs it."""
+    from irtcat.cat._store_file import OutdatedStoreError, StoreFile
+
+    try:
+        with StoreFile(o.store, key=read_key(o.key_file)) as file:
+            return what(file)
+    except OutdatedStoreError:
+        with _store(o) as opened:
+            return what(opened)
+
+
+def _state(o: Options, session: "Session | SessionStatus", *text: Any, **document: Any) -> Output:
     """The state of the session, on a line or as JSON, and more."""
     from irtcat._checks import visible
 
@@ -78,9 +93,9 @@ def start(o: Options) -> Output:
     begun = begun_in_memory(o.bank, rules, counts, seed=o.seed or 0, session_id=name, **shared)
     with _store(o, create=True) as opened:
         pool = begun._pool
-        return _state(
-            o, opened.begin(o.bank, rules, o.id, o.seed, counts=counts, pool=pool, **shared)
-        )
+        session = opened.begin(o.bank, rules, o.id, o.seed, counts=counts, pool=pool, **shared)
+        opened.record_status(session)
+        return _state(o, session)
 
 
 @command_of(
@@ -128,6 +143,7 @@ def answer(o: Options) -> Output:
     with _store(o) as opened:
         session = opened.resume(o.id)
         session.answer(o.item, None if o.value == "skip" else o.value, o.seconds)
+        opened.record_status(session)
         return _state(o, session)
 
 
@@ -146,34 +162,31 @@ def status(o: Options) -> Output:
 
     import numpy as np
 
-    with _store(o) as opened:
-        session = opened.resume(o.id)
-        table, known, flags = session.to_frame(), session.estimate(), session.flags()
-        plan = [] if session.plan is None else [session.plan]
-        pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
-        theta = ", ".join(f"{t:.3f} (SE {s:.3f})" for t, s in pairs)
-        score = session.full_score(o.responses)
-        flags += [f"{text[:1].upper()}{text[1:]}." for text in score.flags.split("; ") if text]
-        lines = list(dict.fromkeys([*map(str, plan), *flags]))  # a flag may repeat the plan
-        more = {**known, **asdict(score), "answers": records(table), "flags": flags}
-        if plan:
-            more["plan"] = records(plan[0].to_frame())
-        state = _state(o, session, f"theta {theta}; score {score}", *lines, table, **more)
-        over = ("session", "list", "--store", o.store)
-        return state._replace(table=table, next=over if session.is_over else state.next)
+    now = None if o.responses is not None else _read(o, lambda file: file.status(o.id))
+    if now is None:
+        with _store(o) as opened:
+            now = opened.status(o.id)
+            score = opened.resume(o.id).full_score(o.responses)
+    else:
+        score = now.full_score()
+    known, table, plan = now.estimates, now.answers, now.plan
+    pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
+    theta = ", ".join(f"{t:.3f} (SE {s:.3f})" for t, s in pairs)
+    flags = [*now.flags]
+    flags += [f"{text[:1].upper()}{text[1:]}." for text in score.flags.split("; ") if text]
+    lines = list(dict.fromkeys([*filter(None, [now.plan_text]), *flags]))  # a flag may repeat it
+    more = {**known, **asdict(score), "answers": records(table), "flags": flags}
+    if plan is not None:
+        more["plan"] = records(plan)
+    state = _state(o, now, f"theta {theta}; score {score}", *lines, table, **more)
+    over = ("session", "list", "--store", o.store)
+    return state._replace(table=table, next=over if now.is_over else state.next)
 
 
 @command_of("", STORE, KEY_FILE, compiles=False)
 def list_(o: Options) -> Output:
     """List the sessions of a store."""
-    from irtcat.cat._store_file import OutdatedStoreError, StoreFile
-
-    try:
-        with StoreFile(o.store, key=read_key(o.key_file)) as file:  # needs no JAX
-            table = file.sessions()
-    except OutdatedStoreError:
-        with _store(o) as opened:
-            table = opened.sessions()
+    table = _read(o, lambda file: file.sessions())
     return Output({"sessions": records(table)}, [table], table=table)
 
 

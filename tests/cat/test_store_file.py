@@ -1,5 +1,6 @@
 """The file of a store: removed, replaced, forged, of older versions, with names that cannot be."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -8,11 +9,12 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank
 from irtcat.cat import Config, Session, Store, StoreError, part, run
-from irtcat.cat._store_file import VERSION
+from irtcat.cat._store_file import VERSION, OutdatedStoreError, StoreFile
 from irtcat.harness import evaluate
 
 RNG = np.random.default_rng(8)
@@ -343,6 +345,7 @@ def older(path, version):
                     "UPDATE events SET event = ?, digest = ? WHERE session = ? AND number = ?",
                     (text, last, session.id, number),
                 )
+        db.execute("DROP TABLE statuses")
         db.execute("DROP TABLE seals")
         db.execute("ALTER TABLE meta DROP COLUMN key")
         db.execute("UPDATE meta SET version = ?", (version,))
@@ -384,6 +387,98 @@ def test_stores_of_older_versions_go_on(tmp_path, version):
         assert session.events[-2]["seconds"] == 8.0
         store.check()
         assert Session.from_json(BANK, session.to_json(), session._pool).asked == session.asked
+
+
+def same_status(status, session):
+    """Whether a status says what the session says."""
+    about = (session.id, session.asked, session.reason, session.is_over, session.flags())
+    known = session.full_score()
+    return (
+        (status.id, status.asked, status.reason, status.is_over, status.flags) == about
+        and status.estimates == session.estimate()
+        and status.full_score() == known
+        and status.answers.equals(session.to_frame())
+        and status.answers.index.equals(session.to_frame().index)
+    )
+
+
+@pytest.mark.parametrize("key", [None, "secret"])
+def test_a_stored_status_is_read_without_the_engine(tmp_path, key):
+    path = tmp_path / "s.db"
+    store, session = begun(path, key, answers=0)
+    while True:
+        assert StoreFile(path, key=key).status("a") is None  # not of this event
+        assert same_status(store.status("a"), session)
+        assert same_status(StoreFile(path, key=key).status("a"), session)
+        if session.is_over:
+            break
+        session.answer(session.asked[0], 1)
+    store.close()
+
+
+def test_a_status_that_somebody_changed_is_computed_again(tmp_path):
+    for key in (None, "secret"):
+        path = tmp_path / f"{key}.db"
+        store, session = begun(path, key)
+        for change in (
+            "UPDATE statuses SET status = replace(status, '\"theta\": ', '\"theta\": 1')",
+            "UPDATE statuses SET digest = 5",
+            "DELETE FROM statuses",
+        ):
+            store.record_status(session)
+            store._db.execute(change)
+            assert StoreFile(path, key=key).status("a") is None
+            assert same_status(store.status("a"), session)
+        store.close()
+    edit(path, "UPDATE events SET event = replace(event, '\"code\": 1', '\"code\": 0')")
+    with StoreFile(path, key="secret") as file:
+        with pytest.raises(StoreError, match="event 1 of session a is damaged"):
+            file.status("a")
+        with pytest.raises(InputError, match="id of a session in the store"):
+            file.status("b")
+
+
+def test_a_status_of_another_process_is_out_of_date(tmp_path):
+    store, session = begun(tmp_path / "s.db")
+    with Store(tmp_path / "s.db") as other:
+        ahead = other.resume("a")
+        ahead.answer(ahead.asked[0], 1)
+        store.record_status(session)  # which has not read this answer
+        assert StoreFile(tmp_path / "s.db").status("a") is None
+        assert same_status(other.status("a"), ahead)
+    store.close()
+
+
+def test_statuses_of_several_abilities_and_of_content_plans(tmp_path):
+    slopes = [[1.5, 0.0], [0.0, 1.5], [1.0, 1.0], [1.2, 0.3], [0.3, 1.2], [0.8, 0.8]]
+    plane = ItemBank.from_slopes(slopes, correlations=[[1, 0.5], [0.5, 1]])
+    topics = dataclasses.replace(BANK, items=pd.DataFrame({"topic": ["x", "y"] * 10}))
+    planned = Config(max_items=5, content="shadow", group="topic", targets={"x": 0.5, "y": 0.5})
+    with Store(tmp_path / "s.db") as store, StoreFile(tmp_path / "s.db") as file:
+        session = store.begin(plane, Config(criterion="d-optimal", max_items=3), session_id="a")
+        session.answer(session.asked[0], None)
+        session.answer(session.asked[0], 1)
+        store.status("a")
+        assert same_status(file.status("a"), session)
+        session = store.begin(topics, planned, session_id="b")
+        plan, stored = session.plan, (store.status("b"), file.status("b"))[1]
+        assert stored.plan_text == str(plan)
+        assert stored.plan.equals(plan.to_frame())
+
+
+def test_a_store_of_version_4_has_no_statuses_yet(tmp_path):
+    path = tmp_path / "s.db"
+    store, session = begun(path)
+    store.close()
+    edit(path, "DROP TABLE statuses", "UPDATE meta SET version = 4")
+    with pytest.raises(OutdatedStoreError):
+        StoreFile(path)
+    with Store(path) as store:
+        assert store._db.execute("SELECT version FROM meta").fetchone() == (VERSION,)
+        assert same_status(store.status("a"), session)
+        store.check()
+    with StoreFile(path) as file:
+        assert same_status(file.status("a"), session)
 
 
 def test_the_time_between_processes_is_that_in_utc(tmp_path):

@@ -45,6 +45,7 @@ def folder(tmp_path_factory):
     with Store(folder / "tests.db") as store:
         session = store.begin(bank, Config(max_items=3), "anna", seed=1)
         session.answer(session.asked[0], 1)
+        store.record_status(session)
     shutil.copytree(EARLIER / "crowd", folder / "crowd")
     shutil.copy(EARLIER / "session.json", folder)
     return folder
@@ -74,6 +75,8 @@ def imported(folder, *arguments):
         "describe data.npz",
         "describe dataset:lsat7",
         "session list --store tests.db",
+        "session status --store tests.db --id anna",
+        "session status --store tests.db --id anna --json",
         "report scores.csv --out report.html",
         "report scores.csv items.csv --out second.html",
         "export items.csv --to ids",
@@ -154,13 +157,16 @@ def test_damaged_banks_are_refused_alike(tmp_path):
     assert messages[0] == messages[1]
 
 
-def test_an_earlier_store_is_listed(tmp_path):
+@pytest.mark.parametrize(
+    ("action", "field"), [(("list",), "sessions"), (("status", "--id", "anna"), "answers")]
+)
+def test_an_earlier_store_is_read(tmp_path, action, field):
     shutil.copy(EARLIER / "sessions.db", tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "irtcat", "session", "list", "--store", "sessions.db", "--json"],
+        [sys.executable, "-m", "irtcat", "session", *action, "--store", "sessions.db", "--json"],
         cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert json.loads(done.stdout)["sessions"]
+    assert json.loads(done.stdout)[field]
 
 
 @pytest.mark.parametrize(
