@@ -241,8 +241,8 @@ class StoreFile:
                 row = (FORMAT, VERSION, self._key_mark())
                 self._db.execute("INSERT INTO meta VALUES (?, ?, ?)", row)
                 return
-        if self._check_kind(names) < VERSION:
-            self._upgrade()
+            if self._check_kind(names) < VERSION:
+                self._upgrade()
 
     def _key_mark(self) -> str:
         """Digest that identifies the key in the file; empty without a key."""
