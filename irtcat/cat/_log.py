@@ -21,6 +21,7 @@ __all__ = [
     "Clock",
     "Event",
     "Key",
+    "Stopwatch",
     "as_key",
     "digest_after",
     "document_digest",
@@ -32,6 +33,7 @@ __all__ = [
     "seconds_between",
     "status_digest",
     "system_clock",
+    "utc_text",
 ]
 
 Event = dict[str, Any]
@@ -49,6 +51,47 @@ def system_clock() -> tuple[datetime, float]:
 def seconds_between(earlier: str, later: datetime) -> float:
     """Seconds from a time stamp of the log to a time; 0 where the clock was set back."""
     return max((later - datetime.fromisoformat(earlier)).total_seconds(), 0.0)
+
+
+def utc_text(now: datetime) -> str:
+    """A time as a time stamp of the log."""
+    return now.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+class Stopwatch:
+    """Time stamps of the events of a log.
+
+    The seconds between two events are those of the monotonic clock where this process stamped the
+    first of them, and else the difference of the times in UTC: a system clock that is set back or
+    forward changes nothing within a process.
+    """
+
+    def __init__(self, clock: Clock = system_clock):
+        self._clock = clock
+        self._ticks: dict[str, float] = {}  # monotonic clock at the time stamps of this process
+
+    def stamp(self, last: str | None) -> Event:
+        """The current time, and the seconds since the time stamp of the previous event."""
+        now, ticks = self._clock()
+        elapsed = self._seconds(last, now, ticks)
+        at = utc_text(now)
+        self._ticks[at] = ticks
+        return {"at": at, "elapsed": round(max(elapsed, 0.0), 6)}
+
+    def since(self, last: str | None) -> float:
+        """Seconds since a time stamp, 0 for None."""
+        return max(self._seconds(last, *self._clock()), 0.0)
+
+    def restart(self, last: str) -> None:
+        """Measure from now what is measured from a time stamp."""
+        self._ticks[last] = self._clock()[1]
+
+    def _seconds(self, last: str | None, now: datetime, ticks: float) -> float:
+        if last is None:
+            return 0.0
+        if last in self._ticks:
+            return ticks - self._ticks[last]
+        return seconds_between(last, now)  # stamped by another process
 
 
 def as_key(key: Key) -> bytes | None:

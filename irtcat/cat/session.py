@@ -11,7 +11,6 @@ returns.
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import jax.numpy as jnp
@@ -41,13 +40,14 @@ from irtcat.cat._log import (
     Clock,
     Event,
     Key,
+    Stopwatch,
     as_key,
     document_digest,
     field_fault,
     is_digest,
     is_duration,
-    seconds_between,
     system_clock,
+    utc_text,
 )
 from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
@@ -63,7 +63,7 @@ from irtcat.cat.stopping import STOPPING, leaves, score_moments
 from irtcat.models import item_categories
 from irtcat.responses import Responses
 
-__all__ = ["Session", "bank_hash", "head_of", "utc_text"]
+__all__ = ["Session", "bank_hash", "head_of"]
 
 FORMAT, VERSION = "irtcat-session", 2
 """Version 1 had no time stamps; stores of older versions hold such sessions."""
@@ -124,8 +124,7 @@ class Session:
         self.events: list[Event] = []
         self._pending: dict[str, Event] = {}
         self._answered: dict[str, Any] = {}
-        self._clock = clock
-        self._ticks: dict[str, float] = {}  # monotonic clock at the time stamps of this process
+        self._stopwatch = Stopwatch(clock)
 
     @classmethod
     def begin(
@@ -228,7 +227,7 @@ class Session:
         if item not in self.asked:
             asked = shorten(self.asked) if self.asked else "none, since the session is over"
             raise argument_error("item", f"an item that was asked ({asked})", item)
-        stamp = self._stamp(self.events[-1].get("at"))
+        stamp = self._stopwatch.stamp(self.events[-1].get("at"))
         duration = stamp["elapsed"] if seconds is None else float(seconds)
         events: list[Event] = [
             {"kind": "answer", "item": item, "code": code, "seconds": duration, **stamp}
@@ -238,22 +237,11 @@ class Session:
             events += self._stamped(follows, stamp["at"])
         return events
 
-    def _stamp(self, last: str | None) -> Event:
-        """The current time, and the seconds since the time stamp of the previous event."""
-        now, ticks = self._clock()
-        at, elapsed = utc_text(now), 0.0
-        if last in self._ticks:
-            elapsed = ticks - self._ticks[last]
-        elif last is not None:  # stamped by another process
-            elapsed = seconds_between(last, now)
-        self._ticks[at] = ticks
-        return {"at": at, "elapsed": round(max(elapsed, 0.0), 6)}
-
     def _stamped(self, events: list[Event], last: str | None) -> list[Event]:
         """Add time stamps to events that follow an event with the time stamp ``last``."""
         out = []
         for event in events:
-            out.append({**event, **self._stamp(last)})
+            out.append({**event, **self._stopwatch.stamp(last)})
             last = out[-1]["at"]
         return out
 
@@ -263,7 +251,7 @@ class Session:
         For a program that repeats the question after an interruption.
         """
         if "at" in self.events[-1]:
-            self._ticks[self.events[-1]["at"]] = self._clock()[1]
+            self._stopwatch.restart(self.events[-1]["at"])
 
     def _state_after(self, answers: Mapping[str, Event]) -> CatState:
         """The state once all items asked are answered."""
@@ -632,11 +620,6 @@ class Session:
 @functools.partial(jit, static_argnames=("config",))
 def _predicted(pool: Pool, config: Config, state: CatState) -> tuple[Array, Array]:
     return score_moments(context_of(pool, config, state))
-
-
-def utc_text(now: datetime) -> str:
-    """A time as a time stamp of the log."""
-    return now.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:

@@ -28,6 +28,7 @@ from irtcat.cat._log import (
     first_digest,
     status_digest,
     system_clock,
+    utc_text,
 )
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
@@ -43,7 +44,7 @@ from irtcat.cat._store_file import (
 )
 from irtcat.cat.config import Config
 from irtcat.cat.exposure import EXPOSURE
-from irtcat.cat.session import Session, bank_hash, head_of, utc_text
+from irtcat.cat.session import Session, bank_hash, head_of
 
 __all__ = ["Store", "StoreError"]
 
