@@ -384,7 +384,7 @@ def test_overwritten_bytes_are_told_and_never_mended(tmp_path):
     whole = tmp_path / "s.db"
     before = finished_store(whole)
     data, outcomes = whole.read_bytes(), []
-    for at in np.linspace(0, len(data) - 64, 45).astype(int):
+    for at in np.linspace(0, len(data) - 64, 60).astype(int):
         bad = tmp_path / "bad.db"
         noisy = bytearray(data)
         noisy[at : at + 64] = bytes(RNG.integers(0, 256, 64, dtype=np.uint8))
