@@ -12,9 +12,18 @@
 | are scores in the same order? | `kendall_tau_b`, `spearman`, `pearson`, `pairwise_accuracy` |
 | is it significant? | `correlation_test`, `correlation_matrix`, `holm`, `benjamini_hochberg` |
 | how uncertain is a measure? | `bootstrap_interval` |
+| are levels right, and the same in a second test? | `rudner_classification`, `livingston_lewis`, \
+`observed_classification` |
 """
 
 from irtcat.agreement._corrections import benjamini_hochberg, holm
+from irtcat.agreement.classifications import (
+    BetaBinomial,
+    Classification,
+    livingston_lewis,
+    observed_classification,
+    rudner_classification,
+)
 from irtcat.agreement.confidences import (
     average_precision,
     confidence_weighted_score,
@@ -59,7 +68,9 @@ from irtcat.agreement.raters import (
 from irtcat.agreement.resampling import BootstrapInterval, bootstrap_interval
 
 __all__ = [
+    "BetaBinomial",
     "BootstrapInterval",
+    "Classification",
     "Correlation",
     "CorrelationMatrix",
     "Kappa",
@@ -85,13 +96,16 @@ __all__ = [
     "kendall_tau_b",
     "krippendorff_alpha",
     "label_agreement",
+    "livingston_lewis",
     "majority_labels",
     "majority_share",
     "mean_absolute_error",
     "mutual_information",
+    "observed_classification",
     "pairwise_accuracy",
     "pearson",
     "root_mean_squared_error",
+    "rudner_classification",
     "spearman",
     "top_overlap",
 ]

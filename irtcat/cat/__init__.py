@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from irtcat.cat._status import SessionStatus
     from irtcat.cat._why import in_words, retraced
     from irtcat.cat.calibration import calibrate_exposure
+    from irtcat.cat.conditional import conditional_errors
     from irtcat.cat.config import Config
     from irtcat.cat.content import CONTENT
     from irtcat.cat.criteria import CRITERIA
@@ -86,6 +87,7 @@ __all__ = [
     "any_of",
     "assemble",
     "calibrate_exposure",
+    "conditional_errors",
     "content_plan",
     "document_digest",
     "drawn_abilities",

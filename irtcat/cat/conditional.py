@@ -1,0 +1,94 @@
+"""Errors of the estimates given the true ability, from simulated sessions."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import argument_error, check_count, finite_vector
+from irtcat._types import FloatArray, IntArray
+from irtcat.cat._report import Report
+
+__all__ = ["conditional_errors"]
+
+BINS = 10
+
+
+def conditional_errors(report: Report, at: Any = None, *, bins: int = BINS) -> pd.DataFrame:
+    """Bias and conditional standard error of the estimates by true ability.
+
+    The conditional standard error (CSEM) is the SD of ``estimate - truth`` over sessions of the
+    same true ability, with ``n - 1``; its own standard error is near ``CSEM / sqrt(2 (n - 1))``.
+    The mean SE that the sessions state should agree with it. A Bayesian estimate (EAP, MAP) is
+    biased towards the mean of the prior; the SE that it states is near ``rmse``, averaged over the
+    population.
+
+    Args:
+        report: sessions simulated for one ability, best for a grid of abilities with many sessions
+            each: `simulate` with ``theta=np.repeat(grid, 200)``.
+        at: edges of bins of true ability, in rising order; sessions outside are left out. By
+            default one row for each true ability that occurs at least twice if all do, else
+            ``bins`` bins with equal numbers of sessions.
+        bins: number of these bins.
+
+    Returns:
+        One row per ability or bin: ``theta`` (mean true ability), ``sessions``, ``bias``, ``csem``
+        (NaN with one session), ``rmse``, ``se`` (mean of the stated finite SEs) and ``items`` (mean
+        length).
+
+    Raises:
+        InputError: for sessions of several abilities, or edges out of order.
+
+    Example:
+        >>> from irtcat import ItemBank
+        >>> from irtcat.cat import Config, simulate
+        >>> bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
+        >>> report = simulate(bank, np.repeat([-1.0, 0.0, 1.0], 50), Config(max_items=10), seed=1)
+        >>> table = conditional_errors(report)
+        >>> table.theta.tolist(), table.sessions.tolist(), bool((table.csem < 0.6).all())
+        ([-1.0, 0.0, 1.0], [50, 50, 50], True)
+
+    References:
+        Weiss & Kingsbury (1984), Journal of Educational Measurement 21, 361-375; Green et al.
+        (1984), the same 21, 347-360.
+    """
+    if report.truth.ndim != 1:
+        raise argument_error("report", "a report of one ability", f"{report.truth.shape[1]}")
+    group, n_groups = _groups(report.truth, at, bins)
+    rows = []
+    for number in range(n_groups):
+        selected = group == number
+        if not selected.any():
+            continue
+        error, se = report.error[selected], report.se[selected]
+        finite = se[np.isfinite(se)]
+        rows.append({
+            "theta": report.truth[selected].mean(),
+            "sessions": int(selected.sum()),
+            "bias": error.mean(),
+            "csem": error.std(ddof=1) if len(error) > 1 else np.nan,
+            "rmse": np.sqrt((error**2).mean()),
+            "se": finite.mean() if len(finite) else np.nan,
+            "items": report.n_items[selected].mean(),
+        })  # fmt: skip
+    columns = ["theta", "sessions", "bias", "csem", "rmse", "se", "items"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _groups(truth: FloatArray, at: Any, bins: int) -> tuple[IntArray, int]:
+    """Group of each session, -1 for none, and the number of groups."""
+    check_count("bins", bins)
+    if at is None:
+        values, group, counts = np.unique(truth, return_inverse=True, return_counts=True)
+        if counts.min() > 1:
+            return group.ravel(), len(values)
+        edges = np.unique(np.quantile(truth, np.linspace(0, 1, bins + 1)))
+    else:
+        edges = finite_vector("at", at)
+        if len(edges) < 2 or (np.diff(edges) <= 0).any():
+            raise argument_error("at", "two or more edges in rising order", at)
+    if len(edges) == 1:
+        return np.zeros(len(truth), int), 1
+    group = np.searchsorted(edges, truth, side="right") - 1
+    group[truth == edges[-1]] = len(edges) - 2
+    return np.where(group < len(edges) - 1, group, -1), len(edges) - 1

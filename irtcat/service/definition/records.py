@@ -1,0 +1,609 @@
+"""TestDefinition: what a test consists of, its times, its rules, and the scale of its scores."""
+
+# ruff: noqa: RUF009 (`setting` returns a dataclass field; other defaults are frozen records)
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from irtcat._checks import InputError, argument_error
+from irtcat.cat import Config
+from irtcat.cat.config import document_hash
+from irtcat.service.definition._fields import (
+    Fault,
+    Invalid,
+    Record,
+    duration,
+    flag,
+    hint,
+    ids,
+    line,
+    list_of,
+    number,
+    one_of,
+    optional,
+    plain,
+    read_record,
+    record,
+    reported,
+    setting,
+    text,
+)
+
+__all__ = [
+    "ACCOMMODATIONS",
+    "KINDS",
+    "SHOWN",
+    "Accommodations",
+    "Adaptive",
+    "Break",
+    "Cut",
+    "Fixed",
+    "Instructions",
+    "Practice",
+    "Rapid",
+    "ScoreScale",
+    "Section",
+    "TestDefinition",
+    "time_factor",
+]
+
+SHOWN = ("score", "interval", "level", "topics")
+"""What a score report may show to the test taker."""
+
+SCORING = ("eap", "map", "wle", "ml")
+"""Methods of the final estimate of ability; see `irtcat.score`."""
+
+EXTRA_TIME = {"extra_time_25": 1.25, "extra_time_50": 1.5, "extra_time_100": 2.0}
+"""Factor of all time limits by the accommodation that extends them."""
+
+ACCOMMODATIONS = {
+    "extra_time_25": "all time limits are 25 % longer",
+    "extra_time_50": "all time limits are 50 % longer",
+    "extra_time_100": "all time limits are twice as long",
+    "untimed": "there are no time limits",
+    "pause": "the test may be paused, and the clock stops",
+}
+"""Accommodations that a test may allow, and what they do."""
+
+FORMAT = 1
+"""Version of the document."""
+
+
+def time_factor(accommodations: Any) -> float:
+    """The factor by which a person's accommodations extend all time limits.
+
+    Args:
+        accommodations: names from `ACCOMMODATIONS`.
+
+    Returns:
+        The greatest factor; infinity without time limits.
+
+    Raises:
+        InputError: for an unknown accommodation.
+
+    Example:
+        >>> time_factor(["pause", "extra_time_50"]), time_factor([])
+        (1.5, 1.0)
+    """
+    for name in accommodations:
+        if name not in ACCOMMODATIONS:
+            raise argument_error("accommodations", f"some of {', '.join(ACCOMMODATIONS)}", name)
+    factors = [EXTRA_TIME.get(name, 1.0) for name in accommodations]
+    return float("inf") if "untimed" in accommodations else max(factors, default=1.0)
+
+
+def _language(value: Any, where: str, faults: list[Fault]) -> str:
+    """Reads a language tag (BCP 47) in its usual form, such as pt-BR."""
+    from babel import Locale, UnknownLocaleError
+
+    must = 'a language as BCP 47 writes it, such as "en", "de" or "pt-BR"'
+    if not isinstance(value, str) or not value.isascii():
+        raise Invalid(must, value)
+    try:
+        return str(Locale.parse(value, sep="-")).replace("_", "-")
+    except (UnknownLocaleError, ValueError):
+        raise Invalid(must, value) from None
+
+
+def _config(value: Any, where: str, faults: list[Fault]) -> Any:
+    """Reads a `Config`, or a table of its fields."""
+    if isinstance(value, Config):
+        return value
+    known = [entry.name for entry in fields(Config)]
+    if not isinstance(value, Mapping):
+        raise Invalid("a table of the fields of irtcat.cat.Config", value)
+    unknown = [key for key in value if key not in known]
+    for key in unknown:
+        name = f"{where}.{key}"
+        faults.append(Fault(name, f"The `{name}` field is unknown. {hint(key, known)}"))
+    if unknown:
+        return None
+    try:
+        return Config.from_json(value)
+    except InputError as error:
+        faults.append(config_fault(error, where))
+        return None
+
+
+def config_fault(error: InputError, where: str) -> Fault:
+    """The fault of a section's configuration that `Config` or `irtcat.cat.prepare` refused."""
+    start, _, rest = str(error).partition("` argument must be ")
+    name = start.removeprefix("The `")
+    if not rest or not name.isidentifier():
+        return Fault(where, f"The `{where}` field: {error}")
+    field = f"{where}.{name}" if name in {entry.name for entry in fields(Config)} else where
+    return Fault(field, f"The `{field}` field must be {rest}")
+
+
+def _where(value: Any, where: str, faults: list[Fault]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Reads columns of the metadata, and the values that an item must have in each."""
+    must = 'a table of columns and values, such as { topic = ["algebra", "geometry"] }'
+    entries = value.items() if isinstance(value, Mapping) else value
+    out = []
+    try:
+        for column, values in entries:
+            out.append((line(column), ids([values] if isinstance(values, str) else values)))
+    except (TypeError, ValueError):
+        raise Invalid(must, value) from None
+    if len({column for column, _ in out}) < len(out) or not all(values for _, values in out):
+        raise Invalid(must, value)
+    return tuple(sorted(out))
+
+
+def _seconds_by_item(value: Any, where: str, faults: list[Fault]) -> tuple[tuple[str, float], ...]:
+    """Reads seconds by the id of the item."""
+    entries = value.items() if isinstance(value, Mapping) else value
+    try:
+        pairs = {line(item): seconds for item, seconds in entries}
+    except (TypeError, ValueError):
+        raise Invalid("a table of ids and seconds, such as { i1 = 4, i7 = 10 }", value) from None
+    return tuple(
+        (item, reported(duration, pairs[item], f"{where}.{item}", faults)) for item in sorted(pairs)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut(Record):
+    """A level of performance.
+
+    Attributes:
+        label: what the level is called in score reports.
+        from_score: lowest reported score of the level (``from`` in documents).
+    """
+
+    label: str = setting(line)
+    from_score: float = setting(number(), key="from")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreScale(Record):
+    """The reported scale, linear in ability: ``score = mean + sd * theta``, rounded and clipped.
+
+    Attributes:
+        mean: the score at theta = 0.
+        sd: points of one unit of theta. On a bank whose population is N(0, 1) ``mean`` and ``sd``
+            are those of the population.
+        lowest: lowest reported score.
+        highest: highest reported score.
+        decimals: decimals of reported scores, 0 to 3; halves are rounded up.
+        level: probability of the reported interval.
+        show: what the test taker's report holds, some of `SHOWN`; nothing by default. An interval
+            needs the score.
+        below: label of the level below the first cut.
+        topics: column of the bank's metadata with the topic of each item, where ``show`` has
+            "topics".
+        method: how the final ability is estimated from all scored answers, by `irtcat.score`:
+            "eap", "map", "wle" or "ml".
+    """
+
+    mean: float = setting(number(), 0.0)
+    sd: float = setting(number(above=0), 1.0)
+    lowest: float = setting(number(), -4.0)
+    highest: float = setting(number(), 4.0)
+    decimals: int = setting(number(0, 3, whole=True), 2)
+    level: float = setting(number(above=0, below=1), 0.95)
+    show: tuple[str, ...] = setting(list_of(one_of(SHOWN), "words"), ())
+    below: str = setting(line, "Below the first level")
+    topics: str = setting(line, "topic")
+    method: str = setting(one_of(SCORING), "eap")
+
+    def faults(self) -> list[Fault]:
+        """What is wrong between the fields."""
+        out = []
+        if self.lowest >= self.highest:
+            out.append(Fault.of("highest", f"above `lowest` ({self.lowest:g})", self.highest))
+        if len(set(self.show)) < len(self.show):
+            out.append(Fault.of("show", "a list of words that differ", self.show))
+        if "interval" in self.show and "score" not in self.show:
+            out.append(Fault.of("show", "a list with score where it has interval", self.show))
+        out += [
+            Fault.of(name, f"a score with at most {self.decimals} decimals", getattr(self, name))
+            for name in ("lowest", "highest")
+            if not self.is_reportable(getattr(self, name))
+        ]
+        return out
+
+    @property
+    def step(self) -> float:
+        """Difference between two adjacent reported scores."""
+        return 10.0**-self.decimals
+
+    def is_reportable(self, score: float) -> bool:
+        """Whether a number has no more than the scale's decimals."""
+        return abs(score - round(score, self.decimals)) < 1e-9 * max(1.0, abs(score))
+
+    def exact_score(self, theta: Any) -> Any:
+        """The score before it is rounded and clipped."""
+        return self.mean + self.sd * np.asarray(theta, float)
+
+    def reported_score(self, theta: Any) -> Any:
+        """The reported score of an ability; NaN stays NaN.
+
+        Example:
+            >>> scale = ScoreScale(mean=500, sd=100, lowest=200, highest=800, decimals=0)
+            >>> scale.reported_score([-0.505, 0.0, 9.0]).tolist()
+            [450.0, 500.0, 800.0]
+        """
+        # The small term makes halves that are one bit too low round up as well.
+        steps = np.floor(self.exact_score(theta) / self.step + 0.5 + 1e-9)
+        return np.clip(np.round(steps * self.step, self.decimals), self.lowest, self.highest)
+
+    def theta_at(self, score: float) -> float:
+        """The lowest ability with this reported score: half a step below the score itself."""
+        return (score - self.step / 2 - self.mean) / self.sd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rapid(Record):
+    """Answers that are too fast to be a solution of the item; they are flagged, and scored.
+
+    Attributes:
+        seconds: an answer in less time is flagged.
+        items: other times for single items: pairs of id and seconds, in documents a table.
+    """
+
+    seconds: float = setting(duration)
+    items: tuple[tuple[str, float], ...] = setting(_seconds_by_item, ())
+
+    def threshold(self, item: str) -> float:
+        """The time below which an answer to this item is flagged.
+
+        Example:
+            >>> rapid = Rapid(seconds=3, items={"i7": 10})
+            >>> rapid.threshold("i1"), rapid.threshold("i7")
+            (3.0, 10.0)
+        """
+        return dict(self.items).get(item, self.seconds)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as a JSON document."""
+        return {"seconds": self.seconds, "items": dict(self.items)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instructions(Record):
+    """A page of text without items.
+
+    Attributes:
+        title: heading.
+        text: the text, in Markdown. In a TOML file ``file`` may name a file that holds it.
+    """
+
+    kind: ClassVar[str] = "instructions"
+    items: ClassVar[tuple[str, ...]] = ()
+    title: str = setting(text, "")
+    text: str = setting(text)
+
+    def faults(self) -> list[Fault]:
+        """What is wrong between the fields."""
+        blank = not self.text.strip()
+        return [Fault.of("text", "a text that is not empty", self.text)] if blank else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Practice(Record):
+    """Items to practise on: the answers are not scored, and there is no feedback.
+
+    Attributes:
+        items: ids of the items, which need not be in the bank.
+        title: heading.
+        time_limit: seconds for the section; None without a limit.
+        item_time_limit: seconds for each item; None without a limit.
+    """
+
+    kind: ClassVar[str] = "practice"
+    items: tuple[str, ...] = setting(ids)
+    title: str = setting(text, "")
+    time_limit: float | None = setting(optional(duration), None)
+    item_time_limit: float | None = setting(optional(duration), None)
+
+    def faults(self) -> list[Fault]:
+        """What is wrong between the fields."""
+        return [] if self.items else [Fault.of("items", "at least one id", self.items)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptive(Record):
+    """Items chosen by the answers so far; an answer stands once it is given.
+
+    Attributes:
+        config: the rules, a `irtcat.cat.Config`; in documents a table of its fields.
+        title: heading.
+        time_limit: seconds for the section; None without a limit.
+        item_time_limit: seconds for each item; None without a limit.
+        allow_skip: whether an item may be skipped; the answer then counts as the lowest category.
+        items: ids of the items to choose from. By default all items of the bank that no other
+            section names.
+        where: restricts these to items with certain values in columns of the bank's metadata, such
+            as ``{ topic = ["algebra", "geometry"] }``; pairs of column and values.
+        rapid: answers that are flagged as too fast; None for none.
+    """
+
+    kind: ClassVar[str] = "adaptive"
+    config: Config = setting(_config)
+    title: str = setting(text, "")
+    time_limit: float | None = setting(optional(duration), None)
+    item_time_limit: float | None = setting(optional(duration), None)
+    allow_skip: bool = setting(flag, False)
+    items: tuple[str, ...] = setting(ids, ())
+    where: tuple[tuple[str, tuple[str, ...]], ...] = setting(_where, ())
+    rapid: Rapid | None = setting(optional(record(Rapid)), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as a JSON document."""
+        return {**super().to_json(), "where": {name: list(values) for name, values in self.where}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed(Record):
+    """The same items for all, in one order.
+
+    Attributes:
+        items: ids of the items, in their order.
+        title: heading.
+        time_limit: seconds for the section; None without a limit.
+        item_time_limit: seconds for each item; None without a limit. Not together with ``review``.
+        allow_skip: whether an item may be left without an answer.
+        review: whether answers may be changed until the end of the section.
+        scored: whether the answers enter the score; the items are then in the bank. Not, for
+            example, in a questionnaire.
+        unanswered: a scored item without an answer at the end of the section is "wrong" (the lowest
+            category) or "missing" (ignored).
+        rapid: answers that are flagged as too fast; None for none.
+    """
+
+    kind: ClassVar[str] = "fixed"
+    items: tuple[str, ...] = setting(ids)
+    title: str = setting(text, "")
+    time_limit: float | None = setting(optional(duration), None)
+    item_time_limit: float | None = setting(optional(duration), None)
+    allow_skip: bool = setting(flag, True)
+    review: bool = setting(flag, False)
+    scored: bool = setting(flag, True)
+    unanswered: str = setting(one_of(("wrong", "missing")), "wrong")
+    rapid: Rapid | None = setting(optional(record(Rapid)), None)
+
+    def faults(self) -> list[Fault]:
+        """What is wrong between the fields."""
+        out = [] if self.items else [Fault.of("items", "at least one id", self.items)]
+        if self.review and self.item_time_limit is not None:
+            must = "absent where `review` is true, since items are seen more than once"
+            out.append(Fault.of("item_time_limit", must, self.item_time_limit))
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Break(Record):
+    """A pause between sections, during which the clock of the whole test stops.
+
+    Attributes:
+        minutes: its length; afterwards the test continues by itself.
+        title: heading.
+        text: what the page says, in Markdown.
+        may_end_early: whether the test taker may continue before the time is over.
+    """
+
+    kind: ClassVar[str] = "break"
+    items: ClassVar[tuple[str, ...]] = ()
+    minutes: float = setting(number(above=0, most=24 * 60))
+    title: str = setting(text, "")
+    text: str = setting(text, "")
+    may_end_early: bool = setting(flag, True)
+
+    @property
+    def seconds(self) -> float:
+        """Its length in seconds."""
+        return 60 * self.minutes
+
+
+Section = Instructions | Practice | Adaptive | Fixed | Break
+
+KINDS: dict[str, type[Section]] = {
+    section.kind: section for section in (Instructions, Practice, Adaptive, Fixed, Break)
+}
+"""Kinds of sections by name."""
+
+
+def _section(value: Any, where: str, faults: list[Fault]) -> Any:
+    """Reads a section of any kind."""
+    if isinstance(value, Section):
+        return value
+    if not isinstance(value, Mapping):
+        raise Invalid("a table with a kind", value)
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        faults.append(
+            Fault.of(f"{where}.kind", f"one of {', '.join(KINDS)}", kind)
+            if "kind" in value
+            else Fault(f"{where}.kind", f"The `{where}.kind` field is missing.")
+        )
+        return None
+    document = {name: entry for name, entry in value.items() if name != "kind"}
+    if kind == "adaptive" and "review" in document:
+        must = "absent: in an adaptive section answers stand"
+        faults.append(Fault.of(f"{where}.review", must, document.pop("review")))
+    return read_record(KINDS[kind], document, where, faults)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accommodations(Record):
+    """Accommodations that a person may be granted.
+
+    Attributes:
+        allowed: some of `ACCOMMODATIONS`.
+    """
+
+    allowed: tuple[str, ...] = setting(list_of(one_of(ACCOMMODATIONS), "accommodations"), ())
+
+    def faults(self) -> list[Fault]:
+        """What is wrong between the fields."""
+        repeated = len(set(self.allowed)) < len(self.allowed)
+        return (
+            [Fault.of("allowed", "a list of words that differ", self.allowed)] if repeated else []
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestDefinition(Record):
+    """A test: its sections, times, rules, and the scale of its scores.
+
+    Documents (TOML or JSON) have the same fields. Times are seconds, or text such as "45 min".
+
+    Attributes:
+        title: name of the test.
+        sections: the sections in their order; at least one is adaptive, or fixed and scored.
+        version: version of the test, chosen by its authors.
+        language: language of the content, a BCP 47 tag. The pages are shown in it where they are
+            translated, else in English.
+        description: what the test is about; one line for administrators and the start page.
+        bank: the item bank: a file beside the definition, or the SHA-256 of a stored bank.
+        items: the items' content: a folder, table or QTI package beside the definition.
+        time_limit: seconds for the whole test without breaks; None without a limit. Sections may
+            have limits too; the first to pass ends the section.
+        time_warnings: seconds before the end of a time limit at which the test taker is warned.
+        score: the reported scale.
+        cuts: levels of performance, from the lowest to the highest.
+        accommodations: those that a person may be granted.
+
+    Example:
+        >>> definition = TestDefinition(
+        ...     title="Algebra",
+        ...     time_limit="30 min",
+        ...     score=ScoreScale(mean=500, sd=100, lowest=200, highest=800, decimals=0),
+        ...     cuts=[Cut(label="Basic", from_score=450)],
+        ...     sections=[Adaptive(config=Config(stopping="se<0.3 or n>=20"))],
+        ... )
+        >>> definition.time_limit, definition.sections[0].kind
+        (1800.0, 'adaptive')
+        >>> TestDefinition.from_json(definition.to_json()) == definition
+        True
+    """
+
+    __test__: ClassVar[bool] = False  # not a class of tests, whatever its name suggests to pytest
+
+    title: str = setting(line)
+    sections: tuple[Section, ...] = setting(list_of(_section, "sections"))
+    version: str = setting(line, "1")
+    language: str = setting(_language, "en")
+    description: str = setting(text, "")
+    bank: str = setting(text, "")
+    items: str = setting(text, "")
+    time_limit: float | None = setting(optional(duration), None)
+    time_warnings: tuple[float, ...] = setting(list_of(duration, "times"), (300.0, 60.0))
+    score: ScoreScale = setting(record(ScoreScale), ScoreScale())
+    cuts: tuple[Cut, ...] = setting(list_of(record(Cut), "cuts"), ())
+    accommodations: Accommodations = setting(record(Accommodations), Accommodations())
+
+    def faults(self) -> list[Fault]:
+        """What is wrong between the fields."""
+        out = self._cut_faults()
+        if not self.scored_sections:
+            must = "a list with an adaptive section, or a fixed one whose answers are scored"
+            out.append(Fault.of("sections", must, [section.kind for section in self.sections]))
+        first: dict[str, int] = {}
+        for at, section in enumerate(self.sections, start=1):
+            for item in section.items:
+                if item in first:
+                    must = f"ids that no other section has (section {first[item]} has it too)"
+                    out.append(Fault.of(f"sections[{at}].items", must, item))
+                first.setdefault(item, at)
+        return out
+
+    def _cut_faults(self) -> list[Fault]:
+        out = []
+        scale, last = self.score, self.score.lowest
+        for at, cut in enumerate(self.cuts, start=1):
+            name = f"cuts[{at}].from"
+            if not scale.lowest < cut.from_score <= scale.highest:
+                must = f"above {scale.lowest:g} and at most {scale.highest:g}, the reported scores"
+                out.append(Fault.of(name, must, cut.from_score))
+            elif cut.from_score <= last and at > 1:
+                out.append(
+                    Fault.of(name, f"above that of the cut before ({last:g})", cut.from_score)
+                )
+            if not scale.is_reportable(cut.from_score):
+                must = f"a score with at most {scale.decimals} decimals, as `score.decimals` says"
+                out.append(Fault.of(name, must, cut.from_score))
+            last = max(last, cut.from_score)
+        labels = [scale.below, *(cut.label for cut in self.cuts)]
+        repeated = sorted({label for label in labels if labels.count(label) > 1})
+        if repeated:
+            out.append(Fault.of("cuts", "levels with labels that differ", repeated))
+        if "level" in scale.show and not self.cuts:
+            out.append(Fault.of("score.show", "a list without level, since there are no cuts",
+                                scale.show))  # fmt: skip
+        return out
+
+    @property
+    def scored_sections(self) -> tuple[Adaptive | Fixed, ...]:
+        """The sections whose answers enter the score."""
+        return tuple(
+            section
+            for section in self.sections
+            if isinstance(section, Adaptive) or (isinstance(section, Fixed) and section.scored)
+        )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the levels, from the lowest; one more than there are cuts."""
+        return (self.score.below, *(cut.label for cut in self.cuts))
+
+    @property
+    def cut_thetas(self) -> tuple[float, ...]:
+        """The lowest ability of each level above the first, given how scores are rounded."""
+        return tuple(self.score.theta_at(cut.from_score) for cut in self.cuts)
+
+    @cached_property
+    def is_right_to_left(self) -> bool:
+        """Whether the language is written from right to left."""
+        from babel import Locale
+
+        return Locale.parse(self.language, sep="-").character_order == "right-to-left"
+
+    def config_of(self, section: int | Section) -> Config:
+        """The rules of an adaptive section.
+
+        Args:
+            section: the section, or its position from 0.
+
+        Raises:
+            InputError: for a section of another kind.
+        """
+        found = self.sections[section] if isinstance(section, int) else section
+        if not isinstance(found, Adaptive):
+            raise argument_error("section", "an adaptive section", found.kind)
+        return found.config
+
+    def to_json(self) -> dict[str, Any]:
+        """The definition as a JSON document with all fields; `from_json` reads it."""
+        document = super().to_json()
+        document["sections"] = [{"kind": part.kind, **plain(part)} for part in self.sections]
+        return document
+
+    def hash(self) -> str:
+        """SHA-256 of the definition, in hexadecimal."""
+        return document_hash(self.to_json())
