@@ -3,6 +3,10 @@
 Everything here is a plain function of its arguments: no database, no network.
 """
 
+from irtcat.service.content._markdown import markdown_html
+from irtcat.service.content.qti import read_qti
+from irtcat.service.content.qti_writing import write_qti
+from irtcat.service.content.reading import read_items
 from irtcat.service.content.records import (
     KINDS,
     Choice,
@@ -26,5 +30,9 @@ __all__ = [
     "Stimulus",
     "check_against_bank",
     "checked_response",
+    "markdown_html",
+    "read_items",
+    "read_qti",
     "scored",
+    "write_qti",
 ]

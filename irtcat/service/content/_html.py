@@ -14,7 +14,7 @@ import nh3
 
 from irtcat._checks import InputError, shorten
 
-__all__ = ["MEDIA_NAME", "choice_spans", "clean_html", "media_names", "plain_text"]
+__all__ = ["MEDIA_NAME", "VOID", "choice_spans", "clean_html", "media_names", "plain_text"]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -40,7 +40,7 @@ MATH_ATTRIBUTES = _words(
     "accent accentunder close columnalign columnlines columnspacing columnspan depth dir display "
     "displaystyle fence form height linethickness lspace mathvariant maxsize minsize movablelimits "
     "notation open rowalign rowlines rowspacing rowspan rspace scriptlevel separator separators "
-    "stretchy symmetric voffset width xmlns"
+    "stretchy symmetric voffset width"
 )
 
 COMMON_ATTRIBUTES = frozenset({"lang", "dir", "title", "class"})
@@ -98,6 +98,9 @@ class _Reader(HTMLParser):
         if tag not in TEXT_TAGS and tag not in MATH_TAGS:
             raise InputError(f"{self.where}: expected HTML that items can hold. Got <{tag}>.")
         attributes = {name: value or "" for name, value in reversed(attrs)}  # the first one counts
+        if tag == "img" and "alt" not in attributes:
+            advice = 'Describe the picture; alt="" is for decoration'
+            raise InputError(f"{self.where}: expected <img> with alt. Got none. {advice}.")
         for name in attributes.keys() & URL_ATTRIBUTES:
             attributes[name] = self._address(tag, name, attributes[name].strip())
         text = "".join(f' {name}="{escape(value)}"' for name, value in reversed(attributes.items()))
@@ -145,6 +148,7 @@ _CLEANER = nh3.Cleaner(
         **{tag: set(MATH_ATTRIBUTES) for tag in MATH_TAGS},
     },
     attribute_filter=_attribute,
+    set_tag_attribute_values={"audio": {"controls": ""}, "video": {"controls": ""}},
     link_rel=None,
     url_schemes={"media"},
     url_relative="deny",
@@ -152,7 +156,7 @@ _CLEANER = nh3.Cleaner(
 
 
 def clean_html(html: str, where: str, url_of: Callable[[str], str] | None = None) -> str:
-    """Sanitise a fragment of HTML; what is clean already is returned unchanged.
+    """Sanitise a fragment of HTML; what is clean already is returned without outer white space.
 
     Text structure, tables, emphasis, ruby, images, audio, video and MathML remain, with the
     attributes ``lang``, ``dir``, ``title``, ``alt`` and those of tables and media. Comments, event
@@ -178,7 +182,7 @@ def clean_html(html: str, where: str, url_of: Callable[[str], str] | None = None
     reader = _Reader(where, url_of)
     reader.feed(html)
     reader.close()
-    return str(_CLEANER.clean("".join(reader.parts)))
+    return str(_CLEANER.clean("".join(reader.parts))).strip()
 
 
 class _Outline(HTMLParser):

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -130,7 +130,8 @@ class Item:
         shuffle: whether the choices are shown in random order.
         expected_length: number of characters that the field for a text shows; None by default.
         expected_lines: lines that the field for an essay shows.
-        pattern: regular expression that the whole of a text must match; empty for none.
+        pattern: regular expression that a browser asks the whole of a text to match; empty for
+            none. The server does not apply it: matching a foreign expression can take hours.
         numeric: whether a text must be a number (``12``, ``-0.5``, ``0,5``, ``3/4``).
         title: for administrators; not shown to takers.
         labels: topics and the like, for reports.
@@ -364,8 +365,8 @@ class Key:
         _set(self, "max_score", highest)
 
     def _check_kind(self, where: str) -> None:
-        fields_of = {"match": "correct", "map": "points", "rubric": ""}
-        needed = fields_of[self.kind]
+        needs = {"match": "correct", "map": "points", "rubric": ""}
+        needed = needs[self.kind]
         if needed and not getattr(self, needed):
             raise content_error(where, f"{needed} in a key of the kind {self.kind}", "none")
         for name, kind in (("correct", "match"), ("points", "map"), ("criteria", "rubric")):
@@ -569,6 +570,10 @@ class ItemSet:
 
     def __contains__(self, item: object) -> bool:
         return item in self.items
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the records; views of mappings cannot be pickled."""
+        return ItemSet, tuple(dict(getattr(self, f.name)) for f in fields(self))
 
     def without_keys(self) -> "ItemSet":
         """The same set without its keys, as it may leave the server."""

@@ -1,6 +1,5 @@
 """Responses: their check, and their scores by key, by map, or by people."""
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -97,8 +96,6 @@ def _checked_text(item: Item, response: Any, most: int, where: str) -> str | Non
         text = text.strip()
     if not text.strip():
         return None
-    if item.pattern and not re.fullmatch(item.pattern, text):
-        raise content_error(where, "a text of the form that the item asks for", shorten(text))
     if item.numeric and number_of(text, item.language) is None:
         advice = "Write it without separators of thousands, such as 1500 or 0.5"
         raise content_error(where, "a number", shorten(text), advice)
