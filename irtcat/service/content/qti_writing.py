@@ -1,0 +1,368 @@
+"""Writing QTI 3.0 packages."""
+
+import io
+import os
+import re
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from irtcat._checks import InputError, brief, shorten
+from irtcat._files import replacing
+from irtcat.service.content._html import VOID
+from irtcat.service.content._numerals import number_of
+from irtcat.service.content._qti_names import (
+    INTERACTIONS,
+    ITEM_TYPE,
+    MANIFEST,
+    MATHML,
+    PACKAGING,
+    QTI,
+    STIMULUS_TYPE,
+    TEMPLATES,
+    TEST_TYPE,
+    encode_name,
+)
+from irtcat.service.content.records import Item, ItemSet, Key, Stimulus
+
+__all__ = ["write_qti"]
+
+LOM = "http://ltsc.ieee.org/xsd/LOM"
+TEST_FILE = "test.xml"
+
+FLOAT = re.compile(r"-?\d+(\.\d+)?")
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Time of all members, so that equal item sets give equal files."""
+
+
+def write_qti(items: ItemSet, path: str | os.PathLike[str], keys: bool = True) -> Path:
+    """Write an item set as a QTI 3.0 package, which `read_items` reads back.
+
+    Ids that are not XML names are encoded (``7`` as ``_x0037_``). Time limits of items are written
+    in a test, labels as keywords of the manifest.
+
+    Args:
+        items: the item set.
+        path: the file, a zip.
+        keys: whether to write the correct responses, mappings and rubrics.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: the file cannot be written, or a key cannot be expressed in QTI.
+    """
+    members: dict[str, bytes] = {}
+    for position, stimulus in enumerate(items.stimuli.values(), start=1):
+        members[f"stimuli/s{position}.xml"] = _document(_stimulus(stimulus))
+    stimulus_files = dict(zip(items.stimuli, list(members), strict=True))
+    item_files = {}
+    for position, item in enumerate(items.items.values(), start=1):
+        item_files[item.id] = f"items/i{position}.xml"
+        element = _item(item, items.keys.get(item.id) if keys else None, stimulus_files)
+        members[item_files[item.id]] = _document(element)
+    if any(item.time_limit for item in items.items.values()):
+        members[TEST_FILE] = _document(_test(items, item_files))
+    for name, media in items.media.items():
+        members[f"media/{name}"] = media.data
+    manifest = _manifest(items, item_files, stimulus_files, TEST_FILE in members)
+    with replacing(path) as file:
+        file.write(_zipped({MANIFEST: _document(manifest), **members}))
+    return Path(path)
+
+
+def _zipped(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _document(root: Element) -> bytes:
+    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="utf-8") + b"\n"
+
+
+def _item(item: Item, key: Key | None, stimulus_files: dict[str, str]) -> Element:
+    root = Element(
+        "qti-assessment-item",
+        {
+            "xmlns": QTI,
+            "identifier": encode_name(item.id),
+            "title": item.title or item.id,
+            "adaptive": "false",
+            "time-dependent": "false",
+            "xml:lang": item.language,
+        },
+    )
+    declaration = SubElement(root, "qti-response-declaration", _response(item))
+    processing = None
+    if key is not None:
+        processing = _declare(declaration, item, key)
+    outcome = {"identifier": "SCORE", "cardinality": "single", "base-type": "float"}
+    if key is not None:
+        outcome["normal-maximum"] = f"{key.max_score:g}"
+    if key is not None and key.kind == "rubric":
+        outcome["external-scored"] = "human"
+    SubElement(root, "qti-outcome-declaration", outcome)
+    if item.stimulus is not None:
+        reference = {
+            "identifier": encode_name(item.stimulus),
+            "href": f"../{stimulus_files[item.stimulus]}",
+        }
+        SubElement(root, "qti-assessment-stimulus-ref", reference)
+    body = SubElement(root, "qti-item-body", {"dir": item.direction})
+    if key is not None and key.rubric:
+        block = SubElement(body, "qti-rubric-block", {"view": "scorer", "use": "scoring"})
+        _fill(SubElement(block, "qti-content-body"), key.rubric, blocks=True)
+    _add_interaction(body, item)
+    if processing is not None:
+        root.append(processing)
+    return root
+
+
+def _response(item: Item) -> dict[str, str]:
+    cardinality = {"choices": "multiple", "order": "ordered"}.get(item.kind, "single")
+    if item.kind == "hottext" and item.max_choices != 1:
+        cardinality = "multiple"
+    base_type = "identifier" if item.choices else "float" if item.numeric else "string"
+    return {"identifier": "RESPONSE", "cardinality": cardinality, "base-type": base_type}
+
+
+def _add_interaction(body: Element, item: Item) -> None:
+    name, attributes = INTERACTIONS[item.kind], {"response-identifier": "RESPONSE"}
+    if item.kind in ("choice", "choices", "hottext"):
+        attributes |= {
+            "max-choices": str(item.max_choices),
+            "min-choices": str(item.min_choices),
+        }
+    if item.kind in ("choice", "choices", "order"):
+        attributes["shuffle"] = str(item.shuffle).lower()
+    if item.expected_length is not None:
+        attributes["expected-length"] = str(item.expected_length)
+    if item.expected_lines is not None and item.kind == "essay":
+        attributes["expected-lines"] = str(item.expected_lines)
+    if item.pattern:
+        attributes["pattern-mask"] = item.pattern
+    if item.kind == "hottext":
+        _fill(SubElement(body, name, attributes), item.prompt, blocks=True)
+        return
+    _fill(body, item.prompt, blocks=True)
+    if item.kind == "text":
+        gap = next((e for e in body.iter("span") if e.get("class") == "blank"), None)
+        if gap is None:
+            gap = SubElement(SubElement(body, "p"), name)
+        gap.tag, gap.attrib = name, attributes
+        return
+    interaction = SubElement(body, name, attributes)
+    for choice in item.choices:
+        attributes = {"identifier": choice.id, "fixed": str(choice.fixed).lower()}
+        _fill(SubElement(interaction, "qti-simple-choice", attributes), choice.content_html)
+
+
+def _declare(declaration: Element, item: Item, key: Key) -> Element | None:
+    """Write a key into the declaration; its response processing, None for a rubric."""
+    if key.kind == "rubric":
+        if key.criteria:
+            raise _inexpressible(item, "criteria of a rubric")
+        return None
+    exact = item.numeric or key.case_sensitive
+    if key.kind == "match" and (item.choices or (exact and len(key.correct) == 1)):
+        correct = SubElement(declaration, "qti-correct-response")
+        for value in key.correct:
+            SubElement(correct, "qti-value").text = _value(value, item)
+        return _match_processing(float(key.max_score or 0))
+    points = key.points
+    if key.kind == "match":  # several accepted texts, or without regard to case
+        points = tuple((value, float(key.max_score or 0)) for value in key.correct)
+    attributes = {"default-value": f"{key.default:g}"}
+    for name, bound in (("lower-bound", key.lower), ("upper-bound", key.upper)):
+        attributes |= {} if bound is None else {name: f"{bound:g}"}
+    mapping = SubElement(declaration, "qti-mapping", attributes)
+    for value, score in points:
+        entry = {"map-key": _value(value, item), "mapped-value": f"{score:g}"}
+        if item.kind == "text":
+            entry["case-sensitive"] = str(key.case_sensitive).lower()
+        SubElement(mapping, "qti-map-entry", entry)
+    return Element("qti-response-processing", {"template": f"{TEMPLATES}map_response.xml"})
+
+
+def _value(value: str, item: Item) -> str:
+    """A value of a response in QTI; numbers with a decimal point."""
+    if not item.numeric:
+        return value
+    number = number_of(value, item.language)
+    if number_of(value) == number and FLOAT.fullmatch(value):
+        return value
+    text = f"{float(number or 0):.15g}"
+    if number is None or number_of(text) != number:
+        raise _inexpressible(item, f"the number {shorten(value)}")
+    return text
+
+
+def _inexpressible(item: Item, what: str) -> InputError:
+    return InputError(f"item {brief(item.id)}: {what} cannot be written in QTI.")
+
+
+def _match_processing(score: float) -> Element:
+    """The template for a score of 1, rules that do the same for another score."""
+    if score == 1:
+        return Element("qti-response-processing", {"template": f"{TEMPLATES}match_correct.xml"})
+    processing = Element("qti-response-processing")
+    condition = SubElement(processing, "qti-response-condition")
+    branch = SubElement(condition, "qti-response-if")
+    match = SubElement(branch, "qti-match")
+    SubElement(match, "qti-variable", {"identifier": "RESPONSE"})
+    SubElement(match, "qti-correct", {"identifier": "RESPONSE"})
+    otherwise = SubElement(condition, "qti-response-else")
+    for parent, value in ((branch, score), (otherwise, 0.0)):
+        outcome = SubElement(parent, "qti-set-outcome-value", {"identifier": "SCORE"})
+        SubElement(outcome, "qti-base-value", {"base-type": "float"}).text = f"{value:g}"
+    return processing
+
+
+def _stimulus(stimulus: Stimulus) -> Element:
+    attributes = {
+        "xmlns": QTI,
+        "identifier": encode_name(stimulus.id),
+        "title": stimulus.title,
+    }
+    attributes |= {"xml:lang": stimulus.language} if stimulus.language else {}
+    root = Element("qti-assessment-stimulus", attributes)
+    _fill(SubElement(root, "qti-stimulus-body"), stimulus.content_html, blocks=True)
+    return root
+
+
+def _test(items: ItemSet, item_files: dict[str, str]) -> Element:
+    """A test of all items in order, which holds their time limits."""
+    root = Element("qti-assessment-test", {"xmlns": QTI, "identifier": "test", "title": "Items"})
+    modes = {"navigation-mode": "linear", "submission-mode": "individual"}
+    part = SubElement(root, "qti-test-part", {"identifier": "part", **modes})
+    section = {"identifier": "section", "title": "Items", "visible": "false"}
+    parent = SubElement(part, "qti-assessment-section", section)
+    for item in items.items.values():
+        reference = {"identifier": encode_name(item.id), "href": item_files[item.id]}
+        element = SubElement(parent, "qti-assessment-item-ref", reference)
+        if item.time_limit is not None:
+            SubElement(element, "qti-time-limits", {"max-time": f"{item.time_limit:g}"})
+    return root
+
+
+def _manifest(
+    items: ItemSet, item_files: dict[str, str], stimulus_files: dict[str, str], has_test: bool
+) -> Element:
+    root = Element("manifest", {"xmlns": PACKAGING, "identifier": "items"})
+    metadata = SubElement(root, "metadata")
+    SubElement(metadata, "schema").text = "QTI Package"
+    SubElement(metadata, "schemaversion").text = "3.0.0"
+    SubElement(root, "organizations")
+    resources = SubElement(root, "resources")
+    media_ids = {name: f"media{i}" for i, name in enumerate(items.media, start=1)}
+    stimulus_ids = {name: f"stimulus{i}" for i, name in enumerate(stimulus_files, start=1)}
+    for position, item in enumerate(items.items.values(), start=1):
+        resource = _resource(resources, f"item{position}", ITEM_TYPE, item_files[item.id])
+        if item.labels:
+            lom = SubElement(SubElement(resource, "metadata"), "lom", {"xmlns": LOM})
+            general = SubElement(lom, "general")
+            for label in item.labels:
+                SubElement(SubElement(general, "keyword"), "string").text = label
+        _file(resource, item_files[item.id])
+        ids = [] if item.stimulus is None else [stimulus_ids[item.stimulus]]
+        _depend(resource, ids + [media_ids[name] for name in item.media])
+    for name, path in stimulus_files.items():
+        resource = _resource(resources, stimulus_ids[name], STIMULUS_TYPE, path)
+        _file(resource, path)
+        _depend(resource, [media_ids[file] for file in items.stimuli[name].media])
+    if has_test:
+        resource = _resource(resources, "test", TEST_TYPE, TEST_FILE)
+        _file(resource, TEST_FILE)
+        _depend(resource, [f"item{position}" for position in range(1, len(items) + 1)])
+    for name, identifier in media_ids.items():
+        path = f"media/{name}"
+        _file(_resource(resources, identifier, "webcontent", path), path)
+    indent(root)
+    return root
+
+
+def _resource(parent: Element, identifier: str, kind: str, path: str) -> Element:
+    attributes = {"identifier": identifier, "type": kind, "href": path}
+    return SubElement(parent, "resource", attributes)
+
+
+def _file(resource: Element, path: str) -> None:
+    SubElement(resource, "file", {"href": path})
+
+
+def _depend(resource: Element, identifiers: list[str]) -> None:
+    for identifier in identifiers:
+        SubElement(resource, "dependency", {"identifierref": identifier})
+
+
+def _fill(parent: Element, html: str, blocks: bool = False) -> None:
+    """Append sanitised HTML to an element of QTI.
+
+    Args:
+        parent: the element.
+        html: the fragment.
+        blocks: whether only blocks are allowed there; text outside of them gets a ``<div>``.
+    """
+    builder = _Builder(Element("div"))
+    builder.feed(html)
+    builder.close()
+    content = builder.stack[0]
+    loose = (content.text or "").strip() or any(
+        (child.tail or "").strip() or child.tag in PHRASES for child in content
+    )
+    if blocks and loose:
+        parent.append(content)
+        return
+    last = parent[-1] if len(parent) else None
+    if last is None:
+        parent.text = (parent.text or "") + (content.text or "") or None
+    else:
+        last.tail = (last.tail or "") + (content.text or "")
+    parent.extend(content)
+
+
+PHRASES = frozenset(
+    {"em", "strong", "i", "b", "u", "s", "small", "sub", "sup", "mark", "code", "kbd", "samp"}
+    | {"var", "abbr", "cite", "dfn", "q", "bdi", "bdo", "ruby", "time", "del", "ins", "span"}
+    | {"img", "audio", "video", "br", "wbr"}
+)
+"""Elements that cannot stand between blocks."""
+
+
+class _Builder(HTMLParser):
+    """Builds the elements of sanitised HTML."""
+
+    def __init__(self, root: Element):
+        super().__init__(convert_charrefs=True)
+        self.stack = [root]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = {name: value or "" for name, value in attrs}
+        if "lang" in attributes:
+            attributes["xml:lang"] = attributes.pop("lang")
+        for name in ("src", "poster"):
+            if name in attributes:
+                attributes[name] = f"../media/{attributes[name].removeprefix('media:')}"
+        if "data-choice" in attributes:
+            tag, attributes = "qti-hottext", {"identifier": attributes["data-choice"]}
+        if tag == "math":
+            attributes["xmlns"] = MATHML
+        element = SubElement(self.stack[-1], tag, attributes)
+        if tag not in VOID:
+            self.stack.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        if len(self.stack) > 1 and tag not in VOID:
+            self.stack.pop()
+
+    def handle_data(self, data: str) -> None:
+        parent = self.stack[-1]
+        if len(parent):
+            parent[-1].tail = (parent[-1].tail or "") + data
+        else:
+            parent.text = (parent.text or "") + data

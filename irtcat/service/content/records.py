@@ -1,0 +1,780 @@
+"""Items, keys, stimuli and media: what people see, and apart from it how answers are scored.
+
+An `Item` holds nothing that reveals its key: it is what a taker's page is made from. A `Key` is
+stored apart and never sent to takers. All records are frozen, are checked when they are made (HTML
+is sanitised), and convert to JSON documents and back by ``to_json`` and ``from_json``.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from irtcat._checks import brief, check_id, shorten
+from irtcat.service.content._fields import (
+    checked_number,
+    checked_text,
+    checked_whole,
+    content_error,
+    record_fields,
+)
+from irtcat.service.content._html import choice_spans, clean_html, media_names, plain_text
+from irtcat.service.content._media import check_media, media_name, media_type
+from irtcat.service.content._numerals import number_of
+
+__all__ = ["KINDS", "Choice", "Item", "ItemKind", "ItemSet", "Key", "Media", "Stimulus"]
+
+MOST_HTML = 200_000
+"""Longest prompt, choice, stimulus or rubric, in characters: a text of forty pages."""
+
+MOST_CHOICES = 100
+"""Most choices of an item: more cannot be read in a test, and the pages are made for this many."""
+
+MOST_SCORE = 100
+"""Highest score of an item: item models with more categories cannot be calibrated."""
+
+MOST_TOTALS = 100_000
+"""Most different sums of points by number of choices: whole points of 100 choices stay below, and
+irregular fractions would double with every choice."""
+
+MOST_SECONDS = 24 * 3600.0
+
+RIGHT_TO_LEFT = re.compile("ar|arc|ckb|dv|fa|he|nqo|ps|sd|syr|ug|ur|yi")
+"""Languages that are written from right to left."""
+
+LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
+
+CHOICE_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+"""Ids of choices can stand in an HTML attribute, a form field, a key in a table and in QTI."""
+
+
+class ItemKind(NamedTuple):
+    """A kind of item: a row of `KINDS`.
+
+    Attributes:
+        help: what a person does.
+        has_choices: whether the response names choices.
+        keys: kinds of `Key` that can score it.
+    """
+
+    help: str
+    has_choices: bool
+    keys: tuple[str, ...]
+
+
+KINDS: dict[str, ItemKind] = {
+    "choice": ItemKind("selects one choice", True, ("match", "map")),
+    "choices": ItemKind("selects several choices", True, ("match", "map")),
+    "order": ItemKind("puts the choices in order", True, ("match",)),
+    "hottext": ItemKind("selects words or phrases of the text", True, ("match", "map")),
+    "text": ItemKind("enters a word or a number", False, ("match", "map", "rubric")),
+    "essay": ItemKind("writes a text, which people score", False, ("rubric",)),
+}
+"""The kinds of items."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of the choices of an item.
+
+    Attributes:
+        id: letters, digits, ``_``, ``.`` and ``-``, not beginning with a digit.
+        content_html: what is shown, sanitised.
+        fixed: whether it keeps its position when the choices are shuffled ("none of these").
+    """
+
+    id: str
+    content_html: str
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.id, str) or not CHOICE_ID.fullmatch(self.id):
+            must = "the id of a choice as a letter, then letters, digits, `_`, `.` or `-`"
+            raise content_error("choice", must, shorten(self.id))
+        where = f"choice {self.id}"
+        html = clean_html(checked_text(where, "content_html", self.content_html, MOST_HTML), where)
+        _set(self, "content_html", html)
+        _check_flag(where, "fixed", self.fixed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The choice as a JSON document."""
+        return {"id": self.id, "content_html": self.content_html, "fixed": self.fixed}
+
+    @staticmethod
+    def from_json(document: Any) -> "Choice":
+        """A choice from the output of `to_json`."""
+        return Choice(**record_fields(Choice, document, "choice"))
+
+
+@dataclass(frozen=True)
+class Item:
+    """What a person sees and does; nothing in it reveals the key.
+
+    Attributes:
+        id: the item's id in the bank.
+        kind: a name of `KINDS`.
+        prompt: sanitised HTML. In hottext, ``<span data-choice="ID">`` marks what can be selected.
+        choices: the choices in the author's order. Those of hottext are read from the prompt.
+        language: BCP 47 tag of the language of the content.
+        direction: "ltr" or "rtl"; empty derives it from the language.
+        time_limit: seconds allowed for the item; None for no limit.
+        stimulus: id of a stimulus that is shown beside the item, or None.
+        max_choices: most choices of a response; 0 for no limit. 1 for "choice".
+        min_choices: least number of choices of a response that is given.
+        shuffle: whether the choices are shown in random order.
+        expected_length: number of characters that the field for a text shows; None by default.
+        expected_lines: lines that the field for an essay shows.
+        pattern: regular expression that a browser asks the whole of a text to match; empty for
+            none. The server does not apply it: matching a foreign expression can take hours.
+        numeric: whether a text must be a number (``12``, ``-0.5``, ``0,5``, ``3/4``).
+        title: for administrators; not shown to takers.
+        labels: topics and the like, for reports.
+
+    Raises:
+        InputError: naming the item and the field.
+
+    Example:
+        >>> item = Item(
+        ...     id="q1",
+        ...     kind="choice",
+        ...     prompt="<p>2 + 2 = ?</p>",
+        ...     choices=(Choice("A", "3"), Choice("B", "4")),
+        ... )
+        >>> Item.from_json(item.to_json()) == item
+        True
+    """
+
+    id: str
+    kind: str
+    prompt: str
+    choices: tuple[Choice, ...] = ()
+    language: str = "en"
+    direction: str = ""
+    time_limit: float | None = None
+    stimulus: str | None = None
+    max_choices: int | None = None
+    min_choices: int = 0
+    shuffle: bool = False
+    expected_length: int | None = None
+    expected_lines: int | None = None
+    pattern: str = ""
+    numeric: bool = False
+    title: str = ""
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the fields, and sanitise the HTML."""
+        _set(self, "id", check_id("id", self.id))
+        where = f"item {brief(self.id)}"
+        if self.kind not in KINDS:
+            raise content_error(where, f"kind as one of {', '.join(KINDS)}", shorten(self.kind))
+        prompt = checked_text(where, "prompt", self.prompt, MOST_HTML)
+        _set(self, "prompt", clean_html(prompt, f"{where}, prompt"))
+        if not plain_text(self.prompt) and not media_names(self.prompt):
+            raise content_error(where, "a prompt", "an empty one")
+        self._check_choices(where)
+        self._check_display(where)
+        self._check_entry(where)
+
+    def _check_choices(self, where: str) -> None:
+        spans = choice_spans(self.prompt)
+        if spans and self.kind != "hottext":
+            raise content_error(where, "data-choice only in items of the kind hottext", self.kind)
+        if self.kind == "hottext":
+            marked = tuple(Choice(name, _escaped(text)) for name, text in spans)
+            given = _records(where, "choices", self.choices, Choice)
+            if given and [c.id for c in given] != [c.id for c in marked]:
+                must = "the choices of hottext as its prompt marks them, or none"
+                raise content_error(where, must, shorten([choice.id for choice in given]))
+            _set(self, "choices", marked)
+        _set(self, "choices", _records(where, "choices", self.choices, Choice))
+        ids = self.choice_ids
+        repeated = sorted({name for name in ids if ids.count(name) > 1})
+        if repeated:
+            raise content_error(
+                where, "choices of different ids", f"repeats of {shorten(repeated)}"
+            )
+        if not KINDS[self.kind].has_choices and ids:
+            raise content_error(where, f"no choices in an item of the kind {self.kind}", len(ids))
+        if KINDS[self.kind].has_choices and not 2 <= len(ids) <= MOST_CHOICES:
+            raise content_error(where, f"from 2 to {MOST_CHOICES} choices", len(ids))
+        for choice in self.choices:
+            if not plain_text(choice.content_html) and not media_names(choice.content_html):
+                raise content_error(where, f"content of choice {choice.id}", "an empty one")
+        if self.max_choices is None:
+            _set(self, "max_choices", 1 if self.kind == "choice" else 0)
+        most = checked_whole(where, "max_choices", self.max_choices, 0, len(ids))
+        if self.kind == "choice" and most != 1:
+            raise content_error(where, "max_choices of 1 in an item of the kind choice", most)
+        if self.kind == "order" and most not in (0, len(ids)):
+            raise content_error(where, "an order of all choices: max_choices of 0", most)
+        checked_whole(where, "min_choices", self.min_choices, 0, most or len(ids))
+
+    def _check_display(self, where: str) -> None:
+        if not isinstance(self.language, str) or not LANGUAGE.fullmatch(self.language):
+            raise content_error(where, "language as a tag such as en", shorten(self.language))
+        if self.direction not in ("", "ltr", "rtl"):
+            raise content_error(where, "direction as ltr or rtl", shorten(self.direction))
+        if not self.direction:
+            _set(self, "direction", _direction(self.language))
+        if self.time_limit is not None:
+            limit = checked_number(where, "time_limit", self.time_limit)
+            if not 0 < limit <= MOST_SECONDS:
+                raise content_error(where, "time_limit in seconds, up to one day", brief(limit))
+            _set(self, "time_limit", limit)
+        if self.stimulus is not None:
+            _set(self, "stimulus", check_id("stimulus", self.stimulus))
+        _check_flag(where, "shuffle", self.shuffle)
+        checked_text(where, "title", self.title, 1000)
+        if isinstance(self.labels, str) or not isinstance(self.labels, (list, tuple)):
+            raise content_error(where, "labels as a list of texts", shorten(self.labels))
+        _set(self, "labels", tuple(checked_text(where, "labels", v, 200) for v in self.labels))
+
+    def _check_entry(self, where: str) -> None:
+        if self.expected_length is not None:
+            checked_whole(where, "expected_length", self.expected_length, 1, 100_000)
+        if self.expected_lines is not None:
+            checked_whole(where, "expected_lines", self.expected_lines, 1, 1000)
+        checked_text(where, "pattern", self.pattern, 200)
+        _check_flag(where, "numeric", self.numeric)
+        for name in ("pattern", "numeric"):
+            if getattr(self, name) and self.kind != "text":
+                raise content_error(where, f"{name} only in items of the kind text", self.kind)
+        try:
+            re.compile(self.pattern)
+        except (re.error, OverflowError, RecursionError):
+            expected = "pattern as a regular expression"
+            raise content_error(where, expected, shorten(self.pattern)) from None
+
+    @property
+    def choice_ids(self) -> tuple[str, ...]:
+        """Ids of the choices, in the author's order."""
+        return tuple(choice.id for choice in self.choices)
+
+    @property
+    def media(self) -> tuple[str, ...]:
+        """Names of the media files in the prompt and the choices, as ``media:NAME`` there."""
+        texts = (self.prompt, *(choice.content_html for choice in self.choices))
+        return tuple(dict.fromkeys(name for text in texts for name in media_names(text)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The item as a JSON document."""
+        return _document(self) | {"choices": [choice.to_json() for choice in self.choices]}
+
+    @staticmethod
+    def from_json(document: Any) -> "Item":
+        """An item from the output of `to_json`.
+
+        Raises:
+            InputError: naming the item and the field.
+        """
+        values = record_fields(Item, document, "item")
+        choices = values.get("choices", ())
+        if not isinstance(choices, (list, tuple)):
+            raise content_error("item", "choices as a list", shorten(choices))
+        return Item(**values | {"choices": tuple(map(Choice.from_json, choices))})
+
+
+@dataclass(frozen=True)
+class Key:
+    """How the responses to an item are scored; stored apart from the item, never sent to takers.
+
+    Three kinds:
+
+    - "match": a response that is entirely right scores ``max_score``, any other 0. ``correct`` has
+      the id of the right choice; all ids of the right choices; the ids in the right order; or for a
+      text each accepted answer.
+    - "map": each part of the response (the choice, each selected choice, the text) has points in
+      ``points``, or else ``default``. Their sum, limited to ``lower`` and ``upper``, is the score.
+    - "rubric": people score the response from 0 to ``max_score`` by ``rubric``.
+
+    Attributes:
+        item: id of the item.
+        kind: "match", "map" or "rubric".
+        correct: the right response of a "match".
+        points: (value, points) pairs of a "map".
+        default: points of a value that is not in ``points``.
+        lower: least score of a "map"; None for no limit.
+        upper: greatest score of a "map"; None for no limit.
+        case_sensitive: whether texts are compared with their case.
+        max_score: highest score. Of a "map" by default the sum of its positive points, limited to
+            ``upper``; for an item that takes one choice or a text, the greatest of its points.
+        rubric: sanitised HTML for the scorers.
+        criteria: (name, points) pairs of a "rubric"; the points sum to ``max_score``.
+
+    Raises:
+        InputError: naming the item and the field.
+
+    Example:
+        >>> Key("q1", "match", correct=("B",)).categories
+        2
+        >>> Key("q2", "map", points=(("A", 2), ("B", 1)), max_score=2).categories
+        3
+    """
+
+    item: str
+    kind: str
+    correct: tuple[str, ...] = ()
+    points: tuple[tuple[str, float], ...] = ()
+    default: float = 0.0
+    lower: float | None = None
+    upper: float | None = None
+    case_sensitive: bool = False
+    max_score: float | None = None
+    rubric: str = ""
+    criteria: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _set(self, "item", check_id("item", self.item))
+        where = f"key of item {brief(self.item)}"
+        if self.kind not in ("match", "map", "rubric"):
+            raise content_error(where, "kind as match, map or rubric", shorten(self.kind))
+        if isinstance(self.correct, str) or not isinstance(self.correct, (list, tuple)):
+            raise content_error(where, "correct as a list of texts", shorten(self.correct))
+        _set(self, "correct", tuple(checked_text(where, "correct", v, 1000) for v in self.correct))
+        _set(self, "points", _pairs(where, "points", self.points))
+        _set(self, "criteria", _pairs(where, "criteria", self.criteria))
+        rubric = checked_text(where, "rubric", self.rubric, MOST_HTML)
+        _set(self, "rubric", clean_html(rubric, f"{where}, rubric"))
+        _check_flag(where, "case_sensitive", self.case_sensitive)
+        for name in ("default", "lower", "upper"):
+            value = getattr(self, name)
+            if value is not None or name == "default":
+                _set(self, name, checked_number(where, name, value))
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            raise content_error(where, "lower of at most upper", f"{self.lower:g} > {self.upper:g}")
+        self._check_kind(where)
+        if self.max_score is None:
+            _set(self, "max_score", self._highest())
+        highest = checked_number(where, "max_score", self.max_score)
+        if not 0 < highest <= MOST_SCORE:
+            must = f"a highest score above 0 and of at most {MOST_SCORE}"
+            raise content_error(where, must, f"{highest:g}")
+        if self.kind == "rubric" and highest != int(highest):
+            raise content_error(where, "max_score of a rubric as a whole number", f"{highest:g}")
+        if self.criteria and not math.isclose(sum(p for _, p in self.criteria), highest):
+            total = sum(p for _, p in self.criteria)
+            raise content_error(where, f"criteria of {highest:g} points in all", f"{total:g}")
+        _set(self, "max_score", highest)
+
+    def _check_kind(self, where: str) -> None:
+        needs = {"match": "correct", "map": "points", "rubric": ""}
+        needed = needs[self.kind]
+        if needed and not getattr(self, needed):
+            raise content_error(where, f"{needed} in a key of the kind {self.kind}", "none")
+        for name, kind in (("correct", "match"), ("points", "map"), ("criteria", "rubric")):
+            if getattr(self, name) and self.kind != kind:
+                raise content_error(where, f"{name} only in a key of the kind {kind}", self.kind)
+        if self.kind == "rubric" and self.max_score is None and not self.criteria:
+            raise content_error(where, "max_score in a key of the kind rubric", "none")
+        for name, points in self.criteria:
+            if points <= 0:
+                raise content_error(where, f"points above 0 for criterion {brief(name)}", points)
+
+    def _highest(self) -> float:
+        if self.kind == "match":
+            return 1.0
+        if self.kind == "rubric":
+            return sum(points for _, points in self.criteria)
+        total = sum(max(points, 0.0) for _, points in self.points)
+        return total if self.upper is None else min(total, self.upper)
+
+    @property
+    def categories(self) -> int:
+        """Number of categories of the item: the scores 0 to ``max_score``."""
+        return math.floor(self.max_score or 0) + 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The key as a JSON document."""
+        return _document(self)
+
+    @staticmethod
+    def from_json(document: Any) -> "Key":
+        """A key from the output of `to_json`.
+
+        Raises:
+            InputError: naming the item and the field.
+        """
+        return Key(**record_fields(Key, document, "key"))
+
+
+@dataclass(frozen=True)
+class Stimulus:
+    """A text, table or picture that several items share.
+
+    Attributes:
+        id: its id, which items name as their ``stimulus``.
+        content_html: sanitised HTML.
+        title: for administrators.
+        language: BCP 47 tag of its language; empty for that of the item.
+    """
+
+    id: str
+    content_html: str
+    title: str = ""
+    language: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the fields, and sanitise the HTML."""
+        _set(self, "id", check_id("id", self.id))
+        where = f"stimulus {brief(self.id)}"
+        html = checked_text(where, "content_html", self.content_html, MOST_HTML)
+        _set(self, "content_html", clean_html(html, where))
+        if not plain_text(self.content_html) and not self.media:
+            raise content_error(where, "content", "an empty one")
+        checked_text(where, "title", self.title, 1000)
+        if not isinstance(self.language, str) or (
+            self.language and not LANGUAGE.fullmatch(self.language)
+        ):
+            raise content_error(where, "language as a tag such as en", shorten(self.language))
+
+    @property
+    def media(self) -> tuple[str, ...]:
+        """Names of the media files in the content."""
+        return media_names(self.content_html)
+
+    def to_json(self) -> dict[str, Any]:
+        """The stimulus as a JSON document."""
+        return _document(self)
+
+    @staticmethod
+    def from_json(document: Any) -> "Stimulus":
+        """A stimulus from the output of `to_json`."""
+        return Stimulus(**record_fields(Stimulus, document, "stimulus"))
+
+
+@dataclass(frozen=True)
+class Media:
+    """A picture, a sound or a film; items refer to it as ``media:NAME``.
+
+    Attributes:
+        name: SHA-256 of the data in hexadecimal, with the suffix of the type.
+        type: media type, such as "image/png".
+        data: the content of the file.
+    """
+
+    name: str
+    type: str
+    data: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Check that the data have this name and type."""
+        where = f"media {shorten(self.name)}"
+        if not isinstance(self.data, bytes):
+            raise content_error(where, "data as bytes", type(self.data).__name__)
+        check_media(self.data, self.type, where)
+        if self.name != media_name(self.data, self.type):
+            raise content_error(where, "the name of its content", shorten(self.name))
+
+    @staticmethod
+    def from_bytes(data: bytes, filename: str) -> "Media":
+        """A media file from its content; the type follows from the suffix of the file name.
+
+        Raises:
+            InputError: the suffix is unknown, the content is not of that type, is too large, or is
+                a picture in SVG that holds scripts or foreign addresses.
+        """
+        kind = media_type(filename)
+        check_media(data, kind, f"media file {brief(filename)}")
+        return Media(media_name(data, kind), kind, data)
+
+    def to_json(self) -> dict[str, Any]:
+        """The file as a JSON document, its data in Base64."""
+        data = base64.b64encode(self.data).decode("ascii")
+        return {"name": self.name, "type": self.type, "data": data}
+
+    @staticmethod
+    def from_json(document: Any) -> "Media":
+        """A media file from the output of `to_json`."""
+        values = record_fields(Media, document, "media")
+        try:
+            data = base64.b64decode(values["data"], validate=True)
+        except (TypeError, ValueError):
+            raise content_error("media", "data in Base64", shorten(values["data"])) from None
+        return Media(**values | {"data": data})
+
+
+@dataclass(frozen=True)
+class ItemSet:
+    """Items with their keys, stimuli and media; ``item_set["q1"]`` is an item.
+
+    An item may have no key (a practice item); `check_against_bank` requires one for scored items.
+
+    Attributes:
+        items: id -> `Item`, in the author's order. Any iterable of records is accepted.
+        keys: item id -> `Key`.
+        stimuli: id -> `Stimulus`.
+        media: name -> `Media`.
+
+    Raises:
+        InputError: two records have the same id; a key is of no item, or does not fit it; a
+            stimulus or a media file is missing.
+
+    Example:
+        >>> item = Item("q1", "text", "<p>2 + 2 = ?</p>", numeric=True)
+        >>> items = ItemSet([item], [Key("q1", "match", correct=("4",))])
+        >>> items["q1"].kind, items.keys["q1"].categories, len(items)
+        ('text', 2, 1)
+    """
+
+    items: Mapping[str, Item]
+    keys: Mapping[str, Key] = field(default_factory=dict, repr=False)
+    stimuli: Mapping[str, Stimulus] = field(default_factory=dict, repr=False)
+    media: Mapping[str, Media] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check that the records fit together."""
+        _set(self, "items", _by_id("item", self.items, Item, "id"))
+        _set(self, "keys", _by_id("key of item", self.keys, Key, "item"))
+        _set(self, "stimuli", _by_id("stimulus", self.stimuli, Stimulus, "id"))
+        _set(self, "media", _by_id("media", self.media, Media, "name"))
+        if not self.items:
+            raise content_error("item set", "at least one item", "none")
+        unknown = [name for name in self.keys if name not in self.items]
+        if unknown:
+            raise content_error("keys", "the ids of items of the set", shorten(unknown))
+        keys = {name: checked_key(key, self.items[name]) for name, key in self.keys.items()}
+        _set(self, "keys", keys)
+        for item in self.items.values():
+            where = f"item {brief(item.id)}"
+            if item.stimulus is not None and item.stimulus not in self.stimuli:
+                got = f"{shorten(item.stimulus)}, which does not exist"
+                raise content_error(where, "the id of a stimulus", got)
+            self._check_media(where, item.media)
+        for stimulus in self.stimuli.values():
+            self._check_media(f"stimulus {brief(stimulus.id)}", stimulus.media)
+        for name in ("items", "keys", "stimuli", "media"):
+            _set(self, name, MappingProxyType(getattr(self, name)))
+
+    def _check_media(self, where: str, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.media:
+                raise content_error(where, f"the media file {name}", "none of this name")
+
+    def __getitem__(self, item: str) -> Item:
+        return self.items[item]
+
+    def __iter__(self) -> Iterator[str]:
+        """The items' ids."""
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.items
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the records; views of mappings cannot be pickled."""
+        return ItemSet, tuple(dict(getattr(self, f.name)) for f in fields(self))
+
+    def without_keys(self) -> "ItemSet":
+        """The same set without its keys, as it may leave the server."""
+        return replace(self, keys={})
+
+    def subset(self, ids: Iterable[str]) -> "ItemSet":
+        """The set of some items, with only the keys, stimuli and media that they use.
+
+        Raises:
+            InputError: an item does not exist.
+        """
+        wanted = list(ids)
+        missing = [name for name in wanted if name not in self.items]
+        if missing:
+            raise content_error("item set", "ids of its items", shorten(missing))
+        items = [self.items[name] for name in wanted]
+        stimuli = {item.stimulus for item in items if item.stimulus is not None}
+        kept = [self.stimuli[name] for name in self.stimuli if name in stimuli]
+        media = {name for item in items for name in item.media}
+        media |= {name for stimulus in kept for name in stimulus.media}
+        return ItemSet(
+            items=_by_id("item", items, Item, "id"),
+            keys={name: self.keys[name] for name in wanted if name in self.keys},
+            stimuli=_by_id("stimulus", kept, Stimulus, "id"),
+            media={name: self.media[name] for name in self.media if name in media},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The set as a JSON document."""
+        return {
+            name: [record.to_json() for record in getattr(self, name).values()]
+            for name in ("items", "keys", "stimuli", "media")
+        }
+
+    @staticmethod
+    def from_json(document: Any) -> "ItemSet":
+        """A set from the output of `to_json`.
+
+        Raises:
+            InputError: naming the record and the field.
+        """
+        values = record_fields(ItemSet, document, "item set")
+        classes = {"items": Item, "keys": Key, "stimuli": Stimulus, "media": Media}
+        for name, records in values.items():
+            if not isinstance(records, list):
+                raise content_error("item set", f"{name} as a list", shorten(records))
+            values[name] = [classes[name].from_json(record) for record in records]  # type: ignore[attr-defined]
+        return ItemSet(**values)
+
+    def hash(self) -> str:
+        """SHA-256 of the set in hexadecimal, independent of the order of its records."""
+        document = self.to_json()
+        document["media"] = [record["name"] for record in document["media"]]
+        for records in document.values():
+            records.sort(key=lambda record: json.dumps(record, sort_keys=True))
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def checked_key(key: Key, item: Item) -> Key:
+    """The key with its highest score on this item.
+
+    Raises:
+        InputError: the key cannot score an item of this kind, or names a choice that it lacks.
+    """
+    where = f"key of item {brief(item.id)}"
+    kinds = KINDS[item.kind].keys
+    if key.kind not in kinds:
+        must = f"kind as {' or '.join(kinds)} for an item of the kind {item.kind}"
+        raise content_error(where, must, key.kind)
+    if KINDS[item.kind].has_choices:
+        named = (*key.correct, *(value for value, _ in key.points))
+        unknown = [value for value in named if value not in item.choice_ids]
+        if unknown:
+            must = f"ids of its choices, {shorten(item.choice_ids)}"
+            raise content_error(where, must, shorten(unknown))
+    if item.numeric:
+        for value in (*key.correct, *(value for value, _ in key.points)):
+            if number_of(value, item.language) is None:
+                raise content_error(where, "numbers for a numeric item", shorten(value))
+    if key.kind == "match":
+        _check_match(key, item, where)
+    if key.kind == "map":
+        return _with_highest(key, item, where)
+    return key
+
+
+def _check_match(key: Key, item: Item, where: str) -> None:
+    n = len(key.correct)
+    if KINDS[item.kind].has_choices and len(set(key.correct)) < n:
+        raise content_error(where, "each right choice once", shorten(key.correct))
+    if item.kind == "choice" and n != 1:
+        raise content_error(
+            where, "one right choice", shorten(key.correct), "Is it of kind choices?"
+        )
+    if item.kind == "order" and n != len(item.choices):
+        raise content_error(where, "all choices in order", shorten(key.correct))
+    most = item.max_choices or len(item.choices)
+    if item.kind in ("choices", "hottext") and not item.min_choices <= n <= most:
+        must = f"from {item.min_choices} to {most} right choices, as the item allows"
+        raise content_error(where, must, shorten(key.correct))
+
+
+def _with_highest(key: Key, item: Item, where: str) -> Key:
+    """A map with the highest total that a response can reach as its highest score."""
+    highest = max(map_totals(key, item))
+    lowest = min(map_totals(key, item))
+    if lowest < 0:
+        got = f"a score of {lowest:g}"
+        raise content_error(where, "points with no negative score", got, "Set lower to 0")
+    return replace(key, max_score=highest)
+
+
+def map_totals(key: Key, item: Item) -> set[float]:
+    """Every score that a map can give to a response to the item, and 0 for no response."""
+    points = dict(key.points)
+    if KINDS[item.kind].has_choices:
+        values = [points.get(name, key.default) for name in item.choice_ids]
+        most = 1 if item.kind == "choice" else item.max_choices or len(values)
+        least = 1 if item.kind == "choice" else item.min_choices
+        by_count: list[set[float]] = [{0.0}] + [set() for _ in range(most)]
+        for value in values:
+            for count in range(most, 0, -1):
+                by_count[count] |= {round(total + value, 9) for total in by_count[count - 1]}
+            if sum(map(len, by_count)) > MOST_TOTALS:
+                must = "points with fewer different sums, such as whole numbers"
+                raise content_error(f"key of item {brief(item.id)}", must)
+        sums = set[float]().union(*by_count[least:])
+    else:
+        sums = {*points.values(), key.default}
+    return {limited(total, key) for total in sums} | {0.0}
+
+
+def limited(total: float, key: Key) -> float:
+    """A sum of points within the limits of the key."""
+    low = -math.inf if key.lower is None else key.lower
+    high = math.inf if key.upper is None else key.upper
+    return min(max(total, low), high)
+
+
+def _set(record: Any, name: str, value: Any) -> None:
+    object.__setattr__(record, name, value)
+
+
+def _check_flag(where: str, name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise content_error(where, f"{name} as true or false", shorten(value))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _records(where: str, name: str, value: Any, kind: type) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, kind) for v in value):
+        raise content_error(where, f"{name} as a list of {kind.__name__}", shorten(value))
+    return tuple(value)
+
+
+def _pairs(where: str, name: str, value: Any) -> tuple[tuple[str, float], ...]:
+    """(name, number) pairs from a mapping or from pairs."""
+    entries = list(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(entries, (list, tuple)):
+        raise content_error(where, f"{name} as values with their points", shorten(value))
+    out: dict[str, float] = {}
+    for entry in entries:
+        if not isinstance(entry, (list, tuple)) or len(entry) != 2:
+            raise content_error(where, f"{name} as values with their points", shorten(entry))
+        label = checked_text(where, name, entry[0], 1000)
+        if label in out:
+            raise content_error(where, f"each value of {name} once", shorten(label))
+        out[label] = checked_number(where, f"{name} of {brief(label)}", entry[1])
+    return tuple(out.items())
+
+
+def _by_id(label: str, records: Any, kind: type, id_field: str) -> dict[str, Any]:
+    """Records by their ids, which must differ."""
+    if isinstance(records, Mapping):
+        records = list(records.values())
+    if isinstance(records, (str, bytes)) or not isinstance(records, Iterable):
+        raise content_error(label, f"a list of {kind.__name__}", shorten(records))
+    out: dict[str, Any] = {}
+    for record in records:
+        if not isinstance(record, kind):
+            raise content_error(label, f"records of type {kind.__name__}", type(record).__name__)
+        name = getattr(record, id_field)
+        if name in out:
+            raise content_error(f"{label} {brief(name)}", "ids that differ", "this id twice")
+        out[name] = record
+    return out
+
+
+def _document(record: Any) -> dict[str, Any]:
+    """The fields of a record, tuples as lists."""
+    return {name: _listed(value) for name, value in vars(record).items()}
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(element) for element in value] if isinstance(value, tuple) else value
+
+
+def _direction(language: str) -> str:
+    tags = language.lower().split("-")
+    rtl = bool(RIGHT_TO_LEFT.fullmatch(tags[0])) or any(tag in ("arab", "hebr") for tag in tags)
+    return "rtl" if rtl and "latn" not in tags[1:] else "ltr"

@@ -1,0 +1,226 @@
+"""Responses: their check, and their scores by key, by map, or by people."""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from irtcat._checks import InputError, brief, check_count, shorten
+from irtcat.bank import ItemBank
+from irtcat.models import item_categories
+from irtcat.service.content._fields import content_error
+from irtcat.service.content._numerals import number_of
+from irtcat.service.content.records import KINDS, Item, ItemSet, Key, limited, map_totals
+
+__all__ = ["check_against_bank", "checked_response", "scored"]
+
+MOST_TEXT = 1_000
+"""Longest text entry, in characters."""
+
+MOST_ESSAY = 100_000
+"""Longest essay, in characters: fifteen thousand words."""
+
+
+def checked_response(item: Item, response: Any) -> Any:
+    r"""A response in its normal form, as it is stored and scored.
+
+    ========== ==========================================================================
+    kind       response
+    ========== ==========================================================================
+    choice     the id of the choice
+    choices    a list of ids, stored in the order of the item's choices
+    order      a list of all ids in the person's order
+    hottext    a list of ids, stored in the order of the text
+    text       a text; white space around it is removed (a number is stored as it was written)
+    essay      a text with ``\n`` as line breaks
+    ========== ==========================================================================
+
+    Args:
+        item: the item.
+        response: the JSON value that was sent; None is an item left out.
+
+    Returns:
+        The JSON value to store; None for an item left out (also an empty text or list).
+
+    Raises:
+        InputError: naming the item and what its response must be.
+
+    Example:
+        >>> from irtcat.service.content import Choice
+        >>> item = Item("q1", "choices", "<p>Primes?</p>", (Choice("A", "2"), Choice("B", "3")))
+        >>> checked_response(item, ["B", "A"])
+        ['A', 'B']
+    """
+    if response is None or response == "" or response == []:
+        return None
+    where = f"response to item {brief(item.id)}"
+    if item.kind == "choice":
+        if not isinstance(response, str) or response not in item.choice_ids:
+            raise content_error(where, f"one of {shorten(item.choice_ids)}", shorten(response))
+        return response
+    if KINDS[item.kind].has_choices:
+        return _checked_list(item, response, where)
+    most = MOST_TEXT if item.kind == "text" else MOST_ESSAY
+    return _checked_text(item, response, most, where)
+
+
+def _checked_list(item: Item, response: Any, where: str) -> list[str]:
+    if not isinstance(response, list) or not all(isinstance(value, str) for value in response):
+        raise content_error(where, "a list of ids of choices", shorten(response))
+    unknown = [value for value in response if value not in item.choice_ids]
+    if unknown:
+        raise content_error(where, f"ids from {shorten(item.choice_ids)}", shorten(unknown))
+    if len(set(response)) < len(response):
+        raise content_error(where, "each choice once", shorten(response))
+    n, most = len(response), item.max_choices or len(item.choices)
+    if item.kind == "order":
+        if n < len(item.choices):
+            raise content_error(where, f"all {len(item.choices)} choices in order", f"{n}")
+        return list(response)
+    if not item.min_choices <= n <= most:
+        raise content_error(where, f"from {item.min_choices} to {most} choices", f"{n}")
+    return [name for name in item.choice_ids if name in response]
+
+
+def _checked_text(item: Item, response: Any, most: int, where: str) -> str | None:
+    if not isinstance(response, str):
+        raise content_error(where, "a text", shorten(response))
+    if len(response) > most:
+        raise content_error(where, f"at most {most:,} characters", f"{len(response):,}")
+    text = unicodedata.normalize("NFC", response.replace("\r\n", "\n").replace("\r", "\n"))
+    keep = "\n\t" if item.kind == "essay" else "\t"
+    if any(unicodedata.category(c) in ("Cc", "Cs") and c not in keep for c in text):
+        raise content_error(where, "a text without control characters", shorten(text))
+    if item.kind == "text":
+        text = text.strip()
+    if not text.strip():
+        return None
+    if item.numeric and number_of(text, item.language) is None:
+        advice = "Write it without separators of thousands, such as 1500 or 0.5"
+        raise content_error(where, "a number", shorten(text), advice)
+    return text
+
+
+def scored(key: Key, item: Item, response: Any, n_categories: int) -> int | None:
+    """The score of a response: its category in the bank.
+
+    Args:
+        key: the key of the item.
+        item: the item.
+        response: the response, as `checked_response` returns it; None (left out) scores 0.
+        n_categories: number of categories of the item in the bank.
+
+    Returns:
+        A whole number from 0 to ``n_categories - 1``; None if people have to score the response.
+
+    Raises:
+        InputError: the response is not one to this item, or the score is not one of the categories.
+
+    Example:
+        >>> from irtcat.service.content import Choice
+        >>> item = Item("q1", "choice", "<p>2 + 2 = ?</p>", (Choice("A", "3"), Choice("B", "4")))
+        >>> key = Key("q1", "match", correct=("B",))
+        >>> [scored(key, item, response, 2) for response in ("A", "B", None)]
+        [0, 1, 0]
+    """
+    check_count("n_categories", n_categories, 2)
+    if key.item != item.id:
+        raise content_error(f"key of item {brief(key.item)}", f"the key of {brief(item.id)}")
+    response = checked_response(item, response)
+    if response is None:
+        return 0
+    if key.kind == "rubric":
+        return None
+    if key.kind == "match":
+        total = float(key.max_score or 0) if _is_right(key, item, response) else 0.0
+    else:
+        total = limited(_points(key, item, response), key)
+    if total != int(total) or not 0 <= total < n_categories:
+        where = f"item {brief(item.id)}"
+        raise content_error(where, f"a whole score from 0 to {n_categories - 1}", f"{total:g}")
+    return int(total)
+
+
+def _is_right(key: Key, item: Item, response: Any) -> bool:
+    if item.kind == "order":
+        return list(response) == list(key.correct)
+    if item.kind == "choice":
+        return bool(response == key.correct[0])
+    if KINDS[item.kind].has_choices:
+        return set(response) == set(key.correct)
+    return any(_is_same(key, item, response, value) for value in key.correct)
+
+
+def _points(key: Key, item: Item, response: Any) -> float:
+    if KINDS[item.kind].has_choices:
+        points = dict(key.points)
+        values = [response] if isinstance(response, str) else response
+        return round(sum(points.get(value, key.default) for value in values), 9)
+    for value, points_of_value in key.points:
+        if _is_same(key, item, response, value):
+            return points_of_value
+    return key.default
+
+
+def _is_same(key: Key, item: Item, response: str, value: str) -> bool:
+    """Whether a text equals an accepted one: as numbers, or as texts without extra white space."""
+    if item.numeric:
+        return number_of(response, item.language) == number_of(value, item.language)
+    return _normal(response, key.case_sensitive) == _normal(value, key.case_sensitive)
+
+
+def _normal(text: str, case_sensitive: bool) -> str:
+    plain = " ".join(unicodedata.normalize("NFC", text).split())
+    return plain if case_sensitive else unicodedata.normalize("NFC", plain.casefold())
+
+
+def check_against_bank(items: ItemSet, bank: ItemBank, ids: Sequence[str] | None = None) -> None:
+    """Raise unless every item of a bank has content and a key whose scores are its categories.
+
+    Args:
+        items: the item set.
+        bank: the bank.
+        ids: the items to check; by default all of the bank.
+
+    Raises:
+        InputError: listing every fault: items without content or without a key, a key that gives
+            scores that are not whole numbers from 0 to the number of categories less 1, or never
+            the highest.
+
+    Example:
+        >>> item = Item("q1", "text", "<p>2 + 2 = ?</p>", numeric=True)
+        >>> bank = ItemBank.from_parameters(b=[0.0], item_ids=["q1"])
+        >>> check_against_bank(ItemSet([item]), bank)
+        Traceback (most recent call last):
+        irtcat._checks.InputError: The items must fit the bank: item q1 has no key.
+    """
+    sizes = dict(zip(bank.item_ids.tolist(), np.asarray(item_categories(bank.model)), strict=True))
+    faults = []
+    for name in bank.item_ids.tolist() if ids is None else ids:
+        fault = _fault(items, str(name), int(sizes[name]) if name in sizes else None)
+        faults += [f"item {brief(name)} {fault}"] if fault else []
+    if faults:
+        shown = "; ".join(faults[:10])
+        rest = f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
+        raise InputError(f"The items must fit the bank: {shown}{rest}.")
+
+
+def _fault(items: ItemSet, name: str, n_categories: int | None) -> str:
+    """What is wrong with an item, as the end of a sentence; empty if nothing is."""
+    if n_categories is None:
+        return "is not in the bank"
+    if name not in items:
+        return "has no content"
+    if name not in items.keys:
+        return "has no key"
+    key, item = items.keys[name], items[name]
+    highest = float(key.max_score or 0)
+    totals = map_totals(key, item) if key.kind == "map" else {0.0, highest}
+    partial = sorted(total for total in totals if total != int(total))
+    if partial:
+        return f"can have the score {partial[0]:g}, which is not a whole number"
+    if highest != n_categories - 1:
+        scores = f"the scores 0 to {highest:g}"
+        return f"has {scores}, and {n_categories} categories in the bank"
+    return ""

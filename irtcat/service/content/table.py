@@ -1,0 +1,66 @@
+"""Reading tables of items."""
+
+import re
+from pathlib import Path
+
+from irtcat._checks import InputError
+from irtcat.service.content._authored import FIELDS, Files, make_item, make_key
+from irtcat.service.content._cells import parse_cells, read_rows
+from irtcat.service.content._fields import content_error
+from irtcat.service.content._keys import KeyFile, key_file_of
+from irtcat.service.content._markdown import markdown_html
+from irtcat.service.content.folder import MOST_ITEMS, read_stimuli
+from irtcat.service.content.records import Item, ItemSet, Key
+
+__all__ = ["read_table"]
+
+LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+"""Columns of choices."""
+
+MOST_TABLE = 2**26
+"""Largest table, in bytes: 64 MiB are 50,000 items of a page each."""
+
+PARAGRAPH = re.compile(r"<p>((?:(?!</?p>).)*)</p>", re.S)
+
+
+def read_table(path: Path, keys: Path | None = None) -> ItemSet:
+    """Read a CSV table of items, one row each; see `read_items`.
+
+    Raises:
+        InputError: naming the file, the line and the column.
+    """
+    files = Files(path.parent)
+    separate = KeyFile.read(keys or _key_file_beside(path))
+    items, found = list[Item](), list[Key]()
+    for name, cells, where in read_rows(path, ("prompt", *LETTERS, *FIELDS), MOST_TABLE):
+        if len(items) == MOST_ITEMS:
+            raise InputError(f"{path}: expected at most {MOST_ITEMS:,} items.")
+        if "prompt" not in cells:
+            raise content_error(where, "a prompt", "an empty cell")
+        address_of = files.address_of(where)
+        choices = [
+            (letter, _unwrapped(markdown_html(cells.pop(letter), f"{where}, {letter}", address_of)))
+            for letter in LETTERS
+            if letter in cells
+        ]
+        prompt = markdown_html(cells.pop("prompt"), f"{where}, prompt", address_of)
+        values = parse_cells(cells, where)
+        item = make_item(name, values, prompt, choices, files, where)
+        items.append(item)
+        key = separate.key_of(item, make_key(item, values, where), values, where)
+        found += [key] if key else []
+    separate.check_all_used(items)
+    stimuli = read_stimuli(path.parent, files)
+    return ItemSet(items, found, stimuli, files.media)  # type: ignore[arg-type]
+
+
+def _key_file_beside(path: Path) -> Path | None:
+    """The file of keys in the folder of a table, unless it is the table."""
+    file = key_file_of(path.parent)
+    return None if file is None or file.resolve() == path.resolve() else file
+
+
+def _unwrapped(html: str) -> str:
+    """The content of a single paragraph, or the HTML itself."""
+    match = PARAGRAPH.fullmatch(html.strip())
+    return match[1] if match else html.strip()
