@@ -9,7 +9,7 @@ from irtcat._checks import argument_error, check_count, finite_vector
 from irtcat._types import FloatArray, IntArray
 from irtcat.cat._report import Report
 
-__all__ = ["conditional_errors"]
+__all__ = ["conditional_errors", "errors_by_ability"]
 
 BINS = 10
 
@@ -54,22 +54,39 @@ def conditional_errors(report: Report, at: Any = None, *, bins: int = BINS) -> p
     """
     if report.truth.ndim != 1:
         raise argument_error("report", "a report of one ability", f"{report.truth.shape[1]}")
-    group, n_groups = _groups(report.truth, at, bins)
+    return errors_by_ability(report.truth, report.theta, report.se, report.n_items, at, bins)
+
+
+def errors_by_ability(
+    truth: FloatArray, theta: FloatArray, se: FloatArray, n_items: IntArray, at: Any = None,
+    bins: int = BINS,
+) -> pd.DataFrame:  # fmt: skip
+    """The table of `conditional_errors` for estimates of any origin.
+
+    Args:
+        truth: true abilities.
+        theta: their estimates.
+        se: the stated standard errors.
+        n_items: number of items of each estimate.
+        at: as for `conditional_errors`.
+        bins: as for `conditional_errors`.
+    """
+    group, n_groups = _groups(truth, at, bins)
     rows = []
     for number in range(n_groups):
         selected = group == number
         if not selected.any():
             continue
-        error, se = report.error[selected], report.se[selected]
-        finite = se[np.isfinite(se)]
+        error, errors = theta[selected] - truth[selected], se[selected]
+        finite = errors[np.isfinite(errors)]
         rows.append({
-            "theta": report.truth[selected].mean(),
+            "theta": truth[selected].mean(),
             "sessions": int(selected.sum()),
             "bias": error.mean(),
             "csem": error.std(ddof=1) if len(error) > 1 else np.nan,
             "rmse": np.sqrt((error**2).mean()),
             "se": finite.mean() if len(finite) else np.nan,
-            "items": report.n_items[selected].mean(),
+            "items": n_items[selected].mean(),
         })  # fmt: skip
     columns = ["theta", "sessions", "bias", "csem", "rmse", "se", "items"]
     return pd.DataFrame(rows, columns=columns)

@@ -1,6 +1,12 @@
 """Test definitions: what a test consists of, checks before it is published, and its report."""
 
 from irtcat.service.definition._fields import DefinitionError, Fault, seconds_of
+from irtcat.service.definition.checking import TRANSLATED, check_definition, pool_of
+from irtcat.service.definition.publishing import (
+    PublishingReport,
+    exposure_parameters,
+    publish_report,
+)
 from irtcat.service.definition.reading import beside, parse_definition, read_definition
 from irtcat.service.definition.records import (
     ACCOMMODATIONS,
@@ -19,11 +25,13 @@ from irtcat.service.definition.records import (
     TestDefinition,
     time_factor,
 )
+from irtcat.service.definition.results import Result, ScaledScore, result_of, scaled
 
 __all__ = [
     "ACCOMMODATIONS",
     "KINDS",
     "SHOWN",
+    "TRANSLATED",
     "Accommodations",
     "Adaptive",
     "Break",
@@ -33,13 +41,22 @@ __all__ = [
     "Fixed",
     "Instructions",
     "Practice",
+    "PublishingReport",
     "Rapid",
+    "Result",
+    "ScaledScore",
     "ScoreScale",
     "Section",
     "TestDefinition",
     "beside",
+    "check_definition",
+    "exposure_parameters",
     "parse_definition",
+    "pool_of",
+    "publish_report",
     "read_definition",
+    "result_of",
+    "scaled",
     "seconds_of",
     "time_factor",
 ]

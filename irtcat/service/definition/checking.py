@@ -1,0 +1,356 @@
+"""Checks before a test is published: what cannot be kept, and what is unwise."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, brief, shorten
+from irtcat.bank import ItemBank
+from irtcat.cat import prepare
+from irtcat.cat.stopping import leaves
+from irtcat.models import CategoricalModel, item_categories
+from irtcat.service.definition._fields import DefinitionError, Fault
+from irtcat.service.definition.records import (
+    Adaptive,
+    Break,
+    Fixed,
+    Practice,
+    Section,
+    TestDefinition,
+    config_fault,
+)
+
+__all__ = ["TRANSLATED", "check_definition", "pool_of"]
+
+TRANSLATED = ("en", "de", "es")
+"""Languages of the pages."""
+
+LEAST_SECONDS = 20.0
+"""A time limit that leaves less for an item is reported; easy items are read and answered in it."""
+
+MOST_CLIPPED = 0.02
+"""A greater share of the population beyond the reported scores is reported."""
+
+ITEMS_A_TEST = 3
+"""A pool of fewer items for each item of a test is reported: tests are then much alike."""
+
+
+def pool_of(definition: TestDefinition, section: Adaptive, bank: ItemBank) -> ItemBank:
+    """The items that an adaptive section chooses from.
+
+    Args:
+        definition: the test.
+        section: one of its adaptive sections.
+        bank: the bank of the test.
+
+    Returns:
+        The bank of the items that ``section.items`` names, by default of all that no other section
+        names; of these the ones with the values of ``section.where``.
+
+    Raises:
+        InputError: for an unknown item, column or value, or if no item is left.
+
+    Example:
+        >>> from irtcat.service.definition import Fixed
+        >>> bank = ItemBank.from_parameters(b=[-1.0, 0.0, 1.0])
+        >>> adaptive = Adaptive(config={"max_items": 2})
+        >>> test = TestDefinition(title="A", sections=[Fixed(items=["i2"]), adaptive])
+        >>> pool_of(test, adaptive, bank).item_ids.tolist()
+        ['i1', 'i3']
+    """
+    elsewhere = {item for other in definition.sections for item in other.items}
+    ids = list(section.items) or [item for item in bank if item not in elsewhere]
+    pool = bank.subset(ids) if ids else None
+    for column, values in section.where:
+        if column not in bank.items:
+            known = ", ".join(map(str, bank.items.columns)) or "none"
+            raise argument_error("where", f"columns of the bank's metadata ({known})", column)
+        labels = bank.items[column].astype(str)
+        unknown = [value for value in values if value not in set(labels)]
+        if unknown:
+            raise argument_error("where", f"values of the column {column!r}", unknown)
+        if pool is not None:
+            pool = pool.subset(pool.items[column].astype(str).isin(values).to_numpy())
+    if pool is None or not pool.n_items:
+        raise argument_error("where", "conditions that some items of the bank satisfy", "none left")
+    return pool
+
+
+def check_definition(
+    definition: TestDefinition, bank: ItemBank, items: Any = None
+) -> tuple[str, ...]:
+    """Check that a test can be given as its definition says.
+
+    Args:
+        definition: the test.
+        bank: its item bank.
+        items: the content: an object with ``items`` and ``keys``, mappings by the id of the item,
+            such as `irtcat.service.content.ItemSet`. None checks all but the content.
+
+    Returns:
+        Warnings of what is possible but unwise, one sentence each.
+
+    Raises:
+        DefinitionError: listing all faults: sections with items that do not exist, items without
+            content or a key, keys that do not fit the categories of the bank, practice items that
+            are in the bank, adaptive rules that this bank cannot keep, and more.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
+        >>> test = TestDefinition(title="A", sections=[Adaptive(config={"max_items": 50})])
+        >>> check_definition(test, bank)
+        Traceback (most recent call last):
+        irtcat.service.definition._fields.DefinitionError: The `sections[1].config.max_items` field
+        must be at most 40, the number of items in the bank. Got 50.
+    """
+    if not isinstance(bank, ItemBank):
+        raise argument_error("bank", "an ItemBank", type(bank).__name__)
+    faults: list[Fault] = []
+    if bank.model.dims != 1 or not isinstance(bank.model, CategoricalModel):
+        must = "a bank of items with categories and of one ability, since scores are linear in it"
+        got = f"{bank.model.key}, {bank.model.dims} abilities"
+        raise DefinitionError([Fault.of("bank", must, got)])
+    pools: dict[int, ItemBank] = {}
+    for at, section in enumerate(definition.sections, start=1):
+        where = f"sections[{at}]"
+        if isinstance(section, Practice):
+            both = sorted(set(section.items) & set(bank))
+            if both:
+                must = "items that are not in the bank, since they are seen before they are scored"
+                faults.append(Fault.of(f"{where}.items", must, both))
+        if isinstance(section, Fixed) and section.scored:
+            faults += _unknown(f"{where}.items", section.items, bank)
+        if isinstance(section, Adaptive):
+            pool = _checked_pool(definition, section, bank, where, faults)
+            if pool is not None:
+                pools[at] = pool
+        faults += _rapid_faults(section, where, pools.get(at))
+        if items is not None:
+            faults += _content_faults(section, where, pools.get(at), bank, items)
+    faults += _overlaps(pools)
+    faults += _topic_faults(definition, bank)
+    if faults:
+        raise DefinitionError(faults)
+    return tuple(_warnings(definition, bank, items, pools))
+
+
+def _unknown(field: str, ids: Iterable[str], bank: ItemBank) -> list[Fault]:
+    known = set(bank)
+    unknown = [item for item in ids if item not in known]
+    return [Fault.of(field, "ids of items in the bank", unknown)] if unknown else []
+
+
+def _checked_pool(
+    definition: TestDefinition, section: Adaptive, bank: ItemBank, where: str, faults: list[Fault]
+) -> ItemBank | None:
+    unknown = _unknown(f"{where}.items", section.items, bank)
+    faults += unknown
+    if unknown:
+        return None
+    try:
+        pool = pool_of(definition, section, bank)
+    except InputError as error:
+        faults.append(Fault(f"{where}.where", str(error).replace(
+            "`where` argument", f"`{where}.where` field")))  # fmt: skip
+        return None
+    try:
+        prepare(pool, section.config)
+    except InputError as error:
+        faults.append(config_fault(error, f"{where}.config"))
+    return pool
+
+
+def _rapid_faults(section: Section, where: str, pool: ItemBank | None) -> list[Fault]:
+    rapid = section.rapid if isinstance(section, (Adaptive, Fixed)) else None
+    if rapid is None or (isinstance(section, Adaptive) and pool is None):
+        return []
+    known = set(section.items if pool is None else pool)
+    unknown = [item for item, _ in rapid.items if item not in known]
+    must = "a table with ids of items of the section"
+    return [Fault.of(f"{where}.rapid.items", must, unknown)] if unknown else []
+
+
+def _content_faults(
+    section: Section, where: str, pool: ItemBank | None, bank: ItemBank, items: Any
+) -> list[Fault]:
+    """Items of a section without content, or whose keys cannot score them."""
+    ids = section.items if pool is None else tuple(pool)
+    field = f"{where}.config" if isinstance(section, Adaptive) and not section.items else (
+        f"{where}.items")  # fmt: skip
+    out = []
+    without = [item for item in ids if item not in items.items]
+    if without:
+        out.append(Fault.of(field, "items that have content", without))
+    if isinstance(section, Practice) or (isinstance(section, Fixed) and not section.scored):
+        return out
+    no_key = [item for item in ids if item in items.items and item not in items.keys]
+    if no_key:
+        out.append(Fault.of(field, "items that have a key", no_key))
+    known = set(bank)
+    sizes = dict(zip(bank.item_ids.tolist(), item_categories(bank.model).tolist(), strict=True))
+    other = [
+        f"{brief(item)} ({items.keys[item].categories} in its key, {sizes[item]} in the bank)"
+        for item in ids
+        if item in known and item in items.keys and items.keys[item].categories != sizes[item]
+    ]
+    if other:
+        must = "items whose keys have as many categories as the bank"
+        out.append(Fault.of(field, must, other))
+    slow = [
+        item
+        for item in ids
+        if item in items.keys and getattr(items.keys[item], "kind", "") == "rubric"
+    ]
+    if slow and isinstance(section, Adaptive):
+        must = "items that are scored at once, since the next item depends on the score"
+        out.append(Fault.of(field, must, slow, "Move items scored by people to a fixed section."))
+    return out
+
+
+def _overlaps(pools: dict[int, ItemBank]) -> list[Fault]:
+    out, first = [], dict[str, int]()
+    for at, pool in pools.items():
+        shared = [item for item in pool if item in first]
+        if shared:
+            must = f"set, so that no item is in two pools (section {first[shared[0]]} has it too)"
+            advice = "Use `items` or `where` in both sections."
+            out.append(Fault.of(f"sections[{at}].items", must, shared, advice))
+        for item in pool:
+            first.setdefault(item, at)
+    return out
+
+
+def _topic_faults(definition: TestDefinition, bank: ItemBank) -> list[Fault]:
+    column = definition.score.topics
+    if "topics" not in definition.score.show:
+        return []
+    if column not in bank.items:
+        known = ", ".join(map(str, bank.items.columns)) or "none"
+        return [Fault.of("score.topics", f"a column of the bank's metadata ({known})", column)]
+    blank = bank.item_ids[bank.items[column].isna().to_numpy()].tolist()
+    must = f"a column with a topic of every item ({len(blank)} have none)"
+    return [Fault.of("score.topics", must, blank)] if blank else []
+
+
+def _warnings(
+    definition: TestDefinition, bank: ItemBank, items: Any, pools: dict[int, ItemBank]
+) -> Iterable[str]:
+    language = definition.language.split("-")[0]
+    if language not in TRANSLATED:
+        yield (
+            f"The pages are not translated to {definition.language!r}: they will be in English "
+            "around the content."
+        )
+    if items is not None:
+        used = {item for section in definition.sections for item in section.items}
+        used |= {item for pool in pools.values() for item in pool}
+        spoken = {item: getattr(items.items[item], "language", definition.language)
+                  for item in sorted(used)}  # fmt: skip
+        others = [item for item, tag in spoken.items() if str(tag).split("-")[0] != language]
+        if others:
+            yield f"Items are not in the language of the test: {shorten(others)}."
+    yield from _scale_warnings(definition, bank)
+    yield from _time_warnings(definition, pools)
+    kinds = [section.kind for section in definition.sections]
+    if kinds[0] == "break" or kinds[-1] == "break":
+        yield "A break at the beginning or the end of the test has no purpose."
+    for at, pool in pools.items():
+        section = definition.sections[at - 1]
+        assert isinstance(section, Adaptive)
+        yield from _pool_warnings(section, at, pool, definition)
+    flags = (
+        bank.statistics.get("flags", pd.Series("", bank.statistics.index)).fillna("").astype(str)
+    )
+    flagged = bank.item_ids[(flags != "").to_numpy()].tolist()
+    if flagged:
+        yield f"Items are flagged in the bank: {shorten(flagged)}. See its `flags`."
+
+
+def _scale_warnings(definition: TestDefinition, bank: ItemBank) -> Iterable[str]:
+    from scipy.special import ndtr
+
+    scale, mean, sd = definition.score, bank.population_mean, bank.population_sd
+    if abs(mean) > 0.01 or abs(sd - 1) > 0.01:
+        center, spread = float(scale.exact_score(mean)), scale.sd * sd
+        yield (
+            f"The bank's population is N({mean:g}, {sd:g}^2), so that scores have a mean of "
+            f"{center:.4g} and an SD of {spread:.4g} there, not {scale.mean:g} and {scale.sd:g}: "
+            "`score.mean` is the score at theta 0, `score.sd` that of one unit of theta."
+        )
+    ends = [((end - scale.mean) / scale.sd - mean) / sd for end in (scale.lowest, scale.highest)]
+    for share, end, word in ((ndtr(ends[0]), scale.lowest, "below"),
+                             (ndtr(-ends[1]), scale.highest, "above")):  # fmt: skip
+        if share > MOST_CLIPPED:
+            yield f"{share:.0%} of the population is {word} {end:g}, and gets that score."
+    if definition.cuts and "level" not in scale.show and "score" in scale.show:
+        yield "There are cut scores, and `score.show` has no level: test takers do not see theirs."
+
+
+def _time_warnings(definition: TestDefinition, pools: dict[int, ItemBank]) -> Iterable[str]:
+    limits = []
+    for at, section in enumerate(definition.sections, start=1):
+        if not isinstance(section, (Practice, Adaptive, Fixed)):
+            continue
+        limit, each = section.time_limit, section.item_time_limit
+        n_items = (
+            section.config.total_items if isinstance(section, Adaptive) else len(section.items)
+        )
+        if limit is not None:
+            limits.append(limit)
+            if limit / n_items < LEAST_SECONDS:
+                yield (
+                    f"Section {at} leaves {limit / n_items:.0f} seconds for each of up to "
+                    f"{n_items} items."
+                )
+            if each is not None and each > limit:
+                yield f"Section {at} has a time limit for an item above that of the section."
+            if definition.time_limit is not None and limit > definition.time_limit:
+                yield f"Section {at} has a time limit above that of the whole test."
+    total = definition.time_limit
+    if total is not None and limits and sum(limits) < total / 2 and len(limits) == sum(
+        not isinstance(section, Break) and section.kind != "instructions"
+        for section in definition.sections
+    ):  # fmt: skip
+        yield "The sections end before half of the time limit of the whole test has passed."
+    if total is not None and sum(limits) > total:
+        yield (
+            f"The time limits of the sections sum to {sum(limits) / 60:g} minutes, and the whole "
+            f"test has {total / 60:g}: the last ones may be cut short."
+        )
+    shortest = min([*limits, *([] if total is None else [total])], default=np.inf)
+    late = [seconds for seconds in definition.time_warnings if seconds >= shortest]
+    if late:
+        yield f"A warning {late[0]:g} seconds before the end comes before a section begins."
+
+
+def _pool_warnings(
+    section: Adaptive, at: int, pool: ItemBank, definition: TestDefinition
+) -> Iterable[str]:
+    config = section.config
+    if config.exposure.name == "none" and config.start.name == "criterion" and not config.first:
+        yield (
+            f"Section {at} has no exposure rule: all test takers get the same first item. "
+            'For example, exposure = { name = "randomesque", k = 5 }.'
+        )
+    if pool.n_items < ITEMS_A_TEST * config.max_items:
+        yield (
+            f"Section {at} has {pool.n_items} items for tests of up to {config.max_items}: tests "
+            "will have many items in common."
+        )
+    rules = leaves(config.stopping)
+    if {rule.name for rule in rules} & {"se", "pser", "information"} and config.least_length < 5:
+        yield f"Section {at} may end after {max(config.least_length, 1)} items: set `min_items`."
+    for rule in rules:
+        cuts = rule.get("cuts")
+        wanted = definition.cut_thetas
+        if cuts is not None and (
+            len(np.atleast_1d(cuts)) != len(wanted)
+            or not np.allclose(np.atleast_1d(cuts), wanted, atol=0.02)
+        ):
+            yield (
+                f"The rule {rule.name} of section {at} classifies at theta "
+                f"{shorten(np.atleast_1d(cuts))}, and the cut scores are at "
+                f"{shorten(np.round(wanted, 3))}."
+            )

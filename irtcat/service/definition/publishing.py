@@ -1,0 +1,651 @@
+"""The report that is stored with a published test: simulated takers, errors, levels, exposure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._bank_arrays import bank_hash
+from irtcat._checks import InputError, check_choice, check_count
+from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat.agreement import (
+    Classification,
+    livingston_lewis,
+    observed_classification,
+    rudner_classification,
+)
+from irtcat.bank import ItemBank
+from irtcat.cat import (
+    ExposureParameters,
+    Report,
+    calibrate_exposure,
+    drawn_abilities,
+    simulate,
+)
+from irtcat.cat._columns import pretest_of
+from irtcat.cat.conditional import errors_by_ability
+from irtcat.models import item_categories
+from irtcat.scale import ordered_item_booklet
+from irtcat.scoring import score
+from irtcat.service.definition.checking import check_definition, pool_of
+from irtcat.service.definition.records import Adaptive, Fixed, TestDefinition
+from irtcat.service.definition.results import categories_as_responses
+
+__all__ = ["PublishingReport", "exposure_parameters", "publish_report"]
+
+GRID = 13
+"""Abilities of the table of errors, from 3 SDs below the population's mean to 3 above."""
+
+AT_EACH = 100
+"""Simulated takers at each of them: the standard error of a CSEM is then 7 % of it."""
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+CALIBRATION_TAKERS = 2000
+"""Takers of each round of `calibrate_exposure`, the fewest that it recommends."""
+
+TABLES = {
+    "length": "number of items of each section and of the test",
+    "endings": "share of sessions that each rule ended, by section",
+    "errors": "bias and standard errors by ability",
+    "exposure": "use of the items of each adaptive section",
+    "items": "exposure rate of every item",
+    "content": "content plan, and the items of each group in the sessions",
+    "levels": "share of takers in each level",
+    "classification": "accuracy and consistency at each cut score",
+    "bookmark": "items in the order of difficulty on the reported scale",
+}
+"""Tables of a report, and what they hold."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishingReport:
+    """What is to be expected of a test, from simulated takers.
+
+    Attributes:
+        definition: SHA-256 of the definition.
+        bank: SHA-256 of the bank.
+        n_simulated: takers drawn from the bank's population, each simulated twice.
+        seed: seed of the simulation.
+        response_probability: RP of the table "bookmark".
+        figures: figures of the whole test: ``rmse`` and ``bias`` of theta, ``mean_se``,
+            ``reliability`` (squared correlation of truth and estimate), ``coverage`` of the
+            reported interval, ``mean_items``, ``clipped`` (share beyond the reported scores), and
+            ``csem_score`` (RMS of the standard error in points).
+        tables: the tables named in `TABLES`; see `to_frame`.
+        classifications: by method: "simulated" (counted), "rudner", and where there are scored
+            fixed sections "number-right" (counted) and "livingston-lewis", both of the number of
+            points in them. Empty without cuts.
+        flags: what the simulation found that is unwise, one sentence each.
+    """
+
+    definition: str
+    bank: str
+    n_simulated: int
+    seed: int
+    response_probability: float
+    figures: Mapping[str, float]
+    tables: Mapping[str, pd.DataFrame] = field(repr=False)
+    classifications: Mapping[str, Classification] = field(repr=False)
+    flags: tuple[str, ...]
+
+    def to_frame(self, table: str = "errors") -> pd.DataFrame:
+        """One table.
+
+        Args:
+            table: "length" (``section``, ``mean``, ``sd``, ``fewest``, ``q05``, ..., ``most``),
+                "endings" (``section``, ``rule``, ``share``), "errors" (``theta``, ``score``,
+                ``sessions``, ``bias``, ``csem``, ``rmse``, ``se``, ``items``, and the errors in
+                points: ``bias_score``, ``csem_score``, ``se_score``), "exposure" (``section``,
+                ``max_rate``, ``mean_rate``, ``never_used``, ``overlap``), "items" (``section``,
+                ``item``, ``rate``), "content" (``section``, ``group``, the plan, ``mean``,
+                ``fewest``, ``greatest``, ``satisfied``), "levels" (``level``, ``from``, ``true``,
+                ``observed``), "classification" (``method``, ``cut``, ``score``, ``accuracy``,
+                ``false_positive``, ``false_negative``, ``consistency``, ``kappa``, ``above``) or
+                "bookmark" (``page``, ``item``, ``step``, ``theta``, ``score``, ``level``).
+
+        Raises:
+            InputError: for another name.
+        """
+        check_choice("table", table, TABLES)
+        return self.tables[table]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON document; NaN is null."""
+        return {
+            "definition": self.definition,
+            "bank": self.bank,
+            "n_simulated": self.n_simulated,
+            "seed": self.seed,
+            "response_probability": self.response_probability,
+            "figures": {name: _number(value) for name, value in self.figures.items()},
+            "tables": {
+                name: {
+                    "columns": list(table.columns),
+                    "rows": [[_number(value) for value in row] for row in table.to_numpy(object)],
+                }
+                for name, table in self.tables.items()
+            },
+            "classifications": {name: c.to_json() for name, c in self.classifications.items()},
+            "flags": list(self.flags),
+        }
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> "PublishingReport":
+        """A report from the output of `to_json`.
+
+        Raises:
+            InputError: for another document.
+        """
+        try:
+            tables = {
+                name: _table(document["tables"][name]["columns"], document["tables"][name]["rows"])
+                for name in TABLES
+            }
+            figures = {
+                name: np.nan if value is None else float(value)
+                for name, value in document["figures"].items()
+            }
+            classifications = {
+                name: Classification.from_json(entry)
+                for name, entry in document["classifications"].items()
+            }
+            return PublishingReport(
+                definition=str(document["definition"]),
+                bank=str(document["bank"]),
+                n_simulated=int(document["n_simulated"]),
+                seed=int(document["seed"]),
+                response_probability=float(document["response_probability"]),
+                figures=figures,
+                tables=tables,
+                classifications=classifications,
+                flags=tuple(document["flags"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"The `document` argument must be a publishing report. Got an error: {error!r}."
+            ) from None
+
+    def summary(self) -> str:
+        """The report on one page of text."""
+        figures, length = self.figures, self.tables["length"]
+        whole = length.iloc[-1]
+        lines = [
+            f"Simulation of {self.n_simulated:,} takers of the bank's population (seed "
+            f"{self.seed}), twice each",
+            "",
+            f"Length       {whole['mean']:.1f} scored items on average, {whole['fewest']:.0f} to "
+            f"{whole['most']:.0f}; 90 % have {whole['q05']:.0f} to {whole['q95']:.0f}",
+            f"Errors       RMSE {figures['rmse']:.3f}, bias {figures['bias']:+.3f}, reliability "
+            f"{figures['reliability']:.3f}; {figures['csem_score']:.3g} points",
+            f"Intervals    {figures['coverage']:.1%} contain the true ability",
+            f"Scores       {figures['clipped']:.1%} are beyond the reported scale",
+        ]
+        for row in self.tables["exposure"].itertuples():
+            lines.append(
+                f"Exposure     section {row.section}: at most {row.max_rate:.2f}, "
+                f"{row.never_used:.0%} of the items never used, overlap {row.overlap:.2f}"
+            )
+        endings = self.tables["endings"]
+        for section, rows in endings[endings["share"] > 0].groupby("section"):
+            rules = ", ".join(f"{row.rule} {row.share:.0%}" for row in rows.itertuples())
+            lines.append(f"Ended by     section {section}: {rules}")
+        content = self.tables["content"]
+        for section, rows in content.groupby("section"):
+            lines.append(f"Content      section {section}: {rows['satisfied'].iloc[0]:.1%} of the "
+                         "sessions keep the plan")  # fmt: skip
+        errors = self.tables["errors"][["theta", "score", "items", "bias", "csem", "se"]]
+        lines += ["", errors.round(2).to_string(index=False)]
+        levels = self.tables["levels"]
+        if len(levels) > 1:
+            lines += ["", levels.round(3).to_string(index=False)]
+            table = self.tables["classification"]
+            names = ["method", "cut", "accuracy", "consistency", "kappa"]
+            lines += ["", table[names].round(3).to_string(index=False)]
+        if self.flags:
+            lines += ["", *self.flags]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def _number(value: Any) -> Any:
+    """A cell of a table as JSON."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+TEXT = {"section", "rule", "group", "item", "level", "method", "cut"}
+"""Columns of text."""
+
+
+def _table(columns: list[str], rows: list[list[Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=columns, dtype=object)
+    return frame.astype({name: object if name in TEXT else float for name in columns})
+
+
+def exposure_parameters(
+    definition: TestDefinition, bank: ItemBank, seed: int = 0
+) -> dict[int, ExposureParameters]:
+    """Parameters of the sections whose exposure rule has to be calibrated ("sympson-hetter").
+
+    Args:
+        definition: the test.
+        bank: its bank.
+        seed: seed of the simulated takers.
+
+    Returns:
+        The parameters by the position of the section from 0; for `irtcat.cat.Session.begin` with
+        the bank of `pool_of`.
+    """
+    out = {}
+    for at, section in enumerate(definition.sections):
+        if isinstance(section, Adaptive) and section.config.exposure.name == "sympson-hetter":
+            theta = drawn_abilities(bank, CALIBRATION_TAKERS, seed)
+            pool = pool_of(definition, section, bank)
+            out[at] = calibrate_exposure(pool, theta, section.config, seed=seed)
+    return out
+
+
+def publish_report(
+    definition: TestDefinition,
+    bank: ItemBank,
+    n_simulated: int = 1000,
+    *,
+    seed: int = 0,
+    response_probability: float = 2 / 3,
+    parameters: Mapping[int, ExposureParameters] | None = None,
+) -> PublishingReport:
+    """Simulate a test before it is published, and report what is to be expected.
+
+    Takers are drawn from the bank's population, and each takes the test twice with independent
+    answers, which gives the consistency of levels; further takers have abilities on a grid of 13
+    points from -3 to 3 SDs, 100 each, for the errors by ability. Adaptive sections are simulated by
+    `irtcat.cat.simulate`; all items of fixed sections are answered. The final ability is estimated
+    from all scored answers, as `result_of` does for a person.
+
+    "rudner" is computed from the estimates and their standard errors, as it can be for real takers;
+    compare it with "simulated", which assumes nothing. They differ by sampling error, and for EAP
+    estimates, which vary less than abilities, at cut scores far from the population's mean.
+
+    Args:
+        definition: the test.
+        bank: its bank.
+        n_simulated: number of takers.
+        seed: seed of takers and answers.
+        response_probability: RP of the bookmark table; 2/3 is RP67.
+        parameters: exposure parameters by position of the section; by default those of
+            `exposure_parameters` with this seed.
+
+    Returns:
+        The report.
+
+    Raises:
+        DefinitionError: as `check_definition` does.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
+        >>> test = TestDefinition(title="A", sections=[Adaptive(config={"max_items": 10})])
+        >>> report = publish_report(test, bank, 50, seed=1)
+        >>> report.figures["mean_items"], report.to_frame("length")["mean"].tolist()
+        (10.0, [10.0, 10.0])
+    """
+    check_count("n_simulated", n_simulated, 2)
+    check_count("seed", seed, 0)
+    check_definition(definition, bank)
+    if parameters is None:
+        parameters = exposure_parameters(definition, bank, seed)
+    simulated = _simulated(definition, bank, n_simulated, seed, parameters)
+    classifications, flags = _classifications(definition, bank, simulated)
+    flags += [
+        f"Section {at + 1}: {flag}"
+        for at, report in simulated.reports.items()
+        for flag in report.flags()
+    ]
+    flags += _figure_flags(definition, simulated)
+    return PublishingReport(
+        definition=definition.hash(),
+        bank=bank_hash(bank),
+        n_simulated=n_simulated,
+        seed=seed,
+        response_probability=float(response_probability),
+        figures=_figures(definition, simulated),
+        tables={
+            "length": _lengths(simulated),
+            "endings": _endings(simulated),
+            "errors": _errors(definition, simulated),
+            "exposure": _exposure(simulated),
+            "items": _item_rates(simulated),
+            "content": _content(simulated),
+            "levels": _levels(definition, simulated),
+            "classification": _classification_table(definition, classifications),
+            "bookmark": _bookmark(definition, bank, response_probability),
+        },
+        classifications=classifications,
+        flags=tuple(flags),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Simulated:
+    """Simulated takers: ``n`` of the population, these again, then the takers on the grid.
+
+    Attributes:
+        n: takers of the population.
+        truth: true abilities.
+        theta: final estimates.
+        se: their standard errors.
+        lengths: scored items of each scored section, by its position from 0.
+        reports: the sessions of the population in each adaptive section, by its position.
+        points: points in scored fixed sections; None where there are none.
+        fixed: ids of the items of these sections.
+    """
+
+    n: int
+    truth: FloatArray
+    theta: FloatArray
+    se: FloatArray
+    lengths: Mapping[int, IntArray]
+    reports: Mapping[int, Report]
+    points: IntArray | None
+    fixed: tuple[str, ...]
+
+    @property
+    def population(self) -> BoolArray:
+        """The takers of the population, in both simulations."""
+        return np.arange(len(self.truth)) < 2 * self.n
+
+    @property
+    def total(self) -> IntArray:
+        """Scored items of each taker."""
+        return np.sum(list(self.lengths.values()), axis=0)
+
+
+def _simulated(
+    definition: TestDefinition, bank: ItemBank, n: int, seed: int,
+    parameters: Mapping[int, ExposureParameters],
+) -> _Simulated:  # fmt: skip
+    drawn = drawn_abilities(bank, n, seed)
+    grid = bank.population_mean + bank.population_sd * np.linspace(-3, 3, GRID)
+    truth = np.concatenate([drawn, drawn, np.repeat(grid, AT_EACH)])
+    values = np.full((len(truth), bank.n_items), -1, np.int8)
+    lengths: dict[int, IntArray] = {}
+    reports: dict[int, Report] = {}
+    fixed: list[str] = []
+    # Answers depend on the seed, the taker and the item's position: every section has its own seed.
+    seeds = np.random.SeedSequence(seed).generate_state(len(definition.sections))
+    for at, section in enumerate(definition.sections):
+        if isinstance(section, Adaptive):
+            pool = pool_of(definition, section, bank)
+            report = simulate(
+                pool, truth, section.config, int(seeds[at]), counts=parameters.get(at)
+            )
+            _add_answers(
+                values, report, bank.positions(pool.item_ids), pretest_of(pool, section.config)
+            )
+            lengths[at] = report.n_items - _n_pretest(report, pretest_of(pool, section.config))
+            reports[at] = _first_sessions(report, 2 * n)
+        elif isinstance(section, Fixed) and section.scored:
+            columns = bank.positions(list(section.items))
+            answers = bank.subset(columns).simulate(truth, int(seeds[at]))
+            values[:, columns] = answers.values
+            lengths[at] = np.full(len(truth), len(columns))
+            fixed += section.items
+    ability = score(
+        bank, categories_as_responses(bank, values), definition.score.method,
+        level=definition.score.level,
+    )  # fmt: skip
+    return _Simulated(
+        n=n,
+        truth=truth,
+        theta=np.asarray(ability.theta, float),
+        se=np.asarray(ability.se, float),
+        lengths=lengths,
+        reports=reports,
+        points=values[:, bank.positions(fixed)].sum(axis=1, dtype=int) if fixed else None,
+        fixed=tuple(fixed),
+    )
+
+
+def _add_answers(
+    values: np.ndarray, report: Report, columns: IntArray, is_pretest: BoolArray
+) -> None:
+    """Write the scored answers of sessions to a matrix of the whole bank."""
+    rows, steps = np.nonzero(report.items >= 0)
+    items = report.items[rows, steps]
+    counts = ~is_pretest[items]
+    rows, steps, items = rows[counts], steps[counts], items[counts]
+    values[rows, columns[items]] = report.answers[rows, steps]
+
+
+def _n_pretest(report: Report, is_pretest: BoolArray) -> IntArray:
+    return (is_pretest[np.maximum(report.items, 0)] & (report.items >= 0)).sum(axis=1)
+
+
+def _first_sessions(report: Report, n: int) -> Report:
+    """The report of the first ``n`` sessions."""
+    per_session = (
+        "subject_ids", "truth", "theta", "se", "n_items", "stop", "items", "answers", "thetas",
+        "ses", "score", "score_sd", "priors", "relaxed",
+    )  # fmt: skip
+    arrays = {name: getattr(report, name)[:n] for name in per_session}
+    unused = None if report.unused is None else report.unused[:n]
+    return replace(report, **arrays, unused=unused)
+
+
+def _figures(definition: TestDefinition, simulated: _Simulated) -> dict[str, float]:
+    takers = simulated.population & np.isfinite(simulated.theta)
+    truth, theta, se = (
+        values[takers] for values in (simulated.truth, simulated.theta, simulated.se)
+    )
+    finite = np.isfinite(se)
+    half = _z(definition.score.level) * se
+    scale = definition.score
+    exact = scale.exact_score(theta)
+    clipped = (exact < scale.lowest - scale.step / 2) | (exact >= scale.highest + scale.step / 2)
+    varies = np.ptp(truth) > 0 and np.ptp(theta) > 0
+    return {
+        "rmse": float(np.sqrt(((theta - truth) ** 2).mean())),
+        "bias": float((theta - truth).mean()),
+        "mean_se": float(se[finite].mean()) if finite.any() else np.nan,
+        "reliability": float(np.corrcoef(truth, theta)[0, 1] ** 2) if varies else np.nan,
+        "coverage": float((np.abs(theta - truth) <= half).mean()),
+        "mean_items": float(simulated.total[takers].mean()),
+        "clipped": float(clipped.mean()),
+        "csem_score": float(scale.sd * np.sqrt((se[finite] ** 2).mean()))
+        if finite.any()
+        else np.nan,
+    }
+
+
+def _z(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2))
+
+
+def _lengths(simulated: _Simulated) -> pd.DataFrame:
+    rows = []
+    named = [(str(at + 1), lengths) for at, lengths in simulated.lengths.items()]
+    for section, lengths in [*named, ("all", simulated.total)]:
+        values = lengths[simulated.population]
+        quantiles = {f"q{100 * q:02.0f}": float(np.quantile(values, q)) for q in QUANTILES}
+        rows.append({
+            "section": section, "mean": values.mean(), "sd": values.std(),
+            "fewest": int(values.min()), **quantiles, "most": int(values.max()),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _endings(simulated: _Simulated) -> pd.DataFrame:
+    rows = [
+        {"section": str(at + 1), "rule": rule, "share": count / len(report)}
+        for at, report in simulated.reports.items()
+        for rule, count in report.reasons().items()
+    ]
+    return pd.DataFrame(rows, columns=["section", "rule", "share"])
+
+
+def _errors(definition: TestDefinition, simulated: _Simulated) -> pd.DataFrame:
+    """Errors by ability, of the takers on the grid."""
+    takers = ~simulated.population & np.isfinite(simulated.theta)
+    table = errors_by_ability(
+        simulated.truth[takers], simulated.theta[takers], simulated.se[takers],
+        simulated.total[takers],
+    )  # fmt: skip
+    table.insert(1, "score", definition.score.reported_score(table["theta"].to_numpy()))
+    for name in ("bias", "csem", "se"):
+        table[f"{name}_score"] = definition.score.sd * table[name]
+    return table
+
+
+def _exposure(simulated: _Simulated) -> pd.DataFrame:
+    rows = []
+    for at, report in simulated.reports.items():
+        rate = report.exposure()["rate"]
+        rows.append({
+            "section": str(at + 1), "max_rate": rate.max(), "mean_rate": rate.mean(),
+            "never_used": (rate == 0).mean(), "overlap": report.overlap(),
+        })  # fmt: skip
+    columns = ["section", "max_rate", "mean_rate", "never_used", "overlap"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _item_rates(simulated: _Simulated) -> pd.DataFrame:
+    frames = [
+        pd.DataFrame({
+            "section": str(at + 1),
+            "item": report.item_ids.astype(object),
+            "rate": report.exposure()["rate"].to_numpy(),
+        })
+        for at, report in simulated.reports.items()
+    ]  # fmt: skip
+    blank = pd.DataFrame({"section": [], "item": [], "rate": []})
+    return pd.concat(frames, ignore_index=True) if frames else blank
+
+
+def _content(simulated: _Simulated) -> pd.DataFrame:
+    """The plan of each section, and the share of sessions whose counts are within its bounds."""
+    frames = []
+    for at, report in simulated.reports.items():
+        plan = report.plan
+        if plan is None:
+            continue
+        group = np.where(report.items >= 0, plan.group[np.maximum(report.items, 0)], -1)
+        counts = np.stack([(group == g).sum(axis=1) for g in range(len(plan.names))], axis=1)
+        # A session that another rule ended earlier may not have reached the lower bounds.
+        full = counts.sum(axis=1) >= plan.length
+        kept = (counts <= plan.most).all(axis=1)
+        kept &= ~full | (counts >= plan.least).all(axis=1)
+        frame = report.content().reset_index()
+        frame.insert(0, "section", str(at + 1))
+        frames.append(frame.assign(satisfied=kept.mean()))
+    columns = ["section", "group", "least_share", "most_share", "planned", "least", "most",
+               "in_bank", "mean", "fewest", "greatest", "satisfied"]  # fmt: skip
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+
+
+def _levels(definition: TestDefinition, simulated: _Simulated) -> pd.DataFrame:
+    cuts = np.array(definition.cut_thetas)
+    takers = simulated.population & np.isfinite(simulated.theta)
+    shares = {
+        name: np.bincount(
+            np.searchsorted(cuts, values[takers], side="right"), minlength=len(cuts) + 1
+        ) / takers.sum()
+        for name, values in (("true", simulated.truth), ("observed", simulated.theta))
+    }  # fmt: skip
+    starts = [definition.score.lowest, *(cut.from_score for cut in definition.cuts)]
+    return pd.DataFrame({"level": definition.labels, "from": starts, **shares})
+
+
+def _classifications(
+    definition: TestDefinition, bank: ItemBank, simulated: _Simulated
+) -> tuple[dict[str, Classification], list[str]]:
+    """Classifications by method, and flags."""
+    cuts, n = definition.cut_thetas, simulated.n
+    if not cuts:
+        return {}, []
+    out, flags = {}, []
+    first, second = simulated.theta[:n], simulated.theta[n : 2 * n]
+    both = np.isfinite(first) & np.isfinite(second)
+    if both.any():
+        out["simulated"] = observed_classification(
+            simulated.truth[:n][both], first[both], second[both], cuts
+        )
+        se = np.maximum(simulated.se[:n][both], 1e-9)
+        out["rudner"] = rudner_classification(first[both], se, cuts)
+    if simulated.points is not None:
+        form = bank.subset(list(simulated.fixed))
+        highest = int((item_categories(form.model) - 1).sum())
+        limits = _expected_points(form, np.array(cuts))
+        points = simulated.points[: 2 * n]
+        expected = _expected_points(form, simulated.truth[:n])
+        reliability = float(expected.var() / points.var()) if points.var() > 0 else np.nan
+        try:
+            out["livingston-lewis"] = livingston_lewis(points, reliability, limits, highest=highest)
+            out["number-right"] = observed_classification(expected, points[:n], points[n:], limits)
+        except InputError as error:
+            flags.append(f"Livingston & Lewis's method does not apply: {error}")
+    return out, flags
+
+
+def _expected_points(form: ItemBank, theta: FloatArray) -> FloatArray:
+    """Expected number of points at each ability."""
+    points = np.arange(form.model.n_categories)
+    return np.asarray((form.category_probabilities(theta) @ points).sum(axis=0))
+
+
+def _classification_table(
+    definition: TestDefinition, classifications: Mapping[str, Classification]
+) -> pd.DataFrame:
+    columns = ["method", "cut", "score", "accuracy", "false_positive", "false_negative",
+               "consistency", "kappa", "above"]  # fmt: skip
+    frames = []
+    for method, classification in classifications.items():
+        frame = classification.to_frame().reset_index(drop=True)
+        frame.insert(0, "method", method)
+        frame.insert(1, "cut", [*definition.labels[1:], "all"])
+        scores = [*(cut.from_score for cut in definition.cuts), np.nan]
+        frame.insert(2, "score", scores)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+
+
+def _bookmark(definition: TestDefinition, bank: ItemBank, rp: float) -> pd.DataFrame:
+    """The ordered item booklet of all items of the test, on the reported scale."""
+    ids = {
+        item
+        for section in definition.scored_sections
+        for item in (
+            section.items if isinstance(section, Fixed) else pool_of(definition, section, bank)
+        )
+    }
+    table = ordered_item_booklet(bank.subset([item for item in bank if item in ids]), rp)
+    scale, theta = definition.score, table["theta"].to_numpy()
+    level = np.searchsorted(definition.cut_thetas, theta, side="right")
+    labels = np.array([*definition.labels, None], dtype=object)
+    table = table.reset_index()
+    table["score"] = np.round(scale.exact_score(theta), scale.decimals)
+    table["level"] = labels[np.where(np.isnan(theta), -1, level)]
+    return table
+
+
+def _figure_flags(definition: TestDefinition, simulated: _Simulated) -> list[str]:
+    out = []
+    missing = int((~np.isfinite(simulated.theta[simulated.population])).sum())
+    if missing:
+        out.append(f"{missing} of {2 * simulated.n} simulated takers have no final estimate.")
+    for at, report in simulated.reports.items():
+        section = definition.sections[at]
+        assert isinstance(section, Adaptive)
+        reached = report.n_items >= section.config.total_items
+        precise = [name for name in report.reasons().index if name in ("se", "pser")]
+        if precise and reached.mean() > 0.5:
+            out.append(
+                f"Section {at + 1}: {reached.mean():.0%} of the sessions end at the greatest "
+                "length before they are precise enough."
+            )
+    return out
