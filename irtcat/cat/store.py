@@ -225,7 +225,7 @@ class Store(StoreFile):
             events, last = self._events(name)
             head = self._head(name)
             digest = head["bank"]
-            bank, config = self._bank(digest), Config.from_json(head["config"])
+            bank, config = self.bank(digest), Config.from_json(head["config"])
             pool = self._pool_of(bank, config, digest)
             session = StoredSession(bank, config, head, pool, self._clock)
         session._store = self
@@ -303,8 +303,12 @@ class Store(StoreFile):
             self._pools[key] = prepare(bank, config)
         return self._pools[key]
 
-    def _bank(self, digest: str) -> ItemBank:
-        """A bank of the store, checked against its hash."""
+    def bank(self, digest: str) -> ItemBank:
+        """A bank of the store by its hash.
+
+        Raises:
+            StoreError: if it is missing or damaged.
+        """
         if digest not in self._banks:
             with self._db.reading():
                 query = "SELECT file FROM banks WHERE hash = ?"

@@ -33,7 +33,7 @@ metadata = sa.MetaData()
 
 
 def text(name: str, **options: object) -> sa.Column[str]:
-    """A column of text; not null unless told otherwise."""
+    """A column of text; not null by default."""
     return sa.Column(name, sa.Text, **{"nullable": False, **options})  # type: ignore[arg-type]
 
 
@@ -98,7 +98,10 @@ tickets = sa.Table(
     text("status"),
     text("attempt"),
 )
-"""Permissions to take a test once; ``token`` is a digest, ``status`` "open", "used" or "revoked"."""
+"""Permissions to take a test once.
+
+``token`` is a digest, ``status`` "open", "used" or "revoked".
+"""
 
 attempts = sa.Table(
     "attempts",

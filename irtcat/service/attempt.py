@@ -1,0 +1,471 @@
+"""Attempt: one person's take of one test, an append-only log beside the sessions of its sections.
+
+Every operation runs within one transaction that holds the attempt's row: it reads what other
+processes added, applies what time limits demand, adds its own events, and writes all of it together
+with the events of the session. A process keeps attempts in memory; one whose transaction failed is
+dropped and read again.
+"""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import sqlalchemy as sa
+
+from irtcat._checks import InputError
+from irtcat.cat import Session
+from irtcat.cat._log import Event, Stopwatch, first_digest
+from irtcat.service import tables
+from irtcat.service.context import Service, digest_of, new_id, new_secret
+from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
+from irtcat.service.errors import ConflictError, GoneError, NotFoundError
+from irtcat.service.library import PublishedTest, published_test
+from irtcat.service.progress import Progress
+
+__all__ = ["Attempt", "Started", "attempt_of", "begin", "opened"]
+
+FORMAT, VERSION = "irtcat-attempt", 1
+
+GRACE = 2.0
+"""Seconds after a time limit in which an answer still counts, for the way to the server."""
+
+
+class Attempt:
+    """An attempt as a process knows it. Use it within `opened`.
+
+    Attributes:
+        id: its id.
+        head: what was fixed when it began.
+        test: the published test.
+        progress: what its log says.
+    """
+
+    def __init__(self, service: Service, head: dict[str, Any], test: PublishedTest):
+        self.service, self.head, self.test = service, head, test
+        self.id = str(head["id"])
+        self.progress = Progress(test.definition, tuple(head["accommodations"]))
+        self._stopwatch = Stopwatch(service.clock)
+        self._sessions: dict[int, Session] = {}
+        self._written = 0
+        self._digest = first_digest(head, service.log_key)
+        self._new: list[Event] = []
+        self.actor, self.request = "system", ""
+        self._item_limits = {name: item.time_limit for name, item in test.items.items.items()}
+
+    # Reading and writing the log
+
+    def catch_up(self) -> None:
+        """Apply the events that other processes added."""
+        last = self.service.attempt_log.last(self.id)
+        if last is not None and (last[0] + 1, last[1]) == (self._written, self._digest):
+            return
+        events, digest = self.service.attempt_log.read(
+            self.id, self._digest if not self._written else "", self._written, self._digest
+        )
+        for event in events:
+            self.progress.apply(event)
+        self._written += len(events)
+        self._digest = digest
+
+    def write(self) -> None:
+        """Write the new events, and what the table of attempts shows of them."""
+        if not self._new:
+            return
+        self._digest = self.service.attempt_log.append(
+            self.id, self._written, self._digest, self._new
+        )
+        self._written += len(self._new)
+        self._new = []
+        progress = self.progress
+        summary = {
+            "section": progress.section,
+            "answered": len(progress.answers),
+            "seconds": round(progress.used_test, 1),
+            "waiting": sorted(n for n, a in progress.answers.items() if a.code is None),
+        }
+        row = tables.attempts.update().where(tables.attempts.c.id == self.id)
+        self.service.database.run(
+            row.values(status=progress.status, updated=progress.last, summary=json.dumps(summary))
+        )
+
+    def add(self, kind: str, **fields: Any) -> None:
+        """Add an event now, with its time, who caused it, and the id of the request."""
+        event: Event = {"kind": kind, **fields, **self._stopwatch.stamp(self.progress.last)}
+        event["actor"] = self.actor
+        if self.request:
+            event["request"] = self.request
+        self.progress.apply(event)
+        self._new.append(event)
+
+    def events(self) -> list[Event]:
+        """The whole log, verified."""
+        first = first_digest(self.head, self.service.log_key)
+        return self.service.attempt_log.read(self.id, first)[0]
+
+    # The course of the test
+
+    def seconds(self) -> float:
+        """Seconds since the last event."""
+        return self._stopwatch.since(self.progress.last)
+
+    def remaining(self) -> Any:
+        """The time that is left (see `Progress.remaining`)."""
+        return self.progress.remaining(self.seconds(), self._item_limits)
+
+    def session(self) -> Session:
+        """The session of the current adaptive section."""
+        at = self.progress.section
+        if at not in self._sessions:
+            self._sessions[at] = self.service.store.resume(self.progress.session)
+        return self._sessions[at]
+
+    def enter(self, at: int) -> None:
+        """Go to a section; after the last one the attempt is finished."""
+        if at >= len(self.test.definition.sections):
+            self.add("finish", reason="completed")
+            return
+        section = self.test.definition.sections[at]
+        if isinstance(section, Adaptive):
+            session = self._begin_session(at, section)
+            self.add("section", section=at, session=session.id)
+            self.add("show", item=session.asked[0])
+        else:
+            self.add("section", section=at)
+            if section.items:
+                self.add("show", item=section.items[0])
+
+    def _begin_session(self, at: int, section: Adaptive) -> Session:
+        session = self.service.store.begin(
+            self.test.pools[at],
+            section.config,
+            session_id=f"{self.id}.{at}",
+            seed=seed_of(self.head["seed"], at),
+            subject=self.head["person"],
+            counts=self.test.exposure.get(at),
+        )
+        self._sessions[at] = session
+        return session
+
+    def apply_time_limits(self, grace: float = 0.0) -> None:
+        """End what a time limit has ended; more than one may have passed meanwhile."""
+        while self.progress.status == "running":
+            remaining = self.remaining()
+            scope = remaining.expired
+            if not scope or getattr(remaining, scope) > -grace:
+                return
+            actor, self.actor = self.actor, "system"
+            self.add("timeout", scope=scope)
+            if scope == "test":
+                self.add("finish", reason="time limit")
+            elif scope == "section":
+                self.enter(self.progress.section + 1)
+            else:
+                self._skip_current()
+            self.actor = actor
+
+    def _skip_current(self) -> None:
+        item = self.progress.current
+        assert item is not None
+        if item in self.progress.answers:
+            self._next()
+        else:
+            self._record(item, None, 0)
+
+    def answer(self, item: str, response: Any) -> None:
+        """Record the answer to an item, and show the next one.
+
+        Raises:
+            InputError: for a response that the item cannot have, or an item that cannot be skipped.
+            ConflictError: for an item that was not shown, or another answer where answers stand.
+        """
+        progress, part = self.progress, self.progress.part
+        self.check_running()
+        if item not in progress.items:
+            raise ConflictError("This item is not shown at the moment.")
+        response, code = self.test.coded(item, response)
+        if response is None and not self.may_skip():
+            raise InputError("An answer is required to continue.")
+        known = progress.answers.get(item)
+        if known is not None and known.response == response:
+            if not isinstance(part, Adaptive):
+                self._next_after(item)
+            return
+        if known is not None and not progress.to_review():
+            raise ConflictError("This item has another answer, which stands.")
+        self._record(item, response, code)
+
+    def _record(self, item: str, response: Any, code: int | None) -> None:
+        seconds = round(self.progress.seconds_on(item, self.seconds()), 3)
+        if isinstance(self.progress.part, Adaptive):
+            assert code is not None, "publishing refuses adaptive items that people score"
+            self.session().answer(item, code + self.test.first_code, seconds)
+        self.add("answer", item=item, response=response, code=code, seconds=seconds)
+        self._next_after(item)
+
+    def _next_after(self, item: str) -> None:
+        if self.progress.current == item:
+            self._next()
+
+    def _next(self) -> None:
+        """Show the next item, or go to the next section."""
+        progress, part = self.progress, self.progress.part
+        if isinstance(part, Adaptive):
+            session = self.session()
+            if session.is_over:
+                self.enter(progress.section + 1)
+            else:
+                self.add("show", item=session.asked[0])
+            return
+        assert isinstance(part, (Fixed, Practice))
+        at = part.items.index(progress.current or "") + 1
+        if at < len(part.items):
+            self.add("show", item=part.items[at])
+        elif progress.to_review():
+            self.add("show", item=None)  # the page of all answers
+        else:
+            self.enter(progress.section + 1)
+
+    def show(self, item: str | None) -> None:
+        """Show an item of a section whose answers may be changed; None shows the list of answers.
+
+        Raises:
+            ConflictError: in other sections, or for an item of another section.
+        """
+        self.check_running()
+        part = self.progress.part
+        if not self.progress.to_review() or not isinstance(part, Fixed):
+            raise ConflictError("The items of this section come in a fixed order.")
+        if item is not None and item not in part.items:
+            raise ConflictError("This item is not in the current section.")
+        if item != self.progress.current:
+            self.add("show", item=item)
+
+    def flag(self, item: str, flagged: bool) -> None:
+        """Mark an item for review, or remove the mark.
+
+        Raises:
+            ConflictError: for an item that was not shown, or where answers cannot be reviewed.
+        """
+        self.check_running()
+        if not self.progress.to_review() or item not in self.progress.items:
+            raise ConflictError("This item cannot be marked.")
+        if (item in self.progress.flagged) != flagged:
+            self.add("flag", item=item, flagged=flagged)
+
+    def proceed(self) -> None:
+        """End a page of instructions, a break, practice, or a section that is reviewed.
+
+        Raises:
+            ConflictError: where the section does not end by the taker's choice, or lacks answers.
+        """
+        self.check_running()
+        part, progress = self.progress.part, self.progress
+        if isinstance(part, Break) and not part.may_end_early:
+            raise ConflictError("The break has a fixed length.")
+        if isinstance(part, Adaptive) or (isinstance(part, Fixed) and not part.review):
+            raise ConflictError("This section ends with its last item.")
+        if isinstance(part, Fixed) and not part.allow_skip:
+            missing = [n for n in part.items if _is_missing(progress, n)]
+            if missing:
+                raise ConflictError(f"{len(missing)} items have no answer yet.")
+        self.enter(progress.section + 1)
+
+    def may_skip(self) -> bool:
+        """Whether the item that is shown may be left out."""
+        part = self.progress.part
+        if isinstance(part, Practice):
+            return True
+        return isinstance(part, (Adaptive, Fixed)) and (
+            part.allow_skip or self.progress.to_review()
+        )
+
+    def may_pause(self) -> bool:
+        """Whether the taker may pause the test."""
+        return "pause" in self.progress.accommodations
+
+    def check_running(self) -> None:
+        """Raise unless the attempt is running."""
+        status = self.progress.status
+        if status == "paused":
+            raise ConflictError("The test is paused.")
+        if status != "running":
+            raise ConflictError("The test is over.")
+
+    def may_proceed(self) -> bool:
+        """Whether `proceed` is possible, but for missing answers."""
+        part = self.progress.part
+        if isinstance(part, Break):
+            return part.may_end_early
+        return isinstance(part, (Instructions, Practice)) or self.progress.to_review()
+
+
+def _is_missing(progress: Progress, item: str) -> bool:
+    return item not in progress.answers or progress.answers[item].response is None
+
+
+def seed_of(seed: int, at: int) -> int:
+    """The seed of a section's session, from that of the attempt."""
+    return int.from_bytes(hashlib.sha256(f"{seed}.{at}".encode()).digest()[:4], "big")
+
+
+class _Loaded:
+    """An attempt in memory with its lock; ``attempt`` is None until it is read."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.attempt: Attempt | None = None
+
+
+def _missing() -> NoReturn:
+    raise NotFoundError("There is no such attempt.")
+
+
+@contextmanager
+def opened(
+    service: Service, name: str, *, actor: str, request: str = "", grace: float = 0.0
+) -> Iterator[Attempt]:
+    """One transaction on an attempt: its state with time limits applied, then the caller's changes.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+        actor: who acts.
+        request: id of the request, stored with its events.
+        grace: seconds after a time limit in which it is not yet applied.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+    """
+    loaded: _Loaded = service.attempts.get(name, _Loaded)
+    with loaded.lock:
+        try:
+            with service.database.writing():
+                statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
+                head = service.scalar(statement.with_for_update())
+                if head is None:
+                    _missing()
+                if loaded.attempt is None:
+                    document = json.loads(head)
+                    test = published_test(service, document["test"])
+                    loaded.attempt = Attempt(service, document, test)
+                attempt = loaded.attempt
+                attempt.actor, attempt.request = actor, request
+                attempt.catch_up()
+                attempt.apply_time_limits(grace)
+                yield attempt
+                attempt.write()
+        except BaseException:
+            service.attempts.drop(name)
+            loaded.attempt = None
+            raise
+
+
+def attempt_of(service: Service, name: str) -> Attempt:
+    """An attempt as its log says, to look at; time limits are not applied.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+        StoreError: for a log that was changed.
+    """
+    with service.database.reading():
+        head = service.scalar(sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name))
+        if head is None:
+            _missing()
+        document = json.loads(head)
+        attempt = Attempt(service, document, published_test(service, document["test"]))
+        attempt.catch_up()
+    return attempt
+
+
+class Started:
+    """An attempt that a device may continue.
+
+    Attributes:
+        attempt: id of the attempt.
+        device: the secret of the device, for its cookie.
+    """
+
+    def __init__(self, attempt: str, device: str):
+        self.attempt, self.device = attempt, device
+
+
+def begin(service: Service, token: str) -> Started:
+    """Begin an attempt with a ticket, or continue it on another device after its release.
+
+    Args:
+        service: the service.
+        token: the ticket's secret.
+
+    Raises:
+        NotFoundError: for an unknown ticket.
+        GoneError: for one that is revoked or expired, or whose attempt is over.
+        ConflictError: before the ticket is valid, or while another device has the attempt.
+    """
+    with service.database.writing():
+        statement = sa.select(tables.tickets).where(tables.tickets.c.token == digest_of(token))
+        ticket = service.row(statement.with_for_update())
+        if ticket is None:
+            raise NotFoundError("There is no such ticket. Check the link or the code.")
+        if ticket.status == "revoked":
+            raise GoneError("The ticket is no longer valid.")
+        device = new_secret()
+        if ticket.attempt:
+            _bind(service, ticket.attempt, device)
+            return Started(ticket.attempt, device)
+        now = service.now()
+        if ticket.opens and now < ticket.opens:
+            raise ConflictError("The ticket is not valid yet.")
+        if ticket.expires and now > ticket.expires:
+            raise GoneError("The ticket has expired.")
+        name = new_id("a")
+        head = {
+            "format": FORMAT,
+            "version": VERSION,
+            "id": name,
+            "test": ticket.test,
+            "person": ticket.person,
+            "ticket": ticket.id,
+            "accommodations": json.loads(ticket.accommodations),
+            "seed": int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big"),
+            "started": now,
+        }
+        row = {
+            "id": name,
+            "test": ticket.test,
+            "person": ticket.person,
+            "head": json.dumps(head),
+            "started": now,
+            "status": "running",
+            "device": digest_of(device),
+            "updated": now,
+            "summary": "{}",
+        }
+        service.database.run(tables.attempts.insert(), row)
+        used = tables.tickets.update().where(tables.tickets.c.id == ticket.id)
+        service.database.run(used.values(status="used", attempt=name))
+        attempt = Attempt(service, head, published_test(service, ticket.test))
+        attempt.actor = "taker"
+        attempt.add("begin", device=digest_of(device)[:12])
+        attempt.enter(0)
+        attempt.write()
+    return Started(name, device)
+
+
+def _bind(service: Service, name: str, device: str) -> None:
+    """Give an attempt that was released to a device."""
+    row = service.row(sa.select(tables.attempts).where(tables.attempts.c.id == name))
+    if row is None:
+        _missing()
+    if row.status in ("finished", "void"):
+        raise GoneError("The test was taken with this ticket.")
+    if row.device:
+        raise ConflictError(
+            "The test is open on another device. Continue there, or ask for its release."
+        )
+    statement = tables.attempts.update().where(tables.attempts.c.id == name)
+    service.database.run(statement.values(device=digest_of(device)))
+    with opened(service, name, actor="taker") as attempt:
+        attempt.add("device", device=digest_of(device)[:12])

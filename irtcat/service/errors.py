@@ -1,0 +1,53 @@
+"""Errors of the service: what a caller did wrong, with the HTTP status that says so."""
+
+from irtcat._checks import InputError
+
+__all__ = [
+    "ConflictError",
+    "ForbiddenError",
+    "GoneError",
+    "NotFoundError",
+    "ServiceError",
+    "UnauthorizedError",
+]
+
+
+class ServiceError(InputError):
+    """A request that cannot be carried out; nothing was changed.
+
+    Attributes:
+        status: HTTP status.
+        title: short name of the problem, the same for all errors of a class.
+    """
+
+    status, title = 422, "Invalid request"
+
+
+class UnauthorizedError(ServiceError):
+    """No valid credentials."""
+
+    status, title = 401, "Not signed in"
+
+
+class ForbiddenError(ServiceError):
+    """Valid credentials that do not permit this."""
+
+    status, title = 403, "Not permitted"
+
+
+class NotFoundError(ServiceError):
+    """Nothing with this id, or nothing that the caller may know of."""
+
+    status, title = 404, "Not found"
+
+
+class ConflictError(ServiceError):
+    """Not possible in the present state."""
+
+    status, title = 409, "Conflict"
+
+
+class GoneError(ServiceError):
+    """Was valid once: a used, revoked or expired ticket."""
+
+    status, title = 410, "No longer valid"

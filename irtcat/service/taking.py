@@ -1,0 +1,141 @@
+"""Taking a test: what a test taker's device may ask for. The pages and the API call these.
+
+Every function takes the attempt and the secret of its device, and returns the taker's view.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from irtcat.service import tables
+from irtcat.service.attempt import GRACE, Attempt, Started, begin, opened
+from irtcat.service.context import Service, digest_of
+from irtcat.service.errors import ConflictError, UnauthorizedError
+from irtcat.service.results import taker_report
+from irtcat.service.view import MediaUrl, response_of, taker_view
+
+__all__ = ["Started", "answer", "begin", "check_device", "current", "flag", "go", "pause",
+           "proceed", "resume"]  # fmt: skip
+
+ACTOR = "taker"
+
+
+def check_device(service: Service, attempt: str, device: str) -> None:
+    """Raise unless a device may continue an attempt.
+
+    Raises:
+        UnauthorizedError: for another device, a released one, or an unknown attempt: an outsider
+            does not learn which.
+    """
+    statement = sa.select(tables.attempts.c.device).where(tables.attempts.c.id == attempt)
+    stored = service.scalar(statement)
+    if not stored or stored != digest_of(device):
+        raise UnauthorizedError("This device does not have the test. Open it with the ticket.")
+
+
+def _view(attempt: Attempt, media_url: MediaUrl) -> dict[str, Any]:
+    return taker_view(attempt, media_url, taker_report(attempt))
+
+
+def current(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
+    """The page that the taker sees now; time limits that passed are applied."""
+    check_device(service, attempt, device)
+    with opened(service, attempt, actor=ACTOR) as it:
+        return _view(it, media_url)
+
+
+def _item(attempt: Attempt, number: int) -> str:
+    for name, known in attempt.progress.number.items():
+        if known == number:
+            return name
+    raise ConflictError("This item was not shown.")
+
+
+def answer(
+    service: Service,
+    attempt: str,
+    device: str,
+    media_url: MediaUrl,
+    *,
+    number: int,
+    response: Any,
+    request: str = "",
+) -> dict[str, Any]:
+    """Record an answer, and return the next page. It is on disk when this returns.
+
+    Args:
+        service: the service.
+        attempt: id of the attempt.
+        device: secret of the device.
+        media_url: address of a media file.
+        number: the number of the item in the attempt.
+        response: the response in the taker's names of choices; None to leave the item out.
+        request: id of the request: a repeated one changes nothing.
+
+    Raises:
+        UnauthorizedError: see `check_device`.
+        ConflictError: for another answer to an item whose answer stands, or one out of turn.
+        InputError: for a response that the item cannot have.
+    """
+    check_device(service, attempt, device)
+    with opened(service, attempt, actor=ACTOR, request=request, grace=GRACE) as it:
+        if not request or request not in it.progress.requests:
+            name = _item(it, number)
+            it.answer(name, response_of(it, name, response))
+        return _view(it, media_url)
+
+
+def go(
+    service: Service, attempt: str, device: str, media_url: MediaUrl, *, place: int | None
+) -> dict[str, Any]:
+    """Show an item of a section that is reviewed, by its place; None shows the list of answers."""
+    check_device(service, attempt, device)
+    with opened(service, attempt, actor=ACTOR) as it:
+        items = () if it.progress.part is None else it.progress.part.items
+        inside = place is not None and 1 <= place <= len(items)
+        if place is not None and it.progress.to_review() and not inside:
+            raise ConflictError("This item is not in the current section.")
+        it.show(items[place - 1] if inside and place is not None else None)
+        return _view(it, media_url)
+
+
+def flag(
+    service: Service, attempt: str, device: str, media_url: MediaUrl, *, number: int, flagged: bool
+) -> dict[str, Any]:
+    """Mark an item for review, or remove the mark."""
+    check_device(service, attempt, device)
+    with opened(service, attempt, actor=ACTOR) as it:
+        it.flag(_item(it, number), flagged)
+        return _view(it, media_url)
+
+
+def proceed(
+    service: Service, attempt: str, device: str, media_url: MediaUrl, *, request: str = ""
+) -> dict[str, Any]:
+    """End instructions, practice, a break, or a section that is reviewed."""
+    check_device(service, attempt, device)
+    with opened(service, attempt, actor=ACTOR, request=request) as it:
+        if not request or request not in it.progress.requests:
+            it.proceed()
+        return _view(it, media_url)
+
+
+def pause(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
+    """Pause the test, where the person's accommodations permit it."""
+    check_device(service, attempt, device)
+    with opened(service, attempt, actor=ACTOR) as it:
+        it.check_running()
+        if not it.may_pause():
+            raise ConflictError("This test cannot be paused.")
+        it.add("pause", reason="by the taker")
+        return _view(it, media_url)
+
+
+def resume(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
+    """Continue after a pause of the taker's own."""
+    check_device(service, attempt, device)
+    with opened(service, attempt, actor=ACTOR) as it:
+        if it.progress.status != "paused" or not it.may_pause():
+            raise ConflictError("The test cannot be continued from here.")
+        it.add("resume")
+        return _view(it, media_url)

@@ -1,0 +1,402 @@
+"""One attempt from ticket to report, by the functions that the pages and the interface call."""
+
+import json
+
+import numpy as np
+import pytest
+
+from irtcat._checks import InputError
+from irtcat.cat import Session
+from irtcat.service import attempt as attempts
+from irtcat.service import library, people, proctoring, results, taking
+from irtcat.service.attempt import attempt_of, seed_of
+from irtcat.service.context import Service
+from irtcat.service.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
+from tests.service.helpers import HandClock, bank, definition, items
+
+
+def media_url(name):
+    return f"/media/{name}"
+
+
+class Taker:
+    """A test taker's device."""
+
+    def __init__(self, service, token):
+        self.service = service
+        started = taking.begin(service, token)
+        self.attempt, self.device = started.attempt, started.device
+        self.view = self("current")
+
+    def __call__(self, action, **options):
+        function = getattr(taking, action)
+        self.view = function(self.service, self.attempt, self.device, media_url, **options)
+        return self.view
+
+    def answer(self, right=True, **options):
+        """Answer the item that is shown: B is right, A is wrong."""
+        item = self.view["item"]
+        wanted = "B" if right else "A"
+        place = next(c["id"] for c in item["choices"] if c["content"].endswith(wanted))
+        return self("answer", number=item["number"], response=place, **options)
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def service(database, clock):
+    return Service(database, create=True, clock=clock)
+
+
+@pytest.fixture
+def published(service):
+    name, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
+    return name
+
+
+def ticket(service, test, **options):
+    return people.issue_ticket(service, test, actor="test", **options)
+
+
+@pytest.fixture
+def taker(service, published):
+    return Taker(service, ticket(service, published).token)
+
+
+def to_adaptive(taker):
+    taker("proceed")
+    taker.answer()
+    assert taker.view["section"]["kind"] == "adaptive"
+
+
+def test_a_whole_test(service, taker, clock):
+    assert taker.view["page"] == "instructions"
+    assert taker.view["text"] == "<p>Read <em>well</em>.</p>\n"
+    assert taker("proceed")["section"] == {
+        "number": 1,
+        "count": 3,
+        "kind": "practice",
+        "title": "",
+    }
+    taker.answer(right=False)
+    pattern = [True, False, True, True]
+    for at, right in enumerate(pattern):
+        assert taker.view["section"]["kind"] == "adaptive"
+        assert taker.view["progress"] == {"done": at, "of": 4}
+        clock.move(7)
+        taker.answer(right)
+    assert taker.view["page"] == "break"
+    clock.move(100)
+    taker("proceed")
+    assert taker.view["page"] == "item"
+    taker.answer()
+    taker.answer()
+    taker.answer(right=False)
+    assert taker.view["page"] == "answers"
+    assert [row["answered"] for row in taker.view["items"]] == [True] * 3
+    taker("go", place=3)
+    taker.answer()  # changed, to the right one
+    taker("proceed")
+    assert taker.view["page"] == "finished"
+    report = taker.view["report"]
+    # The same session in memory chooses the same items, and the result is that of all answers.
+    it = attempt_of(service, taker.attempt)
+    pool = it.test.pools[2]
+    assert pool.item_ids.tolist() == [f"q{i}" for i in range(3, 12)]
+    memory = Session.begin(
+        pool, it.test.definition.sections[2].config, seed=seed_of(it.head["seed"], 2)
+    )
+    for right in pattern:
+        memory.answer(memory.asked[0], int(right))
+    stored = service.store.resume(f"{taker.attempt}.2")
+    assert stored.to_frame()["answer"].equals(memory.to_frame()["answer"])
+    np.testing.assert_allclose(stored.estimate()["theta"], memory.estimate()["theta"])
+    answers = results.scored_answers(it)
+    assert answers == {
+        **{n: int(v) for n, v in memory.to_frame()["answer"].items()},
+        "q0": 1,
+        "q1": 1,
+        "q2": 1,
+    }
+    expected = results.result_of(it.test.definition, it.test.bank, answers)
+    assert report["score"] == expected.scaled.score
+    assert report["lower"] < report["score"] < report["upper"]
+    assert set(report) == {"score", "lower", "upper", "interval_level", "level"}
+    assert it.progress.used_test == pytest.approx(28)  # without the break
+    table = results.result_table(service, it.test.id)
+    assert table["attempt"].tolist() == [taker.attempt]
+    assert table["theta"].tolist() == [expected.theta]
+    service.store.check()
+
+
+SECRET = {"key", "correct", "theta", "se", "a", "b", "difficulty", "code", "points", "criterion"}
+
+
+def names_in(value):
+    """All field names of a JSON document."""
+    if isinstance(value, dict):
+        return set(value) | set().union(*map(names_in, value.values()), set())
+    return set().union(*map(names_in, value), set()) if isinstance(value, list) else set()
+
+
+def test_the_view_holds_no_secret(taker):
+    views = [taker.view, taker("proceed"), taker.answer()]
+    views += [taker.answer() for _ in range(4)]
+    for view in views:
+        assert not names_in(view) & SECRET
+        text = json.dumps({**view, "item": {**(view["item"] or {}), "prompt": "", "choices": []}})
+        assert '"q' not in text  # no id of an item
+        for choice in (view["item"] or {"choices": []})["choices"]:
+            assert set(choice) == {"id", "content"}
+            assert choice["id"] in {"c1", "c2", "c3", "c4"}
+
+
+def test_equal_repeats_change_nothing_and_conflicting_ones_are_refused(service, taker):
+    to_adaptive(taker)
+    number = taker.view["item"]["number"]
+    place = taker.view["item"]["choices"][0]["id"]
+    other = taker.view["item"]["choices"][1]["id"]
+    first = taker("answer", number=number, response=place, request="r1")
+    events = len(proctoring.attempt_events(service, taker.attempt))
+    for request in ("r1", "r2", ""):
+        assert taker("answer", number=number, response=place, request=request) == first
+    assert len(proctoring.attempt_events(service, taker.attempt)) == events
+    # A repeated request is not looked at again, whatever it says; a new one is refused.
+    assert taker("answer", number=number, response=other, request="r1") == first
+    with pytest.raises(ConflictError, match="which stands"):
+        taker("answer", number=number, response=other, request="r3")
+    assert taker("current") == first
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "message"),
+    [
+        ("c9", InputError, "one of"),
+        (["c1"], InputError, "one of"),
+        (None, InputError, "An answer is required"),
+        ({"a": 1}, InputError, "one of"),
+        (3, InputError, "one of"),
+    ],
+)
+def test_invalid_answers_change_nothing(service, taker, response, error, message):
+    to_adaptive(taker)
+    before = taker.view
+    with pytest.raises(error, match=message):
+        taker("answer", number=before["item"]["number"], response=response)
+    assert taker("current") == before
+
+
+def test_items_out_of_turn(taker):
+    to_adaptive(taker)
+    with pytest.raises(ConflictError, match="not shown"):
+        taker("answer", number=99, response="c1")
+    with pytest.raises(ConflictError, match="not shown at the moment"):
+        taker("answer", number=1, response="c1")  # of the practice section
+    with pytest.raises(ConflictError, match="fixed order"):
+        taker("go", place=1)
+    with pytest.raises(ConflictError, match="cannot be marked"):
+        taker("flag", number=2, flagged=True)
+    with pytest.raises(ConflictError, match="ends with its last item"):
+        taker("proceed")
+
+
+def test_item_time_limit(service, taker, clock):
+    to_adaptive(taker)
+    assert taker.view["time"] == {
+        "test": 600,
+        "section": None,
+        "item": 60,
+        "running": True,
+        "warnings": [300.0, 60.0],
+    }
+    number, place = taker.view["item"]["number"], taker.view["item"]["choices"][0]["id"]
+    clock.move(61)  # within the grace for the way to the server
+    taker("answer", number=number, response=place)
+    clock.move(63)
+    late = taker.view["item"]["number"]
+    with pytest.raises(ConflictError, match="which stands"):
+        taker("answer", number=late, response="c1")
+    view = taker("current")
+    assert view["item"]["number"] == late + 1
+    it = attempt_of(service, taker.attempt)
+    name = next(n for n, k in it.progress.number.items() if k == late)
+    assert it.progress.answers[name].response is None
+    assert it.progress.answers[name].code == 0
+
+
+def test_test_time_limit_ends_everything(service, taker, clock):
+    to_adaptive(taker)
+    taker.answer()
+    clock.move(10_000)
+    view = taker("current")
+    assert view["page"] == "finished"
+    it = attempt_of(service, taker.attempt)
+    assert it.progress.reason == "time limit"
+    assert view["report"]["score"] is not None
+    with pytest.raises(ConflictError, match="The test is over"):
+        taker("answer", number=2, response="c1")
+
+
+def test_a_break_ends_by_itself_and_stops_the_clock(taker, clock):
+    to_adaptive(taker)
+    for _ in range(4):
+        taker.answer()
+    assert taker.view["time"]["section"] == 300
+    clock.move(301)
+    view = taker("current")
+    assert view["section"]["kind"] == "fixed"
+    assert view["time"]["test"] == 600
+
+
+def test_extra_time_and_extensions(service, published, clock):
+    given = ticket(service, published, accommodations=["extra_time_50"])
+    taker = Taker(service, given.token)
+    to_adaptive(taker)
+    assert (taker.view["time"]["test"], taker.view["time"]["item"]) == (900, 90)
+    proctoring.extend(service, taker.attempt, seconds=60, actor="test", reason="fire alarm")
+    assert taker("current")["time"]["test"] == 960
+
+
+def test_pauses_stop_the_clock(service, taker, clock):
+    to_adaptive(taker)
+    clock.move(10)
+    proctoring.pause(service, taker.attempt, actor="proctor", reason="ill")
+    assert taker("current")["page"] == "paused"
+    with pytest.raises(ConflictError, match="paused"):
+        taker("answer", number=2, response="c1")
+    with pytest.raises(ConflictError, match="cannot be continued"):
+        taker("resume")
+    clock.move(5000)
+    proctoring.resume(service, taker.attempt, actor="proctor")
+    assert taker("current")["time"]["test"] == 590
+
+
+def test_a_taker_with_the_accommodation_pauses(service, published, clock):
+    taker = Taker(service, ticket(service, published, accommodations=["pause"]).token)
+    to_adaptive(taker)
+    assert taker("pause")["page"] == "paused"
+    clock.move(1000)
+    assert taker("resume")["time"]["test"] == 600
+
+
+def test_one_device_at_a_time(service, published):
+    given = ticket(service, published)
+    first = Taker(service, given.token)
+    with pytest.raises(ConflictError, match="open on another device"):
+        Taker(service, given.token)
+    proctoring.release(service, first.attempt, actor="proctor")
+    second = Taker(service, given.token)
+    assert second.attempt == first.attempt
+    with pytest.raises(UnauthorizedError):
+        first("current")
+    assert second("proceed")["page"] == "item"
+
+
+def test_tickets(service, published, clock):
+    from datetime import timedelta
+
+    now = clock.utc
+    early = ticket(service, published, opens=now + timedelta(hours=1))
+    with pytest.raises(ConflictError, match="not valid yet"):
+        taking.begin(service, early.token)
+    late = ticket(service, published, expires=now + timedelta(hours=1))
+    clock.move(7200)
+    with pytest.raises(GoneError, match="expired"):
+        taking.begin(service, late.token)
+    taking.begin(service, early.token)
+    revoked = ticket(service, published)
+    people.revoke_ticket(service, revoked.id, actor="test")
+    with pytest.raises(GoneError, match="no longer valid"):
+        taking.begin(service, revoked.token)
+    with pytest.raises(NotFoundError):
+        taking.begin(service, "guess")
+    with pytest.raises(InputError, match="extra_time_50, pause"):
+        ticket(service, published, accommodations=["untimed"])
+    library.retire(service, published, actor="test")
+    with pytest.raises(ConflictError, match="retired"):
+        ticket(service, published)
+
+
+def test_void_and_reopen(service, taker, clock):
+    to_adaptive(taker)
+    taker.answer()
+    shown = taker.view["item"]["number"]
+    proctoring.void(service, taker.attempt, actor="proctor", reason="copied")
+    assert taker("current")["page"] == "void"
+    proctoring.reopen(service, taker.attempt, actor="proctor", reason="it was not them")
+    assert taker("current")["item"]["number"] == shown
+    clock.move(10_000)
+    assert taker("current")["page"] == "finished"
+    proctoring.reopen(service, taker.attempt, actor="proctor", reason="power cut", seconds=20_000)
+    assert taker("current")["page"] == "item"
+    with pytest.raises(ConflictError, match="running"):
+        proctoring.reopen(service, taker.attempt, actor="proctor", reason="again")
+
+
+def test_erased_people_leave_a_whole_log(service, published):
+    person = people.add_person(
+        service, name="Ada Lovelace", email="ada@example.org", external="s-1", actor="test"
+    )
+    assert people.add_person(service, external="s-1", actor="test") == person
+    taker = Taker(service, ticket(service, published, person=person).token)
+    to_adaptive(taker)
+    unused = ticket(service, published, person=person)
+    people.erase(service, person, actor="test")
+    assert people.people_table(service).empty
+    taker.answer()
+    assert attempt_of(service, taker.attempt).head["person"] == person
+    with pytest.raises(GoneError):
+        taking.begin(service, unused.token)
+    with pytest.raises(NotFoundError):
+        people.erase(service, person, actor="test")
+    with service.database.reading():
+        text = " ".join(
+            str(tuple(row))
+            for name in service.database.tables()
+            for row in service.database.execute(f"SELECT * FROM {name}").fetchall()
+        )
+    assert "Lovelace" not in text
+    assert "ada@" not in text
+
+
+def test_another_process_goes_on(service, taker, clock, address, monkeypatch):
+    """Two services on one database (two workers) see the same attempt."""
+    other = Service(service.database, clock=clock)
+    to_adaptive(taker)
+    for worker in (other, service, other, service):
+        taker.service = worker
+        taker.answer()
+    assert taker.view["page"] == "break"
+    assert len(attempts.attempt_of(service, taker.attempt).progress.answers) == 5
+    service.store.check()
+
+
+def test_a_failed_transaction_is_forgotten(service, taker, monkeypatch):
+    to_adaptive(taker)
+    before = taker.view
+    append = service.attempt_log.append
+
+    def fails(*arguments):
+        append(*arguments)
+        raise OSError("disk full")
+
+    monkeypatch.setattr(service.attempt_log, "append", fails)
+    with pytest.raises(OSError, match="disk full"):
+        taker.answer()
+    monkeypatch.undo()
+    assert taker("current") == before
+    taker.answer()
+    service.store.check()
+
+
+def test_the_audit_log(service, published):
+    from irtcat.service.audit import audit_entries
+
+    given = ticket(service, published)
+    entries = audit_entries(service, verified=True)
+    assert entries["action"].tolist() == ["ticket issued", "person added", "test published"]
+    assert entries["details"][0]["ticket"] == given.id
+    assert given.token not in str(entries.to_dict())
