@@ -1,0 +1,172 @@
+"""The web application: routes, errors, limits and security headers."""
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any
+from uuid import uuid4
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from irtcat import __version__
+from irtcat._checks import InputError
+from irtcat.cat import StoreError
+from irtcat.service.context import Service
+from irtcat.service.errors import ServiceError
+
+__all__ = ["create_app", "problem"]
+
+ROUTERS = ("api.take", "api.staff", "api.cat", "pages.taker", "pages.staff")
+"""Modules under `irtcat.service` with a ``router`` each."""
+
+PROGRAMS = ("/api/", "/ims/")
+"""Paths of programs, which get errors as JSON (RFC 9457); all other paths are pages for people."""
+
+MOST_BODY = 1_000_000
+"""Bytes of a request's body; uploads of items and banks have a limit of their own."""
+
+MOST_UPLOAD = 200_000_000
+"""Bytes of an upload by staff."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
+    "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Content security policy: nothing from other hosts, no inline scripts or styles."""
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Cache-Control": "no-store",
+}
+
+
+def problem(status: int, title: str, detail: str, **fields: Any) -> JSONResponse:
+    """An error as RFC 9457 describes it."""
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    body = {"type": f"urn:irtcat:{slug}", "title": title, "status": status, "detail": detail}
+    return JSONResponse(
+        {**body, **fields}, status_code=status, media_type="application/problem+json"
+    )
+
+
+def create_app(service: Service, *, secure: bool = True) -> FastAPI:
+    """The application on an open service.
+
+    Args:
+        service: the service.
+        secure: cookies are sent over HTTPS only, and browsers are asked to use HTTPS. False for a
+            single machine without certificates, such as a demonstration.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> Any:
+        app.state.ready = True
+        yield
+        app.state.ready = False
+
+    app = FastAPI(
+        title="irtcat service",
+        version=__version__,
+        docs_url=None,  # the usual page loads scripts of another host
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        lifespan=lifespan,
+    )
+    app.state.service, app.state.secure, app.state.ready = service, secure, False
+    for name in ROUTERS:
+        app.include_router(import_module(f"irtcat.service.{name}").router)
+    _add_health(app)
+    _add_errors(app)
+    app.middleware("http")(_guarded)
+    return app
+
+
+def _add_health(app: FastAPI) -> None:
+    @app.get("/health/live", include_in_schema=False)
+    def live() -> dict[str, str]:
+        """Whether the process answers."""
+        return {"status": "live"}
+
+    @app.get("/health/ready", include_in_schema=False)
+    def ready() -> Response:
+        """Whether the process can serve takers: the database answers."""
+        service: Service = app.state.service
+        try:
+            with service.database.reading():
+                service.database.execute("SELECT 1").fetchone()
+        except StoreError as error:
+            return problem(503, "Not ready", str(error))
+        return JSONResponse({"status": "ready"})
+
+
+def _is_program(request: Request) -> bool:
+    return request.url.path.startswith(PROGRAMS)
+
+
+def _add_errors(app: FastAPI) -> None:
+    def answer(request: Request, status: int, title: str, detail: str, **fields: Any) -> Response:
+        fields["request"] = getattr(request.state, "request_id", "")
+        if _is_program(request):
+            return problem(status, title, detail, **fields)
+        page = import_module("irtcat.service.pages")
+        return page.error_page(request, status, title, detail)
+
+    @app.exception_handler(ServiceError)
+    def refused(request: Request, error: ServiceError) -> Response:
+        return answer(request, error.status, error.title, str(error))
+
+    @app.exception_handler(StoreError)
+    def failed(request: Request, error: StoreError) -> Response:
+        return answer(request, 503, "Not available", "Nothing was saved. Please try again.")
+
+    @app.exception_handler(InputError)
+    def invalid(request: Request, error: InputError) -> Response:
+        return answer(request, 422, "Invalid request", str(error))
+
+    @app.exception_handler(RequestValidationError)
+    def malformed(request: Request, error: RequestValidationError) -> Response:
+        faults = [
+            {"field": ".".join(map(str, fault["loc"])), "message": fault["msg"]}
+            for fault in error.errors()
+        ]
+        detail = "; ".join(f"{fault['field']}: {fault['message']}" for fault in faults[:5])
+        return answer(request, 422, "Invalid request", detail, errors=faults)
+
+    @app.exception_handler(HTTPException)
+    def http(request: Request, error: HTTPException) -> Response:
+        response = answer(request, error.status_code, "Request refused", str(error.detail))
+        response.headers.update(error.headers or {})
+        return response
+
+
+async def _guarded(
+    request: Request, call_next: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    """Limits of the body, the id of the request, and the headers of every response."""
+    request.state.request_id = request_id = uuid4().hex
+    started = time.perf_counter()
+    length = request.headers.get("content-length", "")
+    most = MOST_UPLOAD if request.url.path.startswith("/api/v1/uploads") else MOST_BODY
+    if length.isdigit() and int(length) > most:
+        response: Response = problem(413, "Too large", f"At most {most:,} bytes.")
+    else:
+        response = await call_next(request)
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    if request.app.state.secure:
+        response.headers["Strict-Transport-Security"] = "max-age=31536000"
+    response.headers["X-Request-Id"] = request_id
+    response.headers["Server-Timing"] = f"app;dur={1000 * (time.perf_counter() - started):.1f}"
+    return response

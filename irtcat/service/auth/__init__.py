@@ -1,0 +1,1 @@
+"""Who may do what: accounts with roles, tokens, signed media addresses."""
