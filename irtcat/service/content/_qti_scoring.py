@@ -1,6 +1,6 @@
 """Response processing of QTI items: the two standard templates, and rules that do the same."""
 
-from fractions import Fraction
+from decimal import Decimal
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -147,8 +147,11 @@ def _numeral(text: str, where: str) -> str:
     """A number of XML as people write it: without an exponent."""
     if number_of(text) is not None:
         return text
-    number = as_number(text, "a numeric response", where)
-    return f"{Fraction(number).limit_denominator(10**12):.12f}".rstrip("0").rstrip(".")
+    as_number(text, "a numeric response", where)
+    plain = f"{Decimal(text):f}"
+    if number_of(plain) is None:
+        raise content_error(where, "a number of at most 30 digits", shorten(text))
+    return plain
 
 
 def _highest(root: Element, where: str) -> float | None:
