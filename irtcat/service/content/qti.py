@@ -364,7 +364,8 @@ class _Body:
         else:
             single = self.response.get("cardinality") == "single"
             self.kind = "choice" if single else "choices"
-            most = self._count(element, "max-choices", 1)
+            # More than there are is no limit; several editors write it.
+            most = min(self._count(element, "max-choices", 1), len(self.choices))
             self.options["max_choices"] = 1 if single and most == 0 else most
             self.options["min_choices"] = self._count(element, "min-choices", 0)
         self.options["shuffle"] = element.get("shuffle", "false") == "true"

@@ -263,6 +263,17 @@ def test_map_as_rules(package):
     assert items.keys["q1"].points == (("A", 1), ("B", 2))
 
 
+def test_notes_for_scorers_stay_with_the_key(package):
+    """A rubric beside a correct response, and more choices allowed than there are."""
+    note = '<qti-rubric-block view="scorer"><qti-content-body>Easy.</qti-content-body>'
+    body = MULTIPLE.replace("<p>2", f"{note}</qti-rubric-block><p>2").replace('="0"', '="9"')
+    correct = "<qti-correct-response><qti-value>B</qti-value></qti-correct-response>"
+    items = read_items(package(item_xml(declaration("multiple", "identifier", correct), body)))
+    assert items["q1"].max_choices == 2
+    assert items.keys["q1"].rubric == "Easy."
+    assert "Easy" not in items["q1"].prompt
+
+
 def test_item_without_processing_has_no_key(package):
     item = item_xml(declaration("single", "identifier", ""), processing="")
     assert not read_items(package(item)).keys
@@ -613,7 +624,7 @@ def items():
         Item("practice", "choice", "<table><tbody><tr><td>1</td></tr></tbody></table>", abc),
     ]
     keys = [
-        Key("one", "match", correct=("B",), max_score=2),
+        Key("one", "match", correct=("B",), max_score=2, rubric="<p>A note.</p>"),
         Key("7 up", "map", points={"A": 2, "B": 1}, default=-1, lower=0, upper=2),
         Key("order", "match", correct=("C", "A", "B")),
         Key("hot", "match", correct=("v",)),
