@@ -1,6 +1,7 @@
 """Response processing of QTI items: the two standard templates, and rules that do the same."""
 
-from fractions import Fraction
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -79,10 +80,17 @@ def qti_key(item: str, root: Element, declaration: Element, kind: str, rubric: s
         if kind == "text" and len(correct) > 1:
             raise content_error(where, "one correct response of a text", shorten(correct))
         values = [_numeral(value, where) if numeric else value for value in correct]
-        return Key(item, "match", correct=tuple(values), max_score=score, case_sensitive=text)
+        return Key(
+            item=item,
+            kind="match",
+            correct=tuple(values),
+            max_score=score,
+            case_sensitive=text,
+            rubric=rubric,
+        )
     if mapping is None:
         raise content_error(where, "a <qti-mapping> for map_response", "none")
-    return _map_key(item, mapping, kind, numeric, where)
+    return replace(_map_key(item, mapping, kind, numeric, where), rubric=rubric)
 
 
 def _declared(declaration: Element, where: str) -> tuple[list[str], Element | None]:
@@ -147,8 +155,11 @@ def _numeral(text: str, where: str) -> str:
     """A number of XML as people write it: without an exponent."""
     if number_of(text) is not None:
         return text
-    number = as_number(text, "a numeric response", where)
-    return f"{Fraction(number).limit_denominator(10**12):.12f}".rstrip("0").rstrip(".")
+    as_number(text, "a numeric response", where)
+    plain = f"{Decimal(text):f}"
+    if number_of(plain) is None:
+        raise content_error(where, "a number of at most 30 digits", shorten(text))
+    return plain
 
 
 def _highest(root: Element, where: str) -> float | None:

@@ -25,7 +25,7 @@ from irtcat.service.content._qti_names import (
 from irtcat.service.content._qti_scoring import as_number, check_attributes, qti_key, required
 from irtcat.service.content._xml import local_name, namespace, parse_xml
 from irtcat.service.content.folder import MOST_ITEMS
-from irtcat.service.content.records import Choice, Item, ItemSet, Key, Media, Stimulus
+from irtcat.service.content.records import Choice, Item, ItemSet, Key, Media, Stimulus, checked_key
 
 __all__ = ["read_qti"]
 
@@ -222,6 +222,7 @@ class _Reader:
             _check_response(declaration, item, where)
             rubric = clean_html("".join(body.rubrics), where, address_of)
             key = qti_key(name, root, declaration, body.kind, rubric, where)
+            key = None if key is None else checked_key(key, item)
         except InputError as error:
             text = str(error)
             raise (error if text.startswith(where) else InputError(f"{where}: {text}")) from None
@@ -363,7 +364,8 @@ class _Body:
         else:
             single = self.response.get("cardinality") == "single"
             self.kind = "choice" if single else "choices"
-            most = self._count(element, "max-choices", 1)
+            # More than there are is no limit; several editors write it.
+            most = min(self._count(element, "max-choices", 1), len(self.choices))
             self.options["max_choices"] = 1 if single and most == 0 else most
             self.options["min_choices"] = self._count(element, "min-choices", 0)
         self.options["shuffle"] = element.get("shuffle", "false") == "true"

@@ -27,7 +27,19 @@ from irtcat.service.content._html import choice_spans, clean_html, media_names, 
 from irtcat.service.content._media import check_media, media_name, media_type
 from irtcat.service.content._numerals import number_of
 
-__all__ = ["KINDS", "Choice", "Item", "ItemKind", "ItemSet", "Key", "Media", "Stimulus"]
+__all__ = [
+    "KINDS",
+    "Choice",
+    "Item",
+    "ItemKind",
+    "ItemSet",
+    "Key",
+    "Media",
+    "Stimulus",
+    "checked_key",
+    "limited",
+    "map_totals",
+]
 
 MOST_HTML = 200_000
 """Longest prompt, choice, stimulus or rubric, in characters: a text of forty pages."""
@@ -172,7 +184,7 @@ class Item:
         """Check the fields, and sanitise the HTML."""
         _set(self, "id", check_id("id", self.id))
         where = f"item {brief(self.id)}"
-        if self.kind not in KINDS:
+        if self.kind not in list(KINDS):  # a list cannot be looked up in a dict
             raise content_error(where, f"kind as one of {', '.join(KINDS)}", shorten(self.kind))
         prompt = checked_text(where, "prompt", self.prompt, MOST_HTML)
         _set(self, "prompt", clean_html(prompt, f"{where}, prompt"))
