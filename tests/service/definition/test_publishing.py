@@ -264,6 +264,8 @@ def test_items_with_several_categories():
     assert len(report.to_frame("bookmark")) == 180
     assert report.figures["reliability"] > 0.8
     assert "livingston-lewis" in report.classifications
+    rated = replace(bank, provenance={"codes": [1, 4]})
+    assert publish_report(definition, rated, 200).figures == report.figures
 
 
 def test_sympson_hetter_is_calibrated():
@@ -274,6 +276,11 @@ def test_sympson_hetter_is_calibrated():
     report = publish_report(definition, BANK, 500, seed=1, parameters=parameters)
     assert report.to_frame("exposure")["max_rate"].iloc[0] < 0.36
     assert exposure_parameters(BOTH, BANK) == {}
+
+
+def test_a_short_fixed_section_is_flagged():
+    report = publish_report(test_of(Fixed(items=["i1", "i2", "i3"])), BANK, 200)
+    assert any("rough for so few" in flag for flag in report.flags)
 
 
 def test_sessions_that_end_too_early_are_flagged():
