@@ -484,7 +484,8 @@ class TestDefinition(Record):
         items: the items' content: a folder, table or QTI package beside the definition.
         time_limit: seconds for the whole test without breaks; None without a limit. Sections may
             have limits too; the first to pass ends the section.
-        time_warnings: seconds before the end of a time limit at which the test taker is warned.
+        time_warnings: seconds before the end of a time limit at which the test taker is warned;
+            those that a limit does not reach are not shown.
         score: the reported scale.
         cuts: levels of performance, from the lowest to the highest.
         accommodations: those that a person may be granted.
