@@ -9,7 +9,7 @@ from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import FIGURE, MODEL, RESPONSES, option, result
 from irtcat.cli._output import records
-from irtcat.cli._session import progress, warn
+from irtcat.cli._session import warn
 
 EXAMPLE = ("irtcat leaderboard dataset:lsat7 --strategies random,fisher -k 2,3 --seeds 2",)
 
@@ -64,9 +64,8 @@ def command(o: Options) -> Output:
     data = o.responses
     if o.subjects is not None:
         data = _input.with_subjects(data, o.subjects, o.split.partition(":")[2])
-    with progress("Compiling") as report:
-        board = o.call(responses=data, seeds=range(o.seeds), progress=report)
-        gaps = leaderboard.reliable_gaps(board, o.confidence)
+    board = o.call(responses=data, seeds=range(o.seeds))
+    gaps = leaderboard.reliable_gaps(board, o.confidence)
     advice = leaderboard.recommend(board, o.error)
     table = board.to_frame()
     summary = board.summary().assign(gap=gaps["gap"])

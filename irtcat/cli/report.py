@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import typer
+
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import KEY_FILE, RESPONSES_OPTION, argument, result
 from irtcat.cli._session import read_key
@@ -39,6 +41,8 @@ def command(o: Options) -> Output:
     """
     from irtcat import report
 
+    if o.out is None:  # under --json no file has a default
+        raise typer.BadParameter("give the file to write.", param_hint="--out")
     results, key = o.results, read_key(o.key_file)
     if key is not None:
         from irtcat.cat import Store
@@ -48,7 +52,7 @@ def command(o: Options) -> Output:
             if result.kind == "sessions" else result
             for result in results
         ]  # fmt: skip
-    report.write(results, o.out, title=o.title, responses=o.responses)
+    report.write(results, o.out, title=o.title, responses=o.responses, progress=o.progress)
     size = o.out.stat().st_size
     kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in results]
     lines = [f"{result.path}: {report.KINDS[result.kind]}" for result in results]
