@@ -48,8 +48,8 @@ def store(tmp_path):
 
 
 CALLS = {
-    "predict": (lambda **o: predict(DATA, CHOSEN, NEW, bank=BANK, **o), 13),
-    "predict by group": (lambda **o: predict(DATA, CHOSEN, NEW, groups=TOPICS, **o), 39),
+    "predict": (lambda **o: predict(DATA, CHOSEN, NEW, bank=BANK, **o), 6),
+    "predict by group": (lambda **o: predict(DATA, CHOSEN, NEW, groups=TOPICS, **o), 18),
     "predict, curves": (lambda **o: predict(DATA, PAIRS, NEW, estimator="curves", **o), 7),
     "predict, irt": (lambda **o: predict(DATA, PAIRS, NEW, estimator="irt", **o), 5),
     "select": (lambda **o: select(None, 20, calibration=DATA, **o), 20),

@@ -110,6 +110,14 @@ class Options:
             changes.setdefault("progress", self.progress)
         return function(**self.values_of(library, but=changes), **changes)
 
+    def use_file(self, name: str, path: str) -> None:
+        """Set an option to a default file that depends on the others; ask if that exists."""
+        value = {name: Path(path)}
+        self._command._check_files({**self.unread, **value})
+        if not self.unread.get("force"):
+            self._command._ask({**dict.fromkeys(self._command.options), **value})
+        setattr(self, name, value[name])
+
     def write(self, name: str, value: Any, what: str = "") -> None:
         """Write a table, a figure or an object to the file of an option, if that is given."""
         path = getattr(self, name)

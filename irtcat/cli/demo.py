@@ -39,4 +39,4 @@ def command(o: Options) -> Output:
         *(f"{name:<17}{path}" for name, path in result.files.items()),
     ]
     document = {"fit": result.fit.to_dict(), "files": result.files, "summary": records(table)}
-    return Output(document, text, table=table)
+    return Output(document, text, table=table, next=("report", result.files["bank"]))

@@ -180,7 +180,8 @@ def command(o: Options) -> Output:
     n_saved = result.n_bank - result.n_items
     saved = f"Saved {n_saved} of {result.n_bank} answers ({n_saved / result.n_bank:.1%})."
     lines = [*result.sentences(), saved, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
-    return Output({**result.to_json(), "out": o.out}, lines)
+    after = ("report", o.unread["bank"], o.out)
+    return Output({**result.to_json(), "out": o.out}, lines, next=after)
 
 
 def _harness_name(o: Options) -> str:

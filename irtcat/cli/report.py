@@ -8,6 +8,7 @@ import typer
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import KEY_FILE, RESPONSES_OPTION, argument, result
 from irtcat.cli._session import read_key
+from irtcat.cli.plot import FIGURES
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7",
@@ -57,4 +58,6 @@ def command(o: Options) -> Output:
     kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in results]
     lines = [f"{result.path}: {report.KINDS[result.kind]}" for result in results]
     lines += [f"Wrote the report to {o.out} ({size / 1000:,.0f} kB); open it in a browser"]
-    return Output({"out": o.out, "bytes": size, "results": kinds}, lines)
+    drawn = next((r.path for r in o.results if r.kind in FIGURES and r.path is not None), None)
+    after = () if drawn is None else ("plot", drawn)
+    return Output({"out": o.out, "bytes": size, "results": kinds}, lines, next=after)

@@ -27,7 +27,7 @@ TABLES = ("sessions", "by_theta", "by_length", "exposure", "summary", "content")
            "to this file."),
     RESPONSES_OPTION,
     SEED,
-    folder(help="Write the tables to this folder."),
+    folder(default_file="simulated", help="Write the tables to this folder."),
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Simulate an adaptive test with simulated or real subjects."""
@@ -89,5 +89,5 @@ def command(o: Options) -> Output:
         *report.flags(),
         *([] if o.out is None else [f"Wrote {', '.join(files)} to {o.out}"]),
     ]
-    after = () if o.out is None else ("report", o.unread["bank"], o.out)
+    after = ("report", o.unread["bank"], o.out)
     return Output(document, text, table=tables["sessions"], next=after)

@@ -124,10 +124,7 @@ class Calibrated:
         equating_without: equating by the curves of those outside each fold.
     """
 
-    N_STEPS = len(SLOPE_SDS) + FOLDS
-    """Steps of the preparation: fits of all curves."""
-
-    def __init__(self, task: Task, begin: Steps):
+    def __init__(self, task: Task):
         ids = np.asarray(task.calibration.subject_ids, dtype=str)[task.usable]
         hashes = np.array([blake2b(i.encode(), digest_size=8).hexdigest() for i in ids.tolist()])
         order = np.lexsort((ids, hashes, np.round(task.targets, 12)))
@@ -138,10 +135,8 @@ class Calibrated:
         self.choosers = np.sort(drawn[:MOST_SUBJECTS])
         self.equating, self.equating_without = [], []
         for sd in SLOPE_SDS:
-            begin("Item curves of all calibrated subjects")
             self.equating.append(Equating(score_curves(self.x, sd), task.item_weights))
         for fold in range(FOLDS):
-            begin(f"Item curves without fold {fold + 1} of {FOLDS}")
             curves = score_curves(self.x[self.fold != fold])
             self.equating_without.append(Equating(curves, task.item_weights))
 
@@ -180,8 +175,9 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
         x, items = task.x[np.ix_(rows[-1], is_answered)], task.chosen[is_answered]
         runs.append(Run(x, items, weights / weights.sum(), None, is_tailored=True))
     runs = [run for run in runs if len(run.x)]
-    begin = Steps(task.progress, Calibrated.N_STEPS + FOLDS * len(runs))
-    calibrated = Calibrated(task, begin)
+    begin = Steps(task.progress, 1 + FOLDS * len(runs))
+    begin("Item curves")
+    calibrated = Calibrated(task)
     estimates = [_predict_run(task, calibrated, run, has_shared_prior, begin) for run in runs]
     order = np.argsort(np.concatenate(rows))
     return Estimate(*(np.concatenate(column)[order] for column in zip(*estimates, strict=True)))

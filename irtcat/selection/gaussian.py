@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from irtcat._checks import InputError
 from irtcat._matrix import row_blocks
-from irtcat._progress import Progress, Steps, part_of
+from irtcat._progress import Progress, part_of
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints
@@ -139,7 +139,6 @@ def conditioned(
     is_reserved = limits.costs is not None or limits.lower.any()
     # Steps below 0 condition on the first items, which are not part of the choice.
     n_items = limits.n_items if n_items is None else n_items
-    next_step = Steps(progress, n_items)
     for step in range(-len(first), n_items):
         items = candidates if step >= 0 else first[step:][:1]
         if not len(items):
@@ -174,7 +173,8 @@ def conditioned(
             rank += 1
         if step < 0:
             continue
-        next_step(f"Item {step + 1} of {n_items}")
+        if progress is not None:
+            progress(step, n_items, f"Item {step + 1} of {n_items}")
         chosen.append(item)
         gains.append(float(gain[best]))
         room[group[item]] -= 1
