@@ -116,8 +116,10 @@ def rank(
     makes them overconfident; and learners trained on the labels themselves rarely reproduce a wrong
     one. So the default order depends on what is given: with ``dynamics`` the lowest confidence
     first; for the responses of a crowd (`irtcat.training.crowd`, by the columns size and noise of
-    its members) the lowest share right; otherwise the suspicion. ``experiments/label_detectors``
-    compares the orders.
+    its members) the lowest share right; otherwise the suspicion. With 5 to 20 % of the labels
+    flipped, in four crowds of learners, confidence found 76 to 90 % of them, the share right 71 to
+    89 % and the suspicion 7 to 69 %; in simulated tests the share right found at most 24 % and the
+    suspicion at least 97 % (``experiments/label_detectors``).
 
     Args:
         responses: right/wrong, of at least 3 items.
