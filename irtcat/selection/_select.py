@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import argument_error, check_choice, check_count, shorten
+from irtcat._progress import Progress
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, as_bank
@@ -158,6 +159,7 @@ def select(
     costs: Any = None,
     budget: float | None = None,
     share: float = 0.5,
+    progress: Progress | None = None,
 ) -> Subset:
     """Choose k items to run.
 
@@ -195,6 +197,8 @@ def select(
         costs: cost of each item (at least 0), in the same formats as ``groups``.
         budget: maximum total cost of the items, in the units of ``costs``.
         share: share of the items that "robust" samples, from 0 to 1.
+        progress: called as ``progress(done, total, text)`` by strategies that choose one item at a
+            time from the responses.
 
     Returns:
         The subset, best item first where the strategy ranks; ties go to the earlier item.
@@ -263,11 +267,14 @@ def select(
         tau=tau,
         share=float(share),
         groups=None if named_groups is None else named_groups[0],
+        progress=progress,
     )
     row = STRATEGIES[strategy]
     request = None
     if "bank" not in row.needs:
-        request = Request(strategy, n_items, seed, replace(task, bank=None, responses=None))
+        request = Request(
+            strategy, n_items, seed, replace(task, bank=None, responses=None, progress=None)
+        )
     return _as_subset(task, row.choose(task), seed, request)
 
 
