@@ -17,6 +17,7 @@ __all__ = [
     "deliveries",
     "item_keys",
     "item_sets",
+    "limits",
     "media",
     "metadata",
     "people",
@@ -220,3 +221,12 @@ deliveries = sa.Table(
     text("status"),
 )
 """Messages to webhooks, written in the transaction of what they report."""
+
+limits = sa.Table(
+    "limits",
+    metadata,
+    key("name"),
+    sa.Column("level", sa.Float, nullable=False),
+    text("at"),
+)
+"""Token buckets that all processes share; ``name`` is a digest (see `irtcat.service.limits`)."""
