@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import sqlalchemy as sa
 
 from irtcat._checks import InputError
-from irtcat.cat import Session
+from irtcat.cat import Session, StoreError
 from irtcat.cat._log import Event, Stopwatch, first_digest
 from irtcat.service import tables
 from irtcat.service.context import Service, digest_of, new_id, new_secret
@@ -90,6 +90,11 @@ class Attempt:
         self.service.database.run(
             row.values(status=progress.status, updated=progress.last, summary=json.dumps(summary))
         )
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there are events that are not written yet."""
+        return bool(self._new)
 
     def add(self, kind: str, **fields: Any) -> None:
         """Add an event now, with its time, who caused it, and the id of the request."""
@@ -343,24 +348,44 @@ def opened(
     with loaded.lock:
         try:
             with service.database.writing():
-                statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
-                head = service.scalar(statement.with_for_update())
-                if head is None:
-                    _missing()
-                if loaded.attempt is None:
-                    document = json.loads(head)
-                    test = published_test(service, document["test"])
-                    loaded.attempt = Attempt(service, document, test)
-                attempt = loaded.attempt
+                attempt = _read(service, name, loaded)
                 attempt.actor, attempt.request = actor, request
-                attempt.catch_up()
                 attempt.apply_time_limits(grace)
+                time_limits_acted = attempt.has_changed
+                if not time_limits_acted:
+                    yield attempt
+                attempt.write()
+            if not time_limits_acted:
+                return
+            # What time limits demand is written even if the caller's request is then refused.
+            with service.database.writing():
+                attempt = _read(service, name, loaded)
                 yield attempt
                 attempt.write()
-        except BaseException:
-            service.attempts.drop(name)
-            loaded.attempt = None
+        except BaseException as error:
+            attempt_is_unchanged = (
+                isinstance(error, InputError)
+                and not isinstance(error, StoreError)
+                and loaded.attempt is not None
+                and not loaded.attempt.has_changed
+            )
+            if not attempt_is_unchanged:
+                service.attempts.drop(name)
+                loaded.attempt = None
             raise
+
+
+def _read(service: Service, name: str, loaded: _Loaded) -> Attempt:
+    """The attempt as the database has it, whose row no other transaction changes meanwhile."""
+    statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
+    head = service.scalar(statement.with_for_update())
+    if head is None:
+        _missing()
+    if loaded.attempt is None:
+        document = json.loads(head)
+        loaded.attempt = Attempt(service, document, published_test(service, document["test"]))
+    loaded.attempt.catch_up()
+    return loaded.attempt
 
 
 def attempt_of(service: Service, name: str) -> Attempt:
