@@ -135,7 +135,7 @@ def resume(service: Service, attempt: str, device: str, media_url: MediaUrl) -> 
     """Continue after a pause of the taker's own."""
     check_device(service, attempt, device)
     with opened(service, attempt, actor=ACTOR) as it:
-        if it.progress.status != "paused" or not it.may_pause():
+        if it.progress.status != "paused" or it.progress.paused_by != ACTOR:
             raise ConflictError("The test cannot be continued from here.")
         it.add("resume")
         return _view(it, media_url)

@@ -69,7 +69,7 @@ class Walk:
                     "flag", number=int(self.rng.integers(1, 9)), flagged=bool(self.rng.integers(2))
                 ),
             ),
-            "rest": (3, lambda: self.take("pause")),
+            "rest": (1, lambda: self.take("pause")),
             "return": (3, lambda: self.take("resume")),
             "wait": (6, lambda: self.clock.move(float(self.rng.exponential(20)))),
             "pause": (2, lambda: proctoring.pause(self.worker, self.attempt, **reason)),
