@@ -91,10 +91,10 @@ class _Reader:
                 self._read_test(path)
         records = [self._item(path, labels) for path, labels in items]
         return ItemSet(
-            items=[item for item, _ in records],  # type: ignore[arg-type]
-            keys=[key for _, key in records if key],  # type: ignore[arg-type]
-            stimuli=list(self.stimuli.values()),  # type: ignore[arg-type]
-            media=list({m.name: m for m in self.media.values()}.values()),  # type: ignore[arg-type]
+            items=[item for item, _ in records],
+            keys=[key for _, key in records if key],
+            stimuli=list(self.stimuli.values()),
+            media=list({m.name: m for m in self.media.values()}.values()),
         )
 
     def _where(self, path: str) -> str:

@@ -10,10 +10,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from irtcat._checks import brief, check_id, shorten
 from irtcat.service.content._fields import (
@@ -513,14 +513,18 @@ class Media:
         return Media(**values | {"data": data})
 
 
-@dataclass(frozen=True)
+Record = TypeVar("Record")
+Records = Iterable[Record] | Mapping[str, Record]
+
+
+@dataclass(frozen=True, init=False)
 class ItemSet:
     """Items with their keys, stimuli and media; ``item_set["q1"]`` is an item.
 
     An item may have no key (a practice item); `check_against_bank` requires one for scored items.
 
     Attributes:
-        items: id -> `Item`, in the author's order. Any iterable of records is accepted.
+        items: id -> `Item`, in the author's order.
         keys: item id -> `Key`.
         stimuli: id -> `Stimulus`.
         media: name -> `Media`.
@@ -541,19 +545,25 @@ class ItemSet:
     stimuli: Mapping[str, Stimulus] = field(default_factory=dict, repr=False)
     media: Mapping[str, Media] = field(default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        """Check that the records fit together."""
-        _set(self, "items", _by_id("item", self.items, Item, "id"))
-        _set(self, "keys", _by_id("key of item", self.keys, Key, "item"))
-        _set(self, "stimuli", _by_id("stimulus", self.stimuli, Stimulus, "id"))
-        _set(self, "media", _by_id("media", self.media, Media, "name"))
+    def __init__(
+        self,
+        items: Records[Item],
+        keys: Records[Key] = (),
+        stimuli: Records[Stimulus] = (),
+        media: Records[Media] = (),
+    ):
+        """Check that the records, lists or mappings of them, fit together."""
+        _set(self, "items", _by_id("item", items, Item, "id"))
+        _set(self, "keys", _by_id("key of item", keys, Key, "item"))
+        _set(self, "stimuli", _by_id("stimulus", stimuli, Stimulus, "id"))
+        _set(self, "media", _by_id("media", media, Media, "name"))
         if not self.items:
             raise content_error("item set", "at least one item", "none")
         unknown = [name for name in self.keys if name not in self.items]
         if unknown:
             raise content_error("keys", "the ids of items of the set", shorten(unknown))
-        keys = {name: checked_key(key, self.items[name]) for name, key in self.keys.items()}
-        _set(self, "keys", keys)
+        checked = {name: checked_key(key, self.items[name]) for name, key in self.keys.items()}
+        _set(self, "keys", checked)
         for item in self.items.values():
             where = f"item {brief(item.id)}"
             if item.stimulus is not None and item.stimulus not in self.stimuli:
@@ -607,10 +617,10 @@ class ItemSet:
         media = {name for item in items for name in item.media}
         media |= {name for stimulus in kept for name in stimulus.media}
         return ItemSet(
-            items=_by_id("item", items, Item, "id"),
-            keys={name: self.keys[name] for name in wanted if name in self.keys},
-            stimuli=_by_id("stimulus", kept, Stimulus, "id"),
-            media={name: self.media[name] for name in self.media if name in media},
+            items=items,
+            keys=[self.keys[name] for name in wanted if name in self.keys],
+            stimuli=kept,
+            media=[self.media[name] for name in self.media if name in media],
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -628,11 +638,16 @@ class ItemSet:
             InputError: naming the record and the field.
         """
         values = record_fields(ItemSet, document, "item set")
-        classes = {"items": Item, "keys": Key, "stimuli": Stimulus, "media": Media}
+        from_json: dict[str, Callable[[Any], Any]] = {
+            "items": Item.from_json,
+            "keys": Key.from_json,
+            "stimuli": Stimulus.from_json,
+            "media": Media.from_json,
+        }
         for name, records in values.items():
             if not isinstance(records, list):
                 raise content_error("item set", f"{name} as a list", shorten(records))
-            values[name] = [classes[name].from_json(record) for record in records]  # type: ignore[attr-defined]
+            values[name] = [from_json[name](record) for record in records]
         return ItemSet(**values)
 
     def hash(self) -> str:
