@@ -172,6 +172,8 @@ class _Reader:
         for reference in root.iter(f"{{{QTI}}}qti-assessment-item-ref"):
             limits = reference.find("{*}qti-time-limits")
             item = self.package.resolve(path, required(reference, "href", where), where)
+            if limits is not None:
+                check_attributes(limits, "max-time", where)
             if limits is not None and limits.get("max-time"):
                 limit = as_number(limits.get("max-time"), "max-time", where)
                 self.time_limits[item] = limit

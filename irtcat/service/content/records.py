@@ -90,6 +90,16 @@ KINDS: dict[str, ItemKind] = {
 """The kinds of items."""
 
 
+ONLY_IN = {
+    "shuffle": ("choice", "choices", "order"),
+    "expected_length": ("text", "essay"),
+    "expected_lines": ("essay",),
+    "pattern": ("text",),
+    "numeric": ("text",),
+}
+"""The kinds of items that have a field."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """One of the choices of an item.
@@ -145,7 +155,7 @@ class Item:
         pattern: regular expression that a browser asks the whole of a text to match; empty for
             none. The server does not apply it: matching a foreign expression can take hours.
         numeric: whether a text must be a number (``12``, ``-0.5``, ``0,5``, ``3/4``).
-        title: for administrators; not shown to takers.
+        title: for administrators; not shown to takers. Empty if it only repeats the id.
         labels: topics and the like, for reports.
 
     Raises:
@@ -226,7 +236,13 @@ class Item:
             raise content_error(where, "max_choices of 1 in an item of the kind choice", most)
         if self.kind == "order" and most not in (0, len(ids)):
             raise content_error(where, "an order of all choices: max_choices of 0", most)
-        checked_whole(where, "min_choices", self.min_choices, 0, most or len(ids))
+        if self.kind == "order":
+            _set(self, "max_choices", 0)
+        least = checked_whole(where, "min_choices", self.min_choices, 0, most or len(ids))
+        if self.kind == "order" and least not in (0, len(ids)):
+            raise content_error(where, "an order of all choices: min_choices of 0", least)
+        if self.kind == "order":
+            _set(self, "min_choices", 0)
 
     def _check_display(self, where: str) -> None:
         if not isinstance(self.language, str) or not LANGUAGE.fullmatch(self.language):
@@ -243,7 +259,8 @@ class Item:
         if self.stimulus is not None:
             _set(self, "stimulus", check_id("stimulus", self.stimulus))
         _check_flag(where, "shuffle", self.shuffle)
-        checked_text(where, "title", self.title, 1000)
+        title = checked_text(where, "title", self.title, 1000).strip()
+        _set(self, "title", "" if title == self.id else title)
         if isinstance(self.labels, str) or not isinstance(self.labels, (list, tuple)):
             raise content_error(where, "labels as a list of texts", shorten(self.labels))
         _set(self, "labels", tuple(checked_text(where, "labels", v, 200) for v in self.labels))
@@ -255,11 +272,13 @@ class Item:
             checked_whole(where, "expected_lines", self.expected_lines, 1, 1000)
         checked_text(where, "pattern", self.pattern, 200)
         _check_flag(where, "numeric", self.numeric)
-        for name in ("pattern", "numeric"):
-            if getattr(self, name) and self.kind != "text":
-                raise content_error(where, f"{name} only in items of the kind text", self.kind)
+        for name, kinds in ONLY_IN.items():
+            if getattr(self, name) and self.kind not in kinds:
+                must = f"{name} only in items of the kind {' or '.join(kinds)}"
+                raise content_error(where, must, self.kind)
         try:
-            re.compile(self.pattern)
+            # Browsers know classes such as \p{L}, which Python's expressions lack.
+            re.compile(re.sub(r"\\[pP]\{\w+\}", "x", self.pattern))
         except (re.error, OverflowError, RecursionError):
             expected = "pattern as a regular expression"
             raise content_error(where, expected, shorten(self.pattern)) from None
@@ -424,7 +443,7 @@ class Stimulus:
     Attributes:
         id: its id, which items name as their ``stimulus``.
         content_html: sanitised HTML.
-        title: for administrators.
+        title: what it is, for administrators and for screen readers.
         language: BCP 47 tag of its language; empty for that of the item.
     """
 
