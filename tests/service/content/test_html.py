@@ -94,6 +94,17 @@ def test_attacks_do_not_survive_the_second_step_alone(attack):
     assert not re.search(r"<(script|iframe|object|embed|svg|style|form|input|base|meta|link)", html)
 
 
+def test_unknown_declarations_are_refused():
+    with pytest.raises(InputError, match=r"q: expected HTML without declarations\. Got <!\.\.\.>"):
+        clean_html("<![x]>", "q")
+
+
+@pytest.mark.parametrize("text", ["\ud800", "*\udfff*", "$\ud800$"])
+def test_lone_surrogates_are_refused(text):
+    with pytest.raises(InputError, match="q: expected"):
+        markdown_html(text, "q")
+
+
 @pytest.mark.parametrize(("html", "clean"), HARMLESS)
 def test_what_only_needs_removing_is_removed(html, clean):
     assert clean_html(html, "q") == clean
