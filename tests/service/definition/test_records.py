@@ -202,12 +202,12 @@ BAD = {
     ),
     "cut beyond": (
         'cuts = [{ label = "A", from = 5 }]',
-        "The `cuts[1].from` field must be above -4 and at most 4, the reported scores. Got 5.0.",
+        "The `cuts[1].from` field must be above -4 and at most 4, the reported scores. Got 5.",
     ),
     "cut at lowest": ('cuts = [{ label = "A", from = -4 }]', "`cuts[1].from` field must be above"),
     "cuts falling": (
         'cuts = [{ label = "A", from = 1 }, { label = "B", from = 0 }]',
-        "The `cuts[2].from` field must be above that of the cut before (1). Got 0.0.",
+        "The `cuts[2].from` field must be above that of the cut before (1). Got 0.",
     ),
     "cut decimals": (
         'cuts = [{ label = "A", from = 0.123 }]',
@@ -253,7 +253,7 @@ BAD_SECTIONS = {
     "no items": ('kind = "practice"\nitems = []', "`sections[2].items` field must be at least one"),
     "items text": ('kind = "fixed"\nitems = "i1"', "`sections[2].items` field must be a list of"),
     "empty id": ('kind = "fixed"\nitems = [""]', "`sections[2].items` field must be a list of ids"),
-    "id twice": ('kind = "fixed"\nitems = ["a", "b", "a"]', "ids that differ. Got 'repeats of a'."),
+    "id twice": ('kind = "fixed"\nitems = ["a", "b", "a"]', "every id once. Got a."),
     "review of adaptive": (
         'kind = "adaptive"\nreview = true\nconfig = {}',
         "`sections[2].review` field must be absent: in an adaptive section answers stand.",
