@@ -10,7 +10,16 @@ from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import Any, TypeVar, overload
 
-__all__ = ["IS_SHOWN", "FitProgress", "Progress", "Steps", "part_of", "progress", "with_progress"]
+__all__ = [
+    "IS_SHOWN",
+    "FitProgress",
+    "Progress",
+    "Steps",
+    "counted",
+    "part_of",
+    "progress",
+    "with_progress",
+]
 
 Progress = Callable[[int, int | None, str], None]
 """Called with the steps done, the total number (None: unknown) and the current step."""
@@ -87,6 +96,16 @@ def part_of(progress: Progress | None, part: int, n_parts: int) -> Progress | No
         progress(part * n + min(done, n if total else 0), n_parts * n, text)
 
     return report
+
+
+def counted(units: str) -> Callable[[Progress], Callable[[int, int], None]]:
+    """Make a function of the units done and their number that shows both in words.
+
+    Example:
+        >>> counted("subjects")(print)(2, 10)
+        2 10 2 of 10 subjects
+    """
+    return lambda report: lambda done, of: report(done, of, f"{done} of {of} {units}")
 
 
 class Steps:

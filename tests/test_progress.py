@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 import irtcat
 from irtcat import ItemBank, Responses, _progress, fit, predict, score, select
 from irtcat._progress import FitProgress, Steps, part_of
-from irtcat.cat import Config, Store, replay, simulate
+from irtcat.cat import Config, Store, calibrate_exposure, part, replay, simulate
 from irtcat.cli._app import app
-from irtcat.diagnose import labels
+from irtcat.diagnose import find_dif, labels, parallel_analysis
 from irtcat.io import open_source
 from irtcat.leaderboard import compare, evaluate, plan
 from irtcat.report import build
@@ -180,12 +180,18 @@ def test_library_functions_are_silent_by_default(capsys):
     assert irtcat.score(BANK, DATA).method == "eap"
 
 
+COUNTED = Config(max_items=4, exposure=part("sympson-hetter", rate=0.4))
 SHOWN = {
     **{name: call for name, (call, _) in CALLS.items()},
     "fit": lambda **o: fit(DATA, **o),
     "fit, vi": lambda **o: fit(DATA, method="vi", settings={"steps": 200}, **o),
     "simulate": lambda **o: simulate(BANK, np.zeros(20), Config(max_items=4), **o),
     "replay": lambda **o: replay(BANK, DATA, Config(max_items=4), **o),
+    "calibrate_exposure": lambda **o: calibrate_exposure(BANK, np.zeros(20), COUNTED, 3, **o),
+    "parallel_analysis": lambda **o: parallel_analysis(DATA, n=3, **o),
+    "find_dif": lambda **o: find_dif(
+        DATA, ["a", "b"] * 45, "rasch", items=PAIRS[:2], purify=False, tolerance=1e-3, **o
+    ),
     "leaderboard": lambda **o: evaluate(
         DATA, ["random"], [10], seeds=[0], estimators=["mean"], **o
     ),

@@ -16,8 +16,7 @@ from irtcat._checks import ability_points, argument_error, check_count
 from irtcat._compile import jit
 from irtcat._precision import choose_precision
 from irtcat._precision import precision as in_width
-from irtcat._progress import Progress as StepProgress
-from irtcat._progress import with_progress
+from irtcat._progress import counted, with_progress
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat._exposure_parameters import ExposureParameters, counts_for
@@ -51,11 +50,6 @@ BLOCK_BYTES = 2**28
 
 Progress = Callable[[int, int], None]
 """Called with the number of subjects done and the total number."""
-
-
-def _of_subjects(report: StepProgress) -> Progress:
-    """Shows numbers of subjects."""
-    return lambda done, of: report(done, of, f"{done} of {of} subjects")
 
 
 class Sessions(NamedTuple):
@@ -281,7 +275,7 @@ def simulate(
         ([10, 10, 10], (3,))
     """
     if isinstance(progress, bool):
-        return with_progress(simulate, "Simulating sessions", locals(), _of_subjects)
+        return with_progress(simulate, "Simulating sessions", locals(), counted("subjects"))
     truth = ability_points(theta, bank.model.dims)
     check_count("seed", seed, 0)
     dtype = choose_precision(precision, len(truth) * bank.n_items)
@@ -338,7 +332,7 @@ def replay(
         3
     """
     if isinstance(progress, bool):
-        return with_progress(replay, "Replaying sessions", locals(), _of_subjects)
+        return with_progress(replay, "Replaying sessions", locals(), counted("subjects"))
     from irtcat.scoring import match, score
 
     bank, matched = match(bank, responses)
