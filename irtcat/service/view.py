@@ -23,7 +23,9 @@ __all__ = ["choice_order", "response_of", "taker_view"]
 MediaUrl = Callable[[str], str]
 """A function that returns the address of a media file, signed for a short time."""
 
-MEDIA = re.compile(r"media:([A-Za-z0-9._-]+)")
+MEDIA = re.compile(r'(?<==")media:([0-9a-f]{64}\.[a-z0-9]{2,5})(?=")')
+"""Addresses of media files in attributes of sanitised HTML."""
+
 CHOICE = re.compile(r'data-choice="([^"]*)"')
 
 
