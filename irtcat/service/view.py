@@ -12,10 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from markdown_it import MarkdownIt
-
 from irtcat.service.attempt import Attempt
-from irtcat.service.content import Item
+from irtcat.service.content import Item, markdown_html
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 
 __all__ = ["choice_order", "response_of", "taker_view"]
@@ -86,6 +84,7 @@ def _item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, An
         ],
         "stimulus": None if stimulus is None else shown(stimulus.content_html),
         "stimulus_title": "" if stimulus is None else stimulus.title,
+        "stimulus_language": "" if stimulus is None else stimulus.language,
         "language": item.language,
         "direction": item.direction,
         "max_choices": item.max_choices,
@@ -113,9 +112,10 @@ def _whole(seconds: float) -> int | None:
     return None if math.isinf(seconds) else max(math.ceil(seconds), 0)
 
 
-@functools.cache
-def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable("table")
+@functools.lru_cache(maxsize=256)
+def _page_text(markdown: str) -> str:
+    """The text of instructions or of a break as sanitised HTML."""
+    return markdown_html(markdown, "text")
 
 
 def taker_view(
@@ -168,7 +168,7 @@ def taker_view(
         "report": None,
     }
     if progress.status == "running" and isinstance(part, (Instructions, Break)):
-        out["text"] = _markdown().render(part.text)
+        out["text"] = _page_text(part.text)
     if out["page"] == "item" and progress.current is not None:
         out["item"] = _item_view(attempt, progress.current, media_url)
     if progress.status == "running" and progress.to_review() and isinstance(part, Fixed):
