@@ -16,12 +16,13 @@ from starlette.exceptions import HTTPException
 from irtcat import __version__
 from irtcat._checks import InputError
 from irtcat.cat import StoreError
+from irtcat.service.api._schemas import document_errors
 from irtcat.service.context import Service
 from irtcat.service.errors import ServiceError
 
 __all__ = ["create_app", "problem"]
 
-ROUTERS = ("api.take", "api.staff", "api.cat", "pages.taker", "pages.staff")
+ROUTERS = ("api.take", "api.media", "api.staff", "api.cat", "pages.taker", "pages.staff")
 """Modules under `irtcat.service` with a ``router`` each."""
 
 PROGRAMS = ("/api/", "/ims/")
@@ -87,6 +88,7 @@ def create_app(service: Service, *, secure: bool = True) -> FastAPI:
     app.state.service, app.state.secure, app.state.ready = service, secure, False
     for name in ROUTERS:
         app.include_router(import_module(f"irtcat.service.{name}").router)
+    document_errors(app)
     _add_health(app)
     _add_errors(app)
     app.middleware("http")(_guarded)

@@ -25,7 +25,7 @@ from irtcat.service.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.progress import Progress
 
-__all__ = ["Attempt", "Started", "attempt_of", "begin", "opened"]
+__all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened"]
 
 FORMAT, VERSION = "irtcat-attempt", 1
 
@@ -363,6 +363,42 @@ def opened(
             raise
 
 
+@contextmanager
+def looked_at(service: Service, name: str) -> Iterator[Attempt]:
+    """The state of an attempt, to read only: nothing is written, and time limits are not applied.
+
+    It is quick: an attempt that this process knows reads only the events that others added.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+    """
+    loaded: _Loaded = service.attempts.get(name, _Loaded)
+    with loaded.lock:
+        try:
+            with service.database.reading():
+                if loaded.attempt is None:
+                    loaded.attempt = _read(service, name)
+                loaded.attempt.catch_up()
+            yield loaded.attempt
+        except BaseException:
+            service.attempts.drop(name)
+            loaded.attempt = None
+            raise
+
+
+def _read(service: Service, name: str) -> Attempt:
+    """An attempt without its events."""
+    head = service.scalar(sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name))
+    if head is None:
+        _missing()
+    document = json.loads(head)
+    return Attempt(service, document, published_test(service, document["test"]))
+
+
 def attempt_of(service: Service, name: str) -> Attempt:
     """An attempt as its log says, to look at; time limits are not applied.
 
@@ -371,11 +407,7 @@ def attempt_of(service: Service, name: str) -> Attempt:
         StoreError: for a log that was changed.
     """
     with service.database.reading():
-        head = service.scalar(sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name))
-        if head is None:
-            _missing()
-        document = json.loads(head)
-        attempt = Attempt(service, document, published_test(service, document["test"]))
+        attempt = _read(service, name)
         attempt.catch_up()
     return attempt
 
