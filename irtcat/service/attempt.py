@@ -25,7 +25,7 @@ from irtcat.service.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.progress import Progress
 
-__all__ = ["Attempt", "Started", "attempt_of", "begin", "opened"]
+__all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened"]
 
 FORMAT, VERSION = "irtcat-attempt", 1
 
@@ -348,7 +348,7 @@ def opened(
     with loaded.lock:
         try:
             with service.database.writing():
-                attempt = _read(service, name, loaded)
+                attempt = _read(service, name, loaded, is_locked=True)
                 attempt.actor, attempt.request = actor, request
                 attempt.apply_time_limits(grace)
                 time_limits_acted = attempt.has_changed
@@ -359,7 +359,7 @@ def opened(
                 return
             # What time limits demand is written even if the caller's request is then refused.
             with service.database.writing():
-                attempt = _read(service, name, loaded)
+                attempt = _read(service, name, loaded, is_locked=True)
                 yield attempt
                 attempt.write()
         except BaseException as error:
@@ -375,10 +375,42 @@ def opened(
             raise
 
 
-def _read(service: Service, name: str, loaded: _Loaded) -> Attempt:
-    """The attempt as the database has it, whose row no other transaction changes meanwhile."""
+@contextmanager
+def looked_at(service: Service, name: str) -> Iterator[Attempt]:
+    """The state of an attempt, to read only: nothing is written, and time limits are not applied.
+
+    It is quick: an attempt that this process knows reads only the events that others added.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+    """
+    loaded: _Loaded = service.attempts.get(name, _Loaded)
+    with loaded.lock:
+        try:
+            with service.database.reading():
+                attempt = _read(service, name, loaded)
+            yield attempt
+        except BaseException:
+            service.attempts.drop(name)
+            loaded.attempt = None
+            raise
+
+
+def _read(service: Service, name: str, loaded: _Loaded, is_locked: bool = False) -> Attempt:
+    """The attempt as the database has it.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+        loaded: where this process keeps it.
+        is_locked: no other transaction changes it until this one ends.
+    """
     statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
-    head = service.scalar(statement.with_for_update())
+    head = service.scalar(statement.with_for_update() if is_locked else statement)
     if head is None:
         _missing()
     if loaded.attempt is None:
@@ -396,13 +428,7 @@ def attempt_of(service: Service, name: str) -> Attempt:
         StoreError: for a log that was changed.
     """
     with service.database.reading():
-        head = service.scalar(sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name))
-        if head is None:
-            _missing()
-        document = json.loads(head)
-        attempt = Attempt(service, document, published_test(service, document["test"]))
-        attempt.catch_up()
-    return attempt
+        return _read(service, name, _Loaded())
 
 
 class Started:

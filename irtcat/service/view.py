@@ -16,7 +16,7 @@ from irtcat.service.attempt import Attempt
 from irtcat.service.content import Item, markdown_html
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 
-__all__ = ["choice_order", "response_of", "taker_view"]
+__all__ = ["choice_order", "response_of", "taker_view", "time_left"]
 
 MediaUrl = Callable[[str], str]
 """A function that returns the address of a media file, signed for a short time."""
@@ -118,6 +118,18 @@ def _page_text(markdown: str) -> str:
     return markdown_html(markdown, "text")
 
 
+def time_left(attempt: Attempt) -> dict[str, Any]:
+    """Whole seconds left of the test, the section and the item (None without a limit)."""
+    remaining = attempt.remaining()
+    return {
+        "test": _whole(remaining.test),
+        "section": _whole(remaining.section),
+        "item": _whole(remaining.item),
+        "running": attempt.progress.status == "running",
+        "warnings": list(attempt.test.definition.time_warnings),
+    }
+
+
 def taker_view(
     attempt: Attempt, media_url: MediaUrl, report: dict[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -133,7 +145,7 @@ def taker_view(
         "break", "paused", "finished" or "void"; the other fields are those that the page needs.
     """
     progress, definition = attempt.progress, attempt.test.definition
-    part, remaining = progress.part, attempt.remaining()
+    part = progress.part
     sections = [s for s in definition.sections if not isinstance(s, (Instructions, Break))]
     out: dict[str, Any] = {
         "title": definition.title,
@@ -146,13 +158,7 @@ def taker_view(
             "kind": "" if part is None else part.kind,
             "title": "" if part is None else part.title,
         },
-        "time": {
-            "test": _whole(remaining.test),
-            "section": _whole(remaining.section),
-            "item": _whole(remaining.item),
-            "running": progress.status == "running",
-            "warnings": list(definition.time_warnings),
-        },
+        "time": time_left(attempt),
         "may": {
             "skip": progress.status == "running" and attempt.may_skip(),
             "review": progress.to_review(),
