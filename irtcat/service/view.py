@@ -164,7 +164,7 @@ def taker_view(
             "review": progress.to_review(),
             "proceed": progress.status == "running" and attempt.may_proceed(),
             "pause": progress.status == "running" and attempt.may_pause(),
-            "resume": progress.status == "paused" and progress.paused_by == "taker",
+            "resume": attempt.may_resume(),
         },
         "saved": len(progress.answers),
         "item": None,
