@@ -73,7 +73,9 @@ def _has_attempt(request: Request, attempt: str) -> bool:
     return True
 
 
-def _act(request: Request, action: Callable[..., dict[str, Any]], **options: Any) -> dict[str, Any]:
+def _act(
+    request: Request, action: Callable[..., dict[str, Any]], /, **options: Any
+) -> dict[str, Any]:
     """The taker's view after an action of `irtcat.service.taking`."""
     service, (attempt, device) = service_of(request), _device(request)
     return action(service, attempt, device, media_urls(service, attempt), **options)
@@ -394,14 +396,14 @@ def resume(request: Request, form: CheckedForm) -> Response:
 
 
 def _changed(
-    page_request: Request, action: Callable[..., dict[str, Any]], **options: Any
+    request: Request, action: Callable[..., dict[str, Any]], /, **options: Any
 ) -> Response:
     """The page after an action; where it was not possible, the page with a notice."""
     try:
-        return _reply(page_request, _act(page_request, action, **options))
+        return _reply(request, _act(request, action, **options))
     except ConflictError:
-        view = _act(page_request, taking.current)
-        texts = translations(language_of(page_request, view["language"]))
+        view = _act(request, taking.current)
+        texts = translations(language_of(request, view["language"]))
         missing = sum(not row["answered"] for row in view["items"])
         notice = texts.gettext("This was not possible. The test continues here.")
         if missing:
@@ -411,4 +413,4 @@ def _changed(
                 missing,
             )
             notice = text % {"n": missing}
-        return _page(page_request, view, status=409, notice=notice)
+        return _page(request, view, status=409, notice=notice)
