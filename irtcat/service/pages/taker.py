@@ -396,14 +396,14 @@ def resume(request: Request, form: CheckedForm) -> Response:
 
 
 def _changed(
-    page_request: Request, action: Callable[..., dict[str, Any]], **options: Any
+    request: Request, action: Callable[..., dict[str, Any]], /, **options: Any
 ) -> Response:
     """The page after an action; where it was not possible, the page with a notice."""
     try:
-        return _reply(page_request, _act(page_request, action, **options))
+        return _reply(request, _act(request, action, **options))
     except ConflictError:
-        view = _act(page_request, taking.current)
-        texts = translations(language_of(page_request, view["language"]))
+        view = _act(request, taking.current)
+        texts = translations(language_of(request, view["language"]))
         missing = sum(not row["answered"] for row in view["items"])
         notice = texts.gettext("This was not possible. The test continues here.")
         if missing:
@@ -413,4 +413,4 @@ def _changed(
                 missing,
             )
             notice = text % {"n": missing}
-        return _page(page_request, view, status=409, notice=notice)
+        return _page(request, view, status=409, notice=notice)

@@ -331,6 +331,7 @@ function expire(left) {
   if (!form || !touched) {
     if (left > 0) return;
     lastExpiry = performance.now();
+    say(message("over"));
     refresh();
     return;
   }
