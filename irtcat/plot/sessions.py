@@ -88,7 +88,7 @@ def score_distribution(scores: pd.Series, cuts: Mapping[str, float] | None = Non
             plain(label), (score, 1), xycoords=("data", "axes fraction"), xytext=(3, -2),
             textcoords="offset points", va="top", rotation=90, fontsize=8,
         )  # fmt: skip
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="y", integer=True)
     axes.set(xlabel="Score", ylabel="Number of attempts")
     add_title(figure, f"Scores of {len(values):,} attempts")
     tidy(axes)
@@ -118,7 +118,7 @@ def session_path(table: pd.DataFrame) -> "Figure":
     axes = figure.subplots()
     axes.fill_between(number, theta - Z * se, theta + Z * se, color=COLOURS[0], alpha=0.18)
     axes.plot(number, theta, "o-", markersize=4, color=COLOURS[0])
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.set(xlabel="Answers", ylabel="Ability θ")
     add_title(figure, "Estimate after each answer, with its 95 % interval")
     tidy(axes)

@@ -1,6 +1,4 @@
-"""Monitoring: alarms of attempts under way, exposure over target, and a session replayed with the
-reason of every item.
-"""
+"""Monitoring: alarms of attempts under way, exposure over target, and sessions replayed."""
 
 import json
 import math
@@ -123,7 +121,10 @@ def live_board(
     if not is_number(silent_minutes) or silent_minutes <= 0:
         raise argument_error("silent_minutes", "a number above 0", silent_minutes)
     board = proctoring.board(service, test)
-    watched = [_watched(service, row.attempt, row.updated) for row in board.itertuples()]
+    watched = [
+        _watched(service, name, updated)
+        for name, updated in board[["attempt", "updated"]].to_numpy(object)
+    ]
     _fit_patterns(watched)
     rows = [_signs(state, 60 * silent_minutes) for state in watched]
     columns = ["title", "kind", "left", "silent", "rapid", "lz_star", "alarms"]

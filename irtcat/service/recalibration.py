@@ -1,6 +1,4 @@
-"""Recalibration: new parameters of pretest and drifted items from the answers of a test, on the scale
-of its other items.
-"""
+"""Recalibration: new parameters of some items, on the scale of the other items of their test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
