@@ -21,7 +21,7 @@ from irtcat.service.errors import ServiceError
 
 __all__ = ["create_app", "problem"]
 
-ROUTERS = ("api.take", "api.staff", "api.cat", "pages.taker", "pages.staff")
+ROUTERS = ("api.take", "api.staff", "api.cat", "pages", "pages.taker", "pages.staff")
 """Modules under `irtcat.service` with a ``router`` each."""
 
 PROGRAMS = ("/api/", "/ims/")

@@ -156,6 +156,7 @@ def taker_view(
             "review": progress.to_review(),
             "proceed": progress.status == "running" and attempt.may_proceed(),
             "pause": progress.status == "running" and attempt.may_pause(),
+            "resume": attempt.may_resume(),
         },
         "saved": len(progress.answers),
         "item": None,
