@@ -30,6 +30,9 @@ ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "ap
 PROGRAMS = ("/api/", "/ims/", "/oauth/")
 """Paths of programs, which get errors as JSON (RFC 9457); all other paths are pages for people."""
 
+UPLOADS = ("/api/v1/uploads", "/staff/uploads")
+"""Paths to which staff send banks and items."""
+
 MOST_BODY = 1_000_000
 """Bytes of a request's body; uploads of items and banks have a limit of their own."""
 
@@ -164,7 +167,7 @@ async def _guarded(
     request.state.request_id = request_id = uuid4().hex
     started = time.perf_counter()
     length = request.headers.get("content-length", "")
-    most = MOST_UPLOAD if request.url.path.startswith("/api/v1/uploads") else MOST_BODY
+    most = MOST_UPLOAD if request.url.path.startswith(UPLOADS) else MOST_BODY
     if length.isdigit() and int(length) > most:
         response: Response = problem(413, "Too large", f"At most {most:,} bytes.")
     else:
