@@ -494,10 +494,10 @@ def test_malformed_forms_make_no_server_errors(browser, site):
         browser.show(reply)
         assert "<script>alert" not in reply.text
     files = {"response": ("a.txt", b"x"), "token": (None, fields["token"])}
-    assert browser.client.post("/test/answer", files=files).status_code in (409, 422)
+    assert browser.client.post("/test/answer", files=files).status_code == 400
     reply = browser.client.post("/test/answer", content=b"\xff\xfe", headers={
         "content-type": "multipart/form-data; boundary=x"})  # fmt: skip
-    assert reply.status_code in (400, 403)
+    assert reply.status_code == 400
     assert browser.client.get("/language/xx").status_code == 404
     for to in ("//evil.example", "https://evil.example", "/\\evil.example", "javascript:1"):
         reply = browser.client.get("/language/de", params={"to": to}, follow_redirects=False)

@@ -191,6 +191,7 @@ function begin() {
     before: Number(element.dataset.left),
   }));
   document.querySelectorAll("ol.order").forEach(makeMovable);
+  makeScrollable();
   restoreDraft();
   countWords();
   if ("over" in document.body.dataset) forgetAll();
@@ -280,6 +281,19 @@ function setPositions(list) {
   [...list.children].forEach((entry, at) => {
     entry.querySelector("select").value = String(at + 1);
   });
+}
+
+// Formulas, tables and listings that are wider than the page are scrolled, also by keyboard
+
+function makeScrollable() {
+  for (const formula of document.querySelectorAll('.content math[display="block"]')) {
+    const around = document.createElement("div");
+    around.className = "wide";
+    formula.replaceWith(around);
+    around.append(formula);
+  }
+  for (const element of document.querySelectorAll(".content :is(pre, table, .wide)"))
+    if (element.scrollWidth > element.clientWidth) element.tabIndex = 0;
 }
 
 // Words of an essay
