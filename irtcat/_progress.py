@@ -1,18 +1,30 @@
 """Progress of long computations."""
 
+import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar, overload
 
-__all__ = ["IS_SHOWN", "Progress", "progress"]
+__all__ = [
+    "IS_SHOWN",
+    "FitProgress",
+    "Progress",
+    "Steps",
+    "counted",
+    "part_of",
+    "progress",
+    "with_progress",
+]
 
 Progress = Callable[[int, int | None, str], None]
 """Called with the steps done, the total number (None: unknown) and the current step."""
+
+T = TypeVar("T")
 
 IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=True)
 """Whether progress is shown at all; the command line sets it."""
@@ -20,6 +32,11 @@ DELAY = 2.0
 """Seconds before anything is shown."""
 FIRST_LINE = 10.0
 """Seconds before the second plain line; each further line takes twice as long as the one before."""
+
+SMALL_STEP = 1e-4
+"""The step at which a fit in float64 has converged, in standard errors (`irtcat.fit`)."""
+RECENT = 6
+"""Iterations from which the rate of a fit is computed."""
 
 _shown: ContextVar[Progress | None] = ContextVar("shown", default=None)
 
@@ -53,6 +70,128 @@ def progress(text: str) -> Iterator[Progress]:
         ended.set()
         thread.join()
         bar.stop()
+
+
+@overload
+def part_of(progress: Progress, part: int, n_parts: int) -> Progress: ...
+@overload
+def part_of(progress: Progress | None, part: int, n_parts: int) -> Progress | None: ...
+def part_of(progress: Progress | None, part: int, n_parts: int) -> Progress | None:
+    """The progress of one of several parts of a computation, which take about equally long.
+
+    Args:
+        progress: that of all parts.
+        part: the number of this part, from 0.
+        n_parts: the number of parts.
+
+    Example:
+        >>> part_of(print, 1, 3)(2, 10, "Fold")
+        12 30 Fold
+    """
+    if progress is None:
+        return None
+
+    def report(done: int, total: int | None, text: str) -> None:
+        n = total or 1
+        progress(part * n + min(done, n if total else 0), n_parts * n, text)
+
+    return report
+
+
+def counted(units: str) -> Callable[[Progress], Callable[[int, int], None]]:
+    """Make a function of the units done and their number that shows both in words.
+
+    Example:
+        >>> counted("subjects")(print)(2, 10)
+        2 10 2 of 10 subjects
+    """
+    return lambda report: lambda done, of: report(done, of, f"{done} of {of} {units}")
+
+
+class Steps:
+    """Counts the steps of a computation; called with a text when one begins.
+
+    Example:
+        >>> step = Steps(print, 2)
+        >>> step("First fold")
+        0 2 First fold
+        >>> step("Second fold")
+        1 2 Second fold
+    """
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+
+    def __call__(self, text: str) -> None:
+        """Report that the steps so far are done and the next begins."""
+        if self.progress is not None:
+            self.progress(self.done, self.total, text)
+        self.done += 1
+
+
+class FitProgress:
+    """The progress of a fit: the iterations left follow from how fast the steps shrink.
+
+    Args:
+        report: called after every iteration.
+        most: maximum number of iterations, for a method whose steps do not show how many are left.
+    """
+
+    def __init__(self, report: Progress, most: int | None = None) -> None:
+        self.report, self.most = report, most
+        self.steps: list[float] = []
+
+    @classmethod
+    def of(cls, report: Progress | None) -> "FitProgress | None":
+        """The progress of a fit within another computation, if that has one."""
+        return None if report is None else cls(report)
+
+    def __call__(self, iteration: int, value: float, step: float) -> None:
+        """Report an iteration."""
+        if self.most is not None:
+            text = f"Step {iteration} of at most {self.most}: the bound is {value:.2f}"
+            self.report(iteration, self.most, text)
+            return
+        self.steps.append(step)
+        text = f"Iteration {iteration}: the step was {step:.1e} standard errors"
+        left = iterations_left(self.steps)
+        self.report(iteration, None if left is None else iteration + left, text)
+
+
+def iterations_left(steps: list[float]) -> int | None:
+    """Iterations until the step is small enough, at the rate of the last ones; None if unknown.
+
+    Example:
+        >>> iterations_left([0.1 * 0.5**i for i in range(9)])
+        2
+        >>> iterations_left([0.1, 0.2])
+    """
+    recent = steps[-RECENT:]
+    if len(recent) < RECENT or not 0 < recent[-1] < recent[0]:
+        return None
+    rate = math.log(recent[-1] / recent[0]) / (len(recent) - 1)
+    return max(0, math.ceil(math.log(SMALL_STEP / recent[-1]) / rate))
+
+
+def with_progress(
+    function: Callable[..., T],
+    text: str,
+    arguments: Mapping[str, Any],
+    callback: Callable[[Progress], Any] | None = None,
+) -> T:
+    """Call a function whose argument ``progress`` is True or False.
+
+    Args:
+        function: the function.
+        text: what is computed, until the first step is reported.
+        arguments: all its arguments by name.
+        callback: converts what shows the steps to what the function calls; by default the same.
+    """
+    if not arguments["progress"]:
+        return function(**{**arguments, "progress": None})
+    with progress(text) as report:
+        shown = report if callback is None else callback(report)
+        return function(**{**arguments, "progress": shown})
 
 
 class _Lines:

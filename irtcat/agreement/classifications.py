@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import bdtr, betainc, betaincinv, ndtr
 
 from irtcat._checks import InputError, argument_error, check_choice, is_number
 from irtcat._types import FloatArray
@@ -224,6 +223,8 @@ def rudner_classification(theta: Any, se: Any, cuts: Any, weights: Any = None) -
         10(13) (accuracy); Wyse & Hao (2012), Applied Psychological Measurement 36, 602-624
         (consistency).
     """
+    from scipy.special import ndtr  # scipy is slow to import
+
     points = _finite("theta", theta)
     errors = _vector("se", se, len(points))
     if np.isnan(errors).any() or (errors <= 0).any():
@@ -465,6 +466,8 @@ def _four_moments(raw: FloatArray) -> tuple[float, float, float, float]:
 
 def _beta_binomial_tables(fitted: BetaBinomial, cuts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Probabilities of true and observed levels, and of the observed levels of two tests."""
+    from scipy.special import bdtr, betainc, betaincinv  # scipy is slow to import
+
     a, b, n = fitted.alpha, fitted.beta, fitted.n_items
     scaled = np.clip((cuts - fitted.low) / (fitted.high - fitted.low), 0, 1)
     edges = np.concatenate([[0.0], betainc(a, b, scaled), [1.0]])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from irtcat._progress import Progress
 from irtcat.cli._input import read
 from irtcat.cli._options import CSV, FORCE, JSON, READING, REQUIRED, Option, load, option
 from irtcat.cli._output import Table, emit_csv, emit_json, say, show, write_csv
@@ -56,6 +57,8 @@ class Options:
         self.wrote: list[str] = []
         self.kept = ""
         """What an interruption leaves behind, and how to go on."""
+        self.progress: Progress = lambda done, total, text: None
+        """Shows the progress of the command."""
 
     def __getattr__(self, name: str) -> Any:
         """The value of an option."""
@@ -97,9 +100,23 @@ class Options:
         return {name: value for name, value in values.items() if value is not None}
 
     def call(self, **changes: Any) -> Any:
-        """Call the library's function with the options that it has, and with changes."""
+        """Call the library's function with the options that it has, and with changes.
+
+        Its progress is shown, unless the changes have another.
+        """
         library = self._command.library
-        return load(library)(**self.values_of(library, but=changes), **changes)
+        function = load(library)
+        if "progress" in inspect.signature(function).parameters:
+            changes.setdefault("progress", self.progress)
+        return function(**self.values_of(library, but=changes), **changes)
+
+    def use_file(self, name: str, path: str) -> None:
+        """Set an option to a default file that depends on the others; ask if that exists."""
+        value = {name: Path(path)}
+        self._command._check_files({**self.unread, **value})
+        if not self.unread.get("force"):
+            self._command._ask({**dict.fromkeys(self._command.options), **value})
+        setattr(self, name, value[name])
 
     def write(self, name: str, value: Any, what: str = "") -> None:
         """Write a table, a figure or an object to the file of an option, if that is given."""
@@ -181,7 +198,7 @@ class Command:
             self._check(options)
             if self.compiles:
                 use_compilation_cache()
-            with progress(f"{self.__doc__}".partition(".")[0]):
+            with progress(f"{self.__doc__}".partition(".")[0]) as options.progress:
                 out = self.body(options)
             if given.get("as_json"):
                 emit_json(out.json)

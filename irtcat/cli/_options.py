@@ -278,7 +278,6 @@ RESPONSES_OPTION = option("responses", read=read, source="", help=RESPONSES_HELP
 CALIBRATION = argument("calibration", read=read, help=RESPONSES_HELP)
 BANK = argument("bank", read=read_bank, help="Bank written by irtcat fit.")
 SUBSET = argument("subset", read=read_subset, help="Output of irtcat select, or a CSV with item.")
-OUT = result()
 FIGURE = output("figure", writes=check_figure, help="Draw it to this file (.png, .svg, .pdf).")
 ITEMS = option("items", of="items_table", source="", type=Path,
                help="CSV table of the items (ids first) with their columns.")  # fmt: skip

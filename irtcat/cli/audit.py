@@ -58,7 +58,9 @@ def command(o: Options) -> Output:
         document |= {"known": records(scores), "average_precision": average}
         text += [scores, f"Average precision: {average:.3f}"]
     document |= {"items": records(ranking.table)}
-    return Output(document, text, table=ranking.table)
+    bank = o.unread["bank"]
+    after = ("report", *([bank] if bank else []), o.out)
+    return Output(document, text, table=ranking.table, next=after)
 
 
 def _scores(ranking: Any, known: list[str]) -> Any:

@@ -1,7 +1,7 @@
 """``irtcat compare``."""
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import CALIBRATION, OUT, RESPONSES, SUBSET, option
+from irtcat.cli._options import CALIBRATION, RESPONSES, SUBSET, option, result
 from irtcat.cli._output import figures, records
 from irtcat.cli._session import warn
 
@@ -24,21 +24,22 @@ WORSE = 3
     option("method", choices="irtcat.leaderboard.comparison.METHODS"),
     "level",
     option("gate", type=bool, default=False, help=f"Exit with {WORSE} if the verdict is worse."),
-    OUT,
+    result("comparison.csv"),
     compiles=False,
 )
 def command(o: Options) -> Output:
     """Test whether a new model is better or worse than an old one."""
-    result = o.call()
-    frame = result.to_frame()
-    o.write("out", frame)
+    comparison = o.call()
+    frame = comparison.to_frame()
+    o.write("out", frame, "comparison")
     if not o.for_programs:
-        for flag in result.flags:
+        for flag in comparison.flags:
             warn(flag)
     shown = frame.drop(columns=["verdict", "flags"]).iloc[0].to_dict()
     return Output(
-        {**records(frame)[0], "flags": result.flags, "out": o.out},
-        [str(result), figures(shown)],
-        WORSE if o.gate and result.verdict == "worse" else 0,
+        {**records(frame)[0], "flags": comparison.flags, "out": o.out},
+        [str(comparison), figures(shown)],
+        WORSE if o.gate and comparison.verdict == "worse" else 0,
         table=frame,
+        next=("report", o.out),
     )

@@ -3,7 +3,7 @@
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import folder, option
 from irtcat.cli._output import records
-from irtcat.cli._session import progress, warn
+from irtcat.cli._session import warn
 
 EXAMPLE = ("irtcat demo --out demo-output",)
 
@@ -19,8 +19,7 @@ def command(o: Options) -> Output:
     Hold out a quarter of the subjects, calibrate the items on the rest, select k items by several
     strategies, and predict the held-out subjects' full scores and ranks from those k.
     """
-    with progress("Compiling") as report:
-        result = o.call(seeds=range(o.seeds), progress=report)
+    result = o.call(seeds=range(o.seeds))
     if not result.fit.converged:
         warn(result.fit.message)
     table = result.to_frame()
@@ -40,4 +39,4 @@ def command(o: Options) -> Output:
         *(f"{name:<17}{path}" for name, path in result.files.items()),
     ]
     document = {"fit": result.fit.to_dict(), "files": result.files, "summary": records(table)}
-    return Output(document, text, table=table)
+    return Output(document, text, table=table, next=("report", result.files["bank"]))

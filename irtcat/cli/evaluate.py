@@ -10,7 +10,6 @@ import typer
 from irtcat.cli import _adaptive, _input
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import BANK, REQUIRED, RESPONSES_HELP, SEED, folder, group, option
-from irtcat.cli._session import progress
 from irtcat.cli.export import TASKS
 
 EXAMPLE = (
@@ -174,15 +173,15 @@ def command(o: Options) -> Output:
     of_model = (o.model, o.model_args if name == "lm-eval" else None)
     label = o.name or " ".join(str(text) for text in of_model if text)
     o.kept = f"The answers so far are kept in {o.out}: repeat the same command to continue."
-    with progress("answers") as report:
-        result = o.call(
-            model=_harness(o, name), config=config, costs=costs, name=label,
-            counts=o.exposure_parameters, progress=report,
-        )  # fmt: skip
+    result = o.call(
+        model=_harness(o, name), config=config, costs=costs, name=label,
+        counts=o.exposure_parameters,
+    )  # fmt: skip
     n_saved = result.n_bank - result.n_items
     saved = f"Saved {n_saved} of {result.n_bank} answers ({n_saved / result.n_bank:.1%})."
     lines = [*result.sentences(), saved, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
-    return Output({**result.to_json(), "out": o.out}, lines)
+    after = ("report", o.unread["bank"], o.out)
+    return Output({**result.to_json(), "out": o.out}, lines, next=after)
 
 
 def _harness_name(o: Options) -> str:

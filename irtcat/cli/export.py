@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
@@ -32,7 +33,9 @@ TASKS = option(
     TASKS,
     "task",
     option("model", default="MODEL", help="The model named in the printed command."),
-    output("out", "--out", "-o", help="Write to this file."),
+    output("out", "--out", "-o",
+           help="Write to this file; by default samples.json (lm-eval), sample_ids.txt (inspect), "
+           "ids.txt or samples.jsonl (every-eval-ever), and into a pipe to stdout."),
     compiles=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
@@ -44,19 +47,20 @@ def command(o: Options) -> Output:
     if sources is None:
         sources = o.bank if o.responses is None else o.responses
     exported = o.call(items=sources)
-    commands = exported.commands(o.out, o.model)
-    text = [f"{exported}; wrote them to {o.out}"]
+    if o.out is None and not o.for_programs and to_terminal():
+        o.use_file("out", exported.file)
+    commands, text = exported.commands(o.out, o.model), []
+    after: tuple[Any, ...] = ()
     if o.out is not None:
         exported.write(o.out)
+        text = [f"{exported}; wrote them to {o.out}"]
+        after = ("predict", o.unread["responses"] or "RESPONSES", o.unread["subset"], "NEW")
     elif not o.for_programs:
-        text = [exported.text.removesuffix("\n")]
-        if not to_terminal():  # unchanged into a file or a pipe
-            print(*text)
-            text = []
+        print(exported.text.removesuffix("\n"))  # unchanged into a pipe
     text += commands
     if o.to == "inspect" and "[" in exported.text:
         text += ["Inspect may warn that ids with brackets are not found; as patterns they are."]
     document = {"to": o.to, "out": o.out, "tasks": exported.tasks, "text": exported.text}
     table = exported.to_frame()
     document |= {"commands": commands, "items": records(table)}
-    return Output(document, text, table=table)
+    return Output(document, text, table=table, next=after)

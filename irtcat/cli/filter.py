@@ -89,4 +89,9 @@ def command(o: Options) -> Output:
     }  # fmt: skip
     text = [str(selection), Table(kept, rows=SUMMARY_ROWS)]
     text += [] if o.balanced_by is None else [selection.bounds]
-    return Output(document, [*text, f"Wrote {content} to {o.out}"], table=kept)
+    after: tuple[Any, ...] = ()
+    if o.rows is None and o.out is not None and o.out.suffix == ".csv":
+        after = ("report", o.out)
+    elif _input.is_bank(o.unread["bank"]):
+        after = ("describe", o.unread["bank"])
+    return Output(document, [*text, f"Wrote {content} to {o.out}"], table=kept, next=after)

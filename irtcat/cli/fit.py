@@ -1,10 +1,9 @@
 """``irtcat fit``."""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from irtcat._progress import Progress
+from irtcat._progress import FitProgress
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
@@ -18,7 +17,7 @@ from irtcat.cli._options import (
     result,
 )
 from irtcat.cli._output import SUMMARY_ROWS, records
-from irtcat.cli._session import progress, warn
+from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,14 +27,12 @@ EXAMPLE = ("irtcat fit dataset:lsat7 --model 2pl",)
 FAMILIES = {"normal": "N", "lognormal": "LogNormal", "beta": "Beta"}
 IMPORTANT = ("b", "proportion_correct", "se_b", "a", "flags", "se_a", "c", "d")
 """The columns of items that are printed first."""
-SMALL_STEP = 1e-4
-"""The step at which a fit in float64 has converged, in standard errors (`irtcat.fit`)."""
 UNCERTAIN = 1.0
 """Standard errors of difficulties above it are reported: the SD of the subjects."""
+VI_STEPS = 3000
+"""Most steps of variational inference (the default of `irtcat.fitting.variational.VISettings`)."""
 WITH_CHECKPOINT = ("em", "anchored")
 """Methods that can keep their state."""
-RECENT = 6
-"""Iterations from which the rate is computed."""
 
 
 def _theta(path: Path) -> Any:
@@ -112,8 +109,8 @@ def command(o: Options) -> Output:
     if o.subjects is not None:
         changes["groups"] = _input.table_column(o.subjects, o.groups, "subjects")
     try:
-        with progress("Fitting") as report:
-            fitted = o.call(progress=_Iterations(report, o.method), **changes)
+        most = VI_STEPS if o.method == "vi" else None
+        fitted = o.call(progress=FitProgress(o.progress, most), **changes)
     except KeyboardInterrupt:
         if o.checkpoint is not None and o.checkpoint.exists():
             o.kept = f"The state is in {o.checkpoint}: continue with --resume."
@@ -138,39 +135,6 @@ def command(o: Options) -> Output:
     return Output(
         {**document, "items": records(items)}, text, table=items, next=(*after, *o.reading_words)
     )
-
-
-class _Iterations:
-    """The progress of a fit: the iterations left follow from how fast the steps shrink."""
-
-    def __init__(self, report: Progress, method: str) -> None:
-        self.report, self.method = report, method
-        self.steps: list[float] = []
-
-    def __call__(self, iteration: int, log_posterior: float, step: float) -> None:
-        """Report an iteration."""
-        if self.method == "vi":
-            self.report(iteration, None, f"Step {iteration}: the bound is {log_posterior:.2f}")
-            return
-        self.steps.append(step)
-        text = f"Iteration {iteration}: the step was {step:.1e} standard errors"
-        left = iterations_left(self.steps)
-        self.report(iteration, None if left is None else iteration + left, text)
-
-
-def iterations_left(steps: list[float]) -> int | None:
-    """Iterations until the step is small enough, at the rate of the last ones; None if unknown.
-
-    Example:
-        >>> iterations_left([0.1 * 0.5**i for i in range(9)])
-        2
-        >>> iterations_left([0.1, 0.2])
-    """
-    recent = steps[-RECENT:]
-    if len(recent) < RECENT or not 0 < recent[-1] < recent[0]:
-        return None
-    rate = math.log(recent[-1] / recent[0]) / (len(recent) - 1)
-    return max(0, math.ceil(math.log(SMALL_STEP / recent[-1]) / rate))
 
 
 def _tables(items: "pd.DataFrame") -> list[Any]:

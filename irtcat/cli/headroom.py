@@ -6,7 +6,7 @@ import typer
 
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import items_column
-from irtcat.cli._options import BANK, FIGURE, ITEMS, OUT, RESPONSES_OPTION, option
+from irtcat.cli._options import BANK, FIGURE, ITEMS, RESPONSES_OPTION, option, result
 from irtcat.cli._output import records
 
 SHOWN = ("n_items", "headroom", "se", "expected_score", "information", "flags", "theta")
@@ -24,7 +24,7 @@ EXAMPLE = (
     replace(ITEMS, needs="groups COLUMN"),
     RESPONSES_OPTION,
     "theta",
-    OUT,
+    result("headroom.csv"),
     FIGURE,
 )
 def command(o: Options) -> Output:
@@ -42,4 +42,5 @@ def command(o: Options) -> Output:
         o.write("figure", plot.headroom(table), "figure")
     document = {"out": o.out, "figure": o.figure, "test_sets": records(table)}
     shown = table.sort_values("headroom", ascending=False, kind="stable")
-    return Output(document, [shown[[n for n in SHOWN if n in shown]]], table=table)
+    after = ("report", o.unread["bank"], o.out)
+    return Output(document, [shown[[n for n in SHOWN if n in shown]]], table=table, next=after)

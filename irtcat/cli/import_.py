@@ -7,7 +7,7 @@ from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import argument, check_archive, option, output, result
 from irtcat.cli._output import SUMMARY_ROWS
-from irtcat.cli._session import progress, warn
+from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,8 +44,7 @@ SHOWN = 5
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Read logs of evaluation harnesses into one response file."""
-    with progress("reading logs") as show_progress:
-        logs = o.call(progress=show_progress, max_bytes=_input.max_bytes())
+    logs = o.call(max_bytes=_input.max_bytes())
     responses = logs.responses
     o.write("out", responses, "responses")
     o.write("report", logs.report.to_frame(), "report")

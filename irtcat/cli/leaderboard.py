@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -9,7 +10,10 @@ from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import FIGURE, MODEL, RESPONSES, option, result
 from irtcat.cli._output import records
-from irtcat.cli._session import progress, warn
+from irtcat.cli._session import warn
+
+if TYPE_CHECKING:
+    from irtcat.leaderboard import Recommendation
 
 EXAMPLE = ("irtcat leaderboard dataset:lsat7 --strategies random,fisher -k 2,3 --seeds 2",)
 
@@ -64,9 +68,8 @@ def command(o: Options) -> Output:
     data = o.responses
     if o.subjects is not None:
         data = _input.with_subjects(data, o.subjects, o.split.partition(":")[2])
-    with progress("Compiling") as report:
-        board = o.call(responses=data, seeds=range(o.seeds), progress=report)
-        gaps = leaderboard.reliable_gaps(board, o.confidence)
+    board = o.call(responses=data, seeds=range(o.seeds))
+    gaps = leaderboard.reliable_gaps(board, o.confidence)
     advice = leaderboard.recommend(board, o.error)
     table = board.to_frame()
     summary = board.summary().assign(gap=gaps["gap"])
@@ -86,4 +89,16 @@ def command(o: Options) -> Output:
     columns = [name for name in summary if re.sub("_(lower|upper)$", "", name) in SHOWN]
     shown = Table(summary[columns], decimals=3 if o.bootstrap is None else 2)
     text = [shown, *advice.sentences()]
-    return Output({**document, "summary": records(summary)}, text, table=summary)
+    after = _selection(o, advice)
+    return Output({**document, "summary": records(summary)}, text, table=summary, next=after)
+
+
+def _selection(o: Options, advice: "Recommendation") -> tuple[Any, ...]:
+    """The command that selects items as recommended."""
+    from irtcat.selection import DEFAULT_STRATEGY, STRATEGIES
+
+    n_items = advice.n_items or int(advice.measured[-1]["n_items"])
+    bank = ["BANK"] if "bank" in STRATEGIES[advice.strategy].needs else []
+    strategy = ["--strategy", advice.strategy] if advice.strategy != DEFAULT_STRATEGY else []
+    source = ("--responses", o.unread["responses"], *o.reading_words)
+    return ("select", *bank, "-k", n_items, *strategy, *source)

@@ -3,7 +3,7 @@
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import OUT, RESPONSES, SEED, option
+from irtcat.cli._options import RESPONSES, SEED, option, result
 from irtcat.cli._output import records
 from irtcat.cli._session import warn
 
@@ -26,7 +26,7 @@ def _points(gap: float) -> float:
         "designs", listed="irtcat.leaderboard.planning.DESIGNS", help="Comma-separated: {names}."
     ),
     SEED,
-    OUT,
+    result("plan.csv"),
     compiles=False,
 )
 def command(o: Options) -> Output:

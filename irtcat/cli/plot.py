@@ -93,7 +93,9 @@ def command(o: Options) -> Output:
         figure = plot.headroom(saved.value.set_index(saved.value.columns[0]))
     o.write("out", figure)
     line = f"Drew {figure_name} of {description} to {o.out}"
-    return Output({"out": o.out, "kind": saved.kind, "what": figure_name}, [line])
+    return Output(
+        {"out": o.out, "kind": saved.kind, "what": figure_name}, [line], next=("report", saved.path)
+    )
 
 
 def _check_choice(option: str, name: str, known: Iterable[str]) -> None:

@@ -3,9 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+import typer
+
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import KEY_FILE, RESPONSES_OPTION, argument, result
 from irtcat.cli._session import read_key
+from irtcat.cli.plot import FIGURES
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7",
@@ -39,6 +42,8 @@ def command(o: Options) -> Output:
     """
     from irtcat import report
 
+    if o.out is None:  # under --json no file has a default
+        raise typer.BadParameter("give the file to write.", param_hint="--out")
     results, key = o.results, read_key(o.key_file)
     if key is not None:
         from irtcat.cat import Store
@@ -48,9 +53,11 @@ def command(o: Options) -> Output:
             if result.kind == "sessions" else result
             for result in results
         ]  # fmt: skip
-    report.write(results, o.out, title=o.title, responses=o.responses)
+    report.write(results, o.out, title=o.title, responses=o.responses, progress=o.progress)
     size = o.out.stat().st_size
     kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in results]
     lines = [f"{result.path}: {report.KINDS[result.kind]}" for result in results]
     lines += [f"Wrote the report to {o.out} ({size / 1000:,.0f} kB); open it in a browser"]
-    return Output({"out": o.out, "bytes": size, "results": kinds}, lines)
+    drawn = next((r.path for r in o.results if r.kind in FIGURES and r.path is not None), None)
+    after = () if drawn is None else ("plot", drawn)
+    return Output({"out": o.out, "bytes": size, "results": kinds}, lines, next=after)

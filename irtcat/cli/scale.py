@@ -8,7 +8,6 @@ from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option
 from irtcat.cli._output import records
-from irtcat.cli._session import progress
 
 if TYPE_CHECKING:
     from irtcat.scale import Scales
@@ -54,8 +53,7 @@ def command(o: Options) -> Output:
             names = shorten(ids.tolist())
             raise InputError(f"{o.items}: has none of the items of the responses ({names}).")
         labels = labels.reindex(ids).tolist()
-    with progress("Finding factors") as report_progress:
-        result = o.call(groups=labels, progress=report_progress)
+    result = o.call(groups=labels)
     plots = _figures(result) if o.figures else {}
     folder.check(plots)
     written = result.save(o.out)

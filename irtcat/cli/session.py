@@ -187,7 +187,10 @@ def status(o: Options) -> Output:
 def list_(o: Options) -> Output:
     """List the sessions of a store."""
     table = _read(o, lambda file: file.sessions())
-    return Output({"sessions": records(table)}, [table], table=table)
+    after: tuple[Any, ...] = ()
+    if len(table):
+        after = ("session", "status", "--store", o.store, "--id", table.index[-1])
+    return Output({"sessions": records(table)}, [table], table=table, next=after)
 
 
 COMMANDS = {"start": start, "next": next_, "answer": answer, "status": status, "list": list_}

@@ -2,11 +2,11 @@
 
 import typer
 
+from irtcat._progress import counted, part_of
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import BANK, RESPONSES_OPTION, SEED, folder, option, output
 from irtcat.cli._output import figures, records
-from irtcat.cli._session import progress
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7",
@@ -27,7 +27,7 @@ TABLES = ("sessions", "by_theta", "by_length", "exposure", "summary", "content")
            "to this file."),
     RESPONSES_OPTION,
     SEED,
-    folder(help="Write the tables to this folder."),
+    folder(default_file="simulated", help="Write the tables to this folder."),
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Simulate an adaptive test with simulated or real subjects."""
@@ -46,24 +46,22 @@ def command(o: Options) -> Output:
     folder = None if o.out is None else OutputFolder(o.out, "simulate")
     if folder is not None:
         folder.check(f"{name}.csv" for name in TABLES)
-    with progress("Compiling") as show_progress:
+    n_parts = 1 + calibrate
 
-        def report_progress(done: int, of: int) -> None:
-            if show_progress is not None:
-                show_progress(done, of, f"{done} of {of} subjects")
-
-        counts = o.exposure_parameters
-        if calibrate:
-            theta = drawn_abilities(bank, o.n, seed)
-            counts = cat.calibrate_exposure(bank, theta, config, seed=seed)
-            counts.save(o.calibrate_exposure)
-        shared = {"counts": counts, "progress": report_progress}
-        if o.responses is not None:
-            report = cat.replay(bank, o.responses, config, seed, **shared)
-        else:
-            # Not the subjects of the calibration, whose results would be too favourable.
-            theta = drawn_abilities(bank, o.n, seed + calibrate)
-            report = o.call(theta=theta, config=config, seed=seed + calibrate, **shared)
+    show_rounds = counted("rounds of the calibration")(part_of(o.progress, 0, n_parts))
+    show_sessions = counted("subjects")(part_of(o.progress, n_parts - 1, n_parts))
+    counts = o.exposure_parameters
+    if calibrate:
+        theta = drawn_abilities(bank, o.n, seed)
+        counts = cat.calibrate_exposure(bank, theta, config, seed=seed, progress=show_rounds)
+        counts.save(o.calibrate_exposure)
+    shared = {"counts": counts, "progress": show_sessions}
+    if o.responses is not None:
+        report = cat.replay(bank, o.responses, config, seed, **shared)
+    else:
+        # Not the subjects of the calibration, whose results would be too favourable.
+        theta = drawn_abilities(bank, o.n, seed + calibrate)
+        report = o.call(theta=theta, config=config, seed=seed + calibrate, **shared)
     summary = report.summary()
     frames = (report.to_frame(), report.by_theta(), report.by_length(), report.exposure(),
               pd.DataFrame([summary]), report.content())  # fmt: skip
@@ -87,5 +85,5 @@ def command(o: Options) -> Output:
         *report.flags(),
         *([] if o.out is None else [f"Wrote {', '.join(files)} to {o.out}"]),
     ]
-    after = () if o.out is None else ("report", o.unread["bank"], o.out)
+    after = ("report", o.unread["bank"], o.out)
     return Output(document, text, table=tables["sessions"], next=after)

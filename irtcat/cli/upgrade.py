@@ -37,14 +37,16 @@ def command(o: Options) -> Output:
     from irtcat._checks import InputError
 
     kinds = {"run.json": _run_folder, "crowd.json": _crowd}
+    after: tuple[Any, ...] = ()
     if o.path.is_dir():
         kind = next((kind for kind in kinds if (o.path / kind).is_file()), None)
         if kind is None:
             raise InputError(f"{o.path}: no run folder and no crowd of an earlier version.")
         kinds[kind](o.path)
+        after = ("report", o.path) if kind == "run.json" else ()
     else:
         _session(o.path, read_key(o.key_file))
-    return Output({}, [f"upgraded {o.path}"])
+    return Output({}, [f"upgraded {o.path}"], next=after)
 
 
 def _document(path: Path, kind: str, version: int, needed: Iterable[str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from scipy.special import betaln, expit, logsumexp
 
 from irtcat._compile import jit
 from irtcat._precision import precision
+from irtcat._progress import Progress, Steps
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.models import expected_responses
@@ -110,13 +111,16 @@ def _predicted(
     return others @ curve
 
 
-def item_evidence(bank: ItemBank, responses: Responses, ability: Ability) -> Evidence:
+def item_evidence(
+    bank: ItemBank, responses: Responses, ability: Ability, progress: Progress | None = None
+) -> Evidence:
     """Log-probabilities of the answers to each item under the three hypotheses.
 
     Args:
         bank: the calibrated items of the responses, in their order.
         responses: right/wrong.
         ability: posteriors of the subjects.
+        progress: called for every block of subjects.
     """
     nodes, weights = _thinned(ability)
     X, grid = responses.to_numpy(), _parameter_grid(bank)
@@ -125,8 +129,10 @@ def item_evidence(bank: ItemBank, responses: Responses, ability: Ability) -> Evi
     wrong = np.zeros((len(KEYED), n_items, size))
     cells = nodes.shape[1] * size + (n_items if n_items <= LONG else 1) * size
     step = max(1, BLOCK // cells)
+    begin = Steps(progress, -(-len(X) // step))
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
+        begin(f"Evidence of subjects {start + 1} to {min(start + step, len(X))} of {len(X)}")
         p = _predicted(bank, X[rows], nodes[rows], weights[rows], grid)
         right, missed = np.nan_to_num(X[rows]) == 1, X[rows] == 0
         for k, c in enumerate(GUESSING):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logit, logsumexp
 
+from irtcat._progress import Progress, Steps
 from irtcat._types import FloatArray
 from irtcat.diagnose._label_evidence import GUESSING, KEYED, SPREAD, Evidence, unrelated
 
@@ -138,26 +139,33 @@ def _columns(X: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     return (distinct == 1).astype(float), (distinct == 0).astype(float), count.astype(float)
 
 
-def few_evidence(X: FloatArray, prior: tuple[float, float]) -> Evidence:
+def few_evidence(
+    X: FloatArray, prior: tuple[float, float], progress: Progress | None = None
+) -> Evidence:
     """Log-probabilities of the answers to each item under the three hypotheses.
 
     Args:
         X: right/wrong answers of few subjects to many items; NaN if missing.
         prior: prior probabilities of a wrong key and of an unrelated item.
+        progress: called for every round of EM, and every block of items.
     """
+    begin = Steps(progress, MAX_ROUNDS + -(-X.shape[1] // BLOCK))
     log_prior = np.log([1 - sum(prior), *prior])
     right, missed, count = _columns(X)
     n_right = (X == 1).sum(axis=1)
     theta = 1.5 * logit((n_right + 0.5) / ((~np.isnan(X)).sum(axis=1) + 1))
     shares = _initial_shares()
-    for _ in range(MAX_ROUNDS):
+    for number in range(1, MAX_ROUNDS + 1):
+        begin(f"Abilities and items together: round {number} of at most {MAX_ROUNDS}")
         previous = theta
         theta, shares = _step(theta, shares, right, missed, count, log_prior)
         if np.abs(theta - previous).max() < TOLERANCE:
             break
     p = _curves(theta)[0]
     log_p, log_q, blocks = np.log(p), np.log1p(-p), []
+    begin.done = MAX_ROUNDS
     for start in range(0, X.shape[1], BLOCK):
+        begin(f"Evidence of items {start + 1} to {min(start + BLOCK, X.shape[1])} of {X.shape[1]}")
         x = X[:, start : start + BLOCK]
         r, w = (x == 1).astype(float), (x == 0).astype(float)
         blocks.append(_evidence(_log_joint(log_p, log_q, r, w, shares), r, w))

@@ -16,6 +16,7 @@ from irtcat._checks import (
     check_count,
     check_interval,
 )
+from irtcat._progress import FitProgress, Progress, part_of, with_progress
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.diagnose._label_evidence import LONG, Evidence, item_evidence, top_subjects
@@ -96,6 +97,7 @@ def rank(
     dynamics: Any = None,
     feasibility: ItemBank | bool = False,
     by: str = "auto",
+    progress: Progress | bool | None = None,
 ) -> LabelRanking:
     """Rank items by the probability that their labels are wrong, with reasons.
 
@@ -114,8 +116,10 @@ def rank(
     makes them overconfident; and learners trained on the labels themselves rarely reproduce a wrong
     one. So the default order depends on what is given: with ``dynamics`` the lowest confidence
     first; for the responses of a crowd (`irtcat.training.crowd`, by the columns size and noise of
-    its members) the lowest share right; otherwise the suspicion. ``experiments/label_detectors``
-    compares the orders.
+    its members) the lowest share right; otherwise the suspicion. With 5 to 20 % of the labels
+    flipped, in four crowds of learners, confidence found 76 to 90 % of them, the share right 71 to
+    89 % and the suspicion 7 to 69 %; in simulated tests the share right found at most 24 % and the
+    suspicion at least 97 % (``experiments/label_detectors``).
 
     Args:
         responses: right/wrong, of at least 3 items.
@@ -134,6 +138,9 @@ def rank(
             others; it finds more flipped labels), lowest "discrimination" (signed), "feasibility",
             "confidence" or "share" right first, or "all": the lowest mean rank in discrimination,
             feasibility, confidence and the answers, as far as available.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` in the fits and for the blocks of answers whose evidence
+            is computed.
 
     Returns:
         Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1),
@@ -161,6 +168,8 @@ def rank(
         discrimination, feasibility); Kass & Raftery (1995), Journal of the American Statistical
         Association 90, 773-795 (comparing hypotheses).
     """
+    if isinstance(progress, bool):
+        return with_progress(rank, "Ranking labels", locals())
     _check(responses, prior)
     check_interval("top", top)
     check_choice("by", by, ("auto", *ORDERS, "all"))
@@ -173,19 +182,23 @@ def rank(
         by = best_order(responses.subjects, read is not None)
     p_fit = _misfit(misfit, responses.item_ids)
     few = bank is None and responses.n_subjects < FEW_RESPONSES and responses.n_items > LONG
-    bank = _bank_of(responses, bank)
+    has_bank = bank is not None
+    n_parts = 3 - has_bank - (feasibility is not True)
+    parts = [part_of(progress, part, n_parts) for part in range(n_parts)]
+    bank = _bank_of(responses, bank, parts[0])
     ability = score(bank, responses)
     if few:
-        evidence = few_evidence(responses.to_numpy(), (float(prior[0]), float(prior[1])))
+        priors = (float(prior[0]), float(prior[1]))
+        evidence = few_evidence(responses.to_numpy(), priors, parts[1 - has_bank])
     else:
-        evidence = item_evidence(bank, responses, ability)
+        evidence = item_evidence(bank, responses, ability, parts[1 - has_bank])
     table = _posterior(evidence, prior).set_axis(pd.Index(responses.item_ids, name="item"))
     frame, X = bank.to_frame(), responses.to_numpy()
     a = frame["a"].to_numpy(float)
     table["a"], table["se_a"] = a, frame["se_a"].to_numpy(float)
     table["n"] = (~np.isnan(X)).sum(axis=0)
     table["share"] = np.nansum(X, axis=0) / np.where(table["n"] > 0, table["n"], np.nan)
-    table["feasibility"] = _feasibility(frame, responses, feasibility)
+    table["feasibility"] = _feasibility(frame, responses, feasibility, parts[-1])
     slope = float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population_sd
     n, right, expected, sd = top_subjects(responses, ability, slope, top)
     table["top_n"], table["top_right"], table["top_expected"] = n.astype(int), right, expected
@@ -217,10 +230,10 @@ def _check_feasibility(feasibility: Any) -> None:
         raise argument_error("feasibility", must, type(feasibility).__name__)
 
 
-def _bank_of(responses: Responses, bank: Any) -> ItemBank:
+def _bank_of(responses: Responses, bank: Any, progress: Progress | None) -> ItemBank:
     """The items of the responses, calibrated."""
     if bank is None:
-        return fit(responses, "2pl").bank
+        return fit(responses, "2pl", progress=FitProgress.of(progress)).bank
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__)
     if bank.model.dims != 1 or bank.model.takes != "right/wrong":
@@ -232,12 +245,14 @@ def _bank_of(responses: Responses, bank: Any) -> ItemBank:
     return bank.subset(responses.item_ids.astype(str))
 
 
-def _feasibility(frame: pd.DataFrame, responses: Responses, feasibility: Any) -> FloatArray:
+def _feasibility(
+    frame: pd.DataFrame, responses: Responses, feasibility: Any, progress: Progress | None
+) -> FloatArray:
     """Upper asymptotes of the feasibility model, if requested, or of the bank; NaN without."""
     if feasibility is True:
-        feasibility = fit(responses, "feasibility").bank
+        feasibility = fit(responses, "feasibility", progress=FitProgress.of(progress)).bank
     if feasibility is not False:
-        frame = _bank_of(responses, feasibility).to_frame()
+        frame = _bank_of(responses, feasibility, None).to_frame()
     d = frame["d"].to_numpy(float)
     return d if (d < 1).any() else np.full(len(d), np.nan)
 

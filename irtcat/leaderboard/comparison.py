@@ -10,6 +10,7 @@ import scipy
 from scipy.special import ndtr, ndtri
 
 from irtcat._checks import argument_error, check_choice, check_interval
+from irtcat._progress import Progress, Steps, with_progress
 from irtcat._types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction._task import is_sample, recode
@@ -121,6 +122,7 @@ def compare(
     *,
     method: str = "auto",
     level: float = 0.95,
+    progress: Progress | bool | None = None,
 ) -> Comparison:
     """Test whether the new model is better than the old one on the full benchmark.
 
@@ -154,6 +156,8 @@ def compare(
             ``responses``.
         method: "auto", "paired" or "assisted".
         level: probability of the interval; the verdict is "better" or "worse" if 0 is outside.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` for the pairs of calibrated models.
 
     Returns:
         The comparison.
@@ -175,12 +179,15 @@ def compare(
         Bonett & Price (2012), JEBS 37, 479-488 (paired proportions); Saerndal, Swensson & Wretman
         (1992), Model Assisted Survey Sampling, chapter 6; McNemar (1947), Psychometrika 12.
     """
+    if isinstance(progress, bool):
+        return with_progress(compare, "Comparing two models", locals())
     check_choice("method", method, METHODS)
     check_interval("level", level)
     calibration = as_responses_like(calibration, "calibration", None)
     responses = as_responses_like(responses, "responses", calibration)
     names, pair, sampled, flags = _read(calibration, subset, responses, new, old)
-    columns = _covariates(pair)
+    shares = _shares_right(pair)
+    columns = _covariates(pair, shares)
     if method == "auto":
         enough = len(pair.difference) >= FEWEST_PER_COVARIATE * (columns.shape[1] + 1)
         method = "assisted" if pair.known_old is not None and enough else "paired"
@@ -191,7 +198,7 @@ def compare(
     z = ndtri(0.5 + level / 2)
     widening = 1.0
     if not sampled:
-        widening, note = _widening(pair, method, level, z)
+        widening, note = _widening(pair, shares, method, level, z, progress)
         flags.append(note)
     estimate = estimate._replace(se=estimate.se * widening)
     return _conclude(names, pair, estimate, z, method, float(level), flags)
@@ -270,19 +277,30 @@ def _estimate(d: FloatArray, pair: _Pair, columns: FloatArray, method: str) -> _
     return _Estimate(mean + shift, centre + shift, float(se))
 
 
-def _covariates(pair: _Pair) -> FloatArray:
-    """Covariates of every item: proportion correct, and the old model's answer if known."""
+def _shares_right(pair: _Pair) -> FloatArray:
+    """Share of the calibrated models that are right on every item."""
     is_observed = ~np.isnan(pair.field)
     counts = is_observed.sum(axis=0)
     total = np.where(is_observed, pair.field, 0).sum(axis=0)
-    share = np.divide(total, counts, out=np.full(pair.n_items, 0.5), where=counts > 0)
-    columns = [share]
+    return np.divide(total, counts, out=np.full(pair.n_items, 0.5), where=counts > 0)
+
+
+def _covariates(pair: _Pair, shares: FloatArray) -> FloatArray:
+    """Covariates of every item: share right, and the old model's answer if known."""
+    columns = [shares]
     if pair.known_old is not None:
         columns.append(pair.known_old)
     return np.column_stack(columns)
 
 
-def _widening(pair: _Pair, method: str, level: float, z: float) -> tuple[float, str]:
+def _widening(
+    pair: _Pair,
+    shares: FloatArray,
+    method: str,
+    level: float,
+    z: float,
+    progress: Progress | None,
+) -> tuple[float, str]:
     """Factor by which intervals must be widened to cover pairs of calibrated models."""
     note = "items not drawn at random"
     x = pair.field[~np.isnan(pair.field).any(axis=1)]
@@ -294,13 +312,14 @@ def _widening(pair: _Pair, method: str, level: float, z: float) -> tuple[float, 
     full, run = x.mean(axis=1), x[:, pair.at] @ pair.weights
     # Pairs that differ by as much as these two on the items run.
     apart = np.abs(np.abs(run[one] - run[other]) - abs(pair.weights @ pair.difference))
-    close = np.argsort(apart, kind="stable")
-    ratios = []
-    for at in close[:PAIRS_CHECKED]:
+    close = np.argsort(apart, kind="stable")[:PAIRS_CHECKED]
+    begin, ratios = Steps(progress, len(close)), []
+    for number, at in enumerate(close, start=1):
+        begin(f"Pair {number} of {len(close)} of calibrated models")
         first, second = x[one[at]], x[other[at]]
         known_old = None if pair.known_old is None else second
         similar = pair._replace(difference=(first - second)[pair.at], known_old=known_old)
-        estimate = _estimate(similar.difference, similar, _covariates(similar), method)
+        estimate = _estimate(similar.difference, similar, _covariates(similar, shares), method)
         true = full[one[at]] - full[other[at]]
         ratios.append(abs(estimate.centre - true) / max(estimate.se, 1e-12))
     wider = max(float(np.quantile(ratios, level, method="higher")) / z, 1.0)

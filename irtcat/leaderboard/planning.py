@@ -9,6 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from irtcat._checks import argument_error, check_count, check_interval
 from irtcat._matrix import observed
+from irtcat._progress import Progress, Steps, with_progress
 from irtcat._types import FloatArray, IntArray
 from irtcat.io import as_responses
 from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
@@ -110,6 +111,7 @@ def plan(
     n: int = 200,
     seed: int = 0,
     level: float = 0.9,
+    progress: Progress | bool | None = None,
 ) -> Plan:
     """Number of items that two subjects must answer to rank a gap between them right.
 
@@ -133,6 +135,8 @@ def plan(
         n: number of bootstrap resamples of the subjects, at least 2.
         seed: seed of the resamples.
         level: probability of the bootstrap interval.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` for the numbers of items of each design.
 
     Returns:
         The plan: `to_frame()`, and ``curve`` with the probability at every k.
@@ -152,6 +156,8 @@ def plan(
         Cochran (1977), Sampling Techniques, sections 2.6 and 5.3 (finite population, strata);
         Card et al. (2020), With Little Power Comes Great Responsibility, EMNLP.
     """
+    if isinstance(progress, bool):
+        return with_progress(plan, "Planning", locals())
     if not isinstance(gap, (int, float)) or not 0 < gap < 1:
         raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
     check_confidence(confidence)
@@ -162,12 +168,16 @@ def plan(
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(unique.n_subjects, np.full(unique.n_subjects, 1 / unique.n_subjects), n)
     tail = (1 - level) / 2
+    n_items = _sizes(unique.n_items)
+    begin = Steps(progress, len(designs) * len(n_items))
     rows, curves, n_pairs = [], [], 0
     for design in designs:
         pairs = _close(pair_variances(unique, design), gap, flags)
         n_pairs = len(pairs.gap)
-        n_items = _sizes(unique.n_items)
-        chances = np.stack([pairs.chances(k, unique.n_items, gap) for k in n_items])
+        chances = np.empty((len(n_items), n_pairs))
+        for row, k in enumerate(n_items):
+            begin(f"Design {design}: {k} of {unique.n_items} items")
+            chances[row] = pairs.chances(k, unique.n_items, gap)
         weights = np.vstack([np.ones(n_pairs), draws[:, pairs.one] * draws[:, pairs.other]])
         mass = weights.sum(axis=1)
         mean = (chances @ weights[mass > 0].T) / mass[mass > 0]

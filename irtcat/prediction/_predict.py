@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_interval
+from irtcat._progress import Progress, part_of, with_progress
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
 from irtcat.bank import as_bank
@@ -118,6 +119,7 @@ def predict(
     weights: Any = None,
     seed: int = 0,
     drawn: Any = None,
+    progress: Progress | bool | None = None,
 ) -> Prediction:
     """Predict full scores and ranks of new subjects from their responses to a few items.
 
@@ -153,6 +155,9 @@ def predict(
         drawn: for "curves" with adaptive sessions, the probability with which each item was drawn
             for each subject, in the shape of ``responses``; NaN where an item was chosen or not
             asked.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` in cross-validations, and in the calibration of the
+            items without a ``bank``.
 
     Returns:
         Scores, intervals and ranks; `Prediction.beats` returns the probability of a higher score
@@ -180,6 +185,8 @@ def predict(
         Maia Polo et al. (2024), tinyBenchmarks, section 4 (p-IRT, with a plugged-in ability); Lord
         (1980), Applications of Item Response Theory, section 4.1 (distribution given theta).
     """
+    if isinstance(progress, bool):
+        return with_progress(predict, "Predicting full scores", locals())
     check_choice("estimator", estimator, ESTIMATORS)
     check_interval("level", level)
     if isinstance(getattr(calibration, "responses", None), Responses):  # a fit
@@ -191,6 +198,7 @@ def predict(
     responses = as_responses_like(responses, "responses", item_ids, calibration)
     answers = _align(responses, item_ids, calibration)
     labels = item_groups(calibration, groups)
+    n_parts = 1 if labels is None else 1 + len(pd.unique(labels))
     task = Task(
         calibration=calibration,
         answers=answers,
@@ -205,11 +213,12 @@ def predict(
         seed=seed,
         request=getattr(subset, "request", None),
         drawn=None if drawn is None else _read_drawn(drawn, responses, item_ids),
+        progress=part_of(progress, 0, n_parts),
     )
     prediction = _as_prediction(task, ESTIMATORS[estimator].estimate(task), estimator)
     if labels is None:
         return prediction
-    return replace(prediction, groups=_by_group(task, labels, estimator))
+    return replace(prediction, groups=_by_group(task, labels, estimator, progress))
 
 
 def _read_drawn(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
@@ -229,12 +238,16 @@ def _read_drawn(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
     return np.where(positions >= 0, chances[:, positions], np.nan)
 
 
-def _by_group(task: Task, labels: np.ndarray, estimator: str) -> pd.DataFrame:
+def _by_group(
+    task: Task, labels: np.ndarray, estimator: str, progress: Progress | None
+) -> pd.DataFrame:
     """The scores on the items of each group."""
     tables = []
-    for label in pd.unique(labels):
+    groups = pd.unique(labels)
+    for part, label in enumerate(groups, start=1):
         in_group = labels == label
-        group_task = replace(task, item_weights=in_group / in_group.sum())
+        weights, of_group = in_group / in_group.sum(), part_of(progress, part, 1 + len(groups))
+        group_task = replace(task, item_weights=weights, progress=of_group)
         prediction = _as_prediction(
             group_task, ESTIMATORS[estimator].estimate(group_task), estimator
         )

@@ -10,6 +10,7 @@ import pandas as pd
 
 from irtcat._checks import argument_error
 from irtcat._matrix import observed, row_blocks
+from irtcat._progress import FitProgress, Progress
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
@@ -97,6 +98,7 @@ class Task:
             None if that is not known or needs a bank.
         drawn: probability with which the item of each answer was drawn for that subject, NaN where
             it was not drawn; None if no item was.
+        progress: called with the steps done, their number and a text; or None.
     """
 
     calibration: Responses
@@ -110,6 +112,7 @@ class Task:
     seed: int = 0
     request: Request | None = None
     drawn: FloatArray | None = None
+    progress: Progress | None = None
 
     @property
     def n_items(self) -> int:
@@ -187,7 +190,8 @@ class Task:
         """
         if self.calibrated_bank is None:
             model = "2pl" if self.calibration.trials is None else "binomial"
-            return fit(self.calibration, model, standard_errors="none").bank
+            progress = FitProgress.of(self.progress)
+            return fit(self.calibration, model, standard_errors="none", progress=progress).bank
         ids = np.asarray(self.calibration.item_ids, dtype=str)
         if np.array_equal(ids, self.calibrated_bank.item_ids):
             bank = self.calibrated_bank

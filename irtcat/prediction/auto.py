@@ -28,6 +28,7 @@ import pandas as pd
 from scipy.special import logit, ndtri
 
 from irtcat._checks import InputError
+from irtcat._progress import Steps
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._equating import Equating
 from irtcat.prediction._flags import BEST, OTHER_ANSWERS, WEAKEST
@@ -162,7 +163,6 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
     """Both estimators of this module: the new subjects by the items that they answered."""
     if len(task.usable) < LEAST_SUBJECTS:
         return predict_for_few(task)
-    calibrated = Calibrated(task)
     share = (~np.isnan(task.x)).mean(axis=1)
     is_partial = (share > 0) & (share < 1 - FEW_MISSING)
     complete, partial = np.flatnonzero(~is_partial), np.flatnonzero(is_partial)
@@ -174,14 +174,18 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
         rows.append(partial[at])
         x, items = task.x[np.ix_(rows[-1], is_answered)], task.chosen[is_answered]
         runs.append(Run(x, items, weights / weights.sum(), None, is_tailored=True))
-    estimates = [
-        _predict_run(task, calibrated, run, has_shared_prior) for run in runs if len(run.x)
-    ]
+    runs = [run for run in runs if len(run.x)]
+    begin = Steps(task.progress, 1 + FOLDS * len(runs))
+    begin("Item curves")
+    calibrated = Calibrated(task)
+    estimates = [_predict_run(task, calibrated, run, has_shared_prior, begin) for run in runs]
     order = np.argsort(np.concatenate(rows))
     return Estimate(*(np.concatenate(column)[order] for column in zip(*estimates, strict=True)))
 
 
-def _predict_run(task: Task, calibrated: Calibrated, run: Run, has_shared_prior: bool) -> Estimate:
+def _predict_run(
+    task: Task, calibrated: Calibrated, run: Run, has_shared_prior: bool, begin: Steps
+) -> Estimate:
     """The estimate for subjects who answered (nearly) the same items: steps 1 to 4."""
     y, equate = calibrated.y, calibrated.equating[1]
     by_slope_sd = [equating(run.items, run.weights, run.x) for equating in calibrated.equating]
@@ -191,7 +195,7 @@ def _predict_run(task: Task, calibrated: Calibrated, run: Run, has_shared_prior:
         nearest = np.argsort(np.abs(y - equated.mean()), kind="stable")
         similar = nearest[: max(FEWEST_NEAREST, int(len(y) * NEAREST))]
     # Steps 1 and 2, and the prior of step 3, from the calibrated subjects.
-    held_out, penalty, w = _cross_validated(task, calibrated, run, similar)
+    held_out, penalty, w = _cross_validated(task, calibrated, run, similar, begin)
     held_out_blend = w * held_out.regression + (1 - w) * held_out.equated
     prior, held_out_score = affordable_prior(held_out, held_out_blend, y)
 
@@ -225,7 +229,7 @@ def _predict_run(task: Task, calibrated: Calibrated, run: Run, has_shared_prior:
 
 
 def _cross_validated(
-    task: Task, calibrated: Calibrated, run: Run, similar: IntArray
+    task: Task, calibrated: Calibrated, run: Run, similar: IntArray, begin: Steps
 ) -> tuple[Estimates, float, float]:
     """Estimates of the calibrated subjects as if they were new, from items chosen without them.
 
@@ -237,6 +241,7 @@ def _cross_validated(
     path, equated, sd = np.zeros((len(PENALTIES), len(y))), np.zeros(len(y)), np.zeros(len(y))
     index = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
     for fold in range(FOLDS):
+        begin(f"Fold {fold + 1} of {FOLDS} of the cross-validation")
         is_out, items, weights = calibrated.fold == fold, run.items, run.weights
         if run.request is not None:
             choosers = calibrated.choosers[~is_out[calibrated.choosers]]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logit, ndtri
 
+from irtcat._progress import Steps
 from irtcat._types import FloatArray, IntArray
 from irtcat.prediction._flags import FEW_SIMILAR
 from irtcat.prediction._intervals import conformal_quantile, mixture_interval
@@ -86,10 +87,13 @@ def predict_curves(task: Task) -> Estimate:
     """
     if len(task.usable) < LEAST_SUBJECTS:
         return predict_for_few(task)
-    calibrated, x = Calibrated(task), task.x
+    x, by_pattern = task.x, patterns(task.x)
+    begin = Steps(task.progress, 1 + FOLDS + len(by_pattern))
+    calibrated = Calibrated(task, begin)
     drawn = np.full(x.shape, np.nan) if task.drawn is None else task.drawn
     scores, outside = np.full((3, len(x)), np.nan), np.zeros(len(x))
-    for is_answered, rows in patterns(x):
+    for is_answered, rows in by_pattern:
+        begin(f"Scores of {len(rows)} subjects with the same items")
         if is_answered.any():
             block = np.ix_(rows, is_answered)
             items = task.chosen[is_answered]
@@ -173,7 +177,7 @@ class Calibrated:
         curves_without: curves fitted to those outside each fold.
     """
 
-    def __init__(self, task: Task):
+    def __init__(self, task: Task, begin: Steps):
         y = task.targets
         # Ties are ordered by the answers, so that the order of the rows does not matter.
         x = filled_scores(task.calibration)[task.usable].astype(float)
@@ -183,8 +187,11 @@ class Calibrated:
         t, logits = task.item_weights, logit(np.clip(self.y, 0.01, 0.99))
         # Wider than the calibrated scores, since new subjects may be out of their range.
         prior = float(logits.mean()), float(2 * logits.std() + 0.5)
-        self.curves = Curves(self.x, t, prior)
-        self.curves_without = [Curves(self.x[self.fold != f], t, prior) for f in range(FOLDS)]
+        begin("Item curves of all calibrated subjects")
+        self.curves, self.curves_without = Curves(self.x, t, prior), []
+        for fold in range(FOLDS):
+            begin(f"Item curves without fold {fold + 1} of {FOLDS}")
+            self.curves_without.append(Curves(self.x[self.fold != fold], t, prior))
 
 
 def _predict_pattern(

@@ -12,6 +12,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error
 from irtcat._files import check_target, replacing
+from irtcat._progress import Progress, Steps, part_of, with_progress
 from irtcat.report import _tables
 from irtcat.report._blocks import Section
 from irtcat.report._headline import headline, word_for
@@ -48,7 +49,7 @@ MANY_RESPONSES = 3_000_000
 
 def build(
     results: Any, *, title: str = "Evaluation report", responses: Responses | None = None,
-    day: date | None = None,
+    day: date | None = None, progress: Progress | bool | None = None,
 ) -> str:  # fmt: skip
     """Build one self-contained HTML page of results.
 
@@ -66,6 +67,8 @@ def build(
         responses: the responses to the full benchmark, if known, to compare predicted with true
             scores, to check the data, and as the calibration of adaptive sessions.
         day: the date on the page; today by default.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` for the ranking and every result.
 
     Returns:
         The page.
@@ -79,6 +82,8 @@ def build(
         >>> html.startswith("<!DOCTYPE html>"), "http:" in html, len(html) < LIMIT
         (True, False, True)
     """
+    if isinstance(progress, bool):
+        return with_progress(build, "Building the report", locals())
     if not isinstance(title, str) or not title.strip():
         raise argument_error("title", "a text", title)
     if responses is not None and not isinstance(responses, Responses):
@@ -91,7 +96,10 @@ def build(
     truth = _truth(responses) if responses is not None else None
     banks = [result.value for result in loaded if result.kind == "bank"]
     names = item_names([*banks, *([] if responses is None else [responses])])
-    ranking = ranking_of(loaded, responses)
+    n_parts = 2 + len(loaded)  # the ranking, the results, and the data
+    begin = Steps(progress, n_parts)
+    begin("Ranking")
+    ranking = ranking_of(loaded, responses, part_of(progress, 0, n_parts))
     context = _Context(
         truth=truth, names=names, ranking=ranking, score_text=_score_text(ranking, responses)
     )
@@ -99,6 +107,7 @@ def build(
     subsets = [result for result in loaded if result.kind == "subset"]
     marked: set[int] = set()
     for result in loaded:
+        begin(f"Section of {result.name}")
         if result.kind == "bank":
             sections.append(_bank(result, subsets, marked, names))
         elif result.kind != "subset":
@@ -106,7 +115,9 @@ def build(
     unmarked = [result for i, result in enumerate(subsets) if i not in marked]
     sections += [_tables.subset(result.name, result.value) for result in unmarked]
     if responses is not None:
-        sections.append(_data(responses, loaded, names))
+        begin("Section of the data")
+        of_data = part_of(progress, n_parts - 1, n_parts)
+        sections.append(_data(responses, loaded, names, of_data))
     first = None if ranking is None else ranking_section(ranking, word_for(loaded), truth)
     opening = headline(loaded, responses, ranking, day or datetime.now(UTC).date())
     return page(title, sections, LIMIT, opening, first)
@@ -143,6 +154,7 @@ def _score_text(ranking: Ranking | None, responses: Responses | None) -> Callabl
 def write(
     results: Any, path: str | os.PathLike[str], *, title: str = "Evaluation report",
     responses: Responses | None = None, day: date | None = None,
+    progress: Progress | bool | None = None,
 ) -> Path:  # fmt: skip
     """Write the page of `build` to a file atomically.
 
@@ -152,6 +164,7 @@ def write(
         title: heading of the page.
         responses: see `build`.
         day: see `build`.
+        progress: see `build`.
 
     Returns:
         The path.
@@ -160,7 +173,7 @@ def write(
         InputError: as `build` does, or if the file cannot be written.
     """
     check_target(path)
-    text = build(results, title=title, responses=responses, day=day)
+    text = build(results, title=title, responses=responses, day=day, progress=progress)
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
@@ -259,7 +272,10 @@ def _truth(responses: Responses) -> pd.Series:
     return pd.Series(scores, index=[str(name) for name in responses.subject_ids])
 
 
-def _data(responses: Responses, results: list[Result], names: Mapping[str, str]) -> Section:
+def _data(
+    responses: Responses, results: list[Result], names: Mapping[str, str],
+    progress: Progress | None,
+) -> Section:  # fmt: skip
     """The section of the responses and their possible problems."""
     summary = responses.summary()
     notes = [Note(f"{flag}.", "Data") for flag in summary.flags]
@@ -269,7 +285,7 @@ def _data(responses: Responses, results: list[Result], names: Mapping[str, str])
              "Responses": f"{summary.n_responses:,}", "Kind": summary.kind,
              "Mean": f"{summary.mean:.3f}"}  # fmt: skip
     blocks = []
-    suspects = _suspects(responses, results)
+    suspects = _suspects(responses, results, progress)
     if suspects is not None and len(suspects):
         ids = suspects.index.astype(str).tolist()
         notes.append(_suspect_note(ids, names))
@@ -286,7 +302,9 @@ def _data(responses: Responses, results: list[Result], names: Mapping[str, str])
     return Section("The data", (), facts, blocks, tuple(notes))
 
 
-def _suspects(responses: Responses, results: list[Result]) -> pd.DataFrame | None:
+def _suspects(
+    responses: Responses, results: list[Result], progress: Progress | None
+) -> pd.DataFrame | None:
     """Items with suspect labels; None without a bank of right/wrong items to test them."""
     from irtcat.diagnose import labels
 
@@ -297,7 +315,7 @@ def _suspects(responses: Responses, results: list[Result]) -> pd.DataFrame | Non
         if not responses.is_binary or responses.values.size > MANY_RESPONSES:
             return None
         try:
-            table = labels.rank(responses, result.value).to_frame()
+            table = labels.rank(responses, result.value, progress=progress).to_frame()
         except InputError:
             return None
         return table[table["suspicion"] > SUSPECT]

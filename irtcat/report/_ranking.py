@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from irtcat._progress import Progress, Steps, part_of
 from irtcat._types import FloatArray
 from irtcat.cat import FullScore
 from irtcat.prediction import OUT_OF_RANGE
@@ -148,7 +149,9 @@ def interval_name(level: float | None) -> str:
     return "interval" if level is None else f"{100 * level:g} % interval"
 
 
-def ranking_of(results: Sequence[Result], responses: Responses | None) -> Ranking | None:
+def ranking_of(
+    results: Sequence[Result], responses: Responses | None, progress: Progress | None = None
+) -> Ranking | None:
     """The ranking of all models in the results; None without any.
 
     A model has one score: that of its evaluation or prediction with calibration responses, else
@@ -168,10 +171,11 @@ def ranking_of(results: Sequence[Result], responses: Responses | None) -> Rankin
         if result.kind == "predictions":
             for row in _predicted(result, subset_size):
                 found.add(row)
-    for result in results:
-        if result.kind == "sessions":
-            for row in session_standings(result, responses):
-                found.add(row, same_run=row.name in in_runs or row.name in found.rows)
+    stores = [result for result in results if result.kind == "sessions"]
+    for number, result in enumerate(stores):
+        part = part_of(progress, number, len(stores))
+        for row in session_standings(result, responses, part):
+            found.add(row, same_run=row.name in in_runs or row.name in found.rows)
     for row in evaluations:
         if row is not None:
             found.add(row)
@@ -277,18 +281,22 @@ def _text(value: Any) -> str:
     return "" if value is None or value != value else str(value)
 
 
-def session_standings(result: Result, responses: Responses | None) -> list[Standing]:
+def session_standings(
+    result: Result, responses: Responses | None, progress: Progress | None
+) -> list[Standing]:
     """The standings of the sessions of a store, unless it holds more than are drawn."""
     from irtcat.report._sessions import MOST, opened_sessions
 
     with opened_sessions(result.value) as (listed, shown):
         if listed is not None and len(listed) > MOST:
             return []
-        return [
-            _as_standing(session, session_score(session, responses), result.name)
-            for session in shown.values()
-            if int(session.state.scored)
-        ]
+        begin, rows = Steps(progress, len(shown)), []
+        for name, session in shown.items():
+            begin(f"Score of session {name}")
+            if int(session.state.scored):
+                score = session_score(session, responses)
+                rows.append(_as_standing(session, score, result.name))
+        return rows
 
 
 def session_score(session: "Session", responses: Responses | None) -> FullScore:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import argument_error, check_choice, check_count, shorten
+from irtcat._progress import Progress, with_progress
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, as_bank
@@ -158,6 +159,7 @@ def select(
     costs: Any = None,
     budget: float | None = None,
     share: float = 0.5,
+    progress: Progress | bool | None = None,
 ) -> Subset:
     """Choose k items to run.
 
@@ -195,6 +197,9 @@ def select(
         costs: cost of each item (at least 0), in the same formats as ``groups``.
         budget: maximum total cost of the items, in the units of ``costs``.
         share: share of the items that "robust" samples, from 0 to 1.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` by strategies that choose one item at a time from the
+            responses.
 
     Returns:
         The subset, best item first where the strategy ranks; ties go to the earlier item.
@@ -219,6 +224,8 @@ def select(
         Rodriguez et al. (2021), section 4 (fisher); tutorial slides of Lalor et al. (2024),
         "Data set filtering" (avi, ub, pcub and their opposites); the others with each strategy.
     """
+    if isinstance(progress, bool):
+        return with_progress(select, "Selecting items", locals())
     if calibration is None and isinstance(getattr(bank, "responses", None), Responses):
         calibration = bank.responses
     bank = None if bank is None else as_bank(bank)
@@ -263,11 +270,14 @@ def select(
         tau=tau,
         share=float(share),
         groups=None if named_groups is None else named_groups[0],
+        progress=progress,
     )
     row = STRATEGIES[strategy]
     request = None
     if "bank" not in row.needs:
-        request = Request(strategy, n_items, seed, replace(task, bank=None, responses=None))
+        request = Request(
+            strategy, n_items, seed, replace(task, bank=None, responses=None, progress=None)
+        )
     return _as_subset(task, row.choose(task), seed, request)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from irtcat._checks import InputError, check_choice
 from irtcat._matrix import observed, row_blocks
+from irtcat._progress import Progress
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.responses import Responses
@@ -70,6 +71,7 @@ class Task:
         tau: threshold of a filter, or None.
         share: share of the items that a mixture samples.
         groups: number of each item's group, or None.
+        progress: called with the number of items chosen, that of all, and a text; or None.
     """
 
     item_ids: np.ndarray
@@ -83,6 +85,7 @@ class Task:
     tau: float | None = None
     share: float = 0.5
     groups: IntArray | None = None
+    progress: Progress | None = None
 
     @property
     def any_bank(self) -> ItemBank:

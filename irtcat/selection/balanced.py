@@ -97,7 +97,7 @@ def choose_balanced(task: Task) -> Choice:
 def _chosen_in_cells(task: Task, cell: IntArray, limits: Constraints) -> Choice:
     """The score-optimal items within the cells."""
     sigma = Covariance(task.scores, task.scores.variances)
-    chosen, gains = greedy(sigma, limits, task.rng.permutation(len(cell)))
+    chosen, gains = greedy(sigma, limits, task.rng.permutation(len(cell)), progress=task.progress)
     size = np.bincount(cell[cell >= 0], minlength=len(limits.names))
     n_chosen = np.bincount(cell[chosen], minlength=len(limits.names))
     weights = (size / np.maximum(n_chosen, 1))[cell[chosen]]

@@ -21,6 +21,7 @@ from scipy.special import ndtr
 
 from irtcat._checks import InputError
 from irtcat._matrix import row_blocks
+from irtcat._progress import Progress, part_of
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints
@@ -97,6 +98,7 @@ def conditioned(
     n_items: int | None = None,
     max_cost: float = np.inf,
     first: IntArray = NO_ITEMS,
+    progress: Progress | None = None,
 ) -> Picks:
     """The items that most reduce the posterior variance of the full score, one after another.
 
@@ -116,6 +118,7 @@ def conditioned(
         n_items: maximum number of items, if less than that of the constraints.
         max_cost: maximum total cost, if less than the budget.
         first: items to condition on before the choice.
+        progress: called as each item is chosen.
     """
     x, group = sigma.scores.centred, limits.group
     noise, answered = sigma.scale * sigma.scores.noise, sigma.scores.answers > 0
@@ -135,7 +138,8 @@ def conditioned(
     candidates, room = limits.candidates(max_cost=max_cost), limits.upper.copy()
     is_reserved = limits.costs is not None or limits.lower.any()
     # Steps below 0 condition on the first items, which are not part of the choice.
-    for step in range(-len(first), limits.n_items if n_items is None else n_items):
+    n_items = limits.n_items if n_items is None else n_items
+    for step in range(-len(first), n_items):
         items = candidates if step >= 0 else first[step:][:1]
         if not len(items):
             break
@@ -169,6 +173,8 @@ def conditioned(
             rank += 1
         if step < 0:
             continue
+        if progress is not None:
+            progress(step, n_items, f"Item {step + 1} of {n_items}")
         chosen.append(item)
         gains.append(float(gain[best]))
         room[group[item]] -= 1
@@ -187,12 +193,20 @@ def greedy(
     filler: IntArray,
     n_items: int | None = None,
     max_cost: float = np.inf,
+    progress: Progress | None = None,
 ) -> Picks:
     """The `conditioned` choice; under a cost budget the better of those by gain and per cost."""
 
     def choose(by_cost: bool) -> Picks:
+        part = progress if limits.costs is None else part_of(progress, by_cost, 2)
         return conditioned(
-            sigma, limits, filler, by_cost=by_cost, n_items=n_items, max_cost=max_cost
+            sigma,
+            limits,
+            filler,
+            by_cost=by_cost,
+            n_items=n_items,
+            max_cost=max_cost,
+            progress=part,
         )
 
     return better(choose, limits)
@@ -213,7 +227,8 @@ def choose_score_optimal(task: Task) -> Choice:
         (greedy subset selection for one target); Ledoit & Wolf (2004) (shrinkage).
     """
     scores, filler = task.scores, task.rng.permutation(len(task.item_ids))
-    return Choice(*greedy(Covariance(scores, scores.variances), task.limits, filler))
+    sigma = Covariance(scores, scores.variances)
+    return Choice(*greedy(sigma, task.limits, filler, progress=task.progress))
 
 
 def continued(
@@ -260,7 +275,8 @@ def choose_rank_optimal(task: Task) -> Choice:
         variances[columns] = np.einsum("ij,ij->j", block, mix(block), dtype=float)
     variances = np.maximum(variances, 0.0)
     filler = task.rng.permutation(len(task.item_ids))
-    return Choice(*greedy(Covariance(scores, variances, mix, scale=2.0), task.limits, filler))
+    sigma = Covariance(scores, variances, mix, scale=2.0)
+    return Choice(*greedy(sigma, task.limits, filler, progress=task.progress))
 
 
 def _close_pairs(scores: Scores, k: int) -> tuple[IntArray, FloatArray, FloatArray, float]:
@@ -299,7 +315,7 @@ def choose_robust(task: Task) -> Choice:
     upper = np.minimum(limits.upper, np.floor((1 - share) * limits.upper + 1e-9).astype(int))
     first = limits if n_sampled == 0 else replace(limits, upper=upper)
     sigma = Covariance(task.scores, task.scores.variances)
-    chosen, gains = greedy(sigma, first, filler, n_first, budget_first)
+    chosen, gains = greedy(sigma, first, filler, n_first, budget_first, task.progress)
     try:
         remaining = limits.after(chosen)
         if n_sampled == 0 or remaining is None:

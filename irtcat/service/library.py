@@ -9,13 +9,22 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
+from irtcat._bank_arrays import bank_hash
+from irtcat._checks import argument_error
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, ExposureParameters
 from irtcat.cat.config import document_hash
 from irtcat.models import item_categories
 from irtcat.service import tables
 from irtcat.service.audit import record
-from irtcat.service.content import Item, ItemSet, Media, checked_response, scored
+from irtcat.service.content import (
+    Item,
+    ItemSet,
+    Media,
+    check_against_bank,
+    checked_response,
+    scored,
+)
 from irtcat.service.context import Service
 from irtcat.service.definition import (
     Adaptive,
@@ -155,6 +164,7 @@ def publish(
     actor: str,
     n_simulated: int = 1000,
     seed: int = 0,
+    report: PublishingReport | None = None,
 ) -> tuple[str, PublishingReport]:
     """Check a test, simulate it, and store it with its report; nothing of it changes afterwards.
 
@@ -166,21 +176,27 @@ def publish(
         actor: who publishes it.
         n_simulated: number of simulated takers.
         seed: seed of the simulation.
+        report: the report, if it was made before (`publish_report` with this seed).
 
     Returns:
         The id of the test, and the report.
 
     Raises:
         DefinitionError: for rules that cannot be kept, listing all faults; nothing is stored.
+        InputError: for a report of another definition or bank.
     """
     check_definition(definition, bank, items)
+    check_against_bank(items, bank, scored_items(definition, bank))
     parameters = exposure_parameters(definition, bank, seed)
-    report = publish_report(definition, bank, n_simulated, seed=seed, parameters=parameters)
+    if report is None:
+        report = publish_report(definition, bank, n_simulated, seed=seed, parameters=parameters)
+    elif (report.definition, report.bank) != (definition.hash(), bank_hash(bank)):
+        raise argument_error("report", "one of this definition and bank", report.definition[:12])
     with service.database.writing():
-        bank_hash = service.store.add_bank(bank)
+        stored_bank = service.store.add_bank(bank)
         item_set = add_items(service, items)
         document = definition.to_json()
-        content = {"definition": document, "bank": bank_hash, "items": item_set}
+        content = {"definition": document, "bank": stored_bank, "items": item_set}
         name = f"test_{document_hash(content)[:24]}"
         if service.row(sa.select(tables.tests.c.id).where(tables.tests.c.id == name)) is None:
             stored = {
@@ -192,7 +208,7 @@ def publish(
                 "title": definition.title,
                 "version": definition.version,
                 "definition": json.dumps(document),
-                "bank": bank_hash,
+                "bank": stored_bank,
                 "item_set": item_set,
                 "report": json.dumps(stored),
                 "status": "open",
@@ -201,6 +217,15 @@ def publish(
             service.database.run(tables.tests.insert(), row)
             record(service, actor, "test published", test=name)
     return name, report
+
+
+def scored_items(definition: TestDefinition, bank: ItemBank) -> list[str]:
+    """Ids of the items whose answers may enter the score, in the bank's order."""
+    ids = set()
+    for section in definition.scored_sections:
+        own = pool_of(definition, section, bank) if isinstance(section, Adaptive) else None
+        ids |= set(section.items if own is None else own.item_ids.tolist())
+    return [name for name in bank.item_ids.tolist() if name in ids]
 
 
 def published_test(service: Service, name: str) -> PublishedTest:

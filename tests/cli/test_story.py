@@ -226,3 +226,95 @@ def test_an_interruption_between_two_files_names_the_first(monkeypatch):
     assert [str(path) for path in written] == ["items.csv"]
     kept = "Wrote the bank to bank.npz; repeat the command with --force for the rest."
     assert result.stderr == f"Interrupted. {kept}\n"
+
+
+# --- the next command ------------------------------------------------------------------------
+
+NEXT = {
+    f"audit {LSAT7}": "report suspects.csv",
+    f"audit {LSAT7} --bank bank.npz": "report bank.npz suspects.csv",
+    f"compare {LSAT7} few.csv {LSAT7} --old s1 --new s900": "report comparison.csv",
+    f"plan {LSAT7} --gap 20": f"select -k 4 --responses {LSAT7}",
+    "headroom bank.npz --theta 1": "report bank.npz headroom.csv",
+    "simulate bank.npz --n 20 --stop n>=2": "report bank.npz simulated",
+    "filter bank.npz --rule avi --tau 2": "report kept.csv",
+    "filter bank.npz --rule avi --tau 2 -o kept.txt": "describe bank.npz",
+    "plot bank.npz": "report bank.npz",
+    "report bank.npz": "plot bank.npz",
+    f"leaderboard {LSAT7} --strategies random --estimators mean -k 2 --seeds 1":
+        f"select -k 2 --strategy random --responses {LSAT7}",
+    f"leaderboard {LSAT7} --strategies fisher --estimators mean -k 2 --seeds 1":
+        f"select BANK -k 2 --strategy fisher --responses {LSAT7}",
+    "session list --store tests.db": "session status --store tests.db --id anna",
+    "export few.csv --out ids.txt": "predict RESPONSES few.csv NEW",
+}  # fmt: skip
+
+
+@pytest.fixture
+def _files():
+    irtcat.fit(irtcat.datasets.load("lsat7")).bank.save("bank.npz")
+    Path("few.csv").write_text("item\nitem1\nitem3\n")
+    run_ok("session", "start", "bank.npz", "--store", "tests.db", "--id", "anna", "--stop", "n>=2")
+
+
+@pytest.mark.parametrize("line", NEXT)
+@pytest.mark.usefixtures("_files")
+def test_every_command_names_the_next_one(line):
+    before = set(os.listdir())
+    after = next_command(run_ok(*shlex.split(line)))
+    assert shlex.join(after) == NEXT[line]
+    for word in after:
+        if word.endswith((".csv", ".npz")) or word == "simulated":
+            assert Path(word).exists()
+    if after[0] in ("report", "plot", "session"):
+        run_ok(*after)
+    else:
+        assert after[0] in ("select", "describe", "predict")
+    assert set(os.listdir()) > before or "session" in line
+
+
+@pytest.mark.parametrize("name", ["plan.csv", "comparison.csv", "headroom.csv"])
+@pytest.mark.usefixtures("_files")
+def test_default_files_are_protected(name):
+    line = next(line for line in NEXT if name.removesuffix(".csv")[:4] == line[:4])
+    Path(name).write_text("mine")
+    result = run(*shlex.split(line))
+    assert result.exit_code == 1
+    assert f"{name}: this file exists already. Give --force" in result.stderr
+    run_ok(*shlex.split(line), "--force")
+    assert len(pd.read_csv(name))
+
+
+EXPORTED = {"ids": "ids.txt", "lm-eval": "samples.json", "inspect": "sample_ids.txt",
+            "every-eval-ever": "samples.jsonl"}  # fmt: skip
+
+
+@pytest.mark.parametrize("to", EXPORTED)
+@pytest.mark.usefixtures("_files")
+def test_export_writes_a_file_from_a_terminal(to, monkeypatch):
+    table = pd.DataFrame({"item": ["item1", "item3"], "task": "quiz", "doc_id": [0, 2]})
+    table.to_csv("sources.csv", index=False)
+    line = ("export", "few.csv", "--to", to, "--items", "sources.csv")
+    printed = run_ok(*line)
+    assert not Path(EXPORTED[to]).exists()  # into a pipe
+    monkeypatch.setattr("irtcat.cli.export.to_terminal", lambda: True)
+    told = run_ok(*line)
+    text = Path(EXPORTED[to]).read_text()
+    assert text.rstrip("\n") in printed
+    assert told.startswith("Export(2 items")
+    assert f"wrote them to {EXPORTED[to]}" in told
+    assert next_command(told) == ["predict", "RESPONSES", "few.csv", "NEW"]
+    result = run(*line)
+    assert result.exit_code == 1
+    assert f"{EXPORTED[to]}: this file exists already" in result.stderr
+    run_ok(*line, "--force")
+
+
+@pytest.mark.usefixtures("_files")
+def test_export_does_not_replace_its_input(monkeypatch):
+    monkeypatch.setattr("irtcat.cli.export.to_terminal", lambda: True)
+    Path("few.csv").rename("ids.txt")
+    result = run("export", "ids.txt", "--force")
+    assert result.exit_code == 2
+    assert "would be replaced" in result.stderr
+    assert Path("ids.txt").read_text().startswith("item\n")

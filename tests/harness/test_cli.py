@@ -99,6 +99,7 @@ def test_evaluate_by_a_command(files):
                  "yes")  # fmt: skip
     text = run_ok(*arguments)
     assert "yes: ability" in text
+    assert text.endswith("\nNext: irtcat report bank.npz run\n")
     assert "of 41" in text
     assert "Cost" in text
     document = json.loads(run_ok(*arguments, "--json"))

@@ -1,12 +1,15 @@
 """A small test of all kinds of sections, with a clock that the tests move."""
 
+import functools
+import json
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from irtcat.bank import ItemBank
+from irtcat.service import library
 from irtcat.service.content import Choice, Item, ItemSet, Key
-from irtcat.service.definition import TestDefinition
+from irtcat.service.definition import TestDefinition, publish_report
 
 NUMBERS = range(12)
 
@@ -78,3 +81,16 @@ def definition(**changes):
     }
     document.update(changes)
     return TestDefinition.from_json(document)
+
+
+@functools.cache
+def report_of(document):
+    """The publishing report of a definition, made once in all tests."""
+    return publish_report(TestDefinition.from_json(json.loads(document)), bank(), 20)
+
+
+def publish(service, **changes):
+    """Publish the small test in a service; return its id."""
+    test = definition(**changes)
+    report = report_of(json.dumps(test.to_json()))
+    return library.publish(service, test, bank(), items(), actor="test", report=report)[0]

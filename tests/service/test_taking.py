@@ -12,7 +12,7 @@ from irtcat.service import library, people, proctoring, results, taking
 from irtcat.service.attempt import attempt_of, seed_of
 from irtcat.service.context import Service
 from irtcat.service.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
-from tests.service.helpers import HandClock, bank, definition, items
+from tests.service.helpers import HandClock, bank, definition, items, publish, report_of
 
 
 def media_url(name):
@@ -53,8 +53,7 @@ def service(database, clock):
 
 @pytest.fixture
 def published(service):
-    name, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
-    return name
+    return publish(service)
 
 
 def ticket(service, test, **options):
@@ -74,7 +73,7 @@ def to_adaptive(taker):
 
 def test_a_whole_test(service, taker, clock):
     assert taker.view["page"] == "instructions"
-    assert taker.view["text"] == "<p>Read <em>well</em>.</p>\n"
+    assert taker.view["text"] == "<p>Read <em>well</em>.</p>"
     assert taker("proceed")["section"] == {
         "number": 1,
         "count": 3,
@@ -280,6 +279,9 @@ def test_a_taker_with_the_accommodation_pauses(service, published, clock):
     assert taker("pause")["page"] == "paused"
     clock.move(1000)
     assert taker("resume")["time"]["test"] == 600
+    proctoring.pause(service, taker.attempt, actor="account:ada", reason="fire alarm")
+    with pytest.raises(ConflictError, match="cannot be continued"):  # only the proctor may
+        taker("resume")
 
 
 def test_one_device_at_a_time(service, published):
@@ -400,3 +402,10 @@ def test_the_audit_log(service, published):
     assert entries["action"].tolist() == ["ticket issued", "person added", "test published"]
     assert entries["details"][0]["ticket"] == given.id
     assert given.token not in str(entries.to_dict())
+
+
+def test_a_report_of_another_test_is_refused(service):
+    report = report_of(json.dumps(definition().to_json()))
+    other = definition(title="Another")
+    with pytest.raises(InputError, match="one of this definition and bank"):
+        library.publish(service, other, bank(), items(), actor="test", report=report)

@@ -11,7 +11,7 @@ from irtcat._checks import InputError, brief, shorten
 from irtcat._reading import read_bytes
 from irtcat.service.content._fields import content_error
 from irtcat.service.content._media import MOST_MEDIA, media_type
-from irtcat.service.content.records import Choice, Item, Key, Media, Stimulus
+from irtcat.service.content.records import Choice, Item, Key, Media, Stimulus, checked_key
 
 __all__ = [
     "FIELDS",
@@ -201,7 +201,7 @@ def make_key(item: Item, values: Mapping[str, Any], where: str) -> Key | None:
     if "key" in given:
         given["correct"] = _texts(given.pop("key"), "key", where)
     try:
-        return Key(item=item.id, kind=kind, **given)
+        return checked_key(Key(item=item.id, kind=kind, **given), item)
     except InputError as error:
         raise _located(error, where) from None
 

@@ -32,7 +32,8 @@ class Package:
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self.name = name
-        infos = [info for info in archive.infolist() if not info.is_dir()]
+        with _damage(name):
+            infos = [info for info in archive.infolist() if not info.is_dir()]
         if len(infos) > MOST_MEMBERS:
             got = f"{len(infos):,}"
             raise InputError(f"{name}: expected at most {MOST_MEMBERS:,} members. Got {got}.")
@@ -75,7 +76,8 @@ class Package:
         if info.file_size > most:
             size = f"{most / 2**20:,.0f} MiB"
             raise InputError(f"{self.name}, member {brief(path)}: expected at most {size}.")
-        return self._unpacker.read(info)
+        with _damage(f"{self.name}, member {brief(path)}"):
+            return self._unpacker.read(info)
 
     def resolve(self, base: str, address: str, where: str) -> str:
         """The path of the member that an address names.
@@ -105,11 +107,19 @@ def open_package(path: Path) -> Iterator[Package]:
         InputError: it is not a zip, is damaged, or has members that are not plain files.
     """
     with opened(path) as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                yield Package(archive, str(path))
-        except (InputError, MemoryError):
-            raise
-        except Exception as error:  # zipfile and zlib raise many types for damaged archives
-            reason = type(error).__name__
-            raise InputError(f"{path}: cannot be read as a zip package ({reason}).") from None
+        with _damage(str(path)):
+            archive = zipfile.ZipFile(file)
+        with archive:
+            yield Package(archive, str(path))
+
+
+@contextmanager
+def _damage(label: str) -> Iterator[None]:
+    """Turn errors of a damaged archive into one that names it."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # zipfile and zlib raise many types
+        reason = type(error).__name__
+        raise InputError(f"{label}: cannot be read as a zip package ({reason}).") from None

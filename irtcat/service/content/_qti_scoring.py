@@ -1,6 +1,7 @@
 """Response processing of QTI items: the two standard templates, and rules that do the same."""
 
-from fractions import Fraction
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -79,10 +80,17 @@ def qti_key(item: str, root: Element, declaration: Element, kind: str, rubric: s
         if kind == "text" and len(correct) > 1:
             raise content_error(where, "one correct response of a text", shorten(correct))
         values = [_numeral(value, where) if numeric else value for value in correct]
-        return Key(item, "match", correct=tuple(values), max_score=score, case_sensitive=text)
+        return Key(
+            item=item,
+            kind="match",
+            correct=tuple(values),
+            max_score=score,
+            case_sensitive=text,
+            rubric=rubric,
+        )
     if mapping is None:
         raise content_error(where, "a <qti-mapping> for map_response", "none")
-    return _map_key(item, mapping, kind, numeric, where)
+    return replace(_map_key(item, mapping, kind, numeric, where), rubric=rubric)
 
 
 def _declared(declaration: Element, where: str) -> tuple[list[str], Element | None]:
@@ -147,8 +155,11 @@ def _numeral(text: str, where: str) -> str:
     """A number of XML as people write it: without an exponent."""
     if number_of(text) is not None:
         return text
-    number = as_number(text, "a numeric response", where)
-    return f"{Fraction(number).limit_denominator(10**12):.12f}".rstrip("0").rstrip(".")
+    as_number(text, "a numeric response", where)
+    plain = f"{Decimal(text):f}"
+    if number_of(plain) is None:
+        raise content_error(where, "a number of at most 30 digits", shorten(text))
+    return plain
 
 
 def _highest(root: Element, where: str) -> float | None:
@@ -204,20 +215,18 @@ def _match_score(rules: tuple, response: str) -> float | None:
     """The score of a match, if the rules set it where the response matches and 0 elsewhere."""
     test = ("qti-match", "",
             (("qti-variable", response, ()), ("qti-correct", response, ())))  # fmt: skip
+    swapped = (*test[:2], test[2][::-1])
     match rules:
         case (("qti-response-condition", _, (("qti-response-if", _, (found, right)), *rest)),):
-            score = _set_score(right)
-            wrong: list[float | None] = [0.0]
-            if rest:
-                wrong = [
-                    _set_score(rule)
-                    for name, _, inner in rest
-                    for rule in inner
-                    if name == "qti-response-else"
-                ]
-            swapped = (*test[:2], test[2][::-1])
-            if found in (test, swapped) and wrong == [0.0] and score:
-                return score
+            match rest:
+                case []:
+                    wrong: float | None = 0.0
+                case [("qti-response-else", _, (rule,))]:
+                    wrong = _set_score(rule)
+                case _:
+                    return None
+            if found in (test, swapped) and wrong == 0:
+                return _set_score(right) or None
     return None
 
 

@@ -25,7 +25,7 @@ from irtcat.service.content._qti_names import (
 from irtcat.service.content._qti_scoring import as_number, check_attributes, qti_key, required
 from irtcat.service.content._xml import local_name, namespace, parse_xml
 from irtcat.service.content.folder import MOST_ITEMS
-from irtcat.service.content.records import Choice, Item, ItemSet, Key, Media, Stimulus
+from irtcat.service.content.records import Choice, Item, ItemSet, Key, Media, Stimulus, checked_key
 
 __all__ = ["read_qti"]
 
@@ -91,10 +91,10 @@ class _Reader:
                 self._read_test(path)
         records = [self._item(path, labels) for path, labels in items]
         return ItemSet(
-            items=[item for item, _ in records],  # type: ignore[arg-type]
-            keys=[key for _, key in records if key],  # type: ignore[arg-type]
-            stimuli=list(self.stimuli.values()),  # type: ignore[arg-type]
-            media=list({m.name: m for m in self.media.values()}.values()),  # type: ignore[arg-type]
+            items=[item for item, _ in records],
+            keys=[key for _, key in records if key],
+            stimuli=list(self.stimuli.values()),
+            media=list({m.name: m for m in self.media.values()}.values()),
         )
 
     def _where(self, path: str) -> str:
@@ -172,6 +172,8 @@ class _Reader:
         for reference in root.iter(f"{{{QTI}}}qti-assessment-item-ref"):
             limits = reference.find("{*}qti-time-limits")
             item = self.package.resolve(path, required(reference, "href", where), where)
+            if limits is not None:
+                check_attributes(limits, "max-time", where)
             if limits is not None and limits.get("max-time"):
                 limit = as_number(limits.get("max-time"), "max-time", where)
                 self.time_limits[item] = limit
@@ -222,6 +224,7 @@ class _Reader:
             _check_response(declaration, item, where)
             rubric = clean_html("".join(body.rubrics), where, address_of)
             key = qti_key(name, root, declaration, body.kind, rubric, where)
+            key = None if key is None else checked_key(key, item)
         except InputError as error:
             text = str(error)
             raise (error if text.startswith(where) else InputError(f"{where}: {text}")) from None
@@ -363,7 +366,8 @@ class _Body:
         else:
             single = self.response.get("cardinality") == "single"
             self.kind = "choice" if single else "choices"
-            most = self._count(element, "max-choices", 1)
+            # More than there are is no limit; several editors write it.
+            most = min(self._count(element, "max-choices", 1), len(self.choices))
             self.options["max_choices"] = 1 if single and most == 0 else most
             self.options["min_choices"] = self._count(element, "min-choices", 0)
         self.options["shuffle"] = element.get("shuffle", "false") == "true"

@@ -74,7 +74,7 @@ def pool_of(definition: TestDefinition, section: Adaptive, bank: ItemBank) -> It
         if pool is not None:
             pool = pool.subset(pool.items[column].astype(str).isin(values).to_numpy())
     if pool is None or not pool.n_items:
-        raise argument_error("where", "conditions that some items of the bank satisfy", "none left")
+        raise argument_error("where", "conditions that some items of the bank satisfy", [])
     return pool
 
 
@@ -155,6 +155,14 @@ def _checked_pool(
         faults.append(Fault(f"{where}.where", str(error).replace(
             "`where` argument", f"`{where}.where` field")))  # fmt: skip
         return None
+    known, before = set(pool), len(faults)
+    for name, ids in (("first", [section.config.first]), ("enemies", section.config.enemies)):
+        others = [item for members in ids for item in members if item not in known]
+        if others:
+            must = "ids of items that the section chooses from"
+            faults.append(Fault.of(f"{where}.config.{name}", must, others))
+    if len(faults) > before:
+        return pool
     try:
         prepare(pool, section.config)
     except InputError as error:
@@ -179,21 +187,23 @@ def _content_faults(
     ids = section.items if pool is None else tuple(pool)
     field = f"{where}.config" if isinstance(section, Adaptive) and not section.items else (
         f"{where}.items")  # fmt: skip
-    out = []
+    out, known = [], set(bank)
+    is_scored = isinstance(section, Adaptive) or (isinstance(section, Fixed) and section.scored)
+    if is_scored:
+        ids = tuple(item for item in ids if item in known)  # the others are reported already
     without = [item for item in ids if item not in items.items]
     if without:
         out.append(Fault.of(field, "items that have content", without))
-    if isinstance(section, Practice) or (isinstance(section, Fixed) and not section.scored):
+    if not is_scored:
         return out
     no_key = [item for item in ids if item in items.items and item not in items.keys]
     if no_key:
         out.append(Fault.of(field, "items that have a key", no_key))
-    known = set(bank)
     sizes = dict(zip(bank.item_ids.tolist(), item_categories(bank.model).tolist(), strict=True))
     other = [
         f"{brief(item)} ({items.keys[item].categories} in its key, {sizes[item]} in the bank)"
         for item in ids
-        if item in known and item in items.keys and items.keys[item].categories != sizes[item]
+        if item in items.keys and items.keys[item].categories != sizes[item]
     ]
     if other:
         must = "items whose keys have as many categories as the bank"
@@ -314,15 +324,11 @@ def _time_warnings(definition: TestDefinition, pools: dict[int, ItemBank]) -> It
         for section in definition.sections
     ):  # fmt: skip
         yield "The sections end before half of the time limit of the whole test has passed."
-    if total is not None and sum(limits) > total:
+    if total is not None and max(limits, default=0) <= total < sum(limits):
         yield (
             f"The time limits of the sections sum to {sum(limits) / 60:g} minutes, and the whole "
             f"test has {total / 60:g}: the last ones may be cut short."
         )
-    shortest = min([*limits, *([] if total is None else [total])], default=np.inf)
-    late = [seconds for seconds in definition.time_warnings if seconds >= shortest]
-    if late:
-        yield f"A warning {late[0]:g} seconds before the end comes before a section begins."
 
 
 def _pool_warnings(

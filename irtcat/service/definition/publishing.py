@@ -46,6 +46,9 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CALIBRATION_TAKERS = 2000
 """Takers of each round of `calibrate_exposure`, the fewest that it recommends."""
 
+FEW_ITEMS = 10
+"""Below this effective length cut scores fall between numbers of points that lie far apart."""
+
 TABLES = {
     "length": "number of items of each section and of the test",
     "endings": "share of sessions that each rule ended, by section",
@@ -585,7 +588,14 @@ def _classifications(
         expected = _expected_points(form, simulated.truth[:n])
         reliability = float(expected.var() / points.var()) if points.var() > 0 else np.nan
         try:
-            out["livingston-lewis"] = livingston_lewis(points, reliability, limits, highest=highest)
+            model = livingston_lewis(points, reliability, limits, highest=highest)
+            out["livingston-lewis"] = model
+            if model.model is not None and model.model.n_items < FEW_ITEMS:
+                flags.append(
+                    "The scored fixed sections are worth "
+                    f"{model.model.n_items} equally difficult items: Livingston & Lewis's method "
+                    "is rough for so few."
+                )
             out["number-right"] = observed_classification(expected, points[:n], points[n:], limits)
         except InputError as error:
             flags.append(f"Livingston & Lewis's method does not apply: {error}")

@@ -131,12 +131,12 @@ def _config(value: Any, where: str, faults: list[Fault]) -> Any:
 
 def config_fault(error: InputError, where: str) -> Fault:
     """The fault of a section's configuration that `Config` or `irtcat.cat.prepare` refused."""
-    start, _, rest = str(error).partition("` argument must be ")
+    start, _, rest = str(error).partition("` argument must ")
     name = start.removeprefix("The `")
     if not rest or not name.isidentifier():
         return Fault(where, f"The `{where}` field: {error}")
     field = f"{where}.{name}" if name in {entry.name for entry in fields(Config)} else where
-    return Fault(field, f"The `{field}` field must be {rest}")
+    return Fault(field, f"The `{field}` field must {rest}")
 
 
 def _where(value: Any, where: str, faults: list[Fault]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -484,7 +484,8 @@ class TestDefinition(Record):
         items: the items' content: a folder, table or QTI package beside the definition.
         time_limit: seconds for the whole test without breaks; None without a limit. Sections may
             have limits too; the first to pass ends the section.
-        time_warnings: seconds before the end of a time limit at which the test taker is warned.
+        time_warnings: seconds before the end of a time limit at which the test taker is warned;
+            those that a limit does not reach are not shown.
         score: the reported scale.
         cuts: levels of performance, from the lowest to the highest.
         accommodations: those that a person may be granted.

@@ -159,8 +159,9 @@ class Result:
 
 
 def categories_as_responses(bank: ItemBank, values: np.ndarray) -> Responses:
-    """Categories (-1: no answer), subjects x items of the bank, as `Responses`."""
+    """Categories from 0 (-1: no answer), subjects x items of the bank, as `Responses`."""
     n = bank.model.n_categories
+    first = int(next(iter(bank.provenance.get("codes", ())), 0))  # code of the lowest category
     ids = np.array([f"s{i + 1}" for i in range(len(values))], dtype=object)
     items = np.asarray(bank.item_ids, dtype=object)
     return Responses(
@@ -168,7 +169,7 @@ def categories_as_responses(bank: ItemBank, values: np.ndarray) -> Responses:
         subject_ids=ids,
         item_ids=items,
         n_categories=n,
-        codes=tuple(range(n)),
+        codes=tuple(range(first, first + n)),
         subjects=pd.DataFrame(index=pd.Index(ids, dtype=object, name="subject")),
         items=pd.DataFrame(index=pd.Index(items, dtype=object, name="item")),
     )

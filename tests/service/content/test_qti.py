@@ -1,0 +1,731 @@
+"""QTI 3.0 packages: what is read, written and read back, and what is refused by name."""
+
+import io
+import struct
+import xml.etree.ElementTree as ET
+import zipfile
+
+import pytest
+
+from irtcat import InputError
+from irtcat.service.content import (
+    Choice,
+    Item,
+    ItemSet,
+    Key,
+    Media,
+    Stimulus,
+    read_items,
+    read_qti,
+    scored,
+    write_qti,
+)
+from irtcat.service.content._qti_names import decode_name, encode_name
+
+QTI = "http://www.imsglobal.org/xsd/imsqtiasi_v3p0"
+TEMPLATES = "https://purl.imsglobal.org/spec/qti/v3p0/rptemplates"
+SVG = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 2"><rect width="1" height="1"/></svg>'
+)
+
+SINGLE = """
+<qti-response-declaration identifier="RESPONSE" cardinality="single" base-type="identifier">
+  <qti-correct-response><qti-value>B</qti-value></qti-correct-response>
+</qti-response-declaration>"""
+
+BODY = """
+<qti-item-body><p>2 + 2 = ?</p>
+  <qti-choice-interaction response-identifier="RESPONSE" max-choices="1" shuffle="true">
+    <qti-prompt>Choose <em>one</em>.</qti-prompt>
+    <qti-simple-choice identifier="A">3</qti-simple-choice>
+    <qti-simple-choice identifier="B" fixed="true"><p>4</p></qti-simple-choice>
+  </qti-choice-interaction>
+</qti-item-body>"""
+
+PROCESSING = f'<qti-response-processing template="{TEMPLATES}/match_correct"/>'
+
+
+def item_xml(declaration=SINGLE, body=BODY, processing=PROCESSING, extra="", attributes=""):
+    return (
+        f'<qti-assessment-item xmlns="{QTI}" identifier="q1" title="Sum" adaptive="false" '
+        f'time-dependent="false" xml:lang="en-GB" {attributes}>{declaration}'
+        '<qti-outcome-declaration identifier="SCORE" cardinality="single" base-type="float"/>'
+        f"{extra}{body}{processing}</qti-assessment-item>"
+    )
+
+
+def manifest(*resources, name="manifest"):
+    entries = "".join(
+        f'<resource identifier="r{i}" type="{kind}" href="{href}"><file href="{href}"/></resource>'
+        for i, (kind, href) in enumerate(resources)
+    )
+    return (
+        f'<{name} xmlns="http://www.imsglobal.org/xsd/qti/qtiv3p0/imscp_v1p1" identifier="m">'
+        f"<organizations/><resources>{entries}</resources></{name}>"
+    )
+
+
+ITEM = ("imsqti_item_xmlv3p0", "items/q1.xml")
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A function that writes a package of an item and further members."""
+
+    def write(item=None, members=None, resources=(ITEM,)):
+        path = tmp_path / "package.zip"
+        files = {"imsmanifest.xml": manifest(*resources), "items/q1.xml": item or item_xml()}
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in (files | (members or {})).items():
+                archive.writestr(name, content)
+        return path
+
+    return write
+
+
+def test_choice(package):
+    items = read_items(package())
+    item, key = items["q1"], items.keys["q1"]
+    assert item.kind == "choice"
+    assert item.prompt.split("\n") == ["<p>2 + 2 = ?</p>", "  <p>Choose <em>one</em>.</p>"]
+    assert item.choices == (Choice("A", "3"), Choice("B", "<p>4</p>", fixed=True))
+    assert (item.language, item.title, item.shuffle) == ("en-GB", "Sum", True)
+    assert key == Key("q1", "match", correct=("B",))
+
+
+def declaration(cardinality, base_type, inside):
+    return (
+        f'<qti-response-declaration identifier="RESPONSE" cardinality="{cardinality}" '
+        f'base-type="{base_type}">{inside}</qti-response-declaration>'
+    )
+
+
+def mapping(entries, attributes=""):
+    text = "".join(
+        f'<qti-map-entry map-key="{k}" mapped-value="{v}" {more}/>' for k, v, more in entries
+    )
+    return f"<qti-mapping {attributes}>{text}</qti-mapping>"
+
+
+MAP = f'<qti-response-processing template="{TEMPLATES}/map_response.xml"/>'
+MULTIPLE = BODY.replace('max-choices="1"', 'max-choices="0"')
+
+
+def test_several_choices_with_a_map(package):
+    points = mapping(
+        [("A", 1, ""), ("B", 2, "")], 'default-value="-1" lower-bound="0" upper-bound="2"'
+    )
+    items = read_items(
+        package(item_xml(declaration("multiple", "identifier", points), MULTIPLE, MAP))
+    )
+    key = items.keys["q1"]
+    assert items["q1"].kind == "choices"
+    assert items["q1"].max_choices == 0
+    assert (key.points, key.default, key.lower, key.upper) == ((("A", 1), ("B", 2)), -1, 0, 2)
+    assert key.categories == 3
+
+
+def test_order(package):
+    values = "<qti-value>B</qti-value><qti-value>A</qti-value>"
+    correct = f"<qti-correct-response>{values}</qti-correct-response>"
+    body = BODY.replace("choice-interaction", "order-interaction").replace(' max-choices="1"', "")
+    items = read_items(package(item_xml(declaration("ordered", "identifier", correct), body)))
+    assert items["q1"].kind == "order"
+    assert items.keys["q1"].correct == ("B", "A")
+
+
+def test_text_entry(package):
+    correct = "<qti-correct-response><qti-value>York</qti-value></qti-correct-response>"
+    body = (
+        "<qti-item-body><p>Now is the winter of this sun of "
+        '<qti-text-entry-interaction response-identifier="RESPONSE" expected-length="15" '
+        'pattern-mask="[A-Z].*"/>.</p></qti-item-body>'
+    )
+    items = read_items(package(item_xml(declaration("single", "string", correct), body)))
+    item = items["q1"]
+    assert (item.kind, item.expected_length, item.pattern) == ("text", 15, "[A-Z].*")
+    assert item.prompt.endswith('sun of <span class="blank"></span>.</p>')
+    assert [scored(items.keys["q1"], item, text, 2) for text in ("York", "york")] == [1, 0]
+    points = mapping([("York", 1, 'case-sensitive="false"'), ("york", 0.5, "")])
+    with pytest.raises(InputError, match="the same case-sensitive in all map entries"):
+        read_items(package(item_xml(declaration("single", "string", points), body, MAP)))
+
+
+@pytest.mark.parametrize(("base_type", "value"), [("integer", "12"), ("float", "1.2e1")])
+def test_numeric_entry(package, base_type, value):
+    correct = f"<qti-correct-response><qti-value>{value}</qti-value></qti-correct-response>"
+    body = (
+        "<qti-item-body><p>3 x 4?</p><p>"
+        '<qti-text-entry-interaction response-identifier="RESPONSE"/></p></qti-item-body>'
+    )
+    items = read_items(package(item_xml(declaration("single", base_type, correct), body)))
+    assert items["q1"].numeric
+    assert items["q1"].prompt == "<p>3 x 4?</p>"
+    assert [scored(items.keys["q1"], items["q1"], r, 2) for r in ("12.0", "11")] == [1, 0]
+
+
+def test_essay(package):
+    body = """<qti-item-body><qti-rubric-block view="scorer"><qti-content-body><p>Two reasons.</p>
+      </qti-content-body></qti-rubric-block><qti-rubric-block view="candidate"><qti-content-body>
+      <p>Read.</p></qti-content-body></qti-rubric-block>
+      <qti-extended-text-interaction response-identifier="RESPONSE" expected-lines="5">
+      <qti-prompt>Why?</qti-prompt></qti-extended-text-interaction></qti-item-body>"""
+    item = item_xml(declaration("single", "string", ""), body, "").replace(
+        'base-type="float"', 'base-type="float" normal-maximum="4"'
+    )
+    items = read_items(package(item))
+    assert "Two reasons" not in str(items["q1"].to_json())
+    assert items["q1"].prompt.split() == ["<p>Read.</p>", "<p>Why?</p>"]
+    assert items["q1"].expected_lines == 5
+    key = items.keys["q1"]
+    assert (key.kind, key.rubric, key.categories) == ("rubric", "<p>Two reasons.</p>", 5)
+
+
+@pytest.mark.parametrize(("cardinality", "most"), [("single", 1), ("multiple", 0)])
+def test_hottext(package, cardinality, most):
+    correct = "<qti-correct-response><qti-value>v</qti-value></qti-correct-response>"
+    body = f"""<qti-item-body><qti-hottext-interaction response-identifier="RESPONSE"
+      max-choices="{most}"><qti-prompt>Find the verb.</qti-prompt><p>She <qti-hottext
+      identifier="v">walks</qti-hottext> to <qti-hottext identifier="n">school</qti-hottext>.</p>
+      </qti-hottext-interaction></qti-item-body>"""
+    items = read_items(package(item_xml(declaration(cardinality, "identifier", correct), body)))
+    item = items["q1"]
+    assert item.prompt.startswith("<p>Find the verb.</p>")
+    assert '<span data-choice="v">walks</span> to' in item.prompt
+    assert item.choices == (Choice("v", "walks"), Choice("n", "school"))
+    assert scored(items.keys["q1"], item, ["v"], 2) == 1
+
+
+def test_stimulus_media_labels_and_time(package):
+    stimulus = (
+        f'<qti-assessment-stimulus xmlns="{QTI}" identifier="s1" title="T" xml:lang="de">'
+        '<qti-stimulus-body><p>Text <img src="../art/c%20d.svg" alt="square"/></p>'
+        "</qti-stimulus-body></qti-assessment-stimulus>"
+    )
+    test = (
+        f'<qti-assessment-test xmlns="{QTI}" identifier="t" title="t"><qti-test-part '
+        'identifier="p" navigation-mode="linear" submission-mode="individual">'
+        '<qti-assessment-section identifier="s" title="s" visible="true">'
+        '<qti-assessment-item-ref identifier="q1" href="items/q1.xml">'
+        '<qti-time-limits max-time="90"/></qti-assessment-item-ref>'
+        "</qti-assessment-section></qti-test-part></qti-assessment-test>"
+    )
+    reference = '<qti-assessment-stimulus-ref identifier="s1" href="../stimuli/s1.xml"/>'
+    labels = (
+        '<metadata><lom xmlns="http://ltsc.ieee.org/xsd/LOM"><general><keyword>'
+        "<string>sums</string></keyword></general></lom></metadata></resource>"
+    )
+    others = [("imsqti_stimulus_xmlv3p0", "stimuli/s1.xml"), ("imsqti_test_xmlv3p0", "test.xml")]
+    listing = manifest(ITEM, *others, ("webcontent", "art/c d.svg"))
+    members = {
+        "imsmanifest.xml": listing.replace("</resource>", labels, 1),
+        "stimuli/s1.xml": stimulus,
+        "test.xml": test,
+        "art/c d.svg": SVG,
+    }
+    items = read_items(package(item_xml(extra=reference), members))
+    assert (items["q1"].stimulus, items["q1"].time_limit, items["q1"].labels) == (
+        "s1", 90.0, ("sums",))  # fmt: skip
+    assert items.stimuli["s1"].language == "de"
+    assert items.stimuli["s1"].media == tuple(items.media)
+    members["test.xml"] = test.replace("<qti-time-limits", "<qti-pre-condition/><qti-time-limits")
+    with pytest.raises(InputError, match=r"test.xml: <qti-pre-condition> of a test is not supp"):
+        read_items(package(item_xml(extra=reference), members))
+    items = read_qti(package(item_xml(extra=reference), members), ignore_tests=True)
+    assert items["q1"].time_limit is None
+
+
+CONDITION = """<qti-response-processing><qti-response-condition><qti-response-if>
+  <qti-match><qti-variable identifier="RESPONSE"/><qti-correct identifier="RESPONSE"/></qti-match>
+  <qti-set-outcome-value identifier="SCORE"><qti-base-value base-type="float">3</qti-base-value>
+  </qti-set-outcome-value></qti-response-if>{rest}</qti-response-condition>
+  </qti-response-processing>"""
+ZERO = """<qti-response-else><qti-set-outcome-value identifier="SCORE">
+  <qti-base-value base-type="float">0</qti-base-value></qti-set-outcome-value>
+  </qti-response-else>"""
+MAPPED = """<qti-response-processing><qti-response-condition><qti-response-if><qti-is-null>
+  <qti-variable identifier="RESPONSE"/></qti-is-null><qti-set-outcome-value identifier="SCORE">
+  <qti-base-value base-type="float">0</qti-base-value></qti-set-outcome-value></qti-response-if>
+  <qti-response-else><qti-set-outcome-value identifier="SCORE">
+  <qti-map-response identifier="RESPONSE"/></qti-set-outcome-value></qti-response-else>
+  </qti-response-condition></qti-response-processing>"""
+
+
+@pytest.mark.parametrize("rest", ["", ZERO])
+def test_match_as_rules(package, rest):
+    items = read_items(package(item_xml(processing=CONDITION.format(rest=rest))))
+    assert items.keys["q1"].max_score == 3
+
+
+def test_map_as_rules(package):
+    points = declaration("single", "identifier", mapping([("A", 1, ""), ("B", 2, "")]))
+    items = read_items(package(item_xml(points, processing=MAPPED)))
+    assert items.keys["q1"].points == (("A", 1), ("B", 2))
+
+
+def test_notes_for_scorers_stay_with_the_key(package):
+    """A rubric beside a correct response, and more choices allowed than there are."""
+    note = '<qti-rubric-block view="scorer"><qti-content-body>Easy.</qti-content-body>'
+    body = MULTIPLE.replace("<p>2", f"{note}</qti-rubric-block><p>2").replace('="0"', '="9"')
+    correct = "<qti-correct-response><qti-value>B</qti-value></qti-correct-response>"
+    items = read_items(package(item_xml(declaration("multiple", "identifier", correct), body)))
+    assert items["q1"].max_choices == 2
+    assert items.keys["q1"].rubric == "Easy."
+    assert "Easy" not in items["q1"].prompt
+
+
+def test_item_without_processing_has_no_key(package):
+    item = item_xml(declaration("single", "identifier", ""), processing="")
+    assert not read_items(package(item)).keys
+
+
+def test_mathml_survives(package):
+    math = (
+        '<m:math xmlns:m="http://www.w3.org/1998/Math/MathML" display="inline">'
+        "<m:mfrac><m:mn>1</m:mn><m:mn>2</m:mn></m:mfrac></m:math>"
+    )
+    items = read_items(package(item_xml(body=BODY.replace("2 + 2", math))))
+    assert '<math display="inline"><mfrac><mn>1</mn><mn>2</mn></mfrac></math>' in items["q1"].prompt
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+SECOND = '<qti-text-entry-interaction response-identifier="RESPONSE"/>'
+
+REFUSED = {
+    "QTI 2.2": (
+        item_xml().replace(QTI, "http://www.imsglobal.org/xsd/imsqti_v2p2"),
+        "expected <qti-assessment-item> of QTI 3.0. Got <qti-assessment-item> of .*v2p2",
+    ),
+    "another root": (f'<qti-assessment-section xmlns="{QTI}"/>', "Got <qti-assessment-section>"),
+    "adaptive": (item_xml().replace('adaptive="false"', 'adaptive="true"'), "adaptive items"),
+    "templates": (item_xml(extra="<qti-template-declaration/>"), "<qti-template-declaration> is"),
+    "feedback": (item_xml(extra="<qti-modal-feedback/>"), "<qti-modal-feedback> is not supported"),
+    "style sheet": (item_xml(extra='<qti-stylesheet href="x.css"/>'), "<qti-stylesheet> is not"),
+    "catalog": (item_xml(extra="<qti-catalog-info/>"), "<qti-catalog-info> is not supported"),
+    "two responses": (item_xml(SINGLE * 2), "expected one <qti-response-declaration>. Got 2"),
+    "no body": (item_xml(body=""), "expected one <qti-item-body>. Got 0"),
+    "no interaction": (
+        item_xml(body="<qti-item-body><p>?</p></qti-item-body>"),
+        "expected one interaction. Got none",
+    ),
+    "two interactions": (
+        item_xml(body=BODY.replace("<p>2", f"<p>{SECOND}2")),
+        "expected one interaction. Got two",
+    ),
+    "another response": (
+        item_xml(body=BODY.replace('response-identifier="RESPONSE"', 'response-identifier="R"')),
+        "expected the interaction of the declared response. Got 'R'",
+    ),
+    "content after": (
+        item_xml(body=BODY.replace("</qti-item-body>", "<p>more</p></qti-item-body>")),
+        r"expected no content after the interaction \(choice\). Got 'more'",
+    ),
+    "picture after": (
+        item_xml(body=BODY.replace("</qti-item-body>", '<img src="x" alt=""/></qti-item-body>')),
+        r"expected no content after the interaction \(choice\). Got <img>",
+    ),
+    "hidden choice": (
+        item_xml(body=BODY.replace('identifier="A"', 'identifier="A" show-hide="hide"')),
+        "hidden choices are not supported",
+    ),
+    "template choice": (
+        item_xml(body=BODY.replace('identifier="A"', 'identifier="A" template-identifier="T"')),
+        "the attribute template-identifier of <qti-simple-choice> is not supported",
+    ),
+    "choice without id": (
+        item_xml(body=BODY.replace('identifier="A"', "")),
+        "expected identifier of <qti-simple-choice>. Got none",
+    ),
+    "cardinality": (
+        item_xml(declaration("ordered", "identifier", "")),
+        "expected a response of cardinality multiple and base type identifier. Got ordered",
+    ),
+    "base type": (
+        item_xml(declaration("single", "pair", "")),
+        "base type identifier. Got single pair",
+    ),
+    "area mapping": (
+        item_xml(declaration("single", "identifier", "<qti-area-mapping/>")),
+        "<qti-area-mapping> in a response declaration is not supported",
+    ),
+    "default response": (
+        item_xml(declaration("single", "identifier", "<qti-default-value/>")),
+        "<qti-default-value> in a response declaration",
+    ),
+    "key of no choice": (
+        item_xml(SINGLE.replace(">B<", ">D<")),
+        "expected ids of its choices, A, B. Got D",
+    ),
+    "no processing": (item_xml(processing=""), "expected response processing for the correct"),
+    "match of nothing": (
+        item_xml(declaration("single", "identifier", "")),
+        "expected a correct response for match_correct",
+    ),
+    "map of nothing": (item_xml(processing=MAP), "expected a <qti-mapping> for map_response"),
+    "template of points": (
+        item_xml(processing=PROCESSING.replace("match_correct", "map_response_point")),
+        "the template match_correct or map_response. Got .*map_response_point",
+    ),
+    "other rules": (
+        item_xml(processing=CONDITION.format(rest="").replace("qti-match", "qti-equal")),
+        "matches the correct response or maps the response. Got <qti-equal>",
+    ),
+    "rules for another outcome": (
+        item_xml(processing=CONDITION.format(rest="").replace('"SCORE"', '"OTHER"')),
+        "matches the correct response or maps the response. Got other rules",
+    ),
+    "partial credit in rules": (
+        item_xml(processing=CONDITION.format(rest=ZERO.replace("else>", "else-if>") + ZERO)),
+        "matches the correct response or maps the response. Got <qti-response-else-if>",
+    ),
+    "points for a wrong answer": (
+        item_xml(processing=CONDITION.format(rest=ZERO.replace(">0<", ">1<"))),
+        "matches the correct response or maps the response. Got other rules",
+    ),
+    "points as text": (
+        item_xml(declaration("single", "identifier", mapping([("A", "x", "")])), processing=MAP),
+        "expected mapped-value as a number. Got 'x'",
+    ),
+    "points of NaN": (
+        item_xml(declaration("single", "identifier", mapping([("A", "NaN", "")])), processing=MAP),
+        "expected mapped-value as a finite number",
+    ),
+    "map key twice": (
+        item_xml(declaration("single", "identifier", mapping([("A", 1, "")] * 2)), processing=MAP),
+        "expected each map-key once",
+    ),
+    "partial order": (
+        item_xml(
+            declaration("ordered", "identifier", ""),
+            BODY.replace("choice-interaction", "order-interaction"),
+        ),
+        "expected max-choices of all 2 choices in an order. Got 1",
+    ),
+    "rubric for the author": (
+        item_xml(body=BODY.replace("<p>2", '<qti-rubric-block view="author"/><p>2')),
+        "expected <qti-rubric-block> for the candidate or the scorer. Got 'author'",
+    ),
+    "rich text": (
+        item_xml(
+            declaration("single", "string", ""),
+            '<qti-item-body><qti-extended-text-interaction response-identifier="RESPONSE" '
+            'format="xhtml"/></qti-item-body>',
+            "",
+        ),
+        "extended text of another format than plain",
+    ),
+    "two stimuli": (
+        item_xml(extra='<qti-assessment-stimulus-ref identifier="a" href="b"/>' * 2),
+        "expected at most one stimulus. Got 2",
+    ),
+    "lost stimulus": (
+        item_xml(extra='<qti-assessment-stimulus-ref identifier="a" href="b.xml"/>'),
+        "expected a file of the package. Got 'items/b.xml'",
+    ),
+    "lost picture": (
+        item_xml(body=BODY.replace("2 + 2", '<img src="x.png" alt=""/>')),
+        "expected a file of the package. Got 'items/x.png'",
+    ),
+    "picture outside": (
+        item_xml(body=BODY.replace("2 + 2", '<img src="../../x.png" alt=""/>')),
+        "expected a file of the package. Got '../../x.png'",
+    ),
+    "foreign picture": (
+        item_xml(body=BODY.replace("2 + 2", '<img src="https://evil.example/x.png" alt=""/>')),
+        "media files of the item set only",
+    ),
+    "object": (
+        item_xml(body=BODY.replace("2 + 2", '<object data="x.swf"/>')),
+        "Got <object>",
+    ),
+    "script": (
+        item_xml(body=BODY.replace("2 + 2", "<script>alert(1)</script>")),
+        "Got <script>",
+    ),
+    "link": (item_xml(body=BODY.replace("2 + 2", '<a href="https://x.y">x</a>')), "Got <a>"),
+    "not XML": ("<qti-assessment-item", "items/q1.xml: expected XML. Got something else"),
+    "not UTF-8": (item_xml().replace("Sum", "Sümme").encode("latin-1"), "expected XML"),
+    "deep": (
+        item_xml(body=f"<qti-item-body>{'<div>' * 200}{'</div>' * 200}</qti-item-body>"),
+        "at most 100 nested elements",
+    ),
+    "very deep": ("<a>" * 100_000 + "</a>" * 100_000, "at most 100 nested elements"),
+}  # fmt: skip
+
+for unsupported in (
+    "associate", "match", "gap-match", "inline-choice", "hotspot", "select-point", "graphic-order",
+    "graphic-associate", "graphic-gap-match", "media", "slider", "drawing", "upload", "end-attempt",
+    "position-object", "portable-custom", "custom",
+):  # fmt: skip
+    name = f"qti-{unsupported}-interaction"
+    REFUSED[name] = (
+        item_xml(body=f'<qti-item-body><{name} response-identifier="RESPONSE"/></qti-item-body>'),
+        f"items/q1.xml: <{name}> is not supported",
+    )
+
+ENTITIES = "".join(
+    f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' if i else '<!ENTITY l0 "lol">' for i in range(10)
+)
+for name, doctype in {
+    "billion laughs": f"<!DOCTYPE x [{ENTITIES}]>",
+    "external entity": '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>',
+    "external DTD": '<!DOCTYPE x SYSTEM "https://evil.example/x.dtd">',
+    "parameter entity": '<!DOCTYPE x [<!ENTITY % p SYSTEM "file:///etc/passwd"> %p;]>',
+}.items():
+    used = "&l9;" if "l9" in doctype else "&e;" if " e " in doctype else ""
+    REFUSED[name] = (
+        doctype + item_xml(body=BODY.replace("2 + 2", used)),
+        "items/q1.xml: expected XML without a document type",
+    )
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_rest_is_refused_by_name(package, name):
+    item, message = REFUSED[name]
+    with pytest.raises(InputError, match=message) as caught:
+        read_items(package(item))
+    assert "package.zip, items/q1.xml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+MANIFESTS = {
+    "none": (None, "expected a QTI package with imsmanifest.xml"),
+    "another root": (manifest(ITEM, name="package"), "expected <manifest>. Got <package>"),
+    "no items": (manifest(("webcontent", "x.html")), "expected items of QTI 3.0. Got none"),
+    "QTI 2": (manifest(("imsqti_item_xmlv2p2", "q.xml")), "Got 'imsqti_item_xmlv2p2'"),
+    "sections": (manifest(ITEM, ("imsqti_section_xmlv3p0", "s.xml")), "imsqti_section_xmlv3p0"),
+    "lost item": (manifest((ITEM[0], "q9.xml")), "expected a file of the package. Got 'q9.xml'"),
+    "above": (manifest((ITEM[0], "../q1.xml")), r"a file of the package. Got '../q1.xml'"),
+    "absolute": (manifest((ITEM[0], "/etc/passwd")), "Got '/etc/passwd'"),
+    "on a host": (manifest((ITEM[0], "https://evil.example/q.xml")), "Got 'https://evil"),
+    "item twice": (manifest(ITEM, ITEM), "item q1: expected ids that differ"),
+    "bomb": ("<!DOCTYPE x []>" + manifest(ITEM), "imsmanifest.xml: expected XML without a doc"),
+}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_bad_manifests(tmp_path, name):
+    text, message = MANIFESTS[name]
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr("items/q1.xml", item_xml())
+        if text is not None:
+            archive.writestr("imsmanifest.xml", text)
+    with pytest.raises(InputError, match=message):
+        read_items(tmp_path / "p.zip")
+
+
+# --- archives ----------------------------------------------------------------------------------
+
+
+def link(name, target):
+    info = zipfile.ZipInfo(name)
+    info.external_attr = 0o120777 << 16
+    return info, target
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("../evil.xml", "a path that leads out of the package"),
+        ("a/../../evil.xml", "a path that leads out of the package"),
+        ("a/./b.xml", "a path that leads out of the package"),
+        ("a//b.xml", "a path that leads out of the package"),
+        ("/etc/passwd", "an absolute path"),
+        ("C:/evil.xml", "an absolute path"),
+        ("..\\evil.xml", "an absolute path"),
+    ],
+)
+def test_paths_of_members(package, tmp_path, path, fault):
+    with pytest.raises(InputError, match=rf"expected a plain file\. Got {fault}"):
+        read_items(package(members={path: "x"}))
+    assert [p.name for p in tmp_path.iterdir()] == ["package.zip"]
+
+
+def test_links_encryption_and_repeats(package, tmp_path):
+    path = package()
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(*link("items/q2.xml", "/etc/passwd"))
+    with pytest.raises(InputError, match=r"q2.xml: expected a plain file\. Got a link"):
+        read_items(path)
+    path = package()
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("items/q1.xml", "x")
+    with pytest.raises(InputError, match="two members of the same path"):
+        read_items(path)
+    data = bytearray(package().read_bytes())
+    for signature, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        position = data.find(signature)
+        while position >= 0:
+            data[position + offset] |= 1
+            position = data.find(signature, position + 1)
+    (tmp_path / "locked.zip").write_bytes(bytes(data))
+    with pytest.raises(InputError, match="an encrypted member"):
+        read_items(tmp_path / "locked.zip")
+
+
+def test_bombs(package, monkeypatch):
+    zeros = io.BytesIO()
+    with zipfile.ZipFile(zeros, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x", bytes(2**24))
+    big = item_xml(extra=f"<!--{'x' * 2**23}-->")
+    with pytest.raises(InputError, match=r"items/q1.xml: expected at most 8 MiB"):
+        read_items(package(big))
+    picture = item_xml(body=BODY.replace("2 + 2", '<img src="x.png" alt=""/>'))
+    data = b"\x89PNG\r\n\x1a\n" + bytes(33 * 2**20)
+    with pytest.raises(InputError, match=r"items/x.png: expected at most 32 MiB"):
+        read_items(package(picture, {"items/x.png": data}))
+    monkeypatch.setattr("irtcat.service.content._packages.MOST_UNPACKED", 4096)
+    with pytest.raises(InputError, match=r"items/x.png: expected at most 4,096 bytes"):
+        read_items(package(picture, {"items/x.png": data[:5000]}))
+    monkeypatch.setattr("irtcat.service.content._packages.MOST_MEMBERS", 10)
+    with pytest.raises(InputError, match=r"expected at most 10 members\. Got 22"):
+        read_items(package(members={f"x{i}": "" for i in range(20)}))
+
+
+def test_false_sizes_and_damage(package):
+    """A member that declares less than it holds fails its checksum; cuts and flips are errors."""
+    path = package(members={"x": bytes(5000)})
+    data = path.read_bytes()
+    false = bytearray(data)
+    position = false.rfind(b"PK\x01\x02", 0, false.rfind(b"items/q1.xml"))
+    false[position + 24 : position + 28] = struct.pack("<I", 10)
+    path.write_bytes(bytes(false))
+    with pytest.raises(InputError, match=r"cannot be read as a zip package|expected XML"):
+        read_items(path)
+    for cut in range(1, len(data), 97):
+        path.write_bytes(data[:-cut])
+        with pytest.raises(InputError):
+            read_items(path)
+    for flip in range(0, len(data), 41):
+        changed = bytearray(data)
+        changed[flip] ^= 0x5A
+        path.write_bytes(bytes(changed))
+        try:
+            read_items(path)
+        except InputError:
+            continue
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def items():
+    media = Media.from_bytes(SVG, "x.svg")
+    picture = f'<img src="media:{media.name}" alt="a &amp; b">'
+    abc = (Choice("A", "<p>1</p>"), Choice("B", f"x {picture} y"), Choice("C", "3", fixed=True))
+    math = '<math display="block"><mrow><mi>x</mi><mo>&lt;</mo><mn>3</mn></mrow></math>'
+    hot = (
+        '<p>A <span data-choice="v">verb <em>form</em></span>, a <span data-choice="n">b</span></p>'
+    )
+    records = [
+        Item("one", "choice", f"<p>?</p>\n{math}", abc, shuffle=True, time_limit=45, title="T"),
+        Item("7 up", "choices", f"<p>?</p><p>{picture}</p>", abc, max_choices=2, min_choices=1),
+        Item("order", "order", "<p>?</p>", abc, labels=("a", "b | c"), language="de"),
+        Item("hot", "hottext", hot, max_choices=1, language="ar"),
+        Item("hots", "hottext", hot),
+        Item("word", "text", '<p>A <span class="blank"></span>.</p>', expected_length=9),
+        Item("words", "text", "<p>Two?</p>", pattern="[a-z]+", stimulus="s 1"),
+        Item("number", "text", "<p>Half?</p>", numeric=True, language="de"),
+        Item("essay", "essay", '<p lang="fr">Pourquoi ?</p>', expected_lines=9),
+        Item("practice", "choice", "<table><tbody><tr><td>1</td></tr></tbody></table>", abc),
+    ]
+    keys = [
+        Key("one", "match", correct=("B",), max_score=2, rubric="<p>A note.</p>"),
+        Key("7 up", "map", points={"A": 2, "B": 1}, default=-1, lower=0, upper=2),
+        Key("order", "match", correct=("C", "A", "B")),
+        Key("hot", "match", correct=("v",)),
+        Key("hots", "map", points={"v": 1}),
+        Key("word", "match", correct=("Verb", "word"), case_sensitive=True),
+        Key("words", "match", correct=("both",), max_score=2),
+        Key("number", "match", correct=("0.5",)),
+        Key("essay", "rubric", max_score=3, rubric="<p>Two <em>reasons</em></p>"),
+    ]
+    stimuli = [Stimulus("s 1", f"<h2>T</h2><p>x{picture}</p>", title="T", language="fr")]
+    return ItemSet(records, keys, stimuli, [media])
+
+
+def test_round_trip(items, tmp_path):
+    write_qti(items, tmp_path / "a.zip")
+    back = read_items(tmp_path / "a.zip")
+    assert dict(back.items) == dict(items.items)
+    assert dict(back.keys) == dict(items.keys)
+    assert back == items
+    assert back.hash() == items.hash()
+    write_qti(back, tmp_path / "b.zip")
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_written_names(items, tmp_path):
+    """The elements, attributes and namespaces of QTI 3.0."""
+    with zipfile.ZipFile(write_qti(items, tmp_path / "a.zip")) as archive:
+        root = ET.fromstring(archive.read("imsmanifest.xml"))
+        types = [r.get("type") for r in root.iter() if r.tag.endswith("}resource")]
+        assert types.count("imsqti_item_xmlv3p0") == len(items)
+        assert types.count("imsqti_stimulus_xmlv3p0") == 1
+        files = {f.get("href") for f in root.iter() if f.tag.endswith("}file")}
+        assert files == set(archive.namelist()) - {"imsmanifest.xml"}
+        ids = [r.get("identifier") for r in root.iter() if r.tag.endswith("}resource")]
+        used = {d.get("identifierref") for d in root.iter() if d.tag.endswith("}dependency")}
+        assert used <= set(ids)
+        one = ET.fromstring(archive.read("items/i1.xml"))
+    tag = f"{{{QTI}}}"
+    assert one.tag == f"{tag}qti-assessment-item"
+    assert one.find(f"{tag}qti-item-body/{tag}qti-choice-interaction").get("max-choices") == "1"
+    assert one.find(f"{tag}qti-response-declaration/{tag}qti-correct-response") is not None
+    assert one.find(".//{http://www.w3.org/1998/Math/MathML}mrow") is not None
+
+
+def test_written_without_keys(items, tmp_path):
+    path = write_qti(items, tmp_path / "a.zip", keys=False)
+    assert read_items(path) == items.without_keys()
+    with zipfile.ZipFile(path) as archive:
+        text = b"".join(archive.read(name) for name in archive.namelist())
+    for word in (b"correct", b"mapping", b"rubric", b"reasons", b"normal-maximum"):
+        assert word not in text
+
+
+def test_accepted_texts_are_written_as_a_map(tmp_path):
+    """QTI has no list of accepted texts and no correct response that ignores case."""
+    items = ItemSet([Item("q", "text", "<p>?</p>")], [Key("q", "match", correct=("Bern", "Berne"))])
+    write_qti(items, tmp_path / "a.zip")
+    assert b"map_response" in zipfile.ZipFile(tmp_path / "a.zip").read("items/i1.xml")
+    assert read_items(tmp_path / "a.zip") == items
+
+
+def test_text_outside_of_blocks_gets_one(tmp_path):
+    items = ItemSet([Item("q", "text", "Two <em>and</em> two?")])
+    back = read_items(write_qti(items, tmp_path / "a.zip"))
+    assert back["q"].prompt == "<div>Two <em>and</em> two?</div>"
+
+
+@pytest.mark.parametrize(
+    ("item", "key", "message"),
+    [
+        (
+            Item("q", "text", "<p>?</p>", numeric=True),
+            Key("q", "match", correct=("1/3",)),
+            "item q: the number '1/3' cannot be written in QTI",
+        ),
+        (
+            Item("q", "essay", "<p>?</p>"),
+            Key("q", "rubric", criteria={"form": 1}),
+            "item q: criteria of a rubric cannot be written in QTI",
+        ),
+    ],
+)
+def test_what_qti_cannot_express(tmp_path, item, key, message):
+    with pytest.raises(InputError, match=message):
+        write_qti(ItemSet([item], [key]), tmp_path / "a.zip")
+    assert not (tmp_path / "a.zip").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["q1", "7", "a b", "x_x0041_", "é", "_x0041_", "-", "日本", "a.b-c_d"]
+)
+def test_names(name):
+    encoded = encode_name(name)
+    assert encoded.isascii()
+    assert encoded[0].isalpha() or encoded[0] == "_"
+    assert decode_name(encoded) == name

@@ -1,0 +1,538 @@
+"""Folders, tables and files of keys: what is read, and 60 things that cannot be."""
+
+import os
+import pickle
+
+import pytest
+
+from irtcat import InputError
+from irtcat.service.content import Choice, Item, ItemSet, Key, Media, Stimulus, read_items, scored
+
+SVG = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 2"><rect width="1" height="1"/></svg>'
+)
+
+CHOICES = "2 + 2 = ?\n\n- (A) 3\n- (B) 4\n"
+
+
+def front(fields, body=CHOICES):
+    return f"+++\n{fields}\n+++\n{body}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A function that writes files and returns their folder."""
+
+    def write(files):
+        for name, content in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return tmp_path
+
+    return write
+
+
+def test_folder(folder):
+    path = folder(
+        {
+            "README.md": "About these items.",
+            "q1.md": front(
+                'title = "Sum"\nkey = "B"\ntime_limit = 90\nlabels = ["sums"]\nshuffle = true\n'
+                'fixed = ["B"]\nlanguage = "de"\nstimulus = "table"'
+            ),
+            "q2.md": front('kind = "choices"\nkey = ["A", "C"]', "?\n\n* (A) x\n* (B) y\n* (C) z"),
+            "q3.md": front('kind = "hottext"\nkey = "v"', "She [walks](#v) to [school](#n)."),
+            "q4.md": front('kind = "text"\nkey = 0.5\nnumeric = true', "Half of one?"),
+            "q5.md": front('kind = "essay"\nmax_score = 4\nrubric = "Two reasons"', "Why?"),
+            "q6.md": front("practice = true"),
+            "stimuli/table.md": front('title = "T"', "|a|\n|-|\n|1|\n\n![A square](art/c.svg)"),
+            "art/c.svg": SVG,
+        }
+    )  # fmt: skip
+    items = read_items(path)
+    assert list(items) == ["q1", "q2", "q3", "q4", "q5", "q6"]
+    first = items["q1"]
+    assert first.prompt == "<p>2 + 2 = ?</p>"
+    assert first.choices == (Choice("A", "3"), Choice("B", "4", fixed=True))
+    assert (first.title, first.time_limit, first.labels) == ("Sum", 90.0, ("sums",))
+    assert (first.shuffle, first.language, first.stimulus) == (True, "de", "table")
+    assert items.keys["q1"] == Key("q1", "match", correct=("B",))
+    assert items.keys["q2"].correct == ("A", "C")
+    assert items["q3"].choice_ids == ("v", "n")
+    assert scored(items.keys["q4"], items["q4"], "1/2", 2) == 1
+    assert items.keys["q5"].categories == 5
+    assert "q6" not in items.keys
+    stimulus = items.stimuli["table"]
+    assert "<table>" in stimulus.content_html
+    assert stimulus.media == tuple(items.media)
+
+
+def test_other_lists_belong_to_the_prompt(folder):
+    text = "Given:\n\n- one\n- two\n\nChoose:\n\n- (A) *x*\n\n  more\n- (B) $y$\n"
+    item = read_items(folder({"q.md": front('key = "A"', text)}))["q"]
+    assert "<li>one</li>" in item.prompt
+    assert [choice.id for choice in item.choices] == ["A", "B"]
+    assert item.choices[0].content_html == "<p><em>x</em></p>\n<p>more</p>"
+    assert "<math" in item.choices[1].content_html
+
+
+def test_media_below_the_prompt(folder):
+    fields = 'key = "B"\nmedia = [{ file = "c.svg", alt = "A \\"red\\" square" }, "s.mp3"]'
+    items = read_items(folder({"q.md": front(fields), "c.svg": SVG, "s.mp3": b"ID3" + bytes(9)}))
+    picture, sound = items["q"].media
+    assert f'<img src="media:{picture}" alt="A &quot;red&quot; square">' in items["q"].prompt
+    assert f'<audio src="media:{sound}" controls="">' in items["q"].prompt
+    assert items.media[picture].data == SVG
+
+
+TABLE = (
+    "id,kind,prompt,A,B,C,key,points,language,time_limit,stimulus,media,shuffle,lower\n"
+    'q1,,"What is $x^2$ at 2, and *why*?",2,4,,B,,en,30,,,yes,\n'
+    "q2,choices,Which?,x,y,z,A|C,,de,,s,c.svg: A square,,\n"
+    "\n"
+    "q3,choices,Points?,x,y,z,,A=2|B=-1,,,,,,0\n"
+)
+
+
+def test_table(folder):
+    path = folder({"items.csv": TABLE, "c.svg": SVG, "stimuli/s.md": "A text."})
+    items = read_items(path / "items.csv")
+    assert list(items) == ["q1", "q2", "q3"]
+    assert items["q1"].choices == (Choice("A", "2"), Choice("B", "4"))
+    assert "<math" in items["q1"].prompt
+    assert items["q1"].shuffle
+    assert items["q1"].time_limit == 30
+    assert items.keys["q2"].correct == ("A", "C")
+    assert items["q2"].stimulus == "s"
+    assert items["q2"].media == tuple(items.media)
+    assert items.keys["q3"].points == (("A", 2.0), ("B", -1.0))
+    assert items.keys["q3"].lower == 0
+
+
+def test_table_and_folder_give_the_same(folder):
+    path = folder({"q1.md": front('key = "B"\nlabels = ["a", "b"]'),
+                   "items.csv": "id,prompt,A,B,key,labels\nq1,2 + 2 = ?,3,4,B,a|b\n"})  # fmt: skip
+    assert read_items(path).hash() == read_items(path / "items.csv").hash()
+
+
+def test_escaped_table_is_unescaped(folder):
+    """A table that a spreadsheet must not run is written with apostrophes; see `irtcat._csv`."""
+    text = "id,prompt,A,B,key,csv_escape\nq1,'=1+1 is?,1,'-2,A,'\n"
+    items = read_items(folder({"items.csv": text}) / "items.csv")
+    assert items["q1"].prompt == "<p>=1+1 is?</p>"
+
+
+KEYS = {
+    "keys.toml": '[q1]\nkey = "B"\n[q2]\npoints = { A = 2, B = 1 }\n',
+    "keys.csv": "id,key,points\nq1,B,\nq2,,A=2|B=1\n",
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_apart(folder, name):
+    path = folder({"items/q1.md": CHOICES, "items/q2.md": CHOICES, f"items/{name}": KEYS[name]})
+    items = read_items(path / "items")
+    assert items.keys["q1"] == Key("q1", "match", correct=("B",))
+    assert items.keys["q2"].categories == 3
+    (path / "items" / name).rename(path / name)
+    with pytest.raises(InputError, match=r"q1.md: expected a key\. Got none"):
+        read_items(path / "items")
+    assert read_items(path / "items", keys=path / name) == items
+
+
+def test_windows_files_are_read(folder):
+    text = front('key = "B"').replace("\n", "\r\n").encode("utf-8-sig")
+    assert read_items(folder({"q.md": text}))["q"].choice_ids == ("A", "B")
+
+
+ITEMS = {
+    "empty folder": ({"a.txt": "x"}, "expected files of items such as q1.md"),
+    "no key": ({"q.md": CHOICES}, "q.md: expected a key. Got none. Give key, points or rubric"),
+    "key of no choice": (
+        {"q.md": front('key = "D"')},
+        "key of item q: expected ids of its choices, A, B. Got D",
+    ),
+    "points of no choice": ({"q.md": front("points = { D = 1 }")}, "ids of its choices"),
+    "two right of one": (
+        {"q.md": front('key = ["A", "B"]')},
+        "expected one right choice. Got A, B. Is it of kind choices?",
+    ),
+    "unknown field": ({"q.md": front('kye = "B"')}, "no field 'kye'. Did you mean key?"),
+    "unknown kind": (
+        {"q.md": front('kind = "match"\nkey = "B"')},
+        "kind as one of choice, choices",
+    ),
+    "kind of a wrong type": ({"q.md": front('kind = 3\nkey = "B"')}, "kind as one of"),
+    "kind as a list": ({"q.md": front('kind = []\nkey = "B"')}, "kind as one of"),
+    "no second fence": ({"q.md": '+++\nkey = "B"\n'}, r"expected a second line \+\+\+"),
+    "no TOML": ({"q.md": front("key: B")}, r"q.md: expected fields in TOML .*line 2"),
+    "field twice": ({"q.md": front('key = "A"\nkey = "B"')}, "expected fields in TOML"),
+    "no choices": ({"q.md": front('key = "B"', "?")}, "expected from 2 to 100 choices. Got 0"),
+    "one choice": ({"q.md": front('key = "A"', "?\n\n- (A) x")}, "from 2 to 100 choices. Got 1"),
+    "choice twice": (
+        {"q.md": front('key = "A"', "?\n\n- (A) x\n- (A) y")},
+        "choices of different ids. Got repeats of A",
+    ),
+    "empty prompt": ({"q.md": front('key = "A"', "- (A) x\n- (B) y")}, "expected a prompt"),
+    "choice without id": (
+        {"q.md": front('key = "A"', "?\n\n- (A) x\n- y")},
+        "expected each choice as `- \\(A\\) text`. Got entry 2",
+    ),
+    "two lists": (
+        {"q.md": front('key = "A"', "?\n\n- (A) x\n\nand\n\n- (B) y")},
+        "expected one list of choices. Got 2",
+    ),
+    "text after": (
+        {"q.md": front('key = "A"', "?\n\n- (A) x\n- (B) y\n\nmore")},
+        "expected the choices at the end",
+    ),
+    "choices of a text": (
+        {"q.md": front('kind = "text"\nkey = "x"')},
+        "expected no choices in an item of the kind text",
+    ),
+    "key of an essay": (
+        {"q.md": front('kind = "essay"\nkey = "x"', "Why?")},
+        "kind as rubric for an item of the kind essay",
+    ),
+    "map of an order": (
+        {"q.md": front('kind = "order"\npoints = { A = 1 }')},
+        "kind as match for an item of the kind order",
+    ),
+    "order without all": (
+        {"q.md": front('kind = "order"\nkey = ["A"]')},
+        "expected all choices in order. Got A",
+    ),
+    "key and points": (
+        {"q.md": front('key = "A"\npoints = { A = 1 }')},
+        "expected one of key, points and rubric. Got key and points",
+    ),
+    "max_score alone": ({"q.md": front("max_score = 2")}, "expected one of key, points and rubric"),
+    "essay without maximum": (
+        {"q.md": front('kind = "essay"\nrubric = "x"', "Why?")},
+        "expected max_score in a key of the kind rubric",
+    ),
+    "half a point": (
+        {"q.md": front('kind = "essay"\nmax_score = 1.5', "Why?")},
+        "max_score of a rubric as a whole number",
+    ),
+    "criteria of another sum": (
+        {"q.md": front('kind = "essay"\nmax_score = 4\ncriteria = { a = 1 }', "Why?")},
+        "expected criteria of 4 points in all. Got 1",
+    ),
+    "points as text": (
+        {"q.md": front('points = { A = "two" }')},
+        "points of A as a finite number. Got 'two'",
+    ),
+    "infinite points": ({"q.md": front("points = { A = inf }")}, "as a finite number"),
+    "points as a list": ({"q.md": front("points = [1, 2]")}, "points as values with their points"),
+    "only negative points": ({"q.md": front("points = { A = -1 }")}, "highest score above 0"),
+    "negative score": (
+        {"q.md": front('kind = "choices"\npoints = { A = 1, B = -1 }')},
+        "expected points with no negative score. Got a score of -1. Set lower to 0",
+    ),
+    "limits crossed": (
+        {"q.md": front("points = { A = 1 }\nlower = 2\nupper = 1")},
+        "lower of at most upper",
+    ),
+    "key as a date": ({"q.md": front("key = 2020-01-01")}, "key as a text or a list of texts"),
+    "key as true": ({"q.md": front("key = true")}, "key as a text or a list of texts"),
+    "number that is none": (
+        {"q.md": front('kind = "text"\nnumeric = true\nkey = "four"', "2 + 2?")},
+        "expected numbers for a numeric item. Got 'four'",
+    ),
+    "time of zero": ({"q.md": front('key = "B"\ntime_limit = 0')}, "time_limit in seconds"),
+    "time as text": ({"q.md": front('key = "B"\ntime_limit = "x"')}, "time_limit as a finite"),
+    "negative limit": ({"q.md": front('key = "B"\nmax_choices = -1')}, "max_choices as a whole"),
+    "too many choices": (
+        {"q.md": front('kind = "choices"\nkey = "B"\nmax_choices = 5')},
+        "max_choices as a whole number from 0 to 2",
+    ),
+    "more right than allowed": (
+        {"q.md": front('kind = "choices"\nkey = ["A", "B"]\nmax_choices = 1')},
+        "expected from 0 to 1 right choices",
+    ),
+    "shuffle as text": ({"q.md": front('key = "B"\nshuffle = "yes"')}, "shuffle as true or false"),
+    "fixed of no choice": ({"q.md": front('key = "B"\nfixed = ["D"]')}, "fixed as ids of choices"),
+    "language with spaces": ({"q.md": front('key = "B"\nlanguage = "the English"')}, "such as en"),
+    "direction": ({"q.md": front('key = "B"\ndirection = "up"')}, "direction as ltr or rtl"),
+    "pattern": (
+        {"q.md": front('kind = "text"\nkey = "B"\npattern = "("', "?")},
+        "pattern as a regular expression",
+    ),
+    "shuffle of a text": (
+        {"q.md": front('kind = "text"\nkey = "x"\nshuffle = true', "?")},
+        "shuffle only in items of the kind choice or choices or order. Got text",
+    ),
+    "lines of a choice": (
+        {"q.md": front('key = "B"\nexpected_lines = 3')},
+        "expected_lines only in items of the kind essay. Got choice",
+    ),
+    "part of an order": (
+        {"q.md": front('kind = "order"\nkey = ["A", "B"]\nmin_choices = 1')},
+        "an order of all choices: min_choices of 0. Got 1",
+    ),
+    "labels": ({"q.md": front('key = "B"\nlabels = [{}]')}, "labels as a text or a list of texts"),
+    "practice as text": ({"q.md": front('practice = "yes"')}, "practice as true or false"),
+    "no stimulus": (
+        {"q.md": front('key = "B"\nstimulus = "s"')},
+        "item q: expected the id of a stimulus. Got 's', which does not exist",
+    ),
+    "empty stimulus": (
+        {"q.md": front('key = "B"'), "stimuli/s.md": " "},
+        "stimulus s: expected content",
+    ),
+    "field of a stimulus": (
+        {"q.md": front('key = "B"'), "stimuli/s.md": front("key = 1", "x")},
+        "there is no field 'key'",
+    ),
+    "no media": (
+        {"q.md": front('key = "B"', "![x](c.svg)" + CHOICES)},
+        "q.md: expected the media file c.svg. Got no such file",
+    ),
+    "media above": (
+        {"q.md": front('key = "B"', "![x](../c.svg)" + CHOICES)},
+        "expected media in the folder of the items",
+    ),
+    "media of the system": (
+        {"q.md": front('key = "B"', "![x](/etc/passwd)" + CHOICES)},
+        "media files of the item set only",
+    ),
+    "encoded path": (
+        {"q.md": front('key = "B"', "![x](a/%2e%2e/%2e%2e/c.svg)" + CHOICES)},
+        "expected media in the folder of the items",
+    ),
+    "picture that is a page": (
+        {"q.md": front('key = "B"', "![x](c.png)" + CHOICES), "c.png": b"<html>"},
+        "expected content of the type image/png",
+    ),
+    "picture without description": (
+        {"q.md": front('key = "B"\nmedia = "c.svg"'), "c.svg": SVG},
+        "expected alt of c.svg, which describes it",
+    ),
+    "Latin-1": ({"q.md": front('key = "B"', "Mäuse?").encode("latin-1")}, "q.md, line 4: .*UTF-8"),
+    "UTF-16": ({"q.md": front('key = "B"').encode("utf-16")}, "line 1: expected UTF-8 text"),
+    "control character": ({"q.md": front('key = "B"', "\x07" + CHOICES)}, "control characters"),
+    "too large": ({"q.md": b"x" * (2**20 + 1)}, "expected at most 1 MiB of text"),
+    "two files of keys": ({"q.md": CHOICES, **KEYS}, "expected one file of keys"),
+    "key of no item": (
+        {"q.md": front('key = "B"'), "keys.toml": '[q9]\nkey = "A"'},
+        "keys.toml: expected keys of items that exist. Got q9",
+    ),
+    "two keys": (
+        {"q.md": front('key = "B"'), "keys.toml": '[q]\nkey = "A"'},
+        "q.md: expected one key. Got a second one in .*keys.toml",
+    ),
+    "key without a table": (
+        {"q.md": CHOICES, "keys.toml": 'q = "A"'},
+        r"keys.toml, \[q\]: expected a table of the fields of a key",
+    ),
+    "field of a key": (
+        {"q.md": CHOICES, "keys.toml": '[q]\nkeys = "A"'},
+        r"keys.toml, \[q\]: there is no field 'keys'. Did you mean key\?",
+    ),
+    "keys in CSV without a key": (
+        {"q.md": CHOICES, "keys.csv": "id,key\nq,\n"},
+        "keys.csv, line 2, item q: expected key, points or rubric",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_bad_folders(folder, name):
+    files, message = ITEMS[name]
+    with pytest.raises(InputError, match=message) as caught:
+        read_items(folder(files))
+    assert "\n" not in str(caught.value)
+
+
+TABLES = {
+    "nothing": ("", "expected a column id"),
+    "no id": ("item,prompt\nq,x\n", "expected a column id. Got item, prompt"),
+    "no rows": ("id,prompt\n", "expected at least one row"),
+    "column twice": ("id,prompt,prompt\nq,x,y\n", "expected each column once. Got prompt"),
+    "unknown column": ("id,prompt,answer\nq,x,y\n", "there is no field 'answer'"),
+    "short row": ("id,prompt,key\nq,x\n", "line 2: expected 3 cells. Got 2"),
+    "long row": ("id,prompt\nq,x,y\n", "line 2: expected 2 cells. Got 3"),
+    "id twice": ("id,prompt,A,B,key\nq,x,1,2,A\nq,x,1,2,A\n", "line 3: expected ids that differ"),
+    "empty id": ("id,prompt,key\n ,x,A\n", "line 2: expected an id"),
+    "empty prompt": ("id,prompt,A,B,key\nq, ,1,2,A\n", "line 2, item q: expected a prompt"),
+    "points": ("id,prompt,A,B,points\nq,x,1,2,A:2\n", "points: expected points as A=2|B=1"),
+    "points twice": ("id,prompt,A,B,points\nq,x,1,2,A=2|A=1\n", "expected each value once"),
+    "points as words": ("id,prompt,A,B,points\nq,x,1,2,A=two\n", "points: expected a number"),
+    "time": ("id,prompt,A,B,key,time_limit\nq,x,1,2,A,nan\n", "time_limit: expected a number"),
+    "flag": ("id,prompt,A,B,key,shuffle\nq,x,1,2,A,maybe\n", "shuffle: expected true or false"),
+    "count": ("id,prompt,A,B,key,max_choices\nq,x,1,2,A,1.5\n", "expected a whole number"),
+    "open quote": ('id,prompt,A,B,key\nq,"x,1,2,A\n', "expected CSV"),
+    "quote inside": ('id,prompt,A,B,key\nq,"x"y,1,2,A\n', "line 2: expected CSV"),
+    "no key": ("id,prompt,A,B,key\nq,x,1,2,\n", "line 2, item q: expected a key"),
+    "gap in choices": ("id,prompt,A,B,key\nq,x,1,,A\n", "from 2 to 100 choices. Got 1"),
+    "script": ("id,prompt,A,B,key\nq,x,<script>1</script>,2,A\n", "line 2, item q, A: .*<script>"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_bad_tables(folder, name):
+    text, message = TABLES[name]
+    with pytest.raises(InputError, match=message):
+        read_items(folder({"items.csv": text}) / "items.csv")
+
+
+def test_bad_paths(folder, tmp_path):
+    path = folder({"items.txt": "x", "items.zip": b"x", "q/q.md": front('key = "B"')})
+    for name, message in [
+        ("none", "there is no such file or folder"),
+        ("items.txt", "expected a folder, a table"),
+        ("items.zip", "cannot be read as a zip package"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            read_items(path / name)
+    with pytest.raises(InputError, match="expected a file of keys"):
+        read_items(path / "q", keys=path / "items.txt")
+    with pytest.raises(InputError, match="there is no such file"):
+        read_items(path / "q", keys=path / "none.csv")
+    with pytest.raises(InputError, match="The `path` argument"):
+        read_items("")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_link_out_of_the_folder(folder, tmp_path):
+    folder({"secret.svg": SVG, "items/q.md": front('key = "B"', "![x](c.svg)" + CHOICES)})
+    (tmp_path / "items/c.svg").symlink_to(tmp_path / "secret.svg")
+    with pytest.raises(InputError, match=r"expected media in the folder of the items\. Got a link"):
+        read_items(tmp_path / "items")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs file permissions")
+def test_unreadable_file(folder):
+    path = folder({"q.md": front('key = "B"')})
+    (path / "q.md").chmod(0)
+    with pytest.raises(InputError, match="cannot be opened"):
+        read_items(path)
+
+
+def test_all_media_together_are_limited(folder, monkeypatch):
+    monkeypatch.setattr("irtcat.service.content._authored.MOST_SET", 150)
+    path = folder({"q.md": front('key = "B"', "![x](a.svg) ![x](b.svg)" + CHOICES),
+                   "a.svg": SVG, "b.svg": SVG + b" "})  # fmt: skip
+    with pytest.raises(InputError, match="expected at most 0 MiB of media"):
+        read_items(path)
+
+
+# --- records ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def items():
+    media = Media.from_bytes(SVG, "x.svg")
+    item = Item(
+        id="q1",
+        kind="choices",
+        prompt=f'<p>?<img src="media:{media.name}" alt="x"></p>',
+        choices=(Choice("A", "1"), Choice("B", "2", fixed=True)),
+        stimulus="s",
+        labels=("a", "b"),
+        time_limit=30,
+    )
+    return ItemSet(
+        [item, Item("q2", "text", "<p>2 + 2?</p>", numeric=True)],
+        [Key("q1", "map", points={"A": 1, "B": 1}), Key("q2", "match", correct=("4",))],
+        [Stimulus("s", "<p>text</p>")],
+        [media],
+    )
+
+
+def test_records_round_trip(items):
+    import json
+
+    assert ItemSet.from_json(json.loads(json.dumps(items.to_json()))) == items
+    assert pickle.loads(pickle.dumps(items)) == items
+
+
+def test_hash_depends_on_content_only(items):
+    turned = ItemSet(*(list(getattr(items, n).values())[::-1] for n in
+                       ("items", "keys", "stimuli", "media")))  # fmt: skip
+    assert turned.hash() == items.hash()
+    assert items.without_keys().hash() != items.hash()
+
+
+def test_nothing_in_an_item_depends_on_its_key(items):
+    """The item that a taker sees is the same for every key."""
+    other = ItemSet(items.items, [Key("q1", "match", correct=("A",))], items.stimuli, items.media)
+    assert other["q1"].to_json() == items["q1"].to_json()
+    assert not {"key", "correct", "points", "max_score", "rubric"} & set(items["q1"].to_json())
+
+
+def test_subset_takes_what_it_needs(items):
+    second = items.subset(["q2"])
+    assert (list(second), list(second.keys), dict(second.stimuli), dict(second.media)) == (
+        ["q2"], ["q2"], {}, {})  # fmt: skip
+    assert items.subset(["q1"]).media == items.media
+    with pytest.raises(InputError, match=r"expected ids of its items\. Got q9"):
+        items.subset(["q9"])
+
+
+def test_language_gives_the_direction():
+    directions = {"ar": "rtl", "he-IL": "rtl", "en": "ltr", "az-Arab": "rtl", "ar-Latn": "ltr"}
+    for language, direction in directions.items():
+        assert Item("q", "text", "<p>?</p>", language=language).direction == direction
+    assert Item("q", "text", "<p>?</p>", language="en", direction="rtl").direction == "rtl"
+
+
+DOCUMENTS = {
+    "no object": ([], "expected an object with the fields of ItemSet"),
+    "no items": ({}, "expected the field items"),
+    "unknown field": ({"items": [], "bank": 1}, "expected the fields items, keys"),
+    "items no list": ({"items": {}}, "expected items as a list"),
+    "no item": ({"items": []}, "expected at least one item"),
+    "empty item": ({"items": [{}]}, "expected the field id"),
+    "text": ({"items": ["q1"]}, "expected an object with the fields of Item"),
+    "choices": (
+        {"items": [{"id": "q", "kind": "choice", "prompt": "x", "choices": 3}]},
+        "choices as a list",
+    ),
+    "choice id": (
+        {"items": [{"id": "q", "kind": "choice", "prompt": "x",
+                    "choices": [{"id": "1", "content_html": "x"}]}]},
+        "id of a choice",
+    ),
+    "media": (
+        {"items": [{"id": "q", "kind": "text", "prompt": "x"}],
+         "media": [{"name": "x", "type": "image/png", "data": "?"}]},
+        "data in Base64",
+    ),
+    "hash": (
+        {"items": [{"id": "q", "kind": "text", "prompt": "x"}],
+         "media": [{"name": "x", "type": "text/vtt", "data": "V0VCVlRU"}]},
+        "the name of its content",
+    ),
+    "media missing": (
+        {"items": [{"id": "q", "kind": "text",
+                    "prompt": f"<img alt='' src='media:{'0' * 64}.png'>"}]},
+        "item q: expected the media file 0000",
+    ),
+    "twice": ({"items": [{"id": "q", "kind": "text", "prompt": "x"}] * 2}, "ids that differ"),
+    "key of no item": (
+        {"items": [{"id": "q", "kind": "text", "prompt": "x"}],
+         "keys": [{"item": "p", "kind": "match", "correct": ["x"]}]},
+        "the ids of items of the set. Got p",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_bad_documents(name):
+    document, message = DOCUMENTS[name]
+    with pytest.raises(InputError, match=message):
+        ItemSet.from_json(document)
+
+
+def test_irregular_points_are_refused_before_they_fill_the_memory():
+    choices = tuple(Choice(f"c{i}", "x") for i in range(60))
+    points = {f"c{i}": 2.0**-i for i in range(60)}
+    with pytest.raises(InputError, match="points with fewer different sums"):
+        ItemSet([Item("q", "choices", "<p>?</p>", choices)], [Key("q", "map", points=points)])
+    whole = {f"c{i}": i % 7 - 3 for i in range(60)}
+    key = Key("q", "map", points=whole, lower=0, upper=10)
+    items = ItemSet([Item("q", "choices", "<p>?</p>", choices)], [key])
+    assert items.keys["q"].categories == 11
