@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import sqlalchemy as sa
 
 from irtcat._checks import InputError
-from irtcat.cat import Session
+from irtcat.cat import Session, StoreError
 from irtcat.cat._log import Event, Stopwatch, first_digest
 from irtcat.service import tables
 from irtcat.service.context import Service, digest_of, new_id, new_secret
@@ -25,7 +25,7 @@ from irtcat.service.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.progress import Progress
 
-__all__ = ["Attempt", "Started", "attempt_of", "begin", "opened", "ticket_of"]
+__all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened", "ticket_of"]
 
 FORMAT, VERSION = "irtcat-attempt", 1
 
@@ -90,6 +90,11 @@ class Attempt:
         self.service.database.run(
             row.values(status=progress.status, updated=progress.last, summary=json.dumps(summary))
         )
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there are events that are not written yet."""
+        return bool(self._new)
 
     def add(self, kind: str, **fields: Any) -> None:
         """Add an event now, with its time, who caused it, and the id of the request."""
@@ -348,24 +353,76 @@ def opened(
     with loaded.lock:
         try:
             with service.database.writing():
-                statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
-                head = service.scalar(statement.with_for_update())
-                if head is None:
-                    _missing()
-                if loaded.attempt is None:
-                    document = json.loads(head)
-                    test = published_test(service, document["test"])
-                    loaded.attempt = Attempt(service, document, test)
-                attempt = loaded.attempt
+                attempt = _read(service, name, loaded, is_locked=True)
                 attempt.actor, attempt.request = actor, request
-                attempt.catch_up()
                 attempt.apply_time_limits(grace)
+                time_limits_acted = attempt.has_changed
+                if not time_limits_acted:
+                    yield attempt
+                attempt.write()
+            if not time_limits_acted:
+                return
+            # What time limits demand is written even if the caller's request is then refused.
+            with service.database.writing():
+                attempt = _read(service, name, loaded, is_locked=True)
                 yield attempt
                 attempt.write()
+        except BaseException as error:
+            attempt_is_unchanged = (
+                isinstance(error, InputError)
+                and not isinstance(error, StoreError)
+                and loaded.attempt is not None
+                and not loaded.attempt.has_changed
+            )
+            if not attempt_is_unchanged:
+                service.attempts.drop(name)
+                loaded.attempt = None
+            raise
+
+
+@contextmanager
+def looked_at(service: Service, name: str) -> Iterator[Attempt]:
+    """The state of an attempt, to read only: nothing is written, and time limits are not applied.
+
+    It is quick: an attempt that this process knows reads only the events that others added.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+    """
+    loaded: _Loaded = service.attempts.get(name, _Loaded)
+    with loaded.lock:
+        try:
+            with service.database.reading():
+                attempt = _read(service, name, loaded)
+            yield attempt
         except BaseException:
             service.attempts.drop(name)
             loaded.attempt = None
             raise
+
+
+def _read(service: Service, name: str, loaded: _Loaded, is_locked: bool = False) -> Attempt:
+    """The attempt as the database has it.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+        loaded: where this process keeps it.
+        is_locked: no other transaction changes it until this one ends.
+    """
+    statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
+    head = service.scalar(statement.with_for_update() if is_locked else statement)
+    if head is None:
+        _missing()
+    if loaded.attempt is None:
+        document = json.loads(head)
+        loaded.attempt = Attempt(service, document, published_test(service, document["test"]))
+    loaded.attempt.catch_up()
+    return loaded.attempt
 
 
 def attempt_of(service: Service, name: str) -> Attempt:
@@ -376,13 +433,7 @@ def attempt_of(service: Service, name: str) -> Attempt:
         StoreError: for a log that was changed.
     """
     with service.database.reading():
-        head = service.scalar(sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name))
-        if head is None:
-            _missing()
-        document = json.loads(head)
-        attempt = Attempt(service, document, published_test(service, document["test"]))
-        attempt.catch_up()
-    return attempt
+        return _read(service, name, _Loaded())
 
 
 class Started:

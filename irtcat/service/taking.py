@@ -11,16 +11,24 @@ from typing import Any
 import sqlalchemy as sa
 
 from irtcat.service import tables
-from irtcat.service.attempt import GRACE, Attempt, Started, begin, opened, ticket_of
+from irtcat.service.attempt import (
+    GRACE,
+    Attempt,
+    Started,
+    begin,
+    looked_at,
+    opened,
+    ticket_of,
+)
 from irtcat.service.context import Service, digest_of
 from irtcat.service.definition import time_factor
 from irtcat.service.errors import ConflictError, UnauthorizedError
 from irtcat.service.library import published_test
 from irtcat.service.results import taker_report
-from irtcat.service.view import MediaUrl, response_of, taker_view
+from irtcat.service.view import MediaUrl, response_of, taker_view, time_left
 
-__all__ = ["Invitation", "Started", "answer", "begin", "check_device", "current", "flag", "go",
-           "invitation", "pause", "proceed", "resume"]  # fmt: skip
+__all__ = ["Invitation", "Started", "answer", "begin", "check_device", "current", "finish", "flag",
+           "go", "heartbeat", "invitation", "pause", "proceed", "resume"]  # fmt: skip
 
 ACTOR = "taker"
 
@@ -88,6 +96,16 @@ def current(service: Service, attempt: str, device: str, media_url: MediaUrl) ->
     check_device(service, attempt, device)
     with opened(service, attempt, actor=ACTOR) as it:
         return _view(it, media_url)
+
+
+def heartbeat(service: Service, attempt: str, device: str) -> dict[str, Any]:
+    """The status of the attempt and the time left; nothing is written.
+
+    A time limit that passed is applied when the taker next asks for the page.
+    """
+    check_device(service, attempt, device)
+    with looked_at(service, attempt) as it:
+        return {"status": it.progress.status, "time": time_left(it)}
 
 
 def _item(attempt: Attempt, number: int) -> str:
@@ -162,6 +180,24 @@ def proceed(
     check_device(service, attempt, device)
     with opened(service, attempt, actor=ACTOR, request=request) as it:
         if not request or request not in it.progress.requests:
+            it.proceed()
+        return _view(it, media_url)
+
+
+def finish(
+    service: Service, attempt: str, device: str, media_url: MediaUrl, *, request: str = ""
+) -> dict[str, Any]:
+    """End the test, by the end of its last section.
+
+    Raises:
+        ConflictError: in another section, or as `proceed` does.
+    """
+    check_device(service, attempt, device)
+    with opened(service, attempt, actor=ACTOR, request=request) as it:
+        if not request or request not in it.progress.requests:
+            it.check_running()
+            if it.progress.section < len(it.test.definition.sections) - 1:
+                raise ConflictError("There are sections after this one.")
             it.proceed()
         return _view(it, media_url)
 

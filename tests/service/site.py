@@ -100,7 +100,7 @@ def item_bank(essay=False):
     )
 
 
-def test_definition(essay=False, **changes):
+def site_definition(essay=False, **changes):
     document = {
         "title": "Numbers and reading",
         "description": "A short test of numbers, order and reading.",
@@ -142,7 +142,7 @@ def test_definition(essay=False, **changes):
     return TestDefinition.from_json(document)
 
 
-test_definition.__test__ = False
+site_definition.__test__ = False
 
 
 class Site:
@@ -151,7 +151,7 @@ class Site:
     def __init__(self, address, *, essay=False, clock=None, **changes):
         options = {} if clock is None else {"clock": clock}
         self.service = Service(address, create=True, **options)
-        self.definition = test_definition(essay, **changes)
+        self.definition = site_definition(essay, **changes)
         self.test, _ = library.publish(
             self.service,
             self.definition,

@@ -255,7 +255,7 @@ MESSAGES = frozenset(
         message("Nothing was saved. Please try again."),
     }
 )  # fmt: skip
-"""Messages of the service that takers may read. Others can name items, and are not shown to them."""
+"""Messages of the service that takers may read; others can name items."""
 
 OTHER = message("What you asked for was not done. Go back to the test and try again.")
 

@@ -73,7 +73,9 @@ def _has_attempt(request: Request, attempt: str) -> bool:
     return True
 
 
-def _act(request: Request, action: Callable[..., dict[str, Any]], **options: Any) -> dict[str, Any]:
+def _act(
+    request: Request, action: Callable[..., dict[str, Any]], /, **options: Any
+) -> dict[str, Any]:
     """The taker's view after an action of `irtcat.service.taking`."""
     service, (attempt, device) = service_of(request), _device(request)
     return action(service, attempt, device, media_urls(service, attempt), **options)
