@@ -26,7 +26,7 @@ from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.lti.outbox import grade_changed
 from irtcat.service.progress import Progress
 
-__all__ = ["Attempt", "Started", "attempt_of", "begin", "opened"]
+__all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened", "ticket_of"]
 
 FORMAT, VERSION = "irtcat-attempt", 1
 
@@ -293,6 +293,11 @@ class Attempt:
         """Whether the taker may pause the test."""
         return "pause" in self.progress.accommodations
 
+    def may_resume(self) -> bool:
+        """Whether the taker may end the pause: one of their own, not one by staff."""
+        by_taker = self.progress.paused_by == "taker"
+        return self.progress.status == "paused" and by_taker and self.may_pause()
+
     def check_running(self) -> None:
         """Raise unless the attempt is running."""
         status = self.progress.status
@@ -350,7 +355,7 @@ def opened(
     with loaded.lock:
         try:
             with service.database.writing():
-                attempt = _read(service, name, loaded)
+                attempt = _read(service, name, loaded, is_locked=True)
                 attempt.actor, attempt.request = actor, request
                 attempt.apply_time_limits(grace)
                 time_limits_acted = attempt.has_changed
@@ -361,7 +366,7 @@ def opened(
                 return
             # What time limits demand is written even if the caller's request is then refused.
             with service.database.writing():
-                attempt = _read(service, name, loaded)
+                attempt = _read(service, name, loaded, is_locked=True)
                 yield attempt
                 attempt.write()
         except BaseException as error:
@@ -377,10 +382,42 @@ def opened(
             raise
 
 
-def _read(service: Service, name: str, loaded: _Loaded) -> Attempt:
-    """The attempt as the database has it, whose row no other transaction changes meanwhile."""
+@contextmanager
+def looked_at(service: Service, name: str) -> Iterator[Attempt]:
+    """The state of an attempt, to read only: nothing is written, and time limits are not applied.
+
+    It is quick: an attempt that this process knows reads only the events that others added.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+    """
+    loaded: _Loaded = service.attempts.get(name, _Loaded)
+    with loaded.lock:
+        try:
+            with service.database.reading():
+                attempt = _read(service, name, loaded)
+            yield attempt
+        except BaseException:
+            service.attempts.drop(name)
+            loaded.attempt = None
+            raise
+
+
+def _read(service: Service, name: str, loaded: _Loaded, is_locked: bool = False) -> Attempt:
+    """The attempt as the database has it.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+        loaded: where this process keeps it.
+        is_locked: no other transaction changes it until this one ends.
+    """
     statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
-    head = service.scalar(statement.with_for_update())
+    head = service.scalar(statement.with_for_update() if is_locked else statement)
     if head is None:
         _missing()
     if loaded.attempt is None:
@@ -398,13 +435,7 @@ def attempt_of(service: Service, name: str) -> Attempt:
         StoreError: for a log that was changed.
     """
     with service.database.reading():
-        head = service.scalar(sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name))
-        if head is None:
-            _missing()
-        document = json.loads(head)
-        attempt = Attempt(service, document, published_test(service, document["test"]))
-        attempt.catch_up()
-    return attempt
+        return _read(service, name, _Loaded())
 
 
 class Started:
@@ -417,6 +448,34 @@ class Started:
 
     def __init__(self, attempt: str, device: str):
         self.attempt, self.device = attempt, device
+
+
+def ticket_of(service: Service, token: str, *, lock: bool = False) -> Any:
+    """The row of a ticket that opens a test now.
+
+    Args:
+        service: the service.
+        token: the ticket's secret.
+        lock: whether no other transaction may change it until this one ends.
+
+    Raises:
+        NotFoundError: for an unknown ticket.
+        GoneError: for one that is revoked or expired.
+        ConflictError: before the ticket is valid.
+    """
+    statement = sa.select(tables.tickets).where(tables.tickets.c.token == digest_of(token))
+    ticket = service.row(statement.with_for_update() if lock else statement)
+    if ticket is None:
+        raise NotFoundError("There is no such ticket. Check the link or the code.")
+    if ticket.status == "revoked":
+        raise GoneError("The ticket is no longer valid.")
+    if not ticket.attempt:
+        now = service.now()
+        if ticket.opens and now < ticket.opens:
+            raise ConflictError("The ticket is not valid yet.")
+        if ticket.expires and now > ticket.expires:
+            raise GoneError("The ticket has expired.")
+    return ticket
 
 
 def begin(service: Service, token: str) -> Started:
@@ -432,21 +491,12 @@ def begin(service: Service, token: str) -> Started:
         ConflictError: before the ticket is valid, or while another device has the attempt.
     """
     with service.database.writing():
-        statement = sa.select(tables.tickets).where(tables.tickets.c.token == digest_of(token))
-        ticket = service.row(statement.with_for_update())
-        if ticket is None:
-            raise NotFoundError("There is no such ticket. Check the link or the code.")
-        if ticket.status == "revoked":
-            raise GoneError("The ticket is no longer valid.")
+        ticket = ticket_of(service, token, lock=True)
         device = new_secret()
         if ticket.attempt:
             _bind(service, ticket.attempt, device)
             return Started(ticket.attempt, device)
         now = service.now()
-        if ticket.opens and now < ticket.opens:
-            raise ConflictError("The ticket is not valid yet.")
-        if ticket.expires and now > ticket.expires:
-            raise GoneError("The ticket has expired.")
         name = new_id("a")
         head = {
             "format": FORMAT,

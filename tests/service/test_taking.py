@@ -73,7 +73,7 @@ def to_adaptive(taker):
 
 def test_a_whole_test(service, taker, clock):
     assert taker.view["page"] == "instructions"
-    assert taker.view["text"] == "<p>Read <em>well</em>.</p>\n"
+    assert taker.view["text"] == "<p>Read <em>well</em>.</p>"
     assert taker("proceed")["section"] == {
         "number": 1,
         "count": 3,

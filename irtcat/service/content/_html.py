@@ -182,6 +182,10 @@ def clean_html(html: str, where: str, url_of: Callable[[str], str] | None = None
     reader = _Reader(where, url_of)
     try:
         reader.feed(html)
+        if reader.rawdata.startswith("<") and len(reader.rawdata) > 1:
+            # Closing the parser would try every later "<" anew: hours for a text of open comments.
+            expected, got = "HTML whose tags and comments are closed", shorten(reader.rawdata)
+            raise InputError(f"{where}: expected {expected}. Got {got}.")
         reader.close()
     except AssertionError:  # html.parser raises it for an unknown declaration such as <![x]>
         raise InputError(f"{where}: expected HTML without declarations. Got <!...>.") from None
