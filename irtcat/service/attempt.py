@@ -23,6 +23,7 @@ from irtcat.service.context import Service, digest_of, new_id, new_secret
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 from irtcat.service.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.library import PublishedTest, published_test
+from irtcat.service.lti.outbox import grade_changed
 from irtcat.service.progress import Progress
 
 __all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened", "ticket_of"]
@@ -74,6 +75,7 @@ class Attempt:
         """Write the new events, and what the table of attempts shows of them."""
         if not self._new:
             return
+        grade_changed(self.service, self.id, {event["kind"] for event in self._new})
         self._digest = self.service.attempt_log.append(
             self.id, self._written, self._digest, self._new
         )
