@@ -4,16 +4,27 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
-__all__ = ["IS_SHOWN", "FitProgress", "Progress", "Steps", "part_of", "progress"]
+__all__ = [
+    "IS_SHOWN",
+    "FitProgress",
+    "Progress",
+    "Steps",
+    "counted",
+    "part_of",
+    "progress",
+    "with_progress",
+]
 
 Progress = Callable[[int, int | None, str], None]
 """Called with the steps done, the total number (None: unknown) and the current step."""
+
+T = TypeVar("T")
 
 IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=True)
 """Whether progress is shown at all; the command line sets it."""
@@ -87,6 +98,16 @@ def part_of(progress: Progress | None, part: int, n_parts: int) -> Progress | No
     return report
 
 
+def counted(units: str) -> Callable[[Progress], Callable[[int, int], None]]:
+    """Make a function of the units done and their number that shows both in words.
+
+    Example:
+        >>> counted("subjects")(print)(2, 10)
+        2 10 2 of 10 subjects
+    """
+    return lambda report: lambda done, of: report(done, of, f"{done} of {of} {units}")
+
+
 class Steps:
     """Counts the steps of a computation; called with a text when one begins.
 
@@ -150,6 +171,27 @@ def iterations_left(steps: list[float]) -> int | None:
         return None
     rate = math.log(recent[-1] / recent[0]) / (len(recent) - 1)
     return max(0, math.ceil(math.log(SMALL_STEP / recent[-1]) / rate))
+
+
+def with_progress(
+    function: Callable[..., T],
+    text: str,
+    arguments: Mapping[str, Any],
+    callback: Callable[[Progress], Any] | None = None,
+) -> T:
+    """Call a function whose argument ``progress`` is True or False.
+
+    Args:
+        function: the function.
+        text: what is computed, until the first step is reported.
+        arguments: all its arguments by name.
+        callback: converts what shows the steps to what the function calls; by default the same.
+    """
+    if not arguments["progress"]:
+        return function(**{**arguments, "progress": None})
+    with progress(text) as report:
+        shown = report if callback is None else callback(report)
+        return function(**{**arguments, "progress": shown})
 
 
 class _Lines:

@@ -9,13 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 import irtcat
-from irtcat import ItemBank, Responses, fit, predict, score, select
+from irtcat import ItemBank, Responses, _progress, fit, predict, score, select
 from irtcat._progress import FitProgress, Steps, part_of
-from irtcat.cat import Config, Store
+from irtcat.cat import Config, Store, calibrate_exposure, part, replay, simulate
 from irtcat.cli._app import app
-from irtcat.diagnose import labels
+from irtcat.diagnose import find_dif, labels, parallel_analysis
 from irtcat.io import open_source
-from irtcat.leaderboard import compare, plan
+from irtcat.leaderboard import compare, evaluate, plan
 from irtcat.report import build
 from irtcat.scoring import _score
 
@@ -178,3 +178,52 @@ def test_library_functions_are_silent_by_default(capsys):
     predict(DATA, CHOSEN, NEW, bank=BANK)
     assert capsys.readouterr() == ("", "")
     assert irtcat.score(BANK, DATA).method == "eap"
+
+
+COUNTED = Config(max_items=4, exposure=part("sympson-hetter", rate=0.4))
+SHOWN = {
+    **{name: call for name, (call, _) in CALLS.items()},
+    "fit": lambda **o: fit(DATA, **o),
+    "fit, vi": lambda **o: fit(DATA, method="vi", settings={"steps": 200}, **o),
+    "simulate": lambda **o: simulate(BANK, np.zeros(20), Config(max_items=4), **o),
+    "replay": lambda **o: replay(BANK, DATA, Config(max_items=4), **o),
+    "calibrate_exposure": lambda **o: calibrate_exposure(BANK, np.zeros(20), COUNTED, 3, **o),
+    "parallel_analysis": lambda **o: parallel_analysis(DATA, n=3, **o),
+    "find_dif": lambda **o: find_dif(
+        DATA, ["a", "b"] * 45, "rasch", items=PAIRS[:2], purify=False, tolerance=1e-3, **o
+    ),
+    "leaderboard": lambda **o: evaluate(
+        DATA, ["random"], [10], seeds=[0], estimators=["mean"], **o
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_progress_is_shown_on_request(name, monkeypatch):
+    calls, texts = [], []
+
+    @contextlib.contextmanager
+    def recorded(text):
+        texts.append(text)
+        yield lambda *step: calls.append(step)
+
+    monkeypatch.setattr("irtcat._progress.progress", recorded)
+    SHOWN[name](progress=False)
+    assert texts == []
+    result = SHOWN[name](progress=True)
+    assert len(texts) == 1
+    check_calls(calls, 1)
+    if name.startswith("fit"):
+        assert result.bank == SHOWN[name]().bank
+    elif name in ("simulate", "replay", "leaderboard"):
+        same(result, SHOWN[name]())
+
+
+def test_a_line_in_a_real_run(monkeypatch, capsys):
+    monkeypatch.setattr(_progress, "DELAY", 0.0)
+    token = _progress.IS_SHOWN.set(True)
+    try:
+        labels.rank(DATA, progress=True)
+    finally:
+        _progress.IS_SHOWN.reset(token)
+    assert capsys.readouterr().err.startswith("Ranking labels (0 s)\n")

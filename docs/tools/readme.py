@@ -44,8 +44,8 @@ def _first_lines(output: str) -> str:
     """The start of an output and the next command at its end; the site shows all of it."""
     lines = [line for line in output.strip().split("\n") if line]
     last = lines[-1:] if lines[-1].startswith("Next: ") else []
-    shown = lines[:SHOWN]
-    return "\n".join([*shown, *(["..."] if len(lines) > SHOWN else []), *last, ""])
+    rest = lines[: len(lines) - len(last)]
+    return "\n".join([*rest[:SHOWN], *(["..."] if len(rest) > SHOWN else []), *last, ""])
 
 
 if __name__ == "__main__":

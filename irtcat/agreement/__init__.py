@@ -12,8 +12,7 @@
 | are scores in the same order? | `kendall_tau_b`, `spearman`, `pearson`, `pairwise_accuracy` |
 | is it significant? | `correlation_test`, `correlation_matrix`, `holm`, `benjamini_hochberg` |
 | how uncertain is a measure? | `bootstrap_interval` |
-| are levels right, and the same in a second test? | `rudner_classification`, `livingston_lewis`, \
-`observed_classification` |
+| are levels by cut scores right, and repeatable? | `rudner_classification`, `livingston_lewis` |
 """
 
 from irtcat.agreement._corrections import benjamini_hochberg, holm

@@ -7,6 +7,7 @@ import numpy as np
 
 from irtcat._bank_arrays import bank_hash
 from irtcat._checks import ability_points, argument_error, check_count
+from irtcat._progress import counted, with_progress
 from irtcat.bank import ItemBank
 from irtcat.cat._exposure_parameters import ExposureParameters
 from irtcat.cat.config import Config
@@ -28,7 +29,7 @@ def calibrate_exposure(
     rounds: int = 30,
     seed: int = 0,
     precision: str = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> ExposureParameters:
     """Calibrate the probabilities of the Sympson-Hetter rule by simulation.
 
@@ -45,7 +46,8 @@ def calibrate_exposure(
         rounds: number of simulations.
         seed: seed of the simulations.
         precision: as for `simulate`.
-        progress: called with the number of rounds done and the total.
+        progress: True to show the time left on stderr, or a function that is called with the number
+            of rounds done and the total.
 
     Returns:
         The parameters, to pass as ``counts`` to `simulate`, `run`, `Session.begin` or
@@ -66,6 +68,10 @@ def calibrate_exposure(
         Sympson & Hetter (1985); Hetter & Sympson (1997), in Computerized Adaptive Testing: From
         Inquiry to Operation, 141-144.
     """
+    if isinstance(progress, bool):
+        return with_progress(
+            calibrate_exposure, "Calibrating exposure", locals(), counted("rounds")
+        )
     if config.exposure.name != "sympson-hetter":
         raise argument_error(
             "config", "a configuration with the exposure rule sympson-hetter", config.exposure.name

@@ -16,6 +16,7 @@ from irtcat._checks import ability_points, argument_error, check_count
 from irtcat._compile import jit
 from irtcat._precision import choose_precision
 from irtcat._precision import precision as in_width
+from irtcat._progress import counted, with_progress
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat._exposure_parameters import ExposureParameters, counts_for
@@ -236,7 +237,7 @@ def simulate(
     counts: Counts | ExposureParameters | None = None,
     block: int | None = None,
     precision: str = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Report:
     """Simulate adaptive sessions for subjects of known ability.
 
@@ -258,7 +259,8 @@ def simulate(
             exposure rule uses the counts so far (a rate then exceeds its maximum by at most 50 over
             the number of subjects).
         precision: "float64", "float32", or "auto" (float32 from a million cells on).
-        progress: called with the number of subjects done and the total, after every block.
+        progress: True to show the time left on stderr, or a function that is called with the number
+            of subjects done and the total, after every block.
 
     Returns:
         The report.
@@ -272,6 +274,8 @@ def simulate(
         >>> report.n_items.tolist(), report.theta.shape
         ([10, 10, 10], (3,))
     """
+    if isinstance(progress, bool):
+        return with_progress(simulate, "Simulating sessions", locals(), counted("subjects"))
     truth = ability_points(theta, bank.model.dims)
     check_count("seed", seed, 0)
     dtype = choose_precision(precision, len(truth) * bank.n_items)
@@ -294,7 +298,7 @@ def replay(
     counts: Counts | ExposureParameters | None = None,
     block: int | None = None,
     precision: str = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Report:
     """Simulate adaptive sessions of real subjects with their recorded answers.
 
@@ -327,6 +331,8 @@ def replay(
         >>> report.n_items.max().item()
         3
     """
+    if isinstance(progress, bool):
+        return with_progress(replay, "Replaying sessions", locals(), counted("subjects"))
     from irtcat.scoring import match, score
 
     bank, matched = match(bank, responses)

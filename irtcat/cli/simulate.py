@@ -2,7 +2,7 @@
 
 import typer
 
-from irtcat._progress import part_of
+from irtcat._progress import counted, part_of
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import BANK, RESPONSES_OPTION, SEED, folder, option, output
@@ -48,12 +48,8 @@ def command(o: Options) -> Output:
         folder.check(f"{name}.csv" for name in TABLES)
     n_parts = 1 + calibrate
 
-    def show_rounds(done: int, of: int) -> None:
-        part_of(o.progress, 0, n_parts)(done, of, f"Round {done} of {of} of the calibration")
-
-    def show_sessions(done: int, of: int) -> None:
-        part_of(o.progress, n_parts - 1, n_parts)(done, of, f"{done} of {of} subjects")
-
+    show_rounds = counted("rounds of the calibration")(part_of(o.progress, 0, n_parts))
+    show_sessions = counted("subjects")(part_of(o.progress, n_parts - 1, n_parts))
     counts = o.exposure_parameters
     if calibrate:
         theta = drawn_abilities(bank, o.n, seed)

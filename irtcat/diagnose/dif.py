@@ -17,6 +17,7 @@ from irtcat._checks import (
     check_interval,
 )
 from irtcat._matrix import positions
+from irtcat._progress import counted, with_progress
 from irtcat.agreement._corrections import CORRECTIONS, adjust
 from irtcat.diagnose._split import (
     SplitFits,
@@ -175,7 +176,7 @@ def find_dif(
     correction: str = "holm",
     alpha: float = 0.05,
     max_rounds: int = 20,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **options: Any,
 ) -> DIF:
     """Test whether items function alike in all groups for subjects of the same ability.
@@ -217,7 +218,8 @@ def find_dif(
         correction: "holm", "benjamini-hochberg" (or "bh") or "none".
         alpha: significance level of ``dif``.
         max_rounds: maximum number of rounds of purification.
-        progress: called in each round as ``progress(items tested, items)``.
+        progress: True to show the time left on stderr, or a function that is called in each round
+            as ``progress(items tested, items)``.
         options: passed to `irtcat.fit`; ``weak_priors`` is False by default here, since a prior in
             only one of the models would invalidate the test.
 
@@ -248,6 +250,10 @@ def find_dif(
         of Applied Psychology 95, 728-743 (expected scores); Dorans & Kulick (1986), Journal of
         Educational Measurement 23, 355-368 (sizes).
     """
+    if isinstance(progress, bool):
+        arguments = {**locals(), **options}
+        del arguments["options"]
+        return with_progress(find_dif, "Testing items", arguments, counted("items"))
     check_choice("method", method, ("lr", "wald"))
     check_choice("scheme", scheme, ("drop", "add"))
     check_choice("correction", correction, CORRECTIONS)

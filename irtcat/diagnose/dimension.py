@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_count
+from irtcat._progress import counted, with_progress
 from irtcat._types import FloatArray
 from irtcat.diagnose._correlations import (
     Correlations,
@@ -83,7 +84,7 @@ def parallel_analysis(
     n: int = 50,
     percentile: float = 95.0,
     seed: int = 0,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], Any] | bool | None = None,
 ) -> ParallelAnalysis:
     """Eigenvalues of the correlations compared with those of data without common factors.
 
@@ -97,7 +98,8 @@ def parallel_analysis(
         n: number of shuffled data sets.
         percentile: percentile of their eigenvalues, between 0 and 100; 50 is close to Horn's mean.
         seed: random seed of the shuffles.
-        progress: called as ``progress(done, n)``.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, n)``.
 
     Returns:
         The eigenvalues and their limits. With fewer subjects than items both have large first
@@ -116,6 +118,8 @@ def parallel_analysis(
         Research 27, 509-540 (shuffling); Glorfeld (1995), Educational and Psychological
         Measurement 55, 377-393 (percentiles).
     """
+    if isinstance(progress, bool):
+        return with_progress(parallel_analysis, "Parallel analysis", locals(), counted("data sets"))
     check_count("n", n)
     check_count("seed", seed, least=0)
     if not 0 < percentile < 100:

@@ -16,7 +16,7 @@ from irtcat._checks import (
     check_count,
     check_interval,
 )
-from irtcat._progress import FitProgress, Progress, part_of
+from irtcat._progress import FitProgress, Progress, part_of, with_progress
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.diagnose._label_evidence import LONG, Evidence, item_evidence, top_subjects
@@ -97,7 +97,7 @@ def rank(
     dynamics: Any = None,
     feasibility: ItemBank | bool = False,
     by: str = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> LabelRanking:
     """Rank items by the probability that their labels are wrong, with reasons.
 
@@ -138,8 +138,9 @@ def rank(
             others; it finds more flipped labels), lowest "discrimination" (signed), "feasibility",
             "confidence" or "share" right first, or "all": the lowest mean rank in discrimination,
             feasibility, confidence and the answers, as far as available.
-        progress: called as ``progress(done, total, text)`` in the fits and for the blocks of
-            answers whose evidence is computed.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` in the fits and for the blocks of answers whose evidence
+            is computed.
 
     Returns:
         Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1),
@@ -167,6 +168,8 @@ def rank(
         discrimination, feasibility); Kass & Raftery (1995), Journal of the American Statistical
         Association 90, 773-795 (comparing hypotheses).
     """
+    if isinstance(progress, bool):
+        return with_progress(rank, "Ranking labels", locals())
     _check(responses, prior)
     check_interval("top", top)
     check_choice("by", by, ("auto", *ORDERS, "all"))

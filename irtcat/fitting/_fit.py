@@ -14,6 +14,7 @@ from irtcat._checks import (
     check_positive,
     shorten,
 )
+from irtcat._progress import FitProgress, with_progress
 from irtcat._registry import documented
 from irtcat.bank import ItemBank, as_bank
 from irtcat.fitting._checkpoint import check_checkpoint
@@ -32,7 +33,7 @@ from irtcat.fitting._priors import check_priors
 from irtcat.fitting._result import Fit
 from irtcat.fitting._stated import check_equal
 from irtcat.fitting.joint import fit_joint
-from irtcat.fitting.variational import fit_vi
+from irtcat.fitting.variational import VISettings, fit_vi
 from irtcat.io.convert import as_responses_like
 from irtcat.io.source import ResponseSource, as_source
 from irtcat.latent import density_of
@@ -255,7 +256,7 @@ def fit(
     expand: bool = True,
     starts: int = 1,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     devices: Any = None,
@@ -387,8 +388,9 @@ def fit(
             dimension with up to 200 items tries some by default where the items' correlations show
             several factors, no factor, or copies of items; ``notes`` report whether one was higher.
         seed: seed of the further starts, and of the order of batches of "vi".
-        progress: called as ``progress(iteration, log_posterior, step)``; by "vi" after every round
-            as ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(iteration, log_posterior, step)``; by "vi" after every round as
+            ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent.
         checkpoint: file for the state of the iterations. It is written at most every five seconds
             and when Ctrl-C or an error ends the fit; always complete or not written at all.
         resume: continue from ``checkpoint`` to the same result (from the beginning where the file
@@ -444,6 +446,9 @@ def fit(
         & Scott (1948), Econometrica 16, 1-32; Haberman (1977), Annals of Statistics 5, 815-841.
         For unused categories: Wilson & Masters (1993), Psychometrika 58, 87-99.
     """
+    if isinstance(progress, bool):
+        arguments, most = locals(), VISettings.of(settings).steps if method == "vi" else None
+        return with_progress(fit, "Fitting", arguments, lambda report: FitProgress(report, most))
     arguments = {**locals()}
     if anchors is not None:
         anchors = as_bank(anchors, "anchors")

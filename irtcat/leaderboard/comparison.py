@@ -10,7 +10,7 @@ import scipy
 from scipy.special import ndtr, ndtri
 
 from irtcat._checks import argument_error, check_choice, check_interval
-from irtcat._progress import Progress, Steps
+from irtcat._progress import Progress, Steps, with_progress
 from irtcat._types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction._task import is_sample, recode
@@ -122,7 +122,7 @@ def compare(
     *,
     method: str = "auto",
     level: float = 0.95,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Comparison:
     """Test whether the new model is better than the old one on the full benchmark.
 
@@ -156,7 +156,8 @@ def compare(
             ``responses``.
         method: "auto", "paired" or "assisted".
         level: probability of the interval; the verdict is "better" or "worse" if 0 is outside.
-        progress: called as ``progress(done, total, text)`` for the pairs of calibrated models.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` for the pairs of calibrated models.
 
     Returns:
         The comparison.
@@ -178,6 +179,8 @@ def compare(
         Bonett & Price (2012), JEBS 37, 479-488 (paired proportions); Saerndal, Swensson & Wretman
         (1992), Model Assisted Survey Sampling, chapter 6; McNemar (1947), Psychometrika 12.
     """
+    if isinstance(progress, bool):
+        return with_progress(compare, "Comparing two models", locals())
     check_choice("method", method, METHODS)
     check_interval("level", level)
     calibration = as_responses_like(calibration, "calibration", None)

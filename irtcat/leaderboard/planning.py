@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from irtcat._checks import argument_error, check_count, check_interval
 from irtcat._matrix import observed
-from irtcat._progress import Progress, Steps
+from irtcat._progress import Progress, Steps, with_progress
 from irtcat._types import FloatArray, IntArray
 from irtcat.io import as_responses
 from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
@@ -111,7 +111,7 @@ def plan(
     n: int = 200,
     seed: int = 0,
     level: float = 0.9,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Plan:
     """Number of items that two subjects must answer to rank a gap between them right.
 
@@ -135,7 +135,8 @@ def plan(
         n: number of bootstrap resamples of the subjects, at least 2.
         seed: seed of the resamples.
         level: probability of the bootstrap interval.
-        progress: called as ``progress(done, total, text)`` for the numbers of items of each design.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` for the numbers of items of each design.
 
     Returns:
         The plan: `to_frame()`, and ``curve`` with the probability at every k.
@@ -155,6 +156,8 @@ def plan(
         Cochran (1977), Sampling Techniques, sections 2.6 and 5.3 (finite population, strata);
         Card et al. (2020), With Little Power Comes Great Responsibility, EMNLP.
     """
+    if isinstance(progress, bool):
+        return with_progress(plan, "Planning", locals())
     if not isinstance(gap, (int, float)) or not 0 < gap < 1:
         raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
     check_confidence(confidence)

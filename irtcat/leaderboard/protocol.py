@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
+from irtcat._progress import with_progress
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
@@ -81,7 +82,7 @@ def evaluate(
     tau: float | None = None,
     level: float = 0.95,
     top: int = 10,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Leaderboard:
     """Hold subjects out, choose items without them, predict their full scores, and compare.
 
@@ -116,7 +117,8 @@ def evaluate(
         tau: threshold of the difficulty filters.
         level: probability of the intervals, whose coverage is measured.
         top: number of best held-out subjects for ``top_overlap``.
-        progress: called as ``progress(done, total, text)``.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)``.
 
     Returns:
         The leaderboard: `to_frame()` has a row per hold-out, strategy, k and estimator,
@@ -140,6 +142,8 @@ def evaluate(
     References:
         Zhang, Dorner & Hardt (2025) (splits); Maia Polo et al. (2024), tinyBenchmarks.
     """
+    if isinstance(progress, bool):
+        return with_progress(evaluate, "Evaluating", locals())
     plan = _Plan(
         strategies=_names("strategies", strategies, STRATEGIES),
         estimators=_names("estimators", estimators, ESTIMATORS),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_interval
-from irtcat._progress import Progress, part_of
+from irtcat._progress import Progress, part_of, with_progress
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
 from irtcat.bank import as_bank
@@ -119,7 +119,7 @@ def predict(
     weights: Any = None,
     seed: int = 0,
     drawn: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Prediction:
     """Predict full scores and ranks of new subjects from their responses to a few items.
 
@@ -155,8 +155,9 @@ def predict(
         drawn: for "curves" with adaptive sessions, the probability with which each item was drawn
             for each subject, in the shape of ``responses``; NaN where an item was chosen or not
             asked.
-        progress: called as ``progress(done, total, text)`` in cross-validations, and in the
-            calibration of the items without a ``bank``.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` in cross-validations, and in the calibration of the
+            items without a ``bank``.
 
     Returns:
         Scores, intervals and ranks; `Prediction.beats` returns the probability of a higher score
@@ -184,6 +185,8 @@ def predict(
         Maia Polo et al. (2024), tinyBenchmarks, section 4 (p-IRT, with a plugged-in ability); Lord
         (1980), Applications of Item Response Theory, section 4.1 (distribution given theta).
     """
+    if isinstance(progress, bool):
+        return with_progress(predict, "Predicting full scores", locals())
     check_choice("estimator", estimator, ESTIMATORS)
     check_interval("level", level)
     if isinstance(getattr(calibration, "responses", None), Responses):  # a fit

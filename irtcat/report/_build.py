@@ -12,7 +12,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error
 from irtcat._files import check_target, replacing
-from irtcat._progress import Progress, Steps, part_of
+from irtcat._progress import Progress, Steps, part_of, with_progress
 from irtcat.report import _tables
 from irtcat.report._blocks import Section
 from irtcat.report._headline import headline, word_for
@@ -49,7 +49,7 @@ MANY_RESPONSES = 3_000_000
 
 def build(
     results: Any, *, title: str = "Evaluation report", responses: Responses | None = None,
-    day: date | None = None, progress: Progress | None = None,
+    day: date | None = None, progress: Progress | bool | None = None,
 ) -> str:  # fmt: skip
     """Build one self-contained HTML page of results.
 
@@ -67,7 +67,8 @@ def build(
         responses: the responses to the full benchmark, if known, to compare predicted with true
             scores, to check the data, and as the calibration of adaptive sessions.
         day: the date on the page; today by default.
-        progress: called as ``progress(done, total, text)`` for the ranking and every result.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` for the ranking and every result.
 
     Returns:
         The page.
@@ -81,6 +82,8 @@ def build(
         >>> html.startswith("<!DOCTYPE html>"), "http:" in html, len(html) < LIMIT
         (True, False, True)
     """
+    if isinstance(progress, bool):
+        return with_progress(build, "Building the report", locals())
     if not isinstance(title, str) or not title.strip():
         raise argument_error("title", "a text", title)
     if responses is not None and not isinstance(responses, Responses):
@@ -151,7 +154,7 @@ def _score_text(ranking: Ranking | None, responses: Responses | None) -> Callabl
 def write(
     results: Any, path: str | os.PathLike[str], *, title: str = "Evaluation report",
     responses: Responses | None = None, day: date | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Path:  # fmt: skip
     """Write the page of `build` to a file atomically.
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_count
+from irtcat._progress import with_progress
 from irtcat._types import BoolArray
 from irtcat.diagnose._factors import factor_table
 from irtcat.fitting import fit
@@ -53,7 +54,7 @@ def build(
     least_items: int = 4,
     max_rounds: int = 200,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Scales:
     """Build calibrated evaluation scales from the responses of many subjects.
 
@@ -99,7 +100,8 @@ def build(
         least_items: smallest number of items of a scale.
         max_rounds: maximum number of calibrations.
         seed: random seed of parallel analysis.
-        progress: called as ``progress(done, total, text)``.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)``.
 
     Returns:
         The scales by name and all decisions: see `Scales` and `Scale`.
@@ -123,6 +125,8 @@ def build(
         (the procedure); Orlando & Thissen (2000) (S-X2); Chen & Thissen (1997) (LD-X2); Horn (1965)
         (parallel analysis); Self & Liang (1987), JASA 82, 605-610 (test on the edge).
     """
+    if isinstance(progress, bool):
+        return with_progress(build, "Building scales", locals())
     rules = Rules(
         alpha_guessing=alpha_guessing,
         alpha_fit=alpha_fit,

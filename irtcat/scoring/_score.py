@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from irtcat._bank_moves import unused_categories
 from irtcat._checks import argument_error, brief, check_choice, check_count, check_interval
 from irtcat._precision import choose_precision, precision
-from irtcat._progress import Progress, Steps
+from irtcat._progress import Progress, Steps, with_progress
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, as_bank, one_ability
 from irtcat.io.convert import as_responses_like
@@ -259,7 +259,7 @@ def score(
     level: float = 0.95,
     theta_bounds: tuple[float, float] = (-6.0, 6.0),
     precision: str = "auto",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Ability:
     """Estimate the ability of every subject from its responses to items of the bank.
 
@@ -280,8 +280,9 @@ def score(
         level: probability of the interval, in (0, 1).
         theta_bounds: range of ``ml``, ``map`` and ``wle`` estimates.
         precision: "float64", "float32", or "auto" (float32 from a million responses on).
-        progress: called as ``progress(done, total, text)`` for the blocks of a `ResponseSource`;
-            responses in memory are scored by one compiled program.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` for the blocks of a `ResponseSource`; responses in
+            memory are scored by one compiled program.
 
     Returns:
         The abilities. An ``ml``, ``wle`` or ``map`` estimate at a bound is flagged, and its
@@ -310,6 +311,8 @@ def score(
         Bock & Mislevy (1982) (EAP); Warm (1989), Psychometrika 54, 427-450, eq. 8 (WLE);
         Thissen et al. (1995) (EAP for summed scores).
     """
+    if isinstance(progress, bool):
+        return with_progress(score, "Scoring", locals())
     check_choice("method", method, METHODS)
     check_interval("level", level)
     bank = as_bank(bank)

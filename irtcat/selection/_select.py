@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import argument_error, check_choice, check_count, shorten
-from irtcat._progress import Progress
+from irtcat._progress import Progress, with_progress
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, as_bank
@@ -159,7 +159,7 @@ def select(
     costs: Any = None,
     budget: float | None = None,
     share: float = 0.5,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Subset:
     """Choose k items to run.
 
@@ -197,8 +197,9 @@ def select(
         costs: cost of each item (at least 0), in the same formats as ``groups``.
         budget: maximum total cost of the items, in the units of ``costs``.
         share: share of the items that "robust" samples, from 0 to 1.
-        progress: called as ``progress(done, total, text)`` by strategies that choose one item at a
-            time from the responses.
+        progress: True to show the time left on stderr, or a function that is called as
+            ``progress(done, total, text)`` by strategies that choose one item at a time from the
+            responses.
 
     Returns:
         The subset, best item first where the strategy ranks; ties go to the earlier item.
@@ -223,6 +224,8 @@ def select(
         Rodriguez et al. (2021), section 4 (fisher); tutorial slides of Lalor et al. (2024),
         "Data set filtering" (avi, ub, pcub and their opposites); the others with each strategy.
     """
+    if isinstance(progress, bool):
+        return with_progress(select, "Selecting items", locals())
     if calibration is None and isinstance(getattr(bank, "responses", None), Responses):
         calibration = bank.responses
     bank = None if bank is None else as_bank(bank)

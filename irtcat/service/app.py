@@ -16,16 +16,23 @@ from starlette.exceptions import HTTPException
 from irtcat import __version__
 from irtcat._checks import InputError
 from irtcat.cat import StoreError
+from irtcat.service.api._schemas import document_errors
+from irtcat.service.api.cat import status_info
+from irtcat.service.auth.oidc import Provider
 from irtcat.service.context import Service
 from irtcat.service.errors import ServiceError
 
 __all__ = ["create_app", "problem"]
 
-ROUTERS = ("api.take", "api.staff", "api.cat", "pages.taker", "pages.staff")
+ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "api.cat",
+           "pages", "pages.taker", "pages.staff")  # fmt: skip
 """Modules under `irtcat.service` with a ``router`` each."""
 
-PROGRAMS = ("/api/", "/ims/")
+PROGRAMS = ("/api/", "/ims/", "/oauth/")
 """Paths of programs, which get errors as JSON (RFC 9457); all other paths are pages for people."""
+
+UPLOADS = ("/api/v1/uploads", "/staff/uploads")
+"""Paths to which staff send banks and items."""
 
 MOST_BODY = 1_000_000
 """Bytes of a request's body; uploads of items and banks have a limit of their own."""
@@ -65,13 +72,20 @@ Beside = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 """What runs beside the application: entered before it takes requests, and left after the last."""
 
 
-def create_app(service: Service, *, secure: bool = True, beside: Sequence[Beside] = ()) -> FastAPI:
+def create_app(
+    service: Service,
+    *,
+    secure: bool = True,
+    oidc: Provider | None = None,
+    beside: Sequence[Beside] = (),
+) -> FastAPI:
     """The application on an open service.
 
     Args:
         service: the service.
         secure: cookies are sent over HTTPS only, and browsers are asked to use HTTPS. False for a
             single machine without certificates, such as a demonstration.
+        oidc: the provider of identities of staff; by default that of the environment, if any.
         beside: what runs beside it, such as `irtcat.service.server.warming`.
     """
 
@@ -93,8 +107,10 @@ def create_app(service: Service, *, secure: bool = True, beside: Sequence[Beside
         lifespan=lifespan,
     )
     app.state.service, app.state.secure, app.state.ready = service, secure, False
+    app.state.oidc = oidc or Provider.from_environment()
     for name in ROUTERS:
         app.include_router(import_module(f"irtcat.service.{name}").router)
+    document_errors(app)
     _add_health(app)
     _add_errors(app)
     app.middleware("http")(_guarded)
@@ -127,6 +143,8 @@ def _is_program(request: Request) -> bool:
 
 def _add_errors(app: FastAPI) -> None:
     def answer(request: Request, status: int, title: str, detail: str, **fields: Any) -> Response:
+        if request.url.path.startswith("/ims/"):
+            return JSONResponse(status_info(status, detail), status_code=status)
         fields["request"] = getattr(request.state, "request_id", "")
         if _is_program(request):
             return problem(status, title, detail, **fields)
@@ -170,7 +188,7 @@ async def _guarded(
     request.state.request_id = request_id = uuid4().hex
     started = time.perf_counter()
     length = request.headers.get("content-length", "")
-    most = MOST_UPLOAD if request.url.path.startswith("/api/v1/uploads") else MOST_BODY
+    most = MOST_UPLOAD if request.url.path.startswith(UPLOADS) else MOST_BODY
     if length.isdigit() and int(length) > most:
         response: Response = problem(413, "Too large", f"At most {most:,} bytes.")
     else:

@@ -16,18 +16,19 @@ from typing import Any, NoReturn
 import sqlalchemy as sa
 
 from irtcat._checks import InputError
-from irtcat.cat import Session
+from irtcat.cat import Session, StoreError
 from irtcat.cat._log import Event, Stopwatch, first_digest
 from irtcat.service import tables
 from irtcat.service.context import Service, digest_of, new_id, new_secret
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 from irtcat.service.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.library import PublishedTest, published_test
+from irtcat.service.lti.outbox import grade_changed
 from irtcat.service.metrics import ANSWERS, engine_time
 from irtcat.service.progress import Progress
 from irtcat.service.webhooks import notify
 
-__all__ = ["Attempt", "Started", "attempt_of", "begin", "opened"]
+__all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened", "ticket_of"]
 
 FORMAT, VERSION = "irtcat-attempt", 1
 
@@ -83,6 +84,7 @@ class Attempt:
         """Write the new events, and what the table of attempts shows of them."""
         if not self._new:
             return
+        grade_changed(self.service, self.id, {event["kind"] for event in self._new})
         self._digest = self.service.attempt_log.append(
             self.id, self._written, self._digest, self._new
         )
@@ -115,6 +117,11 @@ class Attempt:
                 waiting = [n for n, a in self.progress.answers.items() if a.code is None]
                 if waiting:
                     notify(self.service, "rating.needed", **about, items=sorted(waiting))
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there are events that are not written yet."""
+        return bool(self._new)
 
     def add(self, kind: str, **fields: Any) -> None:
         """Add an event now, with its time, who caused it, and the id of the request."""
@@ -182,7 +189,9 @@ class Attempt:
             scope = remaining.expired
             if not scope or getattr(remaining, scope) > -grace:
                 return
-            actor, self.actor = self.actor, "system"
+            # The caller's request is still to be carried out: these events are not its own.
+            caller = self.actor, self.request
+            self.actor, self.request = "system", ""
             self.add("timeout", scope=scope)
             if scope == "test":
                 self.add("finish", reason="time limit")
@@ -190,7 +199,7 @@ class Attempt:
                 self.enter(self.progress.section + 1)
             else:
                 self._skip_current()
-            self.actor = actor
+            self.actor, self.request = caller
 
     def _skip_current(self) -> None:
         item = self.progress.current
@@ -314,6 +323,11 @@ class Attempt:
         """Whether the taker may pause the test."""
         return "pause" in self.progress.accommodations
 
+    def may_resume(self) -> bool:
+        """Whether the taker may end the pause: one of their own, not one by staff."""
+        by_taker = self.progress.paused_by == "taker"
+        return self.progress.status == "paused" and by_taker and self.may_pause()
+
     def check_running(self) -> None:
         """Raise unless the attempt is running."""
         status = self.progress.status
@@ -371,24 +385,76 @@ def opened(
     with loaded.lock:
         try:
             with service.database.writing():
-                statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
-                head = service.scalar(statement.with_for_update())
-                if head is None:
-                    _missing()
-                if loaded.attempt is None:
-                    document = json.loads(head)
-                    test = published_test(service, document["test"])
-                    loaded.attempt = Attempt(service, document, test)
-                attempt = loaded.attempt
+                attempt = _read(service, name, loaded, is_locked=True)
                 attempt.actor, attempt.request = actor, request
-                attempt.catch_up()
                 attempt.apply_time_limits(grace)
+                time_limits_acted = attempt.has_changed
+                if not time_limits_acted:
+                    yield attempt
+                attempt.write()
+            if not time_limits_acted:
+                return
+            # What time limits demand is written even if the caller's request is then refused.
+            with service.database.writing():
+                attempt = _read(service, name, loaded, is_locked=True)
                 yield attempt
                 attempt.write()
+        except BaseException as error:
+            attempt_is_unchanged = (
+                isinstance(error, InputError)
+                and not isinstance(error, StoreError)
+                and loaded.attempt is not None
+                and not loaded.attempt.has_changed
+            )
+            if not attempt_is_unchanged:
+                service.attempts.drop(name)
+                loaded.attempt = None
+            raise
+
+
+@contextmanager
+def looked_at(service: Service, name: str) -> Iterator[Attempt]:
+    """The state of an attempt, to read only: nothing is written, and time limits are not applied.
+
+    It is quick: an attempt that this process knows reads only the events that others added.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+    """
+    loaded: _Loaded = service.attempts.get(name, _Loaded)
+    with loaded.lock:
+        try:
+            with service.database.reading():
+                attempt = _read(service, name, loaded)
+            yield attempt
         except BaseException:
             service.attempts.drop(name)
             loaded.attempt = None
             raise
+
+
+def _read(service: Service, name: str, loaded: _Loaded, is_locked: bool = False) -> Attempt:
+    """The attempt as the database has it.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+        loaded: where this process keeps it.
+        is_locked: no other transaction changes it until this one ends.
+    """
+    statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
+    head = service.scalar(statement.with_for_update() if is_locked else statement)
+    if head is None:
+        _missing()
+    if loaded.attempt is None:
+        document = json.loads(head)
+        loaded.attempt = Attempt(service, document, published_test(service, document["test"]))
+    loaded.attempt.catch_up()
+    return loaded.attempt
 
 
 def attempt_of(service: Service, name: str) -> Attempt:
@@ -399,13 +465,7 @@ def attempt_of(service: Service, name: str) -> Attempt:
         StoreError: for a log that was changed.
     """
     with service.database.reading():
-        head = service.scalar(sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name))
-        if head is None:
-            _missing()
-        document = json.loads(head)
-        attempt = Attempt(service, document, published_test(service, document["test"]))
-        attempt.catch_up()
-    return attempt
+        return _read(service, name, _Loaded())
 
 
 class Started:
@@ -418,6 +478,34 @@ class Started:
 
     def __init__(self, attempt: str, device: str):
         self.attempt, self.device = attempt, device
+
+
+def ticket_of(service: Service, token: str, *, lock: bool = False) -> Any:
+    """The row of a ticket that opens a test now.
+
+    Args:
+        service: the service.
+        token: the ticket's secret.
+        lock: whether no other transaction may change it until this one ends.
+
+    Raises:
+        NotFoundError: for an unknown ticket.
+        GoneError: for one that is revoked or expired.
+        ConflictError: before the ticket is valid.
+    """
+    statement = sa.select(tables.tickets).where(tables.tickets.c.token == digest_of(token))
+    ticket = service.row(statement.with_for_update() if lock else statement)
+    if ticket is None:
+        raise NotFoundError("There is no such ticket. Check the link or the code.")
+    if ticket.status == "revoked":
+        raise GoneError("The ticket is no longer valid.")
+    if not ticket.attempt:
+        now = service.now()
+        if ticket.opens and now < ticket.opens:
+            raise ConflictError("The ticket is not valid yet.")
+        if ticket.expires and now > ticket.expires:
+            raise GoneError("The ticket has expired.")
+    return ticket
 
 
 def begin(service: Service, token: str) -> Started:
@@ -433,21 +521,12 @@ def begin(service: Service, token: str) -> Started:
         ConflictError: before the ticket is valid, or while another device has the attempt.
     """
     with service.database.writing():
-        statement = sa.select(tables.tickets).where(tables.tickets.c.token == digest_of(token))
-        ticket = service.row(statement.with_for_update())
-        if ticket is None:
-            raise NotFoundError("There is no such ticket. Check the link or the code.")
-        if ticket.status == "revoked":
-            raise GoneError("The ticket is no longer valid.")
+        ticket = ticket_of(service, token, lock=True)
         device = new_secret()
         if ticket.attempt:
             _bind(service, ticket.attempt, device)
             return Started(ticket.attempt, device)
         now = service.now()
-        if ticket.opens and now < ticket.opens:
-            raise ConflictError("The ticket is not valid yet.")
-        if ticket.expires and now > ticket.expires:
-            raise GoneError("The ticket has expired.")
         name = new_id("a")
         head = {
             "format": FORMAT,

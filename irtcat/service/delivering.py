@@ -11,9 +11,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import ipaddress
 import logging
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -28,11 +26,12 @@ from starlette.concurrency import run_in_threadpool
 from irtcat.cat import StoreError
 from irtcat.cat._log import utc_text
 from irtcat.service import tables
+from irtcat.service.addresses import AddressError, checked_address
 from irtcat.service.audit import record
 from irtcat.service.context import Service
 from irtcat.service.metrics import DELIVERIES
 
-__all__ = ["PAUSES", "AddressError", "checked_address", "deliver_due", "delivering", "signature"]
+__all__ = ["PAUSES", "deliver_due", "delivering", "signature"]
 
 PAUSES = (5, 60, 300, 1800, 7200, 21600, 43200)
 """Seconds before the next try: a restart is bridged by the first ones, a night by the last. After
@@ -53,10 +52,6 @@ AT_ONCE = 50
 log = logging.getLogger("irtcat.service")
 
 
-class AddressError(Exception):
-    """An address to which nothing is sent."""
-
-
 def signature(secret: str, message: str, timestamp: int, body: str) -> str:
     """The signature of a message, as Standard Webhooks defines it.
 
@@ -75,32 +70,6 @@ def _key(secret: str) -> bytes:
     """The key of a secret: base64 after the prefix, which receivers' libraries expect."""
     text = secret.removeprefix("whsec_").replace("-", "+").replace("_", "/")
     return base64.b64decode(text + "=" * (-len(text) % 4))
-
-
-def checked_address(host: str, port: int, private: bool) -> str:
-    """A network address of a host to which messages may be sent.
-
-    Args:
-        host: name or address of the host.
-        port: port.
-        private: whether private addresses are permitted.
-
-    Raises:
-        AddressError: if it has no address, or one in a private network: of all addresses, so that
-            none can be chosen by chance.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise AddressError("the host has no address") from None
-    addresses = [str(entry[4][0]) for entry in found]
-    for text in addresses:
-        address = ipaddress.ip_address(text.partition("%")[0])
-        inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-        public = all(a.is_global and not a.is_multicast for a in (address, inner) if a is not None)
-        if not public and not private:
-            raise AddressError("the host has a private address")
-    return addresses[0]
 
 
 def _post(client: httpx.Client, url: str, body: str, headers: dict[str, str], private: bool) -> int:

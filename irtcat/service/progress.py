@@ -73,6 +73,7 @@ class Progress:
         accommodations: of this person.
         status: "running", "paused", "finished" or "void".
         reason: why it finished or was voided.
+        paused_by: who paused it last.
         section: position of the current section; -1 before the first.
         session: id of the session of the current adaptive section.
         items: items of the current section in the order in which they were shown.
@@ -88,6 +89,7 @@ class Progress:
     accommodations: tuple[str, ...] = ()
     status: str = "running"
     reason: str = ""
+    paused_by: str = ""
     section: int = -1
     session: str = ""
     sessions: dict[int, str] = field(default_factory=dict)
@@ -166,8 +168,8 @@ class Progress:
         if event["scope"] in ("section", "test"):
             self.ended[self.section] = "time limit"
 
-    def _pause(self, _: Event) -> None:
-        self.status = "paused"
+    def _pause(self, event: Event) -> None:
+        self.status, self.paused_by = "paused", event["actor"]
 
     def _resume(self, _: Event) -> None:
         self.status = "running"

@@ -26,6 +26,7 @@ from irtcat.service.context import Service
 from irtcat.service.delivering import delivering
 from irtcat.service.limiting import RateLimits
 from irtcat.service.logs import LOGGING
+from irtcat.service.lti.grades import sending
 from irtcat.service.metrics import MULTIPROCESS, add_metrics
 from irtcat.service.observing import Observing
 from irtcat.service.warming import warming
@@ -83,7 +84,8 @@ def application(settings: Settings | None = None) -> FastAPI:
         yield
         service.close()
 
-    app = create_app(service, secure=settings.secure, beside=[closing, warming, delivering])
+    beside = [closing, warming, delivering, sending]
+    app = create_app(service, secure=settings.secure, beside=beside)
     app.state.private_webhooks = settings.private_webhooks
     add_metrics(app, settings.metrics_token)
     if settings.limited:

@@ -15,9 +15,13 @@ __all__ = [
     "audit_seals",
     "clients",
     "deliveries",
+    "ended_sessions",
     "item_keys",
     "item_sets",
     "limits",
+    "lti_attempts",
+    "lti_launches",
+    "lti_platforms",
     "media",
     "metadata",
     "people",
@@ -187,6 +191,9 @@ sections = sa.Table(
 )
 """Sections that clients of the CAT interface created."""
 
+ended_sessions = sa.Table("cat_ended_sessions", metadata, key("session"), text("ended"))
+"""Sessions that clients of the CAT interface ended; their logs stay in the store."""
+
 audit_events = sa.Table(
     "audit_events",
     metadata,
@@ -230,3 +237,58 @@ limits = sa.Table(
     text("at"),
 )
 """Token buckets that all processes share; ``name`` is a digest (see `irtcat.service.limits`)."""
+
+lti_platforms = sa.Table(
+    "lti_platforms",
+    metadata,
+    key("id"),
+    text("name"),
+    text("issuer"),
+    text("client_id"),
+    text("auth_url"),
+    text("token_url"),
+    text("jwks_url"),
+    text("audience"),
+    text("deployments"),
+    text("tests"),
+    text("origin"),
+    text("status"),
+    text("created"),
+    sa.UniqueConstraint("issuer", "client_id"),
+)
+"""Learning platforms that may open tests (see `irtcat.service.lti`)."""
+
+lti_launches = sa.Table(
+    "lti_launches",
+    metadata,
+    key("token"),
+    text("stage"),
+    sa.Column("platform", sa.Text, sa.ForeignKey("lti_platforms.id"), nullable=False),
+    text("browser"),
+    text("document"),
+    text("expires", index=True),
+)
+"""Logins and launches under way, deleted when they are used or too old.
+
+``token`` and ``browser`` are digests, ``stage`` is "login" or "launch".
+"""
+
+lti_attempts = sa.Table(
+    "lti_attempts",
+    metadata,
+    key("attempt", sa.ForeignKey("attempts.id")),
+    sa.Column("platform", sa.Text, sa.ForeignKey("lti_platforms.id"), nullable=False),
+    text("deployment"),
+    text("link"),
+    text("person"),
+    text("line_item"),
+    text("grade", index=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False),
+    text("due"),
+    sa.UniqueConstraint("platform", "deployment", "link", "person"),
+)
+"""Attempts that a platform opened, one per resource link and person, and the state of their grades.
+
+``grade`` is empty, "waiting", "sent" or "failed"; ``version`` counts its changes.
+"""

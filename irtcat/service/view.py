@@ -12,18 +12,18 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from markdown_it import MarkdownIt
-
 from irtcat.service.attempt import Attempt
-from irtcat.service.content import Item
+from irtcat.service.content import Item, markdown_html
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 
-__all__ = ["choice_order", "response_of", "taker_view"]
+__all__ = ["choice_order", "item_view", "response_of", "taker_view", "time_left"]
 
 MediaUrl = Callable[[str], str]
 """A function that returns the address of a media file, signed for a short time."""
 
-MEDIA = re.compile(r"media:([A-Za-z0-9._-]+)")
+MEDIA = re.compile(r'(?<==")media:([0-9a-f]{64}\.[a-z0-9]{2,5})(?=")')
+"""Addresses of media files in attributes of sanitised HTML."""
+
 CHOICE = re.compile(r'data-choice="([^"]*)"')
 
 
@@ -61,7 +61,7 @@ def response_of(attempt: Attempt, name: str, response: Any) -> Any:
     return response
 
 
-def _item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, Any]:
+def item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, Any]:
     """The content of an item, with the response that was given to it."""
     item, seed = attempt.test.item(name), attempt.head["seed"]
     places = _places(item, seed)
@@ -84,6 +84,7 @@ def _item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, An
         ],
         "stimulus": None if stimulus is None else shown(stimulus.content_html),
         "stimulus_title": "" if stimulus is None else stimulus.title,
+        "stimulus_language": "" if stimulus is None else stimulus.language,
         "language": item.language,
         "direction": item.direction,
         "max_choices": item.max_choices,
@@ -111,9 +112,22 @@ def _whole(seconds: float) -> int | None:
     return None if math.isinf(seconds) else max(math.ceil(seconds), 0)
 
 
-@functools.cache
-def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable("table")
+@functools.lru_cache(maxsize=256)
+def _page_text(markdown: str) -> str:
+    """The text of instructions or of a break as sanitised HTML."""
+    return markdown_html(markdown, "text")
+
+
+def time_left(attempt: Attempt) -> dict[str, Any]:
+    """Whole seconds left of the test, the section and the item (None without a limit)."""
+    remaining = attempt.remaining()
+    return {
+        "test": _whole(remaining.test),
+        "section": _whole(remaining.section),
+        "item": _whole(remaining.item),
+        "running": attempt.progress.status == "running",
+        "warnings": list(attempt.test.definition.time_warnings),
+    }
 
 
 def taker_view(
@@ -131,7 +145,7 @@ def taker_view(
         "break", "paused", "finished" or "void"; the other fields are those that the page needs.
     """
     progress, definition = attempt.progress, attempt.test.definition
-    part, remaining = progress.part, attempt.remaining()
+    part = progress.part
     sections = [s for s in definition.sections if not isinstance(s, (Instructions, Break))]
     out: dict[str, Any] = {
         "title": definition.title,
@@ -144,18 +158,13 @@ def taker_view(
             "kind": "" if part is None else part.kind,
             "title": "" if part is None else part.title,
         },
-        "time": {
-            "test": _whole(remaining.test),
-            "section": _whole(remaining.section),
-            "item": _whole(remaining.item),
-            "running": progress.status == "running",
-            "warnings": list(definition.time_warnings),
-        },
+        "time": time_left(attempt),
         "may": {
             "skip": progress.status == "running" and attempt.may_skip(),
             "review": progress.to_review(),
             "proceed": progress.status == "running" and attempt.may_proceed(),
             "pause": progress.status == "running" and attempt.may_pause(),
+            "resume": attempt.may_resume(),
         },
         "saved": len(progress.answers),
         "item": None,
@@ -165,9 +174,9 @@ def taker_view(
         "report": None,
     }
     if progress.status == "running" and isinstance(part, (Instructions, Break)):
-        out["text"] = _markdown().render(part.text)
+        out["text"] = _page_text(part.text)
     if out["page"] == "item" and progress.current is not None:
-        out["item"] = _item_view(attempt, progress.current, media_url)
+        out["item"] = item_view(attempt, progress.current, media_url)
     if progress.status == "running" and progress.to_review() and isinstance(part, Fixed):
         out["items"] = [
             {

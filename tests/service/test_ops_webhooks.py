@@ -14,9 +14,10 @@ import pytest
 import sqlalchemy as sa
 
 from irtcat import InputError
-from irtcat.service import delivering, library, proctoring, tables, webhooks
+from irtcat.service import addresses, delivering, library, proctoring, tables, webhooks
+from irtcat.service.addresses import AddressError, checked_address
 from irtcat.service.context import Service
-from irtcat.service.delivering import PAUSES, AddressError, checked_address, deliver_due
+from irtcat.service.delivering import PAUSES, deliver_due
 from irtcat.service.errors import ConflictError, NotFoundError
 from tests.service.helpers import HandClock, bank, definition, items
 from tests.service.test_taking import Taker, ticket, to_adaptive
@@ -78,7 +79,7 @@ def public(monkeypatch):
             raise socket.gaierror("unknown")
         return real(host, port, *positional, **options)
 
-    monkeypatch.setattr(delivering.socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", resolve)
 
 
 def test_messages_are_written_with_what_they_report(service):

@@ -73,7 +73,7 @@ def to_adaptive(taker):
 
 def test_a_whole_test(service, taker, clock):
     assert taker.view["page"] == "instructions"
-    assert taker.view["text"] == "<p>Read <em>well</em>.</p>\n"
+    assert taker.view["text"] == "<p>Read <em>well</em>.</p>"
     assert taker("proceed")["section"] == {
         "number": 1,
         "count": 3,
@@ -279,6 +279,9 @@ def test_a_taker_with_the_accommodation_pauses(service, published, clock):
     assert taker("pause")["page"] == "paused"
     clock.move(1000)
     assert taker("resume")["time"]["test"] == 600
+    proctoring.pause(service, taker.attempt, actor="account:ada", reason="fire alarm")
+    with pytest.raises(ConflictError, match="cannot be continued"):  # only the proctor may
+        taker("resume")
 
 
 def test_one_device_at_a_time(service, published):

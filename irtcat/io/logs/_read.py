@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count, shorten
-from irtcat._progress import Progress
+from irtcat._progress import Progress, with_progress
 from irtcat._reading import MOST_BYTES, check_path
 from irtcat._registry import documented
 from irtcat.io.logs._assemble import RUNS, assemble
@@ -54,7 +54,7 @@ def read_logs(
     scorer: Preference = None,
     runs: str = "latest",
     incomplete: str = "skip",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Logs:
     r"""Read who answered what from logs of evaluation harnesses.
@@ -81,7 +81,8 @@ def read_logs(
         incomplete: logs of runs that failed, were cancelled or have not ended, and truncated
             files: "skip" and report, "keep" the complete part, or "refuse" with an error
             (which also refuses every damaged file).
-        progress: called with files done, number of files and the current file.
+        progress: True to show the time left on stderr, or a function that is called with files
+            done, number of files and the current file.
         max_bytes: how many bytes of a file are parsed as one document (256 MiB by default; for
             the members of an archive, a quarter of that).
 
@@ -109,6 +110,8 @@ def read_logs(
         >>> "no results file" in logs.report.notes[0]
         True
     """
+    if isinstance(progress, bool):
+        return with_progress(read_logs, "Reading logs", locals())
     check_choice("format", format, ("auto", *LOG_FORMATS))
     check_choice("runs", runs, RUNS)
     check_choice("incomplete", incomplete, INCOMPLETE)

@@ -1,5 +1,328 @@
-"""To be written."""
+"""The taker's interface: what a test taker's device asks for, from the ticket to the score report.
 
-from fastapi import APIRouter
+A reply never holds a key, an item parameter, an ability, a standard error, the id of an item or the
+reason why it was chosen: the models here list every field that leaves the service.
 
-router = APIRouter()
+Answers carry their id in the header ``Idempotency-Key``, as in the IETF's draft of that name, not
+in the body: it belongs to the delivery, so that what retries a request need not read its body.
+"""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
+from pydantic import Field
+
+from irtcat.service import taking
+from irtcat.service.api._schemas import Body, Out, problems, service_of
+from irtcat.service.auth.csrf import HEADER, check_same_site, csrf_token
+from irtcat.service.auth.devices import Device, device_of, forget_device, remember_device
+from irtcat.service.auth.media import media_urls
+from irtcat.service.context import Service
+from irtcat.service.view import MediaUrl
+
+__all__ = ["router"]
+
+PREFIX = "/api/v1/take"
+
+Key = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[!-~]{1,100}$",
+        description="A new id for every answer or step, the same one when it is sent again: "
+        "a request that was carried out changes nothing when it is repeated.",
+        examples=["4f1c2b6e-answer-7"],
+    ),
+]
+
+Seconds = Annotated[int | None, Field(description="Seconds left; null without a limit.")]
+
+
+class SectionPlace(Out):
+    """Where the taker is."""
+
+    number: int | None = Field(description="Number of the section; null on a page between them.")
+    count: int
+    kind: str = Field(examples=["adaptive"])
+    title: str
+
+
+class TimeLeft(Out):
+    """Time left by the clock of the service."""
+
+    test: Seconds
+    section: Seconds
+    item: Seconds
+    running: bool = Field(description="Whether the time is running.")
+    warnings: list[float] = Field(description="Seconds left at which to warn.")
+
+
+class Permitted(Out):
+    """What the taker may do now."""
+
+    skip: bool
+    review: bool
+    proceed: bool
+    pause: bool
+    resume: bool
+
+
+class ShownChoice(Out):
+    """A choice, by its place in this attempt."""
+
+    id: str = Field(examples=["c1"])
+    content: str = Field(description="Sanitised HTML; empty in hottext, whose prompt holds it.")
+
+
+class ShownItem(Out):
+    """The item that is shown."""
+
+    number: int = Field(description="Its number in this attempt.")
+    kind: str = Field(examples=["choice"])
+    prompt: str = Field(description="Sanitised HTML.")
+    choices: list[ShownChoice]
+    stimulus: str | None = Field(description="Sanitised HTML of a text beside the item.")
+    stimulus_title: str
+    stimulus_language: str
+    language: str
+    direction: str
+    max_choices: int | None
+    min_choices: int
+    expected_length: int | None
+    expected_lines: int | None
+    pattern: str
+    numeric: bool
+    response: str | list[str] | None
+    answered: bool
+    flagged: bool
+
+
+class ListedItem(Out):
+    """An item in the list of a section that is reviewed."""
+
+    place: int
+    current: bool
+    seen: bool
+    answered: bool
+    flagged: bool
+
+
+class Advance(Out):
+    """Answers in the section, and how many there are, at most."""
+
+    done: int
+    of: int
+
+
+class TopicScore(Out):
+    """The score of a topic."""
+
+    score: float | None
+    lower: float | None
+    upper: float | None
+    n_items: int
+
+
+class ScoreReport(Out):
+    """The score report: only what the test definition shows takers."""
+
+    waiting: bool | None = Field(None, description="True until people have scored all answers.")
+    score: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    interval_level: float | None = None
+    level: str | None = None
+    topics: dict[str, TopicScore] | None = None
+
+
+class TakerView(Out):
+    """The page that the taker sees now."""
+
+    title: str
+    language: str
+    status: Literal["running", "paused", "finished", "void"]
+    page: Literal["instructions", "item", "answers", "break", "paused", "finished", "void"]
+    section: SectionPlace
+    time: TimeLeft
+    may: Permitted
+    saved: int = Field(description="Number of answers on disk.")
+    item: ShownItem | None
+    items: list[ListedItem]
+    text: str = Field(description="HTML of instructions or of a break.")
+    progress: Advance
+    report: ScoreReport | None
+
+
+class Begun(Out):
+    """The first page, and for programs their token."""
+
+    view: TakerView
+    token: str | None = Field(
+        None, description="Token of a program, for `Authorization: Bearer`; browsers get a cookie."
+    )
+
+
+class Pulse(Out):
+    """Status and time left."""
+
+    status: Literal["running", "paused", "finished", "void"]
+    time: TimeLeft
+
+
+class BeginBody(Body):
+    """How the device is known from now on."""
+
+    credential: Literal["cookie", "bearer"] = Field(
+        "cookie", description='"cookie" for browsers; "bearer" returns a token and sets no cookie.'
+    )
+
+
+class AnswerBody(Body):
+    """An answer."""
+
+    number: int = Field(ge=1, le=100_000, description="Number of the item, as shown.")
+    response: Annotated[str, Field(max_length=200_000)] | list[str] | None = Field(
+        description="A choice's id, a list of them, or a text; null to leave the item out.",
+        examples=["c2"],
+    )
+
+
+class GoBody(Body):
+    """An item of a section that is reviewed."""
+
+    place: int | None = Field(ge=1, le=100_000, description="Its place; null for the list.")
+
+
+class FlagBody(Body):
+    """A mark for review."""
+
+    number: int = Field(ge=1, le=100_000)
+    flagged: bool
+
+
+class Desk:
+    """A request of a taker's device: the service, the device and the addresses of media."""
+
+    def __init__(self, request: Request, response: Response):
+        self.service = service_of(request)
+        device = device_of(request, self.service)
+        if device.by_cookie:
+            response.headers[HEADER] = csrf_token(self.service, device.secret)
+        self.device = device
+
+    @property
+    def arguments(self) -> tuple[Service, str, str, MediaUrl]:
+        """The first arguments of the functions of `irtcat.service.taking`."""
+        attempt = self.device.attempt
+        return self.service, attempt, self.device.secret, media_urls(self.service, attempt)
+
+
+At = Annotated[Desk, Depends(Desk)]
+
+COOKIE_OR_TOKEN: list[dict[str, list[str]]] = [{"device": []}, {"deviceCookie": [], "csrf": []}]
+
+router = APIRouter(prefix=PREFIX, tags=["taker"])
+
+
+def _options(*codes: int) -> dict[str, Any]:
+    """Options of a route: unset fields of a report stay out; errors and security documented."""
+    return {
+        "responses": problems(401, 403, *codes),
+        "response_model_exclude_unset": True,
+        "openapi_extra": {"security": COOKIE_OR_TOKEN},
+    }
+
+
+@router.get("/current", response_model=TakerView, **_options())
+def current(at: At) -> Any:
+    """The page that the taker sees now; time limits that passed are applied."""
+    return taking.current(*at.arguments)
+
+
+@router.post("/answers", response_model=TakerView, **_options(409))
+def answers(at: At, body: AnswerBody, key: Key) -> Any:
+    """Record an answer; it is on disk when the next page is returned.
+
+    An equal answer to the same item changes nothing, another one is refused where answers stand.
+    """
+    return taking.answer(*at.arguments, number=body.number, response=body.response, request=key)
+
+
+@router.post("/go", response_model=TakerView, **_options(409))
+def go(at: At, body: GoBody) -> Any:
+    """Show an item of a section that is reviewed, or the list of its answers."""
+    return taking.go(*at.arguments, place=body.place)
+
+
+@router.post("/flag", response_model=TakerView, **_options(409))
+def flag(at: At, body: FlagBody) -> Any:
+    """Mark an item for review, or remove the mark."""
+    return taking.flag(*at.arguments, number=body.number, flagged=body.flagged)
+
+
+@router.post("/proceed", response_model=TakerView, **_options(409))
+def proceed(at: At, key: Key) -> Any:
+    """End instructions, practice, a break, or a section that is reviewed."""
+    return taking.proceed(*at.arguments, request=key)
+
+
+@router.post("/finish", response_model=TakerView, **_options(409))
+def finish(at: At, key: Key) -> Any:
+    """End the test, in its last section; elsewhere it is refused."""
+    return taking.finish(*at.arguments, request=key)
+
+
+@router.post("/pause", response_model=TakerView, **_options(409))
+def pause(at: At) -> Any:
+    """Pause the test, where the person's accommodations permit it."""
+    return taking.pause(*at.arguments)
+
+
+@router.post("/resume", response_model=TakerView, **_options(409))
+def resume(at: At) -> Any:
+    """Continue after a pause of the taker's own."""
+    return taking.resume(*at.arguments)
+
+
+@router.post("/heartbeat", response_model=Pulse, **_options())
+def heartbeat(at: At) -> Any:
+    """Status and time left; nothing is written, so that a page may ask every few seconds."""
+    return taking.heartbeat(at.service, at.device.attempt, at.device.secret)
+
+
+@router.post("/leave", status_code=204, **_options())
+def leave(at: At, request: Request, response: Response) -> None:
+    """Delete the cookie of this device; the attempt stays bound to it until staff release it."""
+    taking.check_device(at.service, at.device.attempt, at.device.secret)
+    forget_device(response, request.app.state.secure)
+
+
+# Last, since its path has the form of all others.
+@router.post(
+    "/{ticket}",
+    responses=problems(403, 404, 409, 410),
+    response_model=Begun,
+    response_model_exclude_unset=True,
+    summary="Begin or continue a test with its ticket",
+)
+def take(
+    ticket: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{16,64}$", description="The ticket.")],
+    request: Request,
+    response: Response,
+    body: BeginBody | None = None,
+) -> Any:
+    """Bind this device to the attempt: the first time it begins, after a release it continues.
+
+    A browser gets a cookie that scripts cannot read, and in the header `X-CSRF-Token` the token
+    that its later requests must send back. A program asks for the credential "bearer".
+    """
+    check_same_site(request)
+    service = service_of(request)
+    started = taking.begin(service, ticket)
+    media = media_urls(service, started.attempt)
+    view = taking.current(service, started.attempt, started.device, media)
+    if body is not None and body.credential == "bearer":
+        return {"view": view, "token": Device(started.attempt, started.device).token}
+    remember_device(response, started, request.app.state.secure)
+    response.headers[HEADER] = csrf_token(service, started.device)
+    return {"view": view}

@@ -4,7 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
+import pandas as pd
 import sqlalchemy as sa
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
@@ -21,8 +23,11 @@ __all__ = [
     "PERMISSIONS",
     "ROLES",
     "Account",
+    "account_from_row",
     "account_of_token",
+    "account_table",
     "add_account",
+    "change_account",
     "issue_token",
     "revoke_tokens",
     "set_password",
@@ -111,15 +116,11 @@ def add_account(
         ConflictError: for a name that is taken.
     """
     check_id("name", name)
-    for role in roles:
-        if role not in ROLES:
-            raise argument_error("roles", f"some of {', '.join(ROLES)}", role)
-    if not roles:
-        raise argument_error("roles", f"at least one of {', '.join(ROLES)}", list(roles))
+    checked = _checked_roles(roles)
     row = {
         "name": name,
         "password": _hashed(password) if password else "",
-        "roles": json.dumps(sorted(set(roles))),
+        "roles": json.dumps(checked),
         "subject": subject,
         "status": "open",
         "created": service.now(),
@@ -128,8 +129,17 @@ def add_account(
         if service.row(sa.select(tables.accounts.c.name).where(tables.accounts.c.name == name)):
             raise ConflictError("There is an account with this name.")
         service.database.run(tables.accounts.insert(), row)
-        record(service, actor, "account added", account=name, roles=sorted(set(roles)))
-    return Account(name, tuple(sorted(set(roles))))
+        record(service, actor, "account added", account=name, roles=checked)
+    return Account(name, tuple(checked))
+
+
+def _checked_roles(roles: Sequence[str]) -> list[str]:
+    for role in roles:
+        if role not in ROLES:
+            raise argument_error("roles", f"some of {', '.join(ROLES)}", role)
+    if not roles:
+        raise argument_error("roles", f"at least one of {', '.join(ROLES)}", list(roles))
+    return sorted(set(roles))
 
 
 def _hashed(password: str) -> str:
@@ -175,7 +185,66 @@ def sign_in(service: Service, name: str, password: str) -> Account:
         record(service, "system", "sign-in refused", account=name[:100])
         raise UnauthorizedError("The name or the password is wrong.")
     forget(service, SIGN_IN, name)
+    return account_from_row(row)
+
+
+def account_from_row(row: sa.Row[Any]) -> Account:
+    """The account of a row of the table."""
     return Account(row.name, tuple(json.loads(row.roles)))
+
+
+def account_table(service: Service) -> pd.DataFrame:
+    """All accounts: name, roles, how they sign in, status and when they were made."""
+    rows = [
+        {
+            "name": row.name,
+            "roles": json.loads(row.roles),
+            "password": bool(row.password),
+            "subject": row.subject,
+            "status": row.status,
+            "created": row.created,
+        }
+        for row in service.rows(sa.select(tables.accounts).order_by(tables.accounts.c.name))
+    ]
+    columns = ["name", "roles", "password", "subject", "status", "created"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def change_account(
+    service: Service, name: str, *, roles: Sequence[str] | None = None,
+    is_open: bool | None = None, actor: str,
+) -> None:  # fmt: skip
+    """Change the roles of an account, or close or reopen it; its tokens are revoked.
+
+    Args:
+        service: the service.
+        name: its name.
+        roles: its new roles; as before by default.
+        is_open: whether it may sign in; as before by default.
+        actor: who changes it.
+
+    Raises:
+        NotFoundError: for an unknown account.
+        ConflictError: if nobody who is open would be an "admin" any more.
+    """
+    values = {}
+    if roles is not None:
+        values["roles"] = json.dumps(_checked_roles(roles))
+    if is_open is not None:
+        values["status"] = "open" if is_open else "closed"
+    with service.database.writing(alone=True):
+        row = service.row(sa.select(tables.accounts).where(tables.accounts.c.name == name))
+        if row is None:
+            raise NotFoundError("There is no such account.")
+        if values:
+            update = tables.accounts.update().where(tables.accounts.c.name == name)
+            service.database.run(update.values(**values))
+        others = sa.select(tables.accounts.c.roles).where(tables.accounts.c.status == "open")
+        had = row.status == "open" and "admin" in json.loads(row.roles)
+        if had and not any("admin" in json.loads(r.roles) for r in service.rows(others)):
+            raise ConflictError("One open account must have the role admin.")
+        revoke_tokens(service, name)
+        record(service, actor, "account changed", account=name, **values)
 
 
 def issue_token(service: Service, account: Account, *, kind: str = PROGRAM, label: str = "") -> str:
@@ -210,7 +279,7 @@ def account_of_token(service: Service, token: str, kind: str) -> Account:
     row = service.row(statement)
     if row is None or row.status != "open" or row.expires < service.now():
         raise UnauthorizedError("Sign in first.")
-    return Account(row.name, tuple(json.loads(row.roles)))
+    return account_from_row(row)
 
 
 def revoke_tokens(service: Service, name: str, token: str | None = None) -> None:

@@ -180,9 +180,19 @@ def clean_html(html: str, where: str, url_of: Callable[[str], str] | None = None
         irtcat._checks.InputError: item q1: expected HTML that items can hold. Got <script>.
     """
     reader = _Reader(where, url_of)
-    reader.feed(html)
-    reader.close()
-    return str(_CLEANER.clean("".join(reader.parts))).strip()
+    try:
+        reader.feed(html)
+        if reader.rawdata.startswith("<") and len(reader.rawdata) > 1:
+            # Closing the parser would try every later "<" anew: hours for a text of open comments.
+            expected, got = "HTML whose tags and comments are closed", shorten(reader.rawdata)
+            raise InputError(f"{where}: expected {expected}. Got {got}.")
+        reader.close()
+    except AssertionError:  # html.parser raises it for an unknown declaration such as <![x]>
+        raise InputError(f"{where}: expected HTML without declarations. Got <!...>.") from None
+    try:
+        return str(_CLEANER.clean("".join(reader.parts))).strip()
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: expected text in Unicode. Got a lone surrogate.") from None
 
 
 class _Outline(HTMLParser):

@@ -25,6 +25,9 @@ __all__ = ["item_html", "markdown_html"]
 MOST_FORMULA = 2_000
 """Longest formula, in characters."""
 
+MOST_MARKDOWN = 200_000
+"""Longest text, in characters, as of the HTML of a prompt."""
+
 MARK = re.compile(r"\(([A-Za-z_][A-Za-z0-9_.-]{0,63})\)\s+")
 """The id at the beginning of a choice."""
 
@@ -111,6 +114,9 @@ def _parser() -> MarkdownIt:
 
 
 def _parse(text: str, where: str) -> list[Token]:
+    if len(text) > MOST_MARKDOWN:
+        must = f"a text of at most {MOST_MARKDOWN:,} characters"
+        raise InputError(f"{where}: expected {must}. Got {len(text):,}.")
     try:
         return _parser().parse(text)
     except RecursionError:

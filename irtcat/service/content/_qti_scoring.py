@@ -215,20 +215,18 @@ def _match_score(rules: tuple, response: str) -> float | None:
     """The score of a match, if the rules set it where the response matches and 0 elsewhere."""
     test = ("qti-match", "",
             (("qti-variable", response, ()), ("qti-correct", response, ())))  # fmt: skip
+    swapped = (*test[:2], test[2][::-1])
     match rules:
         case (("qti-response-condition", _, (("qti-response-if", _, (found, right)), *rest)),):
-            score = _set_score(right)
-            wrong: list[float | None] = [0.0]
-            if rest:
-                wrong = [
-                    _set_score(rule)
-                    for name, _, inner in rest
-                    for rule in inner
-                    if name == "qti-response-else"
-                ]
-            swapped = (*test[:2], test[2][::-1])
-            if found in (test, swapped) and wrong == [0.0] and score:
-                return score
+            match rest:
+                case []:
+                    wrong: float | None = 0.0
+                case [("qti-response-else", _, (rule,))]:
+                    wrong = _set_score(rule)
+                case _:
+                    return None
+            if found in (test, swapped) and wrong == 0:
+                return _set_score(right) or None
     return None
 
 

@@ -51,7 +51,7 @@ def read_folder(folder: Path, keys: Path | None = None) -> ItemSet:
         key = separate.key_of(item, make_key(item, values, where), values, where)
         found += [key] if key else []
     separate.check_all_used(items)
-    return ItemSet(items, found, stimuli, files.media)  # type: ignore[arg-type]
+    return ItemSet(items, found, stimuli, files.media)
 
 
 def _markdown_files(folder: Path) -> list[Path]:

@@ -91,10 +91,10 @@ class _Reader:
                 self._read_test(path)
         records = [self._item(path, labels) for path, labels in items]
         return ItemSet(
-            items=[item for item, _ in records],  # type: ignore[arg-type]
-            keys=[key for _, key in records if key],  # type: ignore[arg-type]
-            stimuli=list(self.stimuli.values()),  # type: ignore[arg-type]
-            media=list({m.name: m for m in self.media.values()}.values()),  # type: ignore[arg-type]
+            items=[item for item, _ in records],
+            keys=[key for _, key in records if key],
+            stimuli=list(self.stimuli.values()),
+            media=list({m.name: m for m in self.media.values()}.values()),
         )
 
     def _where(self, path: str) -> str:
@@ -172,6 +172,8 @@ class _Reader:
         for reference in root.iter(f"{{{QTI}}}qti-assessment-item-ref"):
             limits = reference.find("{*}qti-time-limits")
             item = self.package.resolve(path, required(reference, "href", where), where)
+            if limits is not None:
+                check_attributes(limits, "max-time", where)
             if limits is not None and limits.get("max-time"):
                 limit = as_number(limits.get("max-time"), "max-time", where)
                 self.time_limits[item] = limit

@@ -10,10 +10,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from irtcat._checks import brief, check_id, shorten
 from irtcat.service.content._fields import (
@@ -90,6 +90,16 @@ KINDS: dict[str, ItemKind] = {
 """The kinds of items."""
 
 
+ONLY_IN = {
+    "shuffle": ("choice", "choices", "order"),
+    "expected_length": ("text", "essay"),
+    "expected_lines": ("essay",),
+    "pattern": ("text",),
+    "numeric": ("text",),
+}
+"""The kinds of items that have a field."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """One of the choices of an item.
@@ -145,7 +155,7 @@ class Item:
         pattern: regular expression that a browser asks the whole of a text to match; empty for
             none. The server does not apply it: matching a foreign expression can take hours.
         numeric: whether a text must be a number (``12``, ``-0.5``, ``0,5``, ``3/4``).
-        title: for administrators; not shown to takers.
+        title: for administrators; not shown to takers. Empty if it only repeats the id.
         labels: topics and the like, for reports.
 
     Raises:
@@ -226,7 +236,13 @@ class Item:
             raise content_error(where, "max_choices of 1 in an item of the kind choice", most)
         if self.kind == "order" and most not in (0, len(ids)):
             raise content_error(where, "an order of all choices: max_choices of 0", most)
-        checked_whole(where, "min_choices", self.min_choices, 0, most or len(ids))
+        if self.kind == "order":
+            _set(self, "max_choices", 0)
+        least = checked_whole(where, "min_choices", self.min_choices, 0, most or len(ids))
+        if self.kind == "order" and least not in (0, len(ids)):
+            raise content_error(where, "an order of all choices: min_choices of 0", least)
+        if self.kind == "order":
+            _set(self, "min_choices", 0)
 
     def _check_display(self, where: str) -> None:
         if not isinstance(self.language, str) or not LANGUAGE.fullmatch(self.language):
@@ -243,7 +259,8 @@ class Item:
         if self.stimulus is not None:
             _set(self, "stimulus", check_id("stimulus", self.stimulus))
         _check_flag(where, "shuffle", self.shuffle)
-        checked_text(where, "title", self.title, 1000)
+        title = checked_text(where, "title", self.title, 1000).strip()
+        _set(self, "title", "" if title == self.id else title)
         if isinstance(self.labels, str) or not isinstance(self.labels, (list, tuple)):
             raise content_error(where, "labels as a list of texts", shorten(self.labels))
         _set(self, "labels", tuple(checked_text(where, "labels", v, 200) for v in self.labels))
@@ -255,11 +272,13 @@ class Item:
             checked_whole(where, "expected_lines", self.expected_lines, 1, 1000)
         checked_text(where, "pattern", self.pattern, 200)
         _check_flag(where, "numeric", self.numeric)
-        for name in ("pattern", "numeric"):
-            if getattr(self, name) and self.kind != "text":
-                raise content_error(where, f"{name} only in items of the kind text", self.kind)
+        for name, kinds in ONLY_IN.items():
+            if getattr(self, name) and self.kind not in kinds:
+                must = f"{name} only in items of the kind {' or '.join(kinds)}"
+                raise content_error(where, must, self.kind)
         try:
-            re.compile(self.pattern)
+            # Browsers know classes such as \p{L}, which Python's expressions lack.
+            re.compile(re.sub(r"\\[pP]\{\w+\}", "x", self.pattern))
         except (re.error, OverflowError, RecursionError):
             expected = "pattern as a regular expression"
             raise content_error(where, expected, shorten(self.pattern)) from None
@@ -424,7 +443,7 @@ class Stimulus:
     Attributes:
         id: its id, which items name as their ``stimulus``.
         content_html: sanitised HTML.
-        title: for administrators.
+        title: what it is, for administrators and for screen readers.
         language: BCP 47 tag of its language; empty for that of the item.
     """
 
@@ -513,14 +532,18 @@ class Media:
         return Media(**values | {"data": data})
 
 
-@dataclass(frozen=True)
+Record = TypeVar("Record")
+Records = Iterable[Record] | Mapping[str, Record]
+
+
+@dataclass(frozen=True, init=False)
 class ItemSet:
     """Items with their keys, stimuli and media; ``item_set["q1"]`` is an item.
 
     An item may have no key (a practice item); `check_against_bank` requires one for scored items.
 
     Attributes:
-        items: id -> `Item`, in the author's order. Any iterable of records is accepted.
+        items: id -> `Item`, in the author's order.
         keys: item id -> `Key`.
         stimuli: id -> `Stimulus`.
         media: name -> `Media`.
@@ -541,19 +564,25 @@ class ItemSet:
     stimuli: Mapping[str, Stimulus] = field(default_factory=dict, repr=False)
     media: Mapping[str, Media] = field(default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        """Check that the records fit together."""
-        _set(self, "items", _by_id("item", self.items, Item, "id"))
-        _set(self, "keys", _by_id("key of item", self.keys, Key, "item"))
-        _set(self, "stimuli", _by_id("stimulus", self.stimuli, Stimulus, "id"))
-        _set(self, "media", _by_id("media", self.media, Media, "name"))
+    def __init__(
+        self,
+        items: Records[Item],
+        keys: Records[Key] = (),
+        stimuli: Records[Stimulus] = (),
+        media: Records[Media] = (),
+    ):
+        """Check that the records, lists or mappings of them, fit together."""
+        _set(self, "items", _by_id("item", items, Item, "id"))
+        _set(self, "keys", _by_id("key of item", keys, Key, "item"))
+        _set(self, "stimuli", _by_id("stimulus", stimuli, Stimulus, "id"))
+        _set(self, "media", _by_id("media", media, Media, "name"))
         if not self.items:
             raise content_error("item set", "at least one item", "none")
         unknown = [name for name in self.keys if name not in self.items]
         if unknown:
             raise content_error("keys", "the ids of items of the set", shorten(unknown))
-        keys = {name: checked_key(key, self.items[name]) for name, key in self.keys.items()}
-        _set(self, "keys", keys)
+        checked = {name: checked_key(key, self.items[name]) for name, key in self.keys.items()}
+        _set(self, "keys", checked)
         for item in self.items.values():
             where = f"item {brief(item.id)}"
             if item.stimulus is not None and item.stimulus not in self.stimuli:
@@ -607,10 +636,10 @@ class ItemSet:
         media = {name for item in items for name in item.media}
         media |= {name for stimulus in kept for name in stimulus.media}
         return ItemSet(
-            items=_by_id("item", items, Item, "id"),
-            keys={name: self.keys[name] for name in wanted if name in self.keys},
-            stimuli=_by_id("stimulus", kept, Stimulus, "id"),
-            media={name: self.media[name] for name in self.media if name in media},
+            items=items,
+            keys=[self.keys[name] for name in wanted if name in self.keys],
+            stimuli=kept,
+            media=[self.media[name] for name in self.media if name in media],
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -628,11 +657,16 @@ class ItemSet:
             InputError: naming the record and the field.
         """
         values = record_fields(ItemSet, document, "item set")
-        classes = {"items": Item, "keys": Key, "stimuli": Stimulus, "media": Media}
+        from_json: dict[str, Callable[[Any], Any]] = {
+            "items": Item.from_json,
+            "keys": Key.from_json,
+            "stimuli": Stimulus.from_json,
+            "media": Media.from_json,
+        }
         for name, records in values.items():
             if not isinstance(records, list):
                 raise content_error("item set", f"{name} as a list", shorten(records))
-            values[name] = [classes[name].from_json(record) for record in records]  # type: ignore[attr-defined]
+            values[name] = [from_json[name](record) for record in records]
         return ItemSet(**values)
 
     def hash(self) -> str:

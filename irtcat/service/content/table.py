@@ -51,7 +51,7 @@ def read_table(path: Path, keys: Path | None = None) -> ItemSet:
         found += [key] if key else []
     separate.check_all_used(items)
     stimuli = read_stimuli(path.parent, files)
-    return ItemSet(items, found, stimuli, files.media)  # type: ignore[arg-type]
+    return ItemSet(items, found, stimuli, files.media)
 
 
 def _key_file_beside(path: Path) -> Path | None:

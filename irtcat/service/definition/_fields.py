@@ -58,6 +58,8 @@ class Fault:
             >>> print(Fault.of("score.sd", "a number above 0", 0))
             The `score.sd` field must be a number above 0. Got 0.
         """
+        if isinstance(got, float) and got.is_integer():
+            got = int(got)
         message = f"The `{field}` field must be {must}. Got {shorten(got)}."
         return Fault(field, f"{message} {advice}".strip())
 
@@ -179,6 +181,10 @@ def reported(read: Reader, value: Any, name: str, faults: list[Fault]) -> Any:
         return value
 
 
+NEAR = 0.7
+"""Similarity from which an unknown name is taken for a misspelt one (difflib's ratio)."""
+
+
 def hint(name: Any, known: Iterable[str]) -> str:
     """A sentence with the known name that is nearest to an unknown one, or with all of them.
 
@@ -187,7 +193,7 @@ def hint(name: Any, known: Iterable[str]) -> str:
         'Did you mean `time_limit`?'
     """
     names = list(known)
-    close = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=NEAR)
     return f"Did you mean `{close[0]}`?" if close else f"Known are {', '.join(names)}."
 
 
@@ -348,7 +354,7 @@ def ids(value: Any, where: str = "", faults: Any = ()) -> tuple[str, ...]:
         out.append(str(entry))
     repeated = sorted({entry for entry in out if out.count(entry) > 1})
     if repeated:
-        raise Invalid("a list of ids that differ", f"repeats of {shorten(repeated)}")
+        raise Invalid("a list with every id once", repeated)
     return tuple(out)
 
 

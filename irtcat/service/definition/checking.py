@@ -74,7 +74,7 @@ def pool_of(definition: TestDefinition, section: Adaptive, bank: ItemBank) -> It
         if pool is not None:
             pool = pool.subset(pool.items[column].astype(str).isin(values).to_numpy())
     if pool is None or not pool.n_items:
-        raise argument_error("where", "conditions that some items of the bank satisfy", "none left")
+        raise argument_error("where", "conditions that some items of the bank satisfy", [])
     return pool
 
 
@@ -155,6 +155,14 @@ def _checked_pool(
         faults.append(Fault(f"{where}.where", str(error).replace(
             "`where` argument", f"`{where}.where` field")))  # fmt: skip
         return None
+    known, before = set(pool), len(faults)
+    for name, ids in (("first", [section.config.first]), ("enemies", section.config.enemies)):
+        others = [item for members in ids for item in members if item not in known]
+        if others:
+            must = "ids of items that the section chooses from"
+            faults.append(Fault.of(f"{where}.config.{name}", must, others))
+    if len(faults) > before:
+        return pool
     try:
         prepare(pool, section.config)
     except InputError as error:

@@ -131,12 +131,12 @@ def _config(value: Any, where: str, faults: list[Fault]) -> Any:
 
 def config_fault(error: InputError, where: str) -> Fault:
     """The fault of a section's configuration that `Config` or `irtcat.cat.prepare` refused."""
-    start, _, rest = str(error).partition("` argument must be ")
+    start, _, rest = str(error).partition("` argument must ")
     name = start.removeprefix("The `")
     if not rest or not name.isidentifier():
         return Fault(where, f"The `{where}` field: {error}")
     field = f"{where}.{name}" if name in {entry.name for entry in fields(Config)} else where
-    return Fault(field, f"The `{field}` field must be {rest}")
+    return Fault(field, f"The `{field}` field must {rest}")
 
 
 def _where(value: Any, where: str, faults: list[Fault]) -> tuple[tuple[str, tuple[str, ...]], ...]:

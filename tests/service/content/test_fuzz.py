@@ -2,6 +2,8 @@
 
 import json
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import example as case
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from irtcat import InputError
 from irtcat.service import example
 from irtcat.service.content import (
+    Choice,
     Item,
     ItemSet,
     Key,
@@ -18,6 +21,7 @@ from irtcat.service.content import (
     markdown_html,
     read_items,
     scored,
+    write_qti,
 )
 from irtcat.service.content._html import clean_html
 from irtcat.service.content._markdown import item_html
@@ -34,7 +38,8 @@ values = st.recursive(
 
 PIECES = [
     "<p>", "</p>", "<img src=", "'x.png'", " alt=''", ">", "<script>", "</script>", "<math>",
-    "<mi>", "</math>", "<style>", "<svg>", "<!--", "-->", "<![CDATA[", "]]>", "&lt;", "&#x3c;", "\x00",
+    "<mi>", "</math>",
+    "<style>", "<svg>", "<!--", "-->", "<![CDATA[", "]]>", "&lt;", "&#x3c;", "\x00",
     "<a",
     " href=javascript:alert(1)", " onerror=alert(1)", "<table>", "<mtext>", "<mglyph>", "</", "/>",
     "<noscript>", "<title>", "'", '"', "`", "text", "<span data-choice='A'>", "$x$", "$$", "\\frac",
@@ -47,6 +52,7 @@ markup = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=25).ma
 @given(markup)
 @settings(max_examples=500, deadline=None)
 @case("<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>")
+@case("<![x]>")
 @case("<p title='</p><img src=x onerror=alert(1)>'>")
 def test_sanitised_html_is_safe_and_final(text):
     try:
@@ -104,7 +110,73 @@ def test_any_document_is_a_record_or_refused(name, data):
     assert cls.from_json(json.loads(json.dumps(changed.to_json()))) == changed
 
 
-@given(st.fractions(max_denominator=1000))
+words = st.text("abcäλ <&\"'", min_size=1, max_size=12).filter(str.strip).map(" ".join)
+blocks = st.lists(st.sampled_from([
+    "<p>one <em>two</em> &amp; three</p>", "<ul><li>a</li><li>b</li></ul>", "<p>x<br>y</p>",
+    '<math display="block"><mfrac><mi>a</mi><mn>2</mn></mfrac></math>', '<p lang="fr">oui</p>',
+    "<table><tbody><tr><td>1</td></tr></tbody></table>", '<p dir="rtl" class="source">z</p>',
+]), min_size=1, max_size=3).map("".join)  # fmt: skip
+points = st.integers(1, 4)
+
+
+@st.composite
+def scored_items(draw):
+    """An item of any kind with any of its fields, and a key that QTI can express."""
+    kind = draw(st.sampled_from(["choice", "choices", "order", "hottext", "text", "essay"]))
+    ids = draw(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,5}", fullmatch=True),
+                        min_size=2, max_size=5, unique=True))  # fmt: skip
+    fields = {
+        "language": draw(st.sampled_from(["en", "de-CH", "ar"])),
+        "time_limit": draw(st.none() | st.integers(1, 500).map(float)),
+        "title": draw(st.just("") | st.text("ab &<", min_size=3, max_size=9).map(str.strip)),
+        "labels": tuple(draw(st.lists(words.map(str.strip), max_size=2))),
+    }
+    prompt, key = draw(blocks), {"kind": "match"}
+    if kind in ("choice", "choices", "order"):
+        fields["shuffle"] = draw(st.booleans())
+        contents = st.sampled_from(["x", "<p>y</p>", "a <strong>b</strong> c", "&lt;"])
+        fields["choices"] = tuple(Choice(i, draw(contents), draw(st.booleans())) for i in ids)
+    if kind == "hottext":
+        spans = [f'<span data-choice="{i}">{i} b</span>' for i in ids]
+        prompt += f"<p>{' '.join(spans)}</p>"
+    if kind in ("choices", "hottext"):
+        fields["max_choices"] = draw(st.sampled_from([0, len(ids)]))
+    if kind in ("text", "essay"):
+        fields["expected_length"] = draw(st.none() | st.integers(1, 99))
+    if kind == "essay":
+        fields["expected_lines"] = draw(st.none() | st.integers(1, 9))
+        key = {"kind": "rubric", "max_score": draw(points), "rubric": draw(blocks)}
+    elif kind == "text":
+        fields["numeric"] = draw(st.booleans())
+        answers = [str(draw(points))] if fields["numeric"] else ["a b", "c"]
+        key |= {"correct": tuple(answers), "max_score": draw(points)}
+        if not fields["numeric"]:
+            key["case_sensitive"] = draw(st.booleans())
+    elif kind == "order":
+        key |= {"correct": tuple(draw(st.permutations(ids)))}
+    elif draw(st.booleans()):
+        key = {"kind": "map", "lower": 0, "default": draw(st.sampled_from([0, -1])),
+               "points": {i: draw(points) for i in ids[:-1]}}  # fmt: skip
+    else:
+        key |= {"correct": (ids[0],), "max_score": draw(points)}
+    name = draw(st.text("ab7 _-xé.", min_size=1, max_size=6).filter(str.strip))
+    return Item(id=name, kind=kind, prompt=prompt, **fields), Key(item=name, **key)
+
+
+@given(st.lists(scored_items(), min_size=1, max_size=3, unique_by=lambda pair: pair[0].id))
+@settings(max_examples=60, deadline=None)
+def test_any_items_come_back_from_qti(pairs):
+    items = ItemSet([item for item, _ in pairs], [key for _, key in pairs])
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_qti(items, Path(folder) / "items.zip")
+        back = read_items(path)
+        assert dict(back.items) == dict(items.items)
+        assert dict(back.keys) == dict(items.keys)
+        bare = read_items(write_qti(items, path, keys=False))
+    assert bare == items.without_keys()
+
+
+@given(st.fractions(-(2**40), 2**40, max_denominator=1000))
 @settings(deadline=None)
 def test_numbers_are_read_as_written(value):
     assert number_of(str(value)) == value

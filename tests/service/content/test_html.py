@@ -1,6 +1,7 @@
 """HTML of items: what is kept, what is refused by name, and that no script survives."""
 
 import re
+import time
 
 import pytest
 
@@ -94,6 +95,27 @@ def test_attacks_do_not_survive_the_second_step_alone(attack):
     assert not re.search(r"<(script|iframe|object|embed|svg|style|form|input|base|meta|link)", html)
 
 
+def test_unknown_declarations_are_refused():
+    with pytest.raises(InputError, match=r"q: expected HTML without declarations\. Got <!\.\.\.>"):
+        clean_html("<![x]>", "q")
+
+
+@pytest.mark.parametrize("piece", ["<!--", "<p a='", "<![CDATA[", "<?", "</", "<p "])
+def test_what_is_never_closed_is_refused_at_once(piece):
+    """html.parser takes minutes for these; the time here is measured in milliseconds."""
+    start = time.process_time()
+    with pytest.raises(InputError, match="q: expected HTML"):
+        clean_html(piece * (200_000 // len(piece)), "q")
+    assert time.process_time() - start < 5
+    assert clean_html("a <", "q") == "a &lt;"
+
+
+@pytest.mark.parametrize("text", ["\ud800", "*\udfff*", "$\ud800$"])
+def test_lone_surrogates_are_refused(text):
+    with pytest.raises(InputError, match="q: expected"):
+        markdown_html(text, "q")
+
+
 @pytest.mark.parametrize(("html", "clean"), HARMLESS)
 def test_what_only_needs_removing_is_removed(html, clean):
     assert clean_html(html, "q") == clean
@@ -162,6 +184,7 @@ def test_money_is_no_formula(text):
         (f"$${'x+' * 1500}$$", "at most 2,000 characters"),
         (r"$\href{javascript:alert(1)}{x}$", "media files of the item set"),
         (r"$\text{<script>alert(1)</script>}$", "Got <script>"),
+        ("x" * 200_001, "at most 200,000 characters. Got 200,001"),
         ("[x](https://evil.example)", "Got <a>"),
         ("![x](https://evil.example/x.png)", "media files of the item set"),
         ("![x](here.png)", "media files of the item set"),

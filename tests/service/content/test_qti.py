@@ -375,6 +375,14 @@ REFUSED = {
         item_xml(processing=CONDITION.format(rest="").replace('"SCORE"', '"OTHER"')),
         "matches the correct response or maps the response. Got other rules",
     ),
+    "partial credit in rules": (
+        item_xml(processing=CONDITION.format(rest=ZERO.replace("else>", "else-if>") + ZERO)),
+        "matches the correct response or maps the response. Got <qti-response-else-if>",
+    ),
+    "points for a wrong answer": (
+        item_xml(processing=CONDITION.format(rest=ZERO.replace(">0<", ">1<"))),
+        "matches the correct response or maps the response. Got other rules",
+    ),
     "points as text": (
         item_xml(declaration("single", "identifier", mapping([("A", "x", "")])), processing=MAP),
         "expected mapped-value as a number. Got 'x'",

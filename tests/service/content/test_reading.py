@@ -260,6 +260,18 @@ ITEMS = {
         {"q.md": front('kind = "text"\nkey = "B"\npattern = "("', "?")},
         "pattern as a regular expression",
     ),
+    "shuffle of a text": (
+        {"q.md": front('kind = "text"\nkey = "x"\nshuffle = true', "?")},
+        "shuffle only in items of the kind choice or choices or order. Got text",
+    ),
+    "lines of a choice": (
+        {"q.md": front('key = "B"\nexpected_lines = 3')},
+        "expected_lines only in items of the kind essay. Got choice",
+    ),
+    "part of an order": (
+        {"q.md": front('kind = "order"\nkey = ["A", "B"]\nmin_choices = 1')},
+        "an order of all choices: min_choices of 0. Got 1",
+    ),
     "labels": ({"q.md": front('key = "B"\nlabels = [{}]')}, "labels as a text or a list of texts"),
     "practice as text": ({"q.md": front('practice = "yes"')}, "practice as true or false"),
     "no stimulus": (

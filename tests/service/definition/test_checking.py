@@ -126,7 +126,7 @@ BAD = {
     "nothing left": (
         [Adaptive(config=CALM, items=["i1"], where={"topic": ["y"]})],
         "sections[1].where",
-        "conditions that some items of the bank satisfy. Got 'none left'.",
+        "conditions that some items of the bank satisfy. Got nothing.",
     ),
     "too long": (
         [Adaptive(config={"max_items": 61})],
@@ -156,17 +156,17 @@ BAD = {
             )
         ],
         "sections[1].config",
-        "rules that a test of 12 scored items from this bank can satisfy",
+        "field must hold rules that a test of 12 scored items from this bank can satisfy",
     ),
     "unknown enemies": (
         [Adaptive(config={"max_items": 5, "enemies": [["i1", "i99"]]})],
-        "sections[1].config",
-        "i99",
+        "sections[1].config.enemies",
+        "ids of items that the section chooses from. Got i99.",
     ),
     "unknown first item": (
-        [Adaptive(config={"max_items": 5, "first": ["i99"]})],
-        "sections[1].config",
-        "i99",
+        [Fixed(items=["i3"]), Adaptive(config={"max_items": 5, "first": ["i99", "i3"]})],
+        "sections[2].config.first",
+        "ids of items that the section chooses from. Got i99, i3.",
     ),
     "pretest without items": (
         [Adaptive(config={"max_items": 5, "pretest": "topic", "pretest_at": [1]}, items=["i1"])],
