@@ -44,6 +44,10 @@ START_WITHIN = 300
 STOP_WITHIN = 30
 """Seconds in which a worker finishes its requests when it is told to stop."""
 
+HUNG_AFTER = 30
+"""Seconds without a sign after which a worker is replaced. With uvicorn's 5 s, one that starts on a
+busy machine could be taken for one that hangs, again and again."""
+
 KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: longer than the 60 s of common proxies, which would
 otherwise send a request on a connection that is being closed."""
@@ -130,6 +134,7 @@ def serve(
             forwarded_allow_ips=proxies,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=STOP_WITHIN,
+            timeout_worker_healthcheck=HUNG_AFTER,
             ws="none",
         )
 
