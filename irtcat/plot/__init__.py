@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from irtcat.plot.boards import rank_correlation, reliable_gaps
     from irtcat.plot.rankings import ranked
     from irtcat.plot.scales import ability_against_correct, correlation_matrix, empirical_curves
+    from irtcat.plot.sessions import score_distribution, score_errors, session_path
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
@@ -30,4 +31,7 @@ __all__ = [
     "ranked",
     "reliable_gaps",
     "save",
+    "score_distribution",
+    "score_errors",
+    "session_path",
 ]

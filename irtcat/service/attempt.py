@@ -25,7 +25,7 @@ from irtcat.service.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.progress import Progress
 
-__all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened"]
+__all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened", "ticket_of"]
 
 FORMAT, VERSION = "irtcat-attempt", 1
 
@@ -291,6 +291,11 @@ class Attempt:
         """Whether the taker may pause the test."""
         return "pause" in self.progress.accommodations
 
+    def may_resume(self) -> bool:
+        """Whether the taker may end the pause: one of their own, not one by staff."""
+        by_taker = self.progress.paused_by == "taker"
+        return self.progress.status == "paused" and by_taker and self.may_pause()
+
     def check_running(self) -> None:
         """Raise unless the attempt is running."""
         status = self.progress.status
@@ -443,6 +448,34 @@ class Started:
         self.attempt, self.device = attempt, device
 
 
+def ticket_of(service: Service, token: str, *, lock: bool = False) -> Any:
+    """The row of a ticket that opens a test now.
+
+    Args:
+        service: the service.
+        token: the ticket's secret.
+        lock: whether no other transaction may change it until this one ends.
+
+    Raises:
+        NotFoundError: for an unknown ticket.
+        GoneError: for one that is revoked or expired.
+        ConflictError: before the ticket is valid.
+    """
+    statement = sa.select(tables.tickets).where(tables.tickets.c.token == digest_of(token))
+    ticket = service.row(statement.with_for_update() if lock else statement)
+    if ticket is None:
+        raise NotFoundError("There is no such ticket. Check the link or the code.")
+    if ticket.status == "revoked":
+        raise GoneError("The ticket is no longer valid.")
+    if not ticket.attempt:
+        now = service.now()
+        if ticket.opens and now < ticket.opens:
+            raise ConflictError("The ticket is not valid yet.")
+        if ticket.expires and now > ticket.expires:
+            raise GoneError("The ticket has expired.")
+    return ticket
+
+
 def begin(service: Service, token: str) -> Started:
     """Begin an attempt with a ticket, or continue it on another device after its release.
 
@@ -456,21 +489,12 @@ def begin(service: Service, token: str) -> Started:
         ConflictError: before the ticket is valid, or while another device has the attempt.
     """
     with service.database.writing():
-        statement = sa.select(tables.tickets).where(tables.tickets.c.token == digest_of(token))
-        ticket = service.row(statement.with_for_update())
-        if ticket is None:
-            raise NotFoundError("There is no such ticket. Check the link or the code.")
-        if ticket.status == "revoked":
-            raise GoneError("The ticket is no longer valid.")
+        ticket = ticket_of(service, token, lock=True)
         device = new_secret()
         if ticket.attempt:
             _bind(service, ticket.attempt, device)
             return Started(ticket.attempt, device)
         now = service.now()
-        if ticket.opens and now < ticket.opens:
-            raise ConflictError("The ticket is not valid yet.")
-        if ticket.expires and now > ticket.expires:
-            raise GoneError("The ticket has expired.")
         name = new_id("a")
         head = {
             "format": FORMAT,

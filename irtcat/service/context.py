@@ -126,6 +126,7 @@ class Service:
         self.secret = self._setting("secret", new_secret)
         self.tests: Cache[Any] = Cache(TESTS_KEPT)
         self.attempts: Cache[Any] = Cache(ATTEMPTS_KEPT)
+        self.watched: Cache[Any] = Cache(ATTEMPTS_KEPT)  # of the live board
 
     def _setting(self, name: str, make: Callable[[], str]) -> str:
         """A setting of the database, made when it is first asked for."""

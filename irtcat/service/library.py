@@ -19,7 +19,14 @@ from irtcat.cat.config import document_hash
 from irtcat.models import item_categories
 from irtcat.service import tables
 from irtcat.service.audit import record
-from irtcat.service.content import Item, ItemSet, Media, checked_response, scored
+from irtcat.service.content import (
+    Item,
+    ItemSet,
+    Media,
+    check_against_bank,
+    checked_response,
+    scored,
+)
 from irtcat.service.context import Service
 from irtcat.service.definition import (
     Adaptive,
@@ -254,6 +261,7 @@ def publish(
         InputError: for a report of another definition or bank.
     """
     check_definition(definition, bank, items)
+    check_against_bank(items, bank, scored_items(definition, bank))
     parameters = exposure_parameters(definition, bank, seed)
     if report is None:
         report = publish_report(definition, bank, n_simulated, seed=seed, parameters=parameters)
@@ -284,6 +292,15 @@ def publish(
             service.database.run(tables.tests.insert(), row)
             record(service, actor, "test published", test=name)
     return name, report
+
+
+def scored_items(definition: TestDefinition, bank: ItemBank) -> list[str]:
+    """Ids of the items whose answers may enter the score, in the bank's order."""
+    ids = set()
+    for section in definition.scored_sections:
+        own = pool_of(definition, section, bank) if isinstance(section, Adaptive) else None
+        ids |= set(section.items if own is None else own.item_ids.tolist())
+    return [name for name in bank.item_ids.tolist() if name in ids]
 
 
 def published_test(service: Service, name: str) -> PublishedTest:

@@ -11,8 +11,8 @@ from irtcat.service.attempt import Attempt, attempt_of
 from irtcat.service.context import Service
 from irtcat.service.definition import Adaptive, Fixed, Result, result_of
 
-__all__ = ["answer_table", "attempt_result", "flags_of", "result_table", "scored_answers",
-           "taker_report", "waiting_items"]  # fmt: skip
+__all__ = ["answer_table", "attempt_result", "flags_of", "rapid_answers", "result_table",
+           "scored_answers", "taker_report", "waiting_items"]  # fmt: skip
 
 
 def scored_answers(attempt: Attempt) -> dict[str, int | None]:
@@ -66,16 +66,21 @@ def taker_report(attempt: Attempt) -> dict[str, Any]:
     return result.shown(attempt.test.definition)
 
 
-def flags_of(attempt: Attempt) -> list[str]:
-    """What staff should look at: too fast answers, time limits that ended a section."""
-    out = []
+def rapid_answers(attempt: Attempt) -> list[str]:
+    """Items that were answered faster than the limit of their section."""
     sections = attempt.test.definition.sections
-    rapid = [
+    return [
         name
         for name, answer in attempt.progress.answers.items()
         if (rule := getattr(sections[answer.section], "rapid", None)) is not None
         and answer.seconds < rule.threshold(name)
     ]
+
+
+def flags_of(attempt: Attempt) -> list[str]:
+    """What staff should look at: too fast answers, time limits that ended a section."""
+    out = []
+    rapid = rapid_answers(attempt)
     if rapid:
         out.append(f"{len(rapid)} answers faster than the limit: {', '.join(rapid)}")
     for at, reason in attempt.progress.ended.items():

@@ -3,21 +3,75 @@
 Every function takes the attempt and the secret of its device, and returns the taker's view.
 """
 
+import json
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from irtcat.service import tables
-from irtcat.service.attempt import GRACE, Attempt, Started, begin, looked_at, opened
+from irtcat.service.attempt import (
+    GRACE,
+    Attempt,
+    Started,
+    begin,
+    looked_at,
+    opened,
+    ticket_of,
+)
 from irtcat.service.context import Service, digest_of
+from irtcat.service.definition import time_factor
 from irtcat.service.errors import ConflictError, UnauthorizedError
+from irtcat.service.library import published_test
 from irtcat.service.results import taker_report
 from irtcat.service.view import MediaUrl, response_of, taker_view, time_left
 
-__all__ = ["Started", "answer", "begin", "check_device", "current", "finish", "flag", "go",
-           "heartbeat", "pause", "proceed", "resume"]  # fmt: skip
+__all__ = ["Invitation", "Started", "answer", "begin", "check_device", "current", "finish", "flag",
+           "go", "heartbeat", "invitation", "pause", "proceed", "resume"]  # fmt: skip
 
 ACTOR = "taker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invitation:
+    """What the start page says of a test, before a device has it.
+
+    Attributes:
+        title: name of the test.
+        description: what it is about.
+        language: language of its content.
+        seconds: time limit of this person for the whole test; None without one.
+        attempt: id of the attempt that was begun with the ticket; empty before.
+    """
+
+    title: str
+    description: str
+    language: str
+    seconds: float | None
+    attempt: str
+
+
+def invitation(service: Service, token: str) -> Invitation:
+    """What a ticket opens; nothing is begun.
+
+    Raises:
+        NotFoundError: for an unknown ticket.
+        GoneError: for one that is revoked or expired.
+        ConflictError: before the ticket is valid.
+    """
+    with service.database.reading():
+        ticket = ticket_of(service, token)
+        definition = published_test(service, ticket.test).definition
+    factor = time_factor(json.loads(ticket.accommodations))
+    limit = definition.time_limit
+    return Invitation(
+        title=definition.title,
+        description=definition.description,
+        language=definition.language,
+        seconds=None if limit is None or math.isinf(factor) else limit * factor,
+        attempt=ticket.attempt,
+    )
 
 
 def check_device(service: Service, attempt: str, device: str) -> None:
@@ -163,7 +217,7 @@ def resume(service: Service, attempt: str, device: str, media_url: MediaUrl) -> 
     """Continue after a pause of the taker's own."""
     check_device(service, attempt, device)
     with opened(service, attempt, actor=ACTOR) as it:
-        if it.progress.status != "paused" or it.progress.paused_by != ACTOR:
+        if not it.may_resume():
             raise ConflictError("The test cannot be continued from here.")
         it.add("resume")
         return _view(it, media_url)

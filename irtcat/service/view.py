@@ -16,7 +16,7 @@ from irtcat.service.attempt import Attempt
 from irtcat.service.content import Item, markdown_html
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 
-__all__ = ["choice_order", "response_of", "taker_view", "time_left"]
+__all__ = ["choice_order", "item_view", "response_of", "taker_view", "time_left"]
 
 MediaUrl = Callable[[str], str]
 """A function that returns the address of a media file, signed for a short time."""
@@ -61,7 +61,7 @@ def response_of(attempt: Attempt, name: str, response: Any) -> Any:
     return response
 
 
-def _item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, Any]:
+def item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, Any]:
     """The content of an item, with the response that was given to it."""
     item, seed = attempt.test.item(name), attempt.head["seed"]
     places = _places(item, seed)
@@ -164,7 +164,7 @@ def taker_view(
             "review": progress.to_review(),
             "proceed": progress.status == "running" and attempt.may_proceed(),
             "pause": progress.status == "running" and attempt.may_pause(),
-            "resume": progress.status == "paused" and progress.paused_by == "taker",
+            "resume": attempt.may_resume(),
         },
         "saved": len(progress.answers),
         "item": None,
@@ -176,7 +176,7 @@ def taker_view(
     if progress.status == "running" and isinstance(part, (Instructions, Break)):
         out["text"] = _page_text(part.text)
     if out["page"] == "item" and progress.current is not None:
-        out["item"] = _item_view(attempt, progress.current, media_url)
+        out["item"] = item_view(attempt, progress.current, media_url)
     if progress.status == "running" and progress.to_review() and isinstance(part, Fixed):
         out["items"] = [
             {

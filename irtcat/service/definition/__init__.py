@@ -25,7 +25,13 @@ from irtcat.service.definition.records import (
     TestDefinition,
     time_factor,
 )
-from irtcat.service.definition.results import Result, ScaledScore, result_of, scaled
+from irtcat.service.definition.results import (
+    Result,
+    ScaledScore,
+    categories_as_responses,
+    result_of,
+    scaled,
+)
 
 __all__ = [
     "ACCOMMODATIONS",
@@ -49,6 +55,7 @@ __all__ = [
     "Section",
     "TestDefinition",
     "beside",
+    "categories_as_responses",
     "check_definition",
     "exposure_parameters",
     "parse_definition",

@@ -1,11 +1,293 @@
-"""Pages for people: the test taker's and the staff's, rendered on the server."""
+"""Pages for people: what the test taker's and the staff's pages share.
 
-from fastapi import Request, Response
-from fastapi.responses import PlainTextResponse
+Pages are rendered on the server by Jinja2 with autoescaping; scripts and styles are files of
+``static/``, since the content security policy forbids inline ones. Texts are translated by gettext.
+"""
 
-__all__ = ["error_page"]
+import hashlib
+import hmac
+import mimetypes
+import re
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.datastructures import FormData
+
+from irtcat.service.context import Service, new_secret
+from irtcat.service.definition import TRANSLATED
+from irtcat.service.errors import ForbiddenError, NotFoundError
+from irtcat.service.pages.translations import (
+    direction_of,
+    language_names,
+    message,
+    translated,
+    translations,
+)
+
+__all__ = ["CheckedForm", "error_page", "form_token", "language_of", "local_path", "render",
+           "router", "service_of", "set_cookie", "static_url"]  # fmt: skip
+
+router = APIRouter(include_in_schema=False)
+
+STATIC = Path(__file__).parent / "static"
+
+FORM_COOKIE = "irtcat_form"
+"""Secret of a browser, to which the tokens of its forms are bound."""
+
+LANGUAGE_COOKIE = "irtcat_language"
+
+YEAR = 365 * 24 * 3600
+
+HASH = 16
+"""Characters of the hash in the address of a static file."""
+
+
+def service_of(request: Request) -> Service:
+    """The service of a request's application."""
+    service: Service = request.app.state.service
+    return service
+
+
+# Static files
+
+
+@cache
+def _static_file(name: str) -> tuple[bytes, str]:
+    """Content of a static file and its hash."""
+    data = (STATIC / name).read_bytes()
+    return data, hashlib.sha256(data).hexdigest()[:HASH]
+
+
+@cache
+def _static_names() -> frozenset[str]:
+    return frozenset(path.name for path in STATIC.iterdir())
+
+
+def static_url(name: str) -> str:
+    """The address of a static file; it changes with the content, so that it is kept for ever."""
+    return f"/static/{_static_file(name)[1]}/{name}"
+
+
+@router.get("/static/{version}/{name}")
+def static_file(version: str, name: str) -> Response:
+    """A script, a style sheet or a picture of the pages."""
+    if name not in _static_names() or version != _static_file(name)[1]:
+        raise NotFoundError("There is no such file.")
+    kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
+    lasting = {"Cache-Control": f"public, max-age={YEAR}, immutable"}
+    return Response(_static_file(name)[0], media_type=kind, headers=lasting)
+
+
+# Languages
+
+
+def language_of(request: Request, preferred: str = "") -> str:
+    """The language of a page: the person's choice, else the preferred one, else the browser's.
+
+    Args:
+        request: the request.
+        preferred: language of the content.
+    """
+    chosen = request.cookies.get(LANGUAGE_COOKIE, "")
+    if chosen in TRANSLATED:
+        return chosen
+    wanted = [preferred] if preferred else []
+    accepted = request.headers.get("accept-language", "")[:500]
+    wanted += [part.split(";")[0].strip() for part in accepted.split(",")]
+    return next((found for found in map(translated, wanted) if found), TRANSLATED[0])
+
+
+def local_path(text: str) -> str:
+    """A path on this host, "/" for anything else.
+
+    Example:
+        >>> local_path("/test"), local_path("//elsewhere.example"), local_path("https://a.example")
+        ('/test', '/', '/')
+    """
+    return text if re.fullmatch(r"/([A-Za-z0-9_][A-Za-z0-9_/.-]*)?", text) else "/"
+
+
+@router.get("/language/{tag}")
+def choose_language(request: Request, tag: str, to: str = "/") -> Response:
+    """Keep the language that a person chose, and go back to the page."""
+    if tag not in TRANSLATED:
+        raise NotFoundError("There is no such page.")
+    response = RedirectResponse(local_path(to), status_code=303)
+    set_cookie(request, response, LANGUAGE_COOKIE, tag, seconds=YEAR)
+    return response
+
+
+# Cookies and forms
+
+
+def set_cookie(
+    request: Request, response: Response, name: str, value: str, *, seconds: int | None = None
+) -> None:
+    """Set a cookie that scripts cannot read and other sites do not send."""
+    response.set_cookie(
+        name,
+        value,
+        max_age=seconds,
+        httponly=True,
+        samesite="strict",
+        secure=bool(request.app.state.secure),
+        path="/",
+    )
+
+
+def _form_secret(request: Request) -> str:
+    """The secret of this browser; a new one is set with the response."""
+    known = request.cookies.get(FORM_COOKIE) or getattr(request.state, "form_secret", "")
+    if not known:
+        known = request.state.form_secret = new_secret()
+    return str(known)
+
+
+def form_token(request: Request) -> str:
+    """The token of this browser's forms against requests that other sites make it send."""
+    return service_of(request).signature("form", _form_secret(request))
+
+
+async def _checked_form(request: Request) -> FormData:
+    form = await request.form()
+    sent, secret = form.get("token"), request.cookies.get(FORM_COOKIE, "")
+    expected = service_of(request).signature("form", secret)
+    if not secret or not isinstance(sent, str) or not hmac.compare_digest(
+        sent.encode(), expected.encode()
+    ):  # fmt: skip
+        raise ForbiddenError(FORM_EXPIRED)
+    return form
+
+
+CheckedForm = Annotated[FormData, Depends(_checked_form)]
+"""The fields of a form that this browser got from this service."""
+
+
+# Rendering
+
+
+@cache
+def _environment(language: str) -> Environment:
+    """Jinja2 with the translations of a language."""
+    loader = PackageLoader("irtcat.service.pages", "templates")
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+    )
+    environment.install_gettext_translations(  # type: ignore[attr-defined]
+        translations(language), newstyle=True
+    )
+    environment.globals.update(
+        static_url=static_url,
+        direction_of=direction_of,
+        language=language,
+        languages=language_names(),
+    )
+    return environment
+
+
+def render(
+    request: Request, template: str, language: str, *, status: int = 200, **context: Any
+) -> HTMLResponse:
+    """A page.
+
+    Args:
+        request: the request.
+        template: name of the template.
+        language: language of the page, one of `TRANSLATED`.
+        status: HTTP status.
+        **context: what the template shows.
+    """
+    context = {"back": "/", **context, "token": form_token(request)}
+    html = _environment(language).get_template(template).render(context)
+    response = HTMLResponse(html, status_code=status)
+    made = getattr(request.state, "form_secret", "")
+    if made:
+        set_cookie(request, response, FORM_COOKIE, made)
+    return response
+
+
+# Errors
+
+FORM_EXPIRED = message("This form is no longer valid. Open the page again and send it once more.")
+
+TITLES = {
+    400: message("The request could not be read"),
+    401: message("This device does not have the test"),
+    403: message("Not permitted"),
+    404: message("Not found"),
+    409: message("This is not possible now"),
+    410: message("No longer valid"),
+    413: message("Too large"),
+    422: message("The request could not be read"),
+    429: message("Too many requests"),
+    503: message("Not available at the moment"),
+}
+
+MESSAGES = frozenset(
+    {
+        FORM_EXPIRED,
+        message("This device does not have the test. Open it with the ticket."),
+        message("There is no such ticket. Check the link or the code."),
+        message("There is no such file."),
+        message("There is no such page."),
+        message("The ticket is no longer valid."),
+        message("The ticket is not valid yet."),
+        message("The ticket has expired."),
+        message("The test was taken with this ticket."),
+        message(
+            "The test is open on another device. Continue there, or ask for its release."
+        ),
+        message("The test is paused."),
+        message("The test is over."),
+        message("This test cannot be paused."),
+        message("The test cannot be continued from here."),
+        message("The break has a fixed length."),
+        message("This item cannot be marked."),
+        message("Nothing was saved. Please try again."),
+    }
+)  # fmt: skip
+"""Messages of the service that takers may read; others can name items."""
+
+OTHER = message("What you asked for was not done. Go back to the test and try again.")
+
+STAFF = "/staff"
+"""Path of the staff's pages, which show the messages of errors as they are."""
 
 
 def error_page(request: Request, status: int, title: str, detail: str) -> Response:
-    """The page of an error."""
-    return PlainTextResponse(f"{title}\n\n{detail}", status_code=status)
+    """The page of an error.
+
+    Args:
+        request: the request.
+        status: HTTP status.
+        title: name of the problem; shown to staff.
+        detail: what happened; takers see it if it is one of `MESSAGES`.
+    """
+    language = language_of(request)
+    texts = translations(language)
+    staff = request.url.path == STAFF or request.url.path.startswith(f"{STAFF}/")
+    if status == 404 and detail not in MESSAGES and not staff:
+        detail = "There is no such page."
+    if not staff:
+        title = TITLES.get(status, message("An error occurred"))
+        detail = detail if detail in MESSAGES else OTHER
+    return render(
+        request,
+        "error.html",
+        language,
+        status=status,
+        title=texts.gettext(title),
+        detail=texts.gettext(detail),
+        code=status,
+        staff=staff,
+        request_id=getattr(request.state, "request_id", ""),
+    )

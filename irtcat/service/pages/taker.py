@@ -1,5 +1,416 @@
-"""To be written."""
+"""The test taker's pages: sign in by ticket, take the test, read the score report.
 
-from fastapi import APIRouter
+Everything works by plain forms: a request that changes something is followed by a redirection to
+the page of the test. The script ``taker.js`` sends the same forms without leaving the page, keeps
+answers while the network is down, and counts the time down between two looks at the server.
+"""
 
-router = APIRouter()
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import FormData
+
+from irtcat._checks import InputError
+from irtcat.service import taking
+from irtcat.service.auth.media import media_urls
+from irtcat.service.context import new_id
+from irtcat.service.errors import ConflictError, ServiceError, UnauthorizedError
+from irtcat.service.pages import (
+    CheckedForm,
+    language_of,
+    render,
+    service_of,
+    set_cookie,
+)
+from irtcat.service.pages._formats import clock_text, interval_text, number_text, spoken_time
+from irtcat.service.pages._toggles import with_toggles
+from irtcat.service.pages.translations import translations
+
+__all__ = ["DEVICE_COOKIE", "router"]
+
+router = APIRouter(include_in_schema=False)
+
+DEVICE_COOKIE = "irtcat_device"
+"""Holds the id of the attempt and the secret of the device, separated by a dot."""
+
+DEVICE_SECONDS = 7 * 24 * 3600
+"""A browser that was closed in a test can continue it, also after a weekend."""
+
+TEST = "/test"
+
+POLL_SECONDS = 30
+"""Seconds after which the script looks whether staff paused or extended the test."""
+
+
+# Devices
+
+
+def _device(request: Request) -> tuple[str, str]:
+    """Id of the attempt and secret of the device, from the cookie.
+
+    Raises:
+        UnauthorizedError: without a cookie.
+    """
+    attempt, _, device = request.cookies.get(DEVICE_COOKIE, "").partition(".")
+    if not attempt or not device:
+        raise UnauthorizedError("This device does not have the test. Open it with the ticket.")
+    return attempt, device
+
+
+def _has_attempt(request: Request, attempt: str) -> bool:
+    """Whether this browser is the device of an attempt."""
+    try:
+        known, device = _device(request)
+        if attempt and known != attempt:
+            return False
+        taking.check_device(service_of(request), known, device)
+    except UnauthorizedError:
+        return False
+    return True
+
+
+def _act(
+    request: Request, action: Callable[..., dict[str, Any]], /, **options: Any
+) -> dict[str, Any]:
+    """The taker's view after an action of `irtcat.service.taking`."""
+    service, (attempt, device) = service_of(request), _device(request)
+    return action(service, attempt, device, media_urls(service, attempt), **options)
+
+
+# Sign in
+
+
+@router.get("/")
+def code_page(request: Request) -> Response:
+    """A field for the code of a ticket."""
+    return render(
+        request,
+        "taker_code.html",
+        language_of(request),
+        continues=_has_attempt(request, ""),
+    )
+
+
+@router.post("/")
+def enter_code(request: Request, form: CheckedForm) -> Response:
+    """Go to the page of a ticket, from its code or its whole link."""
+    code = _text(form, "code").strip().rstrip("/").rsplit("/", 1)[-1]
+    known = code.isascii() and code.replace("-", "").replace("_", "").isalnum()
+    return RedirectResponse(f"/t/{code}" if known else "/", status_code=303)
+
+
+@router.get("/t/{ticket}")
+def start_page(request: Request, ticket: str) -> Response:
+    """What the ticket opens, with a button to start: opening a link changes nothing."""
+    invitation = taking.invitation(service_of(request), ticket)
+    language = language_of(request, invitation.language)
+    return render(
+        request,
+        "taker_start.html",
+        language,
+        back=f"/t/{ticket}",
+        test=invitation,
+        limit=None if invitation.seconds is None else spoken_time(invitation.seconds, language),
+        continues=bool(invitation.attempt) and _has_attempt(request, invitation.attempt),
+    )
+
+
+@router.post("/t/{ticket}")
+def start(request: Request, ticket: str, form: CheckedForm) -> Response:
+    """Give the test to this device; one that has it continues."""
+    service = service_of(request)
+    begun = taking.invitation(service, ticket).attempt
+    response = RedirectResponse(TEST, status_code=303)
+    if begun and _has_attempt(request, begun):
+        return response
+    started = taking.begin(service, ticket)
+    value = f"{started.attempt}.{started.device}"
+    set_cookie(request, response, DEVICE_COOKIE, value, seconds=DEVICE_SECONDS)
+    return response
+
+
+@router.post(f"{TEST}/leave")
+def leave(request: Request, form: CheckedForm) -> Response:
+    """Remove a test that is over from this device."""
+    view = _act(request, taking.current)
+    if view["page"] not in ("finished", "void"):
+        raise ConflictError("The test is not over.")
+    response = RedirectResponse("/", status_code=303)
+    response.delete_cookie(DEVICE_COOKIE, path="/")
+    return response
+
+
+# The test
+
+
+def _state(view: dict[str, Any]) -> str:
+    """What changes when the script has to show another page."""
+    number = view["item"]["number"] if view["item"] else ""
+    parts = (view["page"], view["section"]["number"], number, bool(view["report"]))
+    return ".".join(map(str, parts))
+
+
+def _clocks(view: dict[str, Any], language: str) -> list[dict[str, Any]]:
+    """The time limits that count now, the tightest first, with their warnings in words."""
+    time = view["time"]
+    out = []
+    for scope in ("item", "section", "test"):
+        if time[scope] is not None:
+            name = "break" if scope == "section" and view["page"] == "break" else scope
+            warnings = {} if name in ("break", "item") else {
+                int(at): spoken_time(at, language) for at in time["warnings"]
+            }  # fmt: skip
+            text = clock_text(time[scope])
+            out.append({"scope": name, "left": time[scope], "text": text, "warnings": warnings})
+    if view["page"] == "break":  # the clock of the test stands still
+        out = [clock for clock in out if clock["scope"] == "break"]
+    return out if time["running"] else []
+
+
+def _page(
+    request: Request,
+    view: dict[str, Any],
+    *,
+    status: int = 200,
+    notice: str = "",
+    error: str = "",
+    entered: dict[str, Any] | None = None,
+) -> Response:
+    """The page of the test as it is now.
+
+    Args:
+        request: the request.
+        view: the taker's view.
+        status: HTTP status.
+        notice: what the taker should know, such as that an answer came too late.
+        error: what is wrong with the answer that was sent.
+        entered: the answer that was sent, to be corrected.
+    """
+    language = language_of(request, view["language"])
+    attempt = _device(request)[0]
+    context: dict[str, Any] = {"entered": entered or {}, "place": None, "prompt": ""}
+    item = view["item"]
+    if item is not None:
+        places = [row["place"] for row in view["items"] if row["current"]]
+        context["place"] = places[0] if places else None
+        context["response"] = _shown_response(item, entered)
+        context["prompt"] = item["prompt"]
+        if item["kind"] == "hottext":
+            context["prompt"] = with_toggles(item["prompt"], context["response"] or [])
+    report = view["report"] or {}
+    context["interval"] = interval_text(report, language) if "lower" in report else ""
+    return render(
+        request,
+        "taker_test.html",
+        language,
+        status=status,
+        back=TEST,
+        view=view,
+        item=item,
+        state=_state(view),
+        section_state=_section_of(view),
+        clocks=_clocks(view, language),
+        poll=POLL_SECONDS,
+        # Names what the script keeps in the browser; the attempt's id is for the cookie alone.
+        storage=hashlib.sha256(attempt.encode()).hexdigest()[:16],
+        request_id=new_id("r"),
+        notice=notice,
+        error=error,
+        number_text=lambda value: number_text(value, language),
+        topic_interval=lambda entry: interval_text(entry, language),
+        **context,
+    )
+
+
+def _shown_response(item: dict[str, Any], entered: dict[str, Any] | None) -> Any:
+    """The response that the form shows: the one that was sent, else the stored one."""
+    return item["response"] if entered is None else entered["response"]
+
+
+def _reply(request: Request, view: dict[str, Any]) -> Response:
+    """After a change: the page for the script, a redirection to it for a form."""
+    if "x-irtcat-page" in request.headers:
+        return _page(request, view)
+    return RedirectResponse(TEST, status_code=303)
+
+
+@router.get(TEST)
+def test_page(request: Request) -> Response:
+    """The page of the test."""
+    return _page(request, _act(request, taking.current))
+
+
+@router.get(f"{TEST}/time")
+def time_left(request: Request) -> dict[str, Any]:
+    """What the script asks from time to time: the state of the page, and seconds left."""
+    view = _act(request, taking.current)
+    clocks = {clock["scope"]: clock["left"] for clock in _clocks(view, "en")}
+    return {"state": _state(view), "time": clocks}
+
+
+def _text(form: FormData, name: str) -> str:
+    value = form.get(name, "")
+    return value if isinstance(value, str) else ""
+
+
+def _entered(form: FormData) -> dict[str, Any]:
+    """The answer in a form: ``response`` as `taking.answer` takes it, and whether it is invalid."""
+    kind = _text(form, "kind")
+    values = [value for value in form.getlist("response") if isinstance(value, str)]
+    if kind in ("choices", "hottext"):
+        return {"response": values, "invalid": False}
+    if kind == "order":
+        positions = {
+            name.removeprefix("position."): value
+            for name, value in form.multi_items()
+            if name.startswith("position.") and isinstance(value, str) and value
+        }
+        ordered = sorted(positions, key=lambda name: (len(positions[name]), positions[name]))
+        double = len(set(positions.values())) < len(positions)
+        return {"response": ordered, "invalid": double, "positions": positions}
+    return {"response": values[0] if values else None, "invalid": False}
+
+
+@router.post(f"{TEST}/answer")
+def answer(request: Request, form: CheckedForm) -> Response:
+    """Record the answer in a form, and do what its button says.
+
+    In a section that is reviewed a button may also go to another item, show the list of answers, or
+    mark the item; the answer is recorded before.
+    """
+    action, place = _text(form, "action") or "next", _whole(form, "place")
+    number, entered = _whole(form, "number"), _entered(form)
+    if action == "skip":
+        entered = {"response": None, "invalid": False}
+    response = entered["response"]
+    try:
+        if action in ("flag", "unflag"):
+            _act(request, taking.flag, number=number, flagged=action == "flag")
+        if entered["invalid"]:
+            raise InputError("The positions of an order must differ.")
+        view = None
+        # An item that is only left for another one stays without an answer.
+        if action in ("next", "skip") or response or _text(form, "answered"):
+            # The same form sent again with another answer is another request.
+            sent = [_text(form, "request"), number, response]
+            name = hashlib.sha256(json.dumps(sent).encode()).hexdigest()[:32]
+            view = _act(request, taking.answer, number=number, response=response, request=name)
+        if action not in ("next", "skip"):
+            view = _act(request, taking.go, place=_target(action, place))
+    except ConflictError:
+        view = _act(request, taking.current)
+        return _page(request, view, status=409, notice=_late(request, view))
+    except ServiceError:
+        raise
+    except InputError:
+        view = _act(request, taking.current)
+        if view["item"] is None or view["item"]["number"] != number:
+            return _page(request, view, status=409, notice=_late(request, view))
+        error = _advice(view, language_of(request, view["language"]))
+        return _page(request, view, status=422, error=error, entered=entered)
+    assert view is not None
+    return _reply(request, view)
+
+
+def _whole(form: FormData, name: str) -> int:
+    text = _text(form, name)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
+
+
+def _target(action: str, place: int) -> int | None:
+    """The place that a button goes to; None for the list of answers."""
+    if action == "list" or (action == "previous" and place <= 1):
+        return None
+    if action.startswith("go."):
+        return int(action[3:]) if action[3:].isascii() and action[3:].isdigit() else 0
+    return place - 1 if action == "previous" else place
+
+
+def _late(request: Request, view: dict[str, Any]) -> str:
+    texts = translations(language_of(request, view["language"]))
+    if view["page"] == "paused":
+        return texts.gettext("The test is paused. Your last answer was not recorded.")
+    return texts.gettext(
+        "Your last answer was not recorded: the question was answered already, or its time was "
+        "over. The test continues here."
+    )
+
+
+def _advice(view: dict[str, Any], language: str) -> str:
+    """How to correct an answer that the item cannot have."""
+    texts, item = translations(language), view["item"]
+    if item["kind"] == "choice":
+        return texts.gettext("Select an answer to continue.")
+    if item["kind"] == "order":
+        return texts.gettext("Give every entry its own position to continue.")
+    if item["kind"] in ("choices", "hottext"):
+        least, most = max(item["min_choices"], 1), item["max_choices"] or len(item["choices"])
+        if least == most:
+            text = texts.ngettext("Select %(n)d answer.", "Select %(n)d answers.", most)
+            return text % {"n": most}
+        return texts.gettext("Select from %(least)d to %(most)d answers.") % {
+            "least": least,
+            "most": most,
+        }
+    if item["numeric"]:
+        return texts.gettext(
+            "Enter a number without separators of thousands, such as 1500 or 0.5."
+        )  # fmt: skip
+    return texts.gettext("Enter an answer to continue. It may be too long, or have control marks.")
+
+
+@router.post(f"{TEST}/go")
+def go(request: Request, form: CheckedForm) -> Response:
+    """Show an item of a section that is reviewed, from the list of answers."""
+    return _changed(request, taking.go, place=_whole(form, "place"))
+
+
+@router.post(f"{TEST}/proceed")
+def proceed(request: Request, form: CheckedForm) -> Response:
+    """End instructions, practice, a break, or a section that is reviewed."""
+    section = _text(form, "section")
+    view = _act(request, taking.current)
+    if section != str(_section_of(view)):  # sent twice: the first one did it
+        return _reply(request, view)
+    return _changed(request, taking.proceed, request=_text(form, "request")[:64])
+
+
+def _section_of(view: dict[str, Any]) -> str:
+    return f"{view['page']}.{view['section']['number']}.{view['section']['title']}"
+
+
+@router.post(f"{TEST}/pause")
+def pause(request: Request, form: CheckedForm) -> Response:
+    """Pause the test."""
+    return _changed(request, taking.pause)
+
+
+@router.post(f"{TEST}/resume")
+def resume(request: Request, form: CheckedForm) -> Response:
+    """Continue after a pause of the taker's own."""
+    return _changed(request, taking.resume)
+
+
+def _changed(
+    request: Request, action: Callable[..., dict[str, Any]], /, **options: Any
+) -> Response:
+    """The page after an action; where it was not possible, the page with a notice."""
+    try:
+        return _reply(request, _act(request, action, **options))
+    except ConflictError:
+        view = _act(request, taking.current)
+        texts = translations(language_of(request, view["language"]))
+        missing = sum(not row["answered"] for row in view["items"])
+        notice = texts.gettext("This was not possible. The test continues here.")
+        if missing:
+            text = texts.ngettext(
+                "%(n)d question still needs an answer.",
+                "%(n)d questions still need an answer.",
+                missing,
+            )
+            notice = text % {"n": missing}
+        return _page(request, view, status=409, notice=notice)

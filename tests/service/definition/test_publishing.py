@@ -254,6 +254,33 @@ def test_pretest_items_are_not_scored():
     assert items[[f"i{k}" for k in range(101, 121)]].sum() == pytest.approx(2)
 
 
+def test_sections_have_independent_answers():
+    """Equal pools in two sections: with equal answers the intervals would be too narrow."""
+    b = np.tile(np.linspace(-2, 2, 20), 2)
+    bank = replace(
+        ItemBank.from_parameters(a=1.5, b=b),
+        items=pd.DataFrame({"topic": np.repeat(["x", "y"], 20)}),
+    )
+    sections = [Adaptive(config={"max_items": 8}, where={"topic": [t]}) for t in ("x", "y")]
+    report = publish_report(test_of(*sections), bank, 500)
+    assert report.figures["coverage"] > 0.92
+    assert report.figures["rmse"] == pytest.approx(report.figures["mean_se"], rel=0.1)
+
+
+def test_answers_to_pretest_items_do_not_enter_the_score():
+    """Other parameters of the pretest items change nothing: they are drawn at the same steps."""
+    new = np.arange(N) >= 100
+    config = {"max_items": 8, "pretest": "new", "pretest_at": [3, 6], "nodes": 121}
+    figures = []
+    for a in (1.0, 3.0):
+        bank = ItemBank.from_parameters(
+            a=np.where(new, a, 1.5), b=np.where(new, 0.0, np.linspace(-2, 2, N))
+        )
+        bank = replace(bank, items=pd.DataFrame({"new": new}))
+        figures.append(publish_report(test_of(Adaptive(config=config)), bank, 100).figures)
+    assert figures[0] == pytest.approx(figures[1], abs=1e-6)
+
+
 def test_items_with_several_categories():
     b = np.sort(DRAW.normal(size=(60, 3)), axis=1) + DRAW.normal(size=(60, 1))
     bank = ItemBank.from_thresholds(DRAW.lognormal(0.1, 0.3, 60), b)

@@ -436,6 +436,14 @@ def test_scores_are_rounded_half_up_and_clipped():
     np.testing.assert_array_equal(fine.reported_score([0.05, 0.0499, -0.05]), [0.1, 0.0, 0.0])
 
 
+@pytest.mark.parametrize("sd", [97.3, 33.3, 100.0])
+def test_the_lowest_ability_of_a_score_has_that_score(sd):
+    """Halves round up also where they are one bit too low, as for 247 with an SD of 97.3."""
+    scale = ScoreScale(mean=500, sd=sd, lowest=200, highest=800, decimals=0)
+    scores = range(201, 801)
+    assert [scale.reported_score(scale.theta_at(score)) for score in scores] == list(scores)
+
+
 @pytest.mark.parametrize("decimals", [0, 1, 2])
 def test_a_level_begins_where_its_score_is_first_reported(decimals):
     scale = ScoreScale(mean=500, sd=97.3, lowest=200, highest=800, decimals=decimals)

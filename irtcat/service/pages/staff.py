@@ -1,5 +1,0 @@
-"""To be written."""
-
-from fastapi import APIRouter
-
-router = APIRouter()

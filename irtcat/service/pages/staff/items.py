@@ -1,0 +1,180 @@
+"""Items of a test: content as takers see it, key, parameters, use, drift, and observed curves."""
+
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import Depends, Request, Response
+
+from irtcat import plot
+from irtcat._checks import InputError
+from irtcat.diagnose import empirical_curves
+from irtcat.service import library
+from irtcat.service.attempt import Attempt
+from irtcat.service.auth.accounts import Account
+from irtcat.service.content import KINDS, Key
+from irtcat.service.context import Service
+from irtcat.service.errors import NotFoundError
+from irtcat.service.exports import responses_of
+from irtcat.service.item_statistics import item_statistics
+from irtcat.service.library import PublishedTest, published_test
+from irtcat.service.pages import service_of
+from irtcat.service.pages._toggles import with_toggles
+from irtcat.service.pages.staff._base import Requires, Shown, Table, page, part_router, svg
+from irtcat.service.view import item_view
+
+__all__ = ["router"]
+
+router = part_router()
+
+Reader = Annotated[Account, Depends(Requires("items", "parameters"))]
+Analyst = Annotated[Account, Depends(Requires("parameters"))]
+
+GROUPS = 8
+"""Groups of equal size in the plot of an item; fewer where there are few answers."""
+
+EACH = 10
+"""Answers of a group at least."""
+
+
+@router.get("/tests/{test}/items")
+def list_items(request: Request, account: Reader, test: str) -> Response:
+    """All items of a test; with parameters, use and drift for those who may see them."""
+    service = service_of(request)
+    published = published_test(service, test)
+    statistics = {}
+    if account.may("parameters"):
+        statistics = item_statistics(service, test).set_index("item").to_dict("index")
+    parameters = published.bank.to_frame()
+    rows = [
+        {
+            "id": name,
+            "kind": item.kind,
+            "title": item.title or "–",
+            "labels": ", ".join(item.labels),
+            "b": parameters["b"].get(name) if "b" in parameters else None,
+            "in_bank": name in published.categories,
+            **{"answers": 0, "exposure": None, "observed": None, "expected": None, "z": None,
+               "drift": False, "over_target": False, "seconds": None, **statistics.get(name, {})},
+        }
+        for name, item in published.items.items.items()
+    ]  # fmt: skip
+    return page(request, account, "items.html", test=published, rows=rows, kinds=KINDS)
+
+
+def _draft(service: Service, test: PublishedTest) -> Attempt:
+    """An attempt that is not stored, of which item views are made."""
+    head = {"id": "preview", "test": test.id, "person": "", "accommodations": [], "seed": 0}
+    return Attempt(service, head, test)
+
+
+def _content(service: Service, test: PublishedTest, name: str) -> dict[str, Any]:
+    """An item as the taker's view has it."""
+    if name not in test.items.items:
+        raise NotFoundError("There is no such item.")
+    draft = _draft(service, test)
+    draft.progress.number[name] = 1
+    return item_view(draft, name, lambda medium: f"/staff/tests/{test.id}/media/{medium}")
+
+
+@router.get("/tests/{test}/item")
+def item_page(request: Request, account: Reader, test: str, id: str = "") -> Response:
+    """One item: its content, its key, and what is known of it."""
+    service = service_of(request)
+    published = published_test(service, test)
+    content = _content(service, published, id)
+    item = published.item(id)
+    in_bank, statistics, parameters = id in published.categories, None, None
+    if in_bank and account.may("parameters"):
+        frame = item_statistics(service, test).set_index("item")
+        statistics = frame.loc[id].to_dict() if id in frame.index else None
+        row = published.bank.to_frame().loc[id]
+        parameters = {
+            name: Shown.number(value, 3)
+            for name, value in row.items()
+            if not (isinstance(value, float) and np.isnan(value))
+        }
+    names = list(published.items.items)
+    at = names.index(id)
+    return page(
+        request, account, "item.html", test=published, item=item, content=content,
+        kind=KINDS[item.kind].help, key=_key(published.items.keys.get(id), item.choice_ids),
+        rubric=getattr(published.items.keys.get(id), "rubric", ""), statistics=statistics,
+        parameters=parameters, in_bank=in_bank,
+        neighbours=(names[at - 1] if at else None, names[at + 1] if at + 1 < len(names) else None),
+    )  # fmt: skip
+
+
+def _key(key: Key | None, choices: tuple[str, ...]) -> Table | None:
+    """How an item is scored, as a table; None without a key."""
+    if key is None:
+        return None
+    highest = Shown.number(float(key.categories - 1), 0)
+    if key.kind == "match":
+        rows = [[", ".join(key.correct), highest], ["anything else", "0"]]
+        return Table("Key: the whole response", [("Response", False), ("Points", True)], rows)
+    if key.kind == "map":
+        rows = [[value, Shown.number(float(points), 1)] for value, points in key.points]
+        rows.append(["anything else", Shown.number(float(key.default), 1)])
+        caption = f"Key: points of each part, at most {highest}"
+        return Table(caption, [("Part", False), ("Points", True)], rows)
+    rows = [[name, Shown.number(float(points), 1)] for name, points in key.criteria]
+    rows.append(["at most", highest])
+    return Table("Scored by people", [("Criterion", False), ("Points", True)], rows)
+
+
+@router.get("/tests/{test}/item/preview")
+def preview(request: Request, account: Reader, test: str, id: str = "") -> Response:
+    """An item on the page that takers see; its fields cannot be sent."""
+    service = service_of(request)
+    published = published_test(service, test)
+    content = _content(service, published, id)
+    hot = content["kind"] == "hottext"
+    view = {
+        "items": [],
+        "may": {"skip": False, "proceed": False, "review": False, "pause": False},
+        "progress": {"of": 1, "done": 0},
+        "section": {"kind": "fixed", "title": "", "number": 1, "count": 1},
+    }
+    return page(
+        request, account, "preview.html", test=published, item=content, view=view,
+        section=view["section"], id=id,
+        prompt=with_toggles(content["prompt"], []) if hot else content["prompt"], place=None,
+        heading="Question 1", error="", response=None, entered=SimpleNamespace(),
+        section_state="", request_id_of_form="",
+    )  # fmt: skip
+
+
+@router.get("/tests/{test}/item/curve.svg")
+def curve(request: Request, account: Analyst, test: str, id: str = "") -> Response:
+    """The observed shares of an item's answers by ability, against the expected ones."""
+    service = service_of(request)
+    published = published_test(service, test)
+    if id not in published.categories:
+        raise NotFoundError("There is no such item.")
+    bank = published.bank
+    try:
+        responses = responses_of(service, test)
+        column = responses.item_ids.tolist().index(id)
+        n = int((responses.values[:, column] >= 0).sum())
+        if n < 2 * EACH or bank.model.dims > 1:
+            return svg(plot.item_curves(bank, [id]))
+        n_points = min(n // EACH, GROUPS)
+        return svg(
+            plot.empirical_curves(empirical_curves(bank, responses, [id], n_points=n_points))
+        )
+    except InputError:  # no answers yet
+        return svg(plot.item_curves(bank, [id]))
+
+
+@router.get("/tests/{test}/media/{name}")
+def medium(request: Request, account: Reader, test: str, name: str) -> Response:
+    """A media file of a test's items."""
+    service = service_of(request)
+    if name not in published_test(service, test).items.media:
+        raise NotFoundError("There is no such file.")
+    file = library.media_file(service, name)
+    # A picture opened by itself is a document: it may not run scripts.
+    policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+    headers = {"Content-Security-Policy": policy, "Content-Disposition": "inline"}
+    return Response(file.data, media_type=file.type, headers=headers)

@@ -1,0 +1,97 @@
+"""Results of a test: table, figures, exports."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+
+from irtcat import plot
+from irtcat.service import exports
+from irtcat.service.audit import record
+from irtcat.service.auth.accounts import Account
+from irtcat.service.errors import NotFoundError
+from irtcat.service.library import published_test
+from irtcat.service.pages import service_of
+from irtcat.service.pages.staff._base import (
+    Requires,
+    Shown,
+    names_of_people,
+    page,
+    part_router,
+    svg,
+)
+from irtcat.service.results import result_table
+
+__all__ = ["router"]
+
+router = part_router()
+
+Reader = Annotated[Account, Depends(Requires("results"))]
+
+CSV = "text/csv; charset=utf-8"
+
+
+@router.get("/tests/{test}/results")
+def results_page(request: Request, account: Reader, test: str) -> Response:
+    """One row for each finished attempt, and figures of the scores."""
+    service = service_of(request)
+    published = published_test(service, test)
+    frame = result_table(service, test)
+    names = names_of_people(service, frame["person"].tolist()) if account.may("people") else {}
+    scores = frame["score"].astype(float)
+    labels = list(published.definition.labels)
+    levels = [(label, int((frame["level"] == label).sum())) for label in labels]
+    return page(
+        request, account, "results.html", test=published, rows=frame.to_dict("records"),
+        names=names, levels=levels if len(labels) > 1 else [],
+        figures=[
+            ("Attempts", Shown.number(len(frame))),
+            ("Mean score", Shown.number(float(scores.mean()), 1)),
+            ("SD of the scores", Shown.number(float(scores.std()), 1)),
+            ("Mean standard error, points",
+             Shown.number(float(frame["se"].astype(float).mean() * published.definition.score.sd), 1)),  # noqa: E501
+            ("Mean number of items", Shown.number(float(frame["n_items"].astype(float).mean()), 1)),
+            ("Median time", Shown.clock(float(frame["seconds"].astype(float).median()))),
+        ],
+        has_scores=bool(scores.notna().any()),
+    )  # fmt: skip
+
+
+@router.get("/tests/{test}/results/scores.svg")
+def scores_figure(request: Request, account: Reader, test: str) -> Response:
+    """The distribution of the scores, with the cut scores."""
+    service = service_of(request)
+    definition = published_test(service, test).definition
+    scores = result_table(service, test)["score"].astype(float).dropna()
+    if scores.empty:
+        raise NotFoundError("There is no such figure.")
+    return svg(
+        plot.score_distribution(scores, {cut.label: cut.from_score for cut in definition.cuts})
+    )
+
+
+@router.get("/tests/{test}/export/{name}")
+def export(request: Request, account: Reader, test: str, name: str) -> Response:
+    """A file: ``results.csv``, ``answers.csv``, or ``responses.npz`` for ``irtcat fit``."""
+    service = service_of(request)
+    content: str | bytes
+    if name == "results.csv":
+        content, kind = exports.results_csv(service, test), CSV
+    elif name == "answers.csv":
+        content, kind = exports.answers_csv(service, test), CSV
+    elif name == "responses.npz":
+        content, kind = exports.responses_file(service, test), "application/octet-stream"
+    else:
+        raise NotFoundError("There is no such file.")
+    record(service, account.actor, "results exported", test=test, file=name)
+    headers = {"Content-Disposition": f'attachment; filename="{test}-{name}"'}
+    return Response(content, media_type=kind, headers=headers)
+
+
+@router.get("/attempts/{attempt}/results.xml")
+def qti(request: Request, account: Reader, attempt: str) -> Response:
+    """An attempt in QTI Results Reporting 3.0."""
+    service = service_of(request)
+    content = exports.qti_results(service, attempt)
+    record(service, account.actor, "results exported", attempt=attempt, file="results.xml")
+    headers = {"Content-Disposition": f'attachment; filename="{attempt}.xml"'}
+    return Response(content, media_type="application/xml", headers=headers)

@@ -1,0 +1,92 @@
+"""Scoring by people: two rate each response, a third decides where they differ."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+
+from irtcat._checks import InputError
+from irtcat.service import library
+from irtcat.service.auth.accounts import Account
+from irtcat.service.pages import CheckedForm, service_of
+from irtcat.service.pages.staff._base import (
+    Requires,
+    Table,
+    as_table,
+    back_to,
+    field,
+    page,
+    part_router,
+    whole_number,
+)
+from irtcat.service.ratings import rate, rating_queue, rating_statistics, rating_task
+
+__all__ = ["router"]
+
+router = part_router()
+
+Scorer = Annotated[Account, Depends(Requires("score"))]
+
+QUEUE = 200
+"""Responses that the queue shows."""
+
+
+@router.get("/scoring")
+def queue_page(request: Request, account: Scorer) -> Response:
+    """Responses that wait for this account, and how far the raters agree."""
+    service = service_of(request)
+    rows = rating_queue(service, account.name, QUEUE).to_dict("records")
+    labels = {"item": "Item", "pairs": "Pairs", "agreement": "Agreement %", "kappa": "Kappa",
+              "weighted_kappa": "Weighted kappa", "mean": "Mean score",
+              "adjudicated": "Decided by a third"}  # fmt: skip
+    agreement: list[Table] = []
+    for test in library.published_tests(service).to_dict("records"):
+        frame = rating_statistics(service, test["id"])
+        if len(frame):
+            caption = f"Agreement in {test['title']}, version {test['version']}"
+            agreement.append(as_table(frame, caption, labels))
+    return page(request, account, "scoring.html", rows=rows, agreement=agreement)
+
+
+@router.get("/scoring/next")
+def next_response(request: Request, account: Scorer) -> Response:
+    """Go to the next response that waits for this account."""
+    queue = rating_queue(service_of(request), account.name, 1)
+    if queue.empty:
+        return back_to("/staff/scoring")
+    row = queue.iloc[0]
+    return back_to(f"/staff/scoring/{row['attempt']}?item={row['item']}")
+
+
+def _task(
+    request: Request, account: Account, attempt: str, item: str, *, status: int = 200,
+    error: str = "", comment: str = "",
+) -> Response:  # fmt: skip
+    task = rating_task(service_of(request), attempt, item)
+    return page(
+        request, account, "score.html", status=status, task=task, error=error, comment=comment
+    )
+
+
+@router.get("/scoring/{attempt}")
+def score_page(request: Request, account: Scorer, attempt: str, item: str = "") -> Response:
+    """A response with its rubric; not who gave it, nor other scores."""
+    return _task(request, account, attempt, item)
+
+
+@router.post("/scoring/{attempt}")
+def score(request: Request, account: Scorer, form: CheckedForm, attempt: str) -> Response:
+    """Score a response, and go to the next one."""
+    service, item = service_of(request), field(form, "item")
+    task = rating_task(service, attempt, item)
+    try:
+        points = whole_number(form, "score", "Score", 0, task["max_score"])
+        rate(
+            service, attempt, item, points, rater=account.name, actor=account.actor,
+            comment=field(form, "comment"),
+        )  # fmt: skip
+    except InputError as error:
+        return _task(
+            request, account, attempt, item, status=422, error=str(error),
+            comment=field(form, "comment"),
+        )  # fmt: skip
+    return back_to("/staff/scoring/next")

@@ -1,0 +1,226 @@
+"""Tests: list, publish from files, the publishing report, retire."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+from starlette.datastructures import UploadFile
+
+from irtcat import plot
+from irtcat._checks import InputError
+from irtcat.service import library
+from irtcat.service.auth.accounts import Account
+from irtcat.service.definition import (
+    ACCOMMODATIONS,
+    Adaptive,
+    DefinitionError,
+    PublishingReport,
+)
+from irtcat.service.errors import NotFoundError
+from irtcat.service.library import PublishedTest, published_test
+from irtcat.service.pages import CheckedForm, service_of
+from irtcat.service.pages.staff._base import (
+    NAVIGATION,
+    Requires,
+    Shown,
+    Table,
+    as_table,
+    back_to,
+    page,
+    part_router,
+    svg,
+    whole_number,
+)
+from irtcat.service.uploads import uploaded_bank, uploaded_definition, uploaded_items
+
+__all__ = ["report_of", "router"]
+
+router = part_router()
+
+SEES_TESTS = NAVIGATION["Tests"][1]
+
+Reader = Annotated[Account, Depends(Requires(*SEES_TESTS))]
+ReportReader = Annotated[Account, Depends(Requires("publish", "parameters", "results"))]
+Publisher = Annotated[Account, Depends(Requires("publish"))]
+
+FIGURES = {
+    "rmse": ("RMSE of ability", 3),
+    "bias": ("Bias of ability", 3),
+    "reliability": ("Reliability", 3),
+    "csem_score": ("Standard error, points", 1),
+    "mean_items": ("Items, mean", 1),
+    "coverage": ("Intervals that hold the true value", 3),
+    "clipped": ("Scores beyond the scale", 3),
+}
+"""Figures of a report: label and decimals."""
+
+TABLES: dict[str, tuple[str, dict[str, str]]] = {
+    "length": (
+        "Scored items of a taker",
+        {"section": "Section", "mean": "Mean", "sd": "SD", "fewest": "Fewest", "q05": "5 %",
+         "q50": "Median", "q95": "95 %", "most": "Most"},
+    ),
+    "endings": ("What ends the sessions", {"section": "Section", "rule": "Rule", "share": "Share %"}),
+    "levels": (
+        "Levels: share of takers",
+        {"level": "Level", "from": "From score", "true": "True %", "observed": "Observed %"},
+    ),
+    "classification": (
+        "Accuracy and consistency at each cut score",
+        {"method": "Method", "cut": "Cut", "score": "Score", "accuracy": "Accuracy",
+         "false_positive": "False positive", "false_negative": "False negative",
+         "consistency": "Consistency", "kappa": "Kappa"},
+    ),
+    "errors": (
+        "Errors along the scale",
+        {"theta": "Ability", "score": "Score", "sessions": "Takers", "items": "Items",
+         "bias_score": "Bias", "csem_score": "Standard error", "se_score": "Reported error"},
+    ),
+    "exposure": (
+        "Use of the items",
+        {"section": "Section", "max_rate": "Highest rate", "mean_rate": "Mean rate",
+         "never_used": "Never used %", "overlap": "Overlap"},
+    ),
+    "content": (
+        "Content plan",
+        {"section": "Section", "group": "Group", "planned": "Planned", "least": "At least",
+         "most": "At most", "mean": "Mean", "satisfied": "Kept %"},
+    ),
+}  # fmt: skip
+"""Tables of a report: caption, and the columns that are shown with their labels."""
+
+PARAMETER_TABLES: dict[str, tuple[str, dict[str, str]]] = {
+    "bookmark": (
+        "Items in the order of their difficulty (bookmark table)",
+        {"page": "Page", "item": "Item", "step": "Step", "theta": "Ability", "score": "Score",
+         "level": "Level"},
+    ),
+    "items": ("Expected use of each item", {"section": "Section", "item": "Item", "rate": "Rate"}),
+}  # fmt: skip
+"""Tables that tell which items are hard: for those who may see parameters."""
+
+
+def report_of(test: PublishedTest) -> PublishingReport:
+    """The publishing report of a test."""
+    return PublishingReport.from_json(test.report)
+
+
+@router.get("/tests")
+def list_tests(request: Request, account: Reader) -> Response:
+    """All published tests."""
+    frame = library.published_tests(service_of(request))
+    return page(request, account, "tests.html", tests=frame.to_dict("records"))
+
+
+@router.get("/tests/new")
+def publish_page(request: Request, account: Publisher) -> Response:
+    """The form to publish a test."""
+    return page(request, account, "publish.html", faults=[], error="")
+
+
+@router.post("/uploads/test")
+def publish(request: Request, account: Publisher, form: CheckedForm) -> Response:
+    """Check the files, simulate the test, and publish it; or show all faults."""
+    try:
+        n_simulated = whole_number(form, "n_simulated", "Simulated takers", 20, 10_000)
+        definition = uploaded_definition(_file(form, "definition", "Test definition")[0])
+        bank = uploaded_bank(_file(form, "bank", "Item bank")[0])
+        items = uploaded_items(*_file(form, "items", "Items"))
+        name, _ = library.publish(
+            service_of(request), definition, bank, items, actor=account.actor,
+            n_simulated=n_simulated,
+        )  # fmt: skip
+    except DefinitionError as error:
+        faults = [(fault.field, fault.message) for fault in error.faults]
+        return page(request, account, "publish.html", status=422, faults=faults, error="")
+    except InputError as error:
+        return page(request, account, "publish.html", status=422, faults=[], error=str(error))
+    return back_to(f"/staff/tests/{name}", "published")
+
+
+def _file(form: Any, name: str, label: str) -> tuple[bytes, str]:
+    """Content and name of an uploaded file."""
+    upload = form.get(name)
+    if not isinstance(upload, UploadFile) or not upload.filename:
+        raise InputError(f"{label}: choose a file.")
+    return upload.file.read(), upload.filename
+
+
+@router.get("/tests/{test}")
+def test_page(request: Request, account: Reader, test: str) -> Response:
+    """What a test consists of, and its report for those who may read it."""
+    published = published_test(service_of(request), test)
+    reads = any(map(account.may, ("publish", "parameters", "results")))
+    report = report_of(published) if reads else None
+    return page(
+        request, account, "test.html", test=published, definition=published.definition,
+        sections=_sections(published), report=report,
+        accommodations=[ACCOMMODATIONS[a] for a in published.definition.accommodations.allowed],
+        figures=[] if report is None else _figures(report),
+        tables=[] if report is None else _tables(report, account),
+    )  # fmt: skip
+
+
+def _sections(test: PublishedTest) -> Table:
+    rows = []
+    for at, section in enumerate(test.definition.sections):
+        items, rules = str(len(section.items) or "–"), ""
+        if isinstance(section, Adaptive):
+            config = section.config
+            items = f"at most {config.total_items} of {test.pools[at].n_items}"
+            rules = f"{config.criterion}; stops at {config.stopping or config.max_items}"
+        limit = getattr(section, "time_limit", None)
+        rows.append(
+            [
+                str(at + 1),
+                section.kind,
+                section.title or "–",
+                items,
+                Shown.clock(limit),
+                rules or "–",
+            ]
+        )
+    columns = ["No.", "Kind", "Title", "Items", "Time", "Rules"]
+    return Table("Sections", [(label, False) for label in columns], rows)
+
+
+def _figures(report: PublishingReport) -> list[tuple[str, str]]:
+    return [
+        (label, Shown.number(float(report.figures[name]), decimals))
+        for name, (label, decimals) in FIGURES.items()
+        if name in report.figures
+    ]
+
+
+def _tables(report: PublishingReport, account: Account) -> list[Table]:
+    shown = {**TABLES, **(PARAMETER_TABLES if account.may("parameters") else {})}
+    frames = {name: report.to_frame(name) for name in shown}
+    return [
+        as_table(frames[name], caption, labels)
+        for name, (caption, labels) in shown.items()
+        if len(frames[name])
+    ]
+
+
+@router.get("/tests/{test}/figures/{name}.svg")
+def figure(request: Request, account: ReportReader, test: str, name: str) -> Response:
+    """A figure of the report: ``errors``, or ``information`` of the bank."""
+    published = published_test(service_of(request), test)
+    if name == "errors":
+        return svg(plot.score_errors(report_of(published).to_frame("errors")))
+    if name == "information" and account.may("parameters"):
+        return svg(plot.information_curve(published.bank))
+    raise NotFoundError("There is no such figure.")
+
+
+@router.get("/tests/{test}/retire")
+def retire_page(request: Request, account: Publisher, test: str) -> Response:
+    """Ask before a test is retired."""
+    published = published_test(service_of(request), test)
+    return page(request, account, "retire.html", test=published)
+
+
+@router.post("/tests/{test}/retire")
+def retire(request: Request, account: Publisher, form: CheckedForm, test: str) -> Response:
+    """Retire a test."""
+    library.retire(service_of(request), test, actor=account.actor)
+    return back_to(f"/staff/tests/{test}", "retired")

@@ -1,0 +1,393 @@
+// The test taker's page: sends its forms without leaving it, keeps an answer while the network is
+// down and sends it once, and counts the time down. The server decides everything; without this
+// script the same forms work.
+
+const PREFIX = "irtcat.";
+const RETRY = [1000, 2000, 4000, 8000, 15000];
+const PATIENCE = 20000;
+
+const live = document.getElementById("live");
+const connection = document.getElementById("connection");
+
+let clocks = [];
+let busy = false;
+let touched = false;
+let polled = performance.now();
+let lastExpiry = 0;
+
+// What is kept in the browser
+
+const name = (part) => `${PREFIX}${document.body.dataset.storage}.${part}`;
+
+function keep(part, value) {
+  try {
+    if (value === null) localStorage.removeItem(name(part));
+    else localStorage.setItem(name(part), JSON.stringify(value));
+  } catch {
+    // A browser may forbid storage: answers then are kept only while the page is open.
+  }
+}
+
+function kept(part) {
+  try {
+    return JSON.parse(localStorage.getItem(name(part)));
+  } catch {
+    return null;
+  }
+}
+
+function forgetAll() {
+  try {
+    for (const key of Object.keys(localStorage))
+      if (key.startsWith(PREFIX)) localStorage.removeItem(key);
+  } catch {
+    // Nothing was stored.
+  }
+}
+
+// Messages
+
+function message(which) {
+  const found = document.getElementById("messages").content.querySelector(`[data-name="${which}"]`);
+  return found ? found.textContent : "";
+}
+
+function say(text) {
+  live.textContent = "";
+  // Screen readers announce changes: the same text again has to be one.
+  setTimeout(() => (live.textContent = text), 60);
+}
+
+function tell(which) {
+  const text = which ? message(which) : "";
+  if (connection.textContent !== text) connection.textContent = text;
+  connection.dataset.state = which || "";
+}
+
+// Talking with the server
+
+async function ask(url, options = {}) {
+  const response = await fetch(url, {
+    credentials: "same-origin",
+    cache: "no-store",
+    signal: AbortSignal.timeout(PATIENCE),
+    ...options,
+    headers: { "X-Irtcat-Page": "1", ...options.headers },
+  });
+  return { status: response.status, text: await response.text() };
+}
+
+const isBusy = (status) => status === 429 || status >= 500;
+
+function pause(milliseconds) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(done, milliseconds);
+    window.addEventListener("online", done, { once: true });
+    function done() {
+      clearTimeout(timer);
+      window.removeEventListener("online", done);
+      resolve();
+    }
+  });
+}
+
+// Sends until there is a reply that is not "try again".
+async function untilAnswered(url, options, offline) {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      const reply = await ask(url, options);
+      if (!isBusy(reply.status)) {
+        if (connection.dataset.state && connection.dataset.state !== "sending") say(message("online"));
+        tell("");
+        return reply;
+      }
+      tell("busy");
+    } catch {
+      tell(offline);
+    }
+    await pause(RETRY[Math.min(attempt, RETRY.length - 1)]);
+  }
+}
+
+async function deliver(pending) {
+  busy = true;
+  const form = document.getElementById("answer");
+  form?.setAttribute("aria-busy", "true");
+  const body = new URLSearchParams(pending.body);
+  const token = document.querySelector('input[name="token"]');
+  if (token) body.set("token", token.value);
+  // A reply within a moment needs no message.
+  const slow = setTimeout(() => tell("sending"), 500);
+  const offline = pending.answer ? "offline" : "waiting";
+  const reply = await untilAnswered(pending.url, { method: "POST", body }, offline);
+  clearTimeout(slow);
+  if (connection.dataset.state === "sending") tell("");
+  keep("pending", null);
+  busy = false;
+  show(reply.text, pending.answer && reply.status < 400 ? message("saved") : "");
+}
+
+function send(form, submitter) {
+  if (busy) return;
+  const data = new FormData(form);
+  if (submitter?.name) data.append(submitter.name, submitter.value);
+  const body = new URLSearchParams(data);
+  const answer = form.id === "answer";
+  if (body.has("request")) body.set("request", randomId());
+  const pending = { url: form.getAttribute("action"), body: body.toString(), answer };
+  if (answer) keep("pending", pending);
+  deliver(pending);
+}
+
+function randomId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(15)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+}
+
+async function refresh() {
+  if (busy) return;
+  busy = true;
+  const reply = await untilAnswered("/test", {}, "waiting");
+  busy = false;
+  show(reply.text, "");
+}
+
+// Showing another page
+
+function show(html, said) {
+  const next = new DOMParser().parseFromString(html, "text/html");
+  if (!next.getElementById("main") || !next.body.dataset.state) {
+    // The page of an error is one of its own.
+    document.open();
+    document.write(html);
+    document.close();
+    return;
+  }
+  for (const id of ["bar", "main", "foot", "messages"])
+    document.getElementById(id).replaceWith(next.getElementById(id));
+  document.title = next.title;
+  document.documentElement.lang = next.documentElement.lang;
+  document.documentElement.dir = next.documentElement.dir;
+  for (const key of Object.keys(document.body.dataset)) delete document.body.dataset[key];
+  Object.assign(document.body.dataset, next.body.dataset);
+  if (!document.getElementById("error")) keep("draft", null);
+  begin();
+  const goal = document.getElementById("error") ?? document.querySelector("#main h1");
+  window.scrollTo(0, 0);
+  goal?.focus({ preventScroll: true });
+  goal?.scrollIntoView({ block: "nearest" });
+  if (said) say(said);
+}
+
+function begin() {
+  touched = false;
+  clocks = Array.from(document.querySelectorAll(".clock"), (element) => ({
+    element,
+    time: element.querySelector(".time"),
+    scope: element.dataset.scope,
+    warnings: element.dataset.warnings.split(" ").filter(Boolean).map(Number),
+    end: performance.now() + 1000 * Number(element.dataset.left),
+    before: Number(element.dataset.left),
+  }));
+  document.querySelectorAll("ol.order").forEach(makeMovable);
+  restoreDraft();
+  countWords();
+  if ("over" in document.body.dataset) forgetAll();
+}
+
+// Drafts: what was entered and not sent yet survives a reload
+
+function draftOf(form) {
+  return [...new FormData(form)].filter(([key]) => key === "response" || key.startsWith("position."));
+}
+
+function saveDraft() {
+  const form = document.getElementById("answer");
+  if (form && !busy) keep("draft", { number: form.dataset.number, fields: draftOf(form) });
+}
+
+function restoreDraft() {
+  const form = document.getElementById("answer");
+  const draft = kept("draft");
+  if (!form || !draft || draft.number !== form.dataset.number) return;
+  if (document.getElementById("error") || form.elements.namedItem("answered")) return;
+  for (const field of form.elements) {
+    const values = draft.fields.filter(([key]) => key === field.name).map(([, value]) => value);
+    if (field.name === "response" && ["radio", "checkbox"].includes(field.type))
+      field.checked = values.includes(field.value);
+    else if (field.name === "response" || field.name?.startsWith("position."))
+      if (values.length) field.value = values[0];
+  }
+  document.querySelectorAll("ol.order").forEach(sortByPositions);
+  touched = draft.fields.some(([, value]) => value !== "");
+}
+
+// Entries in order: buttons that move an entry, in place of the fields for positions
+
+function makeMovable(list) {
+  list.classList.add("movable");
+  for (const entry of list.children) {
+    const id = entry.querySelector(".content").id;
+    const buttons = document.createElement("span");
+    buttons.className = "moves";
+    for (const [way, step] of [["up", -1], ["down", 1]]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.id = `${way}-${id}`;
+      button.className = way;
+      button.textContent = way === "up" ? "↑" : "↓";
+      button.setAttribute("aria-label", `${message(way)}:`);
+      button.setAttribute("aria-labelledby", `${button.id} ${id}`);
+      button.addEventListener("click", () => move(list, entry, step, button));
+      buttons.append(button);
+    }
+    entry.append(buttons);
+  }
+  sortByPositions(list);
+}
+
+function sortByPositions(list) {
+  const at = (entry) => Number(entry.querySelector("select").value) || Infinity;
+  const sorted = [...list.children].sort((a, b) => at(a) - at(b) || 0);
+  if (sorted.some((entry) => at(entry) < Infinity)) list.append(...sorted);
+  limitMoves(list);
+}
+
+function move(list, entry, step, button) {
+  const other = step < 0 ? entry.previousElementSibling : entry.nextElementSibling;
+  if (!other || busy) return;
+  if (step < 0) other.before(entry);
+  else other.after(entry);
+  touched = true;
+  setPositions(list);
+  limitMoves(list);
+  button.focus();
+  const position = [...list.children].indexOf(entry) + 1;
+  say(message("moved").replace("{position}", position).replace("{count}", list.children.length));
+  saveDraft();
+}
+
+function limitMoves(list) {
+  // aria-disabled keeps the focus, which a disabled button would lose.
+  for (const entry of list.children) {
+    entry.querySelector(".up")?.setAttribute("aria-disabled", String(!entry.previousElementSibling));
+    entry.querySelector(".down")?.setAttribute("aria-disabled", String(!entry.nextElementSibling));
+  }
+}
+
+function setPositions(list) {
+  [...list.children].forEach((entry, at) => {
+    entry.querySelector("select").value = String(at + 1);
+  });
+}
+
+// Words of an essay
+
+function countWords() {
+  const field = document.querySelector("textarea[name=response]");
+  const place = document.getElementById("words");
+  if (!field || !place) return;
+  let n = 0;
+  if (globalThis.Intl?.Segmenter) {
+    const segmenter = new Intl.Segmenter(field.lang || undefined, { granularity: "word" });
+    for (const segment of segmenter.segment(field.value)) n += segment.isWordLike ? 1 : 0;
+  } else n = field.value.split(/\s+/).filter(Boolean).length;
+  place.textContent = message("words").replace("{n}", n);
+}
+
+// Time
+
+function clockText(seconds) {
+  const two = (n) => String(n).padStart(2, "0");
+  const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+  return hours ? `${hours}:${two(minutes)}:${two(seconds % 60)}` : `${minutes}:${two(seconds % 60)}`;
+}
+
+function tick() {
+  const now = performance.now();
+  let least = Infinity;
+  for (const clock of clocks) {
+    const exact = (clock.end - now) / 1000;
+    const left = Math.max(Math.ceil(exact), 0);
+    least = Math.min(least, exact);
+    const text = clockText(left);
+    if (clock.time.textContent !== text) clock.time.textContent = text;
+    for (const at of clock.warnings)
+      if (clock.before > at && left <= at) say(message(`${clock.scope}.${at}`));
+    clock.element.classList.toggle("low", left <= Math.min(...clock.warnings, 60) && clock.scope !== "break");
+    clock.before = left;
+  }
+  if (least <= 0.3 && now - lastExpiry > 1500 && !busy) expire(least);
+  const every = 1000 * Number(document.body.dataset.poll) / (isPaused() ? 3 : 1);
+  if (now - polled > every && document.visibilityState === "visible") poll();
+}
+
+const isPaused = () => (document.body.dataset.state || "").startsWith("paused");
+
+// The time is over: what is entered is sent, and the server decides whether it is in time.
+function expire(left) {
+  const form = document.getElementById("answer");
+  if (!form || !touched) {
+    if (left > 0) return;
+    lastExpiry = performance.now();
+    say(message("over"));
+    refresh();
+    return;
+  }
+  lastExpiry = performance.now();
+  touched = false;
+  send(form, form.querySelector('button[value="next"]'));
+}
+
+async function poll() {
+  polled = performance.now();
+  if (busy || "over" in document.body.dataset) return;
+  const state = document.body.dataset.state;
+  try {
+    const reply = await ask("/test/time");
+    if (busy || state !== document.body.dataset.state || isBusy(reply.status)) return;
+    if (connection.dataset.state) say(message("online"));
+    tell("");
+    const known = reply.status === 200 ? JSON.parse(reply.text) : null;
+    if (!known || known.state !== state) return refresh();
+    for (const clock of clocks)
+      if (clock.scope in known.time) clock.end = performance.now() + 1000 * known.time[clock.scope];
+  } catch {
+    tell("waiting");
+    polled = performance.now() - 1000 * Number(document.body.dataset.poll) + 3000;
+  }
+}
+
+// Events
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.hasAttribute("data-send")) return;
+  event.preventDefault();
+  const list = form.querySelector("ol.order");
+  if (list && (touched || event.submitter?.value === "next")) setPositions(list);
+  send(form, event.submitter);
+});
+
+document.addEventListener("input", (event) => {
+  if (!event.target.closest("#answer")) return;
+  touched = true;
+  saveDraft();
+  countWords();
+});
+
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "visible") poll();
+});
+
+window.addEventListener("online", poll);
+
+window.addEventListener("beforeunload", (event) => {
+  if (busy && connection.dataset.state === "offline") event.preventDefault();
+});
+
+begin();
+const pending = kept("pending");
+if (pending) deliver(pending);
+setInterval(tick, 250);
