@@ -178,7 +178,7 @@ def _sections(test: PublishedTest) -> Table:
                 Shown.clock(limit),
                 rules or "–",
             ]
-        )  # noqa: E501
+        )
     columns = ["No.", "Kind", "Title", "Items", "Time", "Rules"]
     return Table("Sections", [(label, False) for label in columns], rows)
 

@@ -88,7 +88,7 @@ def issue(request: Request, account: Issuer, form: CheckedForm) -> Response:
         holders = _holders(form)
         times = {
             name: _time(field(form, name), field(form, "zone")) for name in ("opens", "expires")
-        }  # noqa: E501
+        }
         issued = _issue(request, account, test, holders, chosen, times)
     except InputError as error:
         return _form_page(
