@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import mimetypes
 import re
+from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -152,15 +153,15 @@ def form_token(request: Request) -> str:
     return service_of(request).signature("form", _form_secret(request))
 
 
-async def _checked_form(request: Request) -> FormData:
-    form = await request.form()
-    sent, secret = form.get("token"), request.cookies.get(FORM_COOKIE, "")
-    expected = service_of(request).signature("form", secret)
-    if not secret or not isinstance(sent, str) or not hmac.compare_digest(
-        sent.encode(), expected.encode()
-    ):  # fmt: skip
-        raise ForbiddenError(FORM_EXPIRED)
-    return form
+async def _checked_form(request: Request) -> AsyncIterator[FormData]:
+    async with request.form() as form:  # closes the files of uploads
+        sent, secret = form.get("token"), request.cookies.get(FORM_COOKIE, "")
+        expected = service_of(request).signature("form", secret)
+        if not secret or not isinstance(sent, str) or not hmac.compare_digest(
+            sent.encode(), expected.encode()
+        ):  # fmt: skip
+            raise ForbiddenError(FORM_EXPIRED)
+        yield form
 
 
 CheckedForm = Annotated[FormData, Depends(_checked_form)]

@@ -64,9 +64,7 @@ def audit_page(request: Request, account: Auditor, verify: str = "", before: int
 def list_accounts(request: Request, account: Admin) -> Response:
     """All accounts, and a form to add one."""
     rows = account_table(service_of(request)).to_dict("records")
-    return page(
-        request, account, "accounts.html", accounts=rows, roles=ROLES, least=LEAST_PASSWORD
-    )
+    return page(request, account, "accounts.html", accounts=rows, roles=ROLES, least=LEAST_PASSWORD)
 
 
 def _password(form: Any, name: str = "password") -> str:

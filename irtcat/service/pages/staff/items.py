@@ -160,7 +160,9 @@ def curve(request: Request, account: Analyst, test: str, id: str = "") -> Respon
         if n < 2 * EACH or bank.model.dims > 1:
             return svg(plot.item_curves(bank, [id]))
         n_points = min(n // EACH, GROUPS)
-        return svg(plot.empirical_curves(empirical_curves(bank, responses, [id], n_points=n_points)))  # noqa: E501
+        return svg(
+            plot.empirical_curves(empirical_curves(bank, responses, [id], n_points=n_points))
+        )
     except InputError:  # no answers yet
         return svg(plot.item_curves(bank, [id]))
 

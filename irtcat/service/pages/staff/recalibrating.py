@@ -68,9 +68,7 @@ def run(request: Request, account: Publisher, form: CheckedForm, test: str) -> R
         least = whole_number(form, "least", "Fewest answers", 2, 1_000_000)
         done = recalibrate(service, test, chosen, actor=account.actor, least_answers=least)
     except InputError as error:
-        return _form_page(
-            request, account, published, status=422, error=str(error), chosen=chosen
-        )
+        return _form_page(request, account, published, status=422, error=str(error), chosen=chosen)
     labels = {"item": "Item", "kind": "Kind", "n": "Answers", "parameter": "Parameter",
               "old": "Old", "new": "New", "se": "SE", "change": "Change in SE"}  # fmt: skip
     fitted = list(dict.fromkeys(done.items["item"]))

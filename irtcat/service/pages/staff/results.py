@@ -64,7 +64,9 @@ def scores_figure(request: Request, account: Reader, test: str) -> Response:
     scores = result_table(service, test)["score"].astype(float).dropna()
     if scores.empty:
         raise NotFoundError("There is no such figure.")
-    return svg(plot.score_distribution(scores, {cut.label: cut.from_score for cut in definition.cuts}))  # noqa: E501
+    return svg(
+        plot.score_distribution(scores, {cut.label: cut.from_score for cut in definition.cuts})
+    )
 
 
 @router.get("/tests/{test}/export/{name}")

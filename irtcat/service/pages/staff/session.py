@@ -64,9 +64,7 @@ def enter(request: Request, form: CheckedForm) -> Response:
         return _sign_in_page(request, to, 401, str(error))
     response = RedirectResponse(_target(to), status_code=303)
     token = issue_token(service, account, kind=BROWSER)
-    set_cookie(
-        request, response, COOKIE, token, seconds=int(LASTS[BROWSER].total_seconds())
-    )
+    set_cookie(request, response, COOKIE, token, seconds=int(LASTS[BROWSER].total_seconds()))
     return response
 
 

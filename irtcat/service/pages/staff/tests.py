@@ -59,7 +59,10 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
         {"section": "Section", "mean": "Mean", "sd": "SD", "fewest": "Fewest", "q05": "5 %",
          "q50": "Median", "q95": "95 %", "most": "Most"},
     ),
-    "endings": ("What ends the sessions", {"section": "Section", "rule": "Rule", "share": "Share %"}),
+    "endings": (
+        "What ends the sessions",
+        {"section": "Section", "rule": "Rule", "share": "Share %"},
+    ),
     "levels": (
         "Levels: share of takers",
         {"level": "Level", "from": "From score", "true": "True %", "observed": "Observed %"},
@@ -169,7 +172,16 @@ def _sections(test: PublishedTest) -> Table:
             items = f"at most {config.total_items} of {test.pools[at].n_items}"
             rules = f"{config.criterion}; stops at {config.stopping or config.max_items}"
         limit = getattr(section, "time_limit", None)
-        rows.append([str(at + 1), section.kind, section.title or "–", items, Shown.clock(limit), rules or "–"])  # noqa: E501
+        rows.append(
+            [
+                str(at + 1),
+                section.kind,
+                section.title or "–",
+                items,
+                Shown.clock(limit),
+                rules or "–",
+            ]
+        )
     columns = ["No.", "Kind", "Title", "Items", "Time", "Rules"]
     return Table("Sections", [(label, False) for label in columns], rows)
 

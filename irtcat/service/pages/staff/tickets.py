@@ -49,11 +49,13 @@ def list_tickets(request: Request, account: Issuer, test: str = "", status: str 
     return page(
         request, account, "tickets.html", tickets=shown.to_dict("records"), total=len(frame),
         titles=dict(zip(tests["id"], tests["title"], strict=True)),
-        names=names_of_people(service, shown["person"].tolist()), test=test, status=status,
+        names=names_of_people(service, shown["person"].tolist()), test=test, state=status,
     )  # fmt: skip
 
 
-def _form_page(request: Request, account: Account, *, status: int = 200, **context: Any) -> Response:
+def _form_page(
+    request: Request, account: Account, *, status: int = 200, **context: Any
+) -> Response:
     service = service_of(request)
     tests = library.published_tests(service)
     open_tests = tests[tests["status"] == "open"].to_dict("records")
@@ -84,7 +86,9 @@ def issue(request: Request, account: Issuer, form: CheckedForm) -> Response:
     try:
         test = published_test(service, field(form, "test"))
         holders = _holders(form)
-        times = {name: _time(field(form, name), field(form, "zone")) for name in ("opens", "expires")}  # noqa: E501
+        times = {
+            name: _time(field(form, name), field(form, "zone")) for name in ("opens", "expires")
+        }
         issued = _issue(request, account, test, holders, chosen, times)
     except InputError as error:
         return _form_page(
