@@ -23,6 +23,7 @@ from irtcat.service.context import Service, digest_of, new_id, new_secret
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 from irtcat.service.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.library import PublishedTest, published_test
+from irtcat.service.lti.outbox import grade_changed
 from irtcat.service.progress import Progress
 
 __all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened", "ticket_of"]
@@ -74,6 +75,7 @@ class Attempt:
         """Write the new events, and what the table of attempts shows of them."""
         if not self._new:
             return
+        grade_changed(self.service, self.id, {event["kind"] for event in self._new})
         self._digest = self.service.attempt_log.append(
             self.id, self._written, self._digest, self._new
         )
@@ -161,7 +163,9 @@ class Attempt:
             scope = remaining.expired
             if not scope or getattr(remaining, scope) > -grace:
                 return
-            actor, self.actor = self.actor, "system"
+            # The caller's request is still to be carried out: these events are not its own.
+            caller = self.actor, self.request
+            self.actor, self.request = "system", ""
             self.add("timeout", scope=scope)
             if scope == "test":
                 self.add("finish", reason="time limit")
@@ -169,7 +173,7 @@ class Attempt:
                 self.enter(self.progress.section + 1)
             else:
                 self._skip_current()
-            self.actor = actor
+            self.actor, self.request = caller
 
     def _skip_current(self) -> None:
         item = self.progress.current
