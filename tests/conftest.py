@@ -23,9 +23,9 @@ MATHS = [
     "scoring._posterior",
     "scoring._point",
 ]
-MATHS += ["fitting.em", "fitting._mstep", "fitting._start", "fitting.standard_errors"]
+MATHS += ["fitting.em", "fitting._mstep", "fitting._start", "fitting._curvature"]
 MATHS += ["latent._grid", "latent._adaptive", "latent._parts", "latent._population"]
-MATHS += ["latent._sums", "fitting._multi_em", "fitting._multi_errors"]
+MATHS += ["latent._sums", "fitting._multi_em"]
 MATHS += ["fitting._guide", "fitting._elbo", "fitting._ascent", "fitting.joint", "fitting._known"]
 install_import_hook([f"irtcat.{name}" for name in MATHS], "beartype.beartype")
 

@@ -16,7 +16,7 @@ class Covariance(NamedTuple):
         blocks: of each item's parameters.
         full: of all item parameters together, item by item.
         latent: of the free numbers of the populations; with one ability, of the first item's
-            parameters followed by the groups' means and the groups' log SDs.
+            parameters followed by the groups' means and the groups' log SDs; None without any.
         how: "full", "block", "full sandwich", "block sandwich" or "none".
     """
 
@@ -51,11 +51,27 @@ def inverse_of_all(
     return out
 
 
-def inverse_blocks(information: FloatArray, free: BoolArray, tied: tuple[int, ...]) -> FloatArray:
-    """Invert each item's information over its free parameters; all items share tied ones."""
+def inverse_blocks(
+    information: FloatArray,
+    free: BoolArray,
+    tied: tuple[int, ...],
+    outer: FloatArray | None = None,
+) -> FloatArray:
+    """Invert each item's information over its free parameters; all items share tied ones.
+
+    Args:
+        information: of each item's parameters.
+        free: which of them are estimated; NaN is returned for the others.
+        tied: columns of the parameters that all items share.
+        outer: see `inverse_of_all`, of each item's parameters.
+    """
     both = free[:, :, None] & free[:, None, :]
     information = np.where(both, information, np.eye(free.shape[1]) * ~free[:, :, None])
-    return _arrow_inverse(information, tied) if tied else _inverse(information)
+    covariance = _arrow_inverse(information, tied) if tied else _inverse(information)
+    if outer is not None:
+        covariance = covariance @ outer @ covariance
+    covariance[~both] = np.nan
+    return covariance
 
 
 def _inverse(information: FloatArray) -> FloatArray:

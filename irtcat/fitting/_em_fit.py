@@ -13,10 +13,9 @@ from irtcat._checks import argument_error
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
-from irtcat.fitting._covariance import Covariance
+from irtcat.fitting._curvature import OneAbility, covariance_of
 from irtcat.fitting._directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
 from irtcat.fitting._groups import group_table
-from irtcat.fitting._item_errors import block_covariance
 from irtcat.fitting._kinds import add_edge_flags
 from irtcat.fitting._latent import (
     best_latent,
@@ -46,7 +45,6 @@ from irtcat.fitting._setup import read_data, set_up
 from irtcat.fitting._start import Start, further_start, points_of
 from irtcat.fitting._steep import steep_likelihood
 from irtcat.fitting.em import EMProblem, EMState, run_e_step
-from irtcat.fitting.standard_errors import full_covariance, is_affordable
 from irtcat.io.source import ResponseSource
 from irtcat.latent import LIMIT, LayoutPlan
 from irtcat.latent._line import N_NODES
@@ -85,19 +83,6 @@ def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
     unit = 1.0 if problem.transform is None else float(problem.transform.sd)
     spacing = unit * 2 * LIMIT / (N_NODES - 1)
     return np.flatnonzero(np.exp(np.asarray(ended.point.population, float)[1]) < spacing)
-
-
-def _covariance(problem: EMProblem, ended: Ended, which: str, share: float) -> Covariance:
-    """Covariance of the estimates."""
-    if which == "none":
-        return Covariance()
-    n_params = int(np.asarray(problem.constraints.free).sum()) + problem.n_latent
-    sandwich, affordable = which == "sandwich", is_affordable(len(problem.weights), n_params)
-    if which == "full" or (which != "block" and affordable):
-        covariance = full_covariance(problem, ended.point, ended.belief, sandwich)
-        if covariance is not None:
-            return covariance
-    return block_covariance(problem, ended.point, ended.belief, share, sandwich)
 
 
 def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
@@ -261,7 +246,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         ended = steep_likelihood(problem, ended, alone if grouping is None else group_populations)
         most = blank.trials if isinstance(blank, Binomial) else 1.0
         share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))
-        covariance = _covariance(problem, ended, options.standard_errors, share)
+        curvature = OneAbility(problem, ended.point, ended.belief, share)
+        covariance = covariance_of(curvature, options.standard_errors)
         sign = 1 if not np.isnan(held).all() else _sign(template, ended, start.mean)
     names = column_names(template)
     slopes = field_columns(template, ["slope"])

@@ -22,6 +22,7 @@ from irtcat._precision import choose_precision, precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._covariance import inverse_blocks
+from irtcat.fitting._curvature import complete_information
 from irtcat.fitting._kinds import add_edge_flags, settings_of
 from irtcat.fitting._latent import with_ties
 from irtcat.fitting._mstep import Constraints, at_bounds, log_prior, m_step, penalised_terms
@@ -39,7 +40,6 @@ from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import categories_of
 from irtcat.fitting._start import Start, further_start, starting_point
 from irtcat.fitting._stated import fixed_values
-from irtcat.fitting.standard_errors import complete_information
 from irtcat.latent import cells_of, item_curves
 from irtcat.latent._line import STENCIL
 from irtcat.models import (
@@ -344,11 +344,8 @@ def _covariance(regression: _Regression, params: Array, which: str) -> FloatArra
     if which == "none":
         return None
     template, nodes, counts, totals, constraints, tied = regression
-    information = complete_information(template, params, counts, totals, constraints, None, nodes)
-    free = np.asarray(constraints.free)
-    out = inverse_blocks(np.asarray(information, float), free, tied)
-    out[~free[:, :, None] | ~free[:, None, :]] = np.nan
-    return out
+    information = complete_information(template, params, counts, totals, constraints, nodes)
+    return inverse_blocks(np.asarray(information, float), np.asarray(constraints.free), tied)
 
 
 def _result(

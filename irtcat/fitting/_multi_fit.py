@@ -14,12 +14,12 @@ from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._covariance import Covariance
+from irtcat.fitting._curvature import Multidimensional, covariance_of
 from irtcat.fitting._density import density_table
 from irtcat.fitting._groups import Grouping
 from irtcat.fitting._latent import with_anchors
 from irtcat.fitting._loop import Ended
 from irtcat.fitting._multi_em import MultiProblem, run_multi_e_step
-from irtcat.fitting._multi_errors import multi_covariance
 from irtcat.fitting._multi_work import (
     Workspace,
     iterate,
@@ -361,9 +361,8 @@ def fit_multidimensional(
         inner = free
         if work.columns is not None:
             inner = np.take_along_axis(free, work.columns, axis=1) & work._has
-        covariance = multi_covariance(
-            problem, ended.point, ended.belief, inner, options.standard_errors
-        )
+        curvature = Multidimensional(problem, ended.point, ended.belief, inner)
+        covariance = covariance_of(curvature, options.standard_errors)
     items = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     assert ended.at_bound is not None
@@ -463,7 +462,7 @@ def _population_errors(
     design: PopulationDesign, point: EMPoint, covariance: Covariance
 ) -> dict[str, FloatArray] | None:
     """Standard errors of means, SDs and correlations of each group, by the delta method."""
-    if covariance.latent is None or not design.size:
+    if covariance.latent is None:
         return None
 
     def table(vector: Any) -> Any:

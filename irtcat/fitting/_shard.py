@@ -8,7 +8,7 @@ only sums and one number per subject are exchanged.
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -25,8 +25,7 @@ from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
 from irtcat.fitting._start import category_counts, cross_sums
 from irtcat.fitting.em import EMProblem, EMState, em_update, sums_of
-from irtcat.fitting.standard_errors import missing_information
-from irtcat.latent import Blocks, EStep, LayoutPlan, Population, RowBlock, e_step
+from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, Population, RowBlock, e_step
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
@@ -249,16 +248,13 @@ class Sharded:
         )
         return _local(out)
 
-    def missing_information(
-        self, problem: EMProblem, params: Any, mean: FloatArray, sd: FloatArray
-    ) -> Any:
-        """See `irtcat.fitting.standard_errors`."""
-        wide, narrow, window = self._layout(problem, mean, sd, 0.0)
-        out = _missing_information(
-            *self._replicate((problem.template, params)), self.x, self._rows(problem.weights),
-            wide, narrow, mesh=self.mesh, window=window, has_missing=self.has_missing,
-        )  # fmt: skip
-        return _local(out)
+    def laid_out(
+        self, problem: EMProblem, mean: FloatArray, sd: FloatArray
+    ) -> Iterable[tuple[RowBlock, Layout]]:
+        """See `irtcat.fitting.em.EMProblem`; the rows of this process."""
+        blocks = self.row_blocks(problem.dtype)
+        parts = [(mean[block.rows], sd[block.rows]) for block in blocks]
+        return zip(blocks, problem.plan.layouts(parts), strict=True)
 
 
 def _local(tree: Any) -> Any:
@@ -336,29 +332,4 @@ def _em_map(
         log_z=log_z,
         counts=sums.counts,
         totals=sums.totals,
-    )
-
-
-@functools.partial(jit, static_argnames=("mesh", "window", "has_missing"))
-def _missing_information(template, params, x, weights, wide, narrow, *, mesh, window, has_missing):
-    """`missing_information` on every device, then summed."""
-
-    def on_device(template, params, x, weights, wide, narrow):
-        out = missing_information(
-            template,
-            params,
-            x,
-            weights,
-            wide,
-            narrow,
-            None,
-            None,
-            window=window,
-            has_missing=has_missing,
-        )
-        return jax.lax.psum(out, AXIS)
-
-    specs = (P(), P(), P(AXIS), P(AXIS), P(AXIS), P(AXIS))
-    return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
-        template, params, x, weights, wide, narrow
     )

@@ -6,7 +6,7 @@ and the abilities stay in memory.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -20,9 +20,8 @@ from irtcat.fitting._checkpoint import digest
 from irtcat.fitting._start import Sums as StartSums
 from irtcat.fitting._start import category_counts, cross_sums
 from irtcat.fitting.em import EMProblem, EMState, Sums, em_update, sums_of
-from irtcat.fitting.standard_errors import missing_information
 from irtcat.io.source import ResponseSource, chunks
-from irtcat.latent import EStep, LayoutPlan, Population, RowBlock, e_step
+from irtcat.latent import EStep, Layout, LayoutPlan, Population, RowBlock, e_step
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
@@ -177,20 +176,13 @@ class Streamed:
             totals=sums.totals,
         )
 
-    def missing_information(
-        self, problem: EMProblem, params: Any, mean: FloatArray, sd: FloatArray
-    ) -> Any:
-        """See `irtcat.fitting.standard_errors`."""
-        layouts = self._layouts(problem, mean, sd, 0.0)
-        total: Any = (0.0, 0.0)
-        for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
-            chunk_information = missing_information(
-                problem.template, params, _on_device(chunk),
-                jnp.asarray(self._filled(problem.weights, at)), layout.wide, layout.narrow,
-                None, None, window=layout.window, has_missing=self.has_missing,
-            )  # fmt: skip
-            total = total[0] + chunk_information[0], total[1] + chunk_information[1]
-        return total
+    def laid_out(
+        self, problem: EMProblem, mean: FloatArray, sd: FloatArray
+    ) -> Iterable[tuple[RowBlock, Layout]]:
+        """See `irtcat.fitting.em.EMProblem`."""
+        return zip(
+            self.row_blocks(problem.dtype), self._layouts(problem, mean, sd, 0.0), strict=True
+        )
 
 
 def _on_device(chunk: np.ndarray) -> jax.Array:

@@ -49,7 +49,7 @@ def averaged(
 
 
 def spread_of(
-    free: BoolArray, tied: tuple[int, ...], shared: Shared | None, n_more: int = 0
+    free: BoolArray, tied: tuple[int, ...], shared: Shared | None, further: BoolArray
 ) -> FloatArray:
     """All cells x free parameters, 1 where a cell is the parameter.
 
@@ -57,11 +57,11 @@ def spread_of(
         free: items x params.
         tied: columns of parameters that items share.
         shared: which of their cells are one; None where all of a column are.
-        n_more: number of further free parameters.
+        further: which of the further cells are free parameters, each its own.
     """
     names = _names(free.shape, tied, shared).ravel()
-    cells = np.concatenate([names, free.size + np.arange(n_more)])
-    all_free: Any = np.concatenate([free.ravel(), np.ones(n_more, bool)])
+    cells = np.concatenate([names, free.size + np.arange(len(further))])
+    all_free: Any = np.concatenate([free.ravel(), further])
     distinct, which = np.unique(cells[all_free], return_inverse=True)
     spread = np.zeros((len(cells), len(distinct)))
     spread[np.flatnonzero(all_free), which] = 1.0

@@ -8,6 +8,7 @@ acceleration, see `irtcat.fitting._extrapolation`) as long as the objective does
 """
 
 import functools
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -21,8 +22,10 @@ from irtcat.fitting._mstep import Constraints, MStep, log_prior, m_step
 from irtcat.latent import (
     Blocks,
     EStep,
+    Layout,
     LayoutPlan,
     Population,
+    RowBlock,
     ScaleTransform,
     e_step,
     on_grid_scale,
@@ -97,6 +100,14 @@ class EMProblem(NamedTuple):
     def n_latent(self) -> int:
         """How many means and SDs of groups are estimated."""
         return 2 * int((~np.asarray(self.held)).sum())
+
+    def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[tuple[RowBlock, Layout]]:
+        """The rows in blocks, each with the layout for posteriors of these means and SDs."""
+        if self.engine is not None:
+            return self.engine.laid_out(self, mean, sd)
+        n = len(self.weights)
+        block = RowBlock(slice(0, n), self.x, self.weights, np.zeros(n, np.int32))
+        return [(block, self.plan.layout(mean, sd))]
 
     def start(self, params: FloatArray | Array) -> EMPoint:
         """The point with these item parameters and standard populations."""

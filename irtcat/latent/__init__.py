@@ -24,7 +24,7 @@ from irtcat.latent._grid import (
     row_chunks,
     two_tier_step,
 )
-from irtcat.latent._layout import LayoutPlan
+from irtcat.latent._layout import Layout, LayoutPlan
 from irtcat.latent._likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
 from irtcat.latent._line import (
     Blocks,
@@ -35,10 +35,11 @@ from irtcat.latent._line import (
     on_grid_scale,
     posterior_on_grid,
     row_priors,
+    scan_blocks,
     transformed_nodes,
 )
 from irtcat.latent._modes import posterior_modes
-from irtcat.latent._parts import chain_of, chained, part_terms, parts_of, scores_of
+from irtcat.latent._parts import Part, chain_of, chained, part_terms, parts_of, scores_of
 from irtcat.latent._population import (
     Moments,
     PopulationDesign,
@@ -63,10 +64,12 @@ INTERNAL = (
     Density,
     EStep,
     GridQuadrature,
+    Layout,
     LayoutPlan,
     Moments,
     MultiEStep,
     MultiSums,
+    Part,
     Population,
     PopulationDesign,
     Populations,
@@ -108,6 +111,7 @@ INTERNAL = (
     root_of,
     row_chunks,
     row_priors,
+    scan_blocks,
     scores_of,
     sums_of_block,
     transformed_nodes,

@@ -13,6 +13,7 @@ The scale is standardised: the population (of all groups together) has mean 0 an
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -55,6 +56,7 @@ __all__ = [
     "on_grid_scale",
     "posterior_on_grid",
     "row_priors",
+    "scan_blocks",
     "transformed_nodes",
 ]
 
@@ -412,7 +414,7 @@ def e_step(
     )
     for blocks, local in ((wide, False), (narrow, True)):
         if blocks is not None:
-            carry = _scan_blocks(carry, blocks, n_subjects, functools.partial(block, local=local))
+            carry = scan_blocks(carry, blocks, n_subjects, functools.partial(block, local=local))
     mean_, sd_, square, log_z = carry.stats
     counts = carry.counts
     if condense:
@@ -423,10 +425,10 @@ def e_step(
     )
 
 
-def _scan_blocks(carry: _Totals, blocks: Blocks, n_subjects: int, work) -> _Totals:
+def scan_blocks(carry: Any, blocks: Blocks, n_subjects: int, work: Callable[..., Any]) -> Any:
     """Fold ``work`` over the blocks; blocks without rows are skipped."""
 
-    def body(carry: _Totals, block: tuple[Array, Array]) -> tuple[_Totals, None]:
+    def body(carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
         rows, first = block
         used = rows[0] < n_subjects
         return jax.lax.cond(used, lambda c: work(c, rows, first), lambda c: c, carry), None

@@ -17,6 +17,7 @@ from irtcat import __version__
 from irtcat._checks import InputError
 from irtcat.cat import StoreError
 from irtcat.service.api._schemas import document_errors
+from irtcat.service.api.cat import status_info
 from irtcat.service.auth.oidc import Provider
 from irtcat.service.context import Service
 from irtcat.service.errors import ServiceError
@@ -127,6 +128,8 @@ def _is_program(request: Request) -> bool:
 
 def _add_errors(app: FastAPI) -> None:
     def answer(request: Request, status: int, title: str, detail: str, **fields: Any) -> Response:
+        if request.url.path.startswith("/ims/"):
+            return JSONResponse(status_info(status, detail), status_code=status)
         fields["request"] = getattr(request.state, "request_id", "")
         if _is_program(request):
             return problem(status, title, detail, **fields)

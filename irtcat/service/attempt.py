@@ -163,7 +163,9 @@ class Attempt:
             scope = remaining.expired
             if not scope or getattr(remaining, scope) > -grace:
                 return
-            actor, self.actor = self.actor, "system"
+            # The caller's request is still to be carried out: these events are not its own.
+            caller = self.actor, self.request
+            self.actor, self.request = "system", ""
             self.add("timeout", scope=scope)
             if scope == "test":
                 self.add("finish", reason="time limit")
@@ -171,7 +173,7 @@ class Attempt:
                 self.enter(self.progress.section + 1)
             else:
                 self._skip_current()
-            self.actor = actor
+            self.actor, self.request = caller
 
     def _skip_current(self) -> None:
         item = self.progress.current

@@ -1,8 +1,10 @@
 """Library: items, keys and published tests of the service; they never change once stored."""
 
 import json
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._bank_arrays import bank_hash
-from irtcat._checks import argument_error
+from irtcat._checks import InputError, argument_error
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, ExposureParameters
 from irtcat.cat.config import document_hash
@@ -39,12 +41,17 @@ from irtcat.service.errors import ConflictError, NotFoundError
 
 __all__ = [
     "PublishedTest",
+    "add_bank",
     "add_items",
+    "bank_hashes",
+    "item_set",
+    "item_sets_table",
     "media_file",
     "publish",
     "published_test",
     "published_tests",
     "retire",
+    "stored_bank",
 ]
 
 
@@ -133,6 +140,74 @@ def add_items(service: Service, items: ItemSet) -> str:
                 tables.item_keys.insert(), {"item_set": name, "document": json.dumps(keys)}
             )
     return name
+
+
+def item_set(service: Service, name: str) -> ItemSet:
+    """An item set by its hash, with its keys.
+
+    Raises:
+        NotFoundError: for an unknown hash.
+    """
+    sets, keys = tables.item_sets, tables.item_keys
+    statement = (
+        sa.select(sets.c.document, keys.c.document.label("keys"))
+        .join(keys, keys.c.item_set == sets.c.hash)
+        .where(sets.c.hash == name)
+    )
+    with service.database.reading():
+        row = service.row(statement)
+        if row is None:
+            raise NotFoundError("There is no such item set.")
+        document = json.loads(row.document)
+        media = [media_file(service, medium).to_json() for medium in document["media"]]
+    return ItemSet.from_json({**document, "keys": json.loads(row.keys), "media": media})
+
+
+def item_sets_table(service: Service) -> pd.DataFrame:
+    """All item sets, the latest first: hash, number of items, and when they were added."""
+    statement = sa.select(tables.item_sets).order_by(tables.item_sets.c.created.desc())
+    rows = [
+        (row.hash, len(json.loads(row.document)["items"]), row.created)
+        for row in service.rows(statement)
+    ]
+    return pd.DataFrame(rows, columns=["hash", "items", "created"])
+
+
+def add_bank(service: Service, data: bytes, *, actor: str) -> str:
+    """Store a bank from the contents of its file; return its hash.
+
+    Raises:
+        InputError: for contents that are not a bank of `irtcat.ItemBank.save`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bank.npz"
+        path.write_bytes(data)
+        try:
+            bank = ItemBank.load(path)
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), "bank.npz")) from None
+    with service.database.writing():
+        name = service.store.add_bank(bank)
+        record(service, actor, "bank added", bank=name)
+    return name
+
+
+def stored_bank(service: Service, name: str) -> ItemBank:
+    """A bank by its hash.
+
+    Raises:
+        NotFoundError: for an unknown hash.
+    """
+    if name not in bank_hashes(service):
+        raise NotFoundError("There is no such bank.")
+    return service.store.bank(name)
+
+
+def bank_hashes(service: Service) -> list[str]:
+    """Hashes of all banks, in alphabetical order."""
+    with service.database.reading():
+        rows = service.database.execute("SELECT hash FROM banks ORDER BY hash").fetchall()
+    return [str(row[0]) for row in rows]
 
 
 def _add_media(service: Service, medium: Media) -> None:
@@ -242,28 +317,14 @@ def _load(service: Service, name: str) -> PublishedTest:
         row = service.row(sa.select(tables.tests).where(tables.tests.c.id == name))
         if row is None:
             raise NotFoundError("There is no such test.")
-        document = json.loads(
-            service.scalar(
-                sa.select(tables.item_sets.c.document).where(
-                    tables.item_sets.c.hash == row.item_set
-                )
-            )
-        )
-        keys = json.loads(
-            service.scalar(
-                sa.select(tables.item_keys.c.document).where(
-                    tables.item_keys.c.item_set == row.item_set
-                )
-            )
-        )
-        media = [media_file(service, medium).to_json() for medium in document["media"]]
+        items = item_set(service, row.item_set)
         bank = service.store.bank(row.bank)
     stored = json.loads(row.report)
     return PublishedTest(
         id=row.id,
         definition=TestDefinition.from_json(json.loads(row.definition)),
         bank=bank,
-        items=ItemSet.from_json({**document, "keys": keys, "media": media}),
+        items=items,
         status=row.status,
         published=row.published,
         report=stored["report"],

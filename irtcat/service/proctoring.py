@@ -1,6 +1,7 @@
 """Proctoring: what staff do with attempts under way, and the live board."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -134,11 +135,21 @@ def _text(argument: str, value: Any) -> str:
     return value.strip()
 
 
-def board(service: Service, test: str | None = None) -> pd.DataFrame:
-    """Attempts that are running or paused: who, where, how long, the last sign."""
-    statement = sa.select(tables.attempts).where(
-        tables.attempts.c.status.in_(["running", "paused"])
-    )
+def board(
+    service: Service,
+    test: str | None = None,
+    statuses: Sequence[str] | None = ("running", "paused"),
+) -> pd.DataFrame:
+    """Attempts that are running or paused: who, where, how long, the last sign.
+
+    Args:
+        service: the service.
+        test: id of a test; all tests by default.
+        statuses: only attempts of these statuses; None for all.
+    """
+    statement = sa.select(tables.attempts)
+    if statuses is not None:
+        statement = statement.where(tables.attempts.c.status.in_(statuses))
     if test is not None:
         statement = statement.where(tables.attempts.c.test == test)
     rows = []

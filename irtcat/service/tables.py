@@ -15,6 +15,7 @@ __all__ = [
     "audit_seals",
     "clients",
     "deliveries",
+    "ended_sessions",
     "item_keys",
     "item_sets",
     "lti_attempts",
@@ -188,6 +189,9 @@ sections = sa.Table(
     text("status"),
 )
 """Sections that clients of the CAT interface created."""
+
+ended_sessions = sa.Table("cat_ended_sessions", metadata, key("session"), text("ended"))
+"""Sessions that clients of the CAT interface ended; their logs stay in the store."""
 
 audit_events = sa.Table(
     "audit_events",

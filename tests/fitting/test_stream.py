@@ -142,3 +142,14 @@ def test_what_cannot_be_fitted_in_passes_is_refused():
         fit([[0, 1]], "2pl")
     with pytest.raises(InputError, match="`responses` argument must be Responses"):
         fit(3, "2pl")
+
+
+def test_the_sandwich_item_by_item_is_that_of_memory(monkeypatch):
+    """It was refused where an engine passes over the rows."""
+    monkeypatch.setattr("irtcat.fitting._curvature.FULL_WORK", 0.0)
+    x = draw(150, 12, gaps=True)
+    data = Responses.from_array(np.where(x < 0, np.nan, x)), source_of(x)
+    memory, stream = (fit(part, "2pl", standard_errors="sandwich", **SETTINGS) for part in data)
+    for result in (memory, stream):
+        assert result.bank.provenance["standard_errors"] == "block sandwich"
+    np.testing.assert_allclose(stream.bank.covariance, memory.bank.covariance, rtol=1e-5)

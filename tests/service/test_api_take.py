@@ -113,7 +113,7 @@ def to_fixed(browser):
 
 def test_a_whole_test(browser):
     assert browser.view["page"] == "instructions"
-    assert browser.view["text"] == "<p>Read <em>well</em>.</p>"
+    assert browser.view["text"].strip() == "<p>Read <em>well</em>.</p>"
     to_fixed(browser)
     browser.answer()
     browser.post("flag", {"number": browser.view["item"]["number"], "flagged": True})
@@ -386,7 +386,7 @@ def test_the_document_describes_every_operation(app):
             assert operation.get("description"), where
             assert {"422", "413"} <= set(operation["responses"]), where
             for code, response in operation["responses"].items():
-                if int(code) >= 400:
+                if int(code) >= 400 and path != "/oauth/token":  # RFC 6749 has its own form
                     assert "application/problem+json" in response["content"], where
     text = json.dumps(document)
     assert "HTTPValidationError" not in text

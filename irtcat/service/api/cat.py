@@ -1,5 +1,417 @@
-"""To be written."""
+"""1EdTech Computer Adaptive Testing (CAT) 1.0, REST/JSON binding of February 2021.
 
-from fastapi import APIRouter
+Names and shapes are the specification's; errors are its ``imsx_StatusInfo``. Requests are read
+leniently, since clients differ: additional fields are ignored, ``itemResults`` and ``results`` are
+read as ``itemResult``, ``values`` and ``valueString`` as ``value``, and metadata may be an object
+or Base64. The estimates go back as outcome variables of the test result.
+"""
 
-router = APIRouter()
+import math
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from irtcat.service import adaptive_sections
+from irtcat.service.adaptive_sections import Turn
+from irtcat.service.api._schemas import NAME, Out, service_of
+from irtcat.service.auth.clients import Client, client_of_token
+from irtcat.service.auth.staff import token_of
+from irtcat.service.context import Service
+from irtcat.service.errors import ServiceError, UnauthorizedError
+
+__all__ = ["router", "status_info"]
+
+PREFIX = "/ims/cat/v1p0"
+
+MOST_TEXT = 900_000
+"""Characters of a field; the body has a limit, too."""
+
+CODES = {
+    401: "unauthorisedrequest",
+    403: "forbidden",
+    404: "unknownobject",
+    429: "server_busy",
+    500: "internal_server_error",
+    503: "server_busy",
+}
+"""The specification's codes by HTTP status; "invaliddata" for all others."""
+
+router = APIRouter(prefix=PREFIX, tags=["1EdTech CAT 1.0"])
+
+
+class CodeMinorField(Out):
+    """A code of an error."""
+
+    imsx_codeMinorFieldName: str
+    imsx_codeMinorFieldValue: str
+
+
+class CodeMinor(Out):
+    """Codes of an error."""
+
+    imsx_codeMinorField: list[CodeMinorField]
+
+
+class StatusInfo(Out):
+    """An error."""
+
+    imsx_codeMajor: str = Field(examples=["failure"])
+    imsx_severity: str = Field(examples=["error"])
+    imsx_description: str
+    imsx_codeMinor: CodeMinor
+
+
+def status_info(status: int, description: str) -> dict[str, Any]:
+    """An error as the specification describes it.
+
+    Example:
+        >>> status_info(404, "There is no such section.")["imsx_codeMinor"]["imsx_codeMinorField"]
+        [{'imsx_codeMinorFieldName': 'irtcat', 'imsx_codeMinorFieldValue': 'unknownobject'}]
+    """
+    code = {
+        "imsx_codeMinorFieldName": "irtcat",
+        "imsx_codeMinorFieldValue": CODES.get(status, "invaliddata"),
+    }
+    return {
+        "imsx_codeMajor": "failure",
+        "imsx_severity": "error",
+        "imsx_description": description,
+        "imsx_codeMinor": {"imsx_codeMinorField": [code]},
+    }
+
+
+def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    return {code: {"model": StatusInfo} for code in sorted({*codes, 400, 413, 422, 429, 503})}
+
+
+class Lenient(BaseModel):
+    """A body of a request; fields that are not known are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+Packed = Annotated[str, Field(max_length=MOST_TEXT, description="Base64.")]
+
+
+class SectionData(Lenient):
+    """A section to be created."""
+
+    qtiMetadata: dict[str, Any] | list[Any] | Packed | None = None
+    qtiUsagedata: Packed | None = None
+    sectionConfiguration: Packed = Field(description=f"{adaptive_sections.MUST}.")
+
+
+class SectionMade(Out):
+    """A new section."""
+
+    sectionIdentifier: str
+
+
+class ItemIds(Out):
+    """Ids of items."""
+
+    itemIdentifiers: list[str]
+
+
+class SectionSent(Out):
+    """A section as it was sent."""
+
+    qtiMetadata: dict[str, Any] | list[Any] | str | None = None
+    qtiUsagedata: str | None = None
+    sectionConfiguration: str
+
+
+class SectionFound(Out):
+    """A section with its pool of items."""
+
+    items: ItemIds
+    section: SectionSent
+
+
+class PriorDatum(Lenient):
+    """A key and its value."""
+
+    key: str = Field(max_length=2000)
+    value: str | float | None = None
+
+
+class SessionData(Lenient):
+    """A session to be created."""
+
+    personalNeedsAndPreferences: Any = None
+    demographics: Any = None
+    priorData: list[PriorDatum] | None = Field(None, max_length=1000)
+
+
+class NextItems(Out):
+    """The items to show next; none at the end."""
+
+    itemIdentifiers: list[str]
+    stageLength: int = Field(description="How many of them to show before asking again.")
+
+
+class Value(Out):
+    """A value."""
+
+    baseType: str
+    value: str
+
+
+class OutcomeVariable(Out):
+    """An outcome."""
+
+    identifier: str
+    cardinality: str
+    baseType: str
+    value: list[Value]
+
+
+class TestResult(Out):
+    """The estimates: THETA and SE (THETA_1, SE_1, ... of several abilities), and N_ITEMS."""
+
+    __test__ = False
+
+    identifier: str
+    datestamp: str
+    outcomeVariables: list[OutcomeVariable]
+
+
+class AssessmentResult(Out):
+    """The result of the session so far."""
+
+    context: dict[str, Any]
+    testResult: TestResult
+
+
+class SessionMade(Out):
+    """A new session with its first items."""
+
+    sessionIdentifier: str
+    nextItems: NextItems
+    sessionState: str
+
+
+class ResultsData(Lenient):
+    """Results of items."""
+
+    assessmentResult: dict[str, Any] = Field(
+        description="Its `itemResult` has the SCORE of each item as an outcome variable.",
+        examples=[
+            {
+                "itemResult": [
+                    {
+                        "identifier": "q1",
+                        "datestamp": "2026-11-23T08:00:00Z",
+                        "sessionStatus": "final",
+                        "outcomeVariables": [
+                            {
+                                "identifier": "SCORE",
+                                "cardinality": "single",
+                                "baseType": "float",
+                                "value": [{"value": "1"}],
+                            }
+                        ],
+                    }
+                ]
+            }
+        ],
+    )
+    sessionState: str | None = Field(None, max_length=2000)
+
+
+class ResultsTaken(Out):
+    """The next items, and the estimates."""
+
+    nextItems: NextItems
+    assessmentResult: AssessmentResult
+    sessionState: str
+
+
+class Engine:
+    """A request of a client."""
+
+    def __init__(self, service: Service, client: Client):
+        self.service, self.client = service, client
+
+
+def needs(scope: str) -> Any:
+    """The dependency that requires a scope."""
+
+    def dependency(request: Request) -> Engine:
+        service, token = service_of(request), token_of(request)
+        if not token:
+            raise UnauthorizedError("The header Authorization must hold an access token.")
+        client = client_of_token(service, token)
+        client.require(scope)
+        return Engine(service, client)
+
+    return Depends(dependency)
+
+
+SectionId = Annotated[str, Path(pattern=NAME)]
+SessionId = Annotated[str, Path(pattern=NAME)]
+OfSection = Annotated[Engine, needs("section")]
+OfSession = Annotated[Engine, needs("session")]
+
+
+@router.post(
+    "/sections", status_code=201, response_model=SectionMade, responses=_errors(401, 403, 404)
+)
+def create_section(at: OfSection, body: SectionData) -> Any:
+    """Create a section from a published test, or from a bank and a configuration."""
+    made = adaptive_sections.create_section(at.service, at.client.id, body.model_dump())
+    return {"sectionIdentifier": made}
+
+
+@router.get("/sections/{section}", response_model=SectionFound, responses=_errors(401, 403, 404))
+def get_section(section: SectionId, at: OfSection) -> Any:
+    """The items of a section, and how it was created."""
+    it = adaptive_sections.section_of(at.service, at.client.id, section)
+    return {"items": {"itemIdentifiers": it.bank.item_ids.tolist()}, "section": dict(it.sent)}
+
+
+@router.delete("/sections/{section}", status_code=204, responses=_errors(401, 403, 404))
+def end_section(section: SectionId, at: OfSection) -> None:
+    """Delete a section; its sessions end with it."""
+    adaptive_sections.delete_section(at.service, at.client.id, section)
+
+
+@router.post(
+    "/sections/{section}/sessions", status_code=201, response_model=SessionMade,
+    responses=_errors(401, 403, 404),
+)  # fmt: skip
+def create_session(section: SectionId, at: OfSession, body: SessionData | None = None) -> Any:
+    """Create a session, and return its first items.
+
+    The prior datum `initialEstimatedAbility` is the mean of the person's prior. Personal needs and
+    demographics are neither used nor stored.
+    """
+    prior = [] if body is None else [datum.model_dump() for datum in body.priorData or []]
+    turn = adaptive_sections.begin_session(at.service, at.client.id, section, prior)
+    return {"sessionIdentifier": turn.session, **_next(turn)}
+
+
+@router.post(
+    "/sections/{section}/sessions/{session}/results", response_model=ResultsTaken,
+    responses=_errors(401, 403, 404, 409),
+)  # fmt: skip
+def submit_results(section: SectionId, session: SessionId, at: OfSession, body: ResultsData) -> Any:
+    """Record the scores of items; return the next items and the estimates.
+
+    Repeating a request changes nothing; another score of an item is refused.
+    """
+    scores = _scores(body.assessmentResult)
+    turn = adaptive_sections.submit(
+        at.service, at.client.id, section, session, scores, body.sessionState
+    )
+    sent = body.assessmentResult.get("context")
+    result = {
+        "context": sent if isinstance(sent, dict) else {},
+        "testResult": {
+            "identifier": section,
+            "datestamp": at.service.now(),
+            "outcomeVariables": list(_outcomes(turn)),
+        },
+    }
+    return {**_next(turn), "assessmentResult": result}
+
+
+@router.delete(
+    "/sections/{section}/sessions/{session}", status_code=204, responses=_errors(401, 403, 404)
+)
+def end_session(section: SectionId, session: SessionId, at: OfSession) -> None:
+    """End a session; its log stays."""
+    adaptive_sections.end_session(at.service, at.client.id, section, session)
+
+
+def _next(turn: Turn) -> dict[str, Any]:
+    items = {"itemIdentifiers": turn.items, "stageLength": len(turn.items)}
+    return {"nextItems": items, "sessionState": turn.state}
+
+
+def _outcomes(turn: Turn) -> Any:
+    """The estimates as outcome variables."""
+    several = len(turn.theta) > 1
+    values: list[tuple[str, str, str]] = []
+    for at, (theta, se) in enumerate(zip(turn.theta, turn.se, strict=True), start=1):
+        end = f"_{at}" if several else ""
+        values += [(f"THETA{end}", "float", repr(theta)), (f"SE{end}", "float", repr(se))]
+    values.append(("N_ITEMS", "integer", str(turn.n_items)))
+    if turn.reason:
+        values.append(("STOPPED_BY", "string", turn.reason))
+    for name, base, text in values:
+        if text not in ("nan", "inf"):
+            value = [{"baseType": base, "value": text}]
+            yield {"identifier": name, "cardinality": "single", "baseType": base, "value": value}
+
+
+def _scores(document: dict[str, Any]) -> list[tuple[str, float]]:
+    """Ids and scores of the items of an assessment result, in the order in which they were given.
+
+    Of several results of one item, the one with the latest time stamp counts, else the last one.
+
+    Raises:
+        ServiceError: naming the item and what is missing.
+    """
+    latest: dict[str, tuple[datetime | None, float]] = {}
+    for entry in _listed(_first_of(document, "itemResult", "itemResults", "results")):
+        name = entry.get("identifier")
+        if not isinstance(name, str) or not name:
+            raise ServiceError("Every `itemResult` must have an `identifier`.")
+        status = str(entry.get("sessionStatus") or "final").lower()
+        if status != "final":
+            raise ServiceError(f"The `sessionStatus` of {name[:100]!r} must be final.")
+        stamp, score = _time(entry.get("datestamp")), _score(name, entry)
+        known = latest.get(name)
+        if known is not None and stamp is not None and known[0] is not None and stamp < known[0]:
+            continue
+        latest[name] = (stamp, score)
+    return [(name, score) for name, (_, score) in latest.items()]
+
+
+def _score(name: str, entry: dict[str, Any]) -> float:
+    """The SCORE of an item."""
+    for variable in _listed(_first_of(entry, "outcomeVariables", "outcomeVariable", "variables")):
+        if str(variable.get("identifier", "")).upper() != "SCORE":
+            continue
+        value = _first_of(variable, "value", "values")
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if isinstance(value, dict):
+            value = _first_of(value, "value", "valueString")
+        try:
+            score = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            score = math.nan
+        if math.isfinite(score):
+            return score
+        break
+    raise ServiceError(f"The item {name[:100]!r} must have a number as its outcome SCORE.")
+
+
+def _first_of(document: dict[str, Any], *names: str) -> Any:
+    for name in names:
+        if document.get(name) is not None:
+            return document[name]
+    return None
+
+
+def _listed(value: Any) -> list[dict[str, Any]]:
+    """Records as a list; a single one is a list of one.
+
+    Raises:
+        ServiceError: for anything else.
+    """
+    rows = [value] if isinstance(value, dict) else [] if value is None else value
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ServiceError("Results and variables must be lists of objects.")
+    return rows
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        stamp = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return stamp if stamp.tzinfo is not None else None

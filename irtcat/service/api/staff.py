@@ -1,5 +1,1025 @@
-"""To be written."""
+"""The staff's interface: banks, items, tests, people, tickets, attempts, results, exports, ratings.
 
-from fastapi import APIRouter
+Every route names the permission that it needs (`irtcat.service.auth.accounts.PERMISSIONS`). Lists
+come in pages: ``limit`` entries after the one that ``after`` names.
+"""
 
-router = APIRouter()
+import csv
+import io
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+
+from irtcat.service import (
+    audit,
+    exports,
+    item_statistics,
+    library,
+    people,
+    proctoring,
+    ratings,
+    results,
+)
+from irtcat.service.api._schemas import (
+    After,
+    Body,
+    Id,
+    Limit,
+    Out,
+    page_of,
+    problems,
+    records,
+    service_of,
+)
+from irtcat.service.api._uploads import SUFFIXES, content_type, items_of_upload, raw_body
+from irtcat.service.attempt import attempt_of
+from irtcat.service.auth import accounts, clients
+from irtcat.service.auth.accounts import Account
+from irtcat.service.auth.staff import permitted
+from irtcat.service.context import Service
+from irtcat.service.definition import parse_definition
+from irtcat.service.errors import NotFoundError, ServiceError
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1")
+
+Data = Annotated[bytes, Depends(raw_body)]
+
+Text = Annotated[str, Field(max_length=2000)]
+
+STAFF = problems(401, 403)
+
+MOST_TICKETS = 10_000
+"""Rows of one table of tickets."""
+
+
+class Acting:
+    """Who acts on which service: a dependency of every route, by the permission that it needs."""
+
+    def __init__(self, service: Service, account: Account):
+        self.service, self.account, self.actor = service, account, account.actor
+
+
+def needs(permission: str) -> Any:
+    """The dependency that requires a permission."""
+
+    def dependency(
+        request: Request, account: Annotated[Account, Depends(permitted(permission))]
+    ) -> Acting:
+        return Acting(service_of(request), account)
+
+    return Depends(dependency)
+
+
+def file_response(kind: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """The documentation of a route that returns a file."""
+    schema = {"type": "string", "format": "binary"}
+    return {200: {"description": description, "content": {kind: {"schema": schema}}}}
+
+
+def attachment(data: bytes | str, kind: str, name: str) -> Response:
+    """A file to be saved."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(data, media_type=kind, headers=headers)
+
+
+def upload(*kinds: str) -> dict[str, Any]:
+    """The documentation of a body that is a file."""
+    schema = {"schema": {"type": "string", "format": "binary"}}
+    return {"requestBody": {"required": True, "content": {kind: schema for kind in kinds}}}
+
+
+class Page(Out):
+    """One page of a list."""
+
+    next: str | None = Field(description="`after` of the next page; null at the end.")
+
+
+class Made(Out):
+    """What was made."""
+
+    id: str
+
+
+# Banks, items and tests
+
+
+class Bank(Out):
+    """An item bank."""
+
+    hash: str
+    items: int
+    model: str
+
+
+class Banks(Page):
+    """Item banks."""
+
+    items: list[Bank]
+
+
+class BankItem(Out):
+    """An item of a bank with its parameters."""
+
+    item: str
+    parameters: dict[str, Any]
+
+
+class BankItems(Page):
+    """Items of a bank."""
+
+    items: list[BankItem]
+
+
+class Hash(Out):
+    """The hash of what was stored; the same contents have the same hash."""
+
+    hash: str
+    items: int
+
+
+class ItemSetRow(Out):
+    """An item set."""
+
+    hash: str
+    items: int
+    created: str
+
+
+class ItemSets(Page):
+    """Item sets."""
+
+    items: list[ItemSetRow]
+
+
+class PublishBody(Body):
+    """A test to publish."""
+
+    definition: str = Field(max_length=2**20, description="The test definition in TOML.")
+    bank: str = Field(max_length=128, description="Hash of a bank.")
+    items: str = Field(max_length=128, description="Hash of an item set.")
+    n_simulated: int = Field(1000, ge=10, le=20_000, description="Simulated takers.")
+    seed: int = Field(0, ge=0, lt=2**32)
+
+
+class TestRow(Out):
+    """A published test."""
+
+    __test__ = False
+
+    id: str
+    title: str
+    version: str
+    status: str
+    published: str
+    attempts: int
+
+
+class Tests(Page):
+    """Published tests."""
+
+    items: list[TestRow]
+
+
+class Report(Out):
+    """The publishing report of a test."""
+
+    id: str
+    title: str
+    status: str
+    published: str
+    definition: dict[str, Any]
+    report: dict[str, Any]
+
+
+def _bank(service: Service, name: str) -> dict[str, Any]:
+    bank = library.stored_bank(service, name)
+    return {"hash": name, "items": bank.n_items, "model": type(bank.model).__name__}
+
+
+@router.get("/banks", response_model=Banks, responses=STAFF, tags=["library"])
+def list_banks(
+    at: Annotated[Acting, needs("parameters")], limit: Limit = 50, after: After = None
+) -> Any:
+    """Item banks; a bank never changes, and is known by the hash of its contents."""
+    names = [name for name in library.bank_hashes(at.service) if after is None or name > after]
+    rows = [_bank(at.service, name) for name in names[:limit]]
+    return {"items": rows, "next": names[limit - 1] if len(names) > limit else None}
+
+
+@router.post("/uploads/banks", response_model=Hash, status_code=201, tags=["library"],
+             responses=problems(401, 403, 415),
+             openapi_extra=upload("application/octet-stream"))  # fmt: skip
+def upload_bank(request: Request, at: Annotated[Acting, needs("publish")], data: Data) -> Any:
+    """Store a bank from its `.npz` file; one that is known is not stored again."""
+    content_type(request, "application/octet-stream")
+    name = library.add_bank(at.service, data, actor=at.actor)
+    return {"hash": name, "items": library.stored_bank(at.service, name).n_items}
+
+
+@router.get("/banks/{bank}", response_model=Bank, responses=problems(401, 403, 404),
+            tags=["library"])  # fmt: skip
+def get_bank(bank: Id, at: Annotated[Acting, needs("parameters")]) -> Any:
+    """A bank by its hash."""
+    return _bank(at.service, bank)
+
+
+@router.get("/banks/{bank}/items", response_model=BankItems,
+            responses=problems(401, 403, 404), tags=["library"])  # fmt: skip
+def list_bank_items(
+    bank: Id, at: Annotated[Acting, needs("parameters")], limit: Limit = 50, after: After = None
+) -> Any:
+    """Items of a bank with their parameters."""
+    frame = library.stored_bank(at.service, bank).to_frame().reset_index(names="item")
+    page = page_of(frame, "item", limit, after)
+    rows = [{"item": str(row.pop("item")), "parameters": row} for row in page["items"]]
+    return {"items": rows, "next": page["next"]}
+
+
+@router.post("/uploads/items", response_model=Hash, status_code=201, tags=["library"],
+             responses=problems(401, 403, 415), openapi_extra=upload(*SUFFIXES))  # fmt: skip
+def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: Data) -> Any:
+    """Store items with their keys: a table in CSV, a QTI 3.0 package, or a zip of a folder."""
+    items = items_of_upload(data, content_type(request, *SUFFIXES))
+    name = library.add_items(at.service, items)
+    audit.record(at.service, at.actor, "items added", items=name)
+    return {"hash": name, "items": len(items)}
+
+
+@router.get("/items", response_model=ItemSets, responses=STAFF, tags=["library"])
+def list_items(
+    at: Annotated[Acting, needs("items")], limit: Limit = 50, after: After = None
+) -> Any:
+    """Item sets, the latest first."""
+    return page_of(library.item_sets_table(at.service), "hash", limit, after)
+
+
+@router.post("/tests", response_model=Made, status_code=201, responses=problems(401, 403, 404),
+             tags=["tests"])  # fmt: skip
+def publish(at: Annotated[Acting, needs("publish")], body: PublishBody) -> Any:
+    """Check a test, simulate it, and publish it; rules that cannot be kept are refused."""
+    definition = parse_definition(body.definition)
+    bank = library.stored_bank(at.service, body.bank)
+    items = library.item_set(at.service, body.items)
+    name, _ = library.publish(
+        at.service, definition, bank, items, actor=at.actor, n_simulated=body.n_simulated,
+        seed=body.seed,
+    )  # fmt: skip
+    return {"id": name}
+
+
+@router.get("/tests", response_model=Tests, responses=STAFF, tags=["tests"])
+def list_tests(
+    at: Annotated[Acting, needs("watch")], limit: Limit = 50, after: After = None
+) -> Any:
+    """Published tests, the latest first."""
+    return page_of(library.published_tests(at.service), "id", limit, after)
+
+
+@router.get("/tests/{test}", response_model=Report, responses=problems(401, 403, 404),
+            tags=["tests"])  # fmt: skip
+def get_test(test: Id, at: Annotated[Acting, needs("parameters")]) -> Any:
+    """A test with its definition and its publishing report."""
+    it = library.published_test(at.service, test)
+    return {
+        "id": it.id,
+        "title": it.definition.title,
+        "status": it.status,
+        "published": it.published,
+        "definition": it.definition.to_json(),
+        "report": it.report,
+    }
+
+
+@router.post("/tests/{test}/retire", status_code=204, responses=problems(401, 403, 404, 409),
+             tags=["tests"])  # fmt: skip
+def retire(test: Id, at: Annotated[Acting, needs("publish")]) -> None:
+    """Issue no more tickets for a test; attempts under way go on."""
+    library.retire(at.service, test, actor=at.actor)
+
+
+class ItemRow(Out):
+    """Exposure and drift of an item."""
+
+    item: str
+    answers: int
+    exposure: float | None = Field(description="Share of the attempts in which it was shown.")
+    target: float | None = Field(description="Highest share that the test allows.")
+    over_target: bool
+    observed: float | None = Field(description="Mean score.")
+    expected: float | None = Field(description="Mean score expected by the bank.")
+    z: float | None = Field(description="Standardised difference of the two.")
+    drift: bool = Field(description="Whether the difference is beyond chance.")
+    seconds: float | None
+
+
+class ItemRows(Page):
+    """Exposure and drift of the items of a test."""
+
+    items: list[ItemRow]
+
+
+@router.get("/tests/{test}/items", response_model=ItemRows, responses=problems(401, 403, 404),
+            tags=["tests"])  # fmt: skip
+def list_item_statistics(
+    test: Id, at: Annotated[Acting, needs("parameters")], limit: Limit = 50, after: After = None
+) -> Any:
+    """Exposure against its target, and observed against expected score, by item."""
+    return page_of(item_statistics.item_statistics(at.service, test), "item", limit, after)
+
+
+# People and tickets
+
+
+class PersonBody(Body):
+    """A person; all fields are optional."""
+
+    name: str = Field("", max_length=200)
+    email: str = Field("", max_length=200)
+    external: str = Field("", max_length=200, description="Id in another system; known: returned.")
+
+
+class Person(Out):
+    """A person."""
+
+    id: str
+    name: str
+    email: str
+    external: str
+    created: str
+
+
+class People(Page):
+    """People."""
+
+    items: list[Person]
+
+
+@router.post("/people", response_model=Made, status_code=201, responses=STAFF, tags=["people"])
+def add_person(at: Annotated[Acting, needs("people")], body: PersonBody) -> Any:
+    """Add a person; everything else knows them by the random id."""
+    return {"id": people.add_person(at.service, actor=at.actor, **body.model_dump())}
+
+
+@router.get("/people", response_model=People, responses=STAFF, tags=["people"])
+def list_people(
+    at: Annotated[Acting, needs("people")], limit: Limit = 50, after: After = None
+) -> Any:
+    """People that are not erased."""
+    return page_of(people.people_table(at.service), "id", limit, after)
+
+
+@router.delete("/people/{person}", status_code=204, responses=problems(401, 403, 404),
+               tags=["people"])  # fmt: skip
+def erase_person(person: Id, at: Annotated[Acting, needs("people")]) -> None:
+    """Erase what identifies a person; attempts and results stay under the random id."""
+    people.erase(at.service, person, actor=at.actor)
+
+
+class TicketBody(Body):
+    """A ticket to issue."""
+
+    test: str = Field(max_length=128)
+    person: str | None = Field(None, max_length=128, description="By default a new, unnamed one.")
+    accommodations: list[Annotated[str, Field(max_length=100)]] = Field([], max_length=20)
+    opens: datetime | None = Field(None, description="With a time zone.")
+    expires: datetime | None = Field(None, description="With a time zone.")
+
+
+class IssuedTicket(Out):
+    """A ticket; its token is shown only once."""
+
+    id: str
+    token: str = Field(description="The last part of the link to the test.")
+    person: str
+
+
+class TicketRow(Out):
+    """A ticket, without its token."""
+
+    id: str
+    test: str
+    person: str
+    accommodations: list[str]
+    opens: str
+    expires: str
+    created: str
+    status: str
+    attempt: str
+
+
+class Tickets(Page):
+    """Tickets."""
+
+    items: list[TicketRow]
+
+
+TestFilter = Annotated[str | None, Query(max_length=128, pattern=r"^[A-Za-z0-9_-]+$",
+                                         description="Of this test only.")]  # fmt: skip
+
+
+def _issue(at: Acting, body: TicketBody) -> dict[str, str]:
+    return vars(people.issue_ticket(at.service, actor=at.actor, **body.model_dump()))
+
+
+@router.post("/tickets", response_model=IssuedTicket, status_code=201,
+             responses=problems(401, 403, 404, 409), tags=["tickets"])  # fmt: skip
+def issue_ticket(at: Annotated[Acting, needs("tickets")], body: TicketBody) -> Any:
+    """Issue a ticket: one person may take one test once."""
+    return _issue(at, body)
+
+
+@router.get("/tickets", response_model=Tickets, responses=STAFF, tags=["tickets"])
+def list_tickets(
+    at: Annotated[Acting, needs("tickets")],
+    test: TestFilter = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Any:
+    """Tickets, the latest first."""
+    return page_of(people.ticket_table(at.service, test), "id", limit, after)
+
+
+@router.post("/tickets/{ticket}/revoke", status_code=204,
+             responses=problems(401, 403, 404, 409), tags=["tickets"])  # fmt: skip
+def revoke_ticket(ticket: Id, at: Annotated[Acting, needs("tickets")]) -> None:
+    """Make a ticket invalid; an attempt that was begun with it is not changed."""
+    people.revoke_ticket(at.service, ticket, actor=at.actor)
+
+
+@router.post("/uploads/tickets", tags=["tickets"],
+             responses={**problems(401, 403, 404, 409, 415),
+                        **file_response("text/csv", "The rows with their tickets.")},
+             response_class=Response, openapi_extra=upload("text/csv"))  # fmt: skip
+def upload_tickets(
+    request: Request,
+    at: Annotated[Acting, needs("tickets")],
+    data: Data,
+    test: Annotated[str, Query(max_length=128)],
+) -> Response:
+    """Issue a ticket for each row of a table, all or none.
+
+    Columns, all optional: `external`, `name`, `email`, `accommodations` (separated by `|`).
+    The answer is the table with the columns `person`, `ticket` and `token`.
+    """
+    content_type(request, "text/csv")
+    rows = _rows(data)
+    done = []
+    with at.service.database.writing():
+        for number, row in enumerate(rows, start=1):
+            given = {name: row.get(name, "") for name in ("external", "name", "email")}
+            wanted = [name for name in row.get("accommodations", "").split("|") if name]
+            try:
+                person = people.add_person(at.service, actor=at.actor, **given)
+                ticket = people.issue_ticket(
+                    at.service, test, person=person, accommodations=wanted, actor=at.actor
+                )
+            except ServiceError:
+                raise
+            except ValueError as error:
+                raise ServiceError(f"Row {number}: {error}") from None
+            done.append({**row, "person": person, "ticket": ticket.id, "token": ticket.token})
+    text = io.StringIO()
+    columns = list(done[0]) if done else ["person", "ticket", "token"]
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows(done)
+    return attachment(text.getvalue(), "text/csv; charset=utf-8", "tickets.csv")
+
+
+def _rows(data: bytes) -> list[dict[str, str]]:
+    """The rows of a table of people.
+
+    Raises:
+        ServiceError: for a table that cannot be read, or with other columns.
+    """
+    try:
+        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig")), strict=True)
+        rows = list(reader)
+    except (UnicodeDecodeError, csv.Error):
+        raise ServiceError("The table must be CSV in UTF-8.") from None
+    known = ("external", "name", "email", "accommodations")
+    columns = reader.fieldnames or []
+    if not columns or any(name not in known for name in columns):
+        raise ServiceError(f"The columns must be some of {', '.join(known)}.")
+    if len(columns) != len(set(columns)) or len(rows) > MOST_TICKETS:
+        raise ServiceError(
+            f"The table must have each column once, and at most {MOST_TICKETS} rows."
+        )
+    for number, row in enumerate(rows, start=1):
+        if None in row or None in row.values() or any("\x00" in v for v in row.values()):
+            raise ServiceError(f"Row {number}: it must have a value for each column.")
+    return rows
+
+
+# Attempts
+
+
+class AttemptRow(Out):
+    """An attempt on the board."""
+
+    attempt: str
+    test: str
+    person: str
+    status: str
+    section: int
+    answers: int
+    seconds: float
+    started: str
+    updated: str
+    device: bool = Field(description="Whether a device has it.")
+
+
+class Attempts(Page):
+    """Attempts."""
+
+    items: list[AttemptRow]
+
+
+class Event(Out):
+    """An event of an attempt's log; the other fields depend on its kind."""
+
+    number: int
+    kind: str
+    at: str
+    actor: str
+    details: dict[str, Any]
+
+
+class Events(Page):
+    """The log of an attempt."""
+
+    items: list[Event]
+
+
+class Reason(Body):
+    """Why."""
+
+    reason: Text
+
+
+class Extension(Body):
+    """More time."""
+
+    seconds: float = Field(gt=0, le=24 * 3600)
+    reason: Text
+
+
+class Reopening(Body):
+    """More time, and why."""
+
+    reason: Text
+    seconds: float = Field(0, ge=0, le=24 * 3600)
+
+
+class Note(Body):
+    """A note."""
+
+    text: Text
+
+
+CONDUCT = problems(401, 403, 404, 409)
+
+
+@router.get("/board", response_model=Attempts, responses=STAFF, tags=["attempts"])
+def board(
+    at: Annotated[Acting, needs("watch")],
+    test: TestFilter = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Any:
+    """Attempts that are running or paused: who, where, how long, the last sign."""
+    return page_of(proctoring.board(at.service, test), "attempt", limit, after)
+
+
+@router.get("/attempts", response_model=Attempts, responses=STAFF, tags=["attempts"])
+def list_attempts(
+    at: Annotated[Acting, needs("watch")],
+    test: TestFilter = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Any:
+    """All attempts, in the order in which they began."""
+    frame = proctoring.board(at.service, test, statuses=None)
+    return page_of(frame, "attempt", limit, after)
+
+
+@router.get("/attempts/{attempt}/events", response_model=Events,
+            responses=problems(401, 403, 404), tags=["attempts"])  # fmt: skip
+def attempt_events(
+    attempt: Id,
+    at: Annotated[Acting, needs("parameters")],
+    limit: Limit = 50,
+    after: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
+) -> Any:
+    """The log of an attempt, whose digests are verified."""
+    events = proctoring.attempt_events(at.service, attempt)
+    start = 0 if after is None else after + 1
+    rows = []
+    for number, event in list(enumerate(events))[start : start + limit]:
+        details = {k: v for k, v in event.items() if k not in ("kind", "at", "actor")}
+        rows.append({"number": number, "details": details,
+                     **{name: event[name] for name in ("kind", "at", "actor")}})  # fmt: skip
+    more = start + limit < len(events)
+    return {"items": rows, "next": str(start + limit - 1) if more else None}
+
+
+def conducting(name: str, body: type[Body] | None, act: Callable[..., None], summary: str) -> None:
+    """Add a route of what a proctor does with an attempt."""
+
+    def route(attempt: Id, at: Annotated[Acting, needs("conduct")], body: Any) -> None:
+        act(at.service, attempt, actor=at.actor, **body.model_dump())
+
+    def route_without_body(attempt: Id, at: Annotated[Acting, needs("conduct")]) -> None:
+        act(at.service, attempt, actor=at.actor)
+
+    if body is not None:
+        route.__annotations__["body"] = body
+    used = route_without_body if body is None else route
+    used.__name__, used.__doc__ = f"{name}_attempt", summary
+    router.add_api_route(f"/attempts/{{attempt}}/{name}", used, methods=["POST"],
+                         status_code=204, responses=CONDUCT, tags=["attempts"])  # fmt: skip
+
+
+conducting("pause", Reason, proctoring.pause, "Stop the clock of a running attempt.")
+conducting("resume", None, proctoring.resume, "Let the clock of a paused attempt run again.")
+conducting("extend", Extension, proctoring.extend, "Add time to the limits of an attempt.")
+conducting("void", Reason, proctoring.void, "End an attempt without a result; its log stays.")
+conducting("reopen", Reopening, proctoring.reopen, "Let a person continue an attempt that is over.")
+conducting("release", None, proctoring.release, "Let the person continue on another device.")
+conducting("notes", Note, proctoring.note, "Add a note to the log of an attempt.")
+
+
+# Results and exports
+
+
+class ResultRow(Out):
+    """The result of an attempt."""
+
+    attempt: str
+    person: str
+    started: str
+    finished: str
+    reason: str
+    seconds: float
+    theta: float | None
+    se: float | None
+    n_items: float | None
+    score: float | None
+    lower: float | None
+    upper: float | None
+    level: str | None
+    probability: float | None
+    flags: str
+
+
+class Results(Page):
+    """Results of a test."""
+
+    items: list[ResultRow]
+
+
+class AnswerRow(Out):
+    """An answer."""
+
+    section: int
+    item: str
+    response: str | list[str] | None
+    code: float | None
+    seconds: float
+    at: str
+
+
+class OneResult(Out):
+    """The result of an attempt with its answers."""
+
+    attempt: str
+    status: str
+    waiting: list[str] = Field(description="Items that wait for a score by people.")
+    result: dict[str, Any] | None
+    flags: list[str]
+    answers: list[AnswerRow]
+
+
+@router.get("/tests/{test}/results", response_model=Results, responses=problems(401, 403, 404),
+            tags=["results"])  # fmt: skip
+def list_results(
+    test: Id, at: Annotated[Acting, needs("results")], limit: Limit = 50, after: After = None
+) -> Any:
+    """Results of the finished attempts at a test."""
+    library.published_test(at.service, test)
+    return page_of(results.result_table(at.service, test), "attempt", limit, after)
+
+
+@router.get("/attempts/{attempt}/result", response_model=OneResult,
+            responses=problems(401, 403, 404), tags=["results"])  # fmt: skip
+def get_result(attempt: Id, at: Annotated[Acting, needs("results")]) -> Any:
+    """The result of an attempt so far, with its answers."""
+    it = attempt_of(at.service, attempt)
+    result = results.attempt_result(it)
+    return {
+        "attempt": attempt,
+        "status": it.progress.status,
+        "waiting": results.waiting_items(it),
+        "result": None if result is None else result.to_json(),
+        "flags": results.flags_of(it),
+        "answers": records(results.answer_table(it)),
+    }
+
+
+EXPORT = problems(401, 403, 404, 409)
+
+
+@router.get("/tests/{test}/results.csv", response_class=Response, tags=["exports"],
+            responses={**EXPORT, **file_response("text/csv", "The table.")})  # fmt: skip
+def export_results(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
+    """Results of the finished attempts, as a table."""
+    text = exports.results_csv(at.service, test)
+    return attachment(text, "text/csv; charset=utf-8", "results.csv")
+
+
+@router.get("/tests/{test}/answers.csv", response_class=Response, tags=["exports"],
+            responses={**EXPORT, **file_response("text/csv", "The table.")})  # fmt: skip
+def export_answers(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
+    """Answers of the finished attempts, as a table."""
+    text = exports.answers_csv(at.service, test)
+    return attachment(text, "text/csv; charset=utf-8", "answers.csv")
+
+
+@router.get("/tests/{test}/responses.npz", response_class=Response, tags=["exports"],
+            responses={**EXPORT, **file_response("application/octet-stream", "The file.")}
+            )  # fmt: skip
+def export_responses(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
+    """Responses for recalibration: `irtcat fit responses.npz --anchors bank.npz`."""
+    data = exports.responses_file(at.service, test)
+    return attachment(data, "application/octet-stream", "responses.npz")
+
+
+@router.get("/attempts/{attempt}/result.xml", response_class=Response, tags=["exports"],
+            responses={**EXPORT, **file_response("application/xml", "The document.")})  # fmt: skip
+def export_qti(attempt: Id, at: Annotated[Acting, needs("results")]) -> Response:
+    """The result of an attempt in QTI Results Reporting 3.0."""
+    return attachment(exports.qti_results(at.service, attempt), "application/xml", "result.xml")
+
+
+# Ratings
+
+
+class QueueRow(Out):
+    """A response that waits for a score."""
+
+    attempt: str
+    item: str
+    kind: str = Field(description='"rating", or "adjudication" where two ratings differ.')
+
+
+class Queue(Out):
+    """Responses that this account may rate now."""
+
+    items: list[QueueRow]
+
+
+class Criterion(Out):
+    """A criterion of a rubric."""
+
+    name: str
+    points: float
+
+
+class RatingTask(Out):
+    """What a rater sees."""
+
+    attempt: str
+    item: str
+    prompt: str
+    language: str
+    direction: str
+    response: str | list[str] | None
+    rubric: str
+    criteria: list[Criterion]
+    max_score: int
+
+
+class RatingBody(Body):
+    """A rating."""
+
+    item: str = Field(max_length=200)
+    score: int = Field(ge=0, le=1000)
+    comment: str = Field("", max_length=2000)
+
+
+class Rated(Out):
+    """What follows from the rating."""
+
+    status: str = Field(description='"open", "differ" or "scored".')
+
+
+class RatingRow(Out):
+    """Agreement of the first two raters on an item."""
+
+    item: str
+    pairs: int
+    agreement: float
+    kappa: float | None
+    weighted_kappa: float | None
+    mean: float
+    adjudicated: int
+
+
+class RatingRows(Out):
+    """Agreement by item."""
+
+    items: list[RatingRow]
+
+
+@router.get("/ratings", response_model=Queue, responses=STAFF, tags=["ratings"])
+def rating_queue(at: Annotated[Acting, needs("score")], limit: Limit = 50) -> Any:
+    """Responses that this account may rate now; what it rated is left out."""
+    return {"items": records(ratings.rating_queue(at.service, at.account.name, limit))}
+
+
+@router.get("/attempts/{attempt}/ratings/task", response_model=RatingTask,
+            responses=problems(401, 403, 404), tags=["ratings"])  # fmt: skip
+def rating_task(
+    attempt: Id,
+    at: Annotated[Acting, needs("score")],
+    item: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]+$")],
+) -> Any:
+    """The item, the response and the rubric; not who gave it, or what others scored."""
+    return ratings.rating_task(at.service, attempt, item)
+
+
+@router.post("/attempts/{attempt}/ratings", response_model=Rated,
+             responses=problems(401, 403, 404, 409), tags=["ratings"])  # fmt: skip
+def rate(attempt: Id, at: Annotated[Acting, needs("score")], body: RatingBody) -> Any:
+    """Rate a response; where two people differ, a third one decides."""
+    status = ratings.rate(
+        at.service, attempt, body.item, body.score, rater=at.account.name, actor=at.actor,
+        comment=body.comment,
+    )  # fmt: skip
+    return {"status": status}
+
+
+@router.get("/tests/{test}/ratings", response_model=RatingRows,
+            responses=problems(401, 403, 404), tags=["ratings"])  # fmt: skip
+def rating_statistics(test: Id, at: Annotated[Acting, needs("results")]) -> Any:
+    """How far the raters of a test agree."""
+    library.published_test(at.service, test)
+    return {"items": records(ratings.rating_statistics(at.service, test))}
+
+
+# Audit log, accounts, clients
+
+
+class AuditRow(Out):
+    """What was done."""
+
+    number: int
+    at: str
+    actor: str
+    action: str
+    details: dict[str, Any]
+
+
+class Audit(Page):
+    """The audit log."""
+
+    items: list[AuditRow]
+
+
+class AccountBody(Body):
+    """An account to add."""
+
+    name: str = Field(max_length=200)
+    roles: list[Annotated[str, Field(max_length=50)]] = Field(max_length=20)
+    password: str = Field("", max_length=200, description="Empty: OpenID Connect only.")
+    subject: str = Field("", max_length=500, description="Issuer, a space, and the subject.")
+
+
+class AccountChange(Body):
+    """Changes of an account; what is left out stays."""
+
+    name: str = Field(max_length=200)
+    roles: list[Annotated[str, Field(max_length=50)]] | None = Field(None, max_length=20)
+    is_open: bool | None = None
+    password: str | None = Field(None, max_length=200)
+
+
+class AccountRow(Out):
+    """An account."""
+
+    name: str
+    roles: list[str]
+    password: bool = Field(description="Whether it can sign in by password.")
+    subject: str
+    status: str
+    created: str
+
+
+class AccountRows(Out):
+    """Accounts."""
+
+    items: list[AccountRow]
+
+
+class ClientBody(Body):
+    """A client to add."""
+
+    name: str = Field(max_length=200)
+
+
+class NewClient(Out):
+    """A client; its secret is shown only once."""
+
+    id: str
+    secret: str
+
+
+class ClientRow(Out):
+    """A client."""
+
+    id: str
+    name: str
+    status: str
+    created: str
+
+
+class ClientRows(Page):
+    """Clients of the CAT interface."""
+
+    items: list[ClientRow]
+
+
+@router.get("/audit", response_model=Audit, responses=STAFF, tags=["audit"])
+def audit_log(
+    at: Annotated[Acting, needs("audit")],
+    limit: Limit = 50,
+    after: After = None,
+    verified: Annotated[bool, Query(description="Verify the digests of the whole log.")] = False,
+) -> Any:
+    """What staff and programs did, the latest first."""
+    return page_of(audit.audit_entries(at.service, verified=verified), "number", limit, after)
+
+
+@router.get("/accounts", response_model=AccountRows, responses=STAFF, tags=["accounts"])
+def list_accounts(at: Annotated[Acting, needs("accounts")]) -> Any:
+    """Accounts of staff."""
+    return {"items": records(accounts.account_table(at.service))}
+
+
+@router.post("/accounts", response_model=AccountRow, status_code=201,
+             responses=problems(401, 403, 409), tags=["accounts"])  # fmt: skip
+def add_account(at: Annotated[Acting, needs("accounts")], body: AccountBody) -> Any:
+    """Add an account of staff."""
+    made = accounts.add_account(
+        at.service, body.name, password=body.password, roles=body.roles, actor=at.actor,
+        subject=body.subject,
+    )  # fmt: skip
+    return _account(at.service, made.name)
+
+
+@router.patch("/accounts", response_model=AccountRow, responses=problems(401, 403, 404, 409),
+              tags=["accounts"])  # fmt: skip
+def change_account(at: Annotated[Acting, needs("accounts")], body: AccountChange) -> Any:
+    """Change roles or password, close or reopen an account; it is signed out everywhere."""
+    with at.service.database.writing(alone=True):
+        accounts.change_account(
+            at.service, body.name, roles=body.roles, is_open=body.is_open, actor=at.actor
+        )
+        if body.password is not None:
+            accounts.set_password(at.service, body.name, body.password, actor=at.actor)
+    return _account(at.service, body.name)
+
+
+def _account(service: Service, name: str) -> dict[str, Any]:
+    for row in records(accounts.account_table(service)):
+        if row["name"] == name:
+            return row
+    raise NotFoundError("There is no such account.")
+
+
+@router.get("/clients", response_model=ClientRows, responses=STAFF, tags=["accounts"])
+def list_clients(
+    at: Annotated[Acting, needs("accounts")], limit: Limit = 50, after: After = None
+) -> Any:
+    """Clients of the CAT interface."""
+    return page_of(clients.client_table(at.service), "id", limit, after)
+
+
+@router.post("/clients", response_model=NewClient, status_code=201, responses=STAFF,
+             tags=["accounts"])  # fmt: skip
+def add_client(at: Annotated[Acting, needs("accounts")], body: ClientBody) -> Any:
+    """Add a client of the CAT interface."""
+    name, secret = clients.add_client(at.service, body.name, actor=at.actor)
+    return {"id": name, "secret": secret}
+
+
+@router.delete("/clients/{client}", status_code=204, responses=problems(401, 403, 404),
+               tags=["accounts"])  # fmt: skip
+def close_client(client: Id, at: Annotated[Acting, needs("accounts")]) -> None:
+    """Refuse all requests of a client from now on."""
+    clients.close_client(at.service, client, actor=at.actor)
