@@ -26,7 +26,8 @@ from irtcat.service.errors import ServiceError
 __all__ = ["create_app", "problem"]
 
 ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "api.cat",
-           "pages", "pages.taker", "pages.staff")  # fmt: skip
+           "pages", "pages.taker", "pages.staff",
+           "lti.routes")  # fmt: skip
 """Modules under `irtcat.service` with a ``router`` each."""
 
 PROGRAMS = ("/api/", "/ims/", "/oauth/")
