@@ -2,8 +2,8 @@
 
 import re
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import Any
 from uuid import uuid4
@@ -26,7 +26,8 @@ from irtcat.service.errors import ServiceError
 __all__ = ["create_app", "problem"]
 
 ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "api.cat",
-           "pages", "pages.taker", "pages.staff")  # fmt: skip
+           "pages", "pages.taker", "pages.staff",
+           "lti.routes")  # fmt: skip
 """Modules under `irtcat.service` with a ``router`` each."""
 
 PROGRAMS = ("/api/", "/ims/", "/oauth/")
@@ -60,7 +61,17 @@ def problem(status: int, title: str, detail: str, **fields: Any) -> JSONResponse
     )
 
 
-def create_app(service: Service, *, secure: bool = True, oidc: Provider | None = None) -> FastAPI:
+Beside = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+"""What runs beside the application: entered before it takes requests, and left after the last."""
+
+
+def create_app(
+    service: Service,
+    *,
+    secure: bool = True,
+    oidc: Provider | None = None,
+    beside: Sequence[Beside] = (),
+) -> FastAPI:
     """The application on an open service.
 
     Args:
@@ -68,13 +79,17 @@ def create_app(service: Service, *, secure: bool = True, oidc: Provider | None =
         secure: cookies are sent over HTTPS only, and browsers are asked to use HTTPS. False for a
             single machine without certificates, such as a demonstration.
         oidc: the provider of identities of staff; by default that of the environment, if any.
+        beside: what runs beside it, such as `irtcat.service.server.warming`.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> Any:
-        app.state.ready = True
-        yield
-        app.state.ready = False
+        async with AsyncExitStack() as stack:
+            for start in beside:
+                await stack.enter_async_context(start(app))
+            app.state.ready = True
+            yield
+            app.state.ready = False
 
     app = FastAPI(
         title="irtcat service",
@@ -104,8 +119,10 @@ def _add_health(app: FastAPI) -> None:
 
     @app.get("/health/ready", include_in_schema=False)
     def ready() -> Response:
-        """Whether the process can serve takers: the database answers."""
+        """Whether the process can serve takers: it is prepared, and the database answers."""
         service: Service = app.state.service
+        if not app.state.ready:
+            return problem(503, "Not ready", "The process is starting or stopping.")
         try:
             with service.database.reading():
                 service.database.execute("SELECT 1").fetchone()
@@ -130,7 +147,9 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ServiceError)
     def refused(request: Request, error: ServiceError) -> Response:
-        return answer(request, error.status, error.title, str(error))
+        response = answer(request, error.status, error.title, str(error))
+        response.headers.update(error.headers)
+        return response
 
     @app.exception_handler(StoreError)
     def failed(request: Request, error: StoreError) -> Response:

@@ -23,11 +23,21 @@ from irtcat.service.context import Service, digest_of, new_id, new_secret
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 from irtcat.service.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.library import PublishedTest, published_test
+from irtcat.service.lti.outbox import grade_changed
+from irtcat.service.metrics import ANSWERS, engine_time
 from irtcat.service.progress import Progress
+from irtcat.service.webhooks import notify
 
 __all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened", "ticket_of"]
 
 FORMAT, VERSION = "irtcat-attempt", 1
+
+MESSAGES = {
+    "begin": "attempt.started",
+    "finish": "attempt.finished",
+    "void": "attempt.voided",
+}
+"""Messages to webhooks by kind of event."""
 
 GRACE = 2.0
 """Seconds after a time limit in which an answer still counts, for the way to the server."""
@@ -74,10 +84,12 @@ class Attempt:
         """Write the new events, and what the table of attempts shows of them."""
         if not self._new:
             return
+        grade_changed(self.service, self.id, {event["kind"] for event in self._new})
         self._digest = self.service.attempt_log.append(
             self.id, self._written, self._digest, self._new
         )
         self._written += len(self._new)
+        self._report()
         self._new = []
         progress = self.progress
         summary = {
@@ -90,6 +102,21 @@ class Attempt:
         self.service.database.run(
             row.values(status=progress.status, updated=progress.last, summary=json.dumps(summary))
         )
+
+    def _report(self) -> None:
+        """Tell webhooks and metrics of the new events."""
+        about = {"attempt": self.id, "test": self.test.id, "person": self.head["person"]}
+        for event in self._new:
+            message = MESSAGES.get(event["kind"])
+            if message is not None:
+                notify(self.service, message, **about)
+            if event["kind"] == "answer":
+                part = self.test.definition.sections[self.progress.answers[event["item"]].section]
+                ANSWERS.labels(part.kind).inc()
+            elif event["kind"] == "finish":
+                waiting = [n for n, a in self.progress.answers.items() if a.code is None]
+                if waiting:
+                    notify(self.service, "rating.needed", **about, items=sorted(waiting))
 
     @property
     def has_changed(self) -> bool:
@@ -134,7 +161,8 @@ class Attempt:
             return
         section = self.test.definition.sections[at]
         if isinstance(section, Adaptive):
-            session = self._begin_session(at, section)
+            with engine_time("begin"):
+                session = self._begin_session(at, section)
             self.add("section", section=at, session=session.id)
             self.add("show", item=session.asked[0])
         else:
@@ -161,7 +189,9 @@ class Attempt:
             scope = remaining.expired
             if not scope or getattr(remaining, scope) > -grace:
                 return
-            actor, self.actor = self.actor, "system"
+            # The caller's request is still to be carried out: these events are not its own.
+            caller = self.actor, self.request
+            self.actor, self.request = "system", ""
             self.add("timeout", scope=scope)
             if scope == "test":
                 self.add("finish", reason="time limit")
@@ -169,7 +199,7 @@ class Attempt:
                 self.enter(self.progress.section + 1)
             else:
                 self._skip_current()
-            self.actor = actor
+            self.actor, self.request = caller
 
     def _skip_current(self) -> None:
         item = self.progress.current
@@ -206,7 +236,9 @@ class Attempt:
         seconds = round(self.progress.seconds_on(item, self.seconds()), 3)
         if isinstance(self.progress.part, Adaptive):
             assert code is not None, "publishing refuses adaptive items that people score"
-            self.session().answer(item, code + self.test.first_code, seconds)
+            session = self.session()
+            with engine_time("answer"):
+                session.answer(item, code + self.test.first_code, seconds)
         self.add("answer", item=item, response=response, code=code, seconds=seconds)
         self._next_after(item)
 

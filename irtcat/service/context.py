@@ -123,12 +123,12 @@ class Service:
         )
         self.audit_log = EventLog(self.database, log_key, "log", ("audit_events", "audit_seals"))
         self.log_key = log_key
-        self.secret = self._setting("secret", new_secret)
+        self.secret = self.setting("secret", new_secret)
         self.tests: Cache[Any] = Cache(TESTS_KEPT)
         self.attempts: Cache[Any] = Cache(ATTEMPTS_KEPT)
         self.watched: Cache[Any] = Cache(ATTEMPTS_KEPT)  # of the live board
 
-    def _setting(self, name: str, make: Callable[[], str]) -> str:
+    def setting(self, name: str, make: Callable[[], str]) -> str:
         """A setting of the database, made when it is first asked for."""
         with self.database.writing(alone=True):
             found = self.scalar(

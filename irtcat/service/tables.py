@@ -18,6 +18,10 @@ __all__ = [
     "ended_sessions",
     "item_keys",
     "item_sets",
+    "limits",
+    "lti_attempts",
+    "lti_launches",
+    "lti_platforms",
     "media",
     "metadata",
     "people",
@@ -224,3 +228,67 @@ deliveries = sa.Table(
     text("status"),
 )
 """Messages to webhooks, written in the transaction of what they report."""
+
+limits = sa.Table(
+    "limits",
+    metadata,
+    key("name"),
+    sa.Column("level", sa.Float, nullable=False),
+    text("at"),
+)
+"""Token buckets that all processes share; ``name`` is a digest (see `irtcat.service.limits`)."""
+
+lti_platforms = sa.Table(
+    "lti_platforms",
+    metadata,
+    key("id"),
+    text("name"),
+    text("issuer"),
+    text("client_id"),
+    text("auth_url"),
+    text("token_url"),
+    text("jwks_url"),
+    text("audience"),
+    text("deployments"),
+    text("tests"),
+    text("origin"),
+    text("status"),
+    text("created"),
+    sa.UniqueConstraint("issuer", "client_id"),
+)
+"""Learning platforms that may open tests (see `irtcat.service.lti`)."""
+
+lti_launches = sa.Table(
+    "lti_launches",
+    metadata,
+    key("token"),
+    text("stage"),
+    sa.Column("platform", sa.Text, sa.ForeignKey("lti_platforms.id"), nullable=False),
+    text("browser"),
+    text("document"),
+    text("expires", index=True),
+)
+"""Logins and launches under way, deleted when they are used or too old.
+
+``token`` and ``browser`` are digests, ``stage`` is "login" or "launch".
+"""
+
+lti_attempts = sa.Table(
+    "lti_attempts",
+    metadata,
+    key("attempt", sa.ForeignKey("attempts.id")),
+    sa.Column("platform", sa.Text, sa.ForeignKey("lti_platforms.id"), nullable=False),
+    text("deployment"),
+    text("link"),
+    text("person"),
+    text("line_item"),
+    text("grade", index=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False),
+    text("due"),
+    sa.UniqueConstraint("platform", "deployment", "link", "person"),
+)
+"""Attempts that a platform opened, one per resource link and person, and the state of their grades.
+
+``grade`` is empty, "waiting", "sent" or "failed"; ``version`` counts its changes.
+"""

@@ -50,7 +50,7 @@ def content():
             + (
                 FORMULA if at % 2 else f'<p><img src="media:{picture.name}" alt="Three shapes"></p>'
             ),
-            choices=_letters(f"<p>{at + 4}</p>", f"<p>{2 * at + 6}</p>", f"<p>{at + 13}</p>"),
+            choices=_letters(f"<p>{at + 4}</p>", f"<p>{2 * at + 6}</p>", f"<p>{at + 30}</p>"),
             stimulus="secret-stimulus" if at == 4 else None,
             shuffle=True,
         )

@@ -5,9 +5,9 @@ Pages are rendered on the server by Jinja2 with autoescaping; scripts and styles
 """
 
 import hashlib
-import hmac
 import mimetypes
 import re
+from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import FormData
 
+from irtcat.service.auth.csrf import check_csrf, csrf_token
 from irtcat.service.context import Service, new_secret
 from irtcat.service.definition import TRANSLATED
 from irtcat.service.errors import ForbiddenError, NotFoundError
@@ -41,6 +42,9 @@ FORM_COOKIE = "irtcat_form"
 LANGUAGE_COOKIE = "irtcat_language"
 
 YEAR = 365 * 24 * 3600
+
+MOST_FILES = 10
+"""Files in a form; their sizes are limited by that of the request."""
 
 HASH = 16
 """Characters of the hash in the address of a static file."""
@@ -149,18 +153,19 @@ def _form_secret(request: Request) -> str:
 
 def form_token(request: Request) -> str:
     """The token of this browser's forms against requests that other sites make it send."""
-    return service_of(request).signature("form", _form_secret(request))
+    return csrf_token(service_of(request), _form_secret(request))
 
 
-async def _checked_form(request: Request) -> FormData:
-    form = await request.form()
-    sent, secret = form.get("token"), request.cookies.get(FORM_COOKIE, "")
-    expected = service_of(request).signature("form", secret)
-    if not secret or not isinstance(sent, str) or not hmac.compare_digest(
-        sent.encode(), expected.encode()
-    ):  # fmt: skip
-        raise ForbiddenError(FORM_EXPIRED)
-    return form
+async def _checked_form(request: Request) -> AsyncIterator[FormData]:
+    async with request.form(max_files=MOST_FILES) as form:
+        sent, secret = form.get("token"), request.cookies.get(FORM_COOKIE, "")
+        try:
+            check_csrf(
+                service_of(request), secret, sent if isinstance(sent, str) and secret else ""
+            )
+        except ForbiddenError:
+            raise ForbiddenError(FORM_EXPIRED) from None
+        yield form
 
 
 CheckedForm = Annotated[FormData, Depends(_checked_form)]

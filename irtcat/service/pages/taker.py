@@ -16,6 +16,7 @@ from starlette.datastructures import FormData
 
 from irtcat._checks import InputError
 from irtcat.service import taking
+from irtcat.service.auth.devices import COOKIE, forget_device, remember_device
 from irtcat.service.auth.media import media_urls
 from irtcat.service.context import new_id
 from irtcat.service.errors import ConflictError, ServiceError, UnauthorizedError
@@ -24,21 +25,14 @@ from irtcat.service.pages import (
     language_of,
     render,
     service_of,
-    set_cookie,
 )
 from irtcat.service.pages._formats import clock_text, interval_text, number_text, spoken_time
 from irtcat.service.pages._toggles import with_toggles
 from irtcat.service.pages.translations import translations
 
-__all__ = ["DEVICE_COOKIE", "router"]
+__all__ = ["router"]
 
 router = APIRouter(include_in_schema=False)
-
-DEVICE_COOKIE = "irtcat_device"
-"""Holds the id of the attempt and the secret of the device, separated by a dot."""
-
-DEVICE_SECONDS = 7 * 24 * 3600
-"""A browser that was closed in a test can continue it, also after a weekend."""
 
 TEST = "/test"
 
@@ -55,7 +49,7 @@ def _device(request: Request) -> tuple[str, str]:
     Raises:
         UnauthorizedError: without a cookie.
     """
-    attempt, _, device = request.cookies.get(DEVICE_COOKIE, "").partition(".")
+    attempt, _, device = request.cookies.get(COOKIE, "").partition(".")
     if not attempt or not device:
         raise UnauthorizedError("This device does not have the test. Open it with the ticket.")
     return attempt, device
@@ -128,8 +122,7 @@ def start(request: Request, ticket: str, form: CheckedForm) -> Response:
     if begun and _has_attempt(request, begun):
         return response
     started = taking.begin(service, ticket)
-    value = f"{started.attempt}.{started.device}"
-    set_cookie(request, response, DEVICE_COOKIE, value, seconds=DEVICE_SECONDS)
+    remember_device(response, started, request.app.state.secure)
     return response
 
 
@@ -140,35 +133,28 @@ def leave(request: Request, form: CheckedForm) -> Response:
     if view["page"] not in ("finished", "void"):
         raise ConflictError("The test is not over.")
     response = RedirectResponse("/", status_code=303)
-    response.delete_cookie(DEVICE_COOKIE, path="/")
+    forget_device(response, request.app.state.secure)
     return response
 
 
 # The test
 
 
-def _state(view: dict[str, Any]) -> str:
-    """What changes when the script has to show another page."""
-    number = view["item"]["number"] if view["item"] else ""
-    parts = (view["page"], view["section"]["number"], number, bool(view["report"]))
-    return ".".join(map(str, parts))
-
-
 def _clocks(view: dict[str, Any], language: str) -> list[dict[str, Any]]:
-    """The time limits that count now, the tightest first, with their warnings in words."""
+    """The time limits that count now, from the item to the test, with their warnings in words."""
     time = view["time"]
+    # In a break the clock of the test stands still.
+    scopes = ("section",) if view["page"] == "break" else ("item", "section", "test")
     out = []
-    for scope in ("item", "section", "test"):
-        if time[scope] is not None:
-            name = "break" if scope == "section" and view["page"] == "break" else scope
-            warnings = {} if name in ("break", "item") else {
-                int(at): spoken_time(at, language) for at in time["warnings"]
-            }  # fmt: skip
-            text = clock_text(time[scope])
-            out.append({"scope": name, "left": time[scope], "text": text, "warnings": warnings})
-    if view["page"] == "break":  # the clock of the test stands still
-        out = [clock for clock in out if clock["scope"] == "break"]
-    return out if time["running"] else []
+    for scope in scopes if time["running"] else ():
+        left = time[scope]
+        if left is None:
+            continue
+        warned = scope != "item" and view["page"] != "break"
+        warnings = {int(at): spoken_time(at, language) for at in time["warnings"] if warned}
+        text = clock_text(left)
+        out.append({"scope": scope, "left": left, "text": text, "warnings": warnings})
+    return out
 
 
 def _page(
@@ -211,7 +197,6 @@ def _page(
         back=TEST,
         view=view,
         item=item,
-        state=_state(view),
         section_state=_section_of(view),
         clocks=_clocks(view, language),
         poll=POLL_SECONDS,
@@ -246,10 +231,11 @@ def test_page(request: Request) -> Response:
 
 @router.get(f"{TEST}/time")
 def time_left(request: Request) -> dict[str, Any]:
-    """What the script asks from time to time: the state of the page, and seconds left."""
-    view = _act(request, taking.current)
-    clocks = {clock["scope"]: clock["left"] for clock in _clocks(view, "en")}
-    return {"state": _state(view), "time": clocks}
+    """What the script asks from time to time: whether the test is running, and seconds left."""
+    attempt, device = _device(request)
+    beat = taking.heartbeat(service_of(request), attempt, device)
+    left = {scope: beat["time"][scope] for scope in ("item", "section", "test")}
+    return {"status": beat["status"], "time": left}
 
 
 def _text(form: FormData, name: str) -> str:

@@ -157,7 +157,7 @@ async function refresh() {
 
 function show(html, said) {
   const next = new DOMParser().parseFromString(html, "text/html");
-  if (!next.getElementById("main") || !next.body.dataset.state) {
+  if (!next.getElementById("main") || !next.body.dataset.page) {
     // The page of an error is one of its own.
     document.open();
     document.write(html);
@@ -191,6 +191,7 @@ function begin() {
     before: Number(element.dataset.left),
   }));
   document.querySelectorAll("ol.order").forEach(makeMovable);
+  makeScrollable();
   restoreDraft();
   countWords();
   if ("over" in document.body.dataset) forgetAll();
@@ -282,6 +283,19 @@ function setPositions(list) {
   });
 }
 
+// Formulas, tables and listings that are wider than the page are scrolled, also by keyboard
+
+function makeScrollable() {
+  for (const formula of document.querySelectorAll('.content math[display="block"]')) {
+    const around = document.createElement("div");
+    around.className = "wide";
+    formula.replaceWith(around);
+    around.append(formula);
+  }
+  for (const element of document.querySelectorAll(".content :is(pre, table, .wide)"))
+    if (element.scrollWidth > element.clientWidth) element.tabIndex = 0;
+}
+
 // Words of an essay
 
 function countWords() {
@@ -315,15 +329,15 @@ function tick() {
     if (clock.time.textContent !== text) clock.time.textContent = text;
     for (const at of clock.warnings)
       if (clock.before > at && left <= at) say(message(`${clock.scope}.${at}`));
-    clock.element.classList.toggle("low", left <= Math.min(...clock.warnings, 60) && clock.scope !== "break");
+    clock.element.classList.toggle("low", left <= Math.min(...clock.warnings, 60) && !isPage("break"));
     clock.before = left;
   }
   if (least <= 0.3 && now - lastExpiry > 1500 && !busy) expire(least);
-  const every = 1000 * Number(document.body.dataset.poll) / (isPaused() ? 3 : 1);
+  const every = 1000 * Number(document.body.dataset.poll) / (isPage("paused") ? 3 : 1);
   if (now - polled > every && document.visibilityState === "visible") poll();
 }
 
-const isPaused = () => (document.body.dataset.state || "").startsWith("paused");
+const isPage = (name) => document.body.dataset.page === name;
 
 // The time is over: what is entered is sent, and the server decides whether it is in time.
 function expire(left) {
@@ -343,16 +357,17 @@ function expire(left) {
 async function poll() {
   polled = performance.now();
   if (busy || "over" in document.body.dataset) return;
-  const state = document.body.dataset.state;
+  const status = document.body.dataset.status;
   try {
     const reply = await ask("/test/time");
-    if (busy || state !== document.body.dataset.state || isBusy(reply.status)) return;
+    if (busy || status !== document.body.dataset.status || isBusy(reply.status)) return;
     if (connection.dataset.state) say(message("online"));
     tell("");
     const known = reply.status === 200 ? JSON.parse(reply.text) : null;
-    if (!known || known.state !== state) return refresh();
+    if (!known || known.status !== status) return refresh();
     for (const clock of clocks)
-      if (clock.scope in known.time) clock.end = performance.now() + 1000 * known.time[clock.scope];
+      if (known.time[clock.scope] !== null)
+        clock.end = performance.now() + 1000 * known.time[clock.scope];
   } catch {
     tell("waiting");
     polled = performance.now() - 1000 * Number(document.body.dataset.poll) + 3000;

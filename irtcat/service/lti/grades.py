@@ -1,0 +1,210 @@
+"""Grades: scores that go to a platform's gradebook (Assignment and Grade Services 2.0)."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from irtcat.cat import StoreError
+from irtcat.cat._log import utc_text
+from irtcat.service import tables
+from irtcat.service.attempt import Attempt, attempt_of
+from irtcat.service.context import Service
+from irtcat.service.lti.attempts import subject_of
+from irtcat.service.lti.connection import Connection, PlatformError, connection_of
+from irtcat.service.lti.outbox import FAILED, SENT, WAITING
+from irtcat.service.lti.platforms import platform
+from irtcat.service.results import attempt_result, waiting_items
+
+__all__ = ["PAUSES", "SCORE_MAXIMUM", "score_document", "send_again", "send_due", "sending"]
+
+SCORE_MAXIMUM = 100.0
+"""Points of the best score; the platform converts them to the points of its column."""
+
+PAUSES = (5, 60, 300, 1800, 7200, 21600, 43200)
+"""Seconds before the next try, as for webhooks: a restart is bridged by the first ones, a night by
+the last."""
+
+CLAIM = 120
+"""Seconds for which a process has a grade; one that dies meanwhile leaves it to the others."""
+
+EVERY = 1.0
+"""Seconds between two looks for grades that are due."""
+
+AT_ONCE = 50
+"""Grades of one look."""
+
+log = logging.getLogger("irtcat.service")
+
+
+def score_document(attempt: Attempt, user: str) -> dict[str, Any]:
+    """What the platform is told of an attempt.
+
+    The reported score is mapped from the test's lowest and highest score to 0 and `SCORE_MAXIMUM`.
+    An attempt that was voided or reopened has no score, which clears an earlier one.
+
+    Args:
+        attempt: the attempt.
+        user: id of the person at the platform.
+    """
+    progress, scale = attempt.progress, attempt.test.definition.score
+    assert progress.last is not None
+    out: dict[str, Any] = {
+        "userId": user,
+        # The platform refuses a time that is not later than that of the score before.
+        "timestamp": _time(progress.last),
+        "activityProgress": "InProgress",
+        "gradingProgress": "NotReady",
+    }
+    if progress.status == "void":
+        return out | {"activityProgress": "Initialized"}
+    if progress.status != "finished":
+        return out
+    out["activityProgress"] = "Completed"
+    if waiting_items(attempt):
+        return out | {"gradingProgress": "PendingManual"}
+    result = attempt_result(attempt)
+    score = None if result is None else result.scaled.score
+    if result is None or score is None:
+        return out | {"gradingProgress": "Failed"}
+    share = (score - scale.lowest) / (scale.highest - scale.lowest)
+    out |= {
+        "gradingProgress": "FullyGraded",
+        "scoreGiven": round(SCORE_MAXIMUM * share, 4),
+        "scoreMaximum": SCORE_MAXIMUM,
+    }
+    comment = _comment(result.shown(attempt.test.definition))
+    return out | ({"comment": comment} if comment else {})
+
+
+def _comment(report: dict[str, Any]) -> str:
+    """The part of the score report that fits in a line: what the test shows, and nothing else."""
+    parts = []
+    if report.get("score") is not None:
+        text = f"{report['score']:g}"
+        if report.get("lower") is not None:
+            text += f" ({report['lower']:g} to {report['upper']:g})"
+        parts.append(text)
+    if report.get("level"):
+        parts.append(str(report["level"]))
+    return ", ".join(parts)
+
+
+def _time(text: str) -> str:
+    """A time of the log with milliseconds, which all platforms can read."""
+    return datetime.fromisoformat(text).isoformat(timespec="milliseconds")
+
+
+def send_due(connection: Connection, *, is_stopped: Callable[[], bool] = lambda: False) -> int:
+    """Send the grades that are due; return how many were accepted.
+
+    Args:
+        connection: the connection to the platforms.
+        is_stopped: asked before each grade.
+    """
+    service, columns = connection.service, tables.lti_attempts.c
+    statement = (
+        sa.select(tables.lti_attempts)
+        .where(columns.grade == WAITING, columns.due <= service.now())
+        .order_by(columns.due)
+        .limit(AT_ONCE)
+    )
+    accepted = 0
+    for row in service.rows(statement):
+        if is_stopped():
+            break
+        if _claimed(service, row):
+            accepted += _send(connection, row)
+    return accepted
+
+
+def _after(service: Service, seconds: float) -> str:
+    return utc_text(service.clock()[0] + timedelta(seconds=seconds))
+
+
+def _change(service: Service, row: Any, **values: Any) -> bool:
+    """Change the state of a grade, unless the grade itself changed meanwhile."""
+    columns = tables.lti_attempts.c
+    statement = tables.lti_attempts.update().where(
+        columns.attempt == row.attempt, columns.version == row.version, columns.grade == WAITING
+    )
+    with service.database.writing():
+        return bool(service.database.run(statement.values(**values)).rowcount)
+
+
+def _claimed(service: Service, row: Any) -> bool:
+    """Whether this process got a grade: of several, one changes its time."""
+    columns = tables.lti_attempts.c
+    statement = tables.lti_attempts.update().where(
+        columns.attempt == row.attempt,
+        columns.version == row.version,
+        columns.due == row.due,
+        columns.grade == WAITING,
+    )
+    values = {"due": _after(service, CLAIM), "tries": row.tries + 1}
+    with service.database.writing():
+        return bool(service.database.run(statement.values(**values)).rowcount)
+
+
+def _send(connection: Connection, row: Any) -> bool:
+    """Send one grade, and store the outcome; return whether it was accepted."""
+    service = connection.service
+    known = platform(service, row.platform)
+    external = sa.select(tables.people.c.external).where(tables.people.c.id == row.person)
+    user = subject_of(known.issuer, service.scalar(external) or "")
+    try:
+        if not user:
+            raise PlatformError("the person is erased", final=True)
+        score = score_document(attempt_of(service, row.attempt), user)
+        connection.post_score(known, row.line_item, score)
+    except PlatformError as error:
+        connection.forget_token(known)
+        if error.final or row.tries >= len(PAUSES):
+            _change(service, row, grade=FAILED)
+        else:
+            _change(service, row, due=_after(service, PAUSES[row.tries]))
+        about = {"platform": known.id, "attempt": row.attempt}
+        log.warning("grade not sent: %s", error, extra=about)
+        return False
+    return _change(service, row, grade=SENT)
+
+
+def send_again(service: Service, platform: str) -> int:
+    """Send the failed grades of a platform once more; return how many."""
+    columns = tables.lti_attempts.c
+    statement = tables.lti_attempts.update().where(
+        columns.platform == platform, columns.grade == FAILED
+    )
+    values = {"grade": WAITING, "tries": 0, "due": service.now()}
+    with service.database.writing():
+        return int(service.database.run(statement.values(**values)).rowcount)
+
+
+@asynccontextmanager
+async def sending(app: FastAPI) -> AsyncIterator[None]:
+    """Send grades while the application runs; every process takes part."""
+    connection = connection_of(app)
+    stopped = False
+
+    async def repeat() -> None:
+        while not stopped:
+            await asyncio.sleep(EVERY)
+            try:
+                await run_in_threadpool(send_due, connection, is_stopped=lambda: stopped)
+            except StoreError as error:  # the database is away
+                log.warning("no grades sent: %s", error)
+
+    task = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        stopped = True
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
