@@ -8,7 +8,7 @@ import csv
 import io
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
@@ -22,6 +22,7 @@ from irtcat.service import (
     proctoring,
     ratings,
     results,
+    webhooks,
 )
 from irtcat.service.api._schemas import (
     After,
@@ -1023,3 +1024,79 @@ def add_client(at: Annotated[Acting, needs("accounts")], body: ClientBody) -> An
 def close_client(client: Id, at: Annotated[Acting, needs("accounts")]) -> None:
     """Refuse all requests of a client from now on."""
     clients.close_client(at.service, client, actor=at.actor)
+
+
+# Webhooks
+
+
+class WebhookBody(Body):
+    """A webhook to add."""
+
+    url: str = Field(max_length=2000, examples=["https://example.org/irtcat"])
+    events: list[Annotated[str, Field(max_length=100)]] = Field(
+        max_length=100, description=f"Some of {', '.join(webhooks.EVENTS)}."
+    )
+
+
+class WebhookChange(Body):
+    """Changes of a webhook; what is left out stays."""
+
+    url: str | None = Field(None, max_length=2000)
+    events: list[Annotated[str, Field(max_length=100)]] | None = Field(None, max_length=100)
+    status: Literal["open", "disabled"] | None = None
+
+
+class NewWebhook(Out):
+    """A webhook; its secret is shown only once."""
+
+    id: str
+    secret: str = Field(description="Signs the messages.")
+
+
+class WebhookRow(Out):
+    """A webhook."""
+
+    id: str
+    url: str
+    events: list[str]
+    status: str
+    created: str
+    waiting: int = Field(description="Messages that are still to be delivered.")
+    failed: int
+
+
+class WebhookRows(Page):
+    """Webhooks."""
+
+    items: list[WebhookRow]
+
+
+@router.get("/webhooks", response_model=WebhookRows, responses=STAFF, tags=["webhooks"])
+def list_webhooks(
+    at: Annotated[Acting, needs("webhooks")], limit: Limit = 50, after: After = None
+) -> Any:
+    """Webhooks, with the numbers of messages that wait or failed."""
+    return page_of(webhooks.webhook_table(at.service), "id", limit, after)
+
+
+@router.post("/webhooks", response_model=NewWebhook, status_code=201, responses=STAFF,
+             tags=["webhooks"])  # fmt: skip
+def add_webhook(at: Annotated[Acting, needs("webhooks")], body: WebhookBody) -> Any:
+    """Send messages about events to an address."""
+    return vars(webhooks.add_webhook(at.service, body.url, body.events, actor=at.actor))
+
+
+@router.patch("/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404),
+              tags=["webhooks"])  # fmt: skip
+def change_webhook(
+    webhook: Id, at: Annotated[Acting, needs("webhooks")], body: WebhookChange
+) -> None:
+    """Change a webhook; "open" lets a disabled one go on."""
+    webhooks.change_webhook(at.service, webhook, actor=at.actor, **body.model_dump())
+
+
+@router.delete("/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404),
+               tags=["webhooks"])  # fmt: skip
+def remove_webhook(webhook: Id, at: Annotated[Acting, needs("webhooks")]) -> None:
+    """Remove a webhook with its messages."""
+    webhooks.remove_webhook(at.service, webhook, actor=at.actor)
