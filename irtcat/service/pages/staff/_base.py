@@ -21,15 +21,13 @@ from fastapi.routing import APIRoute
 from irtcat._checks import InputError
 from irtcat.service import tables
 from irtcat.service.auth.accounts import BROWSER, Account, account_of_token
+from irtcat.service.auth.staff import browser_secret
 from irtcat.service.context import Service
 from irtcat.service.errors import ForbiddenError, ServiceError, UnauthorizedError
 from irtcat.service.pages import render, service_of
 
-__all__ = ["COOKIE", "NAVIGATION", "Requires", "Shown", "Staff", "Table", "as_table", "back_to",
+__all__ = ["NAVIGATION", "Requires", "Shown", "Staff", "Table", "as_table", "back_to",
            "field", "names_of_people", "page", "part_router", "svg", "whole_number"]  # fmt: skip
-
-COOKIE = "irtcat_staff"
-"""Holds the token of a browser in which somebody of staff is signed in."""
 
 SIGN_IN = "/staff/sign-in"
 
@@ -103,7 +101,7 @@ def signed_in(request: Request) -> Account:
     Raises:
         UnauthorizedError: without one.
     """
-    account = account_of_token(service_of(request), request.cookies.get(COOKIE, ""), BROWSER)
+    account = account_of_token(service_of(request), browser_secret(request), BROWSER)
     request.state.account = account
     return account
 

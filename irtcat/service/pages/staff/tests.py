@@ -127,7 +127,8 @@ def publish(request: Request, account: Publisher, form: CheckedForm) -> Response
         n_simulated = whole_number(form, "n_simulated", "Simulated takers", 20, 10_000)
         definition = uploaded_definition(_file(form, "definition", "Test definition")[0])
         bank = uploaded_bank(_file(form, "bank", "Item bank")[0])
-        items = uploaded_items(*_file(form, "items", "Items"))
+        content, file_name = _file(form, "items", "Items")
+        items = uploaded_items(content, is_table=file_name.lower().endswith(".csv"))
         name, _ = library.publish(
             service_of(request), definition, bank, items, actor=account.actor,
             n_simulated=n_simulated,
