@@ -12,8 +12,8 @@ MOST_BODY = 1_000_000
 MOST_UPLOAD = 200_000_000
 """Bytes of an upload by staff."""
 
-UPLOADS = "/api/v1/uploads/"
-"""Paths of uploads."""
+UPLOADS = ("/api/v1/uploads/", "/staff/uploads")
+"""Paths to which staff send banks and items."""
 
 
 def most_bytes(path: str) -> int:

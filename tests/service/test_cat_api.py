@@ -206,7 +206,9 @@ def test_configurations_that_cannot_be_used(client, document):
 
 def test_base64_of_all_forms(client, document):
     text = encoded(document)
-    plus = base64.urlsafe_b64encode(json.dumps({**document, "config": {"max_items": 3}}).encode()).decode()
+    plus = base64.urlsafe_b64encode(
+        json.dumps({**document, "config": {"max_items": 3}}).encode()
+    ).decode()
     for form in (text.rstrip("="), f"{text[:20]}\r\n{text[20:]}", plus):
         client("POST", "/sections", {"sectionConfiguration": form})
 
@@ -359,8 +361,9 @@ def test_several_categories(client, service):
 
 def test_several_abilities(client, service):
     slopes = np.array([[1.2, 0.2], [0.1, 1.1], [1.0, 1.0], [0.9, 0.3]])
-    two = ItemBank.from_multidimensional(slopes, np.zeros(4))
-    section = client.section({"bank": service.store.add_bank(two), "config": {"max_items": 2}})
+    two = ItemBank.from_slopes(slopes, np.zeros(4))
+    config = {"max_items": 2, "criterion": "d-optimal"}
+    section = client.section({"bank": service.store.add_bank(two), "config": config})
     made = client("POST", f"/sections/{section}/sessions", {})
     path = f"/sections/{section}/sessions/{made['sessionIdentifier']}/results"
     item = made["nextItems"]["itemIdentifiers"][0]
