@@ -35,7 +35,7 @@ from irtcat.service.api._schemas import (
     records,
     service_of,
 )
-from irtcat.service.api._uploads import SUFFIXES, content_type, items_of_upload, raw_body
+from irtcat.service.api._uploads import ITEMS, TABLE, content_type, raw_body
 from irtcat.service.attempt import attempt_of
 from irtcat.service.auth import accounts, clients
 from irtcat.service.auth.accounts import Account
@@ -43,6 +43,7 @@ from irtcat.service.auth.staff import permitted
 from irtcat.service.context import Service
 from irtcat.service.definition import parse_definition
 from irtcat.service.errors import NotFoundError, ServiceError
+from irtcat.service.uploads import uploaded_items
 
 __all__ = ["router"]
 
@@ -242,10 +243,10 @@ def list_bank_items(
 
 
 @router.post("/uploads/items", response_model=Hash, status_code=201, tags=["library"],
-             responses=problems(401, 403, 415), openapi_extra=upload(*SUFFIXES))  # fmt: skip
+             responses=problems(401, 403, 415), openapi_extra=upload(*ITEMS))  # fmt: skip
 def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: Data) -> Any:
     """Store items with their keys: a table in CSV, a QTI 3.0 package, or a zip of a folder."""
-    items = items_of_upload(data, content_type(request, *SUFFIXES))
+    items = uploaded_items(data, is_table=content_type(request, *ITEMS) == TABLE)
     name = library.add_items(at.service, items)
     audit.record(at.service, at.actor, "items added", items=name)
     return {"hash": name, "items": len(items)}
